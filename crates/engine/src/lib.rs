@@ -1,0 +1,4 @@
+//! The engine: sessions, nodes, batches, execution.
+#![forbid(unsafe_code)]
+
+pub mod io;

@@ -1,0 +1,126 @@
+//! The borrowed packet: a window on a buffer's room.
+
+/// What is known of a frame's checksums before anybody looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Checksums {
+    /// Nothing has vouched for them: validity computes them.
+    #[default]
+    Unverified,
+    /// The device says that L3 and L4 checksums are right.
+    Vouched,
+    /// The device says that the L3 header's checksum is wrong.
+    BadL3,
+    /// The device says that the L4 checksum is wrong.
+    BadL4,
+    /// A local sender left the L4 checksum to us: the field holds the folded pseudo-header sum.
+    LeftToOffload,
+}
+
+/// Where a frame lies in its room, and what the device said of it. Kept by the owner of the buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// Offset of the frame's first byte in the room: the headroom.
+    pub start: u16,
+    /// Length of the frame in bytes, without frame check sequence.
+    pub length: u16,
+    /// What the device said of the checksums.
+    pub checksums: Checksums,
+}
+
+/// A frame lent for the length of a burst: its bytes, and room before and after them to grow into.
+///
+/// Contract of the views in this crate: a constructor checks the length once; after it, no accessor panics,
+/// whatever the bytes say.
+#[derive(Debug)]
+pub struct Packet<'a> {
+    room: &'a mut [u8],
+    window: &'a mut Window,
+}
+
+impl<'a> Packet<'a> {
+    /// A packet on `room`; a window that reaches outside the room is cut to it.
+    #[inline(always)]
+    pub fn new(room: &'a mut [u8], window: &'a mut Window) -> Self {
+        let limit = room.len().min(u16::MAX as usize) as u16;
+        window.start = window.start.min(limit);
+        window.length = window.length.min(limit - window.start);
+        Self { room, window }
+    }
+
+    /// The frame.
+    #[inline(always)]
+    pub fn bytes(&self) -> &[u8] {
+        let start = self.window.start as usize;
+        self.room.get(start..start + self.window.length as usize).unwrap_or_default()
+    }
+
+    /// The frame, to be written.
+    #[inline(always)]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        let start = self.window.start as usize;
+        self.room.get_mut(start..start + self.window.length as usize).unwrap_or_default()
+    }
+
+    /// Length of the frame in bytes.
+    #[inline(always)]
+    #[expect(clippy::len_without_is_empty, reason = "a frame is never empty in the sense of a collection")]
+    pub fn len(&self) -> usize {
+        self.window.length as usize
+    }
+
+    /// What the device said of the checksums.
+    #[inline(always)]
+    pub fn checksums(&self) -> Checksums {
+        self.window.checksums
+    }
+
+    /// Say what is known of the checksums from here on.
+    #[inline(always)]
+    pub fn set_checksums(&mut self, checksums: Checksums) {
+        self.window.checksums = checksums;
+    }
+
+    /// Free bytes before the frame.
+    #[inline(always)]
+    pub fn headroom(&self) -> usize {
+        self.window.start as usize
+    }
+
+    /// Free bytes after the frame.
+    #[inline(always)]
+    pub fn tailroom(&self) -> usize {
+        self.room.len().min(u16::MAX as usize) - self.window.start as usize - self.len()
+    }
+
+    /// Grow by `bytes` at the front; false, and nothing done, where the headroom is too small.
+    #[inline(always)]
+    pub fn grow_front(&mut self, bytes: usize) -> bool {
+        if bytes > self.headroom() {
+            return false;
+        }
+        self.window.start -= bytes as u16;
+        self.window.length += bytes as u16;
+        true
+    }
+
+    /// Cut `bytes` off the front; false, and nothing done, where the frame is shorter.
+    #[inline(always)]
+    pub fn trim_front(&mut self, bytes: usize) -> bool {
+        if bytes > self.len() {
+            return false;
+        }
+        self.window.start += bytes as u16;
+        self.window.length -= bytes as u16;
+        true
+    }
+
+    /// Set the length by moving the end; false, and nothing done, where the room is too small.
+    #[inline(always)]
+    pub fn set_len(&mut self, length: usize) -> bool {
+        if length > self.len() + self.tailroom() {
+            return false;
+        }
+        self.window.length = length as u16;
+        true
+    }
+}
