@@ -8,6 +8,8 @@
 //!
 //! Every method is called once per burst, never per packet, except `park` and `unpark`, which are rare.
 
+pub mod memory;
+
 use arrayvec::ArrayVec;
 use sluice_wire::Packet;
 

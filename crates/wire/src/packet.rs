@@ -47,6 +47,13 @@ impl<'a> Packet<'a> {
         Self { room, window }
     }
 
+    /// A packet of no bytes and no room: what stands in for a slot that is empty.
+    #[inline(always)]
+    pub fn nothing(window: &'a mut Window) -> Self {
+        *window = Window::default();
+        Self { room: &mut [], window }
+    }
+
     /// The frame.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
