@@ -1,0 +1,53 @@
+# Every target sets up what it needs by itself; `make help` lists them.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+SLUICE_DEMO_PROFILE ?= release
+
+.PHONY: help setup build demo test lab fmt fuzz sanitize soak audit bench clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install what is missing (Debian packages, cargo tools), and say so
+	@scripts/setup
+
+build: setup ## Build the binaries `sluice` and `sluice-bench`, optimised
+	cargo build --release --locked -p sluice -p sluice-bench
+
+demo: setup ## Show the main job on real traffic, in namespaces of its own
+	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
+	@lab/demo --profile $(SLUICE_DEMO_PROFILE)
+
+test: setup ## Run every test (TESTS="format unit" runs only these steps)
+	@scripts/test $(TESTS)
+
+lab: setup ## Run the system tests alone (LAB="-k ping" is passed to pytest)
+	cargo build --locked -p sluice
+	@lab/run-tests $(LAB)
+
+fmt: ## Format the code
+	cargo fmt --all
+
+fuzz: ## Fuzz each target for FUZZ_SECONDS (60), or only TARGET (nightly Rust)
+	@scripts/setup fuzz
+	@scripts/fuzz $(TARGET)
+
+sanitize: ## AddressSanitizer and Miri over the crates without devices (nightly Rust)
+	@scripts/setup sanitize
+	@scripts/sanitize
+
+soak: setup ## Random traffic for SECONDS (600): conservation, constant memory
+	cargo build --release --locked -p sluice
+	@lab/soak --profile release --seconds $(or $(SECONDS),600)
+
+audit: setup ## Known advisories against the dependencies (wants the network)
+	cargo deny check advisories
+
+bench: setup ## Measure everything and render it (QUICK=1 for a short run)
+	cargo build --release --locked -p sluice -p sluice-bench
+	scripts/bench
+
+clean: ## Remove what was built
+	cargo clean
+	rm -rf fuzz/target
