@@ -9,6 +9,57 @@ fn fold(sum: u64) -> u16 {
     ((sum & 0xffff) + (sum >> 16)) as u16
 }
 
+/// One's-complement sum of the bytes as big-endian 16-bit words, folded; an odd last byte is padded with zero. The
+/// sum over data that holds its own right checksum is 0xffff.
+#[inline]
+pub fn sum(bytes: &[u8]) -> u16 {
+    let (words, tail) = bytes.as_chunks::<8>();
+    let (mut even, mut odd) = (0u64, 0u64);
+    for word in words {
+        let word = u64::from_ne_bytes(*word);
+        even += word & 0xffff_ffff;
+        odd += word >> 32;
+    }
+    let mut last = [0; 8];
+    for (to, from) in last.iter_mut().zip(tail) {
+        *to = *from;
+    }
+    let last = u64::from_ne_bytes(last);
+    even += last & 0xffff_ffff;
+    odd += last >> 32;
+    // Sums of one's complement do not depend on the byte order; the result does.
+    u16::from_be(fold(
+        (even & 0xffff_ffff) + (even >> 32) + (odd & 0xffff_ffff) + (odd >> 32),
+    ))
+}
+
+/// The checksum of bytes whose checksum field is zero.
+#[inline]
+pub fn checksum(bytes: &[u8]) -> u16 {
+    !sum(bytes)
+}
+
+/// Sum of two sums.
+#[inline(always)]
+pub fn add(a: u16, b: u16) -> u16 {
+    let (sum, carry) = a.overflowing_add(b);
+    sum + carry as u16
+}
+
+/// Sum of the IPv4 pseudo-header (RFC 9293, 3.1). `length` is that of transport header and data, in bytes.
+#[inline]
+pub fn pseudo4(source: u32, destination: u32, protocol: u8, length: u16) -> u16 {
+    fold(source as u64 + destination as u64 + protocol as u64 + length as u64)
+}
+
+/// Sum of the IPv6 pseudo-header (RFC 8200, 8.1). `length` is that of transport header and data, in bytes.
+#[inline]
+pub fn pseudo6(source: u128, destination: u128, protocol: u8, length: u16) -> u16 {
+    let words = |address: u128| [address >> 96, address >> 64, address >> 32, address].map(|w| w as u32 as u64);
+    let addresses: u64 = words(source).iter().sum::<u64>() + words(destination).iter().sum::<u64>();
+    fold(addresses + protocol as u64 + length as u64)
+}
+
 /// The change that replaced words make to a checksum: `~m + m'` of RFC 1624, folded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delta(pub u16);
@@ -32,7 +83,8 @@ impl Delta {
     #[inline(always)]
     #[must_use]
     pub fn quad(self, old: u64, new: u64) -> Self {
-        self.double((old >> 32) as u32, (new >> 32) as u32).double(old as u32, new as u32)
+        self.double((old >> 32) as u32, (new >> 32) as u32)
+            .double(old as u32, new as u32)
     }
 
     /// The change that takes this one back.

@@ -58,19 +58,26 @@ impl<'a> Packet<'a> {
     #[inline(always)]
     pub fn bytes(&self) -> &[u8] {
         let start = self.window.start as usize;
-        self.room.get(start..start + self.window.length as usize).unwrap_or_default()
+        self.room
+            .get(start..start + self.window.length as usize)
+            .unwrap_or_default()
     }
 
     /// The frame, to be written.
     #[inline(always)]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let start = self.window.start as usize;
-        self.room.get_mut(start..start + self.window.length as usize).unwrap_or_default()
+        self.room
+            .get_mut(start..start + self.window.length as usize)
+            .unwrap_or_default()
     }
 
     /// Length of the frame in bytes.
     #[inline(always)]
-    #[expect(clippy::len_without_is_empty, reason = "a frame is never empty in the sense of a collection")]
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "a frame is never empty in the sense of a collection"
+    )]
     pub fn len(&self) -> usize {
         self.window.length as usize
     }

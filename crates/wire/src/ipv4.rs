@@ -1,0 +1,132 @@
+//! IPv4 (RFC 791).
+
+use crate::checksum;
+use crate::fault::Fault;
+use crate::field::header;
+
+header! {
+    /// An IPv4 header and what follows it.
+    Ipv4 20
+    "Version (4 bits) and header length in words (4)." version_length: u8 = VERSION_LENGTH @ 0, set_version_length;
+    "Type of service: DSCP (6 bits) and ECN (2)." service: u8 = SERVICE @ 1, set_service;
+    "Length of header and payload in bytes." total_length: u16 = TOTAL_LENGTH @ 2, set_total_length;
+    "Identification of the datagram's fragments." identification: u16 = IDENTIFICATION @ 4, set_identification;
+    "Flags (3 bits) and fragment offset in units of 8 bytes (13)." fragment: u16 = FRAGMENT @ 6, set_fragment;
+    "Time to live in hops." ttl: u8 = TTL @ 8, set_ttl;
+    "Protocol of the payload." protocol: u8 = PROTOCOL @ 9, set_protocol;
+    "Header checksum." checksum: u16 = CHECKSUM @ 10, set_checksum;
+    "Source address." source: u32 = SOURCE @ 12, set_source;
+    "Destination address." destination: u32 = DESTINATION @ 16, set_destination;
+}
+
+/// Flag of the fragment field: more fragments follow.
+pub const MORE_FRAGMENTS: u16 = 0x2000;
+/// Flag of the fragment field: don't fragment.
+pub const DONT_FRAGMENT: u16 = 0x4000;
+/// Part of the fragment field that is the offset, in units of 8 bytes.
+pub const FRAGMENT_OFFSET: u16 = 0x1fff;
+
+/// Numbers of transport protocols.
+pub mod protocol {
+    /// ICMP.
+    pub const ICMP: u8 = 1;
+    /// TCP.
+    pub const TCP: u8 = 6;
+    /// UDP.
+    pub const UDP: u8 = 17;
+    /// ICMPv6.
+    pub const ICMPV6: u8 = 58;
+}
+
+/// Kinds of options.
+pub mod option {
+    /// End of the options.
+    pub const END: u8 = 0;
+    /// Padding of one byte.
+    pub const NOTHING: u8 = 1;
+    /// Loose source route.
+    pub const LOOSE_SOURCE_ROUTE: u8 = 131;
+    /// Strict source route.
+    pub const STRICT_SOURCE_ROUTE: u8 = 137;
+}
+
+impl<B: AsRef<[u8]>> Ipv4<B> {
+    /// Header length in bytes, as the header says: 0 to 60.
+    #[inline(always)]
+    pub fn header_length(&self) -> usize {
+        ((self.version_length() & 0x0f) as usize) << 2
+    }
+
+    /// Whether a router may not fragment the datagram.
+    #[inline(always)]
+    pub fn dont_fragment(&self) -> bool {
+        self.fragment() & DONT_FRAGMENT != 0
+    }
+
+    /// Offset of the fragment's payload in the datagram's, in bytes.
+    #[inline(always)]
+    pub fn fragment_offset(&self) -> usize {
+        ((self.fragment() & FRAGMENT_OFFSET) as usize) << 3
+    }
+
+    /// The options; empty where the header length is wrong.
+    pub fn options(&self) -> &[u8] {
+        self.bytes().get(LENGTH..self.header_length()).unwrap_or_default()
+    }
+
+    /// Whether the header checksum is right.
+    #[inline]
+    pub fn checksum_is_right(&self) -> bool {
+        self.bytes()
+            .get(..self.header_length())
+            .is_some_and(|header| checksum::sum(header) == 0xffff)
+    }
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
+    /// Compute the header checksum and write it.
+    pub fn fill_checksum(&mut self) {
+        self.set_checksum(0);
+        let length = self.header_length();
+        let value = self.bytes().get(..length).map(checksum::checksum);
+        self.set_checksum(value.unwrap_or_default());
+    }
+
+    /// One hop less, checksum included; a time to live of 0 stays.
+    #[inline(always)]
+    pub fn decrement_ttl(&mut self) {
+        let ttl = self.ttl();
+        if ttl == 0 {
+            return;
+        }
+        let word = u16::from_be_bytes([ttl, self.protocol()]);
+        let field = checksum::Delta::default()
+            .word(word, word - 0x0100)
+            .apply(self.checksum());
+        self.set_ttl(ttl - 1);
+        self.set_checksum(field);
+    }
+}
+
+/// Check that every option lies in its room and none asks for a source route, where those are refused.
+pub fn check_options(options: &[u8], refuse_source_routes: bool) -> Result<(), Fault> {
+    let mut rest = options;
+    while let Some((&kind, tail)) = rest.split_first() {
+        match kind {
+            option::END => break,
+            option::NOTHING => rest = tail,
+            _ => {
+                let length = tail.first().copied().unwrap_or(0) as usize;
+                if length < 2 {
+                    return Err(Fault::BadOptions);
+                }
+                rest = rest.get(length..).ok_or(Fault::BadOptions)?;
+                let source_route = matches!(kind, option::LOOSE_SOURCE_ROUTE | option::STRICT_SOURCE_ROUTE);
+                if source_route && refuse_source_routes {
+                    return Err(Fault::SourceRoute);
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,392 @@
+//! Where the layers of a frame lie, and what a node needs to know of them: found once, carried as 22 bytes.
+
+use crate::ethernet::{self, ethertype};
+use crate::fault::Fault;
+use crate::field::Mac;
+use crate::ipv4::protocol;
+use crate::ipv6::Chain;
+use crate::key::{Context, FlowKey4, FlowKey6, Tuple4, Tuple6};
+use crate::vlan::{self, Tag};
+use crate::{icmp, icmpv6, ipv4, ipv6};
+
+/// What lies above Ethernet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Class {
+    /// IPv4.
+    Ipv4,
+    /// IPv6.
+    Ipv6,
+    /// ARP.
+    Arp,
+    /// Something else: `l3` is where it begins.
+    #[default]
+    Other,
+}
+
+/// Which part of its datagram a packet is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Fragment {
+    /// All of it.
+    #[default]
+    Whole,
+    /// The first fragment: it has ports.
+    First,
+    /// A later fragment: it has no transport header.
+    Later,
+}
+
+/// What is so with a packet: a set of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// IPv4 options or IPv6 extension headers are present.
+    pub const OPTIONS: Flags = Flags(0x01);
+    /// The Ethernet destination is a group address, broadcast included.
+    pub const MULTICAST: Flags = Flags(0x02);
+    /// The Ethernet destination is the broadcast address.
+    pub const BROADCAST: Flags = Flags(0x04);
+    /// An ICMP or ICMPv6 error, which quotes another packet.
+    pub const ICMP_ERROR: Flags = Flags(0x08);
+    /// An ICMP query or ICMPv6 echo, or the answer to one: both ports hold its identifier.
+    pub const ICMP_QUERY: Flags = Flags(0x10);
+    /// With [`Flags::ICMP_QUERY`]: it is the answer.
+    pub const ICMP_REPLY: Flags = Flags(0x20);
+    /// A whole TCP or UDP packet over IPv4 without options.
+    pub const PLAIN: Flags = Flags(0x40);
+
+    /// Whether any of `bits` is set.
+    #[inline(always)]
+    pub const fn has(self, bits: Flags) -> bool {
+        self.0 & bits.0 != 0
+    }
+
+    /// Both sets.
+    #[inline(always)]
+    #[must_use]
+    pub const fn with(self, bits: Flags) -> Flags {
+        Flags(self.0 | bits.0)
+    }
+}
+
+/// The layers of one frame. Offsets count from the frame's first byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layers {
+    /// Where the IP or ARP header begins, behind the tags.
+    pub l3: u16,
+    /// Where the transport header begins; in a later fragment, its payload. For ARP and others: as `l3`.
+    pub l4: u16,
+    /// End of the IP datagram, Ethernet padding excluded. For ARP and others: the frame's length.
+    pub end: u16,
+    /// TCP or UDP source port, or ICMP identifier; otherwise 0.
+    pub source_port: u16,
+    /// TCP or UDP destination port, or ICMP identifier; otherwise 0.
+    pub destination_port: u16,
+    /// Transport protocol, behind the extension headers.
+    pub protocol: u8,
+    /// Time to live, or hop limit.
+    pub ttl: u8,
+    /// TCP control flags; 0 for other protocols.
+    pub tcp_flags: u8,
+    /// What lies above Ethernet.
+    pub class: Class,
+    /// Which part of its datagram the packet is.
+    pub fragment: Fragment,
+    /// How many VLAN tags there are: 0 to 2.
+    pub tags: u8,
+    /// What is so with the packet.
+    pub flags: Flags,
+}
+
+const _: () = assert!(size_of::<Layers>() <= 24 && size_of::<Result<Layers, Fault>>() <= 24);
+
+/// Find the layers of a frame: as far as needed to place them, not yet whether they are valid (see
+/// [`crate::validity::validate`]). An untagged whole TCP or UDP packet over IPv4 without options takes the short way.
+#[inline(always)]
+pub fn parse(frame: &[u8]) -> Result<Layers, Fault> {
+    const L4: usize = ethernet::LENGTH + ipv4::LENGTH;
+    if let Some(head) = frame.first_chunk::<54>() {
+        let kind = u32::from_be_bytes([head[12], head[13], head[14], head[15]]) & 0xffff_ff00;
+        let total = u16::from_be_bytes([head[16], head[17]]) as usize;
+        let fragment = u16::from_be_bytes([head[20], head[21]]) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET);
+        let protocol = head[23];
+        let tcp = protocol == protocol::TCP;
+        let least = if tcp { 40 } else { 28 };
+        let end = ethernet::LENGTH + total;
+        let plain = (kind == 0x0800_4500)
+            & (fragment == 0)
+            & (tcp | (protocol == protocol::UDP))
+            & (total >= least)
+            & (end <= frame.len())
+            & (end <= u16::MAX as usize);
+        if plain {
+            return Ok(Layers {
+                l3: ethernet::LENGTH as u16,
+                l4: L4 as u16,
+                end: end as u16,
+                source_port: u16::from_be_bytes([head[L4], head[L4 + 1]]),
+                destination_port: u16::from_be_bytes([head[L4 + 2], head[L4 + 3]]),
+                protocol,
+                ttl: head[22],
+                tcp_flags: if tcp { head[L4 + 13] } else { 0 },
+                class: Class::Ipv4,
+                fragment: Fragment::Whole,
+                tags: 0,
+                flags: Flags::PLAIN.with(destination_flags([
+                    head[0], head[1], head[2], head[3], head[4], head[5],
+                ])),
+            });
+        }
+    }
+    parse_any(frame)
+}
+
+#[inline(always)]
+fn destination_flags(address: Mac) -> Flags {
+    let group = ((address[0] & 1) as u16 * Flags::MULTICAST.0 as u16) as u8;
+    let broadcast = if address == ethernet::BROADCAST {
+        Flags::BROADCAST.0
+    } else {
+        0
+    };
+    Flags(group | broadcast)
+}
+
+#[inline(never)]
+fn parse_any(frame: &[u8]) -> Result<Layers, Fault> {
+    let Some(head) = frame.first_chunk::<{ ethernet::LENGTH }>() else {
+        return Err(Fault::ShortFrame);
+    };
+    if frame.len() > u16::MAX as usize {
+        return Err(Fault::LongFrame);
+    }
+    let mut layers = Layers {
+        flags: destination_flags([head[0], head[1], head[2], head[3], head[4], head[5]]),
+        end: frame.len() as u16,
+        ..Layers::default()
+    };
+    let mut kind = u16::from_be_bytes([head[12], head[13]]);
+    let mut l3 = ethernet::LENGTH;
+    while vlan::is_tag(kind) {
+        if layers.tags == 2 {
+            return Err(Fault::TooManyTags);
+        }
+        let inner = frame
+            .get(l3..)
+            .and_then(|tail| tail.first_chunk::<4>())
+            .ok_or(Fault::ShortFrame)?;
+        kind = u16::from_be_bytes([inner[2], inner[3]]);
+        layers.tags += 1;
+        l3 += vlan::LENGTH;
+    }
+    layers.l3 = l3 as u16;
+    layers.l4 = l3 as u16;
+    match kind {
+        ethertype::IPV4 => network4(frame, &mut layers)?,
+        ethertype::IPV6 => network6(frame, &mut layers)?,
+        ethertype::ARP => layers.class = Class::Arp,
+        _ => {}
+    }
+    Ok(layers)
+}
+
+fn network4(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
+    let bytes = frame.get(layers.l3 as usize..).unwrap_or_default();
+    let header = ipv4::Ipv4::new(bytes).ok_or(Fault::BadTotalLength)?;
+    if header.version_length() >> 4 != 4 {
+        return Err(Fault::BadVersion);
+    }
+    let (header_length, total) = (header.header_length(), header.total_length() as usize);
+    if total > bytes.len() || total < ipv4::LENGTH {
+        return Err(Fault::BadTotalLength);
+    }
+    if header_length < ipv4::LENGTH || header_length > total {
+        return Err(Fault::BadHeaderLength);
+    }
+    layers.class = Class::Ipv4;
+    layers.l4 = layers.l3 + header_length as u16;
+    layers.end = layers.l3 + total as u16;
+    layers.protocol = header.protocol();
+    layers.ttl = header.ttl();
+    let fragment = header.fragment();
+    layers.fragment = if fragment & ipv4::FRAGMENT_OFFSET != 0 {
+        Fragment::Later
+    } else if fragment & ipv4::MORE_FRAGMENTS != 0 {
+        Fragment::First
+    } else {
+        Fragment::Whole
+    };
+    if header_length > ipv4::LENGTH {
+        layers.flags = layers.flags.with(Flags::OPTIONS);
+    }
+    transport(frame, layers)?;
+    if header_length == ipv4::LENGTH
+        && layers.fragment == Fragment::Whole
+        && matches!(layers.protocol, protocol::TCP | protocol::UDP)
+    {
+        layers.flags = layers.flags.with(Flags::PLAIN);
+    }
+    Ok(())
+}
+
+fn network6(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
+    let bytes = frame.get(layers.l3 as usize..).unwrap_or_default();
+    let header = ipv6::Ipv6::new(bytes).ok_or(Fault::BadTotalLength)?;
+    if header.version_class_flow() >> 28 != 6 {
+        return Err(Fault::BadVersion);
+    }
+    let total = ipv6::LENGTH + header.payload_length() as usize;
+    let datagram = bytes.get(..total).ok_or(Fault::BadTotalLength)?;
+    let chain = ipv6::walk(datagram)?;
+    layers.class = Class::Ipv6;
+    layers.l4 = layers.l3 + chain.end as u16;
+    layers.end = layers.l3 + total as u16;
+    layers.protocol = chain.protocol;
+    layers.ttl = header.hop_limit();
+    layers.fragment = chain_fragment(datagram, &chain);
+    if chain.count > 0 {
+        layers.flags = layers.flags.with(Flags::OPTIONS);
+    }
+    transport(frame, layers)
+}
+
+/// Which part of its datagram a packet with these extension headers is. An atomic fragment is whole (RFC 6946).
+pub(crate) fn chain_fragment(datagram: &[u8], chain: &Chain) -> Fragment {
+    let field = chain.fragment.map_or(0, |at| {
+        ipv6::fragment::OFFSET_MORE.read(datagram.get(at..).unwrap_or_default())
+    });
+    if field & !7 != 0 {
+        Fragment::Later
+    } else if field & ipv6::fragment::MORE_FRAGMENTS != 0 {
+        Fragment::First
+    } else {
+        Fragment::Whole
+    }
+}
+
+fn transport(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
+    let least = match (layers.protocol, layers.class) {
+        (protocol::TCP, _) => 20,
+        (protocol::UDP, _) | (protocol::ICMP, Class::Ipv4) | (protocol::ICMPV6, Class::Ipv6) => 8,
+        _ => return Ok(()),
+    };
+    if layers.fragment == Fragment::Later {
+        return Ok(());
+    }
+    let payload = layers.payload(frame);
+    if payload.len() < least {
+        return Err(if layers.fragment == Fragment::First {
+            Fault::TinyFragment
+        } else {
+            Fault::ShortTransport
+        });
+    }
+    if let Some(ports) = ports(payload, layers.protocol, &mut layers.flags) {
+        (layers.source_port, layers.destination_port) = ports;
+    }
+    if layers.protocol == protocol::TCP {
+        layers.tcp_flags = crate::tcp::FLAGS.read(payload);
+    }
+    Ok(())
+}
+
+/// Ports, or an ICMP query's identifier twice, of a transport header of at least 8 bytes; none for ICMP errors and
+/// other messages. Sets the ICMP flags.
+pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(u16, u16)> {
+    let head = payload.first_chunk::<8>()?;
+    let kind = match protocol {
+        protocol::TCP | protocol::UDP => {
+            return Some((
+                u16::from_be_bytes([head[0], head[1]]),
+                u16::from_be_bytes([head[2], head[3]]),
+            ));
+        }
+        protocol::ICMP => icmp::flags(head[0]),
+        _ => icmpv6::flags(head[0]),
+    };
+    *flags = flags.with(kind);
+    let identifier = u16::from_be_bytes([head[4], head[5]]);
+    kind.has(Flags::ICMP_QUERY).then_some((identifier, identifier))
+}
+
+impl Layers {
+    /// The IP datagram or ARP message.
+    #[inline(always)]
+    pub fn datagram<'f>(&self, frame: &'f [u8]) -> &'f [u8] {
+        frame.get(self.l3 as usize..self.end as usize).unwrap_or_default()
+    }
+
+    /// What the IP header and its extensions carry: transport header and data.
+    #[inline(always)]
+    pub fn payload<'f>(&self, frame: &'f [u8]) -> &'f [u8] {
+        frame.get(self.l4 as usize..self.end as usize).unwrap_or_default()
+    }
+
+    /// The IP datagram or ARP message, to be written.
+    #[inline(always)]
+    pub fn datagram_mut<'f>(&self, frame: &'f mut [u8]) -> &'f mut [u8] {
+        frame.get_mut(self.l3 as usize..self.end as usize).unwrap_or_default()
+    }
+
+    /// Transport header and data, to be written.
+    #[inline(always)]
+    pub fn payload_mut<'f>(&self, frame: &'f mut [u8]) -> &'f mut [u8] {
+        frame.get_mut(self.l4 as usize..self.end as usize).unwrap_or_default()
+    }
+
+    /// The `k`-th VLAN tag, counted from the outermost.
+    #[inline(always)]
+    pub fn tag(&self, frame: &[u8], k: usize) -> Option<Tag> {
+        if k < self.tags as usize {
+            vlan::tag(frame, k)
+        } else {
+            None
+        }
+    }
+
+    /// Key of an IPv4 packet; zero addresses where `frame` is not the frame that was parsed.
+    #[inline(always)]
+    pub fn key4(&self, frame: &[u8], context: Context) -> FlowKey4 {
+        let at = self.l3 as usize + ipv4::SOURCE.offset;
+        let addresses = frame
+            .get(at..)
+            .and_then(|tail| tail.first_chunk::<8>())
+            .copied()
+            .unwrap_or_default();
+        let addresses = u64::from_be_bytes(addresses);
+        FlowKey4 {
+            tuple: Tuple4 {
+                source: (addresses >> 32) as u32,
+                destination: addresses as u32,
+                source_port: self.source_port,
+                destination_port: self.destination_port,
+                context,
+            },
+            protocol: self.protocol,
+        }
+    }
+
+    /// Key of an IPv6 packet; zero addresses where `frame` is not the frame that was parsed.
+    #[inline(always)]
+    pub fn key6(&self, frame: &[u8], context: Context) -> FlowKey6 {
+        let at = self.l3 as usize + ipv6::SOURCE.offset;
+        let mut words = [0; 4];
+        if let Some(addresses) = frame.get(at..).and_then(|tail| tail.first_chunk::<32>()) {
+            for (word, bytes) in words.iter_mut().zip(addresses.as_chunks::<8>().0) {
+                *word = u64::from_be_bytes(*bytes);
+            }
+        }
+        FlowKey6 {
+            tuple: Tuple6 {
+                source: [words[0], words[1]],
+                destination: [words[2], words[3]],
+                source_port: self.source_port,
+                destination_port: self.destination_port,
+                context,
+            },
+            protocol: self.protocol,
+        }
+    }
+}

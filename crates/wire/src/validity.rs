@@ -1,0 +1,353 @@
+//! Whether a packet is fit to be forwarded: lengths, checksums that nothing has vouched for, martians, bad fragments,
+//! nonsense flags. A step of its own behind [`crate::layers::parse`].
+
+use crate::fault::Fault;
+use crate::ipv4::{Ipv4, protocol};
+use crate::ipv6::Ipv6;
+use crate::layers::{Class, Flags, Fragment, Layers};
+use crate::packet::Checksums;
+use crate::tcp::flag;
+use crate::{arp, checksum, icmp, icmpv6, ipv4, ipv6, tcp, udp};
+
+/// What an operator may switch off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Refuse addresses that can't be a source or destination.
+    pub martians: bool,
+    /// Refuse IPv4 source routes. IPv6 routing headers of type 0 are always refused (RFC 5095).
+    pub source_routes: bool,
+}
+
+impl Default for Policy {
+    /// Everything refused.
+    fn default() -> Self {
+        Self {
+            martians: true,
+            source_routes: true,
+        }
+    }
+}
+
+/// How a packet without fault stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// All of it is right, as far as it was to be looked at.
+    Valid,
+    /// A local sender left the TCP or UDP checksum to offload: the field holds the folded pseudo-header sum.
+    /// [`complete_checksum`] computes it.
+    LeftToOffload,
+}
+
+/// Check a packet that [`crate::layers::parse`] has placed. Checksums are computed only where nothing has vouched for
+/// them, transport checksums only of whole packets. A vouched TCP or UDP packet over IPv4 takes the short way.
+#[inline(always)]
+pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Policy) -> Result<Validity, Fault> {
+    if layers.flags.has(Flags::PLAIN)
+        && checksums == Checksums::Vouched
+        && let Some(head) = frame
+            .get(layers.l3 as usize..)
+            .and_then(|tail| tail.first_chunk::<34>())
+    {
+        let source = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
+        let destination = u32::from_be_bytes([head[16], head[17], head[18], head[19]]);
+        let room = layers.end.saturating_sub(layers.l4) as u32;
+        let length = u16::from_be_bytes([head[24], head[25]]) as u32;
+        let udp = (length >= 8) & (length <= room);
+        let offset = (head[32] >> 4) as u32 * 4;
+        let tcp = (offset >= 20) & (offset <= room) & !is_nonsense(layers.tcp_flags);
+        let transport = if layers.protocol == protocol::TCP { tcp } else { udp };
+        let suspect = is_suspect(source, 224) | is_suspect(destination, 240) | (source == destination);
+        if transport & !suspect {
+            return Ok(Validity::Valid);
+        }
+    }
+    validate_any(frame, checksums, layers, policy)
+}
+
+/// Whether an address begins with 0, 127, or `reserved` or more.
+#[inline(always)]
+fn is_suspect(address: u32, reserved: u32) -> bool {
+    let net = address >> 24;
+    (net == 0) | (net == 127) | (net >= reserved)
+}
+
+/// One bit for each combination of the six flags that makes no sense.
+const NONSENSE: u64 = {
+    let mut set = 1;
+    let mut flags = 1;
+    while flags < 64u8 {
+        if flags & flag::SYN != 0 && flags & (flag::FIN | flag::RST) != 0 {
+            set |= 1 << flags;
+        }
+        flags += 1;
+    }
+    set
+};
+
+#[inline(always)]
+fn is_nonsense(flags: u8) -> bool {
+    NONSENSE >> (flags & 63) & 1 != 0
+}
+
+#[inline(never)]
+fn validate_any(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Policy) -> Result<Validity, Fault> {
+    let datagram = layers.datagram(frame);
+    let segments_left = match layers.class {
+        Class::Ipv4 => {
+            network4(datagram, checksums, layers, policy)?;
+            0
+        }
+        Class::Ipv6 => network6(datagram, checksums, layers, policy)?,
+        Class::Arp => {
+            let message = arp::Arp::new(datagram).ok_or(Fault::BadArp)?;
+            return if message.is_ipv4_over_ethernet() {
+                Ok(Validity::Valid)
+            } else {
+                Err(Fault::BadArp)
+            };
+        }
+        Class::Other => return Ok(Validity::Valid),
+    };
+    let payload = layers.payload(frame);
+    match layers.fragment {
+        Fragment::Whole => {
+            transport(payload, layers)?;
+            // Until the last segment of a routing header, the pseudo-header's destination is not the packet's.
+            if segments_left > 0 {
+                Ok(Validity::Valid)
+            } else {
+                transport_checksum(datagram, payload, checksums, layers)
+            }
+        }
+        _ if checksums == Checksums::LeftToOffload => Err(Fault::OffloadOnFragment),
+        Fragment::First => match transport(payload, layers) {
+            Err(Fault::BadTcpOffset) => Err(Fault::TinyFragment),
+            // The length is that of all fragments together.
+            Ok(()) | Err(Fault::BadUdpLength) => Ok(Validity::Valid),
+            Err(fault) => Err(fault),
+        },
+        Fragment::Later => Ok(Validity::Valid),
+    }
+}
+
+fn network4(datagram: &[u8], checksums: Checksums, layers: &Layers, policy: &Policy) -> Result<(), Fault> {
+    let header = Ipv4::new(datagram).ok_or(Fault::BadTotalLength)?;
+    match checksums {
+        Checksums::BadL3 => return Err(Fault::BadHeaderChecksum),
+        Checksums::Vouched => {}
+        _ if header.checksum_is_right() => {}
+        _ => return Err(Fault::BadHeaderChecksum),
+    }
+    if layers.flags.has(Flags::OPTIONS) {
+        ipv4::check_options(header.options(), policy.source_routes)?;
+    }
+    if policy.martians {
+        martian4(header.source(), header.destination(), layers)?;
+    }
+    let more = header.fragment() & ipv4::MORE_FRAGMENTS != 0;
+    let length = datagram.len() - header.header_length().min(datagram.len());
+    fragment(
+        layers,
+        header.fragment_offset(),
+        more,
+        length,
+        u16::MAX as usize - header.header_length(),
+    )
+}
+
+fn network6(datagram: &[u8], checksums: Checksums, layers: &Layers, policy: &Policy) -> Result<u8, Fault> {
+    let header = Ipv6::new(datagram).ok_or(Fault::BadTotalLength)?;
+    if checksums == Checksums::BadL3 {
+        return Err(Fault::BadHeaderChecksum);
+    }
+    if policy.martians {
+        martian6(header.source(), header.destination(), layers)?;
+    }
+    if !layers.flags.has(Flags::OPTIONS) {
+        return Ok(0);
+    }
+    let chain = ipv6::walk(datagram)?;
+    if let Some(at) = chain.fragment {
+        let field = ipv6::fragment::Fragment::new(datagram.get(at..).unwrap_or_default()).ok_or(Fault::BadOptions)?;
+        let length = datagram.len().saturating_sub(at + ipv6::fragment::LENGTH);
+        // The datagram that the fragments make has all headers before the fragment header.
+        let most = (u16::MAX as usize).saturating_sub(at.saturating_sub(ipv6::LENGTH));
+        fragment(layers, field.offset(), field.more(), length, most)?;
+    }
+    Ok(chain.segments_left)
+}
+
+/// `length` bytes of fragment at `offset` of a payload that has at most `most` bytes.
+fn fragment(layers: &Layers, offset: usize, more: bool, length: usize, most: usize) -> Result<(), Fault> {
+    if offset + length > most {
+        return Err(Fault::FragmentTooLong);
+    }
+    if more && (length == 0 || !length.is_multiple_of(8)) {
+        return Err(Fault::BadFragmentLength);
+    }
+    if offset == 8 && layers.protocol == protocol::TCP {
+        return Err(Fault::HeaderOverlap);
+    }
+    Ok(())
+}
+
+/// Sources and destinations that RFC 1812 (5.3.7) and RFC 6890 keep off the wire. A client without an address may
+/// ask for one (RFC 2131).
+fn martian4(source: u32, destination: u32, layers: &Layers) -> Result<(), Fault> {
+    let asks = layers.protocol == protocol::UDP && layers.destination_port == 67 && destination == u32::MAX;
+    if is_suspect(source, 224) && !(source == 0 && asks) {
+        return Err(Fault::MartianSource);
+    }
+    if is_suspect(destination, 240) && destination != u32::MAX {
+        return Err(Fault::MartianDestination);
+    }
+    if source == destination {
+        Err(Fault::Land)
+    } else {
+        Ok(())
+    }
+}
+
+/// Sources and destinations that RFC 4291 keeps off the wire: multicast sources, loopback, addresses mapped from IPv4,
+/// unspecified unless it is ICMPv6 to a group (duplicate address detection, router solicitation, listener reports).
+fn martian6(source: u128, destination: u128, layers: &Layers) -> Result<(), Fault> {
+    let reserved = |address: u128| address == 1 || address >> 32 == 0xffff;
+    let group = destination >> 120 == 0xff;
+    if source >> 120 == 0xff || reserved(source) || (source == 0 && !(group && layers.protocol == protocol::ICMPV6)) {
+        return Err(Fault::MartianSource);
+    }
+    let inside_host = group && (destination >> 112) & 0x0f <= 1;
+    if destination == 0 || reserved(destination) || inside_host {
+        return Err(Fault::MartianDestination);
+    }
+    if source == destination {
+        Err(Fault::Land)
+    } else {
+        Ok(())
+    }
+}
+
+fn transport(payload: &[u8], layers: &Layers) -> Result<(), Fault> {
+    match layers.protocol {
+        protocol::TCP => {
+            let header = tcp::Tcp::new(payload).ok_or(Fault::ShortTransport)?;
+            if header.header_length() < tcp::LENGTH || header.header_length() > payload.len() {
+                return Err(Fault::BadTcpOffset);
+            }
+            let flags = header.flags() & 63;
+            if flags == 0 {
+                Err(Fault::NoFlags)
+            } else if flags & flag::SYN != 0 && flags & flag::FIN != 0 {
+                Err(Fault::SynFin)
+            } else if flags & flag::SYN != 0 && flags & flag::RST != 0 {
+                Err(Fault::SynReset)
+            } else {
+                Ok(())
+            }
+        }
+        protocol::UDP => {
+            let length = udp::DATAGRAM_LENGTH.read(payload) as usize;
+            if length < udp::LENGTH || length > payload.len() {
+                Err(Fault::BadUdpLength)
+            } else {
+                Ok(())
+            }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the transport checksum of a whole packet covers.
+struct Covered {
+    /// Offset of the field in the payload.
+    field: usize,
+    /// Bytes of the payload that are covered.
+    length: usize,
+    /// Sum of the pseudo-header, 0 where there is none.
+    pseudo: u16,
+}
+
+fn covered(datagram: &[u8], payload: &[u8], layers: &Layers) -> Option<Covered> {
+    let (field, length) = match (layers.protocol, layers.class) {
+        (protocol::TCP, _) => (tcp::CHECKSUM.offset, payload.len()),
+        (protocol::UDP, _) => (udp::CHECKSUM.offset, udp::DATAGRAM_LENGTH.read(payload) as usize),
+        (protocol::ICMP, Class::Ipv4) => (icmp::CHECKSUM.offset, payload.len()),
+        (protocol::ICMPV6, Class::Ipv6) => (icmpv6::CHECKSUM.offset, payload.len()),
+        _ => return None,
+    };
+    let pseudo = match layers.class {
+        Class::Ipv4 if layers.protocol == protocol::ICMP => 0,
+        Class::Ipv4 => checksum::pseudo4(
+            ipv4::SOURCE.read(datagram),
+            ipv4::DESTINATION.read(datagram),
+            layers.protocol,
+            length as u16,
+        ),
+        _ => checksum::pseudo6(
+            ipv6::SOURCE.read(datagram),
+            ipv6::DESTINATION.read(datagram),
+            layers.protocol,
+            length as u16,
+        ),
+    };
+    Some(Covered { field, length, pseudo })
+}
+
+fn transport_checksum(
+    datagram: &[u8],
+    payload: &[u8],
+    checksums: Checksums,
+    layers: &Layers,
+) -> Result<Validity, Fault> {
+    let port_protocol = matches!(layers.protocol, protocol::TCP | protocol::UDP);
+    match checksums {
+        Checksums::Vouched => return Ok(Validity::Valid),
+        Checksums::BadL4 | Checksums::BadL3 => return Err(Fault::BadTransportChecksum),
+        Checksums::LeftToOffload if port_protocol => return Ok(Validity::LeftToOffload),
+        Checksums::LeftToOffload | Checksums::Unverified => {}
+    }
+    let Some(covered) = covered(datagram, payload, layers) else {
+        return Ok(Validity::Valid);
+    };
+    let field = crate::field::Field::<u16>::at(covered.field).read(payload);
+    if layers.protocol == protocol::UDP && field == 0 {
+        return if layers.class == Class::Ipv4 {
+            Ok(Validity::Valid)
+        } else {
+            Err(Fault::NoUdpChecksum)
+        };
+    }
+    let sum = checksum::sum(payload.get(..covered.length).unwrap_or_default());
+    if checksum::add(sum, covered.pseudo) == 0xffff {
+        Ok(Validity::Valid)
+    } else if port_protocol && field == covered.pseudo {
+        Ok(Validity::LeftToOffload)
+    } else {
+        Err(Fault::BadTransportChecksum)
+    }
+}
+
+/// Compute the TCP, UDP, ICMP or ICMPv6 checksum of a whole packet and write it. Other packets and fragments stay as
+/// they are.
+pub fn complete_checksum(frame: &mut [u8], layers: &Layers) {
+    if layers.fragment != Fragment::Whole {
+        return;
+    }
+    let Some(covered) = covered(layers.datagram(frame), layers.payload(frame), layers) else {
+        return;
+    };
+    let payload = layers.payload_mut(frame);
+    let field = crate::field::Field::<u16>::at(covered.field);
+    field.write(payload, 0);
+    let sum = checksum::sum(payload.get(..covered.length).unwrap_or_default());
+    let value = !checksum::add(sum, covered.pseudo);
+    // A UDP checksum of 0 means that there is none (RFC 768).
+    field.write(
+        payload,
+        if value == 0 && layers.protocol == protocol::UDP {
+            0xffff
+        } else {
+            value
+        },
+    );
+}

@@ -1,0 +1,99 @@
+//! VLAN tags: 802.1Q and 802.1ad.
+
+use crate::ethernet::ethertype;
+use crate::field::header;
+use crate::packet::Packet;
+
+header! {
+    /// What follows a tag protocol identifier: control information, and the EtherType of what follows.
+    Vlan 4
+    "Priority (3 bits), drop eligible (1), VLAN (12)." control: u16 = CONTROL @ 0, set_control;
+    "EtherType of what follows." ethertype: u16 = ETHERTYPE @ 2, set_ethertype;
+}
+
+/// One tag of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tag {
+    /// Tag protocol identifier: 0x8100 or 0x88a8.
+    pub protocol: u16,
+    /// Priority (3 bits), drop eligible (1), VLAN (12).
+    pub control: u16,
+}
+
+impl Tag {
+    /// An 802.1Q tag of this VLAN, priority 0.
+    pub fn vlan(id: u16) -> Self {
+        Self {
+            protocol: ethertype::VLAN,
+            control: id & 0x0fff,
+        }
+    }
+
+    /// An 802.1ad service tag of this VLAN, priority 0.
+    pub fn service(id: u16) -> Self {
+        Self {
+            protocol: ethertype::SERVICE_VLAN,
+            control: id & 0x0fff,
+        }
+    }
+
+    /// VLAN, 0 to 4095.
+    #[inline(always)]
+    pub fn id(self) -> u16 {
+        self.control & 0x0fff
+    }
+
+    /// Priority code point, 0 to 7.
+    #[inline(always)]
+    pub fn priority(self) -> u8 {
+        (self.control >> 13) as u8
+    }
+
+    /// Whether it may be dropped first.
+    #[inline(always)]
+    pub fn drop_eligible(self) -> bool {
+        self.control & 0x1000 != 0
+    }
+}
+
+/// Whether an EtherType announces a tag.
+#[inline(always)]
+pub fn is_tag(protocol: u16) -> bool {
+    protocol == ethertype::VLAN || protocol == ethertype::SERVICE_VLAN
+}
+
+/// The `k`-th tag of a frame, counted from the outermost.
+#[inline]
+pub fn tag(frame: &[u8], k: usize) -> Option<Tag> {
+    let bytes = frame.get(12 + 4 * k..)?.first_chunk::<4>()?;
+    let tag = Tag {
+        protocol: u16::from_be_bytes([bytes[0], bytes[1]]),
+        control: u16::from_be_bytes([bytes[2], bytes[3]]),
+    };
+    is_tag(tag.protocol).then_some(tag)
+}
+
+/// Put a tag outermost; false, and nothing done, where headroom or frame is too short.
+pub fn push(packet: &mut Packet<'_>, tag: Tag) -> bool {
+    if packet.len() < crate::ethernet::LENGTH || !packet.grow_front(4) {
+        return false;
+    }
+    let frame = packet.bytes_mut();
+    if let Some(head) = frame.first_chunk_mut::<16>() {
+        head.copy_within(4..16, 0);
+        let ([a, b], [c, d]) = (tag.protocol.to_be_bytes(), tag.control.to_be_bytes());
+        if let Some(room) = head.last_chunk_mut::<4>() {
+            *room = [a, b, c, d];
+        }
+    }
+    true
+}
+
+/// Take the outermost tag off; none where there is none.
+pub fn pop(packet: &mut Packet<'_>) -> Option<Tag> {
+    let tag = tag(packet.bytes(), 0)?;
+    let head = packet.bytes_mut().first_chunk_mut::<16>()?;
+    head.copy_within(0..12, 4);
+    packet.trim_front(4);
+    Some(tag)
+}
