@@ -1,1 +1,3 @@
-//! To be filled.
+//! Tables of the data plane.
+
+pub mod prefix;

@@ -24,7 +24,11 @@ impl Buffer {
     fn new(frame: &[u8], room: usize, checksums: Checksums) -> Self {
         let mut bytes = vec![0; room.max(HEADROOM + frame.len())].into_boxed_slice();
         bytes[HEADROOM..HEADROOM + frame.len()].copy_from_slice(frame);
-        let window = Window { start: HEADROOM as u16, length: frame.len() as u16, checksums };
+        let window = Window {
+            start: HEADROOM as u16,
+            length: frame.len() as u16,
+            checksums,
+        };
         Self { room: bytes, window }
     }
     fn frame(&self) -> &[u8] {
@@ -107,7 +111,9 @@ impl MemoryIo {
     /// Whether nothing waits to be received or taken over.
     pub fn is_idle(&self) -> bool {
         self.incoming.iter().all(VecDeque::is_empty)
-            && self.ring(self.own).is_none_or(|ring| ring.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
+            && self
+                .ring(self.own)
+                .is_none_or(|ring| ring.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
     }
 
     fn ring(&self, worker: usize) -> Option<&Ring> {
@@ -121,7 +127,9 @@ impl MemoryIo {
 
 impl PacketIo for MemoryIo {
     fn receive(&mut self, port: PortIndex) -> usize {
-        let Some(queue) = self.incoming.get_mut(port as usize) else { return 0 };
+        let Some(queue) = self.incoming.get_mut(port as usize) else {
+            return 0;
+        };
         let count = queue.len().min(BATCH).min(self.hand.remaining_capacity());
         self.hand.extend(queue.drain(..count).map(Some));
         count
@@ -140,7 +148,10 @@ impl PacketIo for MemoryIo {
         let count = slots.len().min(self.transmit_limit);
         for &slot in &slots[..count] {
             if let Some(buffer) = self.take(slot) {
-                self.sent.push(Sent { port, frame: buffer.frame().to_vec() });
+                self.sent.push(Sent {
+                    port,
+                    frame: buffer.frame().to_vec(),
+                });
             }
         }
         count
@@ -218,7 +229,10 @@ impl Handover for MemoryIo {
         let rings = self.rings.clone();
         let Some(ring) = rings.get(self.own) else { return 0 };
         let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = ring.len().min(carried.remaining_capacity()).min(self.hand.remaining_capacity());
+        let count = ring
+            .len()
+            .min(carried.remaining_capacity())
+            .min(self.hand.remaining_capacity());
         for (buffer, what) in ring.drain(..count) {
             self.hand.push(Some(buffer));
             carried.push(what);

@@ -1,0 +1,48 @@
+//! What the tables need to know of an address.
+
+use std::fmt::Debug;
+
+/// An address as a number in host order: `u32` for IPv4, `u128` for IPv6.
+pub trait Address: Copy + Ord + Debug + Send + Sync + 'static {
+    /// Length in bits.
+    const BITS: u8;
+    /// The `index`-th byte from the most significant; 0 past the end.
+    fn byte(self, index: u32) -> usize;
+    /// The first 16 bits.
+    fn high(self) -> usize;
+    /// The address whose first 16 bits are `high` and whose others are 0.
+    fn from_high(high: u16) -> Self;
+    /// The first `length` bits, the others 0.
+    fn masked(self, length: u8) -> Self;
+}
+
+macro_rules! address {
+    ($number:ty) => {
+        impl Address for $number {
+            const BITS: u8 = <$number>::BITS as u8;
+
+            #[inline(always)]
+            fn byte(self, index: u32) -> usize {
+                (self.checked_shl(8 * index).unwrap_or(0) >> (<$number>::BITS - 8)) as usize & 0xff
+            }
+
+            #[inline(always)]
+            fn high(self) -> usize {
+                (self >> (<$number>::BITS - 16)) as usize & 0xffff
+            }
+
+            #[inline(always)]
+            fn from_high(high: u16) -> Self {
+                (high as $number) << (<$number>::BITS - 16)
+            }
+
+            #[inline(always)]
+            fn masked(self, length: u8) -> Self {
+                let host = <$number>::BITS.saturating_sub(length as u32);
+                self & <$number>::MAX.checked_shl(host).unwrap_or(0)
+            }
+        }
+    };
+}
+address!(u32);
+address!(u128);

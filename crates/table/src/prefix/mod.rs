@@ -1,0 +1,28 @@
+//! Longest-prefix tables: changed route by route by one control thread while workers look up.
+//!
+//! A table is a trie of 8 bits per level. A node is a compressed block: runs of equal slots are stored once, found
+//! by rank in a bitmap, so small tables are small and a full Internet table stays within a few megabytes. A table
+//! that grows past some thousand routes puts an array over its first 16 bits in front. The default route is a word
+//! of its own, so that changing it costs one store whatever the table holds.
+//!
+//! Every word is an atomic. The writer never changes what a run of a published block covers: it publishes a new
+//! block by one store into the parent and gives the old one back once every reader has passed a quiescent point
+//! ([`Quiescence`]). A lookup sees, for its address, the table before a change or after it, nothing between.
+//! Lookups take no lock, never wait and never panic.
+
+mod address;
+mod memory;
+mod node;
+mod quiescence;
+mod reader;
+mod table;
+
+/// The atomics that the module is built on; the model test builds the same sources on those of its checker.
+mod sync {
+    pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
+
+pub use address::Address;
+pub use quiescence::Quiescence;
+pub use reader::{Match, NO_ROUTE, PrefixReader};
+pub use table::{MAX_VALUE, PrefixError, PrefixTable};

@@ -1,0 +1,184 @@
+//! Prefix tables against a list that is searched from end to end.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sluice_table::prefix::{Address, Match, NO_ROUTE, PrefixTable, Quiescence};
+
+/// Every route, and the longest match by looking at all of them.
+struct Linear<A>(BTreeMap<(A, u8), u32>);
+
+impl<A: Address> Linear<A> {
+    fn find(&self, address: A) -> Option<Match> {
+        let matching = self
+            .0
+            .iter()
+            .filter(|((prefix, length), _)| address.masked(*length) == *prefix);
+        matching
+            .max_by_key(|((_, length), _)| *length)
+            .map(|(&(_, length), &value)| Match { value, length })
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Edit<A> {
+    prefix: A,
+    length: u8,
+    /// `None` removes.
+    value: Option<u32>,
+}
+
+fn edits<A: Address>(address: impl Strategy<Value = A>) -> impl Strategy<Value = Vec<Edit<A>>> {
+    // Few values and clustered lengths, so that routes nest, merge and are removed again.
+    let length = prop_oneof![0..=A::BITS, Just(0), Just(A::BITS), Just(8), Just(16), Just(24)];
+    let value = prop_oneof![3 => (0u32..4).prop_map(Some), 1 => Just(Some(0x7f_ffff)), 2 => Just(None)];
+    let edit = (address, length, value).prop_map(|(address, length, value)| Edit {
+        prefix: address.masked(length),
+        length,
+        value,
+    });
+    proptest::collection::vec(edit, 1..120)
+}
+
+/// Addresses whose bytes are drawn from few values, so that prefixes share bits.
+fn address4() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        proptest::array::uniform4(prop_oneof![Just(0u8), Just(1), Just(10), Just(128), Just(255)])
+            .prop_map(u32::from_be_bytes),
+        any::<u32>()
+    ]
+}
+
+fn address6() -> impl Strategy<Value = u128> {
+    proptest::array::uniform16(prop_oneof![6 => Just(0u8), 2 => Just(0x20), 1 => Just(255)])
+        .prop_map(u128::from_be_bytes)
+}
+
+fn agrees<A: Address>(edits: Vec<Edit<A>>, probes: Vec<A>, direct_from: usize) -> Result<(), TestCaseError> {
+    let quiescence = Arc::new(Quiescence::new(1));
+    let mut table = PrefixTable::with_direct_from(quiescence.clone(), direct_from);
+    let reader = table.reader();
+    let mut linear = Linear(BTreeMap::new());
+    quiescence.online(0);
+    for edit in &edits {
+        let (expected, old) = match edit.value {
+            Some(value) => (
+                linear.0.insert((edit.prefix, edit.length), value),
+                table.insert(edit.prefix, edit.length, value).unwrap(),
+            ),
+            None => (
+                linear.0.remove(&(edit.prefix, edit.length)),
+                table.remove(edit.prefix, edit.length).unwrap(),
+            ),
+        };
+        prop_assert_eq!(expected, old);
+        prop_assert_eq!(linear.find(edit.prefix), reader.find(edit.prefix));
+        quiescence.pass(0);
+    }
+    let mut probes = probes;
+    probes.extend(edits.iter().map(|edit| edit.prefix));
+    let mut values = vec![0; probes.len()];
+    reader.lookup_batch(&probes, &mut values);
+    for (probe, value) in probes.iter().zip(values) {
+        let expected = linear.find(*probe);
+        prop_assert_eq!(expected, reader.find(*probe));
+        prop_assert_eq!(expected.map(|found| found.value), reader.lookup(*probe));
+        prop_assert_eq!(expected.map_or(NO_ROUTE, |found| found.value), value);
+    }
+    let expected: Vec<_> = linear
+        .0
+        .iter()
+        .map(|(&(prefix, length), &value)| (prefix, length, value))
+        .collect();
+    prop_assert_eq!(expected.len(), table.len());
+    prop_assert_eq!(expected, table.iter().collect::<Vec<_>>());
+    // Empty again: nothing matches, and every block has come back.
+    for edit in &edits {
+        table.remove(edit.prefix, edit.length).unwrap();
+    }
+    quiescence.pass(0);
+    table.reclaim();
+    prop_assert_eq!(0, table.retired());
+    for probe in &probes {
+        prop_assert_eq!(None, reader.find(*probe));
+    }
+    Ok(())
+}
+
+proptest! {
+    #[test]
+    fn ipv4_random_edits_agree_with_linear_search(
+        edits in edits(address4()),
+        probes in proptest::collection::vec(address4(), 1..150),
+        direct_from in prop_oneof![Just(usize::MAX), 0usize..20],
+    ) {
+        agrees(edits, probes, direct_from)?;
+    }
+
+    #[test]
+    fn ipv6_random_edits_agree_with_linear_search(
+        edits in edits(address6()),
+        probes in proptest::collection::vec(address6(), 1..150),
+        direct_from in prop_oneof![8 => Just(usize::MAX), 1 => 0usize..20],
+    ) {
+        agrees(edits, probes, direct_from)?;
+    }
+}
+
+#[test]
+fn refused_prefixes_change_nothing() {
+    use sluice_table::prefix::{MAX_VALUE, PrefixError};
+    let mut table = PrefixTable::<u32>::new(Arc::new(Quiescence::new(0)));
+    assert_eq!(Err(PrefixError::Length(33)), table.insert(0, 33, 1));
+    assert_eq!(Err(PrefixError::HostBits), table.insert(1, 31, 1));
+    assert_eq!(
+        Err(PrefixError::Value(MAX_VALUE + 1)),
+        table.insert(0, 0, MAX_VALUE + 1)
+    );
+    assert_eq!(Err(PrefixError::Length(255)), table.remove(0, 255));
+    assert!(table.is_empty());
+    assert_eq!(None, table.lookup(0));
+}
+
+#[test]
+fn memory_under_lasting_change_stays_bounded() {
+    let quiescence = Arc::new(Quiescence::new(1));
+    let mut table = PrefixTable::<u32>::new(quiescence.clone());
+    quiescence.online(0);
+    let mut bytes = 0;
+    for round in 0..40u32 {
+        for route in 0..500u32 {
+            let length = 16 + (route % 17) as u8;
+            table
+                .insert((route.wrapping_mul(0x9e37_79b9)).masked(length), length, round)
+                .unwrap();
+        }
+        for route in 0..500u32 {
+            let length = 16 + (route % 17) as u8;
+            table
+                .remove((route.wrapping_mul(0x9e37_79b9)).masked(length), length)
+                .unwrap();
+            quiescence.pass(0);
+        }
+        if round == 5 {
+            bytes = table.bytes();
+        }
+    }
+    assert_eq!(bytes, table.bytes());
+}
+
+#[test]
+fn blocks_wait_for_a_reader_that_does_not_pass() {
+    let quiescence = Arc::new(Quiescence::new(2));
+    let mut table = PrefixTable::<u32>::new(quiescence.clone());
+    quiescence.online(0);
+    table.insert(0x0a000000, 24, 1).unwrap();
+    table.insert(0x0a000100, 24, 2).unwrap();
+    table.reclaim();
+    let waiting = table.retired();
+    assert!(waiting > 0);
+    quiescence.offline(0);
+    table.reclaim();
+    assert_eq!(0, table.retired());
+}
