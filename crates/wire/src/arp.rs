@@ -1,6 +1,8 @@
 //! ARP for IPv4 over Ethernet (RFC 826).
 
+use crate::ethernet::{self, Link, ethertype};
 use crate::field::{Mac, header};
+use crate::packet::Packet;
 
 header! {
     /// An ARP message.
@@ -23,6 +25,35 @@ pub const REPLY: u16 = 2;
 impl<B: AsRef<[u8]>> Arp<B> {
     /// Whether the message is for IPv4 over Ethernet.
     pub fn is_ipv4_over_ethernet(&self) -> bool {
-        self.hardware() == 1 && self.protocol() == crate::ethernet::ethertype::IPV4 && self.lengths() == 0x0604
+        self.hardware() == 1 && self.protocol() == ethertype::IPV4 && self.lengths() == 0x0604
     }
+}
+
+/// Make `packet` a broadcast question who has `target`; false, and nothing done, where its room is too small.
+pub fn emit_request(packet: &mut Packet<'_>, sender_mac: Mac, sender: u32, target: u32) -> bool {
+    let link = Link {
+        source: sender_mac,
+        destination: ethernet::BROADCAST,
+    };
+    emit(packet, link, REQUEST, sender, [0; 6], target)
+}
+
+/// Make `packet` the answer that `sender` is at `link.source`; false, and nothing done, where its room is too small.
+pub fn emit_reply(packet: &mut Packet<'_>, link: Link, sender: u32, target: u32) -> bool {
+    emit(packet, link, REPLY, sender, link.destination, target)
+}
+
+fn emit(packet: &mut Packet<'_>, link: Link, operation: u16, sender: u32, target_mac: Mac, target: u32) -> bool {
+    let Some(body) = ethernet::begin(packet, link, ethertype::ARP, LENGTH) else {
+        return false;
+    };
+    HARDWARE.write(body, 1);
+    PROTOCOL.write(body, ethertype::IPV4);
+    LENGTHS.write(body, 0x0604);
+    OPERATION.write(body, operation);
+    SENDER_MAC.write(body, link.source);
+    SENDER.write(body, sender);
+    TARGET_MAC.write(body, target_mac);
+    TARGET.write(body, target);
+    true
 }

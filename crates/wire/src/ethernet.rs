@@ -1,6 +1,7 @@
 //! Ethernet II.
 
 use crate::field::{Mac, header};
+use crate::packet::Packet;
 
 header! {
     /// An Ethernet header without tags.
@@ -52,4 +53,27 @@ impl<B: AsMut<[u8]> + AsRef<[u8]>> Ethernet<B> {
         self.set_destination(destination);
         self.set_source(source);
     }
+}
+
+/// Who sends a frame to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Source address.
+    pub source: Mac,
+    /// Destination address.
+    pub destination: Mac,
+}
+
+/// Make `packet` an untagged frame with `length` bytes behind its Ethernet header, all zero, and return them; none,
+/// and nothing done, where its room is too small. Tags are added by [`crate::vlan::push`].
+pub fn begin<'p>(packet: &'p mut Packet<'_>, link: Link, ethertype: u16, length: usize) -> Option<&'p mut [u8]> {
+    if !packet.set_len(LENGTH + length) {
+        return None;
+    }
+    let mut frame = Ethernet::new(packet.bytes_mut())?;
+    frame.set_addresses(link.destination, link.source);
+    frame.set_ethertype(ethertype);
+    let body = frame.0.get_mut(LENGTH..)?;
+    body.fill(0);
+    Some(body)
 }

@@ -31,6 +31,7 @@ faults! {
     LongFrame "long-frame" "The frame is longer than 65,535 bytes."
     TooManyTags "too-many-tags" "The frame carries more than two VLAN tags."
     BadArp "bad-arp" "The ARP message is short, or not for IPv4 over Ethernet."
+    BadNeighbourMessage "bad-neighbour-message" "A neighbour discovery message is malformed, or comes from beyond the link (RFC 4861, 6.1 and 7.1)."
     BadVersion "bad-version" "The IP version differs from what the EtherType says."
     BadHeaderLength "bad-header-length" "The IPv4 header length is below 20 bytes or beyond the datagram's end."
     BadTotalLength "bad-total-length" "The IP length is shorter than the header, or longer than the frame."

@@ -1,7 +1,11 @@
 //! ICMP (RFC 792).
 
+use crate::checksum::{self, Delta};
+use crate::ethernet::{self, Link, ethertype};
 use crate::field::header;
-use crate::layers::Flags;
+use crate::ipv4::{self, protocol};
+use crate::layers::{Class, Flags, Fragment, Layers};
+use crate::packet::Packet;
 
 header! {
     /// An ICMP message: its fixed part and what follows it.
@@ -57,4 +61,121 @@ pub fn flags(kind: u8) -> Flags {
         3 | 4 | 5 | 11 | 12 => Flags::ICMP_ERROR,
         _ => Flags(0),
     }
+}
+
+/// An error as its type, code and second word say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Error {
+    /// Type.
+    pub kind: u8,
+    /// Code.
+    pub code: u8,
+    /// Second word: pointer, MTU, or 0.
+    pub parameter: u32,
+}
+
+impl Error {
+    /// The time to live has run out in transit.
+    pub const TIME_EXCEEDED: Error = Error {
+        kind: kind::TIME_EXCEEDED,
+        code: 0,
+        parameter: 0,
+    };
+
+    /// Destination unreachable, by code.
+    pub const fn unreachable(code: u8) -> Error {
+        Error {
+            kind: kind::UNREACHABLE,
+            code,
+            parameter: 0,
+        }
+    }
+
+    /// The datagram must not be fragmented, yet is longer than the next hop's MTU (RFC 1191).
+    pub const fn fragmentation_needed(mtu: u16) -> Error {
+        Error {
+            kind: kind::UNREACHABLE,
+            code: unreachable::FRAGMENTATION_NEEDED,
+            parameter: mtu as u32,
+        }
+    }
+}
+
+/// Most bytes of an IPv4 datagram that carries an error (RFC 1812, 4.3.2.3).
+pub const LONGEST_ERROR: usize = 576;
+
+/// Whether an error may be sent about an IPv4 packet (RFC 1812, 4.3.2.7): not about ICMP errors, later fragments,
+/// what was sent to a group, and what does not come from one host.
+pub fn may_report(frame: &[u8], layers: &Layers) -> bool {
+    let datagram = layers.datagram(frame);
+    let (source, destination) = (ipv4::SOURCE.read(datagram), ipv4::DESTINATION.read(datagram));
+    layers.class == Class::Ipv4
+        && layers.fragment != Fragment::Later
+        && !layers.flags.has(Flags::ICMP_ERROR.with(Flags::MULTICAST))
+        && destination >> 28 < 0xe
+        && source >> 28 < 0xe
+        && !matches!(source >> 24, 0 | 127)
+}
+
+/// Make `packet` an error from `source` to `destination` about `datagram`, as much of which is quoted as 576 bytes
+/// hold; false, and nothing done, where its room is too small.
+pub fn emit_error(
+    packet: &mut Packet<'_>,
+    link: Link,
+    source: u32,
+    destination: u32,
+    error: Error,
+    datagram: &[u8],
+) -> bool {
+    const HEAD: usize = ipv4::LENGTH + LENGTH;
+    let quote = datagram.get(..LONGEST_ERROR - HEAD).unwrap_or(datagram);
+    let total = HEAD + quote.len();
+    let Some(body) = ethernet::begin(packet, link, ethertype::IPV4, total) else {
+        return false;
+    };
+    let Some((header, message)) = body.split_at_mut_checked(ipv4::LENGTH) else {
+        return false;
+    };
+    ipv4::VERSION_LENGTH.write(header, 0x45);
+    // Internetwork control (RFC 1812, 4.3.2.5).
+    ipv4::SERVICE.write(header, 0xc0);
+    ipv4::TOTAL_LENGTH.write(header, total as u16);
+    ipv4::FRAGMENT.write(header, ipv4::DONT_FRAGMENT);
+    ipv4::TTL.write(header, 64);
+    ipv4::PROTOCOL.write(header, protocol::ICMP);
+    ipv4::SOURCE.write(header, source);
+    ipv4::DESTINATION.write(header, destination);
+    ipv4::CHECKSUM.write(header, checksum::checksum(header));
+    KIND.write(message, error.kind);
+    CODE.write(message, error.code);
+    PARAMETER.write(message, error.parameter);
+    for (to, from) in message.iter_mut().skip(LENGTH).zip(quote) {
+        *to = *from;
+    }
+    CHECKSUM.write(message, checksum::checksum(message));
+    true
+}
+
+/// Turn an echo request into its reply from `source`, in place; false, and nothing done, where it is none. The
+/// Ethernet header is left to who sends it.
+pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u32) -> bool {
+    if layers.class != Class::Ipv4
+        || layers.protocol != protocol::ICMP
+        || layers.fragment != Fragment::Whole
+        || KIND.read(layers.payload(frame)) != kind::ECHO_REQUEST
+    {
+        return false;
+    }
+    let datagram = layers.datagram_mut(frame);
+    ipv4::DESTINATION.write(datagram, ipv4::SOURCE.read(datagram));
+    ipv4::SOURCE.write(datagram, source);
+    ipv4::TTL.write(datagram, 64);
+    if let Some(mut header) = ipv4::Ipv4::new(datagram) {
+        header.fill_checksum();
+    }
+    let message = layers.payload_mut(frame);
+    let delta = Delta::default().word((kind::ECHO_REQUEST as u16) << 8, (kind::ECHO_REPLY as u16) << 8);
+    KIND.write(message, kind::ECHO_REPLY);
+    CHECKSUM.write(message, delta.apply(CHECKSUM.read(message)));
+    true
 }

@@ -1,7 +1,13 @@
 //! ICMPv6 (RFC 4443).
 
+use crate::checksum::{self, Delta};
+use crate::ethernet::{self, Link, ethertype};
 use crate::field::header;
-use crate::layers::Flags;
+use crate::icmp::Error;
+use crate::ipv4::protocol;
+use crate::ipv6;
+use crate::layers::{Class, Flags, Fragment, Layers};
+use crate::packet::Packet;
 
 header! {
     /// An ICMPv6 message: its fixed part and what follows it.
@@ -61,4 +67,129 @@ pub fn flags(kind: u8) -> Flags {
         kind::ECHO_REPLY => Flags::ICMP_QUERY.with(Flags::ICMP_REPLY),
         _ => Flags(0),
     }
+}
+
+/// The hop limit has run out in transit.
+pub const HOP_LIMIT_EXCEEDED: Error = Error {
+    kind: kind::TIME_EXCEEDED,
+    code: 0,
+    parameter: 0,
+};
+
+/// Destination unreachable, by code.
+pub const fn unreachable_error(code: u8) -> Error {
+    Error {
+        kind: kind::UNREACHABLE,
+        code,
+        parameter: 0,
+    }
+}
+
+/// The packet is longer than the next hop's MTU.
+pub const fn packet_too_big(mtu: u32) -> Error {
+    Error {
+        kind: kind::PACKET_TOO_BIG,
+        code: 0,
+        parameter: mtu,
+    }
+}
+
+/// Most bytes of an IPv6 packet that carries an error: the minimum MTU (RFC 4443, 2.4 c).
+pub const LONGEST_ERROR: usize = 1280;
+
+/// Whether an error may be sent about an IPv6 packet (RFC 4443, 2.4 e): not about ICMPv6 errors and redirects, later
+/// fragments, what does not come from one host, and what was sent to a group, unless it is `too_big`.
+pub fn may_report(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
+    let datagram = layers.datagram(frame);
+    let source = ipv6::SOURCE.read(datagram);
+    let group = layers.flags.has(Flags::MULTICAST) || ipv6::DESTINATION.read(datagram) >> 120 == 0xff;
+    let redirect = layers.protocol == protocol::ICMPV6 && KIND.read(layers.payload(frame)) == kind::REDIRECT;
+    layers.class == Class::Ipv6
+        && layers.fragment != Fragment::Later
+        && !layers.flags.has(Flags::ICMP_ERROR)
+        && !redirect
+        && (too_big || !group)
+        && source != 0
+        && source >> 120 != 0xff
+}
+
+/// Make `packet` an ICMPv6 message of `length` bytes, all zero but type and code, and return the message and the sum of
+/// its pseudo-header; [`finish`] it when it is written. None, and nothing done, where its room is too small.
+pub(crate) fn begin<'p>(
+    packet: &'p mut Packet<'_>,
+    link: Link,
+    (source, destination): (u128, u128),
+    hop_limit: u8,
+    (kind, code): (u8, u8),
+    length: usize,
+) -> Option<(&'p mut [u8], u16)> {
+    let body = ethernet::begin(packet, link, ethertype::IPV6, ipv6::LENGTH + length)?;
+    let (header, message) = body.split_at_mut_checked(ipv6::LENGTH)?;
+    ipv6::VERSION_CLASS_FLOW.write(header, 6 << 28);
+    ipv6::PAYLOAD_LENGTH.write(header, length as u16);
+    ipv6::NEXT_HEADER.write(header, protocol::ICMPV6);
+    ipv6::HOP_LIMIT.write(header, hop_limit);
+    ipv6::SOURCE.write(header, source);
+    ipv6::DESTINATION.write(header, destination);
+    KIND.write(message, kind);
+    CODE.write(message, code);
+    Some((
+        message,
+        checksum::pseudo6(source, destination, protocol::ICMPV6, length as u16),
+    ))
+}
+
+/// Write the checksum of a message whose field is zero.
+pub(crate) fn finish(message: &mut [u8], pseudo: u16) {
+    CHECKSUM.write(message, !checksum::add(checksum::sum(message), pseudo));
+}
+
+/// Make `packet` an error from `source` to `destination` about `datagram`, as much of which is quoted as 1,280 bytes
+/// hold; false, and nothing done, where its room is too small.
+pub fn emit_error(
+    packet: &mut Packet<'_>,
+    link: Link,
+    source: u128,
+    destination: u128,
+    error: Error,
+    datagram: &[u8],
+) -> bool {
+    let quote = datagram
+        .get(..LONGEST_ERROR - ipv6::LENGTH - LENGTH)
+        .unwrap_or(datagram);
+    let kind = (error.kind, error.code);
+    let Some((message, pseudo)) = begin(packet, link, (source, destination), 64, kind, LENGTH + quote.len()) else {
+        return false;
+    };
+    PARAMETER.write(message, error.parameter);
+    for (to, from) in message.iter_mut().skip(LENGTH).zip(quote) {
+        *to = *from;
+    }
+    finish(message, pseudo);
+    true
+}
+
+/// Turn an echo request into its reply from `source`, in place; false, and nothing done, where it is none. The
+/// Ethernet header is left to who sends it.
+pub fn answer_echo(frame: &mut [u8], layers: &Layers, source: u128) -> bool {
+    if layers.class != Class::Ipv6
+        || layers.protocol != protocol::ICMPV6
+        || layers.fragment != Fragment::Whole
+        || KIND.read(layers.payload(frame)) != kind::ECHO_REQUEST
+    {
+        return false;
+    }
+    let datagram = layers.datagram_mut(frame);
+    let (sender, asked) = (ipv6::SOURCE.read(datagram), ipv6::DESTINATION.read(datagram));
+    ipv6::DESTINATION.write(datagram, sender);
+    ipv6::SOURCE.write(datagram, source);
+    ipv6::HOP_LIMIT.write(datagram, 64);
+    let message = layers.payload_mut(frame);
+    let delta = Delta::default()
+        .word((kind::ECHO_REQUEST as u16) << 8, (kind::ECHO_REPLY as u16) << 8)
+        .quad((asked >> 64) as u64, (source >> 64) as u64)
+        .quad(asked as u64, source as u64);
+    KIND.write(message, kind::ECHO_REPLY);
+    CHECKSUM.write(message, delta.apply(CHECKSUM.read(message)));
+    true
 }
