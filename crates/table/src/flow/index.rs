@@ -1,0 +1,450 @@
+//! The index of a flow table: from a hash to the entries that may have it, in one line as a rule.
+//!
+//! A bucket is one line of eight entries, each with 16 bits of its hash as tag. An entry lives in its home bucket.
+//! Where that is full it lives as a guest in one other bucket, or an entry there makes room by a move of its own;
+//! the last resort is a stash of [`STASH`] entries. A home bucket keeps the tags of its entries that are away, so
+//! that others are looked for in one bucket only, and fetches one back when a place comes free.
+//!
+//! The other bucket follows from bucket and tag alone, and leads back from there to the home bucket: entries move
+//! without their hash.
+
+use crate::prefetch::prefetch_read_at;
+use crate::simd::tags::{Lanes, equal};
+use bytemuck::{Pod, Zeroable};
+
+/// Entries in a bucket.
+const WAYS: usize = 8;
+/// Tags of entries away from home that a bucket keeps; further ones are counted.
+const AWAY: usize = 6;
+/// Entries in the stash.
+pub(super) const STASH: usize = 32;
+/// Most buckets that one removal looks into to bring entries home.
+const HOMECOMINGS: usize = 4;
+
+/// What the table finds: a record and a direction, in 32 bits.
+pub(super) type Entry = u32;
+
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub(super) struct Bucket {
+    /// 0: no entry.
+    tags: [u16; WAYS],
+    overflow: Overflow,
+    entries: [Entry; WAYS],
+}
+
+/// Entries at home here that live elsewhere, and entries here that are at home elsewhere.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct Overflow {
+    /// Tags of entries in their other bucket; 0: none.
+    away: [u16; AWAY],
+    /// How many more are there, beyond those in `away`.
+    more: u16,
+    /// Bit per entry here: it is a guest.
+    guests: u8,
+    /// How many are in the stash.
+    stashed: u8,
+}
+
+impl Bucket {
+    fn empty(&self) -> Option<usize> {
+        equal(self.tags, 0).next()
+    }
+
+    #[inline(always)]
+    fn tagged(&self, tag: u16) -> Lanes {
+        equal(self.tags, tag)
+    }
+
+    /// Whether an entry with this tag may live elsewhere.
+    #[inline(always)]
+    fn overflows(&self, tag: u16) -> bool {
+        let away = equal(bytemuck::cast(self.overflow), tag).up_to(AWAY as u32);
+        !away.is_empty() || self.overflow.more != 0 || self.overflow.stashed != 0
+    }
+
+    fn is_guest(&self, slot: usize) -> bool {
+        self.overflow.guests >> slot & 1 != 0
+    }
+
+    fn put(&mut self, slot: usize, tag: u16, entry: Entry, guest: bool) {
+        self.tags[slot] = tag;
+        self.entries[slot] = entry;
+        self.overflow.guests |= u8::from(guest) << slot;
+    }
+
+    fn clear(&mut self, slot: usize) {
+        self.tags[slot] = 0;
+        self.overflow.guests &= !(1 << slot);
+    }
+
+    fn may_leave(&self) -> bool {
+        self.overflow.more < u16::MAX
+    }
+
+    fn leaves(&mut self, tag: u16) {
+        match self.overflow.away.iter_mut().find(|away| **away == 0) {
+            Some(away) => *away = tag,
+            None => self.overflow.more += 1,
+        }
+    }
+
+    fn returns(&mut self, tag: u16) {
+        match self.overflow.away.iter_mut().find(|away| **away == tag) {
+            Some(away) => *away = 0,
+            None => self.overflow.more -= 1,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stashed {
+    entry: Entry,
+    home: u32,
+    tag: u16,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Slot(u32, usize),
+    Stash(usize),
+}
+
+#[derive(Debug)]
+pub(super) struct Index<'m> {
+    buckets: &'m mut [Bucket],
+    stash: [Stashed; STASH],
+    stashed: usize,
+}
+
+/// The answer of the home bucket alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Glance {
+    Entry(Entry),
+    Elsewhere,
+    Nothing,
+}
+
+/// Never 0.
+#[inline(always)]
+fn tag_of(hash: u64) -> u16 {
+    let tag = (hash >> 48) as u16;
+    tag + u16::from(tag == 0)
+}
+
+#[inline(always)]
+fn reduce(number: u32, count: u32) -> u32 {
+    ((u64::from(number) * u64::from(count)) >> 32) as u32
+}
+
+impl<'m> Index<'m> {
+    /// Buckets for two entries of each of `capacity` records: loaded to 4/7 when all are there, 28 bytes a record.
+    pub const fn buckets_for(capacity: usize) -> usize {
+        let buckets = (capacity * 7).div_ceil(16);
+        if buckets < 2 { 2 } else { buckets }
+    }
+
+    /// An empty index in `buckets`, at most 2^31 of them.
+    pub fn new(buckets: &'m mut [Bucket]) -> Self {
+        buckets.fill(Bucket::zeroed());
+        Index {
+            buckets,
+            stash: [Stashed {
+                entry: 0,
+                home: 0,
+                tag: 0,
+            }; STASH],
+            stashed: 0,
+        }
+    }
+
+    #[inline(always)]
+    fn home(&self, hash: u64) -> u32 {
+        reduce(hash as u32, self.buckets.len() as u32)
+    }
+
+    /// The one other bucket of an entry: `other(other(b, t), t) == b`.
+    #[inline(always)]
+    fn other(&self, bucket: u32, tag: u16) -> u32 {
+        let count = self.buckets.len() as u32;
+        let sum = reduce(u32::from(tag).wrapping_mul(0x9e37_79b1), count);
+        if sum >= bucket {
+            sum - bucket
+        } else {
+            sum + count - bucket
+        }
+    }
+
+    fn bucket(&self, number: u32) -> &Bucket {
+        &self.buckets[number as usize]
+    }
+
+    fn bucket_mut(&mut self, number: u32) -> &mut Bucket {
+        &mut self.buckets[number as usize]
+    }
+
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch_read_at(self.buckets, self.home(hash) as usize);
+    }
+
+    #[inline(always)]
+    pub fn glance(&self, hash: u64) -> Glance {
+        let tag = tag_of(hash);
+        let Some(bucket) = self.buckets.get(self.home(hash) as usize) else {
+            return Glance::Nothing;
+        };
+        let tagged = bucket.tagged(tag);
+        if !tagged.is_empty() {
+            return Glance::Entry(bucket.entries[tagged.first()]);
+        }
+        if bucket.overflows(tag) {
+            prefetch_read_at(self.buckets, self.other(self.home(hash), tag) as usize);
+            return Glance::Elsewhere;
+        }
+        Glance::Nothing
+    }
+
+    /// The entry of this hash that `is_it`: at most two buckets and the stash.
+    #[inline]
+    pub fn find(&self, hash: u64, mut is_it: impl FnMut(Entry) -> bool) -> Option<Entry> {
+        self.locate(hash, &mut is_it).map(|(_, entry)| entry)
+    }
+
+    #[inline]
+    fn locate(&self, hash: u64, is_it: &mut impl FnMut(Entry) -> bool) -> Option<(Place, Entry)> {
+        let (home, tag) = (self.home(hash), tag_of(hash));
+        let bucket = self.bucket(home);
+        for slot in bucket.tagged(tag) {
+            let entry = bucket.entries[slot];
+            if is_it(entry) {
+                return Some((Place::Slot(home, slot), entry));
+            }
+        }
+        if bucket.overflows(tag) {
+            self.locate_elsewhere(home, tag, is_it)
+        } else {
+            None
+        }
+    }
+
+    #[cold]
+    fn locate_elsewhere(&self, home: u32, tag: u16, is_it: &mut impl FnMut(Entry) -> bool) -> Option<(Place, Entry)> {
+        let other = self.other(home, tag);
+        let bucket = self.bucket(other);
+        for slot in bucket.tagged(tag) {
+            let entry = bucket.entries[slot];
+            if is_it(entry) {
+                return Some((Place::Slot(other, slot), entry));
+            }
+        }
+        let stash = self.stash[..self.stashed].iter().enumerate();
+        let mut here = stash.filter(|(_, stashed)| stashed.home == home && stashed.tag == tag);
+        here.find(|(_, stashed)| is_it(stashed.entry))
+            .map(|(k, stashed)| (Place::Stash(k), stashed.entry))
+    }
+
+    /// Put an entry where its hash belongs. False, and nothing changed that shows, where all its places are taken.
+    #[must_use]
+    pub fn place(&mut self, hash: u64, entry: Entry) -> bool {
+        let (home, tag) = (self.home(hash), tag_of(hash));
+        if let Some(slot) = self.bucket(home).empty() {
+            self.bucket_mut(home).put(slot, tag, entry, false);
+            return true;
+        }
+        self.place_elsewhere(home, tag, entry)
+    }
+
+    #[cold]
+    fn place_elsewhere(&mut self, home: u32, tag: u16, entry: Entry) -> bool {
+        let other = self.other(home, tag);
+        let away = other != home && self.bucket(home).may_leave();
+        if away && let Some(slot) = self.bucket(other).empty() {
+            self.settle_away(home, other, slot, tag, entry);
+            return true;
+        }
+        if let Some(slot) = self.make_room(home) {
+            self.bucket_mut(home).put(slot, tag, entry, false);
+            return true;
+        }
+        // Asked anew: room at home may have been sought by sending others away.
+        if away
+            && self.bucket(home).may_leave()
+            && let Some(slot) = self.make_room(other)
+        {
+            self.settle_away(home, other, slot, tag, entry);
+            return true;
+        }
+        let Some(place) = self.stash.get_mut(self.stashed) else {
+            return false;
+        };
+        *place = Stashed { entry, home, tag };
+        self.stashed += 1;
+        self.bucket_mut(home).overflow.stashed += 1;
+        true
+    }
+
+    fn settle_away(&mut self, home: u32, other: u32, slot: usize, tag: u16, entry: Entry) {
+        self.bucket_mut(other).put(slot, tag, entry, true);
+        self.bucket_mut(home).leaves(tag);
+    }
+
+    /// Move one entry of a full bucket to its other bucket, guests first: where to is empty now.
+    fn make_room(&mut self, bucket: u32) -> Option<usize> {
+        for guests in [true, false] {
+            for slot in 0..WAYS {
+                let from = self.bucket(bucket);
+                if from.is_guest(slot) != guests || !(guests || from.may_leave()) {
+                    continue;
+                }
+                let (tag, entry) = (from.tags[slot], from.entries[slot]);
+                let other = self.other(bucket, tag);
+                if other == bucket {
+                    continue;
+                }
+                let Some(to) = self.bucket(other).empty() else { continue };
+                self.bucket_mut(bucket).clear(slot);
+                if guests {
+                    self.bucket_mut(other).put(to, tag, entry, false);
+                    self.bucket_mut(other).returns(tag);
+                } else {
+                    self.settle_away(bucket, other, to, tag, entry);
+                }
+                return Some(slot);
+            }
+        }
+        None
+    }
+
+    /// Whether this very entry is where its hash belongs.
+    pub fn holds(&self, hash: u64, entry: Entry) -> bool {
+        self.find(hash, |found| found == entry).is_some()
+    }
+
+    /// Take an entry out. False where it is not there.
+    pub fn take(&mut self, hash: u64, entry: Entry) -> bool {
+        let (home, tag) = (self.home(hash), tag_of(hash));
+        match self.locate(hash, &mut |found| found == entry) {
+            None => return false,
+            Some((Place::Stash(k), _)) => self.unstash(k),
+            Some((Place::Slot(bucket, slot), _)) => {
+                if self.bucket(bucket).is_guest(slot) {
+                    self.bucket_mut(home).returns(tag);
+                }
+                self.bucket_mut(bucket).clear(slot);
+                self.refill(bucket);
+            }
+        }
+        true
+    }
+
+    fn unstash(&mut self, k: usize) {
+        let home = self.stash[k].home;
+        self.stashed -= 1;
+        self.stash[k] = self.stash[self.stashed];
+        self.bucket_mut(home).overflow.stashed -= 1;
+    }
+
+    /// A place of `bucket` came free: bring an entry home, then one to the place that this one left, and so on.
+    fn refill(&mut self, mut bucket: u32) {
+        for _ in 0..HOMECOMINGS {
+            if self.stashed != 0 && self.refill_from_stash(bucket) {
+                return;
+            }
+            let Some(&tag) = self.bucket(bucket).overflow.away.iter().find(|away| **away != 0) else {
+                return;
+            };
+            let other = self.other(bucket, tag);
+            let host = self.bucket(other);
+            let Some(from) = host.tagged(tag).find(|&slot| host.is_guest(slot)) else {
+                return;
+            };
+            let entry = host.entries[from];
+            let Some(to) = self.bucket(bucket).empty() else { return };
+            self.bucket_mut(other).clear(from);
+            self.bucket_mut(bucket).put(to, tag, entry, false);
+            self.bucket_mut(bucket).returns(tag);
+            bucket = other;
+        }
+    }
+
+    #[cold]
+    fn refill_from_stash(&mut self, bucket: u32) -> bool {
+        let Some(to) = self.bucket(bucket).empty() else {
+            return false;
+        };
+        for k in 0..self.stashed {
+            let Stashed { entry, home, tag } = self.stash[k];
+            if home == bucket {
+                self.unstash(k);
+                self.bucket_mut(bucket).put(to, tag, entry, false);
+                return true;
+            }
+            if self.other(home, tag) == bucket && self.bucket(home).may_leave() {
+                self.unstash(k);
+                self.settle_away(home, bucket, to, tag, entry);
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Count what is where, and hold every mark of every bucket to it.
+    #[cfg(test)]
+    pub fn audit(&self) -> Audit {
+        let mut audit = Audit {
+            entries: self.stashed,
+            stashed: self.stashed,
+            ..Audit::default()
+        };
+        let mut away = vec![Vec::new(); self.buckets.len()];
+        for (number, bucket) in (0u32..).zip(self.buckets.iter()) {
+            for slot in (0..WAYS).filter(|&slot| bucket.tags[slot] != 0) {
+                audit.entries += 1;
+                if bucket.is_guest(slot) {
+                    audit.away += 1;
+                    away[self.other(number, bucket.tags[slot]) as usize].push(bucket.tags[slot]);
+                }
+            }
+            let stray = (0..WAYS).any(|slot| bucket.tags[slot] == 0 && bucket.is_guest(slot));
+            assert!(!stray, "an empty place is marked as a guest's");
+        }
+        for (number, (bucket, mut expected)) in (0u32..).zip(self.buckets.iter().zip(away)) {
+            let count = expected.len();
+            let mut marked: Vec<u16> = bucket.overflow.away.into_iter().filter(|&tag| tag != 0).collect();
+            assert_eq!(
+                count,
+                marked.len() + usize::from(bucket.overflow.more),
+                "marks of bucket {number}"
+            );
+            marked.retain(|tag| match expected.iter().position(|t| t == tag) {
+                Some(k) => {
+                    expected.swap_remove(k);
+                    false
+                }
+                None => true,
+            });
+            assert!(marked.is_empty(), "bucket {number} marks a tag that is nowhere");
+            let stashed = self.stash[..self.stashed]
+                .iter()
+                .filter(|stashed| stashed.home == number)
+                .count();
+            assert_eq!(
+                stashed,
+                usize::from(bucket.overflow.stashed),
+                "stash marks of bucket {number}"
+            );
+        }
+        audit
+    }
+}
+
+/// What an index holds, counted from its buckets.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Audit {
+    pub entries: usize,
+    pub away: usize,
+    pub stashed: usize,
+}

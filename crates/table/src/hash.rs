@@ -1,0 +1,209 @@
+//! Keyed hashes of flow keys.
+//!
+//! Keys come from attackers, so the hash is keyed and not linear: rounds of AES over the tuple. A set of keys that
+//! collide under CRC32 or Toeplitz, whatever their seed, spreads here. The same seed gives the same values on every
+//! little-endian processor, with AES instructions or without.
+
+use crate::simd::aes::{Unit, software};
+use sluice_wire::key::{FlowKey4, FlowKey6};
+
+/// Round keys.
+#[derive(Clone, Copy)]
+pub(crate) struct Keys(pub(crate) [[u32; 4]; 5]);
+
+/// Hashes flow keys to 64 bits, keyed by a seed.
+#[derive(Clone, Copy)]
+pub struct Hasher {
+    keys: Keys,
+    unit: Unit,
+}
+
+impl std::fmt::Debug for Hasher {
+    /// Without the round keys: who knows them can choose colliding flows.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hasher")
+            .field("unit", &self.unit)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Hasher {
+    /// A hasher keyed by 128 random bits.
+    pub fn new(seed: [u64; 2]) -> Self {
+        Hasher {
+            keys: Self::expand(seed),
+            unit: Unit::detect(),
+        }
+    }
+
+    /// The same without AES instructions: slower, same values.
+    pub fn in_software(seed: [u64; 2]) -> Self {
+        Hasher {
+            keys: Self::expand(seed),
+            unit: Unit::Software,
+        }
+    }
+
+    /// Independent round keys from one seed: four rounds over the seed and a number, keyed by the seed.
+    fn expand(seed: [u64; 2]) -> Keys {
+        let seed: [u32; 4] = bytemuck::cast(seed);
+        let mut keys = [[0; 4]; 5];
+        for (number, key) in (1u32..).zip(&mut keys) {
+            // Digits of pi, so that neither a zero seed nor a repeated column stays one.
+            let mut state = software::xor(seed, [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344 ^ number]);
+            for _ in 0..4 {
+                state = software::round(state, seed);
+            }
+            *key = state;
+        }
+        Keys(keys)
+    }
+
+    /// `out[k]` becomes the hash of `keys[k]`, as far as both reach.
+    #[inline]
+    pub fn hash4(&self, keys: &[FlowKey4], out: &mut [u64]) {
+        self.unit.hash4(&self.keys, keys, out);
+    }
+
+    /// `out[k]` becomes the hash of `keys[k]`, as far as both reach.
+    #[inline]
+    pub fn hash6(&self, keys: &[FlowKey6], out: &mut [u64]) {
+        self.unit.hash6(&self.keys, keys, out);
+    }
+
+    /// The hash of one key; the batch form costs less per key.
+    #[inline]
+    pub fn one4(&self, key: &FlowKey4) -> u64 {
+        let mut out = [0];
+        self.hash4(std::slice::from_ref(key), &mut out);
+        out[0]
+    }
+
+    /// The hash of one key; the batch form costs less per key.
+    #[inline]
+    pub fn one6(&self, key: &FlowKey6) -> u64 {
+        let mut out = [0];
+        self.hash6(std::slice::from_ref(key), &mut out);
+        out[0]
+    }
+}
+
+/// A small keyed hash of a number, such as an address and a port, that steers packets to shards: one multiplication,
+/// its halves folded. Weaker than [`Hasher`]; for choosing among few, not for tables.
+#[derive(Clone, Copy)]
+pub struct Fold {
+    offset: u64,
+    multiplier: u64,
+}
+
+impl Fold {
+    /// Keyed by 128 random bits.
+    pub fn new(seed: [u64; 2]) -> Self {
+        // Odd, and with bits in its upper half whatever the seed, so that the product folds.
+        Fold {
+            offset: seed[0],
+            multiplier: seed[1] | 0x8000_0000_0000_0001,
+        }
+    }
+
+    /// The hash of a number; take its upper bits first.
+    #[inline(always)]
+    pub fn hash(&self, value: u64) -> u64 {
+        let product = u128::from(value ^ self.offset) * u128::from(self.multiplier);
+        product as u64 ^ (product >> 64) as u64
+    }
+
+    /// A number below `count`, evenly spread.
+    #[inline(always)]
+    pub fn below(&self, value: u64, count: u32) -> u32 {
+        (((self.hash(value) >> 32) * u64::from(count)) >> 32) as u32
+    }
+}
+
+impl std::fmt::Debug for Fold {
+    /// Without the key.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Fold").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use sluice_wire::key::{Tuple4, Tuple6};
+
+    fn key4() -> impl Strategy<Value = FlowKey4> {
+        any::<(u32, u32, u16, u16, u32, u8)>().prop_map(
+            |(source, destination, source_port, destination_port, context, protocol)| FlowKey4 {
+                tuple: Tuple4 {
+                    source,
+                    destination,
+                    source_port,
+                    destination_port,
+                    context,
+                },
+                protocol,
+            },
+        )
+    }
+
+    fn key6() -> impl Strategy<Value = FlowKey6> {
+        any::<([u64; 2], [u64; 2], u16, u16, u32, u8)>().prop_map(
+            |(source, destination, source_port, destination_port, context, protocol)| FlowKey6 {
+                tuple: Tuple6 {
+                    source,
+                    destination,
+                    source_port,
+                    destination_port,
+                    context,
+                },
+                protocol,
+            },
+        )
+    }
+
+    #[test]
+    fn round_of_fips_197_example_is_its_second_state() {
+        // Appendix B: the state at the start of round 1, its round key, and the state at the start of round 2.
+        let block = |bytes: [u8; 16]| bytemuck::cast::<_, [u32; 4]>(bytes);
+        let start = 0x193d_e3be_a0f4_e22b_9ac6_8d2a_e9f8_4808_u128.to_be_bytes();
+        let key = 0xa0fa_fe17_8854_2cb1_23a3_3939_2a6c_7605_u128.to_be_bytes();
+        let expected = 0xa49c_7ff2_689f_352b_6b5b_ea43_026a_5049_u128.to_be_bytes();
+        assert_eq!(block(expected), software::round(block(start), block(key)));
+    }
+
+    #[test]
+    fn hasher_that_is_printed_shows_no_key() {
+        let text = format!("{:?} {:?}", Hasher::in_software([1, 2]), Fold::new([1, 2]));
+        assert_eq!("Hasher { unit: Software, .. } Fold { .. }", text);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn hash_of_any_key_is_the_same_with_and_without_instructions(
+            seed in any::<[u64; 2]>(), keys4 in prop::collection::vec(key4(), 1..70), keys6 in prop::collection::vec(key6(), 1..70)
+        ) {
+            let (here, software) = (Hasher::new(seed), Hasher::in_software(seed));
+            let mut values = vec![0; keys4.len()];
+            here.hash4(&keys4, &mut values);
+            prop_assert_eq!(keys4.iter().map(|key| software.one4(key)).collect::<Vec<_>>(), values);
+            let mut values = vec![0; keys6.len()];
+            here.hash6(&keys6, &mut values);
+            prop_assert_eq!(keys6.iter().map(|key| software.one6(key)).collect::<Vec<_>>(), values);
+        }
+
+        #[test]
+        fn hash_of_keys_that_differ_in_one_bit_differs(seed in any::<[u64; 2]>(), key in key4(), bit in 0usize..136) {
+            let mut bytes = [0; 17];
+            bytes[..16].copy_from_slice(bytemuck::bytes_of(&key.tuple));
+            bytes[16] = key.protocol;
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            let other = FlowKey4 { tuple: bytemuck::pod_read_unaligned(&bytes[..16]), protocol: bytes[16] };
+            let hasher = Hasher::new(seed);
+            prop_assert_ne!(hasher.one4(&key), hasher.one4(&other));
+        }
+    }
+}

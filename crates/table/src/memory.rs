@@ -1,0 +1,21 @@
+//! Memory that the caller provides: whole cache lines, so that it may come from huge pages or a mapped file.
+
+use bytemuck::{Pod, Zeroable};
+
+/// Bytes of a cache line.
+pub const LINE: usize = 64;
+
+/// One cache line of plain memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C, align(64))]
+pub struct Line(pub [u64; 8]);
+
+impl Line {
+    /// A line of zeros.
+    pub const ZERO: Line = Line([0; 8]);
+}
+
+/// How many lines hold `bytes` bytes.
+pub const fn lines_of(bytes: usize) -> usize {
+    bytes.div_ceil(LINE)
+}

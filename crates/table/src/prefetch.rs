@@ -1,0 +1,52 @@
+//! Prefetch: asks the processor for a line that will be needed soon. It never faults, whatever the address, and
+//! is nothing where the processor has no such instruction.
+#![allow(unsafe_code)]
+
+/// Ask for the first line of `value`, to read it.
+#[inline(always)]
+pub fn prefetch_read<T: ?Sized>(value: &T) {
+    read(std::ptr::from_ref(value).cast());
+}
+
+/// Ask for the first line of `value`, to write it.
+#[inline(always)]
+pub fn prefetch_write<T: ?Sized>(value: &T) {
+    write(std::ptr::from_ref(value).cast());
+}
+
+/// Ask for the first line of `slice[index]`, to read it. An index beyond the end is harmless.
+#[inline(always)]
+pub fn prefetch_read_at<T>(slice: &[T], index: usize) {
+    read(slice.as_ptr().wrapping_add(index).cast());
+}
+
+/// Ask for every line of `slice[index]`, to write them. An index beyond the end is harmless.
+#[inline(always)]
+pub fn prefetch_all_at<T>(slice: &[T], index: usize) {
+    let first: *const u8 = slice.as_ptr().wrapping_add(index).cast();
+    for line in 0..size_of::<T>().div_ceil(crate::memory::LINE) {
+        write(first.wrapping_add(line * crate::memory::LINE));
+    }
+}
+
+#[inline(always)]
+fn read(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: SSE is part of x86-64, and a prefetch is a hint that never faults and changes no memory.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}
+
+#[inline(always)]
+fn write(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: as in `read`.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_ET0 }>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
+}

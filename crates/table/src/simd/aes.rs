@@ -1,0 +1,188 @@
+//! One AES round (FIPS 197: ShiftRows, SubBytes, MixColumns, AddRoundKey), by instruction where the processor has
+//! it and by table elsewhere; both give the same value.
+
+use super::super::hash::Keys;
+use sluice_wire::key::{FlowKey4, FlowKey6};
+
+/// What hashes a batch on this processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Tables, on any processor.
+    Software,
+    /// AES instructions of x86-64.
+    #[cfg(target_arch = "x86_64")]
+    Instructions(Proof),
+}
+
+/// The processor was asked, and has AES instructions.
+#[cfg(target_arch = "x86_64")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof(());
+
+impl Unit {
+    /// The best that this processor has.
+    pub fn detect() -> Self {
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        if std::arch::is_x86_feature_detected!("aes") {
+            return Unit::Instructions(Proof(()));
+        }
+        Unit::Software
+    }
+
+    /// `out[k]` becomes the hash of `keys[k]`, as far as both reach.
+    #[inline]
+    pub fn hash4(self, round_keys: &Keys, keys: &[FlowKey4], out: &mut [u64]) {
+        match self {
+            Unit::Software => {
+                for (out, key) in out.iter_mut().zip(keys) {
+                    *out = software::hash4(round_keys, key);
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[allow(unsafe_code)]
+            // SAFETY: a `Proof` is made in `detect` alone, after the processor said that it has AES.
+            Unit::Instructions(Proof(())) => unsafe { instructions::hash4(round_keys, keys, out) },
+        }
+    }
+
+    /// `out[k]` becomes the hash of `keys[k]`, as far as both reach.
+    #[inline]
+    pub fn hash6(self, round_keys: &Keys, keys: &[FlowKey6], out: &mut [u64]) {
+        match self {
+            Unit::Software => {
+                for (out, key) in out.iter_mut().zip(keys) {
+                    *out = software::hash6(round_keys, key);
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[allow(unsafe_code)]
+            // SAFETY: as in `hash4`.
+            Unit::Instructions(Proof(())) => unsafe { instructions::hash6(round_keys, keys, out) },
+        }
+    }
+}
+
+/// The protocol in each of the four columns, so that no difference of the tuple in one column hides it.
+fn protocol_block(protocol: u8) -> [u32; 4] {
+    [u32::from(protocol); 4]
+}
+
+/// Ports, context and protocol of an IPv6 key.
+fn last_block(key: &FlowKey6) -> [u32; 4] {
+    let ports = u32::from(key.tuple.source_port) | u32::from(key.tuple.destination_port) << 16;
+    [ports, key.tuple.context, u32::from(key.protocol), 0]
+}
+
+pub mod software {
+    //! Rounds by table.
+
+    use super::{FlowKey4, FlowKey6, Keys, last_block, protocol_block};
+
+    type Block = [u32; 4];
+
+    /// Product in GF(2^8) modulo x^8 + x^4 + x^3 + x + 1.
+    const fn product(mut a: u8, mut b: u8) -> u8 {
+        let mut sum = 0;
+        while b != 0 {
+            if b & 1 != 0 {
+                sum ^= a;
+            }
+            a = (a << 1) ^ (0x1b * (a >> 7));
+            b >>= 1;
+        }
+        sum
+    }
+
+    /// SubBytes: the inverse (x^254), then the affine map.
+    const fn substitute(x: u8) -> u8 {
+        let mut inverse = 1;
+        let mut k = 0;
+        while k < 254 {
+            inverse = product(inverse, x);
+            k += 1;
+        }
+        let y = inverse;
+        y ^ y.rotate_left(1) ^ y.rotate_left(2) ^ y.rotate_left(3) ^ y.rotate_left(4) ^ 0x63
+    }
+
+    /// What a byte of row 0 adds to its column; other rows the same, rotated.
+    const COLUMNS: [u32; 256] = {
+        let mut columns = [0; 256];
+        let mut x = 0;
+        while x < 256 {
+            let s = substitute(x as u8);
+            columns[x] = u32::from_le_bytes([product(s, 2), s, s, product(s, 3)]);
+            x += 1;
+        }
+        columns
+    };
+
+    /// `a` xor `b`.
+    pub fn xor(a: Block, b: Block) -> Block {
+        [a[0] ^ b[0], a[1] ^ b[1], a[2] ^ b[2], a[3] ^ b[3]]
+    }
+
+    /// One round, then `key` added.
+    pub fn round(state: Block, key: Block) -> Block {
+        let part = |column: usize, row: usize| {
+            let byte = state[(column + row) & 3].to_le_bytes()[row];
+            COLUMNS[usize::from(byte)].rotate_left(8 * row as u32)
+        };
+        let column = |c: usize| part(c, 0) ^ part(c, 1) ^ part(c, 2) ^ part(c, 3);
+        xor([column(0), column(1), column(2), column(3)], key)
+    }
+
+    fn low_half(state: Block) -> u64 {
+        u64::from(state[0]) | u64::from(state[1]) << 32
+    }
+
+    pub fn hash4(k: &Keys, key: &FlowKey4) -> u64 {
+        let state = round(
+            xor(bytemuck::cast(key.tuple), k.0[0]),
+            xor(k.0[1], protocol_block(key.protocol)),
+        );
+        low_half(round(round(state, k.0[2]), k.0[3]))
+    }
+
+    pub fn hash6(k: &Keys, key: &FlowKey6) -> u64 {
+        let state = round(xor(bytemuck::cast(key.tuple.source), k.0[0]), k.0[1]);
+        let state = round(state, xor(bytemuck::cast(key.tuple.destination), k.0[2]));
+        let state = round(round(state, k.0[3]), xor(last_block(key), k.0[4]));
+        low_half(round(round(round(state, k.0[1]), k.0[2]), k.0[3]))
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod instructions {
+    //! Rounds by instruction. The rounds of one key wait for each other, those of neighbours do not: a batch
+    //! costs what the unit can take in, not its latency.
+
+    use super::{FlowKey4, FlowKey6, Keys, last_block, protocol_block};
+    use std::arch::x86_64::{__m128i, _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_xor_si128};
+
+    #[target_feature(enable = "aes")]
+    pub fn hash4(round_keys: &Keys, keys: &[FlowKey4], out: &mut [u64]) {
+        let k: [__m128i; 5] = bytemuck::cast(round_keys.0);
+        for (out, key) in out.iter_mut().zip(keys) {
+            let protocol = bytemuck::cast(protocol_block(key.protocol));
+            let state = _mm_xor_si128(bytemuck::cast(key.tuple), k[0]);
+            let state = _mm_aesenc_si128(state, _mm_xor_si128(k[1], protocol));
+            let state = _mm_aesenc_si128(_mm_aesenc_si128(state, k[2]), k[3]);
+            *out = _mm_cvtsi128_si64(state) as u64;
+        }
+    }
+
+    #[target_feature(enable = "aes")]
+    pub fn hash6(round_keys: &Keys, keys: &[FlowKey6], out: &mut [u64]) {
+        let k: [__m128i; 5] = bytemuck::cast(round_keys.0);
+        for (out, key) in out.iter_mut().zip(keys) {
+            let state = _mm_xor_si128(bytemuck::cast(key.tuple.source), k[0]);
+            let state = _mm_aesenc_si128(state, k[1]);
+            let state = _mm_aesenc_si128(state, _mm_xor_si128(bytemuck::cast(key.tuple.destination), k[2]));
+            let state = _mm_aesenc_si128(state, k[3]);
+            let state = _mm_aesenc_si128(state, _mm_xor_si128(bytemuck::cast(last_block(key)), k[4]));
+            let state = _mm_aesenc_si128(_mm_aesenc_si128(state, k[1]), k[2]);
+            *out = _mm_cvtsi128_si64(_mm_aesenc_si128(state, k[3])) as u64;
+        }
+    }
+}
