@@ -1,0 +1,1 @@
+"""The lab: topologies in network namespaces, for the demonstration and the system tests."""

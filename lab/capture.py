@@ -1,0 +1,39 @@
+"""Captures of every wire while a test runs, kept where it fails."""
+
+import os
+import shutil
+import signal
+
+PLACES = [("alice", "eth0"), ("bob", "eth0"), ("upstream", "eth0"), ("server", "eth0")]
+
+
+class Captures:
+    """One tcpdump per host. On the gateway's own side nothing is seen: AF_XDP takes frames before it."""
+
+    def __init__(self, topology, folder):
+        self.folder = folder
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        hosts = {host.name: host for host in topology.hosts}
+        # The first bytes of a frame say what went wrong; whole frames of a bulk transfer would fill the disk.
+        self.processes = [
+            hosts[name].spawn("tcpdump", "-i", interface, "-n", "-U", "-s", "256", "-B", "4096", "-Z", "root",
+                              "-w", os.path.join(folder, f"{name}-{interface}.pcap"), label="tcpdump")
+            for name, interface in PLACES
+        ]
+        for process in self.processes:
+            process.wait_for_line("listening on")
+
+    def finish(self, keep, logs=()):
+        """Stop; keep the files, with the logs named, or delete them."""
+        for process in self.processes:
+            if process.running:
+                process.signal(signal.SIGINT)
+        for process in self.processes:
+            process.wait()
+        if not keep:
+            shutil.rmtree(self.folder)
+            return
+        for log in logs:
+            if os.path.exists(log):
+                shutil.copy(log, self.folder)

@@ -1,0 +1,86 @@
+"""The configuration of Sluice for the lab's topology: the one place that writes it."""
+
+import copy
+import json
+
+from lab.topology import FORWARDED
+
+
+def standard():
+    """NAT for both inside networks onto a pool, IPv6 routed, one port forwarded, small tables."""
+    return {
+        "system": {"name": "lab", "workers": 1, "state-directory": "/run/lab/state"},
+        "sessions": {"ipv4": 16384, "ipv6": 4096},
+        "control": {"socket": "/run/lab/control", "log": "debug"},
+        "interfaces": {
+            "inside1": _interface("inside1", "192.168.1.1/24", "2001:db8:1::1/64"),
+            "inside2": _interface("inside2", "192.168.2.1/24", "2001:db8:2::1/64"),
+            "outside": _interface("outside", "198.51.100.2/25", "2001:db8:a::2/64"),
+        },
+        "routes": [
+            {"to": "0.0.0.0/0", "via": "198.51.100.1"},
+            {"to": "::/0", "via": "2001:db8:a::1"},
+        ],
+        "nat": {
+            "pools": {"carrier": {"addresses": ["203.0.113.16/28"]}},
+            "source": [{"from": "192.168.0.0/16", "out": "outside", "pool": "carrier"}],
+            "destination": [
+                {"protocol": "tcp", "address": FORWARDED, "port": 8080, "to": "192.168.1.2", "to-port": 80},
+                {"protocol": "udp", "address": FORWARDED, "port": 5353, "to": "192.168.1.2"},
+            ],
+        },
+    }
+
+
+def _interface(device, *addresses):
+    return {"device": device, "addresses": list(addresses)}
+
+
+def changed(document, **tables):
+    """A copy in which tables are merged: `changed(standard(), gateway={"ttl": 32})`."""
+    result = copy.deepcopy(document)
+    _merge(result, {name.replace("_", "-"): value for name, value in tables.items()})
+    return result
+
+
+def _merge(into, what):
+    for key, value in what.items():
+        if isinstance(value, dict) and isinstance(into.get(key), dict):
+            _merge(into[key], value)
+        else:
+            into[key] = copy.deepcopy(value)
+
+
+def text(document):
+    """The document as TOML: tables of tables with headers, everything below them inline."""
+    lines = []
+    for name, table in document.items():
+        if isinstance(table, list):
+            for entry in table:
+                lines += [f"[[{name}]]", *_pairs(entry), ""]
+            continue
+        plain = {key: value for key, value in table.items() if not isinstance(value, dict)}
+        if plain:
+            lines += [f"[{name}]", *_pairs(plain), ""]
+        for key, value in table.items():
+            if isinstance(value, dict):
+                lines += [f"[{name}.{_key(key)}]", *_pairs(value), ""]
+    return "\n".join(lines)
+
+
+def _pairs(table):
+    return [f"{_key(key)} = {_value(value)}" for key, value in table.items()]
+
+
+def _key(key):
+    return key if key.replace("-", "").replace("_", "").isalnum() else json.dumps(key)
+
+
+def _value(value):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return "{ " + ", ".join(_pairs(value)) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(_value(item) for item in value) + "]"
+    return json.dumps(value)

@@ -1,0 +1,124 @@
+"""What stands between inside and outside: Sluice, or Linux's own forwarding to compare with."""
+
+import json
+import os
+import signal
+
+from lab import configuration, waiting
+from lab.topology import FORWARDED, POOL
+
+
+class Linux:
+    """Linux forwarding and iptables, in the place of Sluice: it shows what a test asks for is right to ask."""
+
+    kind = "linux"
+    ADDRESSES = {
+        "inside1": ["192.168.1.1/24", "2001:db8:1::1/64"],
+        "inside2": ["192.168.2.1/24", "2001:db8:2::1/64"],
+        "outside": ["198.51.100.2/25", "2001:db8:a::2/64"],
+    }
+
+    def __init__(self, host):
+        self.host = host
+
+    def start(self):
+        host = self.host
+        for setting in [
+            "net.ipv6.conf.all.disable_ipv6=0", "net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1",
+            "net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0",
+        ]:
+            host.setting(setting)
+        for interface, addresses in self.ADDRESSES.items():
+            host.setting(f"net.ipv6.conf.{interface}.disable_ipv6=0")
+            for address in addresses:
+                nodad = ["nodad"] if ":" in address else []
+                host.run("ip", "address", "add", address, "dev", interface, *nodad)
+        for neighbour in ["192.168.1.2", "2001:db8:1::2", "2001:db8:2::2", "2001:db8:a::1"]:
+            waiting.until(
+                lambda neighbour=neighbour: "1 received" in host.run("ping", "-c1", "-W1", neighbour, check=False),
+                f"{neighbour} to answer Linux",
+            )
+        host.run("ip", "route", "add", "default", "via", "198.51.100.1")
+        host.run("ip", "-6", "route", "add", "default", "via", "2001:db8:a::1")
+        host.run("ip", "route", "add", "blackhole", "203.0.113.0/24")
+        nat = ["iptables", "-w", "-t", "nat"]
+        host.run(*nat, "-A", "POSTROUTING", "-s", "192.168.0.0/16", "-o", "outside",
+                 "-j", "SNAT", "--to-source", f"{POOL[0]}-{POOL[-1]}")
+        host.run(*nat, "-A", "PREROUTING", "-d", FORWARDED, "-p", "tcp", "--dport", "8080",
+                 "-j", "DNAT", "--to-destination", "192.168.1.2:80")
+        host.run(*nat, "-A", "PREROUTING", "-d", FORWARDED, "-p", "udp", "--dport", "5353",
+                 "-j", "DNAT", "--to-destination", "192.168.1.2")
+
+    def stop(self):
+        host = self.host
+        host.run("iptables", "-w", "-t", "nat", "-F")
+        for interface in self.ADDRESSES:
+            host.run("ip", "address", "flush", "dev", interface)
+        host.setting("net.ipv4.ip_forward=0")
+
+
+class Sluice:
+    """The daemon `sluice run` in the gateway's namespace, and its command line."""
+
+    kind = "sluice"
+
+    def __init__(self, host, binary, document=None):
+        self.host = host
+        self.binary = binary
+        self.document = document or configuration.standard()
+        self.process = None
+
+    def write(self, document=None, name="sluice.toml"):
+        """Write a configuration file; returns its path."""
+        path = os.path.join(self.host.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(document if isinstance(document, str) else configuration.text(document or self.document))
+        return path
+
+    def start(self):
+        """Start the daemon; returns when it forwards."""
+        self.process = self.host.spawn(self.binary, "run", "-c", self.write(), label="sluice")
+
+        def serves():
+            if not self.process.running:
+                raise AssertionError(f"sluice ended with {self.process.popen.returncode}:\n{self.process.output}")
+            return self._answer("show", "interfaces")
+
+        waiting.until(serves, "sluice to serve its control socket", 30)
+
+    def stop(self):
+        """End the daemon in order; returns what it wrote."""
+        self.process.signal(signal.SIGTERM)
+        status = self.process.wait(15)
+        assert 0 == status, f"sluice ended with {status}:\n{self.process.output}"
+        return self.process.output
+
+    def command(self, *words, check=True, timeout=30):
+        """Run the command line against the daemon; returns its output."""
+        words = [str(word) for word in words]
+        socket = ["--socket", self.document["control"]["socket"]]
+        return self.host.run(self.binary, *words, *socket, check=check, timeout=timeout)
+
+    def _answer(self, *words):
+        output = self.command(*words, "--json", check=False)
+        try:
+            return json.loads(output)
+        except json.JSONDecodeError as error:
+            raise LookupError(output) from error
+
+    def show(self, what, *filters):
+        """`sluice show WHAT --json`."""
+        return json.loads(self.command("show", what, *filters, "--json"))
+
+    def apply(self, document):
+        """Give the running daemon a changed configuration."""
+        self.command("apply", self.write(document, "changed.toml"))
+        self.document = document
+
+    def drops(self):
+        """Count by name of drop, over all interfaces and workers."""
+        return {row["name"]: row["packets"] for row in self.show("drops")["drops"]}
+
+    def wait_for_drop(self, name, more_than, timeout=10.0):
+        """Wait until more packets than that were dropped under a name."""
+        waiting.until(lambda: self.drops().get(name, 0) > more_than, f"a drop {name} after {more_than}", timeout)

@@ -1,0 +1,66 @@
+"""Namespaces that hold a whole run and take everything with them when it ends, however it ends.
+
+The run is the first process of a PID namespace: when it dies, the kernel kills all that it started. Network
+namespaces, their names and every file under /run live in a private mount namespace and vanish with it.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+
+INSIDE = "SLUICE_LAB_INSIDE"
+PR_SET_PDEATHSIG = 1
+
+
+def _die_with_parent():
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _become_root():
+    """Start again through sudo where that works without a question; say what to do where not."""
+    if os.geteuid() == 0:
+        return
+    if subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
+        os.execvp("sudo", ["sudo", "--preserve-env=PATH,CARGO_TARGET_DIR", sys.executable, *sys.orig_argv[1:]])
+    sys.exit(f"network namespaces need root here. Run:\n    sudo {' '.join(sys.argv)}")
+
+
+def enter():
+    """Return inside the namespaces; the process that called waits outside and ends with the same status."""
+    if os.environ.pop(INSIDE, None) == str(os.getpid()):
+        _furnish()
+        return
+    _become_root()
+    command = ["unshare", "--mount", "--net", "--pid", "--ipc", "--fork", "--kill-child=KILL", "--mount-proc"]
+    child = subprocess.Popen(
+        [*command, sys.executable, *sys.orig_argv[1:]],
+        env={**os.environ, INSIDE: "1"},
+        preexec_fn=_die_with_parent,
+    )
+    # A terminal's Ctrl-C reaches the run by itself; a SIGTERM ends it from here, at once and whole.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: child.kill())
+    status = child.wait()
+    sys.exit(status if status >= 0 else 128 - status)
+
+
+def _furnish():
+    """A private /run, with place for namespaces, and the lab's resolver in place of the machine's."""
+    resolver = os.path.realpath("/etc/resolv.conf")
+    _mount("-t", "tmpfs", "-o", "mode=755", "lab", "/run")
+    os.makedirs("/run/netns")
+    os.makedirs("/run/lab")
+    with open("/run/lab/resolv.conf", "w", encoding="ascii") as file:
+        file.write("nameserver 198.51.100.130\noptions timeout:2 attempts:2\n")
+    if not os.path.exists(resolver):
+        os.makedirs(os.path.dirname(resolver), exist_ok=True)
+        with open(resolver, "w", encoding="ascii"):
+            pass
+    _mount("--bind", "/run/lab/resolv.conf", resolver)
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+def _mount(*arguments):
+    subprocess.run(["mount", *arguments], check=True)

@@ -1,0 +1,81 @@
+"""The topology of the demonstration and of the system tests.
+
+    alice ── inside1 ┐                                        ┌ nginx
+                     ├─ gateway ── outside ── upstream ── server ┤ DNS
+    bob ──── inside2 ┘                                        └ iperf3
+
+The upstream router routes the pool (203.0.113.16/28) and the inside IPv6 networks to the gateway.
+"""
+
+import os
+import shutil
+
+from lab.host import Host, connect
+
+POOL = [f"203.0.113.{last}" for last in range(16, 32)]
+FORWARDED = "203.0.113.40"
+
+
+class Topology:
+    """The five hosts and their wires. What the gateway is, is not decided here."""
+
+    def __init__(self, folder="/run/lab/topology"):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        self.folder = folder
+        self.hosts = []
+        self.alice = self._inside(1)
+        self.bob = self._inside(2)
+        self.gateway = self._host("gateway")
+        self.upstream = self._host("upstream")
+        self.server = self._host("server")
+        # The gateway's kernel stays out: no address, no neighbour discovery of its own.
+        self.gateway.setting("net.ipv6.conf.default.disable_ipv6=1")
+        connect(self.gateway, "inside1", self.alice, "eth0")
+        connect(self.gateway, "inside2", self.bob, "eth0")
+        connect(self.gateway, "outside", self.upstream, "eth0")
+        connect(self.upstream, "eth1", self.server, "eth0")
+        self._address()
+
+    def _host(self, name):
+        host = Host(name, self.folder)
+        self.hosts.append(host)
+        return host
+
+    def _inside(self, number):
+        host = self._host(["alice", "bob"][number - 1])
+        host.address = f"192.168.{number}.2"
+        host.address6 = f"2001:db8:{number}::2"
+        host.gateway = f"192.168.{number}.1"
+        host.gateway6 = f"2001:db8:{number}::1"
+        return host
+
+    def _address(self):
+        for host in [self.alice, self.bob]:
+            host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
+            host.run("ip", "route", "add", "default", "via", host.gateway)
+            host.run("ip", "-6", "address", "add", f"{host.address6}/64", "dev", "eth0", "nodad")
+            host.run("ip", "-6", "route", "add", "default", "via", host.gateway6)
+        up, server = self.upstream, self.server
+        for setting in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.icmp_ratelimit=0"]:
+            up.setting(setting)
+        up.address, up.address6 = "198.51.100.1", "2001:db8:a::1"
+        up.run("ip", "address", "add", "198.51.100.1/25", "dev", "eth0")
+        up.run("ip", "-6", "address", "add", "2001:db8:a::1/64", "dev", "eth0", "nodad")
+        up.run("ip", "address", "add", "198.51.100.129/25", "dev", "eth1")
+        up.run("ip", "-6", "address", "add", "2001:db8:b::1/64", "dev", "eth1", "nodad")
+        up.run("ip", "route", "add", "203.0.113.0/24", "via", "198.51.100.2")
+        for inside in ["2001:db8:1::/64", "2001:db8:2::/64"]:
+            up.run("ip", "-6", "route", "add", inside, "via", "2001:db8:a::2")
+        server.address, server.address6 = "198.51.100.130", "2001:db8:b::130"
+        server.setting("net.ipv4.icmp_ratelimit=0")
+        server.run("ip", "address", "add", "198.51.100.130/25", "dev", "eth0")
+        server.run("ip", "route", "add", "default", "via", "198.51.100.129")
+        server.run("ip", "-6", "address", "add", "2001:db8:b::130/64", "dev", "eth0", "nodad")
+        server.run("ip", "-6", "route", "add", "default", "via", "2001:db8:b::1")
+
+    def remove(self):
+        """End all programs and take the topology down."""
+        for host in reversed(self.hosts):
+            host.remove()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,28 @@
+"""Waiting for events. Nothing in the lab waits for a span of time and hopes."""
+
+import time
+
+INTERVAL = 0.02
+
+
+class Timeout(AssertionError):
+    """What was waited for did not come."""
+
+
+def until(condition, what, timeout=10.0):
+    """Poll `condition` until it is true, and return its value.
+
+    What it raises of `OSError` or `LookupError` counts as not yet; the last is told when time is up.
+    """
+    deadline = time.monotonic() + timeout
+    problem = None
+    while True:
+        try:
+            value = condition()
+            if value:
+                return value
+        except (OSError, LookupError) as error:
+            problem = error
+        if time.monotonic() >= deadline:
+            raise Timeout(f"waited {timeout:g} s for {what}" + (f"; last: {problem!r}" if problem else ""))
+        time.sleep(INTERVAL)

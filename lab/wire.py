@@ -1,0 +1,94 @@
+"""Raw frames on a host's interface, built and read with scapy."""
+
+import logging
+import select
+import socket
+import time
+
+logging.getLogger("scapy").setLevel(logging.ERROR)
+
+from scapy.layers.inet import ICMP, IP, TCP, UDP, fragment  # noqa: E402,F401
+from scapy.layers.inet6 import (  # noqa: E402,F401
+    ICMPv6DestUnreach, ICMPv6EchoReply, ICMPv6EchoRequest, ICMPv6ND_NA, ICMPv6ND_NS, ICMPv6ND_RA, ICMPv6ND_RS,
+    ICMPv6NDOptPrefixInfo, ICMPv6NDOptSrcLLAddr, ICMPv6PacketTooBig, ICMPv6TimeExceeded, IPv6, IPv6ExtHdrFragment,
+)
+from scapy.layers.l2 import ARP, Dot1Q, Ether  # noqa: E402,F401
+from scapy.packet import Raw  # noqa: E402,F401
+
+from lab import waiting  # noqa: E402
+
+ETH_P_ALL = 3
+
+
+class Wire:
+    """An interface at the level of frames. It sees what arrives and also what the host itself sends."""
+
+    def __init__(self, host, interface="eth0"):
+        self.mac = host.mac(interface)
+        with host.network():
+            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+            self.socket.bind((interface, 0))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def send(self, *frames):
+        """Send frames as they are."""
+        for frame in frames:
+            self.socket.send(bytes(frame))
+
+    def receive(self, timeout):
+        """The next frame that arrived, or nothing."""
+        deadline = time.monotonic() + timeout
+        while True:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self.socket], [], [], left)[0]:
+                return None
+            data, address = self.socket.recvfrom(65535)
+            if address[2] != socket.PACKET_OUTGOING:
+                return Ether(data)
+
+    def expect(self, wanted, timeout=5.0):
+        """The next arriving frame that `wanted` is true of; what came instead is told when none does."""
+        others = []
+        deadline = time.monotonic() + timeout
+        while (left := deadline - time.monotonic()) > 0:
+            frame = self.receive(left)
+            if frame is None:
+                break
+            if wanted(frame):
+                return frame
+            others.append(frame.summary())
+        raise waiting.Timeout(f"no such frame in {timeout:g} s; came instead: {others}")
+
+    def until(self, last, timeout=5.0):
+        """All frames that arrived before the one that `last` is true of."""
+        before = []
+
+        def seen(frame):
+            if last(frame):
+                return True
+            before.append(frame)
+            return False
+
+        self.expect(seen, timeout)
+        return before
+
+
+def checksums_hold(packet):
+    """Whether every checksum of an IP packet is what scapy computes for it."""
+    again = packet.copy()
+    layer = again
+    while layer is not None and not isinstance(layer, Raw):
+        for field in ("chksum", "cksum"):
+            if layer.fields.get(field) is not None:
+                delattr(layer, field)
+        # What an ICMP error quotes is cut off: its transport checksum can't be computed.
+        if isinstance(layer, (ICMP, ICMPv6DestUnreach, ICMPv6PacketTooBig, ICMPv6TimeExceeded)):
+            break
+        layer = layer.payload if layer.payload else None
+    return bytes(again) == bytes(packet)
