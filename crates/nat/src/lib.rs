@@ -1,1 +1,28 @@
-//! To be filled.
+//! Network address translation: rules, pools, port leases, rewrites, ICMP errors, connection tracking.
+//!
+//! The slow path decides, once per session: [`rule::Rules`] say what is translated, [`ports::Ports`] lends an
+//! outside port, [`decision::translate`] composes the reverse key and the [`Decision`]. The fast path translates:
+//! [`rewrite`] takes everything it needs from the session's two keys and the decision.
+//!
+//! Everything is generic over the family ([`family::Tuple`]): IPv4, and IPv6 to IPv6 with ports.
+#![forbid(unsafe_code)]
+
+pub mod decision;
+pub mod family;
+mod keyed;
+pub mod pool;
+pub mod ports;
+pub mod reason;
+pub mod rewrite;
+pub mod rule;
+pub mod shard;
+pub mod timeout;
+
+pub use decision::{Decision, Translation};
+pub use family::{Address, Tuple};
+pub use keyed::Secret;
+pub use pool::{Pairing, Pool, PoolIndex, Pools};
+pub use ports::{Exhausted, Lease, PortClass, Ports};
+pub use reason::Reason;
+pub use rule::{DestinationRule, Prefix, Rules, SourceRule, Target};
+pub use timeout::{TimeoutClass, Timeouts};

@@ -1,0 +1,166 @@
+//! What translation leaves in a session's record: eight bytes beside the two keys.
+
+use bytemuck::{Pod, Zeroable};
+use sluice_wire::checksum::Delta;
+use sluice_wire::{Context, Direction};
+
+use crate::ports::{Lease, PortClass};
+use crate::rule::Target;
+use crate::{Address, PoolIndex, Tuple};
+
+/// How a session's packets are translated. The translated tuple itself is the other direction's key.
+///
+/// All zeros is the decision of a session that is not translated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Decision {
+    /// What the forward rewrite changes in the IPv4 header's checksum.
+    l3: u16,
+    /// What the forward rewrite changes in the transport's checksum.
+    l4: u16,
+    /// The pool of the source's lease.
+    pool: PoolIndex,
+    /// Flags below.
+    flags: u16,
+}
+
+const SOURCE: u16 = 1;
+const DESTINATION: u16 = 2;
+const LEASED: u16 = 4;
+
+impl Decision {
+    /// The decision of a session that is not translated.
+    pub const NONE: Self = Self {
+        l3: 0,
+        l4: 0,
+        pool: 0,
+        flags: 0,
+    };
+
+    /// Is anything rewritten?
+    #[inline(always)]
+    pub fn translates(self) -> bool {
+        self.flags & (SOURCE | DESTINATION) != 0
+    }
+
+    /// Is the source of forward packets rewritten?
+    #[inline(always)]
+    pub fn translates_source(self) -> bool {
+        self.flags & SOURCE != 0
+    }
+
+    /// Is the destination of forward packets rewritten?
+    #[inline(always)]
+    pub fn translates_destination(self) -> bool {
+        self.flags & DESTINATION != 0
+    }
+
+    /// Does the session hold a port that must be given back?
+    #[inline(always)]
+    pub fn leased(self) -> bool {
+        self.flags & LEASED != 0
+    }
+
+    /// The pool of the leased port.
+    #[inline(always)]
+    pub fn pool(self) -> Option<PoolIndex> {
+        self.leased().then_some(self.pool)
+    }
+
+    /// Do packets of a direction go out, towards the side that sees translated addresses? With a translated
+    /// source the forward ones do, with a forwarded port alone the answers (RFC 4787, REQ-6).
+    #[inline(always)]
+    pub fn outbound(self, direction: Direction) -> bool {
+        (self.flags & (SOURCE | DESTINATION) == DESTINATION) == (direction == Direction::Reverse)
+    }
+
+    /// What a rewrite in this direction changes in the IPv4 header's checksum.
+    #[inline(always)]
+    pub fn l3(self, direction: Direction) -> Delta {
+        Delta(self.l3 ^ mask(direction))
+    }
+
+    /// What a rewrite in this direction changes in the transport's checksum.
+    #[inline(always)]
+    pub fn l4(self, direction: Direction) -> Delta {
+        Delta(self.l4 ^ mask(direction))
+    }
+}
+
+/// The complement undoes a change: all ones for the reverse direction.
+#[inline(always)]
+fn mask(direction: Direction) -> u16 {
+    (direction as u16).wrapping_neg()
+}
+
+/// What becomes of a new session: the key of the packets that answer, and the decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translation<T> {
+    /// Key of the reverse direction, as answers arrive.
+    pub reverse: T,
+    /// The decision for the session's record.
+    pub decision: Decision,
+}
+
+/// Compose a new session's translation from its forward key: `target` where a destination rule answered,
+/// `lease` where a source rule did and a port was free. `outside` is the context that answers arrive in.
+pub fn translate<T: Tuple>(
+    forward: &T,
+    protocol: u8,
+    outside: Context,
+    target: Option<Target<T::Address>>,
+    lease: Option<(PoolIndex, Lease<T::Address>)>,
+) -> Translation<T> {
+    let query = PortClass::of(protocol, T::Address::BITS) == Some(PortClass::Query);
+    let mut flags = 0;
+    let (mut remote, mut remote_port) = (forward.destination(), forward.destination_port());
+    let (mut near, mut near_port) = (forward.source(), forward.source_port());
+    let mut pool = 0;
+    if let Some(target) = target {
+        flags |= DESTINATION;
+        remote = target.address;
+        remote_port = target.port;
+    }
+    if let Some((index, lease)) = lease {
+        flags |= SOURCE | LEASED;
+        (near, near_port) = (lease.address, lease.port);
+        pool = index;
+    }
+    if query {
+        remote_port = near_port; // both hold the identifier
+    }
+    let reverse = T::new(remote, near, remote_port, near_port, outside);
+    let mut l3 = Delta::default();
+    let mut l4 = Delta::default();
+    if flags != 0 {
+        let addresses = exchange(Delta::default(), forward.source(), near);
+        let addresses = exchange(addresses, forward.destination(), remote);
+        l3 = addresses;
+        // ICMP for IPv4 has no pseudo-header.
+        l4 = if query && T::Address::BITS == 32 {
+            Delta::default()
+        } else {
+            addresses
+        };
+        l4 = l4.word(forward.source_port(), near_port);
+        if !query {
+            l4 = l4.word(forward.destination_port(), remote_port);
+        }
+    }
+    Translation {
+        reverse,
+        decision: Decision {
+            l3: l3.0,
+            l4: l4.0,
+            pool,
+            flags,
+        },
+    }
+}
+
+/// And an address changed from `old` to `new`.
+#[inline(always)]
+fn exchange<A: Address>(delta: Delta, old: A, new: A) -> Delta {
+    let ([old_high, old_low], [new_high, new_low]) = (old.words(), new.words());
+    delta.quad(old_high, new_high).quad(old_low, new_low)
+}

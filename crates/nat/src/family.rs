@@ -1,0 +1,153 @@
+//! The two address families behind one pair of traits.
+
+use core::fmt::Debug;
+use core::hash::Hash;
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use sluice_wire::{Context, Tuple4, Tuple6};
+
+/// An address of one family, as the keys hold it.
+pub trait Address: Copy + Ord + Hash + Debug + Send + Sync + 'static {
+    /// Length in bits: 32 or 128.
+    const BITS: u8;
+
+    /// The address as a number; IPv4 in the low 32 bits.
+    fn number(self) -> u128;
+
+    /// The address of a number; bits above [`Address::BITS`] are ignored.
+    fn from_number(number: u128) -> Self;
+
+    /// Two words that hold all of the address.
+    fn words(self) -> [u64; 2];
+
+    /// The address as people write it.
+    fn display(self) -> IpAddr;
+}
+
+impl Address for u32 {
+    const BITS: u8 = 32;
+
+    #[inline(always)]
+    fn number(self) -> u128 {
+        u128::from(self)
+    }
+
+    #[inline(always)]
+    fn from_number(number: u128) -> Self {
+        number as u32
+    }
+
+    #[inline(always)]
+    fn words(self) -> [u64; 2] {
+        [0, u64::from(self)]
+    }
+
+    fn display(self) -> IpAddr {
+        Ipv4Addr::from_bits(self).into()
+    }
+}
+
+impl Address for [u64; 2] {
+    const BITS: u8 = 128;
+
+    #[inline(always)]
+    fn number(self) -> u128 {
+        (u128::from(self[0]) << 64) | u128::from(self[1])
+    }
+
+    #[inline(always)]
+    fn from_number(number: u128) -> Self {
+        [(number >> 64) as u64, number as u64]
+    }
+
+    #[inline(always)]
+    fn words(self) -> [u64; 2] {
+        self
+    }
+
+    fn display(self) -> IpAddr {
+        Ipv6Addr::from_bits(self.number()).into()
+    }
+}
+
+/// Addresses, ports and context of one direction of a flow, in one family.
+pub trait Tuple: Copy + Eq + Debug + Send + Sync + 'static {
+    /// The family's address.
+    type Address: Address;
+
+    /// A tuple of its parts.
+    fn new(
+        source: Self::Address,
+        destination: Self::Address,
+        source_port: u16,
+        destination_port: u16,
+        context: Context,
+    ) -> Self;
+
+    /// Source address.
+    fn source(&self) -> Self::Address;
+
+    /// Destination address.
+    fn destination(&self) -> Self::Address;
+
+    /// Source port, or ICMP identifier.
+    fn source_port(&self) -> u16;
+
+    /// Destination port, or ICMP identifier.
+    fn destination_port(&self) -> u16;
+
+    /// Context.
+    fn context(&self) -> Context;
+}
+
+macro_rules! family {
+    ($tuple:ident, $address:ty) => {
+        impl Tuple for $tuple {
+            type Address = $address;
+
+            #[inline(always)]
+            fn new(
+                source: $address,
+                destination: $address,
+                source_port: u16,
+                destination_port: u16,
+                context: Context,
+            ) -> Self {
+                Self {
+                    source,
+                    destination,
+                    source_port,
+                    destination_port,
+                    context,
+                }
+            }
+
+            #[inline(always)]
+            fn source(&self) -> $address {
+                self.source
+            }
+
+            #[inline(always)]
+            fn destination(&self) -> $address {
+                self.destination
+            }
+
+            #[inline(always)]
+            fn source_port(&self) -> u16 {
+                self.source_port
+            }
+
+            #[inline(always)]
+            fn destination_port(&self) -> u16 {
+                self.destination_port
+            }
+
+            #[inline(always)]
+            fn context(&self) -> Context {
+                self.context
+            }
+        }
+    };
+}
+family!(Tuple4, u32);
+family!(Tuple6, [u64; 2]);

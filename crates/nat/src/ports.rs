@@ -1,0 +1,450 @@
+//! Port leases of one shard: which outside ports it has lent, and which it may lend next.
+//!
+//! A shard holds bits only for the ports it owns ([`Shards::shard_of`]), so no two shards can lend one port, and
+//! what arrives for a lent port is steered to the shard that lent it. A bit is set while its port is free. Per
+//! address and class the words are: the number of free ports; a summary, one bit per word that has a free port;
+//! the words of 64 ports. Before them, per class, one bit per address that has a free port.
+
+use core::marker::PhantomData;
+
+use sluice_table::memory::{Line, lines_of};
+use thiserror::Error;
+
+use crate::keyed::{Secret, sip, spread};
+use crate::pool::{Pairing, ValidPool};
+use crate::shard::{BLOCK, Shards};
+use crate::{Address, Decision, PoolIndex, Pools, Reason, Tuple};
+
+/// What ports are counted by: each class has all of a pool's ports (RFC 7857, section 5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum PortClass {
+    /// TCP ports.
+    Tcp = 0,
+    /// UDP ports.
+    Udp = 1,
+    /// Identifiers of ICMP and ICMPv6 queries.
+    Query = 2,
+}
+
+/// How many classes there are.
+const CLASSES: usize = 3;
+
+/// With soft pairing: how many other addresses are tried.
+const OTHERS: u32 = 8;
+
+/// Blocks of the ports below 1024.
+const LOW_BLOCKS: u32 = 1024 / BLOCK;
+
+impl PortClass {
+    /// All classes.
+    pub const ALL: [PortClass; CLASSES] = [PortClass::Tcp, PortClass::Udp, PortClass::Query];
+
+    /// The class of a protocol, in a family of so many address bits; none where it has nothing to tell sessions
+    /// of one outside address apart by.
+    #[inline(always)]
+    pub fn of(protocol: u8, bits: u8) -> Option<Self> {
+        match (protocol, bits) {
+            (6, _) => Some(PortClass::Tcp),
+            (17, _) => Some(PortClass::Udp),
+            (1, 32) | (58, 128) => Some(PortClass::Query),
+            _ => None,
+        }
+    }
+}
+
+/// An outside address and port, lent to one session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lease<A> {
+    /// Outside address.
+    pub address: A,
+    /// Outside port, or ICMP identifier.
+    pub port: u16,
+}
+
+/// No port is free where the session may have one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("no outside port is free")]
+pub struct Exhausted;
+
+impl From<Exhausted> for Reason {
+    fn from(_: Exhausted) -> Self {
+        Reason::PortsExhausted
+    }
+}
+
+/// The memory is too small for the pools.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("port bitmaps need {needed} lines of memory, {given} were given")]
+pub struct TooSmall {
+    /// Lines needed.
+    pub needed: usize,
+    /// Lines given.
+    pub given: usize,
+}
+
+/// One pool's place in the memory.
+#[derive(Debug)]
+struct Region<A> {
+    pool: ValidPool<A>,
+    /// First word.
+    start: usize,
+    geometry: Geometry,
+    used: [u32; CLASSES],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Geometry {
+    /// First and last block of the pool's ports.
+    blocks: (u32, u32),
+    /// Words of 64 ports per address.
+    words: usize,
+    /// Words of the summary of an address.
+    summary: usize,
+    /// Words of the addresses that have a free port, per class.
+    available: usize,
+    addresses: usize,
+}
+
+impl Geometry {
+    fn of<A: Address>(pool: &ValidPool<A>, shards: Shards) -> Self {
+        let (first, last) = pool.ports();
+        let blocks = (u32::from(first) / BLOCK, u32::from(last) / BLOCK);
+        let words = (blocks.1 - blocks.0 + 1).div_ceil(shards.count()) as usize;
+        let addresses = pool.addresses() as usize;
+        Self {
+            blocks,
+            words,
+            summary: words.div_ceil(64),
+            available: addresses.div_ceil(64),
+            addresses,
+        }
+    }
+
+    /// Words per address and class.
+    #[inline(always)]
+    fn stride(&self) -> usize {
+        1 + self.summary + self.words
+    }
+
+    /// Words per class.
+    #[inline(always)]
+    fn class(&self) -> usize {
+        self.available + self.addresses * self.stride()
+    }
+}
+
+/// The leases of one shard.
+#[derive(Debug)]
+pub struct Ports<'m, A> {
+    memory: &'m mut [u64],
+    regions: Box<[Region<A>]>,
+    shards: Shards,
+    shard: u32,
+    secret: Secret,
+    family: PhantomData<A>,
+}
+
+/// The words of one address and class.
+struct Bits<'a> {
+    free: &'a mut u64,
+    summary: &'a mut [u64],
+    words: &'a mut [u64],
+}
+
+impl Bits<'_> {
+    /// A free port's word and bit among the words `from..to`, from a starting point on.
+    #[inline(always)]
+    fn find(&self, from: usize, to: usize, hash: u64) -> Option<(usize, u32)> {
+        if from >= to {
+            return None;
+        }
+        let mut at = from + spread((hash >> 32) as u32, (to - from) as u32) as usize;
+        let bit = hash as u32 & 63;
+        let mut word = *self.words.get(at)?;
+        if word == 0 {
+            at = next(self.summary, at + 1, to).or_else(|| next(self.summary, from, at))?;
+            word = *self.words.get(at)?;
+        }
+        Some((at, (word.rotate_right(bit).trailing_zeros() + bit) & 63))
+    }
+
+    /// Lend a free port; true where it was the address's last.
+    #[inline(always)]
+    fn take(&mut self, at: usize, bit: u32) -> bool {
+        let word = &mut self.words[at];
+        *word &= !(1 << bit);
+        if *word == 0 {
+            self.summary[at / 64] &= !(1 << (at % 64));
+        }
+        *self.free -= 1;
+        *self.free == 0
+    }
+}
+
+/// The first set bit among the bits `from..to`.
+#[inline]
+fn next(bits: &[u64], from: usize, to: usize) -> Option<usize> {
+    let mut at = from;
+    while at < to {
+        let rest = bits.get(at / 64)? >> (at % 64);
+        if rest != 0 {
+            let found = at + rest.trailing_zeros() as usize;
+            return (found < to).then_some(found);
+        }
+        at = (at / 64 + 1) * 64;
+    }
+    None
+}
+
+impl<'m, A: Address> Ports<'m, A> {
+    /// Lines of memory that the ports of one shard take: the same for each shard.
+    pub fn lines(pools: &Pools<A>, shards: Shards) -> usize {
+        let words: usize = pools
+            .iter()
+            .map(|(_, pool)| CLASSES * Geometry::of(pool, shards).class())
+            .sum();
+        lines_of(words * size_of::<u64>())
+    }
+
+    /// The ports of one shard, all free. What the memory held is lost.
+    pub fn new(
+        pools: &Pools<A>,
+        shards: Shards,
+        shard: u32,
+        secret: Secret,
+        memory: &'m mut [Line],
+    ) -> Result<Self, TooSmall> {
+        let (needed, given) = (Self::lines(pools, shards), memory.len());
+        if given < needed {
+            return Err(TooSmall { needed, given });
+        }
+        let mut start = 0;
+        let mut regions = Vec::with_capacity(pools.len());
+        for (_, pool) in pools.iter() {
+            let geometry = Geometry::of(pool, shards);
+            regions.push(Region {
+                pool: pool.clone(),
+                start,
+                geometry,
+                used: [0; CLASSES],
+            });
+            start += CLASSES * geometry.class();
+        }
+        let mut ports = Self {
+            memory: bytemuck::cast_slice_mut(memory),
+            regions: regions.into(),
+            shards,
+            shard,
+            secret,
+            family: PhantomData,
+        };
+        for pool in 0..ports.regions.len() {
+            ports.clear(pool);
+        }
+        Ok(ports)
+    }
+
+    /// Set the bits of all of a pool's ports that the shard owns.
+    fn clear(&mut self, index: usize) {
+        let region = &self.regions[index];
+        let (first, last) = region.pool.ports();
+        for class in 0..CLASSES {
+            let start = region.start + class * region.geometry.class();
+            self.memory[start..start + region.geometry.available].fill(0);
+            for address in 0..region.geometry.addresses {
+                let outside = region.pool.address(address as u32);
+                let block = self.shards.first_block(outside, region.geometry.blocks.0, self.shard);
+                let (available, bits) = split(self.memory, region, class, address);
+                bits.summary.fill(0);
+                *bits.free = 0;
+                for (at, word) in bits.words.iter_mut().enumerate() {
+                    let from = (block + at as u32 * self.shards.count()) * BLOCK;
+                    let mine = |port: &u32| (u32::from(first)..=u32::from(last)).contains(port);
+                    *word = (from..from + BLOCK)
+                        .filter(mine)
+                        .fold(0, |word, port| word | 1 << (port - from));
+                    bits.summary[at / 64] |= u64::from(*word != 0) << (at % 64);
+                    *bits.free += u64::from(word.count_ones());
+                }
+                available[address / 64] |= u64::from(*bits.free != 0) << (address % 64);
+            }
+        }
+    }
+
+    /// Lend a port to a new session. The address is a keyed function of the inside host alone (paired pooling:
+    /// RFC 4787, REQ-2), the port one of the whole flow, from which on the next free one is taken. A source port
+    /// below 1024 gets one below 1024 as long as there is one, any other never does where the pool has others
+    /// (RFC 4787, REQ-3a). The same leases in the same order give the same ports.
+    #[inline]
+    pub fn lease<T: Tuple<Address = A>>(
+        &mut self,
+        pool: PoolIndex,
+        class: PortClass,
+        key: &T,
+    ) -> Result<Lease<A>, Exhausted> {
+        let Some(region) = self.regions.get_mut(usize::from(pool)) else {
+            return Err(Exhausted);
+        };
+        let (host, flow) = digest(self.secret, class, key);
+        let paired = spread((host >> 32) as u32, region.geometry.addresses as u32) as usize;
+        let low_port = key.source_port() < 1024 && class != PortClass::Query;
+        let any_port = class == PortClass::Query;
+        let mut address = paired;
+        let mut others = if region.pool.pairing() == Pairing::Soft {
+            OTHERS
+        } else {
+            0
+        };
+        loop {
+            let outside = region.pool.address(address as u32);
+            let block = self.shards.first_block(outside, region.geometry.blocks.0, self.shard);
+            let (available, mut bits) = split(self.memory, region, class as usize, address);
+            let words = bits.words.len();
+            let low = (LOW_BLOCKS.saturating_sub(block).div_ceil(self.shards.count()) as usize).min(words);
+            let found = if any_port || low == 0 || (low == words && !low_port) {
+                bits.find(0, words, flow)
+            } else if low_port {
+                bits.find(0, low, flow).or_else(|| bits.find(low, words, flow))
+            } else {
+                bits.find(low, words, flow)
+            };
+            if let Some((at, bit)) = found {
+                if bits.take(at, bit) {
+                    available[address / 64] &= !(1 << (address % 64));
+                }
+                region.used[class as usize] += 1;
+                let port = (block + at as u32 * self.shards.count()) * BLOCK + bit;
+                return Ok(Lease {
+                    address: outside,
+                    port: port as u16,
+                });
+            }
+            let addresses = region.geometry.addresses;
+            let Some(other) = next(available, address + 1, addresses).or_else(|| next(available, 0, address)) else {
+                return Err(Exhausted);
+            };
+            if others == 0 {
+                return Err(Exhausted);
+            }
+            others -= 1;
+            address = other;
+        }
+    }
+
+    /// Take one certain port, as when sessions outlive a change of the pools; false where it is not this shard's,
+    /// not the pool's, or lent.
+    pub fn claim(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
+        let Some((address, at, bit)) = self.place(pool, lease) else {
+            return false;
+        };
+        let region = &mut self.regions[usize::from(pool)];
+        let (available, mut bits) = split(self.memory, region, class as usize, address);
+        if bits.words[at] >> bit & 1 == 0 {
+            return false;
+        }
+        if bits.take(at, bit) {
+            available[address / 64] &= !(1 << (address % 64));
+        }
+        region.used[class as usize] += 1;
+        true
+    }
+
+    /// Give a port back; false, and nothing done, where it was not lent by this shard.
+    #[inline]
+    pub fn give_back(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
+        let Some((address, at, bit)) = self.place(pool, lease) else {
+            return false;
+        };
+        let region = &mut self.regions[usize::from(pool)];
+        let (first, last) = region.pool.ports();
+        let (available, bits) = split(self.memory, region, class as usize, address);
+        if bits.words[at] >> bit & 1 != 0 || !(first..=last).contains(&lease.port) {
+            return false;
+        }
+        bits.words[at] |= 1 << bit;
+        bits.summary[at / 64] |= 1 << (at % 64);
+        *bits.free += 1;
+        available[address / 64] |= 1 << (address % 64);
+        region.used[class as usize] -= 1;
+        true
+    }
+
+    /// Give back what a session holds, if anything: called once when it ends, with its decision and its reverse
+    /// key. False where there was a lease and it was not lent, which is a bug of the caller.
+    #[inline]
+    pub fn release<T: Tuple<Address = A>>(&mut self, decision: Decision, protocol: u8, reverse: &T) -> bool {
+        let Some(pool) = decision.pool() else { return true };
+        let Some(class) = PortClass::of(protocol, A::BITS) else {
+            return false;
+        };
+        self.give_back(
+            pool,
+            class,
+            Lease {
+                address: reverse.destination(),
+                port: reverse.destination_port(),
+            },
+        )
+    }
+
+    /// How many ports of a pool are lent by this shard.
+    pub fn used(&self, pool: PoolIndex, class: PortClass) -> u32 {
+        self.regions
+            .get(usize::from(pool))
+            .map_or(0, |region| region.used[class as usize])
+    }
+
+    /// Address, word and bit of a port that this shard owns.
+    #[inline(always)]
+    fn place(&self, pool: PoolIndex, lease: Lease<A>) -> Option<(usize, usize, u32)> {
+        let region = self.regions.get(usize::from(pool))?;
+        let address = region.pool.index_of(lease.address)?;
+        let first = self
+            .shards
+            .first_block(lease.address, region.geometry.blocks.0, self.shard);
+        let behind = (u32::from(lease.port) / BLOCK).checked_sub(first)?;
+        let at = (behind >> self.shards.shift()) as usize;
+        let owned = behind & (self.shards.count() - 1) == 0 && at < region.geometry.words;
+        owned.then_some((address as usize, at, u32::from(lease.port) % BLOCK))
+    }
+}
+
+/// The words of a class of a pool: which addresses have a free port, and one address's bits.
+#[inline(always)]
+fn split<'a, A>(memory: &'a mut [u64], region: &Region<A>, class: usize, address: usize) -> (&'a mut [u64], Bits<'a>) {
+    let geometry = &region.geometry;
+    let (available, addresses) = memory[region.start + class * geometry.class()..].split_at_mut(geometry.available);
+    let (free, rest) = addresses[address * geometry.stride()..][..geometry.stride()].split_at_mut(1);
+    let (summary, words) = rest.split_at_mut(geometry.summary);
+    (
+        available,
+        Bits {
+            free: &mut free[0],
+            summary,
+            words,
+        },
+    )
+}
+
+/// Keyed functions of the inside host, and of the whole flow.
+#[inline(always)]
+fn digest<T: Tuple>(secret: Secret, class: PortClass, key: &T) -> (u64, u64) {
+    let (context, ports) = (
+        key.context(),
+        u64::from(key.source_port()) << 16 | u64::from(key.destination_port()),
+    );
+    let ([s0, s1], [d0, d1]) = (key.source().words(), key.destination().words());
+    if T::Address::BITS == 32 {
+        let inside = u64::from(context) << 32 | s1;
+        let flow = sip::<1, 3>(secret, &[inside, d1 << 32 | ports], class as u64);
+        (sip::<1, 3>(secret, &[inside], 0), flow)
+    } else {
+        let flow = sip::<1, 3>(
+            secret,
+            &[s0, s1, d0, d1, u64::from(context) << 32 | ports],
+            class as u64,
+        );
+        (sip::<1, 3>(secret, &[s0, s1, u64::from(context)], 0), flow)
+    }
+}

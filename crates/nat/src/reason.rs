@@ -1,0 +1,61 @@
+//! Why translation drops a packet.
+
+macro_rules! reasons {
+    ($($name:ident $text:literal $help:literal;)*) => {
+        /// Why translation drops a packet: each is a counter of its own.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Reason {
+            $(#[doc = $help] $name,)*
+        }
+
+        impl Reason {
+            /// Every reason, in the order of their numbers.
+            pub const ALL: &[Reason] = &[$(Reason::$name),*];
+
+            /// The counter's name.
+            pub fn name(self) -> &'static str {
+                match self { $(Reason::$name => $text,)* }
+            }
+
+            /// What it means, in a sentence for the operator.
+            pub fn help(self) -> &'static str {
+                match self { $(Reason::$name => $help,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    Unsolicited "unsolicited"
+        "A packet from outside to a pool's address that no session expects and no rule forwards.";
+    PortsExhausted "ports-exhausted"
+        "No outside port was free for a new session; the sessions that exist stay.";
+    UnsupportedProtocol "unsupported-protocol"
+        "A new flow of a protocol without ports or query identifier, which can't share an outside address.";
+    NotOpening "tcp-not-opening"
+        "A TCP segment of no known session that does not open one.";
+    IcmpErrorWithoutSession "icmp-error-without-session"
+        "An ICMP error that quotes a packet of no known session (RFC 5508, REQ-4 and REQ-5).";
+    BadIcmpQuote "bad-icmp-quote"
+        "An ICMP error whose quoted packet is too short, inconsistent, or has a wrong header checksum (RFC 5508, REQ-3).";
+    Truncated "truncated"
+        "A packet too short for the header fields that translation has to write.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_names_are_distinct_and_numbered_in_order() {
+        for (number, reason) in Reason::ALL.iter().enumerate() {
+            assert_eq!(number, *reason as usize);
+            assert!(reason.help().ends_with('.'));
+            assert_eq!(
+                1,
+                Reason::ALL.iter().filter(|other| other.name() == reason.name()).count()
+            );
+        }
+    }
+}

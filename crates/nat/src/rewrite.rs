@@ -1,0 +1,181 @@
+//! The fast path: addresses, ports, checksums and hop count of one packet, written in one pass.
+//!
+//! Checksums change incrementally by the decision's deltas: a wrong one stays wrong.
+
+use sluice_wire::checksum::Delta;
+use sluice_wire::layers::{Fragment, Layers};
+use sluice_wire::{Direction, Tuple4, Tuple6};
+
+use crate::Decision;
+
+/// What of a packet's transport header a rewrite touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Transport {
+    /// TCP: ports, and the checksum at offset 16.
+    Tcp,
+    /// UDP: ports, and the checksum at offset 6, where 0 means none.
+    Udp,
+    /// An ICMP or ICMPv6 query: the identifier at offset 4, the checksum at offset 2.
+    Query,
+    /// UDP-Lite and DCCP: their checksum at offset 6 covers the addresses.
+    AddressesOnly,
+    /// Nothing: later fragments and protocols whose checksums do not cover the addresses.
+    None,
+}
+
+impl Transport {
+    /// Of a parsed packet.
+    #[inline(always)]
+    pub fn of_layers(layers: &Layers) -> Self {
+        Self::of(layers.protocol, layers.fragment == Fragment::Later)
+    }
+
+    /// Of a protocol; `later` where the packet is a fragment but not the first.
+    #[inline(always)]
+    pub fn of(protocol: u8, later: bool) -> Self {
+        match protocol {
+            _ if later => Transport::None,
+            6 => Transport::Tcp,
+            17 => Transport::Udp,
+            1 | 58 => Transport::Query,
+            33 | 136 => Transport::AddressesOnly,
+            _ => Transport::None,
+        }
+    }
+}
+
+/// How packets of one direction of a session are rewritten.
+#[derive(Clone, Copy, Debug)]
+pub struct Rewrite<'a, T> {
+    /// The other direction's key: what the packet looks like afterwards, seen from the far end.
+    pub(crate) other: &'a T,
+    pub(crate) l3: Delta,
+    pub(crate) l4: Delta,
+}
+
+impl<'a, T> Rewrite<'a, T> {
+    /// From the session's keys and its decision.
+    #[inline(always)]
+    pub fn new(forward: &'a T, reverse: &'a T, decision: Decision, direction: Direction) -> Self {
+        let other = if direction == Direction::Forward {
+            reverse
+        } else {
+            forward
+        };
+        Self {
+            other,
+            l3: decision.l3(direction),
+            l4: decision.l4(direction),
+        }
+    }
+}
+
+/// Change the checksum field at `at`.
+#[inline(always)]
+fn amend<const N: usize>(header: &mut [u8; N], at: usize, delta: Delta) {
+    let field = u16::from_be_bytes([header[at], header[at + 1]]);
+    header[at..at + 2].copy_from_slice(&delta.apply(field).to_be_bytes());
+}
+
+/// A UDP checksum after a change: none stays none, and a sum of 0 is written as all ones (RFC 768).
+#[inline(always)]
+pub(crate) fn udp_checksum(field: u16, delta: Delta) -> u16 {
+    let changed = delta.apply(field);
+    let changed = if changed == 0 { 0xffff } else { changed };
+    if field == 0 { 0 } else { changed }
+}
+
+/// Ports (source and destination as one word), identifier and checksum of a transport header, from its first byte
+/// on. False, and nothing written, where it is too short.
+#[inline(always)]
+fn transport_header(bytes: &mut [u8], transport: Transport, ports: u32, l4: Delta) -> bool {
+    match transport {
+        Transport::Tcp => {
+            let Some(header) = bytes.first_chunk_mut::<18>() else {
+                return false;
+            };
+            header[..4].copy_from_slice(&ports.to_be_bytes());
+            amend(header, 16, l4);
+        }
+        Transport::Udp => {
+            let Some(header) = bytes.first_chunk_mut::<8>() else {
+                return false;
+            };
+            header[..4].copy_from_slice(&ports.to_be_bytes());
+            let field = u16::from_be_bytes([header[6], header[7]]);
+            header[6..].copy_from_slice(&udp_checksum(field, l4).to_be_bytes());
+        }
+        Transport::Query => {
+            let Some(header) = bytes.first_chunk_mut::<8>() else {
+                return false;
+            };
+            amend(header, 2, l4);
+            header[4..6].copy_from_slice(&((ports >> 16) as u16).to_be_bytes());
+        }
+        Transport::AddressesOnly => {
+            let Some(header) = bytes.first_chunk_mut::<8>() else {
+                return false;
+            };
+            amend(header, 6, l4);
+        }
+        Transport::None => {}
+    }
+    true
+}
+
+/// Rewrite an IPv4 packet whose IP header begins at `l3` and whose transport header begins at `l4`, and count
+/// `hops` off its time to live, which must be larger. False where the frame ends before the fields do: then the
+/// packet must be dropped. Nothing else is checked.
+#[inline(always)]
+pub fn rewrite4(
+    frame: &mut [u8],
+    l3: usize,
+    l4: usize,
+    transport: Transport,
+    rewrite: &Rewrite<'_, Tuple4>,
+    hops: u8,
+) -> bool {
+    let Some(header) = frame.get_mut(l3..).and_then(|tail| tail.first_chunk_mut::<20>()) else {
+        return false;
+    };
+    let other = rewrite.other;
+    // Fewer hops: the word of TTL and protocol becomes smaller by hops * 256.
+    let changed = rewrite.l3.and(Delta(!(u16::from(hops) << 8)));
+    header[8] = header[8].wrapping_sub(hops);
+    amend(header, 10, changed);
+    let addresses = u64::from(other.destination) << 32 | u64::from(other.source);
+    header[12..20].copy_from_slice(&addresses.to_be_bytes());
+    let ports = u32::from(other.destination_port) << 16 | u32::from(other.source_port);
+    let Some(tail) = frame.get_mut(l4..) else { return false };
+    transport_header(tail, transport, ports, rewrite.l4)
+}
+
+/// Rewrite an IPv6 packet; otherwise as [`rewrite4`].
+#[inline(always)]
+pub fn rewrite6(
+    frame: &mut [u8],
+    l3: usize,
+    l4: usize,
+    transport: Transport,
+    rewrite: &Rewrite<'_, Tuple6>,
+    hops: u8,
+) -> bool {
+    let Some(header) = frame.get_mut(l3..).and_then(|tail| tail.first_chunk_mut::<40>()) else {
+        return false;
+    };
+    let other = rewrite.other;
+    header[7] = header[7].wrapping_sub(hops);
+    let words = [
+        other.destination[0],
+        other.destination[1],
+        other.source[0],
+        other.source[1],
+    ];
+    for (bytes, word) in header[8..].as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *bytes = word.to_be_bytes();
+    }
+    let ports = u32::from(other.destination_port) << 16 | u32::from(other.source_port);
+    let Some(tail) = frame.get_mut(l4..) else { return false };
+    transport_header(tail, transport, ports, rewrite.l4)
+}

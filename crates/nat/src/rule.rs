@@ -1,0 +1,570 @@
+//! Rules: what is translated. A list, asked in order of specificity, whatever the order it was written in.
+
+use core::net::IpAddr;
+
+use sluice_wire::Context;
+use thiserror::Error;
+
+use crate::ports::PortClass;
+use crate::{Address, PoolIndex, Pools, Tuple};
+
+/// Addresses that share their first `length` bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Prefix<A> {
+    /// The first address.
+    pub address: A,
+    /// Length in bits.
+    pub length: u8,
+}
+
+impl<A: Address> Prefix<A> {
+    #[inline(always)]
+    fn host_bits(self) -> u128 {
+        let bits = u32::from(A::BITS - self.length.min(A::BITS));
+        if bits == 128 { u128::MAX } else { (1 << bits) - 1 }
+    }
+
+    /// Is the address one of them?
+    #[inline(always)]
+    pub fn contains(self, address: A) -> bool {
+        (address.number() ^ self.address.number()) & !self.host_bits() == 0
+    }
+}
+
+/// Translate the source of what comes from `inside` and leaves through `outside`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceRule<A> {
+    /// Context of the inside key.
+    pub context: Context,
+    /// Inside addresses.
+    pub inside: Prefix<A>,
+    /// Interface that the packet leaves through; any where none is named.
+    pub outside: Option<u16>,
+    /// Where outside addresses and ports come from.
+    pub pool: PoolIndex,
+}
+
+/// Translate the destination of what is addressed to `external`: static port forwarding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DestinationRule<A> {
+    /// Context of the outside key.
+    pub context: Context,
+    /// IP protocol; any where none is named.
+    pub protocol: Option<u8>,
+    /// The address as outside sees it.
+    pub external: A,
+    /// First and last port; all where none are named.
+    pub ports: Option<(u16, u16)>,
+    /// The inside address.
+    pub target: A,
+    /// Inside port of the first port; the others follow. The same ports where none is named.
+    pub target_port: Option<u16>,
+}
+
+/// Where a destination rule sends a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target<A> {
+    /// Inside address.
+    pub address: A,
+    /// Inside port.
+    pub port: u16,
+}
+
+/// Why rules are refused. Rules are counted from 0 in the order given.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RuleError {
+    /// A prefix longer than an address.
+    #[error("source rule {rule}: /{length} is longer than an address")]
+    TooLong {
+        /// The rule.
+        rule: usize,
+        /// Its prefix length.
+        length: u8,
+    },
+    /// A prefix with bits set behind its length.
+    #[error("source rule {rule}: {address}/{length} has bits set behind its length")]
+    HostBits {
+        /// The rule.
+        rule: usize,
+        /// Its address.
+        address: IpAddr,
+        /// Its prefix length.
+        length: u8,
+    },
+    /// A pool that does not exist.
+    #[error("source rule {rule} names pool {pool}, which does not exist")]
+    UnknownPool {
+        /// The rule.
+        rule: usize,
+        /// The pool.
+        pool: PoolIndex,
+    },
+    /// Two source rules with the same prefix and interface.
+    #[error("source rules {rule} and {other} match the same packets")]
+    SameSource {
+        /// The one.
+        rule: usize,
+        /// The other.
+        other: usize,
+    },
+    /// Ports without a protocol that has them.
+    #[error("destination rule {rule} names ports, but not TCP or UDP")]
+    PortsWithoutProtocol {
+        /// The rule.
+        rule: usize,
+    },
+    /// A port range that is empty, or whose target ports pass 65535.
+    #[error("destination rule {rule}: ports {first}-{last} are no range, or the target's pass 65535")]
+    BadPorts {
+        /// The rule.
+        rule: usize,
+        /// First port.
+        first: u16,
+        /// Last port.
+        last: u16,
+    },
+    /// A target port without ports that it begins.
+    #[error("destination rule {rule} names a target port, but no ports")]
+    TargetPortAlone {
+        /// The rule.
+        rule: usize,
+    },
+    /// Two destination rules of which neither is the more specific one.
+    #[error("destination rules {rule} and {other} overlap, and neither is within the other")]
+    SameDestination {
+        /// The one.
+        rule: usize,
+        /// The other.
+        other: usize,
+    },
+    /// A destination rule for an address and port that a pool lends.
+    #[error("destination rule {rule} forwards {address} port {first}-{last}, which pool {pool} lends")]
+    Lent {
+        /// The rule.
+        rule: usize,
+        /// Its external address.
+        address: IpAddr,
+        /// First port.
+        first: u16,
+        /// Last port.
+        last: u16,
+        /// The pool.
+        pool: PoolIndex,
+    },
+}
+
+/// Rules that have been checked, most specific first. Immutable: a change makes new ones.
+#[derive(Clone, Debug)]
+pub struct Rules<A> {
+    source: Box<[SourceRule<A>]>,
+    destination: Box<[DestinationRule<A>]>,
+    /// A bit for each port that some destination rule forwards.
+    forwarded: Box<[u64; 1024]>,
+}
+
+impl<A: Address> Default for Rules<A> {
+    fn default() -> Self {
+        Self {
+            source: Box::default(),
+            destination: Box::default(),
+            forwarded: Box::new([0; 1024]),
+        }
+    }
+}
+
+impl<A: Address> Rules<A> {
+    /// Check the rules, each alone, against each other, and against the pools.
+    pub fn new(
+        source: &[SourceRule<A>],
+        destination: &[DestinationRule<A>],
+        pools: &Pools<A>,
+    ) -> Result<Self, RuleError> {
+        check_source(source, pools)?;
+        check_destination(destination, pools)?;
+        let mut forwarded = Box::new([0u64; 1024]);
+        for (first, last) in destination.iter().map(ports) {
+            for port in first..=last {
+                forwarded[usize::from(port / 64)] |= 1 << (port % 64);
+            }
+        }
+        let mut source: Box<[_]> = source.into();
+        source.sort_by_key(|rule| (core::cmp::Reverse(rule.inside.length), rule.outside.is_none()));
+        let mut destination: Box<[_]> = destination.into();
+        destination.sort_by_key(|rule| {
+            let (first, last) = ports(rule);
+            (rule.protocol.is_none(), last - first)
+        });
+        Ok(Self {
+            source,
+            destination,
+            forwarded,
+        })
+    }
+
+    /// Source rules, most specific first.
+    pub fn source(&self) -> &[SourceRule<A>] {
+        &self.source
+    }
+
+    /// Destination rules, most specific first.
+    pub fn destination(&self) -> &[DestinationRule<A>] {
+        &self.destination
+    }
+
+    /// May a destination rule match this port? A cheap no for most packets.
+    #[inline(always)]
+    pub fn maybe_forwarded(&self, port: u16) -> bool {
+        self.forwarded[usize::from(port / 64)] >> (port % 64) & 1 != 0
+    }
+
+    /// Where the most specific destination rule sends the flow: exact protocol before any, few ports before many.
+    #[inline]
+    pub fn decide_destination<T: Tuple<Address = A>>(&self, key: &T, protocol: u8) -> Option<Target<A>> {
+        let port = key.destination_port();
+        if !self.maybe_forwarded(port) {
+            return None;
+        }
+        let rule = self.destination.iter().find(|rule| {
+            let (first, last) = ports(rule);
+            rule.external == key.destination()
+                && rule.context == key.context()
+                && rule.protocol.is_none_or(|named| named == protocol)
+                && first <= port
+                && port <= last
+        })?;
+        let shift = rule.target_port.map_or(0, |target| target.wrapping_sub(ports(rule).0));
+        Some(Target {
+            address: rule.target,
+            port: port.wrapping_add(shift),
+        })
+    }
+
+    /// The pool of the most specific source rule: longest prefix, then a named interface before any. Asked with
+    /// the key as destination rules left it, and the interface that the packet leaves through.
+    #[inline]
+    pub fn decide_source<T: Tuple<Address = A>>(&self, key: &T, interface: u16) -> Option<PoolIndex> {
+        let matches = |rule: &&SourceRule<A>| {
+            rule.inside.contains(key.source())
+                && rule.context == key.context()
+                && rule.outside.is_none_or(|named| named == interface)
+        };
+        self.source.iter().find(matches).map(|rule| rule.pool)
+    }
+}
+
+/// First and last port of a destination rule.
+#[inline(always)]
+fn ports<A>(rule: &DestinationRule<A>) -> (u16, u16) {
+    rule.ports.unwrap_or((0, u16::MAX))
+}
+
+fn check_source<A: Address>(rules: &[SourceRule<A>], pools: &Pools<A>) -> Result<(), RuleError> {
+    let mut keys: Vec<_> = Vec::with_capacity(rules.len());
+    for (
+        rule,
+        &SourceRule {
+            context,
+            inside,
+            outside,
+            pool,
+        },
+    ) in rules.iter().enumerate()
+    {
+        let length = inside.length;
+        if length > A::BITS {
+            return Err(RuleError::TooLong { rule, length });
+        }
+        if inside.address.number() & inside.host_bits() != 0 {
+            return Err(RuleError::HostBits {
+                rule,
+                address: inside.address.display(),
+                length,
+            });
+        }
+        if pools.get(pool).is_none() {
+            return Err(RuleError::UnknownPool { rule, pool });
+        }
+        keys.push((context, inside, outside, rule));
+    }
+    keys.sort_unstable();
+    for pair in keys.windows(2) {
+        if let [(a, b, c, rule), (d, e, f, other)] = pair
+            && (a, b, c) == (d, e, f)
+        {
+            return Err(RuleError::SameSource {
+                rule: *rule,
+                other: *other,
+            });
+        }
+    }
+    Ok(())
+}
+
+fn check_destination<A: Address>(rules: &[DestinationRule<A>], pools: &Pools<A>) -> Result<(), RuleError> {
+    let mut keys: Vec<_> = Vec::with_capacity(rules.len());
+    for (rule, named) in rules.iter().enumerate() {
+        let (first, last) = ports(named);
+        if named.ports.is_some() && !matches!(named.protocol, Some(6 | 17)) {
+            return Err(RuleError::PortsWithoutProtocol { rule });
+        }
+        if named.ports.is_none() && named.target_port.is_some() {
+            return Err(RuleError::TargetPortAlone { rule });
+        }
+        if last < first
+            || named
+                .target_port
+                .is_some_and(|target| u32::from(target) + u32::from(last - first) > 65_535)
+        {
+            return Err(RuleError::BadPorts { rule, first, last });
+        }
+        let shares = named
+            .protocol
+            .is_none_or(|number| PortClass::of(number, A::BITS).is_some());
+        if shares && let Some(pool) = pools.lends(named.external, first, last) {
+            return Err(RuleError::Lent {
+                rule,
+                address: named.external.display(),
+                first,
+                last,
+                pool,
+            });
+        }
+        keys.push(((named.context, named.external, named.protocol), first, last, rule));
+    }
+    // By first port, the wider range before those within it: a stack of open ranges finds every crossing.
+    keys.sort_unstable_by_key(|&(key, first, last, rule)| (key, first, core::cmp::Reverse(last), rule));
+    let mut open: Vec<_> = Vec::new();
+    for (key, first, last, rule) in keys {
+        while open
+            .last()
+            .is_some_and(|&(other, _, end, _)| other != key || end < first)
+        {
+            open.pop();
+        }
+        if let Some(&(_, start, end, other)) = open.last()
+            && (last > end || (first, last) == (start, end))
+        {
+            return Err(RuleError::SameDestination {
+                rule: other,
+                other: rule,
+            });
+        }
+        open.push((key, first, last, rule));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Pool;
+    use sluice_wire::Tuple4;
+
+    const EXTERNAL: u32 = 0xcb00_7101;
+    const SERVER: u32 = 0x0a00_0005;
+
+    fn pools() -> Pools<u32> {
+        let pool = |k: u32| Pool::new(0xc633_6400 + k, 0xc633_6400 + k);
+        Pools::new(&[pool(0), pool(1), pool(2)]).unwrap()
+    }
+
+    fn source(address: u32, length: u8, outside: Option<u16>, pool: PoolIndex) -> SourceRule<u32> {
+        SourceRule {
+            context: 0,
+            inside: Prefix { address, length },
+            outside,
+            pool,
+        }
+    }
+
+    fn forward(protocol: Option<u8>, ports: Option<(u16, u16)>, target_port: Option<u16>) -> DestinationRule<u32> {
+        DestinationRule {
+            context: 0,
+            protocol,
+            external: EXTERNAL,
+            ports,
+            target: SERVER,
+            target_port,
+        }
+    }
+
+    fn to(port: u16) -> Tuple4 {
+        Tuple4 {
+            source: 1,
+            destination: EXTERNAL,
+            source_port: 5,
+            destination_port: port,
+            context: 0,
+        }
+    }
+
+    #[test]
+    fn source_rules_any_order_decide_by_specificity() {
+        let mut rules = vec![
+            source(0, 0, None, 0),
+            source(0x0a00_0000, 8, None, 1),
+            source(0x0a00_0000, 8, Some(3), 2),
+            source(0x0a01_0000, 16, None, 0),
+        ];
+        for _ in 0..rules.len() {
+            rules.rotate_left(1);
+            let valid = Rules::new(&rules, &[], &pools()).unwrap();
+            let decide = |from, interface| {
+                valid.decide_source(
+                    &Tuple4 {
+                        source: from,
+                        ..Tuple4::default()
+                    },
+                    interface,
+                )
+            };
+            assert_eq!(Some(0), decide(0xc0a8_0001, 3));
+            assert_eq!(Some(1), decide(0x0a00_0001, 2));
+            assert_eq!(Some(2), decide(0x0a00_0001, 3));
+            assert_eq!(Some(0), decide(0x0a01_0001, 3));
+            let elsewhere = Tuple4 {
+                source: 0x0a00_0001,
+                context: 7,
+                ..Tuple4::default()
+            };
+            assert_eq!(None, valid.decide_source(&elsewhere, 3));
+        }
+    }
+
+    #[test]
+    fn destination_rules_any_order_decide_by_specificity() {
+        let mut rules = vec![
+            DestinationRule {
+                target: 1,
+                ..forward(None, None, None)
+            },
+            DestinationRule {
+                target: 2,
+                ..forward(Some(6), None, None)
+            },
+            DestinationRule {
+                target: 3,
+                ..forward(Some(6), Some((8000, 8999)), Some(1000))
+            },
+            DestinationRule {
+                target: 4,
+                ..forward(Some(6), Some((8080, 8080)), Some(80))
+            },
+        ];
+        for _ in 0..rules.len() {
+            rules.rotate_left(1);
+            let valid = Rules::new(&[], &rules, &pools()).unwrap();
+            let decide = |port, protocol| {
+                valid
+                    .decide_destination(&to(port), protocol)
+                    .map(|t| (t.address, t.port))
+            };
+            assert_eq!(Some((1, 8080)), decide(8080, 17));
+            assert_eq!(Some((2, 22)), decide(22, 6));
+            assert_eq!(Some((3, 1081)), decide(8081, 6));
+            assert_eq!(Some((4, 80)), decide(8080, 6));
+        }
+    }
+
+    #[test]
+    fn maybe_forwarded_ports_of_no_rule_are_denied() {
+        let valid = Rules::new(&[], &[forward(Some(6), Some((443, 445)), None)], &pools()).unwrap();
+        let forwarded: Vec<u16> = (0..=u16::MAX).filter(|&port| valid.maybe_forwarded(port)).collect();
+        assert_eq!(vec![443, 444, 445], forwarded);
+        assert_eq!(None, valid.decide_destination(&to(442), 6));
+        assert_eq!(None, valid.decide_destination(&to(443), 17));
+        assert_eq!(
+            None,
+            valid.decide_destination(
+                &Tuple4 {
+                    destination: 9,
+                    ..to(443)
+                },
+                6
+            )
+        );
+    }
+
+    #[test]
+    fn source_rules_faults_are_refused_by_name() {
+        let check = |rules: &[SourceRule<u32>]| Rules::new(rules, &[], &pools()).unwrap_err();
+        assert_eq!(
+            RuleError::TooLong { rule: 0, length: 33 },
+            check(&[source(0, 33, None, 0)])
+        );
+        let expected = RuleError::HostBits {
+            rule: 0,
+            address: 0x0a00_0001.display(),
+            length: 8,
+        };
+        assert_eq!(expected, check(&[source(0x0a00_0001, 8, None, 0)]));
+        assert_eq!(
+            RuleError::UnknownPool { rule: 0, pool: 3 },
+            check(&[source(0, 0, None, 3)])
+        );
+        let expected = RuleError::SameSource { rule: 0, other: 2 };
+        assert_eq!(
+            expected,
+            check(&[source(0, 0, None, 0), source(0, 0, Some(1), 0), source(0, 0, None, 1)])
+        );
+    }
+
+    #[test]
+    fn destination_rules_faults_are_refused_by_name() {
+        let check = |rules: &[DestinationRule<u32>]| Rules::new(&[], rules, &pools()).unwrap_err();
+        assert_eq!(
+            RuleError::PortsWithoutProtocol { rule: 0 },
+            check(&[forward(None, Some((80, 80)), None)])
+        );
+        assert_eq!(
+            RuleError::TargetPortAlone { rule: 0 },
+            check(&[forward(Some(6), None, Some(80))])
+        );
+        let expected = RuleError::BadPorts {
+            rule: 0,
+            first: 80,
+            last: 81,
+        };
+        assert_eq!(expected, check(&[forward(Some(6), Some((80, 81)), Some(65_535))]));
+        let expected = RuleError::SameDestination { rule: 1, other: 0 };
+        assert_eq!(
+            expected,
+            check(&[
+                forward(Some(6), Some((85, 95)), None),
+                forward(Some(6), Some((80, 90)), None)
+            ])
+        );
+        let expected = RuleError::SameDestination { rule: 0, other: 1 };
+        assert_eq!(
+            expected,
+            check(&[forward(Some(6), None, None), forward(Some(6), None, None)])
+        );
+    }
+
+    #[test]
+    fn destination_rule_of_a_lent_port_is_refused() {
+        let lent = DestinationRule {
+            external: 0xc633_6401,
+            ..forward(Some(6), Some((8080, 8080)), None)
+        };
+        let expected = RuleError::Lent {
+            rule: 0,
+            address: 0xc633_6401.display(),
+            first: 8080,
+            last: 8080,
+            pool: 1,
+        };
+        assert_eq!(Err(expected), Rules::new(&[], &[lent], &pools()).map(|_| ()));
+        let below = DestinationRule {
+            ports: Some((80, 443)),
+            ..lent
+        };
+        assert!(Rules::new(&[], &[below], &pools()).is_ok());
+        let tunnel = DestinationRule {
+            protocol: Some(47),
+            ports: None,
+            ..lent
+        };
+        assert!(Rules::new(&[], &[tunnel], &pools()).is_ok());
+    }
+}

@@ -1,0 +1,314 @@
+//! How long a silent session is kept, by pool, protocol and port: defaults and bounds of RFC 5382, 4787 and 5508.
+
+use thiserror::Error;
+
+/// What a packet does to its session's timer: an index into [`Schedule`]. Kept in the session's record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct TimeoutClass(pub u8);
+
+impl TimeoutClass {
+    /// The packet does not touch the timer.
+    pub const UNCHANGED: Self = Self(0);
+    /// TCP, established.
+    pub const TCP_ESTABLISHED: Self = Self(1);
+    /// TCP, partially open.
+    pub const TCP_TRANSITORY_OPEN: Self = Self(2);
+    /// TCP, closing or reset.
+    pub const TCP_TRANSITORY_CLOSE: Self = Self(3);
+    /// TCP, an inbound SYN that nobody has answered.
+    pub const TCP_INCOMING_SYN: Self = Self(4);
+    /// UDP.
+    pub const UDP: Self = Self(5);
+    /// ICMP queries.
+    pub const ICMP: Self = Self(6);
+    /// Any other protocol.
+    pub const OTHER: Self = Self(7);
+    /// UDP towards the first port of [`Timeouts::udp_by_port`]; the others follow.
+    const UDP_BY_PORT: u8 = 8;
+
+    /// The class's name.
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            0 => "unchanged",
+            1 => "tcp-established",
+            2 => "tcp-transitory-open",
+            3 => "tcp-transitory-close",
+            4 => "tcp-incoming-syn",
+            5 => "udp",
+            6 => "icmp",
+            7 => "other",
+            _ => "udp-by-port",
+        }
+    }
+}
+
+/// Most entries of [`Timeouts::udp_by_port`].
+pub const UDP_PORTS: usize = 8;
+
+/// Idle timeouts in seconds, as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// TCP, established: at least 7440 (RFC 5382, REQ-5).
+    pub tcp_established: u32,
+    /// TCP, partially open: 240 by default, less is allowed (RFC 7857, section 2.1).
+    pub tcp_transitory_open: u32,
+    /// TCP, closing or reset: 240 by default, less is allowed (RFC 7857, section 2.1).
+    pub tcp_transitory_close: u32,
+    /// TCP, an inbound SYN that nobody has answered: at least 6 (RFC 5382, REQ-4).
+    pub tcp_incoming_syn: u32,
+    /// UDP: at least 120, 300 by default (RFC 4787, REQ-5).
+    pub udp: u32,
+    /// UDP towards a destination port: at least 120 from port 1024 on (RFC 4787, REQ-5a). At most [`UDP_PORTS`].
+    pub udp_by_port: Vec<(u16, u32)>,
+    /// ICMP queries: at least 60 (RFC 5508, REQ-2).
+    pub icmp: u32,
+    /// Any other protocol.
+    pub other: u32,
+    /// Do inbound packets keep a session alive too? Outbound ones always do (RFC 4787, REQ-6).
+    pub inbound_refresh: bool,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            tcp_established: 7440,
+            tcp_transitory_open: 240,
+            tcp_transitory_close: 240,
+            tcp_incoming_syn: 6,
+            udp: 300,
+            udp_by_port: Vec::new(),
+            icmp: 60,
+            other: 300,
+            inbound_refresh: true,
+        }
+    }
+}
+
+/// Why timeouts are refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum TimeoutError {
+    /// Below what an RFC allows.
+    #[error("timeout {name} is {seconds} s, but {source_text} asks for at least {least} s")]
+    TooShort {
+        /// Which timeout.
+        name: &'static str,
+        /// As configured.
+        seconds: u32,
+        /// The lower bound.
+        least: u32,
+        /// The RFC and requirement.
+        source_text: &'static str,
+    },
+    /// A UDP timeout of a port, below what the RFC allows.
+    #[error("the UDP timeout of port {port} is {seconds} s, but RFC 4787 REQ-5 asks for at least {least} s")]
+    PortTooShort {
+        /// The destination port.
+        port: u16,
+        /// As configured.
+        seconds: u32,
+        /// The lower bound.
+        least: u32,
+    },
+    /// One port twice.
+    #[error("UDP port {port} has two timeouts")]
+    PortTwice {
+        /// The destination port.
+        port: u16,
+    },
+    /// More than [`UDP_PORTS`].
+    #[error("{count} UDP ports have their own timeout, at most 8 can")]
+    TooManyPorts {
+        /// As configured.
+        count: usize,
+    },
+}
+
+/// Timeouts that have been checked, by class.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Schedule {
+    seconds: [u32; 16],
+    ports: [u16; UDP_PORTS],
+    count: u8,
+    /// See [`Timeouts::inbound_refresh`].
+    inbound_refresh: bool,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        Self::of(&Timeouts::default())
+    }
+}
+
+impl Schedule {
+    /// Check the bounds.
+    pub fn new(timeouts: &Timeouts) -> Result<Self, TimeoutError> {
+        let bounds = [
+            ("tcp-established", timeouts.tcp_established, 7440, "RFC 5382 REQ-5"),
+            ("tcp-transitory-open", timeouts.tcp_transitory_open, 1, "a timer"),
+            ("tcp-transitory-close", timeouts.tcp_transitory_close, 1, "a timer"),
+            ("tcp-incoming-syn", timeouts.tcp_incoming_syn, 6, "RFC 5382 REQ-4"),
+            ("udp", timeouts.udp, 120, "RFC 4787 REQ-5"),
+            ("icmp", timeouts.icmp, 60, "RFC 5508 REQ-2"),
+            ("other", timeouts.other, 1, "a timer"),
+        ];
+        for (name, seconds, least, source_text) in bounds {
+            if seconds < least {
+                return Err(TimeoutError::TooShort {
+                    name,
+                    seconds,
+                    least,
+                    source_text,
+                });
+            }
+        }
+        if timeouts.udp_by_port.len() > UDP_PORTS {
+            return Err(TimeoutError::TooManyPorts {
+                count: timeouts.udp_by_port.len(),
+            });
+        }
+        for (k, &(port, seconds)) in timeouts.udp_by_port.iter().enumerate() {
+            let least = if port < 1024 { 1 } else { 120 };
+            if seconds < least {
+                return Err(TimeoutError::PortTooShort { port, seconds, least });
+            }
+            if timeouts.udp_by_port[..k].iter().any(|&(other, _)| other == port) {
+                return Err(TimeoutError::PortTwice { port });
+            }
+        }
+        Ok(Self::of(timeouts))
+    }
+
+    fn of(timeouts: &Timeouts) -> Self {
+        let mut seconds = [0; 16];
+        seconds[1..8].copy_from_slice(&[
+            timeouts.tcp_established,
+            timeouts.tcp_transitory_open,
+            timeouts.tcp_transitory_close,
+            timeouts.tcp_incoming_syn,
+            timeouts.udp,
+            timeouts.icmp,
+            timeouts.other,
+        ]);
+        let mut ports = [0; UDP_PORTS];
+        for (k, &(port, time)) in timeouts.udp_by_port.iter().take(UDP_PORTS).enumerate() {
+            ports[k] = port;
+            seconds[TimeoutClass::UDP_BY_PORT as usize + k] = time;
+        }
+        let count = timeouts.udp_by_port.len().min(UDP_PORTS) as u8;
+        Self {
+            seconds,
+            ports,
+            count,
+            inbound_refresh: timeouts.inbound_refresh,
+        }
+    }
+
+    /// Seconds of silence after which a session of this class ends; 0 for [`TimeoutClass::UNCHANGED`].
+    #[inline(always)]
+    pub fn seconds(&self, class: TimeoutClass) -> u32 {
+        self.seconds[(class.0 & 15) as usize]
+    }
+
+    /// The class of UDP towards a destination port. Asked once per session.
+    #[inline]
+    pub fn udp(&self, destination_port: u16) -> TimeoutClass {
+        let known = self
+            .ports
+            .iter()
+            .take(self.count as usize)
+            .position(|&port| port == destination_port);
+        known.map_or(TimeoutClass::UDP, |k| TimeoutClass(TimeoutClass::UDP_BY_PORT + k as u8))
+    }
+
+    /// Does a packet keep its session alive? `outbound` as [`crate::Decision::outbound`] says.
+    #[inline(always)]
+    pub fn refreshes(&self, outbound: bool) -> bool {
+        outbound | self.inbound_refresh
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(change: impl FnOnce(&mut Timeouts)) -> Result<Schedule, TimeoutError> {
+        let mut timeouts = Timeouts::default();
+        change(&mut timeouts);
+        Schedule::new(&timeouts)
+    }
+
+    #[test]
+    fn rfc5382_req5_tcp_defaults_hold_and_shorter_is_refused() {
+        let schedule = Schedule::default();
+        assert_eq!(7440, schedule.seconds(TimeoutClass::TCP_ESTABLISHED));
+        assert_eq!(240, schedule.seconds(TimeoutClass::TCP_TRANSITORY_OPEN));
+        assert_eq!(240, schedule.seconds(TimeoutClass::TCP_TRANSITORY_CLOSE));
+        let expected = TimeoutError::TooShort {
+            name: "tcp-established",
+            seconds: 7439,
+            least: 7440,
+            source_text: "RFC 5382 REQ-5",
+        };
+        assert_eq!(Err(expected), with(|t| t.tcp_established = 7439));
+    }
+
+    #[test]
+    fn rfc7857_section2_1_transitory_below_four_minutes_is_allowed() {
+        assert!(with(|t| (t.tcp_transitory_open, t.tcp_transitory_close) = (30, 10)).is_ok());
+        assert!(with(|t| t.tcp_transitory_open = 0).is_err());
+    }
+
+    #[test]
+    fn rfc5382_req4_incoming_syn_below_six_seconds_is_refused() {
+        assert!(with(|t| t.tcp_incoming_syn = 5).is_err());
+    }
+
+    #[test]
+    fn rfc4787_req5_udp_below_two_minutes_is_refused() {
+        assert_eq!(300, Schedule::default().seconds(TimeoutClass::UDP));
+        assert!(with(|t| t.udp = 119).is_err());
+        assert!(with(|t| t.udp = 120).is_ok());
+    }
+
+    #[test]
+    fn rfc4787_req5a_well_known_port_may_be_shorter() {
+        let schedule = with(|t| t.udp_by_port = vec![(53, 15), (4500, 600)]).unwrap();
+        assert_eq!(15, schedule.seconds(schedule.udp(53)));
+        assert_eq!(600, schedule.seconds(schedule.udp(4500)));
+        assert_eq!(300, schedule.seconds(schedule.udp(0)));
+        let expected = TimeoutError::PortTooShort {
+            port: 5353,
+            seconds: 15,
+            least: 120,
+        };
+        assert_eq!(Err(expected), with(|t| t.udp_by_port = vec![(5353, 15)]));
+    }
+
+    #[test]
+    fn udp_by_port_twice_or_too_many_is_refused() {
+        assert_eq!(
+            Err(TimeoutError::PortTwice { port: 53 }),
+            with(|t| t.udp_by_port = vec![(53, 15), (53, 20)])
+        );
+        let nine = (0..9).map(|port| (port, 15)).collect();
+        assert_eq!(
+            Err(TimeoutError::TooManyPorts { count: 9 }),
+            with(|t| t.udp_by_port = nine)
+        );
+    }
+
+    #[test]
+    fn rfc5508_req2_icmp_below_a_minute_is_refused() {
+        assert_eq!(60, Schedule::default().seconds(TimeoutClass::ICMP));
+        assert!(with(|t| t.icmp = 59).is_err());
+    }
+
+    #[test]
+    fn rfc4787_req6_outbound_refreshes_always_inbound_by_switch() {
+        assert!(Schedule::default().refreshes(false));
+        let strict = with(|t| t.inbound_refresh = false).unwrap();
+        assert!(strict.refreshes(true));
+        assert!(!strict.refreshes(false));
+    }
+}

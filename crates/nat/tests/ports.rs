@@ -1,0 +1,337 @@
+//! Port leases against an oracle that keeps a plain set.
+
+use std::collections::HashSet;
+
+use proptest::prelude::*;
+use sluice_nat::pool::{Pairing, Pool, Pools};
+use sluice_nat::ports::{Exhausted, Lease, PortClass, Ports};
+use sluice_nat::shard::Shards;
+use sluice_nat::{Secret, decision};
+use sluice_table::memory::Line;
+use sluice_wire::{Tuple4, Tuple6};
+
+const BASE: u32 = 0xcb00_7100;
+const SECRET: Secret = Secret([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
+
+fn key(inside: u32, port: u16, remote: u32) -> Tuple4 {
+    Tuple4 {
+        source: 0x0a00_0000 | inside,
+        destination: remote,
+        source_port: port,
+        destination_port: 443,
+        context: 0,
+    }
+}
+
+fn small(addresses: u32, ports: std::ops::RangeInclusive<u16>) -> Pool<u32> {
+    Pool {
+        ports,
+        ..Pool::new(BASE, BASE + addresses - 1)
+    }
+}
+
+fn memory(pools: &Pools<u32>, shards: Shards) -> Vec<Line> {
+    vec![Line([u64::MAX; 8]); Ports::lines(pools, shards)]
+}
+
+/// A generator of test input: the same on every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        ((self.0 >> 32) as usize * bound) >> 32
+    }
+}
+
+#[test]
+fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
+    let soft = Pool {
+        pairing: Pairing::Soft,
+        ..small(5, 700..=2100)
+    };
+    let hard = Pool {
+        addresses: vec![(BASE + 100, BASE + 101), (BASE + 200, BASE + 200)],
+        ..small(1, 1..=u16::MAX)
+    };
+    let pools = Pools::new(&[soft, hard]).unwrap();
+    let shards = Shards::new(4).unwrap();
+    let mut memory = memory(&pools, shards);
+    let mut ports = Ports::new(&pools, shards, 2, SECRET, &mut memory).unwrap();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut lent: Vec<(u16, PortClass, Lease<u32>)> = Vec::new();
+    let mut oracle = HashSet::new();
+    let mut refused = 0;
+    for step in 0..3_000_000usize {
+        // Slow tides, so that the pools run full and empty again.
+        let lending = if step / 300_000 % 2 == 0 { 60 } else { 40 };
+        if random.below(100) < lending {
+            let (pool, class) = (random.below(2) as u16, PortClass::ALL[random.below(3)]);
+            let flow = key(
+                random.below(1 << 16) as u32,
+                random.below(1 << 16) as u16,
+                random.below(1 << 20) as u32,
+            );
+            match ports.lease(pool, class, &flow) {
+                Ok(lease) => {
+                    assert!(oracle.insert((pool, class, lease)), "lent twice: {lease:?}");
+                    assert_eq!(2, shards.shard_of(lease.address, lease.port));
+                    let valid = pools.get(pool).unwrap();
+                    assert!(valid.index_of(lease.address).is_some());
+                    assert!((valid.ports().0..=valid.ports().1).contains(&lease.port));
+                    lent.push((pool, class, lease));
+                }
+                Err(Exhausted) => refused += 1,
+            }
+        } else if !lent.is_empty() {
+            let (pool, class, lease) = lent.swap_remove(random.below(lent.len()));
+            assert!(oracle.remove(&(pool, class, lease)));
+            assert!(ports.give_back(pool, class, lease));
+            assert!(!ports.give_back(pool, class, lease));
+        }
+    }
+    assert!(refused > 0, "the pools never ran full");
+    for pool in [0, 1] {
+        for class in PortClass::ALL {
+            let expected = lent.iter().filter(|lease| (lease.0, lease.1) == (pool, class)).count();
+            assert_eq!(expected as u32, ports.used(pool, class));
+        }
+    }
+    for (pool, class, lease) in lent {
+        assert!(ports.give_back(pool, class, lease));
+    }
+    assert!((0..2).all(|pool| PortClass::ALL.iter().all(|&class| ports.used(pool, class) == 0)));
+}
+
+#[test]
+fn leases_soft_pairing_use_every_port_of_all_shards() {
+    let pool = Pool {
+        pairing: Pairing::Soft,
+        ..small(3, 1000..=3333)
+    };
+    let pools = Pools::new(&[pool]).unwrap();
+    for count in [1, 8, 64] {
+        let shards = Shards::new(count).unwrap();
+        let mut all = HashSet::new();
+        for shard in 0..count {
+            let mut memory = memory(&pools, shards);
+            let mut ports = Ports::new(&pools, shards, shard, SECRET, &mut memory).unwrap();
+            let mut inside = 0;
+            while let Ok(lease) = ports.lease(0, PortClass::Query, &key(inside, 7, 1)) {
+                assert!(all.insert(lease));
+                inside += 1;
+            }
+        }
+        assert_eq!(pools.get(0).unwrap().capacity(), all.len() as u64, "{count} shards");
+    }
+}
+
+#[test]
+fn rfc4787_req2_sessions_of_a_host_share_an_outside_address() {
+    let pools = Pools::new(&[small(50, 1024..=65_535)]).unwrap();
+    let shards = Shards::new(4).unwrap();
+    let mut addresses = HashSet::new();
+    for inside in 0..200 {
+        let mut of_host = HashSet::new();
+        for shard in 0..4 {
+            let mut memory = memory(&pools, shards);
+            let mut ports = Ports::new(&pools, shards, shard, SECRET, &mut memory).unwrap();
+            for remote in 0..5 {
+                of_host.insert(
+                    ports
+                        .lease(0, PortClass::Tcp, &key(inside, 5000, remote))
+                        .unwrap()
+                        .address,
+                );
+                of_host.insert(
+                    ports
+                        .lease(0, PortClass::Udp, &key(inside, 5000, remote))
+                        .unwrap()
+                        .address,
+                );
+            }
+        }
+        assert_eq!(1, of_host.len());
+        addresses.extend(of_host);
+        if inside % 100 == 99 {
+            assert!(
+                addresses.len() > 30,
+                "hosts spread over {} of 50 addresses",
+                addresses.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn rfc7857_section4_full_paired_address_refuses_unless_soft() {
+    let lend = |pairing| {
+        let pools = Pools::new(&[Pool {
+            pairing,
+            ..small(2, 2048..=2111)
+        }])
+        .unwrap();
+        let shards = Shards::new(1).unwrap();
+        let mut memory = memory(&pools, shards);
+        let mut ports = Ports::new(&pools, shards, 0, SECRET, &mut memory).unwrap();
+        (0..1000)
+            .filter(|&port| ports.lease(0, PortClass::Tcp, &key(1, 5000 + port, 1)).is_ok())
+            .count()
+    };
+    assert_eq!(64, lend(Pairing::Hard));
+    assert_eq!(128, lend(Pairing::Soft));
+}
+
+#[test]
+fn rfc4787_req3_a_lent_port_is_not_lent_again_per_protocol() {
+    let pools = Pools::new(&[small(1, 5000..=5000)]).unwrap();
+    let shards = Shards::new(1).unwrap();
+    let mut memory = memory(&pools, shards);
+    let mut ports = Ports::new(&pools, shards, 0, SECRET, &mut memory).unwrap();
+    for class in PortClass::ALL {
+        assert_eq!(
+            Ok(Lease {
+                address: BASE,
+                port: 5000
+            }),
+            ports.lease(0, class, &key(1, 1, 1))
+        );
+        assert_eq!(Err(Exhausted), ports.lease(0, class, &key(2, 2, 2)));
+    }
+}
+
+#[test]
+fn rfc4787_req3a_port_range_is_preserved() {
+    let pools = Pools::new(&[small(1, 1..=65_535)]).unwrap();
+    for count in [1, 4, 16] {
+        let shards = Shards::new(count).unwrap();
+        let mut memory = memory(&pools, shards);
+        let mut ports = Ports::new(&pools, shards, count - 1, SECRET, &mut memory).unwrap();
+        let owned = (1..1024)
+            .filter(|&port| shards.shard_of(BASE, port) == count - 1)
+            .count() as u32;
+        for n in 0..owned {
+            assert!(ports.lease(0, PortClass::Udp, &key(n, 500, 1)).unwrap().port < 1024);
+            assert!(ports.lease(0, PortClass::Udp, &key(n, 5000, 1)).unwrap().port >= 1024);
+        }
+        assert!(ports.lease(0, PortClass::Udp, &key(0, 500, 2)).unwrap().port >= 1024);
+    }
+}
+
+#[test]
+fn lease_same_input_gives_same_ports_another_secret_others() {
+    let pools = Pools::new(&[small(1, 1024..=65_535)]).unwrap();
+    let shards = Shards::new(2).unwrap();
+    let lend = |secret| {
+        let mut memory = memory(&pools, shards);
+        let mut ports = Ports::new(&pools, shards, 0, secret, &mut memory).unwrap();
+        (0..100)
+            .map(|n| ports.lease(0, PortClass::Tcp, &key(n, 5000, 1)).unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(lend(SECRET), lend(SECRET));
+    assert_ne!(lend(SECRET), lend(Secret([1, 2])));
+}
+
+#[test]
+fn claim_port_of_a_surviving_session_is_not_lent() {
+    let pools = Pools::new(&[small(1, 6000..=6063)]).unwrap();
+    let shards = Shards::new(1).unwrap();
+    let mut memory = memory(&pools, shards);
+    let mut ports = Ports::new(&pools, shards, 0, SECRET, &mut memory).unwrap();
+    let survivor = Lease {
+        address: BASE,
+        port: 6007,
+    };
+    assert!(ports.claim(0, PortClass::Tcp, survivor));
+    assert!(!ports.claim(0, PortClass::Tcp, survivor));
+    assert!(!ports.claim(0, PortClass::Tcp, Lease { port: 5999, ..survivor }));
+    assert!(!ports.claim(
+        0,
+        PortClass::Tcp,
+        Lease {
+            address: BASE + 1,
+            ..survivor
+        }
+    ));
+    while let Ok(lease) = ports.lease(0, PortClass::Tcp, &key(1, 1, 1)) {
+        assert_ne!(survivor, lease);
+    }
+    assert_eq!(64, ports.used(0, PortClass::Tcp));
+}
+
+#[test]
+fn ports_memory_too_small_is_refused() {
+    let pools = Pools::new(&[small(1, 1024..=65_535)]).unwrap();
+    let shards = Shards::new(1).unwrap();
+    let needed = Ports::lines(&pools, shards);
+    let refused = Ports::new(&pools, shards, 0, SECRET, &mut vec![Line::ZERO; needed - 1]).unwrap_err();
+    assert_eq!((needed, needed - 1), (refused.needed, refused.given));
+}
+
+#[test]
+fn release_by_decision_returns_the_lease_once() {
+    let pool = Pool {
+        ports: 1024..=65_535,
+        ..Pool::new([0x2001_0db8 << 32, 1], [0x2001_0db8 << 32, 16])
+    };
+    let pools = Pools::new(&[pool]).unwrap();
+    let shards = Shards::new(8).unwrap();
+    let mut memory = vec![Line::ZERO; Ports::lines(&pools, shards)];
+    let mut ports = Ports::new(&pools, shards, 5, SECRET, &mut memory).unwrap();
+    let forward = Tuple6 {
+        source: [0xfd00 << 48, 7],
+        destination: [1, 2],
+        source_port: 9,
+        ..Tuple6::default()
+    };
+    for (protocol, class) in [(6, PortClass::Tcp), (17, PortClass::Udp), (58, PortClass::Query)] {
+        let lease = ports.lease(0, class, &forward).unwrap();
+        let made = decision::translate(&forward, protocol, 0, None, Some((0, lease)));
+        assert_eq!(1, ports.used(0, class));
+        assert!(ports.release(made.decision, protocol, &made.reverse));
+        assert_eq!(0, ports.used(0, class));
+        assert!(!ports.release(made.decision, protocol, &made.reverse));
+    }
+    assert!(ports.release(decision::Decision::NONE, 6, &forward));
+}
+
+proptest! {
+    #[test]
+    fn leases_any_pool_agree_with_the_oracle(
+        first in 1u16..5000, length in 0u16..400, addresses in 1u32..70, shift in 0u32..6, soft: bool,
+        operations in proptest::collection::vec((any::<u32>(), any::<u16>(), 0u8..3, any::<bool>()), 1..400),
+    ) {
+        let pairing = if soft { Pairing::Soft } else { Pairing::Hard };
+        let pools = Pools::new(&[Pool { pairing, ..small(addresses, first..=first + length) }]).unwrap();
+        let shards = Shards::new(1 << shift).unwrap();
+        let mut memory = memory(&pools, shards);
+        let mut ports = Ports::new(&pools, shards, 0, SECRET, &mut memory).unwrap();
+        let mut oracle = Vec::new();
+        for (number, port, class, lend) in operations {
+            let class = PortClass::ALL[class as usize];
+            if lend {
+                if let Ok(lease) = ports.lease(0, class, &key(number & 0xffff, port, number)) {
+                    prop_assert!(!oracle.contains(&(class, lease)));
+                    prop_assert!((first..=first + length).contains(&lease.port));
+                    prop_assert_eq!(0, shards.shard_of(lease.address, lease.port));
+                    oracle.push((class, lease));
+                }
+            } else {
+                let any = Lease { address: BASE + number % addresses, port };
+                let known = oracle.iter().position(|&held| held == (class, any));
+                prop_assert_eq!(known.is_some(), ports.give_back(0, class, any));
+                if let Some(at) = known {
+                    oracle.swap_remove(at);
+                } else if let Some((class, lease)) = oracle.pop() {
+                    prop_assert!(ports.give_back(0, class, lease));
+                }
+            }
+        }
+        for class in PortClass::ALL {
+            prop_assert_eq!(oracle.iter().filter(|held| held.0 == class).count() as u32, ports.used(0, class));
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! Rewrites against packets that an independent library builds.
+
+use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, IpHeaders, PacketBuilder, PacketBuilderStep};
+use proptest::prelude::*;
+use sluice_nat::decision::{Translation, translate};
+use sluice_nat::ports::Lease;
+use sluice_nat::rewrite::{Rewrite, Transport, rewrite4, rewrite6};
+use sluice_nat::rule::Target;
+use sluice_wire::{Direction, Tuple4, Tuple6};
+
+const L3: usize = 14;
+
+fn finish(ip: PacketBuilderStep<IpHeaders>, protocol: u8, ports: (u16, u16), payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let echo = IcmpEchoHeader { id: ports.0, seq: 77 };
+    match protocol {
+        6 => ip
+            .tcp(ports.0, ports.1, 0x1234_5678, 4000)
+            .ack(9)
+            .write(&mut frame, payload)
+            .unwrap(),
+        17 => ip.udp(ports.0, ports.1).write(&mut frame, payload).unwrap(),
+        1 => ip
+            .icmpv4(Icmpv4Type::EchoRequest(echo))
+            .write(&mut frame, payload)
+            .unwrap(),
+        _ => ip
+            .icmpv6(Icmpv6Type::EchoRequest(echo))
+            .write(&mut frame, payload)
+            .unwrap(),
+    }
+    frame
+}
+
+fn build4(key: &Tuple4, protocol: u8, ttl: u8, payload: &[u8]) -> Vec<u8> {
+    let ip =
+        PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(key.source.to_be_bytes(), key.destination.to_be_bytes(), ttl);
+    finish(ip, protocol, (key.source_port, key.destination_port), payload)
+}
+
+fn bytes(address: [u64; 2]) -> [u8; 16] {
+    (u128::from(address[0]) << 64 | u128::from(address[1])).to_be_bytes()
+}
+
+fn build6(key: &Tuple6, protocol: u8, hops: u8, payload: &[u8]) -> Vec<u8> {
+    let ip = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6(bytes(key.source), bytes(key.destination), hops);
+    finish(ip, protocol, (key.source_port, key.destination_port), payload)
+}
+
+macro_rules! reversed {
+    ($tuple:ident, $of:expr) => {{
+        let of = $of;
+        $tuple {
+            source: of.destination,
+            destination: of.source,
+            source_port: of.destination_port,
+            destination_port: of.source_port,
+            context: of.context,
+        }
+    }};
+}
+
+fn tuple4() -> impl Strategy<Value = Tuple4> {
+    any::<(u32, u32, u16, u16)>().prop_map(|(source, destination, source_port, destination_port)| Tuple4 {
+        source,
+        destination,
+        source_port,
+        destination_port,
+        context: 0,
+    })
+}
+
+fn tuple6() -> impl Strategy<Value = Tuple6> {
+    any::<([u64; 2], [u64; 2], u16, u16)>().prop_map(|(source, destination, source_port, destination_port)| Tuple6 {
+        source,
+        destination,
+        source_port,
+        destination_port,
+        context: 0,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1024))]
+
+    #[test]
+    fn rewrite4_both_ways_equals_the_packet_built_anew(
+        mut forward in tuple4(), protocol in prop::sample::select(vec![1u8, 6, 17]), to in any::<(u32, u16)>(),
+        lease in any::<(u32, u16)>(), source: bool, destination: bool, ttl in 2u8..,
+        payload in proptest::collection::vec(any::<u8>(), 0..64),
+    ) {
+        if protocol == 1 {
+            forward.destination_port = forward.source_port;
+        }
+        let target = destination.then_some(Target { address: to.0, port: to.1 });
+        let lease = source.then_some((3, Lease { address: lease.0, port: lease.1 }));
+        let Translation { reverse, decision } = translate(&forward, protocol, 0, target, lease);
+        let transport = Transport::of(protocol, false);
+        let there = reversed!(Tuple4, reverse);
+
+        let mut frame = build4(&forward, protocol, ttl, &payload);
+        let rewrite = Rewrite::new(&forward, &reverse, decision, Direction::Forward);
+        prop_assert!(rewrite4(&mut frame, L3, L3 + 20, transport, &rewrite, 1));
+        prop_assert_eq!(&build4(&there, protocol, ttl - 1, &payload), &frame);
+
+        let mut frame = build4(&reverse, protocol, ttl, &payload);
+        let rewrite = Rewrite::new(&forward, &reverse, decision, Direction::Reverse);
+        prop_assert!(rewrite4(&mut frame, L3, L3 + 20, transport, &rewrite, 0));
+        prop_assert_eq!(&build4(&reversed!(Tuple4, forward), protocol, ttl, &payload), &frame);
+    }
+
+    #[test]
+    fn rewrite6_both_ways_equals_the_packet_built_anew(
+        mut forward in tuple6(), protocol in prop::sample::select(vec![58u8, 6, 17]), to in any::<([u64; 2], u16)>(),
+        lease in any::<([u64; 2], u16)>(), source: bool, destination: bool, hops in 2u8..,
+        payload in proptest::collection::vec(any::<u8>(), 0..64),
+    ) {
+        if protocol == 58 {
+            forward.destination_port = forward.source_port;
+        }
+        let target = destination.then_some(Target { address: to.0, port: to.1 });
+        let lease = source.then_some((3, Lease { address: lease.0, port: lease.1 }));
+        let Translation { reverse, decision } = translate(&forward, protocol, 0, target, lease);
+        let transport = Transport::of(protocol, false);
+
+        let mut frame = build6(&forward, protocol, hops, &payload);
+        let rewrite = Rewrite::new(&forward, &reverse, decision, Direction::Forward);
+        prop_assert!(rewrite6(&mut frame, L3, L3 + 40, transport, &rewrite, 1));
+        prop_assert_eq!(&build6(&reversed!(Tuple6, reverse), protocol, hops - 1, &payload), &frame);
+
+        let mut frame = build6(&reverse, protocol, hops, &payload);
+        let rewrite = Rewrite::new(&forward, &reverse, decision, Direction::Reverse);
+        prop_assert!(rewrite6(&mut frame, L3, L3 + 40, transport, &rewrite, 0));
+        prop_assert_eq!(&build6(&reversed!(Tuple6, forward), protocol, hops, &payload), &frame);
+    }
+
+    #[test]
+    fn rewrite4_any_bytes_never_panics(
+        mut frame in proptest::collection::vec(any::<u8>(), 0..80), l3 in 0usize..100, l4 in 0usize..100,
+        protocol: u8, forward in tuple4(), reverse in tuple4(), later: bool,
+    ) {
+        let decision = translate(&forward, protocol, 0, None, Some((0, Lease { address: 1, port: 2 }))).decision;
+        let rewrite = Rewrite::new(&forward, &reverse, decision, Direction::Reverse);
+        let fits = l3 + 20 <= frame.len() && l4 + 20 <= frame.len();
+        let done = rewrite4(&mut frame, l3, l4, Transport::of(protocol, later), &rewrite, 1);
+        prop_assert!(done || !fits);
+    }
+}
+
+fn flow() -> (Tuple4, Translation<Tuple4>) {
+    let forward = Tuple4 {
+        source: 0x0a00_0001,
+        destination: 0x0808_0808,
+        source_port: 5000,
+        destination_port: 53,
+        context: 0,
+    };
+    let lease = Lease {
+        address: 0xcb00_7101,
+        port: 40_000,
+    };
+    (forward, translate(&forward, 17, 0, None, Some((0, lease))))
+}
+
+fn rewritten(mut frame: Vec<u8>, transport: Transport) -> Vec<u8> {
+    let (forward, made) = flow();
+    let rewrite = Rewrite::new(&forward, &made.reverse, made.decision, Direction::Forward);
+    assert!(rewrite4(&mut frame, L3, L3 + 20, transport, &rewrite, 1));
+    frame
+}
+
+#[test]
+fn rewrite4_udp_without_checksum_stays_without() {
+    let mut frame = build4(&flow().0, 17, 64, b"query");
+    frame[L3 + 26..L3 + 28].fill(0);
+    assert_eq!([0, 0], rewritten(frame, Transport::Udp)[L3 + 26..L3 + 28]);
+}
+
+#[test]
+fn rewrite4_udp_sum_that_becomes_zero_is_written_as_ones() {
+    let (forward, made) = flow();
+    let there = reversed!(Tuple4, made.reverse);
+    // The payload's word that makes the translated packet's sum all ones, so that its checksum would be 0.
+    let plain = build4(&there, 17, 63, &[0, 0]);
+    let word = [plain[L3 + 26], plain[L3 + 27]];
+    let frame = rewritten(build4(&forward, 17, 64, &word), Transport::Udp);
+    assert_eq!([0xff, 0xff], frame[L3 + 26..L3 + 28]);
+    assert_eq!(build4(&there, 17, 63, &word), frame);
+}
+
+#[test]
+fn rewrite4_wrong_checksums_stay_wrong_by_the_same_amount() {
+    for protocol in [6, 17, 1] {
+        let right = build4(&flow().0, protocol, 64, b"payload");
+        let field = L3
+            + 20
+            + match protocol {
+                6 => 16,
+                17 => 6,
+                _ => 2,
+            };
+        let mut wrong = right.clone();
+        wrong[field] ^= 0x10;
+        wrong[L3 + 10] ^= 0x01;
+        let (right, wrong) = (
+            rewritten(right, Transport::of(protocol, false)),
+            rewritten(wrong, Transport::of(protocol, false)),
+        );
+        assert_ne!(right[field..field + 2], wrong[field..field + 2]);
+        assert_ne!(right[L3 + 10..L3 + 12], wrong[L3 + 10..L3 + 12]);
+    }
+}
+
+#[test]
+fn rewrite4_later_fragment_keeps_its_payload() {
+    let frame = build4(&flow().0, 17, 64, b"later fragment");
+    let done = rewritten(frame.clone(), Transport::of(17, true));
+    assert_eq!(frame[L3 + 20..], done[L3 + 20..]);
+    assert_eq!(0xcb00_7101u32.to_be_bytes(), done[L3 + 12..L3 + 16]);
+}
+
+#[test]
+fn rewrite4_frame_too_short_is_refused() {
+    let (forward, made) = flow();
+    let rewrite = Rewrite::new(&forward, &made.reverse, made.decision, Direction::Forward);
+    let frame = build4(&forward, 17, 64, b"");
+    for length in [0, L3 + 19, L3 + 27] {
+        let mut short = frame[..length].to_vec();
+        assert!(
+            !rewrite4(&mut short, L3, L3 + 20, Transport::Udp, &rewrite, 1),
+            "{length}"
+        );
+    }
+}
