@@ -1,1 +1,13 @@
-//! To be filled.
+//! For tests only: packets built by an independent library, strategies for them, a virtual clock, a ledger of
+//! counters, and captures of failures.
+#![forbid(unsafe_code)]
+
+pub mod capture;
+pub mod clock;
+pub mod ledger;
+pub mod packet;
+pub mod strategy;
+
+pub use clock::Clock;
+pub use ledger::Ledger;
+pub use packet::Frame;

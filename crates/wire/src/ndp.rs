@@ -1,0 +1,274 @@
+//! Neighbour discovery (RFC 4861): its messages read whole, and those that a router sends.
+
+use crate::ethernet::Link;
+use crate::fault::Fault;
+use crate::field::{Field, Mac};
+use crate::icmpv6::{self, kind};
+use crate::ipv4::protocol;
+use crate::ipv6;
+use crate::layers::{Class, Fragment, Layers};
+use crate::packet::Packet;
+
+/// Kinds of options.
+pub mod option {
+    /// Link-layer address of the sender.
+    pub const SOURCE_LINK: u8 = 1;
+    /// Link-layer address of the target.
+    pub const TARGET_LINK: u8 = 2;
+    /// A prefix of the link.
+    pub const PREFIX: u8 = 3;
+    /// MTU of the link.
+    pub const MTU: u8 = 5;
+}
+
+/// Target of a solicitation or advertisement.
+pub const TARGET: Field<u128> = Field::at(8);
+
+/// Flags of a neighbour advertisement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Advertised {
+    /// The sender is a router.
+    pub router: bool,
+    /// It answers a solicitation.
+    pub solicited: bool,
+    /// It overrides what the receiver knew.
+    pub overriding: bool,
+}
+
+/// A neighbour discovery message, validated as RFC 4861 (6.1 and 7.1) says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// A host asks for routers.
+    RouterSolicitation {
+        /// The sender's link-layer address, where it says it.
+        source_link: Option<Mac>,
+    },
+    /// A router presents itself.
+    RouterAdvertisement {
+        /// How many seconds it may serve as default router; 0 if not.
+        lifetime: u16,
+        /// The sender's link-layer address, where it says it.
+        source_link: Option<Mac>,
+    },
+    /// Who has the target?
+    NeighbourSolicitation {
+        /// The address asked for.
+        target: u128,
+        /// The sender's link-layer address, where it says it.
+        source_link: Option<Mac>,
+    },
+    /// The target is here.
+    NeighbourAdvertisement {
+        /// The address that is told of.
+        target: u128,
+        /// Flags.
+        flags: Advertised,
+        /// The target's link-layer address, where it is said.
+        target_link: Option<Mac>,
+    },
+}
+
+/// Read a neighbour discovery message; `Ok(None)` for other packets.
+pub fn read(frame: &[u8], layers: &Layers) -> Result<Option<Message>, Fault> {
+    let message = layers.payload(frame);
+    let kind = icmpv6::KIND.read(message);
+    if layers.class != Class::Ipv6 || layers.protocol != protocol::ICMPV6 || layers.fragment == Fragment::Later {
+        return Ok(None);
+    }
+    let fixed = match kind {
+        kind::ROUTER_SOLICITATION => 8,
+        kind::ROUTER_ADVERTISEMENT => 16,
+        kind::NEIGHBOUR_SOLICITATION | kind::NEIGHBOUR_ADVERTISEMENT => 24,
+        _ => return Ok(None),
+    };
+    let options = message.get(fixed..).ok_or(Fault::BadNeighbourMessage)?;
+    let (source_link, target_link) = link_options(options).ok_or(Fault::BadNeighbourMessage)?;
+    let target = TARGET.read(message);
+    let datagram = layers.datagram(frame);
+    let (source, destination) = (ipv6::SOURCE.read(datagram), ipv6::DESTINATION.read(datagram));
+    let flags = icmpv6::PARAMETER.read(message);
+    let advertised = Advertised {
+        router: flags >> 31 & 1 != 0,
+        solicited: flags >> 30 & 1 != 0,
+        overriding: flags >> 29 & 1 != 0,
+    };
+    let sound = match kind {
+        kind::ROUTER_SOLICITATION => source != 0 || source_link.is_none(),
+        kind::ROUTER_ADVERTISEMENT => source >> 118 == 0xfe80 >> 6,
+        kind::NEIGHBOUR_SOLICITATION => {
+            !is_multicast(target) && (source != 0 || (source_link.is_none() && destination == solicited_node(target)))
+        }
+        _ => !(is_multicast(target) || is_multicast(destination) && advertised.solicited),
+    };
+    if !sound || layers.ttl != 255 || icmpv6::CODE.read(message) != 0 || layers.fragment != Fragment::Whole {
+        return Err(Fault::BadNeighbourMessage);
+    }
+    Ok(Some(match kind {
+        kind::ROUTER_SOLICITATION => Message::RouterSolicitation { source_link },
+        kind::ROUTER_ADVERTISEMENT => Message::RouterAdvertisement {
+            lifetime: Field::<u16>::at(6).read(message),
+            source_link,
+        },
+        kind::NEIGHBOUR_SOLICITATION => Message::NeighbourSolicitation { target, source_link },
+        _ => Message::NeighbourAdvertisement {
+            target,
+            flags: advertised,
+            target_link,
+        },
+    }))
+}
+
+fn is_multicast(address: u128) -> bool {
+    address >> 120 == 0xff
+}
+
+/// Source and target link-layer address of the options; none where an option is empty or too long.
+fn link_options(options: &[u8]) -> Option<(Option<Mac>, Option<Mac>)> {
+    let (mut source, mut target) = (None, None);
+    let mut rest = options;
+    while let Some((&kind, tail)) = rest.split_first() {
+        let length = *tail.first()? as usize * 8;
+        let option = rest.get(..length).filter(|option| !option.is_empty())?;
+        match kind {
+            option::SOURCE_LINK => source = Some(LINK.read(option)),
+            option::TARGET_LINK => target = Some(LINK.read(option)),
+            _ => {}
+        }
+        rest = rest.get(length..)?;
+    }
+    Some((source, target))
+}
+
+/// The address in a link-layer address option.
+const LINK: Field<Mac> = Field::at(2);
+
+/// The group that a solicitation for `target` is sent to (RFC 4291, 2.7.1).
+pub const fn solicited_node(target: u128) -> u128 {
+    0xff02_0000_0000_0000_0000_0001_ff00_0000 | (target & 0x00ff_ffff)
+}
+
+/// Every node on the link.
+pub const ALL_NODES: u128 = 0xff02_0000_0000_0000_0000_0000_0000_0001;
+
+/// Every router on the link.
+pub const ALL_ROUTERS: u128 = 0xff02_0000_0000_0000_0000_0000_0000_0002;
+
+/// The link-local address made from an Ethernet address (RFC 4291, appendix A).
+pub const fn link_local(mac: Mac) -> u128 {
+    let [a, b, c, d, e, f] = mac;
+    (0xfe80 << 112) | u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]) as u128
+}
+
+/// Write a link-layer address option at `offset`.
+fn link_option(message: &mut [u8], offset: usize, kind: u8, address: Mac) {
+    if let Some(option) = message.get_mut(offset..) {
+        Field::<u16>::at(0).write(option, (kind as u16) << 8 | 1);
+        LINK.write(option, address);
+    }
+}
+
+/// Make `packet` a question who has `target`, sent by `source` to `destination`: the target itself (with its Ethernet
+/// address in `link`) to see whether it is still there, or its [`solicited_node`] group. With an unspecified source it
+/// is duplicate address detection and tells no link-layer address. False, and nothing done, where the room is too small.
+pub fn emit_solicitation(packet: &mut Packet<'_>, link: Link, source: u128, destination: u128, target: u128) -> bool {
+    let length = if source == 0 { 24 } else { 32 };
+    let head = (kind::NEIGHBOUR_SOLICITATION, 0);
+    let Some((message, pseudo)) = icmpv6::begin(packet, link, (source, destination), 255, head, length) else {
+        return false;
+    };
+    TARGET.write(message, target);
+    if source != 0 {
+        link_option(message, 24, option::SOURCE_LINK, link.source);
+    }
+    icmpv6::finish(message, pseudo);
+    true
+}
+
+/// Make `packet` the word that `target` is at `link.source`; false, and nothing done, where its room is too small.
+pub fn emit_advertisement(
+    packet: &mut Packet<'_>,
+    link: Link,
+    (source, destination): (u128, u128),
+    target: u128,
+    flags: Advertised,
+) -> bool {
+    let head = (kind::NEIGHBOUR_ADVERTISEMENT, 0);
+    let Some((message, pseudo)) = icmpv6::begin(packet, link, (source, destination), 255, head, 32) else {
+        return false;
+    };
+    let bits = (flags.router as u32) << 31 | (flags.solicited as u32) << 30 | (flags.overriding as u32) << 29;
+    icmpv6::PARAMETER.write(message, bits);
+    TARGET.write(message, target);
+    link_option(message, 24, option::TARGET_LINK, link.source);
+    icmpv6::finish(message, pseudo);
+    true
+}
+
+/// A prefix that a router advertises (RFC 4861, 4.6.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    /// Its first address.
+    pub address: u128,
+    /// Its length in bits.
+    pub length: u8,
+    /// It is on this link.
+    pub on_link: bool,
+    /// Hosts may make themselves addresses in it (RFC 4862).
+    pub autonomous: bool,
+    /// Seconds that it is valid for.
+    pub valid: u32,
+    /// Seconds that addresses in it are preferred for.
+    pub preferred: u32,
+}
+
+/// What a router advertises of itself (RFC 4861, 4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Router<'a> {
+    /// Hop limit for hosts to use; 0 to leave it to them.
+    pub hop_limit: u8,
+    /// Addresses come from DHCPv6.
+    pub managed: bool,
+    /// Other configuration comes from DHCPv6.
+    pub other: bool,
+    /// Seconds that it may serve as default router; 0 if not.
+    pub lifetime: u16,
+    /// MTU of the link; none to say nothing.
+    pub mtu: Option<u32>,
+    /// Prefixes of the link.
+    pub prefixes: &'a [Prefix],
+}
+
+/// Make `packet` a router advertisement from `source` (link-local) to `destination`; false, and nothing done, where its
+/// room is too small.
+pub fn emit_router(
+    packet: &mut Packet<'_>,
+    link: Link,
+    (source, destination): (u128, u128),
+    router: &Router<'_>,
+) -> bool {
+    let mtu = if router.mtu.is_some() { 8 } else { 0 };
+    let length = 16 + 8 + mtu + 32 * router.prefixes.len();
+    let head = (kind::ROUTER_ADVERTISEMENT, 0);
+    let Some((message, pseudo)) = icmpv6::begin(packet, link, (source, destination), 255, head, length) else {
+        return false;
+    };
+    Field::<u8>::at(4).write(message, router.hop_limit);
+    Field::<u8>::at(5).write(message, (router.managed as u8) << 7 | (router.other as u8) << 6);
+    Field::<u16>::at(6).write(message, router.lifetime);
+    link_option(message, 16, option::SOURCE_LINK, link.source);
+    if let Some(mtu) = router.mtu {
+        Field::<u16>::at(24).write(message, (option::MTU as u16) << 8 | 1);
+        Field::<u32>::at(28).write(message, mtu);
+    }
+    let room = message.get_mut(24 + mtu..).unwrap_or_default();
+    for (option, prefix) in room.chunks_exact_mut(32).zip(router.prefixes) {
+        Field::<u16>::at(0).write(option, (option::PREFIX as u16) << 8 | 4);
+        Field::<u8>::at(2).write(option, prefix.length);
+        Field::<u8>::at(3).write(option, (prefix.on_link as u8) << 7 | (prefix.autonomous as u8) << 6);
+        Field::<u32>::at(4).write(option, prefix.valid);
+        Field::<u32>::at(8).write(option, prefix.preferred);
+        Field::<u128>::at(16).write(option, prefix.address);
+    }
+    icmpv6::finish(message, pseudo);
+    true
+}
