@@ -11,3 +11,4 @@ pub mod memory;
 pub mod prefetch;
 pub mod prefix;
 mod simd;
+pub mod wheel;

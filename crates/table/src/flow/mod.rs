@@ -8,11 +8,11 @@
 //! Whatever the keys, a lookup reads at most two buckets and a stash of 32 entries.
 
 mod index;
-#[allow(dead_code)]
 mod record;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use record::Previous;
 pub use record::{Links, Record, RecordIndex};
 
 use crate::memory::{LINE, Line};
@@ -308,6 +308,13 @@ impl<'m, R: Record> FlowTable<'m, R> {
         self.free = Some(index);
         self.live -= 1;
         Some(record)
+    }
+
+    /// Whether the record at `index` is in use and its keys have these hashes.
+    pub(crate) fn holds(&self, index: RecordIndex, forward_hash: u64, reverse_hash: u64) -> bool {
+        self.get(index).is_some_and(|record| record.links().is_live())
+            && self.index.holds(forward_hash, pack(index, Direction::Forward))
+            && self.index.holds(reverse_hash, pack(index, Direction::Reverse))
     }
 
     /// Visit the records in use among the next `count` places from `cursor` on (0 to begin), for listing in small

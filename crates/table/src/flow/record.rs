@@ -67,14 +67,23 @@ impl Links {
 
     /// Of a scheduled record.
     pub(crate) fn scheduled(previous: Previous, next: Option<RecordIndex>) -> Self {
-        let previous = match previous {
+        let mut links = Links {
+            next: Self::pack(next),
+            previous: IDLE,
+        };
+        links.set_previous(previous);
+        links
+    }
+
+    pub(crate) fn set_previous(&mut self, previous: Previous) {
+        self.previous = match previous {
             Previous::List(number) => HEAD + number,
             Previous::Record(index) => BEHIND | index.0,
         };
-        Links {
-            next: Self::pack(next),
-            previous,
-        }
+    }
+
+    pub(crate) fn set_next(&mut self, next: Option<RecordIndex>) {
+        self.next = Self::pack(next);
     }
 
     pub(crate) fn pack(index: Option<RecordIndex>) -> u32 {
