@@ -1,1 +1,36 @@
-//! To be filled.
+//! The configuration of Sluice, from one TOML file to a [`Valid`] [`Config`], and the types of its control API.
+//!
+//! ```text
+//! text ── read ──► Document ── check ──► Valid<Config>
+//!          │                     │
+//!          └──► Diagnosis ◄──────┘    what is wrong, where it stands, what to write instead
+//! ```
+//!
+//! [`schema`] is the file as it is written, [`config`] the same with every reference resolved and every default filled
+//! in. Behind [`check`] nothing is checked again. [`difference`] says what a running process can take over.
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+mod diagnosis;
+pub mod memory;
+mod problem;
+mod read;
+pub mod schema;
+mod validate;
+pub mod value;
+
+pub use config::{Config, Valid};
+pub use diagnosis::{Complaint, Diagnosis, Located};
+pub use problem::Problem;
+pub use validate::{Checked, Machine, check};
+
+/// Read a text without asking what its values mean.
+///
+/// # Errors
+/// Every mistake of form: syntax, unknown and missing keys, values that can't be read.
+pub fn parse(name: &str, text: &str) -> Result<schema::Document, Diagnosis> {
+    read::read(text)
+        .map(|(document, _)| document)
+        .map_err(|found| Diagnosis::new(name, text, found))
+}

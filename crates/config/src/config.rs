@@ -1,0 +1,247 @@
+//! The configuration as the daemon uses it: references resolved, defaults filled in, nothing left to check.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Deref;
+use std::time::Duration;
+
+use crate::memory::Table;
+use crate::schema;
+use crate::value::{AddressRange, Device, InterfaceAddress, Mac, PortRange, Prefix, Tags, Transport};
+
+/// Something that was checked. Only [`crate::check`] makes one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Valid<T>(T);
+
+impl<T> Valid<T> {
+    pub(crate) fn checked(value: T) -> Self {
+        Self(value)
+    }
+
+    /// What was checked, to be changed: it is not valid any more.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> Deref for Valid<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// Place of an interface in [`Config::interfaces`].
+pub type InterfaceIndex = u16;
+
+/// Place of a pool in [`Config::pools`].
+pub type PoolIndex = u16;
+
+/// A whole configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// As it was written, with every default: for what needs no resolving, and for [`crate::difference`].
+    pub document: schema::Document,
+    /// The cores of the workers, in order; each once.
+    pub cores: Vec<u16>,
+    /// Tables of fixed capacity.
+    pub tables: Vec<Table>,
+    /// Timeouts of sessions that no pool takes part in.
+    pub timeouts: Timeouts,
+    /// Interfaces in the order of the file.
+    pub interfaces: Vec<Interface>,
+    /// Static routes; those of the links follow from the addresses and are not listed.
+    pub routes: Vec<Route>,
+    /// Neighbours that are never asked.
+    pub neighbours: Vec<Neighbour>,
+    /// Pools in the order of the file.
+    pub pools: Vec<Pool>,
+    /// Source rules in the order of the file; the most specific decides.
+    pub source: Vec<SourceRule>,
+    /// Destination rules in the order of the file; the most specific decides.
+    pub destination: Vec<DestinationRule>,
+}
+
+impl Config {
+    /// The interface with this name.
+    pub fn interface(&self, name: &str) -> Option<(InterfaceIndex, &Interface)> {
+        let index = self.interfaces.iter().position(|interface| interface.name == name)?;
+        Some((index as InterfaceIndex, self.interfaces.get(index)?))
+    }
+}
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Interface {
+    /// Its name in the configuration.
+    pub name: String,
+    /// What it is made of.
+    pub link: Link,
+    /// Its addresses, each with the prefix length of the link.
+    pub addresses: Vec<InterfaceAddress>,
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+    /// Ethernet address in place of the device's own.
+    pub mac: Option<Mac>,
+    /// BCP 38.
+    pub source_validation: schema::SourceValidation,
+    /// What it announces to IPv6 hosts, where it does.
+    pub advertisements: Option<Advertisements>,
+    /// Which checksums are computed on receive.
+    pub checksums: schema::ChecksumPolicy,
+    /// What happens to TCP and UDP whose checksum a local sender left to the device.
+    pub left_to_offload: schema::LeftToOffload,
+    /// Packets between link-local addresses that are not for the gateway.
+    pub link_local: schema::Passage,
+    /// Multicast that is not for the gateway.
+    pub multicast: schema::Passage,
+}
+
+/// What an interface is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Link {
+    /// A device.
+    Device {
+        /// The device.
+        device: Device,
+        /// Receive queues, at most as many as workers; as many as the device allows where not given.
+        queues: Option<u16>,
+    },
+    /// Several devices as one link.
+    Bond {
+        /// The devices; at least one.
+        members: Vec<Device>,
+        /// How they share the traffic.
+        mode: schema::BondMode,
+        /// As for a device.
+        queues: Option<u16>,
+    },
+    /// Tagged frames of another interface, which has a device or is a bond.
+    Vlan {
+        /// The interface that carries them.
+        parent: InterfaceIndex,
+        /// The tags.
+        tags: Tags,
+    },
+}
+
+/// Router advertisements of an interface (RFC 4861, 6.2.1).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advertisements {
+    /// As written.
+    pub settings: schema::RouterAdvertisements,
+    /// Networks that are announced: as written, or those of the interface's addresses.
+    pub prefixes: Vec<Prefix>,
+}
+
+/// A static route.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Route {
+    /// Destination network.
+    pub to: Prefix,
+    /// Where it leads.
+    pub way: Way,
+}
+
+/// Where a route leads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Way {
+    /// To a gateway on the link of an interface.
+    Gateway(IpAddr, InterfaceIndex),
+    /// Onto the link of an interface.
+    Link(InterfaceIndex),
+    /// Nowhere.
+    Nowhere(schema::RouteAction),
+}
+
+/// A neighbour that is never asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Neighbour {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its Ethernet address.
+    pub mac: Mac,
+    /// The interface whose link it is on.
+    pub interface: InterfaceIndex,
+}
+
+/// A pool of outside addresses and ports. Pools share addresses only where their ports differ.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Pool {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Addresses in the order of the file; no two overlap.
+    pub addresses: Vec<AddressRange>,
+    /// Ports and ICMP identifiers that are given out.
+    pub ports: PortRange,
+    /// What happens when a paired address has no port left.
+    pub pairing: schema::Pairing,
+    /// Timeouts of its sessions.
+    pub timeouts: Timeouts,
+}
+
+/// How long a silent session lives, every value known.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Timeouts {
+    /// TCP, established.
+    pub tcp_established: Duration,
+    /// TCP, partially open.
+    pub tcp_transitory_open: Duration,
+    /// TCP, closing or reset.
+    pub tcp_transitory_close: Duration,
+    /// TCP, an inbound SYN that nobody has answered.
+    pub tcp_incoming_syn: Duration,
+    /// UDP.
+    pub udp: Duration,
+    /// UDP to a server's port; each port once, at most 8.
+    pub udp_ports: Vec<(u16, Duration)>,
+    /// ICMP queries.
+    pub icmp: Duration,
+    /// Any other protocol.
+    pub other: Duration,
+    /// Whether packets from outside keep a session alive too.
+    pub inbound_refresh: bool,
+}
+
+impl Default for Timeouts {
+    /// Those of RFC 5382 (REQ-4, REQ-5), 7857 (2.1), 4787 (REQ-5, REQ-6) and 5508 (REQ-2).
+    fn default() -> Self {
+        Self {
+            tcp_established: Duration::from_secs(7440),
+            tcp_transitory_open: Duration::from_secs(240),
+            tcp_transitory_close: Duration::from_secs(240),
+            tcp_incoming_syn: Duration::from_secs(6),
+            udp: Duration::from_secs(300),
+            udp_ports: Vec::new(),
+            icmp: Duration::from_secs(60),
+            other: Duration::from_secs(300),
+            inbound_refresh: true,
+        }
+    }
+}
+
+/// Translate the source of what comes from a network and leaves by an interface.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceRule {
+    /// Network of the inside hosts; IPv4.
+    pub from: ipnet::Ipv4Net,
+    /// The interface by which the packets leave; any where none is named.
+    pub out: Option<InterfaceIndex>,
+    /// The pool.
+    pub pool: PoolIndex,
+}
+
+/// Translate the destination of what is addressed to an outside address and port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DestinationRule {
+    /// TCP or UDP.
+    pub protocol: Transport,
+    /// The outside address.
+    pub address: Ipv4Addr,
+    /// The outside ports.
+    pub ports: PortRange,
+    /// The inside host.
+    pub to: Ipv4Addr,
+    /// Its ports, as many.
+    pub to_ports: PortRange,
+}

@@ -1,0 +1,102 @@
+//! How much memory a configuration takes, table by table.
+
+use std::fmt;
+
+use crate::schema::Document;
+
+/// A number of bytes, printed in the largest unit that keeps it readable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        match UNITS.iter().find(|(_, unit)| self.0 >= *unit) {
+            Some((name, unit)) => write!(f, "{:.1} {name}", self.0 as f64 / *unit as f64),
+            None => write!(f, "{} B", self.0),
+        }
+    }
+}
+
+/// What one entry of each table takes, both directions and index included, in bytes. The data plane knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryBytes {
+    /// An IPv4 session.
+    pub session_ipv4: u64,
+    /// An IPv6 session.
+    pub session_ipv6: u64,
+    /// A neighbour.
+    pub neighbour: u64,
+    /// A fragmented packet that is known.
+    pub fragment: u64,
+}
+
+impl Default for EntryBytes {
+    /// The most that the project allows itself for sessions.
+    fn default() -> Self {
+        Self {
+            session_ipv4: 160,
+            session_ipv6: 224,
+            neighbour: 128,
+            fragment: 64,
+        }
+    }
+}
+
+/// A table of fixed capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// Its name, in the plural of what it holds.
+    pub name: &'static str,
+    /// The table and key of the configuration that sets its capacity.
+    pub key: [&'static str; 2],
+    /// Its capacity.
+    pub entries: u64,
+    /// Its memory.
+    pub bytes: Bytes,
+}
+
+/// The tables whose capacity the configuration sets.
+pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
+    let table = |name, key, entries: u32, bytes: u64| {
+        let entries = u64::from(entries);
+        Table {
+            name,
+            key,
+            entries,
+            bytes: Bytes(entries.saturating_mul(bytes)),
+        }
+    };
+    vec![
+        table(
+            "IPv4 sessions",
+            ["sessions", "ipv4"],
+            document.sessions.ipv4,
+            entry.session_ipv4,
+        ),
+        table(
+            "IPv6 sessions",
+            ["sessions", "ipv6"],
+            document.sessions.ipv6,
+            entry.session_ipv6,
+        ),
+        table(
+            "IPv4 neighbours",
+            ["neighbours", "ipv4"],
+            document.neighbours.ipv4,
+            entry.neighbour,
+        ),
+        table(
+            "IPv6 neighbours",
+            ["neighbours", "ipv6"],
+            document.neighbours.ipv6,
+            entry.neighbour,
+        ),
+        table(
+            "fragmented packets",
+            ["fragments", "packets"],
+            document.fragments.packets,
+            entry.fragment,
+        ),
+    ]
+}

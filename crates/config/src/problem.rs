@@ -1,0 +1,469 @@
+//! What can be wrong with a configuration: what, and what to do about it.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
+
+/// One thing that is wrong. [`std::fmt::Display`] says what, [`Problem::hint`] what to do.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Problem {
+    /// The text is not TOML, or a value is of the wrong type.
+    #[error("{what}")]
+    Form {
+        /// What is wrong.
+        what: String,
+        /// What to write.
+        hint: Option<String>,
+    },
+    /// A key that does not exist.
+    #[error("there is no key `{key}` here")]
+    UnknownKey {
+        /// As written.
+        key: String,
+        /// The keys that exist here.
+        known: Vec<String>,
+    },
+    /// A key that must be there.
+    #[error("`{0}` is missing")]
+    MissingKey(String),
+    /// A number or time out of its range.
+    #[error("{what} of {value} is out of range")]
+    OutOfRange {
+        /// What it is.
+        what: &'static str,
+        /// As written.
+        value: String,
+        /// The range.
+        range: String,
+    },
+    /// No workers at all.
+    #[error("no worker would move packets")]
+    NoWorkers,
+    /// More workers than cores.
+    #[error("{workers} workers need as many cores, and this machine has {cores}")]
+    TooManyWorkers {
+        /// As written.
+        workers: usize,
+        /// Cores of the machine.
+        cores: usize,
+    },
+    /// A core that the machine does not have.
+    #[error("there is no core {core}")]
+    UnknownCore {
+        /// As written.
+        core: u16,
+        /// Those that there are.
+        cores: Vec<u16>,
+    },
+    /// A core named twice.
+    #[error("core {0} is named twice")]
+    DuplicateCore(u16),
+    /// A number of shards that is no power of two.
+    #[error("{0} shards: the number must be a power of two")]
+    ShardsNotPowerOfTwo(u16),
+    /// Workers that would own no shard.
+    #[error("{shards} shards cannot be divided among {workers} workers")]
+    FewerShardsThanWorkers {
+        /// As written.
+        shards: u16,
+        /// Workers.
+        workers: usize,
+    },
+    /// A table that does not fit into the memory.
+    #[error("{entries} {table} take {needed}, and this machine has {available} free")]
+    MemoryExceeded {
+        /// Name of the table.
+        table: &'static str,
+        /// Its capacity.
+        entries: u64,
+        /// Its memory.
+        needed: crate::memory::Bytes,
+        /// Free memory of the machine.
+        available: crate::memory::Bytes,
+        /// The capacity that would fit.
+        fits: u64,
+    },
+    /// Tables that do not fit into the memory together.
+    #[error("all tables together take {needed}, and this machine has {available} free")]
+    MemoryExceededTogether {
+        /// Their memory.
+        needed: crate::memory::Bytes,
+        /// Free memory of the machine.
+        available: crate::memory::Bytes,
+    },
+    /// A timeout below the minimum of a standard.
+    #[error("`{what}` of {value} is below the minimum of {minimum} ({standard})")]
+    TimeoutBelowMinimum {
+        /// The timeout.
+        what: &'static str,
+        /// As written.
+        value: crate::value::Period,
+        /// The least allowed.
+        minimum: crate::value::Period,
+        /// Where it is said.
+        standard: &'static str,
+    },
+    /// No interfaces at all.
+    #[error("there are no interfaces")]
+    NoInterfaces,
+    /// A name of an interface or pool that can't be typed well.
+    #[error("`{0}` cannot be a name")]
+    Name(String),
+    /// An interface that is made of nothing.
+    #[error("interface `{0}` has no device")]
+    NothingBehind(String),
+    /// An interface that is made of several things.
+    #[error("interface `{0}` has more than one of `device`, `bond` and `parent`")]
+    SeveralBehind(String),
+    /// Tags without the interface that carries them.
+    #[error("`vlan` without `parent`")]
+    VlanWithoutParent,
+    /// A subinterface without tags.
+    #[error("`parent` without `vlan`")]
+    ParentWithoutVlan,
+    /// A subinterface of a subinterface.
+    #[error("`{0}` is itself a VLAN of another interface")]
+    ParentIsVlan(String),
+    /// Tags that another subinterface has.
+    #[error("VLAN {tags} of `{parent}` belongs to interface `{other}` already")]
+    DuplicateTags {
+        /// As written.
+        tags: Tags,
+        /// The interface that carries them.
+        parent: String,
+        /// Who has them.
+        other: String,
+    },
+    /// A key that makes no sense on a subinterface.
+    #[error("`{0}` belongs to the device and cannot be set on a VLAN")]
+    NotOnVlan(&'static str),
+    /// A device that is used twice.
+    #[error("device `{device}` belongs to interface `{other}` already")]
+    DuplicateDevice {
+        /// As written.
+        device: Device,
+        /// Who has it.
+        other: String,
+    },
+    /// A bond of nothing.
+    #[error("a bond needs members")]
+    EmptyBond,
+    /// A device that can't be bonded.
+    #[error("device `{0}` cannot be a member of a bond")]
+    NotBondable(Device),
+    /// A name that no interface has.
+    #[error("there is no interface `{name}`")]
+    UnknownInterface {
+        /// As written.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// IPv6 on a link too narrow for it.
+    #[error("an MTU of {0} is too small for IPv6")]
+    MtuTooSmallForIpv6(u16),
+    /// A VLAN wider than the link that carries it.
+    #[error("an MTU of {mtu} is larger than {parent_mtu}, that of `{parent}`")]
+    MtuAboveParent {
+        /// As written.
+        mtu: u16,
+        /// The interface that carries it.
+        parent: String,
+        /// Its MTU.
+        parent_mtu: u16,
+    },
+    /// Receive queues that nobody would read.
+    #[error("{queues} queues for {workers} workers")]
+    MoreQueuesThanWorkers {
+        /// As written.
+        queues: u16,
+        /// Workers.
+        workers: usize,
+    },
+    /// An address that no interface or host can have.
+    #[error("`{address}` is {reason} and cannot be used here")]
+    UnusableAddress {
+        /// As written.
+        address: IpAddr,
+        /// Why.
+        reason: &'static str,
+    },
+    /// An address that another interface has.
+    #[error("address `{address}` belongs to interface `{other}` already")]
+    DuplicateAddress {
+        /// As written.
+        address: IpAddr,
+        /// Who has it.
+        other: String,
+    },
+    /// Two links with overlapping networks.
+    #[error("the network of `{address}` overlaps that of `{other_address}` on interface `{other}`")]
+    OverlappingLinks {
+        /// As written.
+        address: InterfaceAddress,
+        /// The other one.
+        other_address: InterfaceAddress,
+        /// Who has it.
+        other: String,
+    },
+    /// Advertisements on a link without IPv6.
+    #[error("interface `{0}` has no IPv6 network to announce")]
+    NothingToAnnounce(String),
+    /// A network that hosts can't make addresses in.
+    #[error("hosts cannot make addresses of their own in `{0}`")]
+    NotAutonomous(Prefix),
+    /// An IPv4 network or address where IPv6 is needed.
+    #[error("`{0}` is not IPv6")]
+    NotIpv6(String),
+    /// An IPv6 network or address where IPv4 is needed.
+    #[error("`{0}` is not IPv4")]
+    NotIpv4(String),
+    /// An address that is preferred for longer than it is valid.
+    #[error("`preferred-lifetime` is longer than `valid-lifetime`")]
+    PreferredBeyondValid,
+    /// A route that leads nowhere by accident.
+    #[error("the route to `{0}` leads nowhere")]
+    RouteIncomplete(Prefix),
+    /// A route with a gateway and an action.
+    #[error("the route to `{0}` has both an `action` and a way to go")]
+    RouteContradicts(Prefix),
+    /// Two routes to one network.
+    #[error("there is a route to `{0}` already")]
+    DuplicateRoute(Prefix),
+    /// An IPv4 gateway of an IPv6 route, or the reverse.
+    #[error("a gateway `{via}` cannot serve a route to `{to}`")]
+    FamiliesDiffer {
+        /// The gateway.
+        via: IpAddr,
+        /// The network.
+        to: Prefix,
+    },
+    /// A neighbour on none of the links.
+    #[error("`{address}` is on the link of no interface")]
+    NotAttached {
+        /// As written.
+        address: IpAddr,
+        /// The links of its family.
+        links: Vec<String>,
+    },
+    /// A neighbour on the link of another interface.
+    #[error("`{address}` is on the link of interface `{on}`, not `{interface}`")]
+    AttachedElsewhere {
+        /// As written.
+        address: IpAddr,
+        /// Where it is.
+        on: String,
+        /// As written.
+        interface: String,
+    },
+    /// A link-local address that could be on any link.
+    #[error("`{0}` is link-local and could be on any interface")]
+    LinkLocalNeedsInterface(IpAddr),
+    /// The gateway's own address as neighbour.
+    #[error("`{0}` is an address of this gateway itself")]
+    OwnAddress(IpAddr),
+    /// Two static neighbours with one address.
+    #[error("there is a static neighbour `{0}` already")]
+    DuplicateNeighbour(IpAddr),
+    /// A name that no pool has.
+    #[error("there is no pool `{name}`")]
+    UnknownPool {
+        /// As written.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// A pool without addresses.
+    #[error("pool `{0}` has no addresses")]
+    EmptyPool(String),
+    /// Addresses in two pools, or twice in one.
+    #[error("`{range}` overlaps pool `{other}`: {overlap}")]
+    PoolsOverlap {
+        /// As written.
+        range: AddressRange,
+        /// The other pool.
+        other: String,
+        /// What both hold.
+        overlap: AddressRange,
+    },
+    /// An address that belongs to an interface that the pool does not lead out by.
+    #[error("`{address}` in pool `{pool}` is the address of interface `{interface}`")]
+    PoolHoldsInsideAddress {
+        /// The address.
+        address: Ipv4Addr,
+        /// The pool.
+        pool: String,
+        /// Who has it.
+        interface: String,
+    },
+    /// The network or broadcast address of a link in a pool.
+    #[error("pool `{pool}` holds `{address}`, which is the network or broadcast address of interface `{interface}`")]
+    PoolHoldsBroadcast {
+        /// The address.
+        address: Ipv4Addr,
+        /// The pool.
+        pool: String,
+        /// Whose link.
+        interface: String,
+    },
+    /// A pool that no rule uses.
+    #[error("no rule uses pool `{0}`")]
+    UnusedPool(String),
+    /// Two source rules of which neither is more specific.
+    #[error("an earlier rule translates what comes from `{0}` and leaves by the same interface")]
+    DuplicateSource(Prefix),
+    /// A forwarded port that a pool gives out.
+    #[error("port {ports} of `{address}` is given out by pool `{pool}`")]
+    ForwardsLentPort {
+        /// The outside address.
+        address: Ipv4Addr,
+        /// What both hold.
+        ports: PortRange,
+        /// The pool.
+        pool: String,
+    },
+    /// More timeouts by port than there is room for.
+    #[error("{0} ports have timeouts of their own")]
+    TooManyPorts(usize),
+    /// Two destination rules for one port.
+    #[error("`{protocol}` port {ports} of `{address}` is forwarded by an earlier rule already")]
+    DestinationsOverlap {
+        /// The protocol.
+        protocol: crate::value::Transport,
+        /// The outside address.
+        address: Ipv4Addr,
+        /// What both hold.
+        ports: PortRange,
+    },
+    /// A destination range that does not fit behind its first port.
+    #[error("{count} ports from {first} end behind 65535")]
+    PortsOverflow {
+        /// First inside port.
+        first: u16,
+        /// How many.
+        count: u16,
+    },
+}
+
+impl Problem {
+    /// What to do about it.
+    pub fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Form { hint, .. } => return hint.clone(),
+            Self::UnknownKey { key, known } => meant(key, known),
+            Self::MissingKey(key) => format!("add `{key} = …`"),
+            Self::OutOfRange { range, .. } => format!("it goes from {range}"),
+            Self::NoWorkers => "write a number such as 1, or cores such as [2, 3]".into(),
+            Self::TooManyWorkers { .. } => "use fewer, or leave the key out for one".into(),
+            Self::UnknownCore { cores, .. } => format!("cores are {}", list(cores)),
+            Self::DuplicateCore(_) => "each worker has a core of its own".into(),
+            Self::ShardsNotPowerOfTwo(shards) => {
+                format!(
+                    "the nearest is {}",
+                    shards.max(&1).checked_next_power_of_two().unwrap_or(1 << 15)
+                )
+            }
+            Self::FewerShardsThanWorkers { workers, .. } => {
+                format!("write at least `shards = {}`", workers.next_power_of_two())
+            }
+            Self::MemoryExceeded { fits, .. } => format!("at most {fits} fit"),
+            Self::MemoryExceededTogether { .. } => {
+                "lower `sessions.ipv4` or `sessions.ipv6`; `sluice check` prints the memory of each table".into()
+            }
+            Self::TimeoutBelowMinimum { .. } => "hosts rely on the minimum; raise it, or leave it out".into(),
+            Self::NoInterfaces => "add a table such as [interfaces.inside] with `device = \"eth1\"`".into(),
+            Self::Name(_) => "names have 1 to 32 letters, digits, `-`, `_` and `.`".into(),
+            Self::NothingBehind(_) => {
+                "add `device = \"eth1\"`, `bond = { members = […] }`, or `parent` and `vlan`".into()
+            }
+            Self::SeveralBehind(_) => "keep one of them".into(),
+            Self::VlanWithoutParent => "add `parent = \"…\"`, the interface that carries the tagged frames".into(),
+            Self::ParentWithoutVlan => "add `vlan = \"100\"`".into(),
+            Self::ParentIsVlan(_) => {
+                "name the interface with the device, and write both tags: `vlan = \"100.200\"`".into()
+            }
+            Self::DuplicateTags { .. } => "each VLAN is one interface".into(),
+            Self::NotOnVlan(_) => "set it on the parent".into(),
+            Self::DuplicateDevice { .. } => {
+                "several networks on one link: more `addresses`, or VLANs with `parent`".into()
+            }
+            Self::EmptyBond => "write `members = [\"eth1\", \"eth2\"]`".into(),
+            Self::NotBondable(_) => "members are kernel interfaces and PCI cards".into(),
+            Self::UnknownInterface { name, known } => meant(name, known),
+            Self::MtuTooSmallForIpv6(_) => {
+                "IPv6 needs 1280 (RFC 8200, 5); raise it, or take the IPv6 addresses away".into()
+            }
+            Self::MtuAboveParent { .. } => "lower it, or raise that of the parent".into(),
+            Self::MoreQueuesThanWorkers { workers, .. } => format!("at most {workers}: each worker reads one"),
+            Self::UnusableAddress { .. } => "write an address that one host can have".into(),
+            Self::DuplicateAddress { .. } => "an address belongs to one interface".into(),
+            Self::OverlappingLinks { .. } => "hosts of one network are on one link; split it by longer prefixes".into(),
+            Self::NothingToAnnounce(_) => "add an IPv6 address with /64, or take `router-advertisements` away".into(),
+            Self::NotAutonomous(_) => "use a /64 (RFC 4862, 5.5.3), or set `autonomous = false`".into(),
+            Self::NotIpv6(_) => "write an IPv6 one such as 2001:db8::/64".into(),
+            Self::NotIpv4(_) => "translation is between IPv4 addresses; IPv6 is routed as it is".into(),
+            Self::PreferredBeyondValid => "lower it (RFC 4861, 4.6.2)".into(),
+            Self::RouteIncomplete(_) => "add `via = \"…\"`, `interface = \"…\"` or `action = \"blackhole\"`".into(),
+            Self::RouteContradicts(_) => "keep `action`, or `via` and `interface`".into(),
+            Self::DuplicateRoute(_) => "keep one of them".into(),
+            Self::FamiliesDiffer { via, .. } => {
+                if via.is_ipv4() {
+                    "give an IPv6 gateway".into()
+                } else {
+                    "give an IPv4 gateway".into()
+                }
+            }
+            Self::NotAttached { links, .. } if links.is_empty() => "no interface has an address of its family".into(),
+            Self::NotAttached { links, .. } => format!("links are {}", list(links)),
+            Self::AttachedElsewhere { on, .. } => format!("write `interface = \"{on}\"`, or leave it out"),
+            Self::LinkLocalNeedsInterface(_) => "add `interface = \"…\"`".into(),
+            Self::OwnAddress(_) => "write the address of the other host".into(),
+            Self::DuplicateNeighbour(_) => "keep one of them".into(),
+            Self::UnknownPool { name, known } => meant(name, known),
+            Self::EmptyPool(_) => "write `addresses = [\"198.51.100.0/28\"]`".into(),
+            Self::PoolsOverlap { .. } => "each address belongs to one pool".into(),
+            Self::PoolHoldsInsideAddress { .. } => {
+                "a pool may hold an address only of the interface that its rules lead `out` by".into()
+            }
+            Self::PoolHoldsBroadcast { .. } => "leave it out: write a range instead of the prefix".into(),
+            Self::UnusedPool(name) => format!("add a [[nat.source]] with `pool = \"{name}\"`, or take the pool away"),
+            Self::DuplicateSource(_) => {
+                "keep one of them; a longer prefix or a named interface would be more specific".into()
+            }
+            Self::ForwardsLentPort { pool, .. } => {
+                format!("leave room beside the pool, such as `ports = \"16384-65535\"` in [nat.pools.{pool}]")
+            }
+            Self::TooManyPorts(_) => "at most 8 can".into(),
+            Self::DestinationsOverlap { .. } => {
+                "each port goes to one host; only a range within another may differ".into()
+            }
+            Self::PortsOverflow { .. } => "lower `to-port`".into(),
+        };
+        (!hint.is_empty()).then_some(hint)
+    }
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// `did you mean …?` where something near is known, else what is known.
+fn meant(written: &str, known: &[String]) -> String {
+    let near = known
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(written, name), name))
+        .filter(|(distance, name)| *distance <= 1 + name.len().min(written.len()) / 3)
+        .min();
+    match near {
+        Some((_, name)) => format!("did you mean `{name}`?"),
+        None if known.is_empty() => "there are none".into(),
+        None => format!(
+            "there are {}",
+            known
+                .iter()
+                .map(|name| format!("`{name}`"))
+                .collect::<Vec<_>>()
+                .join(", ")
+        ),
+    }
+}

@@ -1,0 +1,180 @@
+//! `[interfaces.NAME]`: a device, a bond of devices, or a VLAN of another interface.
+
+use serde::{Deserialize, Serialize};
+use std::net::Ipv6Addr;
+
+use crate::value::{Device, InterfaceAddress, Mac, Period, Prefix, Tags};
+
+/// `[interfaces.NAME]`. Exactly one of `device`, `bond` and `parent` says what it is made of.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Interface {
+    /// The device: `eth1`, `0000:3b:00.0`, `pcap:…`, `tap:…`, `memif:…`, `vhost:…`, `virtio:…`, `ring:…`, `null:`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<Device>,
+    /// Several devices as one link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bond: Option<Bond>,
+    /// The interface whose tagged frames these are; with `vlan`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// One tag or two: `"100"`, `"100.200"`; with `parent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<Tags>,
+    /// Addresses of the gateway, each with the prefix length of the link.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<InterfaceAddress>,
+    /// Largest IP packet in bytes.
+    pub mtu: u16,
+    /// Receive queues; as many as the device and the workers allow where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queues: Option<u16>,
+    /// Ethernet address in place of the device's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mac: Option<Mac>,
+    /// Refuse sources that could not be answered by way of this interface (BCP 38).
+    pub source_validation: SourceValidation,
+    /// Announce this gateway to IPv6 hosts (RFC 4861).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router_advertisements: Option<RouterAdvertisements>,
+    /// Which checksums are computed on receive.
+    pub checksums: ChecksumPolicy,
+    /// What happens to TCP and UDP whose checksum a local sender left to the device.
+    pub left_to_offload: LeftToOffload,
+    /// Packets between link-local addresses that are not for the gateway.
+    pub link_local: Passage,
+    /// Multicast that is not for the gateway.
+    pub multicast: Passage,
+}
+
+impl Default for Interface {
+    fn default() -> Self {
+        Self {
+            device: None,
+            bond: None,
+            parent: None,
+            vlan: None,
+            addresses: Vec::new(),
+            mtu: 1500,
+            queues: None,
+            mac: None,
+            source_validation: SourceValidation::Loose,
+            router_advertisements: None,
+            checksums: ChecksumPolicy::Device,
+            left_to_offload: LeftToOffload::Complete,
+            link_local: Passage::Drop,
+            multicast: Passage::Drop,
+        }
+    }
+}
+
+/// Several devices as one link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Bond {
+    /// The devices.
+    pub members: Vec<Device>,
+    /// How they share the traffic.
+    #[serde(default)]
+    pub mode: BondMode,
+}
+
+/// How the members of a bond share the traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BondMode {
+    /// Link aggregation with LACP (IEEE 802.1AX).
+    #[default]
+    Lacp,
+    /// One member carries everything, another takes over when its link goes down.
+    ActiveBackup,
+}
+
+/// Refuse sources that could not be answered (BCP 38; RFC 3704, 2.2 and 2.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SourceValidation {
+    /// The best route to the source leads out by the interface that it came in by.
+    Strict,
+    /// There is a route to the source.
+    Loose,
+    /// Any source.
+    Off,
+}
+
+/// Which checksums are computed on receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChecksumPolicy {
+    /// Those that the device has not vouched for.
+    Device,
+    /// All of them, whatever the device says.
+    Compute,
+    /// None of TCP, UDP and ICMP; IPv4 headers always.
+    Skip,
+}
+
+/// What happens to TCP and UDP whose checksum a local sender left to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LeftToOffload {
+    /// It is completed and counted.
+    Complete,
+    /// The packet is dropped and counted.
+    Drop,
+}
+
+/// Whether packets of a kind go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Passage {
+    /// They are dropped and counted.
+    Drop,
+    /// They go on as any other.
+    Pass,
+}
+
+/// `router-advertisements = { … }` of an interface (RFC 4861, 6.2.1). Given means sent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct RouterAdvertisements {
+    /// Whether they are sent.
+    pub send: bool,
+    /// Longest time between two of them, 4 s to 30 min.
+    pub interval: Period,
+    /// How long hosts use this gateway as default router; 0 s: not at all.
+    pub lifetime: Period,
+    /// Networks that are announced; those of the interface's own addresses where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefixes: Option<Vec<Prefix>>,
+    /// Hosts may make addresses of their own in these networks (RFC 4862); needs /64.
+    pub autonomous: bool,
+    /// How long an address that a host made is preferred for new connections.
+    pub preferred_lifetime: Period,
+    /// How long such an address is valid.
+    pub valid_lifetime: Period,
+    /// Hosts get addresses by DHCPv6.
+    pub managed: bool,
+    /// Hosts get other settings by DHCPv6.
+    pub other: bool,
+    /// DNS servers (RFC 8106).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dns: Vec<Ipv6Addr>,
+}
+
+impl Default for RouterAdvertisements {
+    fn default() -> Self {
+        Self {
+            send: true,
+            interval: Period::seconds(600),
+            lifetime: Period::seconds(1800),
+            prefixes: None,
+            autonomous: true,
+            preferred_lifetime: Period::seconds(604_800),
+            valid_lifetime: Period::seconds(2_592_000),
+            managed: false,
+            other: false,
+            dns: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! The configuration as it is written: one structure per table, every key with its meaning and default.
+//!
+//! Keys are written in kebab-case. A key that is not listed is refused.
+
+mod gateway;
+mod interface;
+mod nat;
+mod system;
+
+pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
+pub use interface::{
+    Bond, BondMode, ChecksumPolicy, Interface, LeftToOffload, Passage, RouterAdvertisements, SourceValidation,
+};
+pub use nat::{DestinationRule, Nat, Pairing, Pool, SourceRule};
+pub use system::{Control, Hugepages, LogLevel, Sessions, System, Timeouts, Watchdog};
+
+use std::net::IpAddr;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::value::Prefix;
+
+/// The whole file.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Document {
+    /// The process: cores, memory, state.
+    pub system: System,
+    /// The session table.
+    pub sessions: Sessions,
+    /// Interfaces by name, in the order of the file.
+    pub interfaces: IndexMap<String, Interface>,
+    /// Static routes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Route>,
+    /// The tables of neighbours (ARP and neighbour discovery).
+    pub neighbours: Neighbours,
+    /// Address translation.
+    pub nat: Nat,
+    /// What the gateway itself answers and sends.
+    pub gateway: Gateway,
+    /// Fragments that wait for their first one.
+    pub fragments: Fragments,
+    /// The control socket, traces and captures, the log.
+    pub control: Control,
+}
+
+impl Document {
+    /// The document as TOML, every default written out.
+    pub fn print(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
+    }
+}
+
+/// A static route: by way of a gateway, onto a link, or to nowhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Route {
+    /// Destination network; `0.0.0.0/0` and `::/0` are the default routes.
+    pub to: Prefix,
+    /// Address of the next gateway, on the link of one of the interfaces.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub via: Option<IpAddr>,
+    /// The interface to leave by. Needed for a gateway with a link-local address and for a route onto a link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// Instead of a gateway: what to do with the packets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<RouteAction>,
+}
+
+/// A route that leads nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RouteAction {
+    /// Drop and say nothing.
+    Blackhole,
+    /// Drop and answer that the host is unreachable.
+    Unreachable,
+    /// Drop and answer that communication is prohibited.
+    Prohibit,
+}

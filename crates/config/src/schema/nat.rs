@@ -1,0 +1,90 @@
+//! `[nat]`: pools of addresses and the rules that use them.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+
+use super::Timeouts;
+use crate::value::{AddressRange, Port, PortRange, Prefix, Transport};
+
+/// `[nat]`: address translation. A packet that no rule names is routed as it is.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Nat {
+    /// Pools of outside addresses by name.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub pools: IndexMap<String, Pool>,
+    /// Source rules; the most specific that matches decides: the longest prefix, then a named interface before any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub source: Vec<SourceRule>,
+    /// Destination rules (port forwarding); the one with the fewest ports decides.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub destination: Vec<DestinationRule>,
+}
+
+/// `[nat.pools.NAME]`: outside addresses and their ports.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Pool {
+    /// Addresses, ranges and prefixes; they need not be contiguous. May hold an address of the interface that its
+    /// rules lead out by: the gateway opens no TCP or UDP connections of its own there.
+    pub addresses: Vec<AddressRange>,
+    /// Ports and ICMP identifiers that are given out. Ports that destination rules forward must lie outside.
+    #[serde(default = "unprivileged")]
+    pub ports: PortRange,
+    /// What happens when the address that an inside host is paired with has no port left.
+    #[serde(default)]
+    pub pairing: Pairing,
+    /// How long a silent session of this pool lives; what is not given comes from `[sessions.timeouts]`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub timeouts: Timeouts,
+}
+
+/// What happens when the address that an inside host is paired with (RFC 4787, REQ-2) has no port left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pairing {
+    /// Its new sessions are refused (RFC 7857, 4).
+    #[default]
+    Hard,
+    /// They get another address of the pool.
+    Soft,
+}
+
+fn unprivileged() -> PortRange {
+    PortRange::UNPRIVILEGED
+}
+
+fn is_default(timeouts: &Timeouts) -> bool {
+    *timeouts == Timeouts::default()
+}
+
+/// `[[nat.source]]`: connections from a network out by an interface get an address of a pool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct SourceRule {
+    /// Network of the inside hosts.
+    pub from: Prefix,
+    /// The interface by which the packets leave; any where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out: Option<String>,
+    /// The pool that their addresses and ports come from.
+    pub pool: String,
+}
+
+/// `[[nat.destination]]`: connections to an outside address and port go to an inside host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct DestinationRule {
+    /// TCP or UDP.
+    pub protocol: Transport,
+    /// The outside address.
+    pub address: Ipv4Addr,
+    /// The outside port or ports.
+    pub port: PortRange,
+    /// The inside host.
+    pub to: Ipv4Addr,
+    /// Its port, or the first of as many; the same as outside where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to_port: Option<Port>,
+}

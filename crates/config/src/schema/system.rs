@@ -1,0 +1,168 @@
+//! `[system]`, `[sessions]`, `[control]`: the process, its session table, its control socket.
+
+use std::path::PathBuf;
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use crate::value::{Period, Port, Workers};
+
+/// `[system]`: cores, memory, state.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct System {
+    /// A name that operators see in `show` and in the log.
+    pub name: String,
+    /// How many workers, or on which cores: `2` or `[2, 3]`.
+    pub workers: Workers,
+    /// Parts of the session table, each owned by one worker: a power of two, not below the number of workers.
+    pub shards: u16,
+    /// Whether packet buffers lie in huge pages.
+    pub hugepages: Hugepages,
+    /// Poll without ever sleeping: lowest latency, and every worker's core always busy.
+    pub busy_poll: bool,
+    /// Where the state that outlives a restart is kept, such as the keys of the tables.
+    pub state_directory: PathBuf,
+    /// The watch over the workers.
+    pub watchdog: Watchdog,
+}
+
+impl Default for System {
+    fn default() -> Self {
+        Self {
+            name: "sluice".into(),
+            workers: Workers::Count(1),
+            shards: 16,
+            hugepages: Hugepages::Auto,
+            busy_poll: false,
+            state_directory: "/var/lib/sluice".into(),
+            watchdog: Watchdog::default(),
+        }
+    }
+}
+
+/// Whether packet buffers lie in huge pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Hugepages {
+    /// Where the machine has enough of them.
+    Auto,
+    /// Never.
+    Off,
+    /// Always: start fails without them.
+    Require,
+}
+
+/// `[system.watchdog]`: the watch over the workers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Watchdog {
+    /// How long a worker may go without completing a burst before it is reported as stuck.
+    pub limit: Period,
+}
+
+impl Default for Watchdog {
+    fn default() -> Self {
+        Self {
+            limit: Period::milliseconds(500),
+        }
+    }
+}
+
+/// `[sessions]`: the session table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Sessions {
+    /// Most IPv4 sessions. Their memory is taken at start.
+    pub ipv4: u32,
+    /// Most IPv6 sessions. Their memory is taken at start.
+    pub ipv6: u32,
+    /// How long a silent session lives; pools may differ.
+    pub timeouts: Timeouts,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self {
+            ipv4: 1_000_000,
+            ipv6: 100_000,
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// How long a silent session lives, by protocol and port, in whole seconds. What is not given is inherited: a pool's
+/// from `[sessions.timeouts]`, those from the standards.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Timeouts {
+    /// TCP, established: 2 h 4 min, and not less (RFC 5382, REQ-5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_established: Option<Period>,
+    /// TCP, partially open: 4 min (RFC 7857, 2.1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_transitory_open: Option<Period>,
+    /// TCP, closing or reset: 4 min (RFC 7857, 2.1 and 2.2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_transitory_close: Option<Period>,
+    /// TCP, an inbound SYN that nobody has answered: 6 s, and not less (RFC 5382, REQ-4).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_incoming_syn: Option<Period>,
+    /// UDP: 5 min, and not less than 2 min (RFC 4787, REQ-5).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp: Option<Period>,
+    /// UDP to a server's port, in place of `udp`: `{ 53 = "10s" }`. Below 2 min for ports below 1024 alone
+    /// (RFC 4787, REQ-5a). At most 8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub udp_ports: Option<IndexMap<Port, Period>>,
+    /// ICMP queries: 60 s, and not less (RFC 5508, REQ-2).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub icmp: Option<Period>,
+    /// Any other protocol: 5 min.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub other: Option<Period>,
+    /// Whether packets from outside keep a session alive too: yes (RFC 4787, REQ-6).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inbound_refresh: Option<bool>,
+}
+
+/// `[control]`: the control socket, traces and captures, the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Control {
+    /// Path of the UNIX socket; only its owner may connect.
+    pub socket: PathBuf,
+    /// How much the log says.
+    pub log: LogLevel,
+    /// Most packets that a trace records.
+    pub trace_limit: u32,
+    /// Most packets that a capture keeps before they are fetched.
+    pub capture_limit: u32,
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Self {
+            socket: "/run/sluice/control".into(),
+            log: LogLevel::Info,
+            trace_limit: 1_000,
+            capture_limit: 16_384,
+        }
+    }
+}
+
+/// How much the log says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LogLevel {
+    /// What stops something.
+    Error,
+    /// And what should be looked at.
+    Warn,
+    /// And what happened.
+    Info,
+    /// And why.
+    Debug,
+    /// And every step.
+    Trace,
+}

@@ -1,0 +1,298 @@
+//! Interfaces: what they are made of, their addresses, their links against each other.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+
+use super::{Check, is_link_local};
+use crate::config::{Advertisements, Interface, Link};
+use crate::problem::Problem;
+use crate::read::place;
+use crate::schema;
+use crate::value::{Device, DeviceKind, Period, Prefix};
+
+impl Check<'_> {
+    /// All interfaces in the order of the file; `None` where one of them could not be made.
+    pub(super) fn interfaces(&mut self, workers: usize) -> Option<Vec<Interface>> {
+        let document = self.document;
+        if document.interfaces.is_empty() {
+            self.report(place!["interfaces"], Problem::NoInterfaces);
+        }
+        let made: Vec<_> = document
+            .interfaces
+            .iter()
+            .map(|(name, written)| self.interface(name, written, workers))
+            .collect();
+        self.devices();
+        self.vlans();
+        self.links();
+        made.into_iter().collect()
+    }
+
+    fn interface(&mut self, name: &str, written: &schema::Interface, workers: usize) -> Option<Interface> {
+        let at = |key| [place!["interfaces", name], place![key]].concat();
+        self.name(place!["interfaces", name], name);
+        // RFC 791, 3.1: every host accepts 576. The longest frame that every driver's buffers hold.
+        self.in_range(&at("mtu"), "an MTU", written.mtu, 576..=9_216);
+        let ipv6 = written.addresses.iter().any(|address| address.address().is_ipv6());
+        if ipv6 && written.mtu < 1_280 {
+            self.report(&at("mtu"), Problem::MtuTooSmallForIpv6(written.mtu));
+        }
+        if let Some(queues) = written.queues {
+            self.in_range(&at("queues"), "a number of queues", queues, 1..=1_024);
+            if usize::from(queues) > workers && workers != 0 {
+                self.report(&at("queues"), Problem::MoreQueuesThanWorkers { queues, workers });
+            }
+        }
+        for (k, address) in written.addresses.iter().enumerate() {
+            self.host(place!["interfaces", name, "addresses", k], address.address());
+        }
+        let advertisements = self.advertisements(name, written);
+        Some(Interface {
+            name: name.to_owned(),
+            link: self.link(name, written)?,
+            addresses: written.addresses.clone(),
+            mtu: written.mtu,
+            mac: written.mac,
+            source_validation: written.source_validation,
+            advertisements,
+            checksums: written.checksums,
+            left_to_offload: written.left_to_offload,
+            link_local: written.link_local,
+            multicast: written.multicast,
+        })
+    }
+
+    fn link(&mut self, name: &str, written: &schema::Interface) -> Option<Link> {
+        let at = |key| [place!["interfaces", name], place![key]].concat();
+        let queues = written.queues;
+        if written.vlan.is_some() && written.parent.is_none() {
+            self.report(&at("vlan"), Problem::VlanWithoutParent);
+            return None;
+        }
+        match (&written.device, &written.bond, &written.parent) {
+            (Some(device), None, None) => Some(Link::Device {
+                device: device.clone(),
+                queues,
+            }),
+            (None, Some(bond), None) => {
+                if bond.members.is_empty() {
+                    self.report(&at("bond"), Problem::EmptyBond);
+                }
+                for (k, member) in bond.members.iter().enumerate() {
+                    if !matches!(member.kind(), DeviceKind::Kernel | DeviceKind::Pci) {
+                        let at = place!["interfaces", name, "bond", "members", k];
+                        self.report(at, Problem::NotBondable(member.clone()));
+                    }
+                }
+                Some(Link::Bond {
+                    members: bond.members.clone(),
+                    mode: bond.mode,
+                    queues,
+                })
+            }
+            (None, None, Some(parent)) => {
+                if written.queues.is_some() {
+                    self.report(&at("queues"), Problem::NotOnVlan("queues"));
+                }
+                if written.mac.is_some() {
+                    self.report(&at("mac"), Problem::NotOnVlan("mac"));
+                }
+                let parent = self.interface_index(&at("parent"), parent);
+                let Some(tags) = written.vlan else {
+                    self.report(&at("parent"), Problem::ParentWithoutVlan);
+                    return None;
+                };
+                Some(Link::Vlan { parent: parent?, tags })
+            }
+            (None, None, None) => {
+                self.report(place!["interfaces", name], Problem::NothingBehind(name.to_owned()));
+                None
+            }
+            _ => {
+                self.report(place!["interfaces", name], Problem::SeveralBehind(name.to_owned()));
+                None
+            }
+        }
+    }
+
+    fn advertisements(&mut self, name: &str, written: &schema::Interface) -> Option<Advertisements> {
+        let settings = written
+            .router_advertisements
+            .as_ref()
+            .filter(|settings| settings.send)?;
+        let base = place!["interfaces", name, "router-advertisements"];
+        let at = |key| [base, place![key]].concat();
+        let own = || {
+            let mut networks: Vec<Prefix> = Vec::new();
+            for address in &written.addresses {
+                let network = address.network();
+                if address.address().is_ipv6() && !is_link_local(address.address()) && !networks.contains(&network) {
+                    networks.push(network);
+                }
+            }
+            networks
+        };
+        let prefixes = settings.prefixes.clone().unwrap_or_else(own);
+        if prefixes.is_empty() && settings.prefixes.is_none() {
+            self.report(base, Problem::NothingToAnnounce(name.to_owned()));
+        }
+        for (k, prefix) in prefixes.iter().enumerate() {
+            let at = [base, place!["prefixes", k]].concat();
+            if prefix.ipv4().is_some() {
+                self.report(&at, Problem::NotIpv6(prefix.to_string()));
+            } else if settings.autonomous && prefix.net().prefix_len() != 64 {
+                self.report(&at, Problem::NotAutonomous(*prefix));
+            }
+        }
+        // RFC 4861, 6.2.1; RFC 8319 raises the lifetime to 65,535 s.
+        let (least, most) = (Period::seconds(4), Period::seconds(1_800));
+        self.in_range(&at("interval"), "an interval", settings.interval, least..=most);
+        if settings.lifetime != Period::seconds(0) {
+            let range = settings.interval.min(most)..=Period::seconds(65_535);
+            self.in_range(&at("lifetime"), "a lifetime", settings.lifetime, range);
+        }
+        let lifetimes = Period::seconds(0)..=Period::seconds(u64::from(u32::MAX));
+        self.in_range(
+            &at("valid-lifetime"),
+            "a lifetime",
+            settings.valid_lifetime,
+            lifetimes.clone(),
+        );
+        self.in_range(
+            &at("preferred-lifetime"),
+            "a lifetime",
+            settings.preferred_lifetime,
+            lifetimes,
+        );
+        if settings.preferred_lifetime > settings.valid_lifetime {
+            self.report(&at("preferred-lifetime"), Problem::PreferredBeyondValid);
+        }
+        Some(Advertisements {
+            settings: settings.clone(),
+            prefixes,
+        })
+    }
+
+    /// Each device belongs to one interface.
+    fn devices(&mut self) {
+        let mut seen: Vec<(&Device, &String)> = Vec::new();
+        for (name, written) in &self.document.interfaces {
+            let own = written.device.iter().map(|device| (device, None));
+            let members = written.bond.iter().flat_map(|bond| bond.members.iter().enumerate());
+            for (device, member) in own.chain(members.map(|(k, device)| (device, Some(k)))) {
+                // Any number of interfaces may lead to nowhere.
+                if device.kind() == DeviceKind::Null {
+                    continue;
+                }
+                if let Some((_, other)) = seen.iter().find(|(seen, _)| *seen == device) {
+                    let problem = Problem::DuplicateDevice {
+                        device: device.clone(),
+                        other: (*other).clone(),
+                    };
+                    match member {
+                        Some(k) => self.report(place!["interfaces", name, "bond", "members", k], problem),
+                        None => self.report(place!["interfaces", name, "device"], problem),
+                    }
+                }
+                seen.push((device, name));
+            }
+        }
+    }
+
+    /// Subinterfaces against the interfaces that carry them.
+    fn vlans(&mut self) {
+        let document = self.document;
+        for (index, (name, written)) in document.interfaces.iter().enumerate() {
+            let Some((parent_name, parent)) = written
+                .parent
+                .as_ref()
+                .and_then(|parent| document.interfaces.get_key_value(parent))
+            else {
+                continue;
+            };
+            if parent.parent.is_some() {
+                self.report(
+                    place!["interfaces", name, "parent"],
+                    Problem::ParentIsVlan(parent_name.clone()),
+                );
+            } else if written.mtu > parent.mtu {
+                let (mtu, parent_mtu, parent) = (written.mtu, parent.mtu, parent_name.clone());
+                self.report(
+                    place!["interfaces", name, "mtu"],
+                    Problem::MtuAboveParent {
+                        mtu,
+                        parent,
+                        parent_mtu,
+                    },
+                );
+            }
+            let twin = document
+                .interfaces
+                .iter()
+                .take(index)
+                .find(|(_, other)| other.parent == written.parent && other.vlan == written.vlan);
+            if let (Some((other, _)), Some(tags)) = (twin, written.vlan) {
+                let problem = Problem::DuplicateTags {
+                    tags,
+                    parent: parent_name.clone(),
+                    other: other.clone(),
+                };
+                self.report(place!["interfaces", name, "vlan"], problem);
+            }
+        }
+    }
+
+    /// Addresses are unique, and no two links share a network. Link-local ones count on their link alone.
+    fn links(&mut self) {
+        let mut seen: Vec<(&String, crate::value::InterfaceAddress)> = Vec::new();
+        for (name, written) in &self.document.interfaces {
+            for (k, &address) in written.addresses.iter().enumerate() {
+                let at = place!["interfaces", name, "addresses", k];
+                let near = |other: &String| other == name || !is_link_local(address.address());
+                if let Some((other, _)) = seen
+                    .iter()
+                    .find(|(other, seen)| near(other) && seen.address() == address.address())
+                {
+                    let other = (*other).clone();
+                    self.report(
+                        at,
+                        Problem::DuplicateAddress {
+                            address: address.address(),
+                            other,
+                        },
+                    );
+                } else if let Some((other, other_address)) = seen
+                    .iter()
+                    .find(|(other, seen)| *other != name && near(other) && overlap(seen.net(), address.net()))
+                {
+                    let (other, other_address) = ((*other).clone(), *other_address);
+                    self.report(
+                        at,
+                        Problem::OverlappingLinks {
+                            address,
+                            other_address,
+                            other,
+                        },
+                    );
+                }
+                seen.push((name, address));
+            }
+        }
+    }
+}
+
+fn overlap(a: IpNet, b: IpNet) -> bool {
+    a.contains(&b.network()) || b.contains(&a.network())
+}
+
+/// The interface whose link an address is on: the longest network that holds it.
+pub(super) fn attached(interfaces: &[Interface], address: IpAddr) -> Option<usize> {
+    interfaces
+        .iter()
+        .enumerate()
+        .flat_map(|(index, interface)| interface.addresses.iter().map(move |own| (index, own.net())))
+        .filter(|(_, net)| net.contains(&address))
+        .max_by_key(|(_, net)| net.prefix_len())
+        .map(|(index, _)| index)
+}

@@ -1,0 +1,206 @@
+//! From a [`Document`] to a [`Valid`] configuration: every reference, range and rule of the field is checked here,
+//! and nowhere behind it.
+
+mod interfaces;
+mod nat;
+mod routes;
+mod system;
+
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use crate::config::{Config, InterfaceIndex, Valid};
+use crate::diagnosis::{Diagnosis, Located};
+use crate::memory::{self, EntryBytes};
+use crate::problem::Problem;
+use crate::read::{Places, Step, place, read};
+use crate::schema::Document;
+use crate::value::Period;
+
+/// What the configuration must fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Machine {
+    /// The cores that this process may use, in ascending order.
+    pub cores: Vec<u16>,
+    /// Free memory in bytes.
+    pub memory: u64,
+    /// What the entries of the tables take.
+    pub entry: EntryBytes,
+}
+
+/// A configuration that would run.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// The configuration.
+    pub config: Valid<Config>,
+    /// What it says that is seldom meant.
+    pub advice: Diagnosis,
+}
+
+/// Check a configuration. `name` is what messages call the text: the path of its file.
+///
+/// # Errors
+/// Everything that is wrong with it, as far as one reading can tell.
+pub fn check(name: &str, text: &str, machine: &Machine) -> Result<Checked, Diagnosis> {
+    let (document, places) = read(text).map_err(|found| Diagnosis::new(name, text, found))?;
+    let mut check = Check {
+        document: &document,
+        places,
+        machine,
+        found: Vec::new(),
+    };
+    let config = check.config();
+    let found = std::mem::take(&mut check.found);
+    let sound = found.iter().all(|located| located.advice);
+    let diagnosis = Diagnosis::new(name, text, found);
+    match config.filter(|_| sound) {
+        Some(config) => Ok(Checked {
+            config: Valid::checked(config),
+            advice: diagnosis,
+        }),
+        None => Err(diagnosis),
+    }
+}
+
+/// A check under way: each part reports what it finds and goes on.
+struct Check<'a> {
+    document: &'a Document,
+    places: Places<'a>,
+    machine: &'a Machine,
+    found: Vec<Located>,
+}
+
+impl Check<'_> {
+    /// `None` only where something was reported.
+    fn config(&mut self) -> Option<Config> {
+        let cores = self.cores();
+        self.sizes();
+        self.watchdog();
+        let timeouts = self.timeouts(place!["sessions", "timeouts"], &self.document.sessions.timeouts, None);
+        let interfaces = self.interfaces(cores.len());
+        // Routes and rules name interfaces by their place: it means nothing where some are missing.
+        let interfaces = interfaces?;
+        let routes = self.routes(&interfaces);
+        let neighbours = self.neighbours(&interfaces);
+        let pools = self.pools(&interfaces, &timeouts);
+        let source = self.source_rules();
+        let destination = self.destination_rules();
+        let tables = memory::tables(self.document, &self.machine.entry);
+        let document = self.document.clone();
+        Some(Config {
+            document,
+            cores,
+            tables,
+            timeouts,
+            interfaces,
+            routes,
+            neighbours,
+            pools,
+            source,
+            destination,
+        })
+    }
+
+    fn report(&mut self, path: &[Step<'_>], problem: Problem) {
+        self.found.push(Located::new(problem, self.places.value(path)));
+    }
+
+    fn advise(&mut self, path: &[Step<'_>], problem: Problem) {
+        self.found.push(Located {
+            problem,
+            span: self.places.value(path),
+            advice: true,
+        });
+    }
+
+    fn in_range<T: PartialOrd + Display>(
+        &mut self,
+        path: &[Step<'_>],
+        what: &'static str,
+        value: T,
+        range: RangeInclusive<T>,
+    ) {
+        if !range.contains(&value) {
+            let range = format!("{} to {}", range.start(), range.end());
+            self.report(
+                path,
+                Problem::OutOfRange {
+                    what,
+                    value: value.to_string(),
+                    range,
+                },
+            );
+        }
+    }
+
+    /// Whole seconds alone: the timers of the data plane count no finer.
+    fn whole_seconds(&mut self, path: &[Step<'_>], what: &'static str, period: Period) {
+        let duration = period.duration();
+        if duration.subsec_nanos() != 0 || duration.as_secs() == 0 || duration.as_secs() > u64::from(u32::MAX / 2) {
+            let range = "1s upwards in whole seconds".to_owned();
+            self.report(
+                path,
+                Problem::OutOfRange {
+                    what,
+                    value: period.to_string(),
+                    range,
+                },
+            );
+        }
+    }
+
+    /// The place of an interface that is named; reported where there is none.
+    fn interface_index(&mut self, path: &[Step<'_>], name: &str) -> Option<InterfaceIndex> {
+        let index = self.document.interfaces.get_index_of(name);
+        if index.is_none() {
+            let known = self.document.interfaces.keys().cloned().collect();
+            self.report(
+                path,
+                Problem::UnknownInterface {
+                    name: name.to_owned(),
+                    known,
+                },
+            );
+        }
+        index.and_then(|index| InterfaceIndex::try_from(index).ok())
+    }
+
+    /// Names go into command lines, counters and file names.
+    fn name(&mut self, path: &[Step<'_>], name: &str) {
+        let plain = name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+        if !plain || name.is_empty() || name.len() > 32 || name.starts_with(['-', '.']) {
+            self.report(path, Problem::Name(name.to_owned()));
+        }
+    }
+
+    /// An address that one host can have; reported where it is none.
+    fn host(&mut self, path: &[Step<'_>], address: IpAddr) -> bool {
+        let Some(reason) = unusable(address) else { return true };
+        self.report(path, Problem::UnusableAddress { address, reason });
+        false
+    }
+}
+
+/// Why no host can have an address, where none can (RFC 6890).
+fn unusable(address: IpAddr) -> Option<&'static str> {
+    match address {
+        _ if address.is_unspecified() => Some("unspecified"),
+        _ if address.is_loopback() => Some("a loopback address"),
+        _ if address.is_multicast() => Some("a multicast address"),
+        IpAddr::V4(v4) if v4.octets()[0] == 0 => Some("in 0.0.0.0/8"),
+        IpAddr::V4(v4) if v4.octets()[0] >= 240 => Some("in the reserved block 240.0.0.0/4"),
+        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => Some("an IPv4 address in IPv6 form"),
+        _ => None,
+    }
+}
+
+/// Whether an IPv4 or IPv6 address counts on its link alone.
+fn is_link_local(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}

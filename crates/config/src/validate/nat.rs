@@ -1,0 +1,250 @@
+//! Pools against each other and against the interfaces; rules against the pools.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::IpNet;
+
+use super::{Check, unusable};
+use crate::config::{DestinationRule, Interface, Pool, PoolIndex, SourceRule, Timeouts};
+use crate::problem::Problem;
+use crate::read::place;
+use crate::schema;
+use crate::value::{AddressRange, PortRange};
+
+/// Most addresses of a pool: each takes a bitmap of its ports.
+const MOST_ADDRESSES: u64 = 1 << 20;
+
+impl Check<'_> {
+    pub(super) fn pools(&mut self, interfaces: &[Interface], inherited: &Timeouts) -> Vec<Pool> {
+        let document = self.document;
+        let mut pools = Vec::new();
+        for (index, (name, written)) in document.nat.pools.iter().enumerate() {
+            let at = place!["nat", "pools", name];
+            self.name(at, name);
+            if written.addresses.is_empty() {
+                self.report(at, Problem::EmptyPool(name.clone()));
+            }
+            let count = written.addresses.iter().map(AddressRange::count).sum();
+            let at = place!["nat", "pools", name, "addresses"];
+            self.in_range(at, "a number of addresses", count, 0..=MOST_ADDRESSES);
+            for (k, &range) in written.addresses.iter().enumerate() {
+                self.pool_range(name, k, range);
+                self.pool_beside_interfaces(name, k, range, interfaces);
+                self.pool_beside_pools(index, name, k, range);
+            }
+            if !document.nat.source.iter().any(|rule| rule.pool == *name) {
+                self.advise(place!["nat", "pools", name], Problem::UnusedPool(name.clone()));
+            }
+            let at = place!["nat", "pools", name, "timeouts"];
+            pools.push(Pool {
+                name: name.clone(),
+                addresses: written.addresses.clone(),
+                ports: written.ports,
+                pairing: written.pairing,
+                timeouts: self.timeouts(at, &written.timeouts, Some(inherited)),
+            });
+        }
+        pools
+    }
+
+    fn pool_range(&mut self, pool: &str, k: usize, range: AddressRange) {
+        let at = place!["nat", "pools", pool, "addresses", k];
+        for end in [range.first(), range.last()] {
+            let Some(reason) = unusable(IpAddr::V4(end)) else {
+                continue;
+            };
+            self.report(
+                at,
+                Problem::UnusableAddress {
+                    address: IpAddr::V4(end),
+                    reason,
+                },
+            );
+            break;
+        }
+    }
+
+    /// The gateway opens no connections of its own, so that a pool may hold the address of the interface that its
+    /// rules lead out by. Elsewhere hosts would reach the pool instead of the gateway.
+    fn pool_beside_interfaces(&mut self, pool: &str, k: usize, range: AddressRange, interfaces: &[Interface]) {
+        let at = place!["nat", "pools", pool, "addresses", k];
+        for interface in interfaces {
+            let leads_out = self
+                .document
+                .nat
+                .source
+                .iter()
+                .any(|rule| rule.pool == pool && rule.out.as_ref().is_none_or(|out| *out == interface.name));
+            for own in &interface.addresses {
+                let (IpAddr::V4(address), IpNet::V4(net)) = (own.address(), own.net()) else {
+                    continue;
+                };
+                let interface = interface.name.clone();
+                if range.contains(address) && !leads_out {
+                    let pool = pool.to_owned();
+                    self.report(
+                        at,
+                        Problem::PoolHoldsInsideAddress {
+                            address,
+                            pool,
+                            interface: interface.clone(),
+                        },
+                    );
+                }
+                // RFC 3021: a /31 has neither.
+                let special = [net.network(), net.broadcast()];
+                if let Some(&address) = special
+                    .iter()
+                    .find(|end| net.prefix_len() < 31 && range.contains(**end))
+                {
+                    self.report(
+                        at,
+                        Problem::PoolHoldsBroadcast {
+                            address,
+                            pool: pool.to_owned(),
+                            interface,
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    /// Pools may share addresses as long as their ports differ.
+    fn pool_beside_pools(&mut self, index: usize, pool: &str, k: usize, range: AddressRange) {
+        let document = self.document;
+        let Some(written) = document.nat.pools.get(pool) else {
+            return;
+        };
+        let earlier = document
+            .nat
+            .pools
+            .iter()
+            .take(index)
+            .filter(|(_, other)| other.ports.overlap(&written.ports).is_some());
+        let others = earlier.flat_map(|(name, other)| other.addresses.iter().map(move |range| (name.as_str(), range)));
+        let own = written.addresses.iter().take(k).map(|range| (pool, range));
+        let found = others
+            .chain(own)
+            .find_map(|(name, other)| Some((name.to_owned(), range.overlap(other)?)));
+        if let Some((other, overlap)) = found {
+            let at = place!["nat", "pools", pool, "addresses", k];
+            self.report(at, Problem::PoolsOverlap { range, other, overlap });
+        }
+    }
+
+    pub(super) fn source_rules(&mut self) -> Vec<SourceRule> {
+        let document = self.document;
+        let mut rules = Vec::new();
+        for (k, written) in document.nat.source.iter().enumerate() {
+            let from = written.from.ipv4();
+            if from.is_none() {
+                self.report(
+                    place!["nat", "source", k, "from"],
+                    Problem::NotIpv4(written.from.to_string()),
+                );
+            }
+            let earlier = document.nat.source.iter().take(k);
+            if earlier
+                .into_iter()
+                .any(|other| other.from == written.from && other.out == written.out)
+            {
+                self.report(
+                    place!["nat", "source", k, "from"],
+                    Problem::DuplicateSource(written.from),
+                );
+            }
+            let out = written
+                .out
+                .as_ref()
+                .map(|out| self.interface_index(place!["nat", "source", k, "out"], out));
+            let pool = document.nat.pools.get_index_of(&written.pool);
+            if pool.is_none() {
+                let known = document.nat.pools.keys().cloned().collect();
+                let problem = Problem::UnknownPool {
+                    name: written.pool.clone(),
+                    known,
+                };
+                self.report(place!["nat", "source", k, "pool"], problem);
+            }
+            if let (Some(from), Some(pool)) = (from, pool.and_then(|pool| PoolIndex::try_from(pool).ok())) {
+                rules.push(SourceRule {
+                    from,
+                    out: out.flatten(),
+                    pool,
+                });
+            }
+        }
+        rules
+    }
+
+    pub(super) fn destination_rules(&mut self) -> Vec<DestinationRule> {
+        let document = self.document;
+        let mut rules: Vec<DestinationRule> = Vec::new();
+        for (k, written) in document.nat.destination.iter().enumerate() {
+            self.host(place!["nat", "destination", k, "address"], IpAddr::V4(written.address));
+            self.host(place!["nat", "destination", k, "to"], IpAddr::V4(written.to));
+            self.forwards_lent_port(k, written);
+            let to_ports = match written.to_port {
+                None => Some(written.port),
+                Some(first) => written.port.moved_to(first.number()),
+            };
+            let Some(to_ports) = to_ports else {
+                let first = written.to_port.map_or(0, |port| port.number());
+                let problem = Problem::PortsOverflow {
+                    first,
+                    count: written.port.count(),
+                };
+                self.report(place!["nat", "destination", k, "to-port"], problem);
+                continue;
+            };
+            let crossing = rules.iter().find_map(|other| {
+                let same = other.protocol == written.protocol && other.address == written.address;
+                let both = other.ports.overlap(&written.port).filter(|_| same)?;
+                let within = other.ports != written.port && (both == other.ports || both == written.port);
+                (!within).then_some(both)
+            });
+            if let Some(ports) = crossing {
+                let (protocol, address) = (written.protocol, written.address);
+                let problem = Problem::DestinationsOverlap {
+                    protocol,
+                    address,
+                    ports,
+                };
+                self.report(place!["nat", "destination", k, "port"], problem);
+            }
+            let (protocol, address, ports, to) = (written.protocol, written.address, written.port, written.to);
+            rules.push(DestinationRule {
+                protocol,
+                address,
+                ports,
+                to,
+                to_ports,
+            });
+        }
+        rules
+    }
+
+    /// A port that a pool gives out could belong to a session of an inside host when its rule is asked for.
+    fn forwards_lent_port(&mut self, k: usize, written: &schema::DestinationRule) {
+        let lent = |pool: &schema::Pool, address: Ipv4Addr| -> Option<PortRange> {
+            pool.addresses
+                .iter()
+                .any(|range| range.contains(address))
+                .then_some(())?;
+            pool.ports.overlap(&written.port)
+        };
+        let pools = &self.document.nat.pools;
+        let found = pools
+            .iter()
+            .find_map(|(name, pool)| Some((name.clone(), lent(pool, written.address)?)));
+        if let Some((pool, ports)) = found {
+            let problem = Problem::ForwardsLentPort {
+                address: written.address,
+                ports,
+                pool,
+            };
+            self.report(place!["nat", "destination", k, "port"], problem);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Cores, sizes of tables, times.
+
+use std::time::Duration;
+
+use super::Check;
+use crate::config::Timeouts;
+use crate::memory::{self, Bytes};
+use crate::problem::Problem;
+use crate::read::{Step, place};
+use crate::schema;
+use crate::value::{Period, Workers};
+
+impl Check<'_> {
+    /// The cores of the workers.
+    pub(super) fn cores(&mut self) -> Vec<u16> {
+        let at = place!["system", "workers"];
+        let present = &self.machine.cores;
+        let cores = match &self.document.system.workers {
+            Workers::Count(count) => {
+                let count = usize::from(*count);
+                if count > present.len() {
+                    self.report(
+                        at,
+                        Problem::TooManyWorkers {
+                            workers: count,
+                            cores: present.len(),
+                        },
+                    );
+                }
+                // The first core is left to the kernel and the control plane as long as there are others.
+                let spared = usize::from(count < present.len());
+                present.iter().copied().skip(spared).take(count).collect()
+            }
+            Workers::Cores(cores) => {
+                for (k, core) in cores.iter().enumerate() {
+                    let at = place!["system", "workers", k];
+                    if !present.contains(core) {
+                        self.report(
+                            at,
+                            Problem::UnknownCore {
+                                core: *core,
+                                cores: present.clone(),
+                            },
+                        );
+                    }
+                    if cores.iter().take(k).any(|other| other == core) {
+                        self.report(at, Problem::DuplicateCore(*core));
+                    }
+                }
+                cores.clone()
+            }
+        };
+        if cores.is_empty() && !present.is_empty() {
+            self.report(at, Problem::NoWorkers);
+        }
+        let shards = self.document.system.shards;
+        let at = place!["system", "shards"];
+        if !shards.is_power_of_two() {
+            self.report(at, Problem::ShardsNotPowerOfTwo(shards));
+        } else if usize::from(shards) < cores.len() {
+            self.report(
+                at,
+                Problem::FewerShardsThanWorkers {
+                    shards,
+                    workers: cores.len(),
+                },
+            );
+        }
+        cores
+    }
+
+    /// Capacities against each other and against the memory.
+    pub(super) fn sizes(&mut self) {
+        let document = self.document;
+        let shards = u32::from(document.system.shards);
+        // More would not fit the 32-bit index of a record with its direction.
+        let most = 1 << 30;
+        for (family, capacity) in [("ipv4", document.sessions.ipv4), ("ipv6", document.sessions.ipv6)] {
+            if capacity != 0 {
+                self.in_range(
+                    place!["sessions", family],
+                    "a number of sessions",
+                    capacity,
+                    shards..=most,
+                );
+            }
+        }
+        let neighbours = &document.neighbours;
+        self.in_range(
+            place!["neighbours", "ipv4"],
+            "a number of neighbours",
+            neighbours.ipv4,
+            1..=1 << 22,
+        );
+        self.in_range(
+            place!["neighbours", "ipv6"],
+            "a number of neighbours",
+            neighbours.ipv6,
+            1..=1 << 22,
+        );
+        self.in_range(
+            place!["neighbours", "parked"],
+            "a number of packets",
+            neighbours.parked,
+            0..=65_536,
+        );
+        self.in_range(
+            place!["neighbours", "parked-each"],
+            "a number of packets",
+            neighbours.parked_each,
+            0..=256,
+        );
+        self.in_range(
+            place!["neighbours", "requests"],
+            "a number of requests",
+            neighbours.requests,
+            1..=20,
+        );
+        let (second, hour) = (Period::seconds(1), Period::seconds(3_600));
+        self.in_range(
+            place!["neighbours", "reachable"],
+            "a time",
+            neighbours.reachable,
+            second..=hour,
+        );
+        let tenth = Period::milliseconds(100);
+        self.in_range(
+            place!["neighbours", "retransmit"],
+            "a time",
+            neighbours.retransmit,
+            tenth..=hour,
+        );
+        let fragments = &document.fragments;
+        self.in_range(
+            place!["fragments", "packets"],
+            "a number of packets",
+            fragments.packets,
+            1..=1 << 20,
+        );
+        self.in_range(
+            place!["fragments", "parked"],
+            "a number of fragments",
+            fragments.parked,
+            0..=65_536,
+        );
+        // RFC 8200, 4.5: 60 s at most.
+        self.in_range(
+            place!["fragments", "timeout"],
+            "a time",
+            fragments.timeout,
+            second..=Period::seconds(60),
+        );
+        self.in_range(
+            place!["gateway", "ttl"],
+            "a time to live",
+            document.gateway.ttl,
+            1..=255,
+        );
+        let control = &document.control;
+        self.in_range(
+            place!["control", "trace-limit"],
+            "a number of packets",
+            control.trace_limit,
+            1..=1 << 20,
+        );
+        self.in_range(
+            place!["control", "capture-limit"],
+            "a number of packets",
+            control.capture_limit,
+            1..=1 << 22,
+        );
+        self.memory();
+    }
+
+    fn memory(&mut self) {
+        let tables = memory::tables(self.document, &self.machine.entry);
+        let available = Bytes(self.machine.memory);
+        let mut alone = false;
+        for table in &tables {
+            if table.bytes > available {
+                alone = true;
+                let each = (table.bytes.0 / table.entries.max(1)).max(1);
+                self.report(
+                    place![table.key[0], table.key[1]],
+                    Problem::MemoryExceeded {
+                        table: table.name,
+                        entries: table.entries,
+                        needed: table.bytes,
+                        available,
+                        fits: available.0 / each,
+                    },
+                );
+            }
+        }
+        let needed = Bytes(
+            tables
+                .iter()
+                .fold(0, |sum: u64, table| sum.saturating_add(table.bytes.0)),
+        );
+        if !alone && needed > available {
+            self.report(
+                place!["sessions"],
+                Problem::MemoryExceededTogether { needed, available },
+            );
+        }
+    }
+
+    /// The watch must tell within a second.
+    pub(super) fn watchdog(&mut self) {
+        let range = Period::milliseconds(10)..=Period::seconds(60);
+        let limit = self.document.system.watchdog.limit;
+        self.in_range(place!["system", "watchdog", "limit"], "a limit", limit, range);
+    }
+
+    /// Timeouts in full: what is not given comes from `inherited`.
+    pub(super) fn timeouts(
+        &mut self,
+        at: &[Step<'_>],
+        written: &schema::Timeouts,
+        inherited: Option<&Timeouts>,
+    ) -> Timeouts {
+        let mut timeouts = inherited.cloned().unwrap_or_default();
+        let periods = [
+            (
+                "tcp-transitory-open",
+                written.tcp_transitory_open,
+                &mut timeouts.tcp_transitory_open,
+                1,
+                "a timer",
+            ),
+            (
+                "tcp-transitory-close",
+                written.tcp_transitory_close,
+                &mut timeouts.tcp_transitory_close,
+                1,
+                "a timer",
+            ),
+            (
+                "tcp-established",
+                written.tcp_established,
+                &mut timeouts.tcp_established,
+                7_440,
+                "RFC 5382, REQ-5",
+            ),
+            (
+                "tcp-incoming-syn",
+                written.tcp_incoming_syn,
+                &mut timeouts.tcp_incoming_syn,
+                6,
+                "RFC 5382, REQ-4",
+            ),
+            ("udp", written.udp, &mut timeouts.udp, 120, "RFC 4787, REQ-5"),
+            ("icmp", written.icmp, &mut timeouts.icmp, 60, "RFC 5508, REQ-2"),
+            ("other", written.other, &mut timeouts.other, 1, "a timer"),
+        ];
+        for (key, period, timeout, least, standard) in periods {
+            let Some(period) = period else { continue };
+            self.timeout(&[at, place![key]].concat(), key, period, least, standard);
+            *timeout = period.duration();
+        }
+        if let Some(ports) = &written.udp_ports {
+            timeouts.udp_ports = ports
+                .iter()
+                .map(|(port, period)| (port.number(), period.duration()))
+                .collect();
+            if ports.len() > 8 {
+                self.report(&[at, place!["udp-ports"]].concat(), Problem::TooManyPorts(ports.len()));
+            }
+            for (port, period) in ports {
+                let key = port.to_string();
+                // RFC 4787, REQ-5a: shorter for specific well-known ports alone.
+                let least = if port.number() < 1024 { 1 } else { 120 };
+                let at = [at, place!["udp-ports", &key]].concat();
+                self.timeout(&at, "udp-ports", *period, least, "RFC 4787, REQ-5");
+            }
+        }
+        if let Some(refresh) = written.inbound_refresh {
+            timeouts.inbound_refresh = refresh;
+        }
+        timeouts
+    }
+
+    fn timeout(&mut self, at: &[Step<'_>], key: &'static str, period: Period, least: u64, standard: &'static str) {
+        if period.duration() < Duration::from_secs(least) && least > 1 {
+            let minimum = Period::seconds(least);
+            self.report(
+                at,
+                Problem::TimeoutBelowMinimum {
+                    what: key,
+                    value: period,
+                    minimum,
+                    standard,
+                },
+            );
+        } else {
+            self.whole_seconds(at, key, period);
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Addresses, networks and ranges of addresses.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
+
+use ipnet::{IpNet, Ipv4Net};
+
+use super::{ValueError, written_as_text};
+
+/// A network: an address with all bits behind the prefix length clear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prefix(IpNet);
+
+impl Prefix {
+    /// The network that an address with prefix length lies in.
+    pub fn of(net: IpNet) -> Self {
+        Self(net.trunc())
+    }
+
+    /// As a network of crate `ipnet`.
+    pub fn net(&self) -> IpNet {
+        self.0
+    }
+
+    /// As an IPv4 network; `None` for IPv6.
+    pub fn ipv4(&self) -> Option<Ipv4Net> {
+        match self.0 {
+            IpNet::V4(net) => Some(net),
+            IpNet::V6(_) => None,
+        }
+    }
+}
+
+impl FromStr for Prefix {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let net: IpNet = text.parse().map_err(|_| ValueError::Prefix(text.into()))?;
+        if net.addr() != net.network() {
+            return Err(ValueError::HostBits {
+                text: text.into(),
+                network: net.trunc(),
+            });
+        }
+        Ok(Self(net))
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+written_as_text!(Prefix, "a network such as \"192.0.2.0/24\"");
+
+/// An address of this gateway, with the length of the prefix of its link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct InterfaceAddress(IpNet);
+
+impl InterfaceAddress {
+    /// The gateway's address.
+    pub fn address(&self) -> IpAddr {
+        self.0.addr()
+    }
+
+    /// The network of the link.
+    pub fn network(&self) -> Prefix {
+        Prefix::of(self.0)
+    }
+
+    /// Address and prefix length in one.
+    pub fn net(&self) -> IpNet {
+        self.0
+    }
+}
+
+impl FromStr for InterfaceAddress {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let net: IpNet = text.parse().map_err(|_| ValueError::Prefix(text.into()))?;
+        // RFC 3021: both addresses of a /31 are hosts. RFC 4291, 2.6.1: the lowest of an IPv6 link is anycast.
+        let host = match net {
+            IpNet::V4(net) => net.prefix_len() >= 31 || (net.addr() != net.network() && net.addr() != net.broadcast()),
+            IpNet::V6(net) => net.prefix_len() >= 127 || net.addr() != net.network(),
+        };
+        if !host {
+            return Err(ValueError::NotAHost(text.into()));
+        }
+        Ok(Self(net))
+    }
+}
+
+impl fmt::Display for InterfaceAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+written_as_text!(
+    InterfaceAddress,
+    "an address with prefix length such as \"192.0.2.1/24\""
+);
+
+/// IPv4 addresses from a first to a last one, both included. Written as one address, `first-last`, or a prefix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AddressRange {
+    first: Ipv4Addr,
+    last: Ipv4Addr,
+}
+
+impl AddressRange {
+    /// `None` where `last` lies before `first`.
+    pub fn new(first: Ipv4Addr, last: Ipv4Addr) -> Option<Self> {
+        (first <= last).then_some(Self { first, last })
+    }
+
+    /// The lowest address.
+    pub fn first(&self) -> Ipv4Addr {
+        self.first
+    }
+
+    /// The highest address.
+    pub fn last(&self) -> Ipv4Addr {
+        self.last
+    }
+
+    /// How many addresses.
+    pub fn count(&self) -> u64 {
+        u64::from(u32::from(self.last)) - u64::from(u32::from(self.first)) + 1
+    }
+
+    /// Whether an address lies in it.
+    pub fn contains(&self, address: Ipv4Addr) -> bool {
+        (self.first..=self.last).contains(&address)
+    }
+
+    /// The addresses that both hold.
+    pub fn overlap(&self, other: &Self) -> Option<Self> {
+        Self::new(self.first.max(other.first), self.last.min(other.last))
+    }
+}
+
+impl FromStr for AddressRange {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong = || ValueError::AddressRange(text.into());
+        if text.contains('/') {
+            let net: Ipv4Net = text.parse().map_err(|_| wrong())?;
+            if net.addr() != net.network() {
+                return Err(ValueError::HostBits {
+                    text: text.into(),
+                    network: IpNet::V4(net.trunc()),
+                });
+            }
+            return Ok(Self {
+                first: net.network(),
+                last: net.broadcast(),
+            });
+        }
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let first = first.trim().parse().map_err(|_| wrong())?;
+        let last = last.trim().parse().map_err(|_| wrong())?;
+        Self::new(first, last).ok_or_else(|| ValueError::Reversed(text.into()))
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.first == self.last {
+            self.first.fmt(f)
+        } else {
+            write!(f, "{}-{}", self.first, self.last)
+        }
+    }
+}
+
+written_as_text!(
+    AddressRange,
+    "an address, range or prefix such as \"198.51.100.1-198.51.100.9\""
+);
+
+/// The Ethernet address of one station.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Mac([u8; 6]);
+
+impl Mac {
+    /// Its bytes in the order of the wire.
+    pub fn bytes(&self) -> [u8; 6] {
+        self.0
+    }
+}
+
+impl FromStr for Mac {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong = || ValueError::Mac(text.into());
+        let mut bytes = [0; 6];
+        let mut parts = text.split([':', '-']);
+        for byte in &mut bytes {
+            let part = parts
+                .next()
+                .filter(|part| part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit()));
+            *byte = u8::from_str_radix(part.ok_or_else(wrong)?, 16).map_err(|_| wrong())?;
+        }
+        if parts.next().is_some() {
+            return Err(wrong());
+        }
+        if bytes == [0; 6] || bytes[0] & 1 != 0 {
+            return Err(ValueError::MacNotUnicast(text.into()));
+        }
+        Ok(Self(bytes))
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+written_as_text!(Mac, "an Ethernet address such as \"02:00:00:00:00:01\"");

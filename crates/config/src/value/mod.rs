@@ -1,0 +1,141 @@
+//! Values as an operator writes them: each a type of its own, parsed once, printed back as written.
+
+mod address;
+mod device;
+mod period;
+mod ports;
+mod vlan;
+mod workers;
+
+pub use address::{AddressRange, InterfaceAddress, Mac, Prefix};
+pub use device::{Device, DeviceKind};
+pub use period::Period;
+pub use ports::{Port, PortRange, Transport};
+pub use vlan::Tags;
+pub use workers::Workers;
+
+use ipnet::IpNet;
+
+/// Why a value could not be read. [`std::fmt::Display`] says what is wrong, [`ValueError::hint`] what to write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// Not an address.
+    #[error("`{0}` is not an IP address")]
+    Address(String),
+    /// Not an address with a prefix length.
+    #[error("`{0}` is not an address with a prefix length")]
+    Prefix(String),
+    /// A network with bits set behind its prefix length.
+    #[error("`{text}` has bits set behind its prefix length")]
+    HostBits {
+        /// As written.
+        text: String,
+        /// The network it lies in.
+        network: IpNet,
+    },
+    /// A network or broadcast address where a host's is needed.
+    #[error("`{0}` is the address of a network, not of a host in it")]
+    NotAHost(String),
+    /// Not a range of IPv4 addresses.
+    #[error("`{0}` is not an IPv4 address, range or prefix")]
+    AddressRange(String),
+    /// The last element of a range lies before its first.
+    #[error("the range `{0}` ends before it begins")]
+    Reversed(String),
+    /// Not an Ethernet address.
+    #[error("`{0}` is not an Ethernet address")]
+    Mac(String),
+    /// A multicast or all-zero Ethernet address.
+    #[error("`{0}` cannot be the Ethernet address of one station")]
+    MacNotUnicast(String),
+    /// Not a port or a range of ports.
+    #[error("`{0}` is not a port or a range of ports")]
+    Ports(String),
+    /// Not a protocol that has ports.
+    #[error("`{0}` is not a transport protocol")]
+    Transport(String),
+    /// Not a port.
+    #[error("`{0}` is not a port")]
+    Port(String),
+    /// Not a length of time.
+    #[error("`{0}` is not a length of time")]
+    Period(String),
+    /// Not one or two VLAN tags.
+    #[error("`{0}` is not one or two VLAN tags")]
+    Tags(String),
+    /// A VLAN identifier out of range.
+    #[error("VLAN {0} is out of range")]
+    TagRange(u32),
+    /// A device of a kind that does not exist.
+    #[error("`{0}:` is not a kind of device")]
+    DeviceKind(String),
+    /// A device whose part behind the colon is missing.
+    #[error("`{0}` does not say which")]
+    DeviceIncomplete(String),
+    /// Something that can't be the name of a kernel interface.
+    #[error("`{0}` cannot be the name of a network interface")]
+    DeviceName(String),
+}
+
+impl ValueError {
+    /// What to write instead.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Address(_) => "write an address such as 192.0.2.1 or 2001:db8::1".into(),
+            Self::Prefix(_) => "write an address and a prefix length such as 192.0.2.0/24 or 2001:db8::/64".into(),
+            Self::HostBits { network, .. } => format!("the network is {network}"),
+            Self::NotAHost(_) => "write the address of this gateway in the network, such as 192.0.2.1/24".into(),
+            Self::AddressRange(_) => {
+                "write 198.51.100.1, 198.51.100.1-198.51.100.9 or 198.51.100.0/28; pools translate IPv4".into()
+            }
+            Self::Reversed(_) => "write the lower end first".into(),
+            Self::Mac(_) => "write six bytes in hexadecimal such as 02:00:00:00:00:01".into(),
+            Self::MacNotUnicast(_) => "the lowest bit of the first byte marks a group; write one such as 02:…".into(),
+            Self::Ports(_) => "write a port from 1 to 65535 or a range such as 1024-65535".into(),
+            Self::Transport(_) => "write tcp or udp".into(),
+            Self::Port(_) => "write a number from 1 to 65535".into(),
+            Self::Period(_) => "write a length of time with its unit such as 90s, 5m or 2h4m".into(),
+            Self::Tags(_) => "write \"100\" for one tag or \"100.200\" for an outer and an inner one".into(),
+            Self::TagRange(_) => "VLAN identifiers go from 1 to 4094".into(),
+            Self::DeviceKind(_) => format!(
+                "kinds are {}; a kernel interface is written by its name, a card by its PCI address",
+                DeviceKind::PREFIXES.map(|(prefix, _)| format!("{prefix}:")).join(", ")
+            ),
+            Self::DeviceIncomplete(_) => "write a path or a name behind the colon, such as tap:sluice0".into(),
+            Self::DeviceName(_) => "a kernel interface has at most 15 bytes, without spaces and slashes".into(),
+        }
+    }
+}
+
+/// Serialise a value by its `Display`, deserialise it from a string (or a number, read as its digits) by its
+/// `FromStr`. What is wrong goes into the first line of the message, the hint into the second.
+macro_rules! written_as_text {
+    ($type:ty, $expecting:literal) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Visitor;
+                impl serde::de::Visitor<'_> for Visitor {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        f.write_str($expecting)
+                    }
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
+                        text.parse()
+                            .map_err(|e: $crate::value::ValueError| E::custom(format!("{e}\n{}", e.hint())))
+                    }
+                    fn visit_i64<E: serde::de::Error>(self, number: i64) -> Result<$type, E> {
+                        self.visit_str(&number.to_string())
+                    }
+                }
+                deserializer.deserialize_any(Visitor)
+            }
+        }
+    };
+}
+pub(crate) use written_as_text;
