@@ -1,1 +1,32 @@
-//! To be filled.
+//! Virtual routers: forwarding tables, next hops, neighbours, and what is decided by address alone.
+//!
+//! A destination leads by a [`Fib`] to a next hop ([`NextHops`]), and that to a neighbour's MAC
+//! ([`neighbour::Neighbours`]). All three are read by every worker without locks while routes and neighbours change.
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod decision;
+pub mod fib;
+pub mod forward;
+pub mod neighbour;
+pub mod next_hop;
+pub mod policer;
+pub mod reason;
+pub mod routes;
+pub mod source;
+
+pub use address::{Address, InterfaceIndex, Prefix};
+pub use decision::Decision;
+pub use fib::{Fib, FibReader};
+pub use forward::{Forward, forward_check};
+pub use next_hop::{NextHop, NextHopKeeper, NextHops, Refusal};
+pub use policer::TokenBucket;
+pub use reason::Reason;
+pub use routes::{Interface, Route, RouteError, RouteSet, Via};
+pub use source::{SourceValidation, validate_source};
+
+/// Nanoseconds since a start that the caller chooses; never read from a clock here.
+pub type Time = u64;
+
+/// A second.
+pub const SECOND: Time = 1_000_000_000;

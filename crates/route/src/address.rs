@@ -1,0 +1,125 @@
+//! Addresses of either family as numbers in host order.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Place of an interface in the configuration's order.
+pub type InterfaceIndex = u16;
+
+/// An IPv4 or IPv6 address.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Address {
+    /// IPv4.
+    V4(u32),
+    /// IPv6.
+    V6(u128),
+}
+
+impl Address {
+    /// Length in bits: 32 or 128.
+    pub fn bits(self) -> u8 {
+        match self {
+            Address::V4(_) => 32,
+            Address::V6(_) => 128,
+        }
+    }
+
+    /// Whether it can be a single host's on a link: not unspecified, loopback, multicast or limited broadcast.
+    pub fn is_host(self) -> bool {
+        match IpAddr::from(self) {
+            IpAddr::V4(v4) => v4.octets()[0] != 0 && v4.octets()[0] < 224 && !v4.is_loopback(),
+            IpAddr::V6(v6) => !v6.is_unspecified() && !v6.is_loopback() && !v6.is_multicast(),
+        }
+    }
+
+    /// Whether it is IPv6 link-local (fe80::/10).
+    pub fn is_link_local(self) -> bool {
+        matches!(self, Address::V6(bits) if bits >> 118 == 0xfe80 >> 6)
+    }
+
+    /// The address as 128 bits; IPv4 in the lowest 32.
+    #[inline(always)]
+    pub fn number(self) -> u128 {
+        match self {
+            Address::V4(bits) => bits as u128,
+            Address::V6(bits) => bits,
+        }
+    }
+}
+
+impl From<IpAddr> for Address {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(v4) => Address::V4(v4.to_bits()),
+            IpAddr::V6(v6) => Address::V6(v6.to_bits()),
+        }
+    }
+}
+
+impl From<Address> for IpAddr {
+    fn from(address: Address) -> Self {
+        match address {
+            Address::V4(bits) => Ipv4Addr::from_bits(bits).into(),
+            Address::V6(bits) => Ipv6Addr::from_bits(bits).into(),
+        }
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        IpAddr::from(*self).fmt(f)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        IpAddr::from(*self).fmt(f)
+    }
+}
+
+/// The addresses that share their first `length` bits; the bits beyond are 0.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix {
+    address: Address,
+    length: u8,
+}
+
+impl Prefix {
+    /// The prefix of `length` bits (cut to the address's length) around `address`.
+    pub fn new(address: Address, length: u8) -> Self {
+        use sluice_table::prefix::Address as _;
+        let length = length.min(address.bits());
+        let address = match address {
+            Address::V4(bits) => Address::V4(bits.masked(length)),
+            Address::V6(bits) => Address::V6(bits.masked(length)),
+        };
+        Self { address, length }
+    }
+
+    /// First address.
+    pub fn address(self) -> Address {
+        self.address
+    }
+
+    /// Length in bits.
+    pub fn length(self) -> u8 {
+        self.length
+    }
+
+    /// Whether `address` is one of them.
+    pub fn contains(self, address: Address) -> bool {
+        address.bits() == self.address.bits() && Prefix::new(address, self.length) == self
+    }
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+impl fmt::Debug for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,501 @@
+//! The neighbour table's one writer: the state machine of RFC 4861 section 7.3 for both families, with the cache
+//! of RFC 826 and RFC 1122 section 2.3.2 as the IPv4 case of it. Time is passed in; what is to be sent comes out.
+
+use std::sync::Arc;
+
+use super::deadlines::Deadlines;
+use super::table::{Mac, Neighbour, NeighbourIndex, Neighbours, State};
+use crate::{Address, InterfaceIndex, Reason, SECOND, Time, TokenBucket};
+
+/// Times and limits of resolution.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// How long a confirmation holds: REACHABLE_TIME.
+    pub reachable: Time,
+    /// How long a stale entry is used before it is probed: DELAY_FIRST_PROBE_TIME. At most this long after a
+    /// packet wanted it, its probe begins.
+    pub delay: Time,
+    /// Between two requests or probes: RETRANS_TIMER. RFC 1122 asks for no more than one ARP request a second.
+    pub retransmit: Time,
+    /// Requests, or probes, before an entry has failed.
+    pub attempts: u8,
+    /// How long a failure is remembered, and with it that packets for it are dropped at once.
+    pub failed: Time,
+    /// How long an unused stale entry is kept.
+    pub stale: Time,
+    /// Most entries that are incomplete or failed; the oldest gives way, so that a scan of an empty network
+    /// displaces no neighbour that answers.
+    pub unresolved: usize,
+    /// Requests a second over all entries; a multiple of it as burst is not needed.
+    pub requests_per_second: u64,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            reachable: 30 * SECOND,
+            delay: 5 * SECOND,
+            retransmit: SECOND,
+            attempts: 3,
+            failed: 3 * SECOND,
+            stale: 1200 * SECOND,
+            unresolved: 512,
+            requests_per_second: 1000,
+        }
+    }
+}
+
+/// What is to be done about an entry. Interface, address and MAC are those of the entry, readable while the action
+/// is handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Send a broadcast ARP request, or a solicitation to the solicited-node multicast address.
+    Request {
+        /// Whom to ask for.
+        index: NeighbourIndex,
+    },
+    /// Send a request or solicitation to the MAC that is known.
+    Probe {
+        /// Whom to ask.
+        index: NeighbourIndex,
+    },
+    /// The MAC is known now, or is another: send what waits.
+    Resolved {
+        /// Who answered.
+        index: NeighbourIndex,
+    },
+    /// It does not answer, or has given way: drop what waits.
+    Failed {
+        /// Who does not answer.
+        index: NeighbourIndex,
+    },
+}
+
+/// Answer to [`NeighbourKeeper::resolve`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resolution {
+    /// Its MAC is known.
+    Known(NeighbourIndex),
+    /// It is being asked for: park.
+    Pending(NeighbourIndex),
+    /// Drop under this reason.
+    Refused(Reason),
+}
+
+/// Flags of a neighbour advertisement, RFC 4861 section 4.4. An ARP reply to our request is solicited and
+/// overrides; a gratuitous one overrides only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advertisement {
+    /// Answers our solicitation.
+    pub solicited: bool,
+    /// Replaces a MAC that differs.
+    pub overrides: bool,
+}
+
+/// What a packet said of a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It asked for one of our own addresses: known from now on (RFC 826, RFC 4861 section 7.2.3).
+    Solicitation,
+    /// It stated its MAC; updates an entry, never makes one. Gratuitous ARP of either kind is this too.
+    Advertisement(Advertisement),
+}
+
+const NONE: u32 = u32::MAX;
+
+/// What only the keeper knows of an entry.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    attempts: u8,
+    /// Since when the entry is in its state.
+    since: Time,
+    /// Order of unresolved entries, oldest first.
+    older: u32,
+    newer: u32,
+}
+
+/// The writer of a [`Neighbours`]: exactly one worker has it.
+#[derive(Debug)]
+pub struct NeighbourKeeper {
+    table: Arc<Neighbours>,
+    timing: Timing,
+    records: Box<[Record]>,
+    free: Vec<u32>,
+    deadlines: Deadlines,
+    requests: TokenBucket,
+    unresolved: usize,
+    oldest: u32,
+    newest: u32,
+}
+
+impl NeighbourKeeper {
+    /// The writer of an empty table. Make one per table.
+    pub fn new(table: Arc<Neighbours>, timing: Timing, now: Time) -> Self {
+        let capacity = table.capacity();
+        let record = Record {
+            attempts: 0,
+            since: 0,
+            older: NONE,
+            newer: NONE,
+        };
+        let rate = timing.requests_per_second.max(1);
+        Self {
+            table,
+            timing,
+            records: vec![record; capacity].into(),
+            free: (0..capacity as u32).rev().collect(),
+            deadlines: Deadlines::new(capacity),
+            requests: TokenBucket::new(rate, rate.div_ceil(10), now),
+            unresolved: 0,
+            oldest: NONE,
+            newest: NONE,
+        }
+    }
+
+    /// The table.
+    pub fn table(&self) -> &Arc<Neighbours> {
+        &self.table
+    }
+
+    /// Entries in use.
+    pub fn len(&self) -> usize {
+        self.records.len() - self.free.len()
+    }
+
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// When [`NeighbourKeeper::advance`] has something to do next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.deadlines.next()
+    }
+
+    /// A packet needs this neighbour: find it, or begin to ask for it.
+    pub fn resolve(
+        &mut self,
+        interface: InterfaceIndex,
+        address: Address,
+        now: Time,
+        emit: &mut impl FnMut(Action),
+    ) -> Resolution {
+        if let Some(found) = self.table.resolve(interface, address) {
+            self.table.mac_to_send(found.index);
+            return match found.state {
+                State::Incomplete => Resolution::Pending(found.index),
+                State::Failed => Resolution::Refused(Reason::NeighbourUnresolved),
+                _ => Resolution::Known(found.index),
+            };
+        }
+        if !address.is_host() {
+            return Resolution::Refused(Reason::NeighbourUnresolved);
+        }
+        if self.unresolved >= self.timing.unresolved && !self.displace(emit) {
+            return Resolution::Refused(Reason::NeighbourTableFull);
+        }
+        let Some(index) = self.create(interface, address, State::Incomplete, [0; 6], emit) else {
+            return Resolution::Refused(Reason::NeighbourTableFull);
+        };
+        self.begin_unresolved(index, now);
+        self.ask(index, now, emit);
+        Resolution::Pending(index)
+    }
+
+    /// Learn from a packet that came in by `interface`. `on_link` says whether `address` belongs to a subnet of
+    /// that interface and is not the gateway's own ([`crate::Interface::has_neighbour`]); nothing is learned
+    /// otherwise, nor of a MAC that no single host has.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "each is a field of the packet, or time, or the way out"
+    )]
+    pub fn hear(
+        &mut self,
+        interface: InterfaceIndex,
+        address: Address,
+        mac: Option<Mac>,
+        heard: Heard,
+        on_link: bool,
+        now: Time,
+        emit: &mut impl FnMut(Action),
+    ) {
+        let bad_mac = mac.is_some_and(|mac| mac[0] & 1 != 0 || mac == [0; 6]);
+        if !on_link || bad_mac || !address.is_host() {
+            return;
+        }
+        let Some(known) = self.table.resolve(interface, address) else {
+            if let (Heard::Solicitation, Some(mac)) = (heard, mac)
+                && let Some(index) = self.create(interface, address, State::Stale, mac, emit)
+            {
+                self.enter(index, State::Stale, mac, now);
+            }
+            return;
+        };
+        match heard {
+            Heard::Solicitation => self.solicited_by(known, mac, now, emit),
+            Heard::Advertisement(flags) => self.advertised(known, mac, flags, now, emit),
+        }
+    }
+
+    /// RFC 4861 section 7.2.3: a new MAC makes the entry stale, the same one changes nothing.
+    fn solicited_by(&mut self, known: Neighbour, mac: Option<Mac>, now: Time, emit: &mut impl FnMut(Action)) {
+        let Some(mac) = mac else { return };
+        if known.state != State::Permanent && (!known.state.has_mac() || known.mac != mac) {
+            self.enter(known.index, State::Stale, mac, now);
+            emit(Action::Resolved { index: known.index });
+        }
+    }
+
+    /// RFC 4861 section 7.2.5.
+    fn advertised(
+        &mut self,
+        known: Neighbour,
+        mac: Option<Mac>,
+        flags: Advertisement,
+        now: Time,
+        emit: &mut impl FnMut(Action),
+    ) {
+        let confirmed = if flags.solicited {
+            State::Reachable
+        } else {
+            State::Stale
+        };
+        match known.state {
+            State::Permanent | State::Free => {}
+            State::Incomplete | State::Failed => {
+                if let Some(mac) = mac {
+                    self.enter(known.index, confirmed, mac, now);
+                    emit(Action::Resolved { index: known.index });
+                }
+            }
+            state => {
+                let differs = mac.is_some_and(|mac| mac != known.mac);
+                if differs && !flags.overrides {
+                    if state == State::Reachable {
+                        self.enter(known.index, State::Stale, known.mac, now);
+                    }
+                } else if flags.solicited || differs {
+                    self.enter(known.index, confirmed, mac.unwrap_or(known.mac), now);
+                    if differs {
+                        emit(Action::Resolved { index: known.index });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Traffic has shown that the way to the neighbour works (RFC 4861 section 7.3.1).
+    pub fn confirm(&mut self, index: NeighbourIndex, now: Time) {
+        if let Some(known) = self.table.snapshot(index)
+            && matches!(known.state, State::Reachable | State::Stale | State::Probe)
+        {
+            self.enter(index, State::Reachable, known.mac, now);
+        }
+    }
+
+    /// A configured neighbour: stays as it is until [`NeighbourKeeper::remove`].
+    pub fn set_permanent(
+        &mut self,
+        interface: InterfaceIndex,
+        address: Address,
+        mac: Mac,
+        now: Time,
+        emit: &mut impl FnMut(Action),
+    ) -> Result<NeighbourIndex, Reason> {
+        let known = self.table.find(interface, address);
+        let index = known
+            .or_else(|| self.create(interface, address, State::Permanent, mac, emit))
+            .ok_or(Reason::NeighbourTableFull)?;
+        self.enter(index, State::Permanent, mac, now);
+        emit(Action::Resolved { index });
+        Ok(index)
+    }
+
+    /// Forget an entry. Where it is held, its MAC goes and it is asked for again when it is wanted.
+    pub fn remove(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
+        if self.table.state(index) == State::Free {
+            return;
+        }
+        emit(Action::Failed { index });
+        if !self.forget(index) {
+            self.fail(index, now);
+        }
+    }
+
+    /// Do what is due, at most `budget` entries. Returns how many there were: `budget` means that more may be due.
+    pub fn advance(&mut self, now: Time, budget: usize, emit: &mut impl FnMut(Action)) -> usize {
+        for done in 0..budget {
+            let Some(slot) = self.deadlines.due(now) else {
+                return done;
+            };
+            self.expire(NeighbourIndex(slot), now, emit);
+        }
+        budget
+    }
+
+    fn expire(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
+        let Some(known) = self.table.snapshot(index) else {
+            return;
+        };
+        let record = self.records[index.0 as usize];
+        match known.state {
+            State::Free | State::Permanent => {}
+            State::Incomplete | State::Probe if record.attempts >= self.timing.attempts => {
+                self.fail(index, now);
+                emit(Action::Failed { index });
+            }
+            State::Incomplete | State::Probe => self.ask(index, now, emit),
+            State::Reachable => self.enter(index, State::Stale, known.mac, now),
+            State::Stale => {
+                if self.table.take_wanted(index) {
+                    self.enter(index, State::Probe, known.mac, now);
+                    self.ask(index, now, emit);
+                } else if now.saturating_sub(record.since) < self.timing.stale || !self.forget(index) {
+                    self.deadlines.set(index.0, now + self.timing.delay);
+                }
+            }
+            State::Failed => {
+                if self.table.take_wanted(index) {
+                    self.records[index.0 as usize].attempts = 0;
+                    self.table.set(index, State::Incomplete, [0; 6]);
+                    self.ask(index, now, emit);
+                } else if !self.forget(index) {
+                    self.deadlines.set(index.0, now + self.timing.failed);
+                }
+            }
+        }
+    }
+
+    /// Send one request or probe, where the rate over all entries allows it; try again later otherwise.
+    fn ask(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
+        if !self.requests.take(now) {
+            self.deadlines.set(index.0, now + self.timing.retransmit / 10);
+            return;
+        }
+        self.records[index.0 as usize].attempts += 1;
+        self.deadlines.set(index.0, now + self.timing.retransmit);
+        emit(match self.table.state(index) {
+            State::Probe => Action::Probe { index },
+            _ => Action::Request { index },
+        });
+    }
+
+    /// A new entry in a free slot; where there is none, one that is unresolved gives way.
+    fn create(
+        &mut self,
+        interface: InterfaceIndex,
+        address: Address,
+        state: State,
+        mac: Mac,
+        emit: &mut impl FnMut(Action),
+    ) -> Option<NeighbourIndex> {
+        if self.free.is_empty() {
+            self.displace(emit);
+        }
+        let slot = self.free.pop()?;
+        if !self.table.fill(NeighbourIndex(slot), interface, address, state, mac) {
+            self.free.push(slot);
+            return None;
+        }
+        Some(NeighbourIndex(slot))
+    }
+
+    /// Change to a state with a MAC.
+    fn enter(&mut self, index: NeighbourIndex, state: State, mac: Mac, now: Time) {
+        self.end_unresolved(index);
+        let record = &mut self.records[index.0 as usize];
+        record.since = now;
+        record.attempts = 0;
+        self.table.set(index, state, mac);
+        match state {
+            // Spread by slot over 0.75 to 1.25 of the time, so that what was learned together is not asked together.
+            State::Reachable => {
+                let spread = index.0.wrapping_mul(0x9e37_79b9) as u64 >> 24;
+                self.deadlines
+                    .set(index.0, now + self.timing.reachable / 512 * (384 + spread));
+            }
+            State::Permanent => self.deadlines.clear(index.0),
+            _ => {
+                self.table.take_wanted(index);
+                self.deadlines.set(index.0, now + self.timing.delay);
+            }
+        }
+    }
+
+    fn fail(&mut self, index: NeighbourIndex, now: Time) {
+        self.end_unresolved(index);
+        self.begin_unresolved(index, now);
+        self.table.set(index, State::Failed, [0; 6]);
+        self.table.take_wanted(index);
+        self.deadlines.set(index.0, now + self.timing.failed);
+    }
+
+    /// Free an entry; false where somebody holds it.
+    fn forget(&mut self, index: NeighbourIndex) -> bool {
+        if !self.table.clear(index) {
+            return false;
+        }
+        self.end_unresolved(index);
+        self.deadlines.clear(index.0);
+        self.free.push(index.0);
+        true
+    }
+
+    /// The oldest unresolved entry that nobody holds gives way. Looks at no more than 16.
+    fn displace(&mut self, emit: &mut impl FnMut(Action)) -> bool {
+        let mut slot = self.oldest;
+        for _ in 0..16 {
+            if slot == NONE {
+                return false;
+            }
+            let index = NeighbourIndex(slot);
+            if self.table.uses(index) == 0 {
+                emit(Action::Failed { index });
+                if self.forget(index) {
+                    return true;
+                }
+            }
+            slot = self.records[slot as usize].newer;
+        }
+        false
+    }
+
+    fn begin_unresolved(&mut self, index: NeighbourIndex, now: Time) {
+        self.records[index.0 as usize] = Record {
+            attempts: 0,
+            since: now,
+            older: self.newest,
+            newer: NONE,
+        };
+        match self.newest {
+            NONE => self.oldest = index.0,
+            newest => self.records[newest as usize].newer = index.0,
+        }
+        self.newest = index.0;
+        self.unresolved += 1;
+    }
+
+    /// Take an entry out of the order of unresolved ones, where it is in it.
+    fn end_unresolved(&mut self, index: NeighbourIndex) {
+        let Record { older, newer, .. } = self.records[index.0 as usize];
+        if older == NONE && newer == NONE && self.oldest != index.0 {
+            return;
+        }
+        match older {
+            NONE => self.oldest = newer,
+            older => self.records[older as usize].newer = newer,
+        }
+        match newer {
+            NONE => self.newest = older,
+            newer => self.records[newer as usize].older = older,
+        }
+        let record = &mut self.records[index.0 as usize];
+        (record.older, record.newer) = (NONE, NONE);
+        self.unresolved -= 1;
+    }
+
+    /// Entries that are incomplete or failed.
+    pub fn unresolved(&self) -> usize {
+        self.unresolved
+    }
+}

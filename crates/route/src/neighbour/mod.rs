@@ -1,0 +1,21 @@
+//! Neighbours on the links: who answers for an address, resolved by ARP (RFC 826) and neighbour discovery
+//! (RFC 4861), and the packets that wait for it.
+//!
+//! [`Neighbours`] is read by every worker. [`NeighbourKeeper`] belongs to one worker, which alone changes it.
+
+mod deadlines;
+mod hash;
+mod keeper;
+mod parking;
+mod table;
+
+/// The atomics of the table; the model test builds the same source on those of its checker.
+mod sync {
+    pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
+use crate::address;
+
+pub use hash::Key as HashKey;
+pub use keeper::{Action, Advertisement, Heard, NeighbourKeeper, Resolution, Timing};
+pub use parking::Parking;
+pub use table::{Mac, Neighbour, NeighbourIndex, Neighbours, State};

@@ -1,0 +1,374 @@
+//! The neighbour table: one writer, readers without locks.
+//!
+//! An entry's MAC, state and generation share one word, so a reader never sees a mixture. The key is read between
+//! two loads of that word, which differ where the slot was given to another address meanwhile. An entry that is
+//! held keeps its slot and its key.
+
+use super::address::{Address, InterfaceIndex};
+use super::hash::{Key, hash};
+use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// A MAC address.
+pub type Mac = [u8; 6];
+
+/// Place of a neighbour in the table. It stays that neighbour's while somebody holds it
+/// ([`Neighbours::hold`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NeighbourIndex(pub u32);
+
+/// State of an entry, RFC 4861 section 7.3.2. A stale entry that is used waits in that state for its delay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum State {
+    /// No entry.
+    Free,
+    /// Being resolved.
+    Incomplete,
+    /// Known to answer.
+    Reachable,
+    /// Used, but not known to answer still.
+    Stale,
+    /// Being asked whether it still answers.
+    Probe,
+    /// Does not answer.
+    Failed,
+    /// Configured; never aged.
+    Permanent,
+}
+
+impl State {
+    const ALL: [State; 7] = [
+        State::Free,
+        State::Incomplete,
+        State::Reachable,
+        State::Stale,
+        State::Probe,
+        State::Failed,
+        State::Permanent,
+    ];
+
+    /// Its name, in lower case.
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Free => "free",
+            State::Incomplete => "incomplete",
+            State::Reachable => "reachable",
+            State::Stale => "stale",
+            State::Probe => "probe",
+            State::Failed => "failed",
+            State::Permanent => "permanent",
+        }
+    }
+
+    /// Whether packets can be sent to the MAC.
+    pub fn has_mac(self) -> bool {
+        matches!(self, State::Reachable | State::Stale | State::Probe | State::Permanent)
+    }
+}
+
+/// What an entry's word says: MAC in the low 48 bits, state in the next 4, generation in the upper 12.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Word(pub u64);
+
+impl Word {
+    fn new(generation: u64, state: State, mac: Mac) -> Self {
+        let [a, b, c, d, e, f] = mac;
+        Self(generation << 52 | (state as u64) << 48 | u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+
+    fn generation(self) -> u64 {
+        self.0 >> 52
+    }
+
+    fn state(self) -> State {
+        State::ALL
+            .get((self.0 >> 48 & 0xf) as usize)
+            .copied()
+            .unwrap_or(State::Free)
+    }
+
+    #[inline(always)]
+    fn mac(self) -> Mac {
+        let [_, _, a, b, c, d, e, f] = self.0.to_be_bytes();
+        [a, b, c, d, e, f]
+    }
+
+    #[inline(always)]
+    fn usable_mac(self) -> Option<Mac> {
+        const USABLE: u64 = 1 << State::Reachable as u64
+            | 1 << State::Stale as u64
+            | 1 << State::Probe as u64
+            | 1 << State::Permanent as u64;
+        (USABLE >> (self.0 >> 48 & 0xf) & 1 != 0).then(|| self.mac())
+    }
+}
+
+/// A neighbour as it was at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its place.
+    pub index: NeighbourIndex,
+    /// Interface whose link it is on.
+    pub interface: InterfaceIndex,
+    /// Its address.
+    pub address: Address,
+    /// State.
+    pub state: State,
+    /// MAC; meaningless where the state has none.
+    pub mac: Mac,
+}
+
+/// Mark of a slot in `uses` that nobody may take: it is free, or being filled.
+const CLOSED: u32 = 1 << 31;
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Slot {
+    word: AtomicU64,
+    address: [AtomicU64; 2],
+    /// Interface; bit 16 says IPv6.
+    link: AtomicU32,
+    /// Sessions and next hops that hold the entry.
+    uses: AtomicU32,
+    /// Set by workers that send to an entry which is not known to answer; taken by the writer.
+    wanted: AtomicU32,
+}
+
+/// Places of one hash bucket. An entry is in one of two buckets: at most 16 places are looked at.
+const BUCKET: usize = 8;
+
+/// The table. Its memory is fixed at start.
+#[derive(Debug)]
+pub struct Neighbours {
+    slots: Box<[Slot]>,
+    /// Slot plus 1, or 0.
+    places: Box<[AtomicU32]>,
+    key: Key,
+}
+
+fn link(interface: InterfaceIndex, address: Address) -> u32 {
+    interface as u32 | (matches!(address, Address::V6(_)) as u32) << 16
+}
+
+impl Neighbours {
+    /// A table for `capacity` neighbours, with the secret of its hash.
+    pub fn new(capacity: usize, key: Key) -> Self {
+        let slot = || Slot {
+            word: AtomicU64::new(0),
+            address: [AtomicU64::new(0), AtomicU64::new(0)],
+            link: AtomicU32::new(0),
+            uses: AtomicU32::new(CLOSED),
+            wanted: AtomicU32::new(0),
+        };
+        // At most half full, so that two full buckets are rare; a neighbour that meets them is refused.
+        let places = (2 * capacity).next_power_of_two().max(2 * BUCKET);
+        Self {
+            slots: (0..capacity).map(|_| slot()).collect(),
+            places: (0..places).map(|_| AtomicU32::new(0)).collect(),
+            key,
+        }
+    }
+
+    /// Most neighbours.
+    pub fn capacity(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Bytes of the table.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.slots) + size_of_val(&*self.places)
+    }
+
+    /// MAC of a neighbour that the caller holds; none while it has none. Who does not hold it uses the MAC that
+    /// [`Neighbours::resolve`] returned, which is of the address asked for.
+    #[inline(always)]
+    pub fn mac(&self, index: NeighbourIndex) -> Option<Mac> {
+        Word(self.slots.get(index.0 as usize)?.word.load(Ordering::Acquire)).usable_mac()
+    }
+
+    /// State of an entry.
+    #[inline(always)]
+    pub fn state(&self, index: NeighbourIndex) -> State {
+        self.slots
+            .get(index.0 as usize)
+            .map_or(State::Free, |slot| Word(slot.word.load(Ordering::Acquire)).state())
+    }
+
+    /// As [`Neighbours::mac`], and where the neighbour is not known to answer, note that it is wanted, so that its
+    /// keeper asks.
+    #[inline(always)]
+    pub fn mac_to_send(&self, index: NeighbourIndex) -> Option<Mac> {
+        let slot = self.slots.get(index.0 as usize)?;
+        let word = Word(slot.word.load(Ordering::Acquire));
+        if !matches!(word.state(), State::Reachable | State::Permanent) && slot.wanted.load(Ordering::Relaxed) == 0 {
+            slot.wanted.store(1, Ordering::Relaxed);
+        }
+        word.usable_mac()
+    }
+
+    /// Place of a neighbour, in whatever state.
+    #[inline]
+    pub fn find(&self, interface: InterfaceIndex, address: Address) -> Option<NeighbourIndex> {
+        self.resolve(interface, address).map(|neighbour| neighbour.index)
+    }
+
+    /// A neighbour as it is now: MAC and state belong to this address.
+    #[inline]
+    pub fn resolve(&self, interface: InterfaceIndex, address: Address) -> Option<Neighbour> {
+        self.places_of(interface, address).find_map(|place| {
+            let index = NeighbourIndex(place.load(Ordering::Acquire).checked_sub(1)?);
+            self.snapshot(index)
+                .filter(|found| found.interface == interface && found.address == address)
+        })
+    }
+
+    /// An entry as it is now, for listing; none where the slot is free or changes hands this moment.
+    #[inline]
+    pub fn snapshot(&self, index: NeighbourIndex) -> Option<Neighbour> {
+        let slot = self.slots.get(index.0 as usize)?;
+        let before = Word(slot.word.load(Ordering::Acquire));
+        let link = slot.link.load(Ordering::Relaxed);
+        let high = slot.address[0].load(Ordering::Relaxed);
+        let low = slot.address[1].load(Ordering::Relaxed);
+        // Pairs with the fence in `fill`: who read a word of the new key sees the new generation below.
+        fence(Ordering::Acquire);
+        let word = Word(slot.word.load(Ordering::Relaxed));
+        if word.generation() != before.generation() || before.state() == State::Free || word.state() == State::Free {
+            return None;
+        }
+        let address = match link >> 16 {
+            0 => Address::V4(low as u32),
+            _ => Address::V6((high as u128) << 64 | low as u128),
+        };
+        let interface = link as InterfaceIndex;
+        Some(Neighbour {
+            index,
+            interface,
+            address,
+            state: word.state(),
+            mac: word.mac(),
+        })
+    }
+
+    /// Hold an entry, so that it keeps its slot; false where it is no longer this neighbour's.
+    pub fn hold(&self, index: NeighbourIndex, interface: InterfaceIndex, address: Address) -> bool {
+        let Some(slot) = self.slots.get(index.0 as usize) else {
+            return false;
+        };
+        if slot.uses.fetch_add(1, Ordering::Acquire) & CLOSED == 0 {
+            // Held from here on: the key can't change. It may have before.
+            let number = address.number();
+            let same = slot.link.load(Ordering::Relaxed) == link(interface, address)
+                && slot.address[0].load(Ordering::Relaxed) == (number >> 64) as u64
+                && slot.address[1].load(Ordering::Relaxed) == number as u64;
+            if same {
+                return true;
+            }
+        }
+        slot.uses.fetch_sub(1, Ordering::Release);
+        false
+    }
+
+    /// One more hold of an entry that the caller holds already, as when a session is copied.
+    #[inline(always)]
+    pub fn hold_again(&self, index: NeighbourIndex) {
+        if let Some(slot) = self.slots.get(index.0 as usize) {
+            slot.uses.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Give a hold back.
+    #[inline(always)]
+    pub fn release(&self, index: NeighbourIndex) {
+        if let Some(slot) = self.slots.get(index.0 as usize) {
+            slot.uses.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Holds of an entry.
+    pub fn uses(&self, index: NeighbourIndex) -> u32 {
+        self.slots
+            .get(index.0 as usize)
+            .map_or(0, |slot| slot.uses.load(Ordering::Relaxed) & !CLOSED)
+    }
+
+    /// Places where a neighbour can be.
+    #[inline(always)]
+    fn places_of(&self, interface: InterfaceIndex, address: Address) -> impl Iterator<Item = &AtomicU32> {
+        let hash = hash(self.key, link(interface, address), address.number());
+        let mask = self.places.len() - 1;
+        let bucket = move |part: u64| (part as usize * BUCKET) & mask;
+        let (first, second) = (bucket(hash & 0xffff_ffff), bucket(hash >> 32));
+        let places = |from: usize| self.places.get(from..from + BUCKET).unwrap_or_default();
+        places(first).iter().chain(places(second))
+    }
+
+    /// Writer: fill a free slot and put it into the index. False where both buckets are full.
+    pub(super) fn fill(
+        &self,
+        index: NeighbourIndex,
+        interface: InterfaceIndex,
+        address: Address,
+        state: State,
+        mac: Mac,
+    ) -> bool {
+        let Some(slot) = self.slots.get(index.0 as usize) else {
+            return false;
+        };
+        let mut places = self.places_of(interface, address);
+        let Some(place) = places.find(|place| place.load(Ordering::Relaxed) == 0) else {
+            return false;
+        };
+        let generation = Word(slot.word.load(Ordering::Relaxed)).generation().wrapping_add(1) & 0xfff;
+        slot.word
+            .store(Word::new(generation, State::Free, [0; 6]).0, Ordering::Relaxed);
+        fence(Ordering::Release);
+        let number = address.number();
+        slot.address[0].store((number >> 64) as u64, Ordering::Relaxed);
+        slot.address[1].store(number as u64, Ordering::Relaxed);
+        slot.link.store(link(interface, address), Ordering::Relaxed);
+        slot.wanted.store(0, Ordering::Relaxed);
+        slot.uses.fetch_and(!CLOSED, Ordering::Release);
+        slot.word.store(Word::new(generation, state, mac).0, Ordering::Release);
+        place.store(index.0 + 1, Ordering::Release);
+        true
+    }
+
+    /// Writer: change state and MAC of an entry.
+    pub(super) fn set(&self, index: NeighbourIndex, state: State, mac: Mac) {
+        if let Some(slot) = self.slots.get(index.0 as usize) {
+            let generation = Word(slot.word.load(Ordering::Relaxed)).generation();
+            slot.word.store(Word::new(generation, state, mac).0, Ordering::Release);
+        }
+    }
+
+    /// Writer: free an entry; false, and nothing done, while somebody holds it.
+    pub(super) fn clear(&self, index: NeighbourIndex) -> bool {
+        let Some(neighbour) = self.snapshot(index) else {
+            return false;
+        };
+        let Some(slot) = self.slots.get(index.0 as usize) else {
+            return false;
+        };
+        if slot
+            .uses
+            .compare_exchange(0, CLOSED, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            return false;
+        }
+        let mut places = self.places_of(neighbour.interface, neighbour.address);
+        if let Some(place) = places.find(|place| place.load(Ordering::Relaxed) == index.0 + 1) {
+            place.store(0, Ordering::Release);
+        }
+        self.set(index, State::Free, [0; 6]);
+        true
+    }
+
+    /// Writer: whether a worker wanted the entry since the last time.
+    pub(super) fn take_wanted(&self, index: NeighbourIndex) -> bool {
+        self.slots
+            .get(index.0 as usize)
+            .is_some_and(|slot| slot.wanted.swap(0, Ordering::Relaxed) != 0)
+    }
+}

@@ -1,0 +1,41 @@
+//! Source validation: BCP 38, RFC 3704.
+
+use crate::{Address, FibReader, InterfaceIndex, NextHop, NextHops, Reason};
+
+/// How the source address of a packet is held against the routes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceValidation {
+    /// The best route to the source leads out by the interface that the packet came in by (RFC 3704 section 2.2).
+    Strict,
+    /// There is a route to the source other than the default route (RFC 3704 section 2.4).
+    Loose,
+    /// Not at all.
+    #[default]
+    Off,
+}
+
+/// Validate the source of a packet that came in by `arrival`. With `Strict` and `Loose`, an address of the gateway
+/// itself, a refused prefix or a broadcast address is no valid source either.
+#[inline]
+pub fn validate_source(
+    mode: SourceValidation,
+    source: Address,
+    arrival: InterfaceIndex,
+    fib: &FibReader,
+    next_hops: &NextHops,
+) -> Result<(), Reason> {
+    // A link-local source is of the link that it came by, and has no route.
+    if mode == SourceValidation::Off || source.is_link_local() {
+        return Ok(());
+    }
+    let route = fib.find(source).ok_or(Reason::SourceValidation)?;
+    let interface = match next_hops.get(route.value) {
+        NextHop::Attached(interface) | NextHop::Gateway { interface, .. } => interface,
+        NextHop::Local(_) | NextHop::Drop(_) => return Err(Reason::SourceValidation),
+    };
+    let valid = match mode {
+        SourceValidation::Strict => interface == arrival,
+        _ => route.length > 0,
+    };
+    if valid { Ok(()) } else { Err(Reason::SourceValidation) }
+}

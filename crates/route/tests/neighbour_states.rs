@@ -1,0 +1,268 @@
+//! The neighbour state machine on a virtual clock.
+
+use std::sync::Arc;
+
+use sluice_route::neighbour::{
+    Action, Advertisement, Heard, Neighbour, NeighbourIndex, NeighbourKeeper, Neighbours, Resolution, State, Timing,
+};
+use sluice_route::{Address, Reason, SECOND, Time};
+
+const HOST: Address = Address::V4(0x0a00_0005);
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 5];
+const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 6];
+const REPLY: Heard = Heard::Advertisement(Advertisement {
+    solicited: true,
+    overrides: true,
+});
+const GRATUITOUS: Heard = Heard::Advertisement(Advertisement {
+    solicited: false,
+    overrides: true,
+});
+
+struct Bench {
+    keeper: NeighbourKeeper,
+    now: Time,
+    actions: Vec<Action>,
+}
+
+impl Bench {
+    fn new(capacity: usize, timing: Timing) -> Self {
+        let table = Arc::new(Neighbours::new(capacity, [7, 11]));
+        Self {
+            keeper: NeighbourKeeper::new(table, timing, 0),
+            now: 0,
+            actions: Vec::new(),
+        }
+    }
+
+    fn usual() -> Self {
+        Self::new(16, Timing::default())
+    }
+
+    fn resolve(&mut self, address: Address) -> Resolution {
+        self.keeper
+            .resolve(1, address, self.now, &mut |action| self.actions.push(action))
+    }
+
+    fn hear(&mut self, address: Address, mac: [u8; 6], heard: Heard) {
+        self.keeper
+            .hear(1, address, Some(mac), heard, true, self.now, &mut |action| {
+                self.actions.push(action)
+            });
+    }
+
+    /// Let time pass in steps of 100 ms; what happened meanwhile.
+    fn pass(&mut self, time: Time) -> Vec<Action> {
+        self.actions.clear();
+        let end = self.now + time;
+        while self.now < end {
+            self.now += SECOND / 10;
+            while self
+                .keeper
+                .advance(self.now, 4, &mut |action| self.actions.push(action))
+                == 4
+            {}
+        }
+        self.actions.clone()
+    }
+
+    fn entry(&self, address: Address) -> Option<Neighbour> {
+        self.keeper.table().resolve(1, address)
+    }
+
+    fn state(&self) -> State {
+        self.entry(HOST).map_or(State::Free, |entry| entry.state)
+    }
+
+    fn reachable() -> (Self, NeighbourIndex) {
+        let mut bench = Self::usual();
+        let Resolution::Pending(index) = bench.resolve(HOST) else {
+            panic!("not pending")
+        };
+        bench.hear(HOST, MAC, REPLY);
+        (bench, index)
+    }
+}
+
+#[test]
+fn unknown_neighbour_that_answers_is_resolved() {
+    let mut bench = Bench::usual();
+    let Resolution::Pending(index) = bench.resolve(HOST) else {
+        panic!("not pending")
+    };
+    assert_eq!(vec![Action::Request { index }], bench.actions);
+    assert_eq!(None, bench.keeper.table().mac(index));
+    bench.hear(HOST, MAC, REPLY);
+    assert_eq!(Some(&Action::Resolved { index }), bench.actions.last());
+    assert_eq!(Resolution::Known(index), bench.resolve(HOST));
+    assert_eq!(Some(MAC), bench.keeper.table().mac(index));
+    assert_eq!(State::Reachable, bench.state());
+    assert_eq!(0, bench.keeper.unresolved());
+}
+
+#[test]
+fn silent_neighbour_is_asked_thrice_then_fails_and_is_forgotten() {
+    let mut bench = Bench::usual();
+    let Resolution::Pending(index) = bench.resolve(HOST) else {
+        panic!("not pending")
+    };
+    let request = Action::Request { index };
+    assert_eq!(vec![request, request, Action::Failed { index }], bench.pass(3 * SECOND));
+    assert_eq!(Resolution::Refused(Reason::NeighbourUnresolved), bench.resolve(HOST));
+    // It was wanted while it had failed: asked again once the failure is forgotten.
+    assert_eq!(Some(&request), bench.pass(3 * SECOND).first());
+    bench.pass(10 * SECOND);
+    assert_eq!(State::Free, bench.state());
+    assert_eq!(0, bench.keeper.len());
+    assert_eq!(0, bench.keeper.unresolved());
+}
+
+#[test]
+fn unused_neighbour_goes_stale_and_is_not_probed() {
+    let (mut bench, _) = Bench::reachable();
+    assert_eq!(Vec::<Action>::new(), bench.pass(60 * SECOND));
+    assert_eq!(State::Stale, bench.state());
+    bench.pass(1300 * SECOND);
+    assert_eq!(State::Free, bench.state());
+}
+
+#[test]
+fn used_stale_neighbour_is_probed_and_confirmed_or_fails() {
+    let (mut bench, index) = Bench::reachable();
+    bench.pass(60 * SECOND);
+    assert_eq!(Some(MAC), bench.keeper.table().mac_to_send(index));
+    assert_eq!(Some(&Action::Probe { index }), bench.pass(5 * SECOND).first());
+    assert_eq!(Some(MAC), bench.keeper.table().mac(index));
+    bench.hear(HOST, MAC, REPLY);
+    assert_eq!(State::Reachable, bench.state());
+    bench.pass(60 * SECOND);
+    bench.keeper.table().mac_to_send(index);
+    let probe = Action::Probe { index };
+    assert_eq!(
+        vec![probe, probe, probe, Action::Failed { index }],
+        bench.pass(8 * SECOND)
+    );
+    assert_eq!(None, bench.keeper.table().mac(index));
+}
+
+#[test]
+fn gratuitous_announcement_updates_but_never_creates() {
+    let mut bench = Bench::usual();
+    bench.hear(HOST, MAC, GRATUITOUS);
+    bench.hear(HOST, MAC, REPLY);
+    assert_eq!(0, bench.keeper.len());
+    let (mut bench, index) = Bench::reachable();
+    bench.hear(HOST, OTHER, GRATUITOUS);
+    assert_eq!(Some(OTHER), bench.keeper.table().mac(index));
+    assert_eq!(State::Stale, bench.state());
+}
+
+#[test]
+fn advertisement_without_override_leaves_the_mac() {
+    let (mut bench, index) = Bench::reachable();
+    bench.hear(
+        HOST,
+        OTHER,
+        Heard::Advertisement(Advertisement {
+            solicited: true,
+            overrides: false,
+        }),
+    );
+    assert_eq!(Some(MAC), bench.keeper.table().mac(index));
+    assert_eq!(State::Stale, bench.state());
+}
+
+#[test]
+fn solicitation_from_the_link_makes_a_stale_entry() {
+    let mut bench = Bench::usual();
+    bench.hear(HOST, MAC, Heard::Solicitation);
+    assert_eq!(State::Stale, bench.state());
+    assert_eq!(MAC, bench.entry(HOST).unwrap().mac);
+}
+
+#[test]
+fn nothing_is_learned_off_link_or_of_a_group_mac() {
+    let mut bench = Bench::usual();
+    bench
+        .keeper
+        .hear(1, HOST, Some(MAC), Heard::Solicitation, false, 0, &mut |_| {
+            panic!("acted")
+        });
+    bench.hear(HOST, [0xff; 6], Heard::Solicitation);
+    bench.hear(HOST, [0; 6], Heard::Solicitation);
+    bench.hear(Address::V4(0xe000_0001), MAC, Heard::Solicitation);
+    assert_eq!(0, bench.keeper.len());
+}
+
+#[test]
+fn scan_of_an_empty_network_displaces_no_neighbour_that_answers() {
+    let timing = Timing {
+        unresolved: 8,
+        ..Timing::default()
+    };
+    let mut bench = Bench::new(32, timing);
+    bench.resolve(HOST);
+    bench.hear(HOST, MAC, REPLY);
+    bench.actions.clear();
+    for address in 0..5000u32 {
+        assert!(matches!(
+            bench.resolve(Address::V4(0x0a01_0000 + address)),
+            Resolution::Pending(_)
+        ));
+        assert!(bench.keeper.unresolved() <= 8);
+    }
+    assert_eq!(9, bench.keeper.len());
+    assert_eq!(State::Reachable, bench.state());
+    // A burst of a tenth of a second's requests, no more; the first host has had one.
+    let requests = bench
+        .actions
+        .iter()
+        .filter(|action| matches!(action, Action::Request { .. }))
+        .count();
+    assert_eq!(99, requests);
+    bench.pass(30 * SECOND);
+    assert_eq!(1, bench.keeper.len());
+}
+
+#[test]
+fn full_table_refuses_the_new() {
+    let mut bench = Bench::new(2, Timing::default());
+    for last in 1..=2 {
+        bench.resolve(Address::V4(0x0a00_0000 + last));
+        bench.hear(Address::V4(0x0a00_0000 + last), MAC, REPLY);
+    }
+    assert_eq!(
+        Resolution::Refused(Reason::NeighbourTableFull),
+        bench.resolve(Address::V4(0x0a00_0003))
+    );
+}
+
+#[test]
+fn held_entry_outlives_failure_and_removal_in_its_slot() {
+    let (mut bench, index) = Bench::reachable();
+    assert!(bench.keeper.table().hold(index, 1, HOST));
+    let now = bench.now;
+    bench.keeper.remove(index, now, &mut |_| {});
+    assert_eq!(None, bench.keeper.table().mac(index));
+    bench.pass(100 * SECOND);
+    assert_eq!(Some(index), bench.keeper.table().find(1, HOST));
+    // Wanted again: asked again, in the same slot.
+    bench.keeper.table().mac_to_send(index);
+    assert_eq!(Some(&Action::Request { index }), bench.pass(4 * SECOND).first());
+    bench.hear(HOST, OTHER, REPLY);
+    assert_eq!(Some(OTHER), bench.keeper.table().mac(index));
+    bench.keeper.table().release(index);
+    bench.pass(1300 * SECOND);
+    assert_eq!(0, bench.keeper.len());
+}
+
+#[test]
+fn permanent_neighbour_is_not_overridden_and_never_ages() {
+    let mut bench = Bench::usual();
+    let index = bench.keeper.set_permanent(1, HOST, MAC, 0, &mut |_| {}).unwrap();
+    bench.hear(HOST, OTHER, REPLY);
+    bench.hear(HOST, OTHER, Heard::Solicitation);
+    bench.pass(2000 * SECOND);
+    assert_eq!(Some(MAC), bench.keeper.table().mac(index));
+    assert_eq!(State::Permanent, bench.state());
+}
