@@ -8,7 +8,9 @@
 pub mod flow;
 pub mod hash;
 pub mod memory;
+pub mod ports;
 pub mod prefetch;
 pub mod prefix;
+pub mod publish;
 mod simd;
 pub mod wheel;

@@ -1,0 +1,72 @@
+//! Publication of snapshots: the control thread replaces a value as a whole, workers read it without a lock.
+//!
+//! A [`Reader`] asks once per burst. As long as nothing was published that costs one load; otherwise it takes the new
+//! snapshot, by an atomic exchange, and lets go of the old one. The [`Publisher`] keeps every retired snapshot until
+//! no reader has it, so that it is always the control thread that frees. A worker that sleeps goes offline first, or
+//! it would hold a retired snapshot all the while.
+
+mod protocol;
+
+/// What the protocol is built on; the model test builds the same source on the types of its checker.
+mod sync {
+    pub use std::sync::Arc;
+    pub use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// The place that readers take the snapshot from.
+    #[derive(Debug)]
+    pub struct Root<T>(arc_swap::ArcSwap<T>);
+
+    impl<T> Root<T> {
+        pub fn new(snapshot: Arc<T>) -> Self {
+            Root(arc_swap::ArcSwap::new(snapshot))
+        }
+
+        pub fn load(&self) -> Arc<T> {
+            self.0.load_full()
+        }
+
+        pub fn swap(&self, snapshot: Arc<T>) -> Arc<T> {
+            self.0.swap(snapshot)
+        }
+    }
+}
+
+pub use protocol::{Publisher, Reader};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::{Arc, Weak};
+
+    #[test]
+    fn reader_sees_each_publication_at_its_next_load() {
+        let mut publisher = Publisher::new(10);
+        let mut reader = publisher.reader();
+        assert_eq!((&10, 1), (reader.load(), 1));
+        assert_eq!(2, publisher.publish(20));
+        assert_eq!(3, publisher.publish(30));
+        assert_eq!((&30, &30), (reader.load(), publisher.current()));
+        assert_eq!((3, 3), (reader.generation(), publisher.generation()));
+    }
+
+    #[test]
+    fn collect_frees_what_no_reader_has_and_keeps_what_one_has() {
+        let watched = |publisher: &Publisher<Arc<u32>>| -> Weak<u32> { Arc::downgrade(publisher.current()) };
+        let mut publisher = Publisher::new(Arc::new(1));
+        let (mut awake, mut asleep) = (publisher.reader(), publisher.reader());
+        awake.load();
+        asleep.load();
+        let first = watched(&publisher);
+        publisher.publish(Arc::new(2));
+        let second = watched(&publisher);
+        publisher.publish(Arc::new(3));
+        assert_eq!(1, publisher.collect());
+        assert_eq!((1, 0), (first.strong_count(), second.strong_count()));
+        awake.load();
+        assert_eq!(1, publisher.collect());
+        asleep.offline();
+        assert_eq!(1, first.strong_count());
+        assert_eq!(0, publisher.collect());
+        assert_eq!(0, first.strong_count());
+    }
+}
