@@ -92,6 +92,11 @@ class Host:
         """The hardware address of an interface."""
         return re.search(r"link/ether (\S+)", self.run("ip", "link", "show", "dev", interface)).group(1)
 
+    def mac_of(self, neighbour):
+        """The hardware address of a neighbour, asked for if need be."""
+        self.run("ping", "-n", "-c", "1", "-W", "5", neighbour)
+        return re.search(r"lladdr (\S+)", self.run("ip", "neighbour", "show", neighbour)).group(1)
+
     def wait_listening(self, port, protocol="tcp"):
         """Wait until a program of this host listens on a port."""
         flags = "-Hltn" if protocol == "tcp" else "-Hlun"

@@ -19,7 +19,7 @@ FORWARDED = "203.0.113.40"
 class Topology:
     """The five hosts and their wires. What the gateway is, is not decided here."""
 
-    def __init__(self, folder="/run/lab/topology"):
+    def __init__(self, folder="/run/lab/topology", mtu=1500):
         shutil.rmtree(folder, ignore_errors=True)
         os.makedirs(folder)
         self.folder = folder
@@ -31,10 +31,10 @@ class Topology:
         self.server = self._host("server")
         # The gateway's kernel stays out: no address, no neighbour discovery of its own.
         self.gateway.setting("net.ipv6.conf.default.disable_ipv6=1")
-        connect(self.gateway, "inside1", self.alice, "eth0")
-        connect(self.gateway, "inside2", self.bob, "eth0")
-        connect(self.gateway, "outside", self.upstream, "eth0")
-        connect(self.upstream, "eth1", self.server, "eth0")
+        connect(self.gateway, "inside1", self.alice, "eth0", mtu)
+        connect(self.gateway, "inside2", self.bob, "eth0", mtu)
+        connect(self.gateway, "outside", self.upstream, "eth0", mtu)
+        connect(self.upstream, "eth1", self.server, "eth0", mtu)
         self._address()
 
     def _host(self, name):

@@ -55,7 +55,7 @@ def test_error_that_quotes_no_session_reaches_nobody(topology):
             answering.bind((topology.server.address, 7003))
             asking.sendto(b"open", (topology.server.address, 7003))
             _, (address, port) = answering.recvfrom(100)
-            mac = topology.upstream.run("ip", "neighbour", "show", "198.51.100.2").split("lladdr ")[1].split()[0]
+            mac = topology.upstream.mac_of("198.51.100.2")
             for quoted_port in [port ^ 1, port]:
                 quoted = IP(src=address, dst=topology.server.address) / UDP(sport=quoted_port, dport=7003)
                 upstream.send(
@@ -147,7 +147,7 @@ def test_echo_identifier_is_translated_so_that_two_hosts_may_use_the_same(topolo
     seen = {}
     with Wire(topology.server) as server:
         for host in (topology.alice, topology.bob):
-            mac = _mac(host)
+            mac = host.mac_of(host.gateway)
             with Wire(host) as wire:
                 request = IP(src=host.address, dst=topology.server.address) / ICMP(id=identifier, seq=1) / Raw(host.name)
                 wire.send(Ether(src=wire.mac, dst=mac) / request)
@@ -156,11 +156,6 @@ def test_echo_identifier_is_translated_so_that_two_hosts_may_use_the_same(topolo
                 arrived = server.expect(lambda frame: ICMP in frame and bytes(frame[ICMP].payload) == host.name.encode())
                 seen[host.name] = (arrived[IP].src, arrived[ICMP].id)
     assert seen["alice"] != seen["bob"]
-
-
-def _mac(host):
-    host.run("ping", "-n", "-c", "1", "-W", "5", host.gateway)
-    return host.run("ip", "neighbour", "show", host.gateway).split("lladdr ")[1].split()[0]
 
 
 def test_unknown_network_of_the_inside_is_answered_as_unreachable(topology):

@@ -1,0 +1,215 @@
+"""The command line against the running daemon."""
+
+import json
+import os
+import stat
+
+import pytest
+
+from lab import configuration, waiting
+from lab.topology import POOL
+
+pytestmark = [pytest.mark.sluice, pytest.mark.usefixtures("gateway", "services")]
+
+LISTS = ["interfaces", "sessions", "routes", "neighbours", "cores", "drops"]
+
+
+def _session_of(gateway, port, *filters):
+    """The listed sessions whose inside source port it is."""
+    rows = gateway.show("sessions", *filters)["sessions"]
+    return [row for row in rows if row["forward"]["source-port"] == port]
+
+
+@pytest.fixture
+def conversation(topology):
+    """A UDP conversation between alice and the server, with the ports of both."""
+    with topology.server.open_socket() as answering, topology.alice.open_socket() as asking:
+        answering.bind((topology.server.address, 0))
+        asking.connect(answering.getsockname())
+        asking.send(b"one")
+        _, outside = answering.recvfrom(100)
+        answering.sendto(b"two", outside)
+        asking.recv(100)
+        yield asking, answering
+
+
+@pytest.mark.parametrize("what", LISTS)
+def test_every_list_is_text_for_people_and_json_for_programs(gateway, what):
+    assert gateway.command("show", what).strip()
+    rows = gateway.show(what)[what]
+    assert isinstance(rows, list)
+
+
+def test_session_shows_both_directions_and_counts(topology, gateway, conversation):
+    asking, answering = conversation
+    port = asking.getsockname()[1]
+    (session,) = _session_of(gateway, port)
+    assert "udp" == session["protocol"]
+    assert topology.alice.address == session["forward"]["source"]
+    assert topology.server.address == session["forward"]["destination"]
+    assert session["reverse"]["destination"] in POOL
+    assert (1, 1) == (session["forward"]["packets"], session["reverse"]["packets"])
+
+
+@pytest.mark.parametrize("side", ["inside", "server", "outside"])
+def test_session_is_found_by_an_address_of_either_direction(topology, gateway, conversation, side):
+    asking, _ = conversation
+    port = asking.getsockname()[1]
+    (session,) = _session_of(gateway, port)
+    address = {
+        "inside": topology.alice.address,
+        "server": topology.server.address,
+        "outside": session["reverse"]["destination"],
+    }[side]
+    assert [session["forward"]] == [row["forward"] for row in _session_of(gateway, port, "--address", address)]
+    assert [] == _session_of(gateway, port, "--address", "192.0.2.1")
+
+
+def test_session_is_found_by_a_port_of_either_direction(gateway, conversation):
+    asking, answering = conversation
+    port = asking.getsockname()[1]
+    (session,) = _session_of(gateway, port)
+    for wanted in (port, answering.getsockname()[1], session["reverse"]["destination-port"]):
+        assert 1 == len(_session_of(gateway, port, "--port", wanted))
+    assert [] == _session_of(gateway, port, "--port", port ^ 1)
+
+
+def test_sessions_in_the_form_of_conntrack_are_as_conntrack_writes_them(topology, gateway, conversation):
+    asking, answering = conversation
+    lines = gateway.command("show", "sessions", "--conntrack").splitlines()
+    port = asking.getsockname()[1]
+    (line,) = [line for line in lines if f"sport={port} " in line.split("src=")[1]]
+    words = line.split()
+    assert "udp" == words[0] and "17" == words[1]
+    assert f"src={topology.alice.address}" == words[3]
+    assert f"dport={answering.getsockname()[1]}" in words
+
+
+def test_cleared_sessions_are_gone_and_others_stay(topology, gateway, conversation):
+    asking, _ = conversation
+    port = asking.getsockname()[1]
+    with topology.bob.open_socket() as other:
+        other.sendto(b"bob", (topology.server.address, 53))
+        other_port = other.getsockname()[1]
+        waiting.until(lambda: _session_of(gateway, other_port), "bob's session")
+        gateway.command("clear", "sessions", "--address", topology.alice.address)
+        waiting.until(lambda: not _session_of(gateway, port), "alice's session to be gone")
+        assert _session_of(gateway, other_port)
+
+
+def test_apply_under_traffic_loses_nothing(topology, gateway):
+    original = gateway.document
+    ping = topology.alice.spawn("ping", "-n", "-i", "0.02", "-c", "150", "-W", "5", topology.server.address)
+    ping.wait_for_line("icmp_seq=5 ")
+    for number in range(5):
+        route = {"to": f"192.0.2.{16 * number}/28", "action": "blackhole"}
+        gateway.apply({**original, "routes": [*original["routes"], route]})
+        assert any("192.0.2." in row["to"] for row in gateway.show("routes")["routes"])
+    gateway.apply(original)
+    assert 0 == ping.wait(20)
+    assert "150 packets transmitted, 150 received" in ping.output
+
+
+def test_apply_of_a_wrong_configuration_is_refused_whole_and_the_running_one_goes_on(topology, gateway):
+    before = gateway.show("routes")
+    wrong = configuration.text(gateway.document).replace("[nat.pools.carrier]", "[nat.pools.carier]")
+    output = gateway.command("apply", gateway.write(wrong, "wrong.toml"), check=False)
+    assert "wrong.toml:" in output and "carrier" in output
+    assert before == gateway.show("routes")
+    topology.alice.run("ping", "-n", "-c", "1", "-W", "5", topology.server.address)
+
+
+def test_trace_shows_the_verdict_of_every_node(topology, gateway):
+    trace = topology.gateway.spawn(
+        gateway.binary, "trace", "--count", "2", "--address", topology.server.address, "--json",
+        "--socket", gateway.document["control"]["socket"],
+    )
+
+    def traced():
+        topology.alice.run("ping", "-n", "-c", "1", "-W", "5", topology.server.address)
+        return not trace.running
+
+    waiting.until(traced, "two packets to be traced")
+    packets = [json.loads(line) for line in trace.output.splitlines()]
+    assert 2 == len(packets)
+    for packet in packets:
+        nodes = [step["node"] for step in packet["steps"]]
+        assert "parse" == nodes[0]
+        assert len(nodes) >= 3
+
+
+def test_capture_of_an_interface_is_read_by_tshark(topology, gateway, folder):
+    path = os.path.join(folder, "inside1.pcapng")
+    capture = topology.gateway.spawn(
+        gateway.binary, "capture", "--interface", "inside1", "--count", "6", "--write", path,
+        "--socket", gateway.document["control"]["socket"],
+    )
+
+    def captured():
+        topology.alice.run("ping", "-n", "-c", "1", "-W", "5", topology.server.address)
+        return not capture.running
+
+    waiting.until(captured, "six packets to be captured")
+    lines = topology.gateway.run("tshark", "-n", "-r", path, "-T", "fields", "-e", "ip.src", "-e", "icmp.type")
+    rows = [line.split("\t") for line in lines.splitlines() if "\t" in line]
+    assert [topology.alice.address, "8"] in rows
+    assert [topology.server.address, "0"] in rows
+
+
+def test_capture_of_dropped_packets_names_the_reason(topology, gateway, folder):
+    path = os.path.join(folder, "dropped.pcapng")
+    capture = topology.gateway.spawn(
+        gateway.binary, "capture", "--dropped", "--count", "1", "--write", path,
+        "--socket", gateway.document["control"]["socket"],
+    )
+
+    def captured():
+        with topology.server.open_socket() as stranger:
+            stranger.sendto(b"anyone?", (POOL[3], 4003))
+        return not capture.running
+
+    waiting.until(captured, "a dropped packet to be captured")
+    output = topology.gateway.run("tshark", "-n", "-r", path, "-V")
+    assert "unsolicited" in output and POOL[3] in output
+
+
+def test_control_socket_is_for_its_owner_alone(gateway):
+    mode = os.stat(gateway.document["control"]["socket"]).st_mode
+    assert stat.S_ISSOCK(mode)
+    assert 0o600 == stat.S_IMODE(mode)
+
+
+def test_command_without_a_daemon_says_so(gateway, topology):
+    output = topology.gateway.run(
+        gateway.binary, "show", "sessions", "--socket", "/run/lab/nobody", check=False
+    )
+    assert "/run/lab/nobody" in output and "sluice run" in output
+
+
+def test_cores_show_what_each_worker_does(topology, gateway):
+    topology.alice.run("ping", "-n", "-c", "5", "-i", "0.02", topology.server.address)
+    (core,) = gateway.show("cores")["cores"]
+    assert core["packets"] >= 10
+    assert 0 == core["forgotten"]
+
+
+def test_received_is_sent_dropped_or_still_there(topology, gateway):
+    """received + made + unparked = sent + drops + parked, per interface and in sum."""
+    for host in (topology.alice, topology.bob):
+        host.run("ping", "-n", "-c", "20", "-i", "0.01", topology.server.address)
+
+    def balanced():
+        rows = gateway.show("interfaces")["interfaces"]
+        totals = [
+            row["received"] + row["made"] + row["unparked"] - row["sent"] - row["dropped"] - row["parked"]
+            for row in rows
+        ]
+        return 0 == sum(totals) and sum(row["received"] for row in rows) >= 80
+
+    waiting.until(balanced, "the counters to balance")
+
+
+def test_drops_are_explained(gateway):
+    rows = gateway.show("drops")["drops"]
+    assert all(row["help"] for row in rows)
+    assert len(rows) == len({row["name"] for row in rows})

@@ -1,0 +1,18 @@
+"""The demonstration itself, short."""
+
+import os
+import subprocess
+
+from lab import paths
+
+
+def test_demo_works_from_beginning_to_end(request):
+    options = ["--gateway", request.config.getoption("gateway"), "--profile", request.config.getoption("profile")]
+    before = os.listdir("/run/lab")
+    run = subprocess.run(
+        [os.path.join(paths.ROOT, "lab", "demo"), *options, "--seconds", "1", "--megabytes", "4"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", timeout=120, check=False,
+    )
+    assert 0 == run.returncode, run.stdout
+    assert "All of it worked, and nothing is left behind." in run.stdout
+    assert before == os.listdir("/run/lab")

@@ -1,0 +1,67 @@
+"""The lab itself: what it starts ends with it, however it ends."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from lab import paths, waiting
+
+# Holds a topology with a program in it until it is ended from outside.
+HOLD = """
+import signal
+from lab import sandbox
+sandbox.enter()
+from lab.topology import Topology
+topology = Topology()
+topology.server.spawn("sleep", "{marker}")
+print("up", flush=True)
+signal.pause()
+"""
+
+
+def _processes(marker):
+    """Processes whose command line holds a marker."""
+    found = []
+    for number in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{number}/cmdline", "rb") as file:
+                if marker.encode() in file.read() and int(number) != os.getpid():
+                    found.append(int(number))
+        except OSError:
+            pass
+    return found
+
+
+def _names():
+    return subprocess.run(["ip", "netns", "list"], capture_output=True, check=True).stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda number: number.name)
+def test_lab_ended_by_a_signal_leaves_nothing(number):
+    marker = f"8640{number.value}"
+    before = (_names(), os.listdir("/run/lab"))
+    run = subprocess.Popen(
+        [sys.executable, "-B", "-c", HOLD.format(marker=marker)], cwd=paths.ROOT, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, start_new_session=True,
+    )
+    assert b"up\n" == run.stdout.readline()
+    assert _processes(marker)
+    if number == signal.SIGINT:
+        os.killpg(run.pid, number)
+    else:
+        run.send_signal(number)
+    run.wait(10)
+    waiting.until(lambda: not _processes(marker), "every process of the lab to be gone")
+    run.stdout.close()
+    assert before == (_names(), os.listdir("/run/lab"))
+
+
+def test_lab_reports_the_status_of_what_ran_in_it():
+    run = subprocess.run(
+        [sys.executable, "-B", "-c", "from lab import sandbox; sandbox.enter(); raise SystemExit(7)"],
+        cwd=paths.ROOT, check=False,
+    )
+    assert 7 == run.returncode
