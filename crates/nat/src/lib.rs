@@ -9,6 +9,7 @@
 
 pub mod decision;
 pub mod family;
+pub mod icmp;
 mod keyed;
 pub mod pool;
 pub mod ports;
@@ -17,6 +18,7 @@ pub mod rewrite;
 pub mod rule;
 pub mod shard;
 pub mod timeout;
+pub mod tracking;
 
 pub use decision::{Decision, Translation};
 pub use family::{Address, Tuple};
@@ -25,4 +27,5 @@ pub use pool::{Pairing, Pool, PoolIndex, Pools};
 pub use ports::{Exhausted, Lease, PortClass, Ports};
 pub use reason::Reason;
 pub use rule::{DestinationRule, Prefix, Rules, SourceRule, Target};
-pub use timeout::{TimeoutClass, Timeouts};
+pub use timeout::{Schedule, TimeoutClass, Timeouts};
+pub use tracking::{Segment, TcpState, Tracking};

@@ -8,6 +8,7 @@
 use core::marker::PhantomData;
 
 use sluice_table::memory::{Line, lines_of};
+use sluice_wire::layers::{Class, Flags, Layers};
 use thiserror::Error;
 
 use crate::keyed::{Secret, sip, spread};
@@ -39,6 +40,14 @@ const LOW_BLOCKS: u32 = 1024 / BLOCK;
 impl PortClass {
     /// All classes.
     pub const ALL: [PortClass; CLASSES] = [PortClass::Tcp, PortClass::Udp, PortClass::Query];
+
+    /// The class of a parsed packet: none also for ICMP messages other than queries.
+    #[inline(always)]
+    pub fn of_layers(layers: &Layers) -> Option<Self> {
+        let bits = if layers.class == Class::Ipv4 { 32 } else { 128 };
+        let class = Self::of(layers.protocol, bits)?;
+        (class != PortClass::Query || layers.flags.has(Flags::ICMP_QUERY)).then_some(class)
+    }
 
     /// The class of a protocol, in a family of so many address bits; none where it has nothing to tell sessions
     /// of one outside address apart by.

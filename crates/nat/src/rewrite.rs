@@ -3,7 +3,7 @@
 //! Checksums change incrementally by the decision's deltas: a wrong one stays wrong.
 
 use sluice_wire::checksum::Delta;
-use sluice_wire::layers::{Fragment, Layers};
+use sluice_wire::layers::{Flags, Fragment, Layers};
 use sluice_wire::{Direction, Tuple4, Tuple6};
 
 use crate::Decision;
@@ -25,10 +25,15 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Of a parsed packet.
+    /// Of a parsed packet. ICMP messages other than queries have no identifier.
     #[inline(always)]
     pub fn of_layers(layers: &Layers) -> Self {
-        Self::of(layers.protocol, layers.fragment == Fragment::Later)
+        let transport = Self::of(layers.protocol, layers.fragment == Fragment::Later);
+        if transport == Transport::Query && !layers.flags.has(Flags::ICMP_QUERY) {
+            Transport::None
+        } else {
+            transport
+        }
     }
 
     /// Of a protocol; `later` where the packet is a fragment but not the first.

@@ -1,0 +1,182 @@
+//! ICMP errors that quote a translated packet (RFC 5508, section 4; RFC 4443 for IPv6).
+//!
+//! An error travels as the answers of the packet that it quotes: the session is found by the quoted key reversed
+//! ([`sought4`], [`sought6`]), and the direction found is the error's. The quote is given back the form it had on
+//! the far side, in header, ports and checksums; the error is addressed to whom the quote then names as its
+//! sender, and comes from whom the quote names as its destination where that was translated. Such an error never
+//! touches the session's state or timers (REQ-6).
+
+use sluice_wire::checksum::Delta;
+use sluice_wire::layers::Layers;
+use sluice_wire::quote::{Quoted, quoted};
+use sluice_wire::{Context, FlowKey4, FlowKey6, Tuple4, Tuple6};
+
+use crate::Reason;
+use crate::rewrite::{Rewrite, Transport, udp_checksum};
+
+/// What an IPv4 error quotes, and the key to find its session by.
+pub fn sought4(frame: &[u8], layers: &Layers, context: Context) -> Result<(Quoted, FlowKey4), Reason> {
+    let quote = quoted(frame, layers).map_err(|_| Reason::BadIcmpQuote)?;
+    Ok((quote, quote.key4(frame, context).reversed()))
+}
+
+/// What an IPv6 error quotes, and the key to find its session by.
+pub fn sought6(frame: &[u8], layers: &Layers, context: Context) -> Result<(Quoted, FlowKey6), Reason> {
+    let quote = quoted(frame, layers).map_err(|_| Reason::BadIcmpQuote)?;
+    Ok((quote, quote.key6(frame, context).reversed()))
+}
+
+/// The change between two stretches of the same even length.
+fn difference(old: &[u8], new: &[u8]) -> Delta {
+    let words = old.as_chunks::<2>().0.iter().zip(new.as_chunks::<2>().0);
+    words.fold(Delta::default(), |delta, (&old, &new)| {
+        delta.word(u16::from_be_bytes(old), u16::from_be_bytes(new))
+    })
+}
+
+/// Overwrite the two bytes of a checksum field as `change` says; nothing where the header ends before.
+fn amend(header: &mut [u8], at: usize, change: impl FnOnce(u16) -> u16) {
+    if let Some(field) = header.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<2>()) {
+        *field = change(u16::from_be_bytes(*field)).to_be_bytes();
+    }
+}
+
+/// Rewrite as much of a quoted transport header as there is, at least 8 bytes. Returns the change to the sum of the
+/// message around it.
+fn quoted_transport(header: &mut [u8], transport: Transport, ports: (u16, u16), l4: Delta) -> Delta {
+    let mut before = [0; 18];
+    let length = header.len().min(before.len()) & !1;
+    let (Some(old), Some(now)) = (before.get_mut(..length), header.get_mut(..length)) else {
+        return Delta::default();
+    };
+    old.copy_from_slice(now);
+    let both = (u32::from(ports.0) << 16 | u32::from(ports.1)).to_be_bytes();
+    match transport {
+        Transport::Tcp | Transport::Udp => {
+            if let Some(field) = now.first_chunk_mut::<4>() {
+                *field = both;
+            }
+        }
+        Transport::Query => amend(now, 4, |_| ports.0),
+        Transport::AddressesOnly | Transport::None => {}
+    }
+    match transport {
+        Transport::Tcp => amend(now, 16, |field| l4.apply(field)),
+        Transport::Udp => amend(now, 6, |field| udp_checksum(field, l4)),
+        Transport::Query => amend(now, 2, |field| l4.apply(field)),
+        Transport::AddressesOnly => amend(now, 6, |field| l4.apply(field)),
+        Transport::None => {}
+    }
+    difference(old, now)
+}
+
+/// Translate an IPv4 error and count `hops` off its time to live. `rewrite` is that of the direction in which the
+/// session was found.
+pub fn translate_error4(
+    frame: &mut [u8],
+    layers: &Layers,
+    quote: &Quoted,
+    rewrite: &Rewrite<'_, Tuple4>,
+    hops: u8,
+) -> Result<(), Reason> {
+    let outer = quote.key4(frame, 0).tuple;
+    let other = rewrite.other;
+    let (l3, l4, inner) = (
+        usize::from(layers.l3),
+        usize::from(layers.l4),
+        usize::from(quote.layers.l3),
+    );
+
+    let Some(header) = frame.get_mut(l3..).and_then(|tail| tail.first_chunk_mut::<20>()) else {
+        return Err(Reason::Truncated);
+    };
+    let mut before = *header;
+    // Who is told must be who sent the quoted packet.
+    if header[16..20] != outer.source.to_be_bytes() {
+        return Err(Reason::BadIcmpQuote);
+    }
+    if other.destination != outer.destination {
+        header[12..16].copy_from_slice(&other.destination.to_be_bytes());
+    }
+    header[16..20].copy_from_slice(&other.source.to_be_bytes());
+    header[8] = header[8].wrapping_sub(hops);
+    let l3_delta = difference(&before, header);
+    amend(header, 10, |field| l3_delta.apply(field));
+
+    let Some(header) = frame.get_mut(inner..).and_then(|tail| tail.first_chunk_mut::<20>()) else {
+        return Err(Reason::Truncated);
+    };
+    before = *header;
+    header[12..16].copy_from_slice(&other.source.to_be_bytes());
+    header[16..20].copy_from_slice(&other.destination.to_be_bytes());
+    amend(header, 10, |field| rewrite.l3.apply(field));
+    let message = difference(&before, header);
+
+    let transport = Transport::of_layers(&quote.layers);
+    let ports = (other.source_port, other.destination_port);
+    let message = message.and(quoted_transport(
+        quote.layers.payload_mut(frame),
+        transport,
+        ports,
+        rewrite.l4,
+    ));
+    amend(frame, l4 + 2, |field| message.apply(field));
+    Ok(())
+}
+
+/// Translate an IPv6 error; otherwise as [`translate_error4`].
+pub fn translate_error6(
+    frame: &mut [u8],
+    layers: &Layers,
+    quote: &Quoted,
+    rewrite: &Rewrite<'_, Tuple6>,
+    hops: u8,
+) -> Result<(), Reason> {
+    let outer = quote.key6(frame, 0).tuple;
+    let other = rewrite.other;
+    let (l3, l4, inner) = (
+        usize::from(layers.l3),
+        usize::from(layers.l4),
+        usize::from(quote.layers.l3),
+    );
+    let [source, destination] = [other.source, other.destination].map(octets);
+
+    let Some(header) = frame.get_mut(l3..).and_then(|tail| tail.first_chunk_mut::<40>()) else {
+        return Err(Reason::Truncated);
+    };
+    let mut before = *header;
+    if header[24..40] != octets(outer.source) {
+        return Err(Reason::BadIcmpQuote);
+    }
+    if other.destination != outer.destination {
+        header[8..24].copy_from_slice(&destination);
+    }
+    header[24..40].copy_from_slice(&source);
+    header[7] = header[7].wrapping_sub(hops);
+    // The addresses are in the pseudo-header of the error's own checksum.
+    let pseudo = difference(&before[8..], &header[8..]);
+
+    let Some(header) = frame.get_mut(inner..).and_then(|tail| tail.first_chunk_mut::<40>()) else {
+        return Err(Reason::Truncated);
+    };
+    before = *header;
+    header[8..24].copy_from_slice(&source);
+    header[24..40].copy_from_slice(&destination);
+    let message = pseudo.and(difference(&before, header));
+
+    let transport = Transport::of_layers(&quote.layers);
+    let ports = (other.source_port, other.destination_port);
+    let message = message.and(quoted_transport(
+        quote.layers.payload_mut(frame),
+        transport,
+        ports,
+        rewrite.l4,
+    ));
+    amend(frame, l4 + 2, |field| message.apply(field));
+    Ok(())
+}
+
+/// An IPv6 address as it stands in a header.
+fn octets(address: [u64; 2]) -> [u8; 16] {
+    (u128::from(address[0]) << 64 | u128::from(address[1])).to_be_bytes()
+}

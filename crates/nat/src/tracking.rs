@@ -1,0 +1,320 @@
+//! Connection tracking (RFC 7857, section 2, after RFC 6146, section 3.5.2): what a session's packets do to its
+//! state, and which timer runs.
+//!
+//! Sequence numbers are followed as far as it takes to tell whether a reset belongs to the connection (RFC 7857,
+//! section 2.2): each side's are trusted only up to [`REACH`] beyond what the other side has acknowledged, so that
+//! somebody who does not see the packets can't move the window that a reset must hit.
+
+use bytemuck::{Pod, Zeroable};
+use sluice_wire::Direction;
+use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
+
+use crate::timeout::{Schedule, TimeoutClass};
+
+/// How far beyond the last acknowledgment data in flight are followed, in bytes.
+pub const REACH: u32 = 1 << 22;
+
+/// State of a TCP connection. The client is who sent the session's first packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum TcpState {
+    /// Nothing seen, or not TCP.
+    #[default]
+    Closed = 0,
+    /// The client's SYN seen.
+    Init = 1,
+    /// Both sides have sent a SYN.
+    Established = 2,
+    /// The client has sent a FIN.
+    ClientFin = 3,
+    /// The server has sent a FIN.
+    ServerFin = 4,
+    /// Both have.
+    BothFin = 5,
+    /// A reset seen: the session ends unless data follow.
+    Transitory = 6,
+}
+
+impl TcpState {
+    /// The state's name, as operators know it from `conntrack`.
+    pub fn name(self) -> &'static str {
+        match self {
+            TcpState::Closed => "NONE",
+            TcpState::Init => "SYN_SENT",
+            TcpState::Established => "ESTABLISHED",
+            TcpState::ClientFin | TcpState::ServerFin => "FIN_WAIT",
+            TcpState::BothFin => "TIME_WAIT",
+            TcpState::Transitory => "CLOSE",
+        }
+    }
+
+    fn of(number: u8) -> Self {
+        match number {
+            1 => TcpState::Init,
+            2 => TcpState::Established,
+            3 => TcpState::ClientFin,
+            4 => TcpState::ServerFin,
+            5 => TcpState::BothFin,
+            6 => TcpState::Transitory,
+            _ => TcpState::Closed,
+        }
+    }
+}
+
+/// What a session remembers of its packets: 20 bytes, all zeros before the first. Arrays are by direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Tracking {
+    /// End of the sequence space that each side has sent, as far as followed.
+    end: [u32; 2],
+    /// Last acknowledgment that each side has sent; before the first, where the other side's numbers begin.
+    acknowledged: [u32; 2],
+    /// A [`TcpState`].
+    state: u8,
+    /// [`FORWARD_SEEN`], [`REVERSE_SEEN`], [`ANSWERED`].
+    flags: u8,
+    /// The [`TimeoutClass`] of a session that is not TCP.
+    class: u8,
+    reserved: u8,
+}
+
+/// The side's sequence numbers are known: 1 for forward, 2 for reverse.
+const FORWARD_SEEN: u8 = 1;
+const REVERSE_SEEN: u8 = 2;
+const SEEN: u8 = FORWARD_SEEN | REVERSE_SEEN;
+/// A packet of the reverse direction was seen, of any protocol.
+const ANSWERED: u8 = 4;
+
+/// What tracking reads of a TCP segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// Control flags.
+    pub flags: u8,
+    /// Sequence number.
+    pub sequence: u32,
+    /// Acknowledgment number; counts where the flags have ACK.
+    pub acknowledgment: u32,
+    /// Bytes of data, header excluded.
+    pub length: u32,
+}
+
+impl Segment {
+    /// Of a transport header and its data; none where the header is cut short.
+    #[inline(always)]
+    pub fn read(payload: &[u8]) -> Option<Self> {
+        let header = payload.first_chunk::<20>()?;
+        let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let offset = usize::from(header[12] >> 4) * 4;
+        Some(Self {
+            flags: header[13],
+            sequence: number(4),
+            acknowledgment: number(8),
+            length: payload.len().saturating_sub(offset) as u32,
+        })
+    }
+
+    /// May it open a session? A SYN alone does.
+    #[inline(always)]
+    pub fn opens(&self) -> bool {
+        self.flags & (SYN | ACK | RST | FIN) == SYN
+    }
+
+    /// Where its part of the sequence space ends: SYN and FIN count.
+    #[inline(always)]
+    fn end(&self) -> u32 {
+        let controls = u32::from(self.flags & SYN != 0) + u32::from(self.flags & FIN != 0);
+        self.sequence.wrapping_add(self.length).wrapping_add(controls)
+    }
+}
+
+/// Is `a` behind `b` in sequence space?
+#[inline(always)]
+fn beyond(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}
+
+impl Tracking {
+    /// For a session of a protocol other than TCP: its timer is known when it is made.
+    pub fn of_datagrams(protocol: u8, destination_port: u16, schedule: &Schedule) -> Self {
+        let class = match protocol {
+            17 => schedule.udp(destination_port),
+            1 | 58 => TimeoutClass::ICMP,
+            _ => TimeoutClass::OTHER,
+        };
+        Self {
+            class: class.0,
+            ..Self::default()
+        }
+    }
+
+    /// For a TCP session that begins in the middle, as after a restart: taken as established, sequence numbers from
+    /// the first packets on.
+    pub fn picked_up() -> Self {
+        Self {
+            state: TcpState::Established as u8,
+            ..Self::default()
+        }
+    }
+
+    /// The connection's state; [`TcpState::Closed`] where it is not TCP.
+    pub fn state(&self) -> TcpState {
+        TcpState::of(self.state)
+    }
+
+    /// Has the reverse direction sent anything?
+    pub fn answered(&self) -> bool {
+        self.flags & ANSWERED != 0
+    }
+
+    /// A packet of a session that is not TCP.
+    #[inline(always)]
+    pub fn track_datagram(&mut self, direction: Direction) -> TimeoutClass {
+        self.flags |= (direction as u8) << 2;
+        TimeoutClass(self.class)
+    }
+
+    /// A segment of a TCP session. Says which timer begins anew.
+    #[inline(always)]
+    pub fn track(&mut self, direction: Direction, segment: &Segment) -> TimeoutClass {
+        let plain = segment.flags & (SYN | FIN | RST | ACK) == ACK;
+        if plain & (self.state == TcpState::Established as u8) & (self.flags & SEEN == SEEN) {
+            self.flags |= (direction as u8) << 2;
+            self.follow(direction, segment);
+            return TimeoutClass::TCP_ESTABLISHED;
+        }
+        self.track_control(direction, segment)
+    }
+
+    /// Follow both sides' numbers, where both are known.
+    #[inline(always)]
+    fn follow(&mut self, direction: Direction, segment: &Segment) {
+        let (this, other) = (direction as usize, direction.opposite() as usize);
+        let end = segment.end();
+        let credible = end.wrapping_sub(self.acknowledged[other]) <= REACH;
+        let ahead = beyond(end, self.end[this]) & credible;
+        self.end[this] = if ahead { end } else { self.end[this] };
+        let ahead = beyond(segment.acknowledgment, self.acknowledged[this]);
+        self.acknowledged[this] = if ahead {
+            segment.acknowledgment
+        } else {
+            self.acknowledged[this]
+        };
+    }
+
+    /// Does a reset fall into what its side has sent and the other not yet acknowledged? Before that side has sent
+    /// anything, it must acknowledge what the other has.
+    fn reset_belongs(&self, direction: Direction, segment: &Segment) -> bool {
+        let (this, other) = (direction as usize, direction.opposite() as usize);
+        if self.flags & (FORWARD_SEEN << this) == 0 {
+            return segment.flags & ACK != 0
+                && self.flags & (FORWARD_SEEN << other) != 0
+                && segment.acknowledgment == self.end[other];
+        }
+        let (from, end) = (self.acknowledged[other], self.end[this]);
+        let in_flight = if beyond(from, end) { 0 } else { end.wrapping_sub(from) };
+        segment.sequence.wrapping_sub(from) <= in_flight
+    }
+
+    /// Everything but established data.
+    #[inline(never)]
+    fn track_control(&mut self, direction: Direction, segment: &Segment) -> TimeoutClass {
+        let state = self.state();
+        let forward = direction == Direction::Forward;
+        self.flags |= (direction as u8) << 2;
+        if segment.flags & RST != 0 {
+            return self.track_reset(direction, segment);
+        }
+        let idle = !matches!(state, TcpState::Established | TcpState::ClientFin | TcpState::ServerFin);
+        if segment.opens() && forward && idle {
+            *self = Self {
+                flags: self.flags & ANSWERED,
+                ..Self::default()
+            };
+            self.begin(direction, segment);
+            self.state = TcpState::Init as u8;
+            return TimeoutClass::TCP_TRANSITORY_OPEN;
+        }
+        let next = match state {
+            TcpState::Init if !forward && segment.flags & SYN != 0 => {
+                // With an acknowledgment it must be for the client's SYN; without, both open at once.
+                if segment.flags & ACK != 0 && !self.within_opening(segment) {
+                    return TimeoutClass::UNCHANGED;
+                }
+                TcpState::Established
+            }
+            // Data without a SYN before them do not establish anything.
+            TcpState::Init | TcpState::Closed => state,
+            TcpState::Established if segment.flags & FIN != 0 => {
+                if forward {
+                    TcpState::ClientFin
+                } else {
+                    TcpState::ServerFin
+                }
+            }
+            TcpState::ClientFin if !forward && segment.flags & FIN != 0 => TcpState::BothFin,
+            TcpState::ServerFin if forward && segment.flags & FIN != 0 => TcpState::BothFin,
+            TcpState::Transitory if segment.length > 0 => TcpState::Established,
+            _ => state,
+        };
+        self.begin(direction, segment);
+        self.follow_known(direction, segment);
+        self.state = next as u8;
+        match next {
+            TcpState::Closed | TcpState::Init => TimeoutClass::TCP_TRANSITORY_OPEN,
+            TcpState::Established | TcpState::ClientFin | TcpState::ServerFin => TimeoutClass::TCP_ESTABLISHED,
+            TcpState::BothFin if state != next => TimeoutClass::TCP_TRANSITORY_CLOSE,
+            TcpState::BothFin | TcpState::Transitory => TimeoutClass::UNCHANGED,
+        }
+    }
+
+    fn track_reset(&mut self, direction: Direction, segment: &Segment) -> TimeoutClass {
+        let state = self.state();
+        if !self.reset_belongs(direction, segment) {
+            return TimeoutClass::UNCHANGED;
+        }
+        match state {
+            TcpState::Established | TcpState::ClientFin | TcpState::ServerFin => {
+                self.state = TcpState::Transitory as u8;
+                TimeoutClass::TCP_TRANSITORY_CLOSE
+            }
+            // Refused: the client may try again, and keeps its port meanwhile.
+            TcpState::Init => TimeoutClass::TCP_TRANSITORY_CLOSE,
+            TcpState::Closed | TcpState::BothFin | TcpState::Transitory => TimeoutClass::UNCHANGED,
+        }
+    }
+
+    /// A SYN with data may be acknowledged with or without them (RFC 7413).
+    fn within_opening(&self, segment: &Segment) -> bool {
+        let from = self.acknowledged[1];
+        let acknowledged = segment.acknowledgment.wrapping_sub(from);
+        acknowledged != 0 && acknowledged <= self.end[0].wrapping_sub(from)
+    }
+
+    /// Learn where a side's numbers begin, from its first segment.
+    fn begin(&mut self, direction: Direction, segment: &Segment) {
+        let (this, other) = (direction as usize, direction.opposite() as usize);
+        if self.flags & (FORWARD_SEEN << this) != 0 {
+            return;
+        }
+        self.flags |= FORWARD_SEEN << this;
+        self.end[this] = segment.end();
+        if self.flags & (FORWARD_SEEN << other) == 0 || segment.flags & SYN != 0 {
+            self.acknowledged[other] = segment.sequence;
+        }
+        if segment.flags & ACK != 0 {
+            self.acknowledged[this] = segment.acknowledgment;
+        }
+    }
+
+    fn follow_known(&mut self, direction: Direction, segment: &Segment) {
+        if segment.flags & ACK != 0 {
+            self.follow(direction, segment);
+        } else {
+            let without = Segment {
+                acknowledgment: self.acknowledged[direction as usize],
+                ..*segment
+            };
+            self.follow(direction, &without);
+        }
+    }
+}

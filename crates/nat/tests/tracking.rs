@@ -1,0 +1,288 @@
+//! Connection tracking against simulated ends, and by requirement.
+
+use proptest::prelude::*;
+use sluice_nat::timeout::{Schedule, TimeoutClass, Timeouts};
+use sluice_nat::tracking::{REACH, Segment, TcpState, Tracking};
+use sluice_wire::Direction::{self, Forward, Reverse};
+use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
+
+/// Two ends of a connection that send what they are told to.
+struct Ends {
+    next: [u32; 2],
+    tracking: Tracking,
+}
+
+impl Ends {
+    fn new(client: u32, server: u32) -> Self {
+        Self {
+            next: [client, server],
+            tracking: Tracking::default(),
+        }
+    }
+
+    /// One side sends a segment in order, which acknowledges all that the other has sent.
+    fn send(&mut self, direction: Direction, flags: u8, length: u32) -> TimeoutClass {
+        let (this, other) = (direction as usize, direction.opposite() as usize);
+        let segment = Segment {
+            flags,
+            sequence: self.next[this],
+            acknowledgment: self.next[other],
+            length,
+        };
+        let controls = u32::from(flags & SYN != 0) + u32::from(flags & FIN != 0);
+        self.next[this] = self.next[this].wrapping_add(length + controls);
+        self.tracking.track(direction, &segment)
+    }
+
+    fn open(client: u32, server: u32) -> Self {
+        let mut ends = Self::new(client, server);
+        assert_eq!(TimeoutClass::TCP_TRANSITORY_OPEN, ends.send(Forward, SYN, 0));
+        assert_eq!(TcpState::Init, ends.tracking.state());
+        assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Reverse, SYN | ACK, 0));
+        assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Forward, ACK, 0));
+        assert_eq!(TcpState::Established, ends.tracking.state());
+        ends
+    }
+}
+
+#[test]
+fn tracking_fits_beside_counters_and_timers() {
+    assert_eq!(20, size_of::<Tracking>());
+    assert_eq!(8, size_of::<sluice_nat::Decision>());
+}
+
+#[test]
+fn rfc7857_section2_open_and_close_pass_through_the_states() {
+    for first in [Forward, Reverse] {
+        let mut ends = Ends::open(u32::MAX - 3, 5);
+        assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(first, FIN | ACK, 10));
+        let half = if first == Forward {
+            TcpState::ClientFin
+        } else {
+            TcpState::ServerFin
+        };
+        assert_eq!(half, ends.tracking.state());
+        assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(first.opposite(), ACK, 1000));
+        assert_eq!(half, ends.tracking.state());
+        assert_eq!(
+            TimeoutClass::TCP_TRANSITORY_CLOSE,
+            ends.send(first.opposite(), FIN | ACK, 0)
+        );
+        assert_eq!(TcpState::BothFin, ends.tracking.state());
+        assert_eq!(TimeoutClass::UNCHANGED, ends.send(first, ACK, 0));
+        assert_eq!(TcpState::BothFin, ends.tracking.state());
+    }
+}
+
+#[test]
+fn rfc5382_req2a_simultaneous_open_is_established() {
+    let mut ends = Ends::new(100, 200);
+    ends.send(Forward, SYN, 0);
+    assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Reverse, SYN, 0));
+    assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Forward, SYN | ACK, 0));
+    assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Reverse, SYN | ACK, 0));
+    assert_eq!(TcpState::Established, ends.tracking.state());
+}
+
+#[test]
+fn rfc7857_section2_2_reset_starts_the_closing_timer_and_data_end_it() {
+    for direction in [Forward, Reverse] {
+        let mut ends = Ends::open(100, 200);
+        assert_eq!(TimeoutClass::TCP_TRANSITORY_CLOSE, ends.send(direction, RST | ACK, 0));
+        assert_eq!(TcpState::Transitory, ends.tracking.state());
+        assert_eq!(TimeoutClass::UNCHANGED, ends.send(direction, RST | ACK, 0));
+        assert_eq!(TimeoutClass::UNCHANGED, ends.send(direction.opposite(), ACK, 0));
+        assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(direction.opposite(), ACK, 1));
+        assert_eq!(TcpState::Established, ends.tracking.state());
+    }
+}
+
+#[test]
+fn connection_refused_stays_initial_and_may_be_tried_again() {
+    let mut ends = Ends::new(100, 0);
+    ends.send(Forward, SYN, 0);
+    assert_eq!(TimeoutClass::TCP_TRANSITORY_CLOSE, ends.send(Reverse, RST | ACK, 0));
+    assert_eq!(TcpState::Init, ends.tracking.state());
+    ends.next = [77_000, 0];
+    assert_eq!(TimeoutClass::TCP_TRANSITORY_OPEN, ends.send(Forward, SYN, 0));
+    assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Reverse, SYN | ACK, 0));
+}
+
+#[test]
+fn syn_answer_for_another_syn_does_not_establish() {
+    let mut ends = Ends::new(100, 200);
+    ends.send(Forward, SYN, 0);
+    let forged = Segment {
+        flags: SYN | ACK,
+        sequence: 1,
+        acknowledgment: 5000,
+        length: 0,
+    };
+    assert_eq!(TimeoutClass::UNCHANGED, ends.tracking.track(Reverse, &forged));
+    assert_eq!(TcpState::Init, ends.tracking.state());
+}
+
+#[test]
+fn syn_with_data_may_be_acknowledged_without_them() {
+    let mut tracking = Tracking::default();
+    tracking.track(
+        Forward,
+        &Segment {
+            flags: SYN,
+            sequence: 100,
+            acknowledgment: 0,
+            length: 500,
+        },
+    );
+    let answer = Segment {
+        flags: SYN | ACK,
+        sequence: 9,
+        acknowledgment: 101,
+        length: 0,
+    };
+    assert_eq!(TimeoutClass::TCP_ESTABLISHED, tracking.track(Reverse, &answer));
+}
+
+#[test]
+fn closed_connection_with_the_same_ports_opens_again() {
+    let mut ends = Ends::open(100, 200);
+    ends.send(Forward, FIN | ACK, 0);
+    ends.send(Reverse, FIN | ACK, 0);
+    ends.next = [0x8000_0000, 0x4000_0000];
+    assert_eq!(TimeoutClass::TCP_TRANSITORY_OPEN, ends.send(Forward, SYN, 0));
+    assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Reverse, SYN | ACK, 0));
+    assert_eq!(TimeoutClass::TCP_TRANSITORY_CLOSE, ends.send(Reverse, RST, 0));
+}
+
+#[test]
+fn picked_up_connection_is_established_and_accepts_its_reset() {
+    let mut ends = Ends {
+        next: [100, 200],
+        tracking: Tracking::picked_up(),
+    };
+    assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Reverse, ACK, 1000));
+    assert_eq!(TimeoutClass::TCP_ESTABLISHED, ends.send(Forward, ACK, 0));
+    assert_eq!(TimeoutClass::TCP_TRANSITORY_CLOSE, ends.send(Reverse, RST, 0));
+}
+
+#[test]
+fn spoofed_data_far_ahead_do_not_move_the_window_of_resets() {
+    let mut ends = Ends::open(100, 200);
+    let far = ends.next[1].wrapping_add(REACH + 1);
+    let data = Segment {
+        flags: ACK,
+        sequence: far,
+        acknowledgment: 0,
+        length: 1000,
+    };
+    ends.tracking.track(Reverse, &data);
+    let reset = Segment {
+        flags: RST,
+        sequence: far + 1000,
+        acknowledgment: 0,
+        length: 0,
+    };
+    assert_eq!(TimeoutClass::UNCHANGED, ends.tracking.track(Reverse, &reset));
+    assert_eq!(TimeoutClass::TCP_TRANSITORY_CLOSE, ends.send(Reverse, RST, 0));
+}
+
+#[test]
+fn segment_opens_only_as_a_syn_alone() {
+    let opens = |flags| {
+        Segment {
+            flags,
+            ..Segment::default()
+        }
+        .opens()
+    };
+    assert!(opens(SYN));
+    assert!(opens(SYN | 0xc0));
+    assert!(
+        [ACK, SYN | ACK, SYN | RST, SYN | FIN, RST, 0]
+            .into_iter()
+            .all(|flags| !opens(flags))
+    );
+}
+
+#[test]
+fn segment_reads_the_header_and_counts_data() {
+    let mut bytes = vec![0; 37];
+    bytes[4..12].copy_from_slice(&[0, 0, 1, 2, 0, 0, 3, 4]);
+    (bytes[12], bytes[13]) = (6 << 4, ACK);
+    let expected = Segment {
+        flags: ACK,
+        sequence: 0x102,
+        acknowledgment: 0x304,
+        length: 13,
+    };
+    assert_eq!(Some(expected), Segment::read(&bytes));
+    assert_eq!(None, Segment::read(&bytes[..19]));
+}
+
+#[test]
+fn rfc4787_req5a_datagrams_keep_the_timer_of_their_port() {
+    let schedule = Schedule::new(&Timeouts {
+        udp_by_port: vec![(53, 15)],
+        ..Timeouts::default()
+    })
+    .unwrap();
+    let timer = |protocol, port| {
+        let mut tracking = Tracking::of_datagrams(protocol, port, &schedule);
+        assert!(!tracking.answered());
+        let class = tracking.track_datagram(Forward);
+        assert_eq!(class, tracking.track_datagram(Reverse));
+        assert!(tracking.answered());
+        schedule.seconds(class)
+    };
+    assert_eq!(
+        [15, 300, 60, 60, 300],
+        [timer(17, 53), timer(17, 443), timer(1, 9), timer(58, 9), timer(47, 0)]
+    );
+}
+
+proptest! {
+    #[test]
+    fn rfc7857_section2_2_reset_outside_the_window_changes_nothing(
+        client: u32, server: u32, talk in proptest::collection::vec((any::<bool>(), 0u32..3000), 0..20),
+        backward: bool, guess: u32,
+    ) {
+        let mut ends = Ends::open(client, server);
+        for (backward, length) in talk {
+            ends.send(if backward { Reverse } else { Forward }, ACK, length);
+        }
+        let direction = if backward { Reverse } else { Forward };
+        // All has been acknowledged but what this side sent last.
+        let next = ends.next[direction as usize];
+        prop_assume!(next.wrapping_sub(guess) > 60_000);
+        let before = ends.tracking;
+        let reset = Segment { flags: RST, sequence: guess, acknowledgment: 0, length: 0 };
+        prop_assert_eq!(TimeoutClass::UNCHANGED, ends.tracking.track(direction, &reset));
+        prop_assert_eq!(before.state(), ends.tracking.state());
+        prop_assert_eq!(TimeoutClass::TCP_TRANSITORY_CLOSE, ends.send(direction, RST, 0));
+    }
+
+    #[test]
+    fn tracking_any_segments_never_panics_and_agrees_with_the_table(
+        segments in proptest::collection::vec((any::<bool>(), 0u8..32, 0u32..2000), 1..60), client: u32, server: u32,
+    ) {
+        let mut ends = Ends::open(client, server);
+        let mut expected = TcpState::Established;
+        for (backward, flags, length) in segments {
+            // In order and without SYN, all of RFC 6146's figure beyond the opening.
+            let flags = flags & !SYN | ACK;
+            let direction = if backward { Reverse } else { Forward };
+            ends.send(direction, flags, length);
+            let (reset, fin) = (flags & RST != 0, flags & FIN != 0);
+            expected = match (expected, backward) {
+                (TcpState::Established | TcpState::ClientFin | TcpState::ServerFin, _) if reset => TcpState::Transitory,
+                (state, _) if reset => state,
+                (TcpState::Established, false) if fin => TcpState::ClientFin,
+                (TcpState::Established, true) if fin => TcpState::ServerFin,
+                (TcpState::ClientFin, true) | (TcpState::ServerFin, false) if fin => TcpState::BothFin,
+                (TcpState::Transitory, _) if length > 0 => TcpState::Established,
+                (state, _) => state,
+            };
+            prop_assert_eq!(expected, ends.tracking.state());
+        }
+    }
+}
