@@ -11,8 +11,10 @@
 
 #![forbid(unsafe_code)]
 
+pub mod api;
 pub mod config;
 mod diagnosis;
+mod difference;
 pub mod memory;
 mod problem;
 mod read;
@@ -22,6 +24,7 @@ pub mod value;
 
 pub use config::{Config, Valid};
 pub use diagnosis::{Complaint, Diagnosis, Located};
+pub use difference::{Change, Difference, Kind, difference};
 pub use problem::Problem;
 pub use validate::{Checked, Machine, check};
 

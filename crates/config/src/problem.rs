@@ -346,6 +346,11 @@ pub enum Problem {
 }
 
 impl Problem {
+    /// Whether it is a key that was meant to be this one.
+    pub(crate) fn means(&self, expected: &str) -> bool {
+        matches!(self, Self::UnknownKey { key, known } if nearest(key, known).is_some_and(|name| name == expected))
+    }
+
     /// What to do about it.
     pub fn hint(&self) -> Option<String> {
         let hint = match self {
@@ -447,15 +452,20 @@ fn list<T: ToString>(items: &[T]) -> String {
     items.iter().map(T::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// `did you mean …?` where something near is known, else what is known.
-fn meant(written: &str, known: &[String]) -> String {
-    let near = known
+/// The name that is least unlike what is written, where one is near.
+fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
+    known
         .iter()
         .map(|name| (strsim::damerau_levenshtein(written, name), name))
         .filter(|(distance, name)| *distance <= 1 + name.len().min(written.len()) / 3)
-        .min();
-    match near {
-        Some((_, name)) => format!("did you mean `{name}`?"),
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// `did you mean …?` where something near is known, else what is known.
+fn meant(written: &str, known: &[String]) -> String {
+    match nearest(written, known) {
+        Some(name) => format!("did you mean `{name}`?"),
         None if known.is_empty() => "there are none".into(),
         None => format!(
             "there are {}",

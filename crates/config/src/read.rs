@@ -87,7 +87,7 @@ pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
         return Err(errors
             .iter()
             .take(MOST)
-            .map(|e| Located::new(form(e.message()), span_of(e, text)))
+            .map(|e| Located::new(form(e.message(), at(text, &span_of(e, text))), span_of(e, text)))
             .collect());
     }
     let root = root.into_inner();
@@ -103,9 +103,14 @@ pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
         };
         let error: toml::de::Error = error;
         let span = span_of(&error, text);
-        let problem = form(error.message());
-        // A key that was taken out above for its value is not missing.
-        let follows = matches!(&problem, Problem::MissingKey(key) if removed.contains(key));
+        let problem = form(error.message(), at(text, &span));
+        // A key that was taken out above for its value, or stands there misspelt, is not missing.
+        let follows = match &problem {
+            Problem::MissingKey(key) => {
+                removed.contains(key) || found.iter().any(|located: &Located| located.problem.means(key))
+            }
+            _ => false,
+        };
         if !follows {
             found.push(Located::new(problem, span.clone()));
         }
@@ -121,6 +126,10 @@ pub(crate) fn read(text: &str) -> Result<(Document, Places<'_>), Vec<Located>> {
 
 fn span_of(error: &toml::de::Error, text: &str) -> Range<usize> {
     error.span().unwrap_or(0..0).start.min(text.len())..error.span().unwrap_or(0..0).end.min(text.len())
+}
+
+fn at<'t>(text: &'t str, span: &Range<usize>) -> &'t str {
+    text.get(span.clone()).unwrap_or_default()
 }
 
 /// Take the entry with this key or value out of the table, the deepest where several stand at the same place.
@@ -165,9 +174,9 @@ fn take_out_of_array(array: &mut DeArray<'_>, span: &Range<usize>) -> Option<Opt
     Some(None)
 }
 
-/// A problem from the message of a deserialiser: its own ones are known by their words, ours carry the hint in a
-/// second line.
-fn form(message: &str) -> Problem {
+/// A problem from the message of a deserialiser about a place in the text: its own ones are known by their words, ours
+/// carry the hint in a second line.
+fn form(message: &str, written: &str) -> Problem {
     let named = |text: &str| {
         text.split('`')
             .skip(1)
@@ -186,29 +195,61 @@ fn form(message: &str) -> Problem {
     if message.starts_with("missing field ") {
         return Problem::MissingKey(named(message).into_iter().next().unwrap_or_default());
     }
-    if message.starts_with("unknown variant ") {
-        let mut names = named(message).into_iter();
-        let written = names.next().unwrap_or_default();
-        let known: Vec<_> = names.map(|name| format!("\"{name}\"")).collect();
+    // A variant is written as a text; its name in the message is what stands between the first two marks.
+    let unknown = message
+        .strip_prefix("unknown variant ")
+        .and_then(|rest| rest.split_once(", expected "));
+    if let Some((_, known)) = unknown {
+        let known: Vec<_> = named(known).into_iter().map(|name| format!("\"{name}\"")).collect();
         return Problem::Form {
-            what: format!("\"{written}\" is not known here"),
+            what: misfit(written),
             hint: Some(format!("write {}", known.join(" or "))),
         };
     }
-    match message.split_once('\n') {
-        Some((what, hint)) => Problem::Form {
+    if let Some((what, hint)) = message.split_once('\n') {
+        return Problem::Form {
             what: what.into(),
             hint: Some(hint.into()),
+        };
+    }
+    match message.rsplit_once(", expected ") {
+        Some((what, expected)) if what.starts_with("invalid ") => Problem::Form {
+            what: misfit(written),
+            hint: Some(format!("write {}", plainly(expected))),
         },
-        None => match message.split_once(", expected ") {
-            Some((what, expected)) => Problem::Form {
-                what: what.into(),
-                hint: Some(format!("write {expected}")),
-            },
-            None => Problem::Form {
-                what: message.into(),
-                hint: None,
-            },
+        Some((what, expected)) => Problem::Form {
+            what: what.into(),
+            hint: Some(format!("expected {expected}")),
         },
+        None => Problem::Form {
+            what: message.into(),
+            hint: None,
+        },
+    }
+}
+
+/// What a value that does not belong here is called: itself, where it is short enough to be read.
+fn misfit(written: &str) -> String {
+    if written.is_empty() || written.len() > 60 || written.contains('\n') {
+        "this value does not belong here".into()
+    } else {
+        format!("`{written}` does not belong here")
+    }
+}
+
+/// The names of Rust's types in an operator's words.
+fn plainly(expected: &str) -> String {
+    match expected {
+        "u8" => "a whole number from 0 to 255".into(),
+        "u16" => "a whole number from 0 to 65535".into(),
+        "u32" => "a whole number from 0 to 4294967295".into(),
+        "a boolean" => "true or false".into(),
+        "a string" | "path string" => "a text in quotes".into(),
+        "a sequence" => "a list in brackets".into(),
+        "IP address" => "an address such as \"192.0.2.1\" or \"2001:db8::1\"".into(),
+        "IPv4 address" => "an address such as \"192.0.2.1\"".into(),
+        "IPv6 address" => "an address such as \"2001:db8::1\"".into(),
+        _ if expected.starts_with("struct ") || expected == "a map" => "a table such as { key = value }".into(),
+        _ => expected.into(),
     }
 }

@@ -6,14 +6,20 @@ use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, check, parse};
 
 fn machine() -> Machine {
-    Machine { cores: (0..8).collect(), memory: 8 << 30, entry: EntryBytes::default() }
+    Machine {
+        cores: (0..8).collect(),
+        memory: 8 << 30,
+        entry: EntryBytes::default(),
+    }
 }
 
 fn examples() -> Vec<(PathBuf, String)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let configurations = files.filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
-    configurations.map(|path| (path.clone(), std::fs::read_to_string(path).unwrap())).collect()
+    configurations
+        .map(|path| (path.clone(), std::fs::read_to_string(path).unwrap()))
+        .collect()
 }
 
 #[test]
@@ -46,6 +52,9 @@ fn example_listed_in_the_readme() {
     let readme = std::fs::read_to_string(folder.join("README.md")).unwrap();
     for (path, _) in examples() {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
-        assert!(readme.contains(&format!("]({name})")), "{name} is not in examples/README.md");
+        assert!(
+            readme.contains(&format!("]({name})")),
+            "{name} is not in examples/README.md"
+        );
     }
 }

@@ -1,0 +1,138 @@
+//! The control API: HTTP/1.1 over the UNIX socket of `[control]`, bodies in JSON.
+//!
+//! | request | answers |
+//! | --- | --- |
+//! | `GET /v1/status` | [`Status`] |
+//! | `GET /v1/interfaces` | [`Page`] of [`Interface`] |
+//! | `GET /v1/sessions` with [`SessionQuery`] | [`Page`] of [`Session`] |
+//! | `POST /v1/sessions/clear` with [`SessionFilter`] | [`Cleared`] |
+//! | `GET /v1/routes` | [`Page`] of [`Route`] |
+//! | `GET /v1/neighbours` with [`NeighbourQuery`] | [`Page`] of [`Neighbour`] |
+//! | `POST /v1/neighbours/clear` with [`NeighbourFilter`] | [`Cleared`] |
+//! | `GET /v1/cores` | [`Page`] of [`Core`] |
+//! | `GET /v1/drops` | [`Page`] of [`Drop`] |
+//! | `POST /v1/trace` with [`TraceRequest`] | a [`TraceRecord`] a line, as packets come |
+//! | `POST /v1/capture` with [`CaptureRequest`] | a pcapng stream, as packets come |
+//! | `POST /v1/apply` with [`ApplyRequest`] | [`ApplyAnswer`] |
+//!
+//! A list is read page by page: as long as an answer has `next`, ask again with it as `cursor`. Entries that exist
+//! all the time are listed once; those that come or go meanwhile may be. A failure answers [`Failure`].
+
+mod filter;
+mod packets;
+mod show;
+
+pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NeighbourQuery, Protocol, SessionFilter, SessionQuery};
+pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
+pub use show::{
+    Core, Counter, Drop, Endpoint, Initiator, Interface, InterfaceCounters, Neighbour, Route, Session, Status, Traffic,
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::diagnosis::Complaint;
+use crate::difference::Change;
+
+/// Paths of requests. They begin with the version of the API: what one says never changes its meaning.
+pub mod path {
+    /// State of the process.
+    pub const STATUS: &str = "/v1/status";
+    /// Interfaces.
+    pub const INTERFACES: &str = "/v1/interfaces";
+    /// Sessions.
+    pub const SESSIONS: &str = "/v1/sessions";
+    /// Remove sessions.
+    pub const CLEAR_SESSIONS: &str = "/v1/sessions/clear";
+    /// Routes.
+    pub const ROUTES: &str = "/v1/routes";
+    /// Neighbours.
+    pub const NEIGHBOURS: &str = "/v1/neighbours";
+    /// Remove neighbours.
+    pub const CLEAR_NEIGHBOURS: &str = "/v1/neighbours/clear";
+    /// Workers and their cores.
+    pub const CORES: &str = "/v1/cores";
+    /// Dropped packets by reason.
+    pub const DROPS: &str = "/v1/drops";
+    /// What every node does with packets.
+    pub const TRACE: &str = "/v1/trace";
+    /// Packets themselves.
+    pub const CAPTURE: &str = "/v1/capture";
+    /// Another configuration.
+    pub const APPLY: &str = "/v1/apply";
+}
+
+/// Part of a list.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Page<T> {
+    /// Entries.
+    pub items: Vec<T>,
+    /// Where the next part begins, as `cursor` of the next request; the list ends where it is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl<T> Page<T> {
+    /// A list in one part.
+    pub fn whole(items: Vec<T>) -> Self {
+        Self { items, next: None }
+    }
+}
+
+/// How many entries were removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Cleared {
+    /// How many.
+    pub count: u64,
+}
+
+/// Take over another configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ApplyRequest {
+    /// What complaints call the text: the path of its file.
+    pub name: String,
+    /// The configuration.
+    pub text: String,
+    /// Only say what would happen.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// What became of a configuration. It is taken over whole or not at all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "result")]
+pub enum ApplyAnswer {
+    /// It runs, or would run with `dry-run`.
+    #[serde(rename_all = "kebab-case")]
+    Committed {
+        /// Number of the commit, counted from 1 at start.
+        generation: u64,
+        /// What differs from before.
+        changes: Vec<Change>,
+        /// What it says that is seldom meant.
+        advice: Vec<Complaint>,
+    },
+    /// It is wrong; the old one goes on.
+    #[serde(rename_all = "kebab-case")]
+    Refused {
+        /// What is wrong with it.
+        complaints: Vec<Complaint>,
+    },
+    /// It is right, but a running process can't take it over; the old one goes on.
+    #[serde(rename_all = "kebab-case")]
+    NeedsRestart {
+        /// What can't be taken over, and why.
+        changes: Vec<Change>,
+    },
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+#[serde(rename_all = "kebab-case")]
+pub struct Failure {
+    /// For a person.
+    pub message: String,
+}

@@ -1,0 +1,101 @@
+//! Traces and captures.
+
+use serde::{Deserialize, Serialize};
+
+use super::{EndpointFilter, Protocol};
+
+/// Record every node's verdict on the next packets that match.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct TraceRequest {
+    /// Source of the packet as it comes in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<EndpointFilter>,
+    /// Destination of the packet as it comes in.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination: Option<EndpointFilter>,
+    /// The protocol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+    /// The interface that it comes in by.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub interface: Option<String>,
+    /// Packets; at most `trace-limit` of `[control]`.
+    pub count: u32,
+    /// Give up after so many seconds.
+    pub seconds: u32,
+}
+
+/// A packet's way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TraceRecord {
+    /// Nanoseconds of the engine's clock when it came in.
+    pub time: u64,
+    /// The worker that moved it.
+    pub worker: u16,
+    /// The interface that it came in by.
+    pub interface: String,
+    /// The packet in a line: addresses, ports, protocol, length.
+    pub packet: String,
+    /// Nodes in the order of its way.
+    pub steps: Vec<TraceStep>,
+}
+
+/// A node's verdict.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TraceStep {
+    /// The node.
+    pub node: String,
+    /// Where it sent the packet, or why it dropped it.
+    pub verdict: String,
+}
+
+/// Copy packets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct CaptureRequest {
+    /// Where from.
+    pub source: CaptureSource,
+    /// Packets.
+    pub count: u32,
+    /// Stop after so many seconds.
+    pub seconds: u32,
+    /// Most bytes of each.
+    pub bytes: u16,
+}
+
+/// Where captured packets come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "from")]
+pub enum CaptureSource {
+    /// Through an interface.
+    #[serde(rename_all = "kebab-case")]
+    Interface {
+        /// Its name.
+        name: String,
+        /// Which way.
+        direction: CaptureDirection,
+    },
+    /// Dropped, each with its reason as comment.
+    #[serde(rename_all = "kebab-case")]
+    Drops {
+        /// This reason alone.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+}
+
+/// Which way packets go through an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CaptureDirection {
+    /// In.
+    In,
+    /// Out.
+    Out,
+    /// Both.
+    #[default]
+    Both,
+}

@@ -1,0 +1,259 @@
+//! What a running process can take over from another configuration, and what needs a restart.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::config::Config;
+
+/// Keys that are fixed at start, and why. `*` stands for any name. A key covers everything below it.
+const FIXED: &[(&str, &str)] = &[
+    ("system.workers", "workers are pinned to their cores at start"),
+    ("system.shards", "a session stays in its shard for life"),
+    ("system.hugepages", "packet buffers are taken at start"),
+    ("system.busy-poll", "workers choose how they wait at start"),
+    ("system.state-directory", "state is opened at start"),
+    ("sessions.ipv4", "the memory of the session table is taken at start"),
+    ("sessions.ipv6", "the memory of the session table is taken at start"),
+    ("interfaces.*.device", "devices are opened at start"),
+    ("interfaces.*.bond", "devices are opened at start"),
+    ("interfaces.*.parent", "devices are opened at start"),
+    ("interfaces.*.vlan", "devices are opened at start"),
+    ("interfaces.*.queues", "queues are set up when the device is opened"),
+    (
+        "interfaces.*.mac",
+        "the Ethernet address is set when the device is opened",
+    ),
+    ("interfaces.*.mtu", "packet buffers are sized when the device is opened"),
+    ("neighbours.ipv4", "the memory of the table is taken at start"),
+    ("neighbours.ipv6", "the memory of the table is taken at start"),
+    ("neighbours.parked", "the memory of the table is taken at start"),
+    ("fragments.packets", "the memory of the table is taken at start"),
+    ("fragments.parked", "the memory of the table is taken at start"),
+    ("control.socket", "the socket is opened at start"),
+    ("control.trace-limit", "the memory of traces is taken at start"),
+    ("control.capture-limit", "the memory of captures is taken at start"),
+];
+
+/// Where a key came, went or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Only the new configuration has it.
+    Added,
+    /// Only the old one has it.
+    Removed,
+    /// Both have it, with different values.
+    Changed,
+}
+
+/// One difference between two configurations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Change {
+    /// The key in full: `nat.pools.public.addresses`.
+    pub key: String,
+    /// What happened to it.
+    pub kind: Kind,
+    /// Why a running process can't take it over; `None` where it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fixed: Option<String>,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            Kind::Added => "added",
+            Kind::Removed => "removed",
+            Kind::Changed => "changed",
+        };
+        write!(f, "{} {kind}", self.key)?;
+        match &self.fixed {
+            Some(why) => write!(f, ": {why}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Everything that differs between two configurations.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Difference {
+    /// In the order of the keys.
+    pub changes: Vec<Change>,
+}
+
+impl Difference {
+    /// Whether nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// What needs a restart; a running process refuses the whole configuration where there is any.
+    pub fn fixed(&self) -> impl Iterator<Item = &Change> {
+        self.changes.iter().filter(|change| change.fixed.is_some())
+    }
+
+    /// Whether a key, or one below it, differs.
+    pub fn touches(&self, key: &str) -> bool {
+        self.changes.iter().any(|change| {
+            change
+                .key
+                .strip_prefix(key)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
+    }
+}
+
+/// Compare two configurations, defaults written out.
+pub fn difference(old: &Config, new: &Config) -> Difference {
+    let mut changes = Vec::new();
+    let tree = |config: &Config| Table::try_from(&config.document).unwrap_or_default();
+    let (old_tree, new_tree) = (tree(old), tree(new));
+    walk("", &old_tree, &new_tree, &mut changes);
+    let names = |config: &Config| {
+        config
+            .interfaces
+            .iter()
+            .map(|interface| interface.name.clone())
+            .collect::<Vec<_>>()
+    };
+    let (old_names, new_names) = (names(old), names(new));
+    let same_set = old_names.len() == new_names.len() && old_names.iter().all(|name| new_names.contains(name));
+    if same_set && old_names != new_names {
+        let fixed = Some("the order of the interfaces numbers their ports at start".to_owned());
+        changes.push(Change {
+            key: "interfaces".into(),
+            kind: Kind::Changed,
+            fixed,
+        });
+    }
+    changes.sort_by(|a, b| a.key.cmp(&b.key));
+    Difference { changes }
+}
+
+fn walk(prefix: &str, old: &Table, new: &Table, changes: &mut Vec<Change>) {
+    let key_of = |key: &str| {
+        if prefix.is_empty() {
+            key.to_owned()
+        } else {
+            format!("{prefix}.{key}")
+        }
+    };
+    for (key, old_value) in old {
+        let key_path = key_of(key);
+        match (old_value, new.get(key)) {
+            (Value::Table(old), Some(Value::Table(new))) => walk(&key_path, old, new, changes),
+            (_, None) => changes.push(change(key_path, Kind::Removed)),
+            (old, Some(new)) if old != new => changes.push(change(key_path, Kind::Changed)),
+            _ => {}
+        }
+    }
+    let added = new.keys().filter(|key| !old.contains_key(*key));
+    changes.extend(added.map(|key| change(key_of(key), Kind::Added)));
+}
+
+fn change(key: String, kind: Kind) -> Change {
+    let fixed = FIXED
+        .iter()
+        .find(|(pattern, _)| covers(pattern, &key))
+        .map(|(_, why)| (*why).to_owned());
+    Change { key, kind, fixed }
+}
+
+/// A whole interface that comes or goes is covered by what is below it.
+fn covers(pattern: &str, key: &str) -> bool {
+    let mut steps = key.split('.');
+    let mut matched = 0;
+    for expected in pattern.split('.') {
+        match steps.next() {
+            Some(step) if expected == "*" || step == expected => matched += 1,
+            Some(_) => return false,
+            None => break,
+        }
+    }
+    matched > 0 && (matched == pattern.split('.').count() || pattern.split('.').nth(matched - 1) == Some("*"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::EntryBytes;
+    use crate::{Machine, check};
+
+    const BASE: &str = r#"
+[interfaces.inside]
+device = "tap:inside"
+addresses = ["10.0.0.1/24"]
+[interfaces.outside]
+device = "tap:outside"
+addresses = ["192.0.2.1/24"]
+[nat.pools.public]
+addresses = ["192.0.2.8/29"]
+[[nat.source]]
+from = "10.0.0.0/24"
+pool = "public"
+"#;
+
+    fn changes(old: &str, new: &str) -> Vec<String> {
+        let machine = Machine {
+            cores: vec![0, 1],
+            memory: 1 << 40,
+            entry: EntryBytes::default(),
+        };
+        let config = |text| check("test", text, &machine).unwrap_or_else(|e| panic!("{e}")).config;
+        difference(&config(old), &config(new))
+            .changes
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn difference_of_the_same_is_empty() {
+        assert_eq!(Vec::<String>::new(), changes(BASE, BASE));
+    }
+
+    #[test]
+    fn difference_of_rules_pools_and_addresses_is_live() {
+        let new = BASE
+            .replace("192.0.2.8/29", "192.0.2.16/29")
+            .replace("10.0.0.1/24", "10.0.0.2/24")
+            + "[[routes]]\nto = \"10.9.0.0/16\"\naction = \"blackhole\"\n";
+        let expected = [
+            "interfaces.inside.addresses changed",
+            "nat.pools.public.addresses changed",
+            "routes added",
+        ];
+        assert_eq!(expected.map(String::from).to_vec(), changes(BASE, &new));
+    }
+
+    #[test]
+    fn difference_of_capacity_needs_a_restart() {
+        let new = BASE.to_owned() + "[sessions]\nipv4 = 5000\n[system]\nshards = 4\n";
+        let expected = [
+            "sessions.ipv4 changed: the memory of the session table is taken at start",
+            "system.shards changed: a session stays in its shard for life",
+        ];
+        assert_eq!(expected.map(String::from).to_vec(), changes(BASE, &new));
+    }
+
+    #[test]
+    fn difference_of_an_interface_more_needs_a_restart() {
+        let new = BASE.to_owned() + "[interfaces.guests]\ndevice = \"tap:guests\"\n";
+        assert_eq!(
+            vec!["interfaces.guests added: devices are opened at start".to_owned()],
+            changes(BASE, &new)
+        );
+    }
+
+    #[test]
+    fn difference_of_the_order_of_interfaces_needs_a_restart() {
+        let mut parts: Vec<&str> = BASE.split("\n[").collect();
+        parts.swap(1, 2);
+        let new = parts.join("\n[");
+        let expected = "interfaces changed: the order of the interfaces numbers their ports at start";
+        assert_eq!(vec![expected.to_owned()], changes(BASE, &new));
+    }
+}
