@@ -4,6 +4,7 @@
 
 pub mod capture;
 pub mod clock;
+pub mod hostile;
 pub mod ledger;
 pub mod packet;
 pub mod strategy;

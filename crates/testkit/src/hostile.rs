@@ -1,0 +1,200 @@
+//! What must hold for any bytes at all: the bodies of the fuzz targets, which ordinary tests run too.
+
+use sluice_wire::ethernet::{Ethernet, Link};
+use sluice_wire::fragments::Fragments;
+use sluice_wire::icmpv6::packet_too_big;
+use sluice_wire::vlan::Tag;
+use sluice_wire::{
+    Checksums, Class, Flags, Layers, Packet, Policy, Validity, arp, complete_checksum, icmp, icmpv6, ipv4, ipv6, ndp,
+    parse, quoted, tcp, udp, validate, vlan,
+};
+
+const EVERYTHING: [Checksums; 5] = [
+    Checksums::Unverified,
+    Checksums::Vouched,
+    Checksums::BadL3,
+    Checksums::BadL4,
+    Checksums::LeftToOffload,
+];
+
+/// Every function of `wire` on any bytes: none panics, and what they find agrees with itself.
+pub fn wire(bytes: &[u8]) {
+    views(bytes);
+    let Ok(layers) = parse(bytes) else { return };
+    assert!(
+        layers.l3 <= layers.l4 && layers.l4 <= layers.end && layers.end as usize <= bytes.len(),
+        "{layers:?}"
+    );
+    assert!((0..2).all(|k| layers.tag(bytes, k).is_some() == (k < layers.tags as usize)));
+    assert_eq!(layers.protocol, layers.key4(bytes, 1).protocol);
+    assert_eq!(layers.source_port, layers.key6(bytes, 1).tuple.source_port);
+    tagged(bytes, &layers);
+
+    let lenient = Policy {
+        martians: false,
+        source_routes: false,
+    };
+    for checksums in EVERYTHING {
+        let strict = validate(bytes, checksums, &layers, &Policy::default());
+        let mut slow = layers;
+        slow.flags.0 &= !Flags::PLAIN.0;
+        assert_eq!(
+            strict,
+            validate(bytes, checksums, &slow, &Policy::default()),
+            "short and long way differ"
+        );
+        let freely = validate(bytes, checksums, &layers, &lenient);
+        assert!(strict.is_err() || strict == freely, "a lenient policy found a fault");
+    }
+    let unverified = validate(bytes, Checksums::Unverified, &layers, &lenient);
+    if unverified == Ok(Validity::LeftToOffload) {
+        let mut completed = bytes.to_vec();
+        complete_checksum(&mut completed, &layers);
+        assert_eq!(
+            Ok(Validity::Valid),
+            validate(&completed, Checksums::Unverified, &layers, &lenient)
+        );
+    }
+    let _ = ndp::read(bytes, &layers);
+    if let Ok(quote) = quoted(bytes, &layers) {
+        let inner = quote.layers;
+        assert!(layers.l4 < inner.l3 && inner.l3 < inner.l4 && inner.l4 + 8 <= inner.end && inner.end <= layers.end);
+        assert_eq!(quote.key4(bytes, 0).protocol, quote.key6(bytes, 0).protocol);
+    }
+    if unverified.is_ok() {
+        answers(bytes, &layers);
+    }
+}
+
+/// The same packet with one more tag has the same layers, four bytes further on.
+fn tagged(bytes: &[u8], layers: &Layers) {
+    let (mut room, mut window) = crate::packet::room(bytes);
+    let mut packet = Packet::new(&mut room, &mut window);
+    if layers.tags == 2 || bytes.len() > 60_000 || !vlan::push(&mut packet, Tag::service(7)) {
+        return;
+    }
+    let expected = Layers {
+        l3: layers.l3 + 4,
+        l4: layers.l4 + 4,
+        end: layers.end + 4,
+        tags: layers.tags + 1,
+        ..*layers
+    };
+    assert_eq!(Ok(expected), parse(packet.bytes()));
+    assert_eq!(Some(Tag::service(7)), vlan::pop(&mut packet));
+    assert_eq!(bytes, packet.bytes());
+}
+
+/// What a router makes of a packet is valid.
+fn answers(bytes: &[u8], layers: &Layers) {
+    let lenient = Policy {
+        martians: false,
+        source_routes: false,
+    };
+    let valid = |frame: &[u8]| {
+        let layers = parse(frame).expect("what was made has its layers");
+        assert_eq!(
+            Ok(Validity::Valid),
+            validate(frame, Checksums::Unverified, &layers, &lenient)
+        );
+    };
+    let link = Link {
+        source: [2, 0, 0, 0, 0, 3],
+        destination: [2, 0, 0, 0, 0, 4],
+    };
+    let mut room = [0; 2048];
+    let mut window = sluice_wire::Window {
+        start: 128,
+        length: 0,
+        checksums: Checksums::Unverified,
+    };
+    let mut packet = Packet::new(&mut room, &mut window);
+    let datagram = layers.datagram(bytes);
+    match layers.class {
+        Class::Ipv4 => {
+            let _ = icmp::may_report(bytes, layers);
+            assert!(icmp::emit_error(
+                &mut packet,
+                link,
+                1,
+                2,
+                icmp::Error::TIME_EXCEEDED,
+                datagram
+            ));
+            valid(packet.bytes());
+            let fragments = Fragments::new(bytes, layers, 96).expect("room for a header of any length");
+            let mut payload = 0;
+            for k in 0..fragments.len() {
+                assert!(fragments.emit(k, &mut packet));
+                let made = parse(packet.bytes()).map(|made| made.payload(packet.bytes()).len());
+                payload += made.unwrap_or(0);
+                assert!(packet.len() <= layers.l3 as usize + 96);
+            }
+            assert!(!fragments.emit(fragments.len(), &mut packet));
+            // A first fragment of less than its transport header has no layers.
+            assert!(payload <= layers.payload(bytes).len());
+        }
+        Class::Ipv6 => {
+            let _ = icmpv6::may_report(bytes, layers, true);
+            assert!(icmpv6::emit_error(
+                &mut packet,
+                link,
+                1,
+                2,
+                packet_too_big(1280),
+                datagram
+            ));
+            valid(packet.bytes());
+        }
+        Class::Arp | Class::Other => {}
+    }
+    let mut answer = bytes.to_vec();
+    if icmp::answer_echo(&mut answer, layers, 9) || icmpv6::answer_echo(&mut answer, layers, 9) {
+        let made = parse(&answer).expect("the same layers");
+        assert!(made.flags.has(Flags::ICMP_REPLY));
+        assert_eq!(layers.source_port, made.source_port);
+        // What the question's options or extensions say is not looked at again.
+        if !layers.flags.has(Flags::OPTIONS) {
+            valid(&answer);
+        }
+    }
+}
+
+/// Views on the bytes themselves, and setters on a copy.
+fn views(bytes: &[u8]) {
+    let mut copy = bytes.to_vec();
+    if let Some(mut view) = Ethernet::new(&mut copy[..]) {
+        view.set_addresses(view.source(), view.destination());
+    }
+    if let Some(mut view) = ipv4::Ipv4::new(&mut copy[..]) {
+        let _ = (
+            view.options().len(),
+            view.checksum_is_right(),
+            view.fragment_offset(),
+            view.dont_fragment(),
+        );
+        let _ = ipv4::check_options(view.options(), true);
+        view.fill_checksum();
+        assert!(view.header_length() < ipv4::LENGTH || view.checksum_is_right() || view.header_length() > bytes.len());
+        let right = view.checksum_is_right();
+        view.decrement_ttl();
+        assert_eq!(right, view.checksum_is_right());
+    }
+    if let Some(view) = ipv6::Ipv6::new(bytes) {
+        let _ = (view.traffic_class(), view.flow_label());
+        if let Ok(chain) = ipv6::walk(bytes) {
+            assert!(chain.end <= bytes.len() && chain.count <= ipv6::MAX_EXTENSIONS);
+            assert_eq!(Some(&chain.protocol), bytes.get(chain.names_protocol));
+        }
+    }
+    if let Some(view) = tcp::Tcp::new(bytes) {
+        let offset = view.segment_size_offset().unwrap_or(0);
+        assert!(offset + 2 <= bytes.len() && view.options().len() <= 40);
+    }
+    if let Some(mut view) = udp::Udp::new(&mut copy[..]) {
+        view.set_checksum(view.length());
+    }
+    if let Some(view) = arp::Arp::new(bytes) {
+        let _ = (view.is_ipv4_over_ethernet(), view.sender_mac(), view.target());
+    }
+}
