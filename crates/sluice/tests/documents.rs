@@ -1,0 +1,165 @@
+//! Documents that can rot are held to the code.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use sluice_config::memory::EntryBytes;
+use sluice_config::{Machine, check};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The fenced block that begins with a line such as "```toml", counted from 0 among those of a document.
+fn block(document: &str, fence: &str, number: usize) -> String {
+    let opening = format!("```{fence}\n");
+    let mut blocks = document.split(opening.as_str()).skip(1);
+    let rest = blocks
+        .nth(number)
+        .unwrap_or_else(|| panic!("no block {number} of {fence}"));
+    rest.split("```").next().unwrap_or_default().to_owned()
+}
+
+/// The arrows of a mermaid picture as `(from, to)`, labels left out.
+fn arrows(picture: &str) -> BTreeSet<(String, String)> {
+    let name = |text: &str| text.trim().split('(').next().unwrap_or_default().to_owned();
+    let arrow = |line: &str| {
+        let (from, to) = line.split_once("-->")?;
+        Some((name(from.split(" -- ").next()?), name(to)))
+    };
+    picture.lines().filter_map(arrow).collect()
+}
+
+/// Who builds on whom, by the manifests: packages of the workspace, dependencies of tests left out.
+fn dependencies() -> BTreeSet<(String, String)> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version=1", "--no-deps", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).expect("cargo writes JSON");
+    let short = |name: &str| name.strip_prefix("sluice-").unwrap_or(name).to_owned();
+    let mut found = BTreeSet::new();
+    for package in metadata["packages"].as_array().expect("packages") {
+        for dependency in package["dependencies"].as_array().expect("dependencies") {
+            if dependency["path"].is_string() && dependency["kind"].is_null() {
+                let name = |value: &serde_json::Value| short(value["name"].as_str().expect("a name"));
+                found.insert((name(package), name(dependency)));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn architecture_picture_of_crates_is_what_the_manifests_say() {
+    let drawn = arrows(&block(&read("docs/architecture.md"), "mermaid", 0));
+    let real = dependencies();
+    let lines = |set: BTreeSet<&(String, String)>| {
+        set.iter()
+            .map(|(from, to)| format!("    {from} --> {to}\n"))
+            .collect::<String>()
+    };
+    assert_eq!(
+        real,
+        drawn,
+        "\nmissing in docs/architecture.md:\n{}drawn, but not so:\n{}",
+        lines(real.difference(&drawn).collect()),
+        lines(drawn.difference(&real).collect())
+    );
+}
+
+#[test]
+fn architecture_table_of_crates_names_every_crate() {
+    let document = read("docs/architecture.md");
+    for folder in std::fs::read_dir(root().join("crates")).expect("crates/ is there") {
+        let name = folder
+            .expect("a folder")
+            .file_name()
+            .into_string()
+            .expect("a plain name");
+        assert!(
+            document.contains(&format!("| `{name}` |")),
+            "crates/{name} is not in the table"
+        );
+    }
+}
+
+#[test]
+fn architecture_picture_of_nodes_is_what_the_folder_holds() {
+    let drawn: BTreeSet<String> = arrows(&block(&read("docs/architecture.md"), "mermaid", 1))
+        .into_iter()
+        .flat_map(|(from, to)| [from, to])
+        .filter(|node| node != "receive" && node != "transmit")
+        .collect();
+    let files = std::fs::read_dir(root().join("crates/engine/src/nodes")).expect("the nodes are there");
+    let real = files.map(|file| {
+        file.expect("a file")
+            .path()
+            .file_stem()
+            .expect("a name")
+            .to_str()
+            .expect("a plain name")
+            .to_owned()
+    });
+    assert_eq!(real.collect::<BTreeSet<_>>(), drawn);
+}
+
+#[test]
+fn readme_configuration_is_valid_and_ten_lines_at_most() {
+    let text = block(&read("README.md"), "toml", 0);
+    let machine = Machine {
+        cores: vec![0, 1],
+        memory: 8 << 30,
+        entry: EntryBytes::default(),
+    };
+    match check("README.md", &text, &machine) {
+        Ok(checked) => assert_eq!("", checked.advice.to_string()),
+        Err(diagnosis) => panic!("{}", diagnosis.render(100, false)),
+    }
+    assert!(text.trim_end().lines().count() <= 10);
+}
+
+#[test]
+fn readme_links_lead_to_files() {
+    for document in ["README.md", "CONTRIBUTING.md", "docs/architecture.md"] {
+        let folder = Path::new(document).parent().expect("a folder");
+        for link in read(document)
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split(')').next())
+        {
+            if !link.contains("://") && !link.starts_with('#') {
+                assert!(
+                    root().join(folder).join(link).exists(),
+                    "{document} links to {link}, which is not there"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn makefile_targets_named_in_documents_exist() {
+    let makefile = read("Makefile");
+    for document in ["README.md", "CONTRIBUTING.md"] {
+        let text = read(document);
+        for target in text
+            .split("make ")
+            .skip(1)
+            .filter_map(|rest| rest.split(|c: char| !c.is_ascii_lowercase()).next())
+        {
+            let prose = target.is_empty() || ["a", "of"].contains(&target);
+            assert!(
+                prose || makefile.contains(&format!("\n{target}:")),
+                "{document} names make {target}"
+            );
+        }
+    }
+}
