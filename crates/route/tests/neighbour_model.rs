@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use address::Address;
 use loom::thread;
-use table::{NeighbourIndex, Neighbours, State};
+use table::{NeighbourIndex, NeighbourWriter, Neighbours, State};
 
 const OLD: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const NEW: [u8; 6] = [2, 9, 9, 9, 9, 9];
@@ -34,14 +34,17 @@ fn explored(model: impl Fn() + Sync + Send + 'static) {
 fn changed_mac_is_read_whole_old_or_new() {
     explored(|| {
         let table = Arc::new(Neighbours::new(1, [1, 2]));
-        assert!(table.fill(SLOT, 3, FIRST, State::Reachable, OLD));
-        let writer = table.clone();
-        let writing = thread::spawn(move || writer.set(SLOT, State::Stale, NEW));
-        let mac = table.mac(SLOT).expect("has one before and after");
-        assert!(mac == OLD || mac == NEW);
-        let found = table.resolve(3, FIRST).expect("is there all the time");
-        assert!((found.mac == OLD) == (found.state == State::Reachable));
-        writing.join().unwrap();
+        let mut writer = NeighbourWriter::new(table.clone());
+        assert!(writer.fill(SLOT, 3, FIRST, State::Reachable, OLD));
+        let reader = table.clone();
+        let reading = thread::spawn(move || {
+            let mac = reader.mac(SLOT).expect("has one before and after");
+            assert!(mac == OLD || mac == NEW);
+            let found = reader.resolve(3, FIRST).expect("is there all the time");
+            assert!((found.mac == OLD) == (found.state == State::Reachable));
+        });
+        writer.set(SLOT, State::Stale, NEW);
+        reading.join().unwrap();
     });
 }
 
@@ -49,21 +52,19 @@ fn changed_mac_is_read_whole_old_or_new() {
 fn reused_slot_is_never_taken_for_another_address() {
     explored(|| {
         let table = Arc::new(Neighbours::new(1, [1, 2]));
-        assert!(table.fill(SLOT, 3, FIRST, State::Reachable, OLD));
-        let writer = table.clone();
-        let writing = thread::spawn(move || {
-            if writer.clear(SLOT) {
-                assert!(writer.fill(SLOT, 4, SECOND, State::Reachable, NEW));
+        let mut writer = NeighbourWriter::new(table.clone());
+        assert!(writer.fill(SLOT, 3, FIRST, State::Reachable, OLD));
+        let reader = table.clone();
+        let reading = thread::spawn(move || {
+            if let Some(found) = reader.snapshot(SLOT) {
+                let first = (found.interface, found.address, found.mac) == (3, FIRST, OLD);
+                let second = (found.interface, found.address, found.mac) == (4, SECOND, NEW);
+                assert!(first || second, "{found:?}");
             }
         });
-        if let Some(found) = table.snapshot(SLOT) {
-            let first = (found.interface, found.address, found.mac) == (3, FIRST, OLD);
-            let second = (found.interface, found.address, found.mac) == (4, SECOND, NEW);
-            assert!(first || second, "{found:?}");
-        }
-        // Neither address is ever half of the other.
-        assert_eq!(None, table.resolve(3, Address::V6(1 << 64 | 0x0a00_0001)));
-        writing.join().unwrap();
+        assert!(writer.clear(SLOT, 3, FIRST));
+        assert!(writer.fill(SLOT, 4, SECOND, State::Reachable, NEW));
+        reading.join().unwrap();
     });
 }
 
@@ -71,18 +72,19 @@ fn reused_slot_is_never_taken_for_another_address() {
 fn held_entry_keeps_its_slot() {
     explored(|| {
         let table = Arc::new(Neighbours::new(1, [1, 2]));
-        assert!(table.fill(SLOT, 3, FIRST, State::Reachable, OLD));
-        let writer = table.clone();
-        let writing = thread::spawn(move || {
-            if writer.clear(SLOT) {
-                assert!(writer.fill(SLOT, 4, SECOND, State::Reachable, NEW));
+        let mut writer = NeighbourWriter::new(table.clone());
+        assert!(writer.fill(SLOT, 3, FIRST, State::Reachable, OLD));
+        let reader = table.clone();
+        let reading = thread::spawn(move || {
+            if reader.hold(SLOT, 3, FIRST) {
+                assert_eq!(Some(OLD), reader.mac(SLOT));
+                reader.release(SLOT);
             }
         });
-        if table.hold(SLOT, 3, FIRST) {
-            assert_eq!(Some(OLD), table.mac(SLOT));
-            table.release(SLOT);
+        if writer.clear(SLOT, 3, FIRST) {
+            assert!(writer.fill(SLOT, 4, SECOND, State::Reachable, NEW));
         }
-        writing.join().unwrap();
+        reading.join().unwrap();
         assert_eq!(0, table.uses(SLOT));
     });
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::deadlines::Deadlines;
-use super::table::{Mac, Neighbour, NeighbourIndex, Neighbours, State};
+use super::table::{Mac, Neighbour, NeighbourIndex, NeighbourWriter, Neighbours, State};
 use crate::{Address, InterfaceIndex, Reason, SECOND, Time, TokenBucket};
 
 /// Times and limits of resolution.
@@ -118,6 +118,7 @@ struct Record {
 #[derive(Debug)]
 pub struct NeighbourKeeper {
     table: Arc<Neighbours>,
+    writer: NeighbourWriter,
     timing: Timing,
     records: Box<[Record]>,
     free: Vec<u32>,
@@ -140,6 +141,7 @@ impl NeighbourKeeper {
         };
         let rate = timing.requests_per_second.max(1);
         Self {
+            writer: NeighbourWriter::new(table.clone()),
             table,
             timing,
             records: vec![record; capacity].into(),
@@ -347,7 +349,7 @@ impl NeighbourKeeper {
             State::Incomplete | State::Probe => self.ask(index, now, emit),
             State::Reachable => self.enter(index, State::Stale, known.mac, now),
             State::Stale => {
-                if self.table.take_wanted(index) {
+                if self.writer.take_wanted(index) {
                     self.enter(index, State::Probe, known.mac, now);
                     self.ask(index, now, emit);
                 } else if now.saturating_sub(record.since) < self.timing.stale || !self.forget(index) {
@@ -355,9 +357,9 @@ impl NeighbourKeeper {
                 }
             }
             State::Failed => {
-                if self.table.take_wanted(index) {
+                if self.writer.take_wanted(index) {
                     self.records[index.0 as usize].attempts = 0;
-                    self.table.set(index, State::Incomplete, [0; 6]);
+                    self.writer.set(index, State::Incomplete, [0; 6]);
                     self.ask(index, now, emit);
                 } else if !self.forget(index) {
                     self.deadlines.set(index.0, now + self.timing.failed);
@@ -393,7 +395,7 @@ impl NeighbourKeeper {
             self.displace(emit);
         }
         let slot = self.free.pop()?;
-        if !self.table.fill(NeighbourIndex(slot), interface, address, state, mac) {
+        if !self.writer.fill(NeighbourIndex(slot), interface, address, state, mac) {
             self.free.push(slot);
             return None;
         }
@@ -406,7 +408,7 @@ impl NeighbourKeeper {
         let record = &mut self.records[index.0 as usize];
         record.since = now;
         record.attempts = 0;
-        self.table.set(index, state, mac);
+        self.writer.set(index, state, mac);
         match state {
             // Spread by slot over 0.75 to 1.25 of the time, so that what was learned together is not asked together.
             State::Reachable => {
@@ -416,7 +418,7 @@ impl NeighbourKeeper {
             }
             State::Permanent => self.deadlines.clear(index.0),
             _ => {
-                self.table.take_wanted(index);
+                self.writer.take_wanted(index);
                 self.deadlines.set(index.0, now + self.timing.delay);
             }
         }
@@ -425,14 +427,17 @@ impl NeighbourKeeper {
     fn fail(&mut self, index: NeighbourIndex, now: Time) {
         self.end_unresolved(index);
         self.begin_unresolved(index, now);
-        self.table.set(index, State::Failed, [0; 6]);
-        self.table.take_wanted(index);
+        self.writer.set(index, State::Failed, [0; 6]);
+        self.writer.take_wanted(index);
         self.deadlines.set(index.0, now + self.timing.failed);
     }
 
     /// Free an entry; false where somebody holds it.
     fn forget(&mut self, index: NeighbourIndex) -> bool {
-        if !self.table.clear(index) {
+        let Some(known) = self.table.snapshot(index) else {
+            return false;
+        };
+        if !self.writer.clear(index, known.interface, known.address) {
             return false;
         }
         self.end_unresolved(index);

@@ -4,6 +4,8 @@
 //! two loads of that word, which differ where the slot was given to another address meanwhile. An entry that is
 //! held keeps its slot and its key.
 
+use std::sync::Arc;
+
 use super::address::{Address, InterfaceIndex};
 use super::hash::{Key, hash};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
@@ -68,7 +70,7 @@ impl State {
 
 /// What an entry's word says: MAC in the low 48 bits, state in the next 4, generation in the upper 12.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Word(pub u64);
+struct Word(u64);
 
 impl Word {
     fn new(generation: u64, state: State, mac: Mac) -> Self {
@@ -302,26 +304,56 @@ impl Neighbours {
         let places = |from: usize| self.places.get(from..from + BUCKET).unwrap_or_default();
         places(first).iter().chain(places(second))
     }
+}
 
-    /// Writer: fill a free slot and put it into the index. False where both buckets are full.
-    pub(super) fn fill(
-        &self,
+/// The table's one writer. It knows the words it has written and never reads them back.
+#[derive(Debug)]
+pub struct NeighbourWriter {
+    table: Arc<Neighbours>,
+    words: Box<[Word]>,
+}
+
+impl NeighbourWriter {
+    /// The writer of an empty table. Make one per table.
+    pub fn new(table: Arc<Neighbours>) -> Self {
+        let words = vec![Word(0); table.capacity()].into();
+        Self { table, words }
+    }
+
+    fn store(&mut self, index: NeighbourIndex, word: Word, order: Ordering) {
+        let (slot, own) = (
+            self.table.slots.get(index.0 as usize),
+            self.words.get_mut(index.0 as usize),
+        );
+        if let (Some(slot), Some(own)) = (slot, own) {
+            *own = word;
+            slot.word.store(word.0, order);
+        }
+    }
+
+    fn generation(&self, index: NeighbourIndex) -> u64 {
+        self.words.get(index.0 as usize).map_or(0, |word| word.generation())
+    }
+
+    /// Fill a free slot and put it into the index. False where both buckets are full.
+    pub fn fill(
+        &mut self,
         index: NeighbourIndex,
         interface: InterfaceIndex,
         address: Address,
         state: State,
         mac: Mac,
     ) -> bool {
-        let Some(slot) = self.slots.get(index.0 as usize) else {
+        let table = self.table.clone();
+        let Some(slot) = table.slots.get(index.0 as usize) else {
             return false;
         };
-        let mut places = self.places_of(interface, address);
+        let mut places = table.places_of(interface, address);
         let Some(place) = places.find(|place| place.load(Ordering::Relaxed) == 0) else {
             return false;
         };
-        let generation = Word(slot.word.load(Ordering::Relaxed)).generation().wrapping_add(1) & 0xfff;
-        slot.word
-            .store(Word::new(generation, State::Free, [0; 6]).0, Ordering::Relaxed);
+        let generation = self.generation(index).wrapping_add(1) & 0xfff;
+        self.store(index, Word::new(generation, State::Free, [0; 6]), Ordering::Relaxed);
         fence(Ordering::Release);
         let number = address.number();
         slot.address[0].store((number >> 64) as u64, Ordering::Relaxed);
@@ -329,25 +361,20 @@ impl Neighbours {
         slot.link.store(link(interface, address), Ordering::Relaxed);
         slot.wanted.store(0, Ordering::Relaxed);
         slot.uses.fetch_and(!CLOSED, Ordering::Release);
-        slot.word.store(Word::new(generation, state, mac).0, Ordering::Release);
+        self.store(index, Word::new(generation, state, mac), Ordering::Release);
         place.store(index.0 + 1, Ordering::Release);
         true
     }
 
-    /// Writer: change state and MAC of an entry.
-    pub(super) fn set(&self, index: NeighbourIndex, state: State, mac: Mac) {
-        if let Some(slot) = self.slots.get(index.0 as usize) {
-            let generation = Word(slot.word.load(Ordering::Relaxed)).generation();
-            slot.word.store(Word::new(generation, state, mac).0, Ordering::Release);
-        }
+    /// Change state and MAC of an entry.
+    pub fn set(&mut self, index: NeighbourIndex, state: State, mac: Mac) {
+        self.store(index, Word::new(self.generation(index), state, mac), Ordering::Release);
     }
 
-    /// Writer: free an entry; false, and nothing done, while somebody holds it.
-    pub(super) fn clear(&self, index: NeighbourIndex) -> bool {
-        let Some(neighbour) = self.snapshot(index) else {
-            return false;
-        };
-        let Some(slot) = self.slots.get(index.0 as usize) else {
+    /// Free the entry of this neighbour; false, and nothing done, while somebody holds it.
+    pub fn clear(&mut self, index: NeighbourIndex, interface: InterfaceIndex, address: Address) -> bool {
+        let table = self.table.clone();
+        let Some(slot) = table.slots.get(index.0 as usize) else {
             return false;
         };
         if slot
@@ -357,7 +384,7 @@ impl Neighbours {
         {
             return false;
         }
-        let mut places = self.places_of(neighbour.interface, neighbour.address);
+        let mut places = table.places_of(interface, address);
         if let Some(place) = places.find(|place| place.load(Ordering::Relaxed) == index.0 + 1) {
             place.store(0, Ordering::Release);
         }
@@ -365,9 +392,10 @@ impl Neighbours {
         true
     }
 
-    /// Writer: whether a worker wanted the entry since the last time.
-    pub(super) fn take_wanted(&self, index: NeighbourIndex) -> bool {
-        self.slots
+    /// Whether a worker wanted the entry since the last time.
+    pub fn take_wanted(&self, index: NeighbourIndex) -> bool {
+        self.table
+            .slots
             .get(index.0 as usize)
             .is_some_and(|slot| slot.wanted.swap(0, Ordering::Relaxed) != 0)
     }

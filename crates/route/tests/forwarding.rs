@@ -1,0 +1,342 @@
+//! Routes from addresses and configuration, the forwarding table, and what is decided by it.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use sluice_route::neighbour::{Heard, NeighbourIndex, NeighbourKeeper, Neighbours, Timing};
+use sluice_route::{
+    Address, Decision, Fib, Interface, NextHop, NextHopKeeper, Prefix, Reason, Refusal, Route, RouteError, RouteSet,
+    SourceValidation, Via, validate_source,
+};
+use sluice_table::prefix::Quiescence;
+
+fn address(text: &str) -> Address {
+    Address::from(text.parse::<std::net::IpAddr>().unwrap())
+}
+
+fn prefix(text: &str) -> Prefix {
+    let (bits, length) = text.split_once('/').unwrap();
+    Prefix::new(address(bits), length.parse().unwrap())
+}
+
+fn interface(index: u16, addresses: &[&str]) -> Interface {
+    let addresses = addresses.iter().map(|text| {
+        let (bits, length) = text.split_once('/').unwrap();
+        (address(bits), length.parse().unwrap())
+    });
+    Interface {
+        index,
+        addresses: addresses.collect(),
+    }
+}
+
+fn by(to: &str, gateway: &str) -> Route {
+    Route {
+        prefix: prefix(to),
+        via: Via::Gateway {
+            address: address(gateway),
+            interface: None,
+        },
+    }
+}
+
+fn two() -> Vec<Interface> {
+    vec![
+        interface(0, &["10.0.0.1/24", "2001:db8:1::1/64", "fe80::1/64"]),
+        interface(1, &["192.0.2.2/30", "2001:db8:2::1/64"]),
+    ]
+}
+
+struct Router {
+    fib: Fib,
+    keeper: NextHopKeeper,
+    neighbours: Arc<Neighbours>,
+    quiescence: Arc<Quiescence>,
+}
+
+impl Router {
+    fn new(routes: &RouteSet) -> Self {
+        let quiescence = Arc::new(Quiescence::new(1));
+        let neighbours = Arc::new(Neighbours::new(16, [3, 4]));
+        let keeper = NextHopKeeper::new(64, neighbours.clone(), quiescence.clone());
+        let mut router = Self {
+            fib: Fib::new(quiescence.clone()),
+            keeper,
+            neighbours,
+            quiescence,
+        };
+        router.fib.apply(routes, &mut router.keeper).unwrap();
+        router
+    }
+
+    fn to(&self, destination: &str) -> NextHop {
+        let found = self.fib.reader().find(address(destination));
+        self.keeper.table().get(found.map_or(u32::MAX, |found| found.value))
+    }
+}
+
+#[test]
+fn interface_addresses_become_local_attached_and_broadcast_routes() {
+    let router = Router::new(&RouteSet::new(&two(), &[by("0.0.0.0/0", "192.0.2.1")]).unwrap());
+    assert_eq!(NextHop::Local(0), router.to("10.0.0.1"));
+    assert_eq!(NextHop::Attached(0), router.to("10.0.0.77"));
+    assert_eq!(NextHop::Drop(Refusal::DirectedBroadcast), router.to("10.0.0.255"));
+    assert_eq!(NextHop::Drop(Refusal::DirectedBroadcast), router.to("10.0.0.0"));
+    assert_eq!(
+        NextHop::Gateway {
+            interface: 1,
+            address: address("192.0.2.1")
+        },
+        router.to("198.51.100.9")
+    );
+    assert_eq!(NextHop::Local(1), router.to("2001:db8:2::1"));
+    assert_eq!(NextHop::Attached(1), router.to("2001:db8:2::ffff"));
+    assert_eq!(NextHop::Drop(Refusal::NoRoute), router.to("2001:db8:3::1"));
+}
+
+#[test]
+fn refused_routes_are_named() {
+    let gateway = |interface| Via::Gateway {
+        address: address("fe80::9"),
+        interface,
+    };
+    let route = |to, via| Route {
+        prefix: prefix(to),
+        via,
+    };
+    let cases = [
+        (by("198.51.100.0/24", "10.0.1.9"), "is on no attached network"),
+        (
+            by("198.51.100.0/24", "10.0.0.1"),
+            "is an address of this virtual router itself",
+        ),
+        (by("198.51.100.0/24", "10.0.0.255"), "is on no attached network"),
+        (by("198.51.100.0/24", "2001:db8:1::9"), "is of the other address family"),
+        (by("10.0.0.0/24", "192.0.2.1"), "is configured twice"),
+        (route("2001:db8:9::/48", gateway(None)), "name its interface"),
+        (route("2001:db8:9::/48", gateway(Some(7))), "does not belong"),
+        (route("2001:db8:9::/48", Via::Attached(7)), "does not belong"),
+    ];
+    for (route, expected) in cases {
+        let error = RouteSet::new(&two(), &[route]).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+    let linked = RouteSet::new(&two(), &[route("2001:db8:9::/48", gateway(Some(1)))]).unwrap();
+    assert_eq!(
+        NextHop::Gateway {
+            interface: 1,
+            address: address("fe80::9")
+        },
+        Router::new(&linked).to("2001:db8:9::1")
+    );
+}
+
+#[test]
+fn refused_addresses_are_named() {
+    let refused = |interfaces: &[Interface]| RouteSet::new(interfaces, &[]).unwrap_err();
+    assert_eq!(
+        RouteError::NotAHost(address("224.0.0.1")),
+        refused(&[interface(0, &["224.0.0.1/24"])])
+    );
+    assert_eq!(
+        RouteError::IsBroadcast(address("10.0.0.0")),
+        refused(&[interface(0, &["10.0.0.0/24"])])
+    );
+    assert_eq!(
+        RouteError::AddressTwice(address("10.0.0.1")),
+        refused(&[interface(0, &["10.0.0.1/24"]), interface(1, &["10.0.0.1/25"])])
+    );
+    assert_eq!(
+        RouteError::NetworkTwice(prefix("10.0.0.0/24")),
+        refused(&[interface(0, &["10.0.0.1/24"]), interface(1, &["10.0.0.2/24"])])
+    );
+    // Point to point: both addresses are hosts (RFC 3021).
+    assert!(RouteSet::new(&[interface(0, &["10.0.0.0/31"])], &[]).is_ok());
+}
+
+#[test]
+fn applied_difference_touches_only_what_differs() {
+    let first = [
+        by("198.51.100.0/24", "10.0.0.9"),
+        by("203.0.113.0/24", "10.0.0.9"),
+        by("0.0.0.0/0", "192.0.2.1"),
+    ];
+    let blackhole = Route {
+        prefix: prefix("203.0.113.0/24"),
+        via: Via::Refused(Refusal::Blackhole),
+    };
+    let second = [
+        by("198.51.100.0/24", "10.0.0.9"),
+        blackhole,
+        by("198.18.0.0/15", "10.0.0.9"),
+    ];
+    let mut router = Router::new(&RouteSet::new(&two(), &first).unwrap());
+    let reader = router.fib.reader();
+    let generations = reader.generations.clone();
+    let untouched = generations.group4(0xc633_6401);
+    let changed = generations.group4(0xcb00_7101);
+    let applied = router
+        .fib
+        .apply(&RouteSet::new(&two(), &second).unwrap(), &mut router.keeper)
+        .unwrap();
+    assert_eq!((1, 1, 1), (applied.added, applied.changed, applied.removed));
+    assert_eq!(NextHop::Drop(Refusal::Blackhole), router.to("203.0.113.1"));
+    assert_eq!(NextHop::Drop(Refusal::NoRoute), router.to("8.8.8.8"));
+    assert!(generations.group4(0xcb00_7101) > changed);
+    // The default route is gone: every group is to be decided again, once.
+    assert_eq!(untouched + 1, generations.group4(0xc633_6401));
+    let all = generations.all();
+    let again = router
+        .fib
+        .apply(&RouteSet::new(&two(), &second).unwrap(), &mut router.keeper)
+        .unwrap();
+    assert_eq!((0, 0, 0), (again.added, again.changed, again.removed));
+    assert_eq!(all, generations.all());
+}
+
+#[test]
+fn exhausted_next_hops_refuse_the_change_whole() {
+    let quiescence = Arc::new(Quiescence::new(0));
+    let mut keeper = NextHopKeeper::new(8, Arc::new(Neighbours::new(1, [0, 0])), quiescence.clone());
+    let mut fib = Fib::new(quiescence);
+    let few = RouteSet::new(&two(), &[]).unwrap();
+    fib.apply(&few, &mut keeper).unwrap();
+    let (routes, used) = (fib.len(), keeper.len());
+    let many: Vec<_> = (10..30)
+        .map(|n| by(&format!("198.51.{n}.0/24"), &format!("10.0.0.{n}")))
+        .collect();
+    assert!(fib.apply(&RouteSet::new(&two(), &many).unwrap(), &mut keeper).is_err());
+    assert_eq!((routes, used), (fib.len(), keeper.len()));
+}
+
+#[test]
+fn next_hop_slot_waits_for_readers_and_gives_its_neighbour_back() {
+    let set = RouteSet::new(&two(), &[by("0.0.0.0/0", "192.0.2.1")]).unwrap();
+    let mut router = Router::new(&set);
+    let mut keeper = NeighbourKeeper::new(router.neighbours.clone(), Timing::default(), 0);
+    let (gateway, mac) = (address("192.0.2.1"), [2, 0, 0, 0, 0, 1]);
+    keeper.hear(1, gateway, Some(mac), Heard::Solicitation, true, 0, &mut |_| {});
+    let neighbour = router.neighbours.find(1, gateway).unwrap();
+    let table = router.keeper.table();
+    let index = router.fib.get(prefix("0.0.0.0/0")).unwrap();
+    assert_eq!(None, table.bound(index));
+    assert!(table.bind(index, neighbour, &router.neighbours));
+    assert!(!table.bind(index, neighbour, &router.neighbours));
+    assert_eq!(Some((1, neighbour)), table.bound(index));
+    assert_eq!(1, router.neighbours.uses(neighbour));
+    router.quiescence.online(0);
+    router
+        .fib
+        .apply(&RouteSet::new(&two(), &[]).unwrap(), &mut router.keeper)
+        .unwrap();
+    router.keeper.reclaim();
+    assert_eq!(1, router.neighbours.uses(neighbour));
+    router.quiescence.pass(0);
+    router.keeper.reclaim();
+    assert_eq!(0, router.neighbours.uses(neighbour));
+}
+
+#[test]
+fn decision_holds_the_neighbour_until_released() {
+    let router = Router::new(&RouteSet::new(&two(), &[]).unwrap());
+    let mut keeper = NeighbourKeeper::new(router.neighbours.clone(), Timing::default(), 0);
+    let host = address("10.0.0.77");
+    keeper.hear(
+        0,
+        host,
+        Some([2, 0, 0, 0, 0, 7]),
+        Heard::Solicitation,
+        true,
+        0,
+        &mut |_| {},
+    );
+    let next_hop = router.fib.reader().find(host).unwrap().value;
+    let table = router.keeper.table();
+    let decision = Decision::decide(next_hop, host, &table, &router.neighbours).unwrap();
+    assert_eq!(
+        (0, Some(NeighbourIndex(0))),
+        (decision.interface(), decision.neighbour())
+    );
+    assert_eq!(1, router.neighbours.uses(NeighbourIndex(0)));
+    decision.release(&router.neighbours);
+    assert_eq!(0, router.neighbours.uses(NeighbourIndex(0)));
+    let unknown = Decision::decide(next_hop, address("10.0.0.78"), &table, &router.neighbours).unwrap();
+    assert_eq!(None, unknown.neighbour());
+    assert_eq!(
+        Err(Reason::NoRoute),
+        Decision::decide(u32::MAX, host, &table, &router.neighbours)
+    );
+}
+
+#[test]
+fn source_validation_by_mode_accepts_and_refuses() {
+    let routes = [by("0.0.0.0/0", "192.0.2.1"), by("198.51.100.0/24", "10.0.0.9")];
+    let router = Router::new(&RouteSet::new(&two(), &routes).unwrap());
+    let (reader, table) = (router.fib.reader(), router.keeper.table());
+    let valid = |mode, source, arrival| validate_source(mode, address(source), arrival, &reader, &table).is_ok();
+    use SourceValidation::{Loose, Off, Strict};
+    let cases = [
+        // source, arrival, strict, loose
+        ("10.0.0.7", 0, true, true),
+        ("10.0.0.7", 1, false, true),
+        ("198.51.100.7", 0, true, true),
+        ("198.51.100.7", 1, false, true),
+        ("8.8.8.8", 1, true, false),
+        ("8.8.8.8", 0, false, false),
+        ("10.0.0.1", 0, false, false),
+        ("10.0.0.255", 0, false, false),
+        ("2001:db8:3::1", 0, false, false),
+        ("fe80::77", 1, true, true),
+    ];
+    for (source, arrival, strict, loose) in cases {
+        assert_eq!(strict, valid(Strict, source, arrival), "strict {source} by {arrival}");
+        assert_eq!(loose, valid(Loose, source, arrival), "loose {source} by {arrival}");
+        assert!(valid(Off, source, arrival));
+    }
+}
+
+#[test]
+fn source_address_towards_a_neighbour_is_of_its_network() {
+    let interface = interface(0, &["10.0.0.1/24", "10.0.1.1/24", "fe80::1/64", "2001:db8::1/64"]);
+    let towards = |to: &str| interface.source_towards(address(to)).unwrap();
+    assert_eq!(address("10.0.1.1"), towards("10.0.1.9"));
+    assert_eq!(address("10.0.0.1"), towards("8.8.8.8"));
+    assert_eq!(address("2001:db8::1"), towards("2001:db8:9::1"));
+    assert_eq!(address("fe80::1"), towards("fe80::9"));
+}
+
+#[test]
+fn reason_names_are_distinct_and_explained() {
+    let names: std::collections::BTreeSet<_> = Reason::ALL.iter().map(|reason| reason.name()).collect();
+    assert_eq!(Reason::ALL.len(), names.len());
+    assert!(Reason::ALL.iter().all(|reason| reason.help().ends_with('.')));
+}
+
+proptest! {
+    #[test]
+    fn applied_random_sets_leave_exactly_the_wanted_routes(
+        sets in proptest::collection::vec(proptest::collection::btree_map((0u8..4, 8u8..=32), 2u8..9, 0..20), 1..6)
+    ) {
+        let mut router = Router::new(&RouteSet::default());
+        for set in sets {
+            let routes: std::collections::BTreeMap<_, _> = set
+                .into_iter()
+                .map(|((high, length), host)| {
+                    (Prefix::new(Address::V4(0x2000_0000 | (high as u32) << 14), length), Address::V4(0x0a00_0000 + host as u32))
+                })
+                .collect();
+            let configured: Vec<_> = routes
+                .iter()
+                .map(|(prefix, gateway)| Route { prefix: *prefix, via: Via::Gateway { address: *gateway, interface: None } })
+                .collect();
+            let wanted = RouteSet::new(&two(), &configured).unwrap();
+            router.fib.apply(&wanted, &mut router.keeper).unwrap();
+            let table = router.keeper.table();
+            let live: Vec<_> = router.fib.iter().map(|(prefix, index)| (prefix, table.get(index))).collect();
+            prop_assert_eq!(wanted.iter().collect::<Vec<_>>(), live);
+        }
+        router.fib.apply(&RouteSet::default(), &mut router.keeper).unwrap();
+        prop_assert!(router.fib.is_empty());
+        prop_assert!(router.keeper.is_empty());
+    }
+}
