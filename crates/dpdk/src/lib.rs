@@ -1,1 +1,31 @@
-//! To be filled.
+//! DPDK behind the engine's seam: the one room for its unsafe calls.
+//!
+//! An [`Eal`] runs once per process; [`Devices::open`] turns a [`Plan`] into ports, pools and rings, and gives
+//! each worker a [`DpdkIo`], its hand on them. [`device`] and [`driver`] need no running DPDK: what a device's
+//! name means, which driver will move its frames and what that one can't do is known beforehand.
+
+pub mod buffers;
+pub mod device;
+pub mod driver;
+pub mod eal;
+pub mod hand;
+pub mod interface;
+mod mbufs;
+pub mod memory;
+pub mod pool;
+pub mod port;
+mod ring;
+mod set;
+mod sys;
+pub mod tsc;
+pub mod workers;
+
+pub use device::{Device, PciAddress};
+pub use driver::{Driver, Limit, limits};
+pub use eal::{Eal, EalError, Needs};
+pub use hand::Hand;
+pub use mbufs::Mbufs;
+pub use pool::PoolBalance;
+pub use port::{Port, PortPlan};
+pub use ring::RingError;
+pub use set::{Closed, Devices, DpdkIo, Plan, SetError, StillInUse};

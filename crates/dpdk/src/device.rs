@@ -1,0 +1,454 @@
+//! Devices, named as an operator would.
+//!
+//! | name | device |
+//! | --- | --- |
+//! | `eth1` | a kernel interface: AF_XDP, or AF_PACKET where that can't serve |
+//! | `0000:3b:00.0` | a card by its PCI address, driven by DPDK |
+//! | `pcap:IN.pcap[,out=OUT.pcap]` | capture files |
+//! | `tap:NAME` | a kernel interface that is made, and goes with us |
+//! | `memif:SOCKET[,role=server\|client][,id=N]` | shared memory with another process |
+//! | `vhost:SOCKET[,client=yes]` | the host's side of a virtual machine's card |
+//! | `virtio:SOCKET[,server=yes]` | the machine's side of a vhost socket |
+//! | `ring:NAME[,end=a\|b][,depth=N]` | memory: frames come back, or go to the other end of the same name |
+//! | `null:` | nothing comes as fast as one asks; what is sent vanishes |
+//! | `bond:A+B` | link aggregation (LACP) over devices A and B |
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What is wrong with a device's name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceNameError {
+    /// Nothing was written.
+    #[error("a device needs a name: a kernel interface (eth1), a PCI address (0000:3b:00.0) or KIND:… ({KINDS})")]
+    Empty,
+    /// Unknown kind before the colon.
+    #[error("no kind of device is called `{0}`: there are {KINDS}, kernel interfaces and PCI addresses")]
+    UnknownKind(String),
+    /// A kernel interface name that can't exist.
+    #[error("`{0}` can't be a kernel interface: its name has 1 to 15 characters, without / and blanks")]
+    BadInterface(String),
+    /// Nothing, or something forbidden, after the colon.
+    #[error("`{kind}:` needs {what}")]
+    BadArgument {
+        /// The kind.
+        kind: &'static str,
+        /// What it needs.
+        what: &'static str,
+    },
+    /// An option that this kind does not have.
+    #[error("`{kind}:` has no option `{option}`{}{known}", if known.is_empty() { "" } else { ": it has " })]
+    UnknownOption {
+        /// The kind.
+        kind: &'static str,
+        /// What was written.
+        option: String,
+        /// The options that it has.
+        known: &'static str,
+    },
+    /// An option's value.
+    #[error("option `{option}` is {expected}, not `{value}`")]
+    BadValue {
+        /// The option.
+        option: &'static str,
+        /// What it may be.
+        expected: &'static str,
+        /// What was written.
+        value: String,
+    },
+    /// Not domain:bus:device.function.
+    #[error("`{0}` is no PCI address: write it as 0000:3b:00.0")]
+    BadPciAddress(String),
+}
+
+const KINDS: &str = "pcap:, tap:, memif:, vhost:, virtio:, ring:, null:, bond:";
+
+/// A place on the PCI bus.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PciAddress {
+    /// Domain, mostly 0.
+    pub domain: u16,
+    /// Bus.
+    pub bus: u8,
+    /// Device, 0 to 31.
+    pub device: u8,
+    /// Function, 0 to 7.
+    pub function: u8,
+}
+
+impl fmt::Display for PciAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{:04x}:{:02x}:{:02x}.{:x}",
+            self.domain, self.bus, self.device, self.function
+        )
+    }
+}
+
+impl FromStr for PciAddress {
+    type Err = DeviceNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (text, function) = text.rsplit_once('.')?;
+            let mut parts = text.split(':');
+            let numbers = [parts.next()?, parts.next()?, parts.next()?].map(|part| u16::from_str_radix(part, 16).ok());
+            let [Some(domain), Some(bus), Some(device)] = numbers else {
+                return None;
+            };
+            let address = Self {
+                domain,
+                bus: bus.try_into().ok()?,
+                device: device.try_into().ok()?,
+                function: function.parse().ok()?,
+            };
+            (parts.next().is_none() && address.device < 32 && address.function < 8).then_some(address)
+        };
+        parse().ok_or_else(|| DeviceNameError::BadPciAddress(text.into()))
+    }
+}
+
+/// Which end of a ring of that name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RingEnd {
+    /// What is sent comes back.
+    Loop,
+    /// One end of a pair.
+    A,
+    /// The other end.
+    B,
+}
+
+/// A device.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Device {
+    /// A kernel interface.
+    Kernel {
+        /// Its name.
+        interface: String,
+    },
+    /// A card.
+    Pci(PciAddress),
+    /// Capture files.
+    Pcap {
+        /// Frames come from here.
+        input: Option<String>,
+        /// Frames go here; they vanish where none is named.
+        output: Option<String>,
+    },
+    /// A kernel interface made by us.
+    Tap {
+        /// Its name.
+        interface: String,
+    },
+    /// Shared memory.
+    Memif {
+        /// Path of the socket.
+        socket: String,
+        /// Do we listen?
+        server: bool,
+        /// Number of the interface on that socket.
+        id: u32,
+    },
+    /// The host's side of a virtio card.
+    Vhost {
+        /// Path of the socket.
+        socket: String,
+        /// Do we connect, instead of listening?
+        client: bool,
+    },
+    /// The guest's side of a virtio card.
+    Virtio {
+        /// Path of the socket.
+        socket: String,
+        /// Do we listen, instead of connecting?
+        server: bool,
+    },
+    /// Memory of this process.
+    Ring {
+        /// Its name.
+        name: String,
+        /// Which end.
+        end: RingEnd,
+        /// Frames that it holds per queue and direction.
+        depth: u32,
+    },
+    /// Nothing.
+    Null,
+    /// Several devices as one, by LACP.
+    Bond {
+        /// The members.
+        members: Vec<Device>,
+    },
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Device::Kernel { interface } => write!(f, "{interface}"),
+            Device::Pci(address) => write!(f, "{address}"),
+            Device::Pcap { input, output } => {
+                write!(f, "pcap:{}", input.as_deref().unwrap_or_default())?;
+                output.as_ref().map_or(Ok(()), |output| write!(f, ",out={output}"))
+            }
+            Device::Tap { interface } => write!(f, "tap:{interface}"),
+            Device::Memif { socket, server, id } => {
+                write!(
+                    f,
+                    "memif:{socket},role={},id={id}",
+                    if *server { "server" } else { "client" }
+                )
+            }
+            Device::Vhost { socket, client } => write!(f, "vhost:{socket}{}", if *client { ",client=yes" } else { "" }),
+            Device::Virtio { socket, server } => {
+                write!(f, "virtio:{socket}{}", if *server { ",server=yes" } else { "" })
+            }
+            Device::Ring { name, end, depth } => {
+                let end = match end {
+                    RingEnd::Loop => "",
+                    RingEnd::A => ",end=a",
+                    RingEnd::B => ",end=b",
+                };
+                write!(f, "ring:{name}{end},depth={depth}")
+            }
+            Device::Null => write!(f, "null:"),
+            Device::Bond { members } => {
+                let members: Vec<String> = members.iter().map(Device::to_string).collect();
+                write!(f, "bond:{}", members.join("+"))
+            }
+        }
+    }
+}
+
+/// `ARGUMENT,key=value,…` after the colon.
+struct Written<'a> {
+    kind: &'static str,
+    argument: &'a str,
+    options: Vec<(&'a str, &'a str)>,
+}
+
+impl<'a> Written<'a> {
+    fn read(kind: &'static str, text: &'a str, known: &'static [&'static str]) -> Result<Self, DeviceNameError> {
+        let mut parts = text.split(',');
+        let argument = parts.next().unwrap_or_default();
+        let mut options = Vec::new();
+        for part in parts {
+            let (option, value) = part.split_once('=').unwrap_or((part, ""));
+            if !known.contains(&option) {
+                let known = match kind {
+                    "pcap" => "out",
+                    "memif" => "role, id",
+                    "vhost" => "client",
+                    "virtio" => "server",
+                    "ring" => "end, depth",
+                    _ => "",
+                };
+                return Err(DeviceNameError::UnknownOption {
+                    kind,
+                    option: option.into(),
+                    known,
+                });
+            }
+            options.push((option, value));
+        }
+        Ok(Self {
+            kind,
+            argument,
+            options,
+        })
+    }
+
+    fn required(&self, what: &'static str) -> Result<String, DeviceNameError> {
+        if self.argument.is_empty() {
+            return Err(DeviceNameError::BadArgument { kind: self.kind, what });
+        }
+        Ok(self.argument.into())
+    }
+
+    fn option<T>(
+        &self,
+        option: &'static str,
+        expected: &'static str,
+        default: T,
+        read: impl Fn(&str) -> Option<T>,
+    ) -> Result<T, DeviceNameError> {
+        match self.options.iter().find(|(name, _)| *name == option) {
+            None => Ok(default),
+            Some((_, value)) => read(value).ok_or_else(|| DeviceNameError::BadValue {
+                option,
+                expected,
+                value: (*value).into(),
+            }),
+        }
+    }
+
+    fn yes(&self, option: &'static str) -> Result<bool, DeviceNameError> {
+        self.option(option, "yes or no", false, |value| match value {
+            "yes" => Some(true),
+            "no" => Some(false),
+            _ => None,
+        })
+    }
+}
+
+fn interface(name: &str) -> Result<String, DeviceNameError> {
+    let fits = (1..=15).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && !b"/:,+".contains(&byte))
+        && name != "."
+        && name != "..";
+    if fits {
+        Ok(name.into())
+    } else {
+        Err(DeviceNameError::BadInterface(name.into()))
+    }
+}
+
+impl FromStr for Device {
+    type Err = DeviceNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.is_empty() {
+            return Err(DeviceNameError::Empty);
+        }
+        let Some((kind, rest)) = text.split_once(':') else {
+            return Ok(Device::Kernel {
+                interface: interface(text)?,
+            });
+        };
+        match kind {
+            "pcap" => {
+                let written = Written::read("pcap", rest, &["out"])?;
+                let output = written.option("out", "a path", None, |value| {
+                    (!value.is_empty()).then(|| Some(value.to_owned()))
+                })?;
+                let input = (!written.argument.is_empty()).then(|| written.argument.to_owned());
+                if input.is_none() && output.is_none() {
+                    return Err(DeviceNameError::BadArgument {
+                        kind: "pcap",
+                        what: "a capture file to read, or out=",
+                    });
+                }
+                Ok(Device::Pcap { input, output })
+            }
+            "tap" => Ok(Device::Tap {
+                interface: interface(Written::read("tap", rest, &[])?.argument)?,
+            }),
+            "memif" => {
+                let written = Written::read("memif", rest, &["role", "id"])?;
+                let server = written.option("role", "server or client", true, |value| match value {
+                    "server" => Some(true),
+                    "client" => Some(false),
+                    _ => None,
+                })?;
+                let id = written.option("id", "a number", 0, |value| value.parse().ok())?;
+                Ok(Device::Memif {
+                    socket: written.required("the path of a socket")?,
+                    server,
+                    id,
+                })
+            }
+            "vhost" => {
+                let written = Written::read("vhost", rest, &["client"])?;
+                Ok(Device::Vhost {
+                    socket: written.required("the path of a socket")?,
+                    client: written.yes("client")?,
+                })
+            }
+            "virtio" => {
+                let written = Written::read("virtio", rest, &["server"])?;
+                Ok(Device::Virtio {
+                    socket: written.required("the path of a socket")?,
+                    server: written.yes("server")?,
+                })
+            }
+            "ring" => {
+                let written = Written::read("ring", rest, &["end", "depth"])?;
+                let end = written.option("end", "a or b", RingEnd::Loop, |value| match value {
+                    "a" => Some(RingEnd::A),
+                    "b" => Some(RingEnd::B),
+                    _ => None,
+                })?;
+                let depth = written.option("depth", "64 to 1048576", 1024, |value| {
+                    value.parse().ok().filter(|depth| (64..=1 << 20).contains(depth))
+                })?;
+                Ok(Device::Ring {
+                    name: written.required("a name")?,
+                    end,
+                    depth,
+                })
+            }
+            "null" if rest.is_empty() => Ok(Device::Null),
+            "null" => Err(DeviceNameError::BadArgument {
+                kind: "null",
+                what: "nothing behind the colon",
+            }),
+            "bond" => {
+                let members = rest.split('+').map(Device::from_str).collect::<Result<Vec<_>, _>>()?;
+                if members
+                    .iter()
+                    .any(|member| !matches!(member, Device::Kernel { .. } | Device::Pci(_)))
+                {
+                    let what = "kernel interfaces or PCI addresses, joined by +";
+                    return Err(DeviceNameError::BadArgument { kind: "bond", what });
+                }
+                Ok(Device::Bond { members })
+            }
+            kind if kind.bytes().all(|byte| byte.is_ascii_hexdigit()) => text.parse().map(Device::Pci),
+            kind => Err(DeviceNameError::UnknownKind(kind.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn device_name_of_every_kind_reads_back() {
+        for text in [
+            "eth1",
+            "0000:3b:00.0",
+            "pcap:in.pcap",
+            "pcap:in.pcap,out=out.pcap",
+            "pcap:,out=out.pcap",
+            "tap:sluice0",
+            "memif:/run/m.sock,role=client,id=3",
+            "vhost:/run/v.sock",
+            "vhost:/run/v.sock,client=yes",
+            "virtio:/run/v.sock,server=yes",
+            "ring:r,depth=1024",
+            "ring:r,end=b,depth=8192",
+            "null:",
+            "bond:eth1+eth2",
+            "bond:0000:3b:00.0+0000:3b:00.1",
+        ] {
+            let device: Device = text.parse().unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(text, device.to_string());
+        }
+    }
+
+    #[test]
+    fn device_name_that_is_wrong_is_refused_with_a_hint() {
+        for (text, hint) in [
+            ("", "needs a name"),
+            ("wifi:x", "no kind of device is called `wifi`"),
+            ("an-interface-too-long", "1 to 15 characters"),
+            ("a/b", "1 to 15 characters"),
+            ("0000:3b:00", "is no PCI address"),
+            ("0000:3b:20.0", "is no PCI address"),
+            ("memif:", "needs the path of a socket"),
+            ("memif:/x,role=master", "server or client"),
+            ("vhost:/x,queues=2", "has no option `queues`: it has client"),
+            ("ring:r,depth=9", "64 to 1048576"),
+            ("null:x", "nothing behind the colon"),
+            ("bond:eth1+null:", "joined by +"),
+            ("pcap:", "a capture file to read"),
+        ] {
+            let error = text.parse::<Device>().expect_err(text).to_string();
+            assert!(error.contains(hint), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! Which driver moves a device's frames, why, and what it can't do: told without starting DPDK.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::device::Device;
+use crate::eal::has_capability;
+use crate::interface::{Interface, exists};
+
+/// Largest MTU that AF_XDP serves: its buffers lie in pages of 4,096 bytes.
+pub const AF_XDP_MTU: u16 = 3400;
+
+/// Frames are kept by AF_XDP's driver at close: this many per queue, and up to [`AF_XDP_KEPT_TRANSMIT`] more.
+pub const AF_XDP_KEPT_RECEIVE: u32 = 2048;
+
+/// Frames that AF_XDP's transmit side may keep, per queue.
+pub const AF_XDP_KEPT_TRANSMIT: u32 = 64;
+
+/// What moves the frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Driver {
+    /// The kernel's XDP sockets.
+    AfXdp,
+    /// The kernel's packet sockets.
+    AfPacket,
+    /// The card's own, found by DPDK.
+    Native,
+    /// Capture files.
+    Pcap,
+    /// Tun/tap.
+    Tap,
+    /// Shared memory.
+    Memif,
+    /// vhost-user.
+    Vhost,
+    /// virtio-user.
+    Virtio,
+    /// Rings of this process.
+    Ring,
+    /// Nothing.
+    Null,
+    /// DPDK's bonding.
+    Bond,
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Driver::AfXdp => "AF_XDP",
+            Driver::AfPacket => "AF_PACKET",
+            Driver::Native => "the card's own driver",
+            Driver::Pcap => "capture file",
+            Driver::Tap => "TAP",
+            Driver::Memif => "memif",
+            Driver::Vhost => "vhost-user",
+            Driver::Virtio => "virtio-user",
+            Driver::Ring => "ring",
+            Driver::Null => "null",
+            Driver::Bond => "bonding (802.3ad)",
+        })
+    }
+}
+
+/// A driver, the queues that it can have, and why it was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The driver.
+    pub driver: Driver,
+    /// Queues to use.
+    pub queues: u16,
+    /// Why this one; empty where there is no choice.
+    pub reason: String,
+}
+
+/// What matters of a kernel interface for the choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Facts {
+    /// Pairs of queues.
+    queues: u16,
+    /// This process may open XDP sockets.
+    xdp_permitted: bool,
+}
+
+/// NET_ADMIN, NET_RAW, IPC_LOCK, SYS_ADMIN, BPF, by their numbers in capability.h.
+const XDP_CAPABILITIES: [u32; 5] = [12, 13, 14, 21, 39];
+
+impl Facts {
+    /// Ask the system.
+    fn look(name: &str) -> Self {
+        Self {
+            queues: Interface::named(name).map_or(1, |interface| interface.queues()),
+            xdp_permitted: XDP_CAPABILITIES.iter().all(|&number| has_capability(number)),
+        }
+    }
+}
+
+/// The driver for a device, an MTU and a wished number of queues. `wanted` overrides the choice between AF_XDP
+/// and AF_PACKET.
+pub fn choose(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> Choice {
+    match device {
+        Device::Kernel { interface } => choose_kernel(Facts::look(interface), mtu, queues, wanted),
+        _ => {
+            let driver = match device {
+                Device::Kernel { .. } | Device::Pci(_) => Driver::Native,
+                Device::Pcap { .. } => Driver::Pcap,
+                Device::Tap { .. } => Driver::Tap,
+                Device::Memif { .. } => Driver::Memif,
+                Device::Vhost { .. } => Driver::Vhost,
+                Device::Virtio { .. } => Driver::Virtio,
+                Device::Ring { .. } => Driver::Ring,
+                Device::Null => Driver::Null,
+                Device::Bond { .. } => Driver::Bond,
+            };
+            let queues = match driver {
+                Driver::Pcap | Driver::Bond | Driver::Memif => 1,
+                Driver::Tap => queues.min(16),
+                _ => queues,
+            };
+            Choice {
+                driver,
+                queues: queues.max(1),
+                reason: String::new(),
+            }
+        }
+    }
+}
+
+fn choose_kernel(interface: Facts, mtu: u16, queues: u16, wanted: Option<Driver>) -> Choice {
+    let queues = queues.max(1);
+    let (driver, reason) = if wanted == Some(Driver::AfPacket) {
+        (Driver::AfPacket, "so configured".into())
+    } else if wanted == Some(Driver::AfXdp) {
+        (Driver::AfXdp, "so configured".into())
+    } else if mtu > AF_XDP_MTU {
+        (
+            Driver::AfPacket,
+            format!("AF_XDP serves an MTU up to {AF_XDP_MTU}, and {mtu} is configured"),
+        )
+    } else if !interface.xdp_permitted {
+        let missing = "AF_XDP needs root, or the capabilities NET_ADMIN, NET_RAW, BPF, IPC_LOCK and SYS_ADMIN";
+        (Driver::AfPacket, missing.into())
+    } else {
+        (
+            Driver::AfXdp,
+            "the kernel's fastest way to an interface that it keeps".into(),
+        )
+    };
+    let queues = if driver == Driver::AfXdp {
+        queues.min(interface.queues)
+    } else {
+        queues
+    };
+    Choice { driver, queues, reason }
+}
+
+/// Something that a device can't do as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// It can't start so. Otherwise it runs, and this is to be known.
+    pub fatal: bool,
+    /// What an operator reads.
+    pub text: String,
+}
+
+impl Limit {
+    fn note(text: String) -> Self {
+        Self { fatal: false, text }
+    }
+
+    fn fatal(text: String) -> Self {
+        Self { fatal: true, text }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// What a device can't do with an MTU and a number of queues. It starts nothing.
+pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) -> Vec<Limit> {
+    let choice = choose(device, mtu, queues, wanted);
+    let mut limits = Vec::new();
+    match device {
+        Device::Kernel { interface } if !exists(interface) => {
+            limits.push(Limit::fatal(format!(
+                "no interface {interface}: ip link lists what there is"
+            )));
+        }
+        Device::Pci(address) if !Path::new("/sys/bus/pci/devices").join(address.to_string()).exists() => {
+            limits.push(Limit::fatal(format!(
+                "no PCI device {address}: lspci lists what there is"
+            )));
+        }
+        Device::Pcap { input: Some(path), .. } if !Path::new(path).exists() => {
+            limits.push(Limit::fatal(format!("no capture file {path}")));
+        }
+        Device::Bond { members } => {
+            for member in members {
+                limits.extend(self::limits(member, mtu, 1, Some(wanted.unwrap_or(Driver::AfPacket))));
+            }
+        }
+        _ => {}
+    }
+    match choice.driver {
+        Driver::AfXdp if mtu > AF_XDP_MTU => limits.push(Limit::fatal(format!(
+            "AF_XDP serves an MTU up to {AF_XDP_MTU}, not {mtu}: leave the driver to be chosen, or name af_packet"
+        ))),
+        Driver::AfXdp if choice.queues < queues => limits.push(Limit::note(format!(
+            "{device} has {} queue{} for AF_XDP, not {queues}: one worker serves each and hands frames over \
+             (a card's number: ethtool -L; a veth has one)",
+            choice.queues,
+            if choice.queues == 1 { "" } else { "s" }
+        ))),
+        Driver::AfPacket => limits.push(Limit::note(
+            "AF_PACKET shows outer tags of type 0x88a8 as 0x8100: 802.1ad needs AF_XDP or a card".into(),
+        )),
+        Driver::Pcap | Driver::Bond | Driver::Memif if queues > 1 => limits.push(Limit::note(format!(
+            "{device} has one queue, not {queues}: one worker serves it and hands frames over"
+        ))),
+        _ => {}
+    }
+    if !(68..=9600).contains(&mtu) {
+        limits.push(Limit::fatal(format!("an MTU is 68 to 9600, not {mtu}")));
+    }
+    limits
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VETH: Facts = Facts {
+        queues: 1,
+        xdp_permitted: true,
+    };
+
+    #[test]
+    fn kernel_interface_gets_af_xdp() {
+        assert_eq!(Driver::AfXdp, choose_kernel(VETH, 1500, 1, None).driver);
+    }
+
+    #[test]
+    fn kernel_interface_with_jumbo_gets_af_packet_and_says_why() {
+        let choice = choose_kernel(VETH, 9000, 1, None);
+        assert_eq!(Driver::AfPacket, choice.driver);
+        assert_eq!("AF_XDP serves an MTU up to 3400, and 9000 is configured", choice.reason);
+    }
+
+    #[test]
+    fn kernel_interface_without_permission_gets_af_packet() {
+        let choice = choose_kernel(
+            Facts {
+                xdp_permitted: false,
+                ..VETH
+            },
+            1500,
+            1,
+            None,
+        );
+        assert_eq!(Driver::AfPacket, choice.driver);
+        assert!(choice.reason.contains("SYS_ADMIN"));
+    }
+
+    #[test]
+    fn kernel_interface_with_one_queue_is_not_asked_for_two() {
+        assert_eq!(1, choose_kernel(VETH, 1500, 2, None).queues);
+        assert_eq!(2, choose_kernel(VETH, 9000, 2, None).queues);
+    }
+
+    #[test]
+    fn limits_name_what_the_driver_can_not_do() {
+        let lo = Device::Kernel { interface: "lo".into() };
+        let texts = |mtu, queues, wanted| {
+            limits(&lo, mtu, queues, wanted)
+                .iter()
+                .map(Limit::to_string)
+                .collect::<Vec<_>>()
+                .join("\n")
+        };
+        assert!(texts(9000, 1, Some(Driver::AfXdp)).contains("up to 3400, not 9000"));
+        assert!(texts(1500, 64, Some(Driver::AfXdp)).contains("not 64"));
+        assert!(texts(9000, 1, None).contains("0x88a8"));
+        let none = limits(
+            &Device::Kernel {
+                interface: "no-such".into(),
+            },
+            1500,
+            1,
+            None,
+        );
+        assert!(none[0].fatal && none[0].text.contains("no interface no-such"));
+    }
+}

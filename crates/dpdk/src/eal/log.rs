@@ -1,0 +1,80 @@
+//! DPDK's log: kept, not shown. Errors quote its end; `SLUICE_DPDK_LOG` in the environment shows all of it.
+
+use std::collections::VecDeque;
+use std::ffi::c_char;
+use std::io::Write;
+use std::sync::Mutex;
+
+use crate::sys;
+
+const LINES: usize = 256;
+
+static RECENT: Mutex<VecDeque<String>> = Mutex::new(VecDeque::new());
+
+extern "C" fn write(text: *const c_char, length: usize) {
+    // SAFETY: the C library's stream calls with the bytes that it flushes.
+    let bytes = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), length) };
+    if std::env::var_os("SLUICE_DPDK_LOG").is_some() {
+        let _ = std::io::stderr().write_all(bytes);
+    }
+    let Ok(mut recent) = RECENT.lock() else { return };
+    for line in String::from_utf8_lossy(bytes)
+        .lines()
+        .filter(|line| !line.trim().is_empty())
+    {
+        if recent.len() == LINES {
+            recent.pop_front();
+        }
+        recent.push_back(line.to_owned());
+    }
+}
+
+/// The last lines that DPDK wrote, oldest first, at most `count`.
+pub fn recent_lines(count: usize) -> Vec<String> {
+    RECENT
+        .lock()
+        .map(|recent| {
+            recent
+                .iter()
+                .skip(recent.len().saturating_sub(count))
+                .cloned()
+                .collect()
+        })
+        .unwrap_or_default()
+}
+
+/// Route the log here.
+pub(super) fn open() {
+    // SAFETY: `write` is a function for ever and takes any thread's call. On failure the log goes to stderr.
+    unsafe { sys::sluice_log_open(Some(write)) };
+}
+
+extern "C" fn say_nothing() -> i32 {
+    0
+}
+
+/// libbpf and libxdp write to stderr by themselves; what they say on the way to a working device is noise.
+pub(super) fn quiet_libraries() {
+    if std::env::var_os("SLUICE_DPDK_LOG").is_some() {
+        return;
+    }
+    for (library, setter) in [
+        (c"libbpf.so.1", c"libbpf_set_print"),
+        (c"libbpf.so.0", c"libbpf_set_print"),
+        (c"libxdp.so.1", c"libxdp_set_print"),
+    ] {
+        // SAFETY: names are C strings; with NOLOAD this finds a loaded library or nothing.
+        let handle = unsafe { libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_NOLOAD) };
+        if handle.is_null() {
+            continue;
+        }
+        // SAFETY: the handle is valid.
+        let symbol = unsafe { libc::dlsym(handle, setter.as_ptr()) };
+        if !symbol.is_null() {
+            // SAFETY: both setters are `print_fn set(print_fn)`, with a pointer in and out; a callee that
+            // reads no argument may be called with any on this platform's C convention.
+            let set: extern "C" fn(extern "C" fn() -> i32) -> usize = unsafe { std::mem::transmute(symbol) };
+            set(say_nothing);
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Single ownership of buffers: the one type that disposes of them.
+//!
+//! A [`Hand`] owns what its [`RawBuffers`] gave it until it gives it back. Every way out first takes the
+//! buffer's name out of its slot, so that a slot named twice, or out of range, finds nothing there.
+
+use arrayvec::ArrayVec;
+use sluice_engine::io::{
+    BATCH, Carried, HAND, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex,
+};
+use sluice_wire::{Packet, Window};
+
+use crate::buffers::{Buffer, Place, RawBuffers, View, checksums_of};
+
+const REFUSALS: [Refusal; 3] = [Refusal::TooLongToLinearise, Refusal::Shared, Refusal::BadLength];
+
+/// A buffer that waits outside the hand; `serial` tells handles of one place apart.
+#[derive(Clone, Copy)]
+struct Shelf {
+    buffer: Buffer,
+    view: View,
+    window: Window,
+    serial: u16,
+}
+
+/// The buffers of one worker.
+pub struct Hand<B: RawBuffers> {
+    source: B,
+    /// Slots in use since the last end.
+    length: usize,
+    /// Of these, not yet disposed of.
+    held: usize,
+    buffers: [Buffer; HAND],
+    views: [View; HAND],
+    windows: [Window; HAND],
+    shelves: Box<[Shelf]>,
+    /// Indexes of empty shelves.
+    free_shelves: Vec<u16>,
+    refused: Vec<[(Refusal, u64); 3]>,
+}
+
+// SAFETY: the names and rooms belong to the hand alone (contract of `RawBuffers`, itself `Send`), so they may
+// move to another thread with it.
+unsafe impl<B: RawBuffers> Send for Hand<B> {}
+
+/// Buffers taken out of their slots, on their way out.
+struct Leaving {
+    buffers: ArrayVec<Buffer, HAND>,
+    places: ArrayVec<Place, HAND>,
+}
+
+impl<B: RawBuffers> Hand<B> {
+    /// A hand over a source of buffers, with room to park at most `parked` (at most 65,536).
+    pub fn new(source: B, parked: usize) -> Self {
+        let parked = parked.min(1 << 16);
+        let shelf = Shelf {
+            buffer: Buffer::NONE,
+            view: View::EMPTY,
+            window: Window::default(),
+            serial: 0,
+        };
+        let refused = vec![REFUSALS.map(|reason| (reason, 0)); source.ports()];
+        Self {
+            source,
+            length: 0,
+            held: 0,
+            buffers: [Buffer::NONE; HAND],
+            views: [View::EMPTY; HAND],
+            windows: [Window::default(); HAND],
+            shelves: vec![shelf; parked].into_boxed_slice(),
+            free_shelves: (0..parked).rev().map(|index| index as u16).collect(),
+            refused,
+        }
+    }
+
+    /// The source of the buffers.
+    pub fn source(&self) -> &B {
+        &self.source
+    }
+
+    /// Take the new views at the end of the hand into it.
+    #[inline(always)]
+    fn admit(&mut self, count: usize) {
+        let to = self.length + count;
+        for (window, view) in self.windows[self.length..to]
+            .iter_mut()
+            .zip(&self.views[self.length..to])
+        {
+            *window = Window {
+                start: view.start,
+                length: view.length,
+                checksums: checksums_of(view.checksums),
+            };
+        }
+        self.length = to;
+        self.held += count;
+    }
+
+    /// Free what can't be used among `count` new buffers, close the gaps; returns how many remain.
+    #[cold]
+    fn refuse(&mut self, port: PortIndex, count: usize, faults: u64) -> usize {
+        let base = self.length;
+        let mut unusable: ArrayVec<Buffer, BATCH> = ArrayVec::new();
+        let mut kept = 0;
+        for index in 0..count {
+            let (buffer, view) = (self.buffers[base + index], self.views[base + index]);
+            if faults >> index & 1 == 0 {
+                self.buffers[base + kept] = buffer;
+                self.views[base + kept] = view;
+                kept += 1;
+                continue;
+            }
+            unusable.push(buffer);
+            let reason = (view.fault.saturating_sub(1) as usize).min(REFUSALS.len() - 1);
+            if let Some(counters) = self.refused.get_mut(port as usize) {
+                counters[reason].1 += 1;
+            }
+        }
+        self.buffers[base + kept..base + count].fill(Buffer::NONE);
+        // SAFETY: these were given by the receive just now and their names are no longer in the hand.
+        unsafe { self.source.free(&mut unusable) };
+        kept
+    }
+
+    /// Take slots out, up to the first that holds nothing.
+    #[inline(always)]
+    fn gather(&mut self, slots: &[Slot]) -> Leaving {
+        let mut leaving = Leaving {
+            buffers: ArrayVec::new(),
+            places: ArrayVec::new(),
+        };
+        for &slot in slots.iter().take(HAND) {
+            let slot = slot as usize;
+            let (Some(buffer), Some(window)) = (self.buffers.get_mut(slot), self.windows.get(slot)) else {
+                break;
+            };
+            if buffer.is_none() {
+                break;
+            }
+            leaving.buffers.push(std::mem::replace(buffer, Buffer::NONE));
+            leaving.places.push(Place::of(window));
+        }
+        leaving
+    }
+
+    /// `taken` of the leaving ones are gone; the rest goes back into its slots.
+    #[inline(always)]
+    fn settle(&mut self, slots: &[Slot], leaving: &Leaving, taken: usize) -> usize {
+        let taken = taken.min(leaving.buffers.len());
+        for &slot in &slots[..taken] {
+            self.views[slot as usize].room_length = 0;
+        }
+        for (&slot, &buffer) in slots.iter().zip(&leaving.buffers).skip(taken) {
+            self.buffers[slot as usize] = buffer;
+        }
+        self.held -= taken;
+        taken
+    }
+
+    /// Does the handle name a buffer on a shelf?
+    fn shelf(&self, parked: &Parked) -> Option<usize> {
+        let index = (parked.0 & 0xffff) as usize;
+        let shelf = self.shelves.get(index)?;
+        (shelf.serial == (parked.0 >> 16) as u16 && !shelf.buffer.is_none()).then_some(index)
+    }
+
+    /// Take a buffer off its shelf; its handle is worth nothing afterwards.
+    fn unshelve(&mut self, index: usize) -> Shelf {
+        let shelf = &mut self.shelves[index];
+        let was = *shelf;
+        shelf.buffer = Buffer::NONE;
+        shelf.serial = shelf.serial.wrapping_add(1);
+        self.free_shelves.push(index as u16);
+        was
+    }
+}
+
+impl<B: RawBuffers> PacketIo for Hand<B> {
+    #[inline]
+    fn receive(&mut self, port: PortIndex) -> usize {
+        let from = self.length;
+        let to = (from + BATCH).min(HAND);
+        if from == to || port as usize >= self.refused.len() {
+            return 0;
+        }
+        let mut faults = 0;
+        let mut count = self.source.receive(
+            port,
+            &mut self.buffers[from..to],
+            &mut self.views[from..to],
+            &mut faults,
+        );
+        if faults != 0 {
+            count = self.refuse(port, count, faults);
+        }
+        self.admit(count);
+        count
+    }
+
+    #[inline]
+    fn lend<'a>(&'a mut self, into: &mut Lent<'a>) {
+        into.clear();
+        for (view, window) in self.views[..self.length].iter().zip(&mut self.windows[..self.length]) {
+            // SAFETY: a slot's view has room only while the slot holds its buffer (`settle`, `end`), and then
+            // the room is ours alone and initialised (contract of `RawBuffers`); rooms are disjoint, and the
+            // borrow of the hand keeps every way out shut until the packets are gone. A view without room is
+            // an empty slice at a pointer that is not null.
+            let room = unsafe { std::slice::from_raw_parts_mut(view.room, view.room_length as usize) };
+            // SAFETY: `length` never exceeds HAND, which is the capacity.
+            unsafe { into.push_unchecked(Packet::new(room, window)) };
+        }
+    }
+
+    #[inline]
+    fn transmit(&mut self, port: PortIndex, slots: &[Slot]) -> usize {
+        if port as usize >= self.refused.len() {
+            return 0;
+        }
+        let mut leaving = self.gather(slots);
+        // SAFETY: gathered from the hand, so owned and no longer named in it; windows lie in their rooms, as
+        // `Packet` keeps them; `settle` puts back what was not taken.
+        let taken = unsafe { self.source.transmit(port, &mut leaving.buffers, &leaving.places) };
+        self.settle(slots, &leaving, taken)
+    }
+
+    #[inline]
+    fn free(&mut self, slots: &[Slot]) {
+        let mut rest = slots;
+        while !rest.is_empty() {
+            let mut leaving = self.gather(rest);
+            let count = leaving.buffers.len();
+            if count == 0 {
+                rest = &rest[1..];
+                continue;
+            }
+            // SAFETY: gathered from the hand, so owned and no longer named in it.
+            unsafe { self.source.free(&mut leaving.buffers) };
+            self.settle(rest, &leaving, count);
+            rest = &rest[count..];
+        }
+    }
+
+    fn allocate(&mut self, count: usize) -> usize {
+        let from = self.length;
+        let to = from.saturating_add(count).min(HAND);
+        if from == to {
+            return 0;
+        }
+        let made = self
+            .source
+            .allocate(&mut self.buffers[from..to], &mut self.views[from..to]);
+        self.admit(made);
+        made
+    }
+
+    fn park(&mut self, slot: Slot) -> Option<Parked> {
+        let at = slot as usize;
+        if self.buffers.get(at)?.is_none() {
+            return None;
+        }
+        let index = self.free_shelves.pop()?;
+        let shelf = &mut self.shelves[index as usize];
+        shelf.buffer = std::mem::replace(&mut self.buffers[at], Buffer::NONE);
+        shelf.view = std::mem::replace(&mut self.views[at], View::EMPTY);
+        shelf.window = self.windows[at];
+        self.held -= 1;
+        Some(Parked(index as u32 | (shelf.serial as u32) << 16))
+    }
+
+    fn unpark(&mut self, parked: Parked) -> Result<Slot, Parked> {
+        let (Some(index), at @ 0..HAND) = (self.shelf(&parked), self.length) else {
+            return Err(parked);
+        };
+        let shelf = self.unshelve(index);
+        self.buffers[at] = shelf.buffer;
+        self.views[at] = shelf.view;
+        self.windows[at] = shelf.window;
+        self.length += 1;
+        self.held += 1;
+        Ok(at as Slot)
+    }
+
+    fn release(&mut self, parked: Parked) {
+        if let Some(index) = self.shelf(&parked) {
+            let shelf = self.unshelve(index);
+            // SAFETY: the shelf owned it and no longer names it.
+            unsafe { self.source.free(&mut [shelf.buffer]) };
+        }
+    }
+
+    #[inline]
+    fn end(&mut self) -> usize {
+        let forgotten = self.held;
+        if forgotten != 0 {
+            for at in 0..self.length {
+                self.free(&[at as Slot]);
+            }
+        }
+        self.length = 0;
+        forgotten
+    }
+
+    fn refused(&self, port: PortIndex) -> &[(Refusal, u64)] {
+        self.refused
+            .get(port as usize)
+            .map(|counters| counters.as_slice())
+            .unwrap_or_default()
+    }
+
+    fn held(&self) -> usize {
+        self.held
+    }
+
+    fn parked(&self) -> usize {
+        self.shelves.len() - self.free_shelves.len()
+    }
+}
+
+impl<B: RawBuffers> Handover for Hand<B> {
+    fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
+        let slots = &slots[..slots.len().min(carried.len())];
+        let mut leaving = self.gather(slots);
+        let count = leaving.buffers.len();
+        // SAFETY: as in `transmit`.
+        let taken = unsafe {
+            self.source
+                .put(to, &mut leaving.buffers, &leaving.places, &carried[..count])
+        };
+        self.settle(slots, &leaving, taken)
+    }
+
+    fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
+        let from = self.length;
+        let to = (from + carried.remaining_capacity()).min(HAND);
+        let mut came: [Carried; BATCH] = [[0; 8]; BATCH];
+        let count = self.source.take(
+            &mut self.buffers[from..to],
+            &mut self.views[from..to],
+            &mut came[..to - from],
+        );
+        self.admit(count);
+        carried.extend(came[..count].iter().copied());
+        count
+    }
+}
+
+impl<B: RawBuffers> Drop for Hand<B> {
+    fn drop(&mut self) {
+        self.end();
+        for index in 0..self.shelves.len() {
+            if !self.shelves[index].buffer.is_none() {
+                let shelf = self.unshelve(index);
+                // SAFETY: the shelf owned it and no longer names it.
+                unsafe { self.source.free(&mut [shelf.buffer]) };
+            }
+        }
+    }
+}

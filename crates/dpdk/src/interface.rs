@@ -1,0 +1,135 @@
+//! Kernel interfaces, by their ioctls: what drivers on top of them leave to others.
+
+use std::io::Error;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// `ETHTOOL_GCHANNELS` of linux/ethtool.h, and the struct that it fills.
+const GET_CHANNELS: u32 = 0x3c;
+
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    maximum: [u32; 4],
+    receive: u32,
+    transmit: u32,
+    other: u32,
+    combined: u32,
+}
+
+/// A kernel interface of this network namespace.
+#[derive(Debug)]
+pub struct Interface {
+    socket: OwnedFd,
+    name: String,
+}
+
+impl Interface {
+    /// The interface of that name; its existence shows at the first question.
+    pub fn named(name: &str) -> Result<Self, Error> {
+        // SAFETY: makes a descriptor or fails.
+        let socket = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+        if socket < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: the descriptor was made just now and is nobody else's.
+        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        Ok(Self {
+            socket,
+            name: name.into(),
+        })
+    }
+
+    fn request(&self) -> libc::ifreq {
+        // SAFETY: plain data, all zeros valid.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        let room = request.ifr_name.len() - 1;
+        for (to, from) in request.ifr_name[..room].iter_mut().zip(self.name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request
+    }
+
+    fn ask(&self, code: libc::c_ulong, request: &mut libc::ifreq) -> Result<(), Error> {
+        // SAFETY: a request of the layout that these codes read and write, alive during the call.
+        match unsafe { libc::ioctl(self.socket.as_raw_fd(), code, request) } {
+            0.. => Ok(()),
+            _ => Err(Error::last_os_error()),
+        }
+    }
+
+    /// Bytes of the largest IP packet.
+    pub fn mtu(&self) -> Result<u32, Error> {
+        let mut request = self.request();
+        self.ask(libc::SIOCGIFMTU, &mut request)?;
+        // SAFETY: the field that this code fills.
+        Ok(unsafe { request.ifr_ifru.ifru_mtu } as u32)
+    }
+
+    /// Set the MTU, where it is another.
+    pub fn set_mtu(&self, mtu: u16) -> Result<(), Error> {
+        if self.mtu()? == u32::from(mtu) {
+            return Ok(());
+        }
+        let mut request = self.request();
+        request.ifr_ifru.ifru_mtu = mtu.into();
+        self.ask(libc::SIOCSIFMTU, &mut request)
+    }
+
+    /// Bring it up, where it is down.
+    pub fn bring_up(&self) -> Result<(), Error> {
+        let mut request = self.request();
+        self.ask(libc::SIOCGIFFLAGS, &mut request)?;
+        // SAFETY: the field that this code fills.
+        let flags = unsafe { request.ifr_ifru.ifru_flags };
+        if flags & libc::IFF_UP as libc::c_short != 0 {
+            return Ok(());
+        }
+        request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
+        self.ask(libc::SIOCSIFFLAGS, &mut request)
+    }
+
+    /// Pairs of receive and transmit queues; 1 where the driver has no number.
+    pub fn queues(&self) -> u16 {
+        let mut channels = Channels {
+            command: GET_CHANNELS,
+            ..Channels::default()
+        };
+        let mut request = self.request();
+        request.ifr_ifru.ifru_data = (&raw mut channels).cast();
+        // The request points to `channels`, of the layout that this command fills, alive during the call.
+        if self.ask(SIOCETHTOOL, &mut request).is_err() {
+            return 1;
+        }
+        (channels.combined + channels.receive.min(channels.transmit)).clamp(1, u32::from(u16::MAX)) as u16
+    }
+}
+
+const SIOCETHTOOL: libc::c_ulong = 0x8946;
+
+/// Does a kernel interface of that name exist in this network namespace?
+pub fn exists(name: &str) -> bool {
+    std::ffi::CString::new(name).is_ok_and(|name| {
+        // SAFETY: a C string, read during the call.
+        unsafe { libc::if_nametoindex(name.as_ptr()) != 0 }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_has_an_mtu_and_one_queue() {
+        assert!(exists("lo"));
+        let lo = Interface::named("lo").expect("a socket");
+        assert!(lo.mtu().expect("an MTU") >= 1500);
+        assert_eq!(1, lo.queues());
+    }
+
+    #[test]
+    fn interface_that_is_not_there_is_told() {
+        assert!(!exists("no-such"));
+        assert!(Interface::named("no-such").expect("a socket").mtu().is_err());
+    }
+}

@@ -1,0 +1,181 @@
+//! Memory for the big tables: on hugepages where there are any.
+
+use std::fmt;
+use std::ptr::NonNull;
+
+/// How a region is backed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// Reserved hugepages.
+    Hugepages,
+    /// Ordinary pages that the kernel joins to huge ones where it can.
+    Transparent,
+    /// Ordinary pages.
+    Ordinary,
+}
+
+impl fmt::Display for Backing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Backing::Hugepages => "hugepages",
+            Backing::Transparent => "transparent hugepages",
+            Backing::Ordinary => "ordinary pages",
+        })
+    }
+}
+
+/// No memory of that size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no {} MiB of memory for a table: lower its capacity in the configuration, or add memory ({reason})", bytes >> 20)]
+pub struct MemoryError {
+    /// Bytes wanted.
+    pub bytes: usize,
+    /// The system's text.
+    pub reason: String,
+}
+
+/// Zeroed memory, aligned to its pages, touched beforehand. It goes back when dropped.
+#[derive(Debug)]
+pub struct Region {
+    start: NonNull<u8>,
+    length: usize,
+    backing: Backing,
+}
+
+// SAFETY: the region owns its memory, and gives it out by borrow only.
+unsafe impl Send for Region {}
+// SAFETY: as above.
+unsafe impl Sync for Region {}
+
+const HUGEPAGE: usize = 2 << 20;
+
+impl Region {
+    /// At least `bytes` of memory.
+    pub fn new(bytes: usize) -> Result<Self, MemoryError> {
+        let length = bytes.max(1).next_multiple_of(HUGEPAGE);
+        let map = |length: usize, flags: i32| {
+            // SAFETY: a new anonymous mapping, at an address of the kernel's choice.
+            let start = unsafe {
+                libc::mmap(
+                    std::ptr::null_mut(),
+                    length,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
+                    -1,
+                    0,
+                )
+            };
+            if start == libc::MAP_FAILED {
+                None
+            } else {
+                NonNull::new(start.cast::<u8>())
+            }
+        };
+        // Without MAP_NORESERVE the pages are promised here, and no fault comes later.
+        if let Some(start) = map(length, libc::MAP_HUGETLB) {
+            let region = Self {
+                start,
+                length,
+                backing: Backing::Hugepages,
+            };
+            region.populate();
+            return Ok(region);
+        }
+        // One page more, to align the region to huge ones; what sticks out goes back.
+        let error = |bytes| MemoryError {
+            bytes,
+            reason: std::io::Error::last_os_error().to_string(),
+        };
+        let padded = length.checked_add(HUGEPAGE).ok_or_else(|| error(bytes))?;
+        if padded > crate::eal::Host::look().available_bytes {
+            return Err(MemoryError {
+                bytes,
+                reason: "less is available".into(),
+            });
+        }
+        let whole = map(padded, 0).ok_or_else(|| error(bytes))?;
+        let before = whole.as_ptr().align_offset(HUGEPAGE);
+        // SAFETY: `before` is below HUGEPAGE, so start and both trimmed ends lie in the mapping made just now.
+        let (start, advised) = unsafe {
+            let start = whole.add(before);
+            if before > 0 {
+                libc::munmap(whole.as_ptr().cast(), before);
+            }
+            libc::munmap(start.add(length).as_ptr().cast(), HUGEPAGE - before);
+            (
+                start,
+                libc::madvise(start.as_ptr().cast(), length, libc::MADV_HUGEPAGE) == 0,
+            )
+        };
+        let backing = if advised && transparent() {
+            Backing::Transparent
+        } else {
+            Backing::Ordinary
+        };
+        let region = Self { start, length, backing };
+        region.populate();
+        Ok(region)
+    }
+
+    /// Touch every page now: no fault under traffic.
+    fn populate(&self) {
+        // SAFETY: the mapping is ours. Where the kernel does not know the advice, pages come when touched.
+        unsafe { libc::madvise(self.start.as_ptr().cast(), self.length, libc::MADV_POPULATE_WRITE) };
+    }
+
+    /// How it is backed.
+    pub fn backing(&self) -> Backing {
+        self.backing
+    }
+
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.length
+    }
+
+    /// The memory as 64-bit words, for as long as the region lives.
+    pub fn words(&mut self) -> &mut [u64] {
+        // SAFETY: the mapping is `length` zeroed or written bytes, page-aligned, ours alone, and any bits are a u64.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.length / 8) }
+    }
+
+    /// The memory as 64-bit words, for ever: it is never given back.
+    pub fn leak(self) -> &'static mut [u64] {
+        let region = std::mem::ManuallyDrop::new(self);
+        // SAFETY: as `words`; the mapping stays, and the region that named it is forgotten.
+        unsafe { std::slice::from_raw_parts_mut(region.start.as_ptr().cast(), region.length / 8) }
+    }
+}
+
+fn transparent() -> bool {
+    std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled")
+        .is_ok_and(|text| text.contains("[always]") || text.contains("[madvise]"))
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours and every borrow of it has ended.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn region_is_zeroed_aligned_and_writable() {
+        let mut region = Region::new(3 << 20).expect("memory");
+        assert_eq!(4 << 20, region.bytes());
+        let words = region.words();
+        assert_eq!(0, words.as_ptr().align_offset(HUGEPAGE));
+        assert!(words.iter().all(|&word| word == 0));
+        words[words.len() - 1] = 7;
+    }
+
+    #[test]
+    fn region_beyond_the_memory_is_refused() {
+        let error = Region::new(1 << 50).expect_err("a petabyte").to_string();
+        assert!(error.contains("lower its capacity"), "{error}");
+    }
+}

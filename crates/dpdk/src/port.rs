@@ -1,0 +1,418 @@
+//! Ports: a device, its driver, its queues.
+
+mod error;
+mod opening;
+
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+use crate::device::{Device, RingEnd};
+use crate::driver::{Choice, Driver, choose};
+use crate::eal::{Eal, error_text};
+use crate::pool::Pool;
+use crate::ring::Pair;
+use crate::set::DESCRIPTORS;
+use crate::sys;
+use opening::{Opening, arguments};
+
+pub use error::PortError;
+
+/// Which fields of a packet choose its queue, where the card can.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Steering {
+    /// Addresses and ports.
+    #[default]
+    FiveTuple,
+    /// The source address alone: for inside interfaces.
+    Source,
+    /// Destination address and port: for outside interfaces.
+    Destination,
+}
+
+/// A port to be opened.
+#[derive(Clone, Debug)]
+pub struct PortPlan {
+    /// Name in messages.
+    pub name: String,
+    /// The device.
+    pub device: Device,
+    /// Bytes of the largest IP packet.
+    pub mtu: u16,
+    /// Queues wished for.
+    pub queues: u16,
+    /// AF_XDP or AF_PACKET, where the choice is not left to us.
+    pub driver: Option<Driver>,
+    /// Receive frames for other stations too.
+    pub promiscuous: bool,
+    /// Address to take; `None` keeps the device's.
+    pub mac: Option<[u8; 6]>,
+    /// Which fields choose the queue.
+    pub steering: Steering,
+    /// Key of the hash that chooses the queue; `None` leaves it to the driver.
+    pub hash_key: Option<[u8; 40]>,
+}
+
+impl PortPlan {
+    /// A port with an MTU of 1,500 and one queue.
+    pub fn new(name: &str, device: Device) -> Self {
+        Self {
+            name: name.into(),
+            device,
+            mtu: 1500,
+            queues: 1,
+            driver: None,
+            promiscuous: false,
+            mac: None,
+            steering: Steering::default(),
+            hash_key: None,
+        }
+    }
+}
+
+/// Frames and bytes as the device counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Frames received.
+    pub received: u64,
+    /// Frames sent.
+    pub sent: u64,
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+    /// Frames lost because nobody fetched them in time.
+    pub missed: u64,
+    /// Frames received broken.
+    pub receive_errors: u64,
+    /// Frames not sent.
+    pub transmit_errors: u64,
+    /// Frames lost for want of a buffer.
+    pub no_buffer: u64,
+}
+
+/// A link's state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Up?
+    pub up: bool,
+    /// Megabits per second; 0 where unknown.
+    pub megabits: u32,
+}
+
+/// A started port. It stops and closes when dropped.
+#[derive(Debug)]
+pub struct Port {
+    name: String,
+    number: u16,
+    choice: Choice,
+    mtu: u16,
+    offload: bool,
+    detach: bool,
+    /// Devices behind a bond, closed after it.
+    members: Vec<(u16, bool)>,
+    /// A ring port's rings, gone after it, and whether it is end A.
+    pair: Option<(Arc<Pair>, bool)>,
+    /// What the port receives into; it outlives the port.
+    _pool: Arc<Pool>,
+}
+
+impl Port {
+    /// Open, configure and start a port with queues for at most `workers` workers.
+    pub(crate) fn open(eal: &Eal, plan: &PortPlan, workers: u16, pool: &Arc<Pool>) -> Result<Port, PortError> {
+        let choice = choose(&plan.device, plan.mtu, plan.queues.min(workers), plan.driver);
+        let opening = Opening { plan, choice };
+        opening.check()?;
+        // A bond's members are there before it, a TAP's interface after its probe.
+        if !matches!(plan.device, Device::Tap { .. }) {
+            opening.prepare()?;
+        }
+        let mut port = Port {
+            name: plan.name.clone(),
+            number: u16::MAX,
+            choice: opening.choice.clone(),
+            mtu: plan.mtu,
+            offload: false,
+            detach: true,
+            members: Vec::new(),
+            pair: None,
+            _pool: pool.clone(),
+        };
+        match &plan.device {
+            Device::Ring { name, end, depth } => port.attach_rings(eal, &opening, name, *end, *depth)?,
+            Device::Bond { members } => port.attach_members(&opening, members)?,
+            device => {
+                let probed = opening.probe(device, opening.choice.driver)?;
+                (port.number, port.detach) = (probed.number, probed.detach);
+                if matches!(device, Device::Tap { .. }) {
+                    opening.prepare()?;
+                }
+            }
+        }
+        port.configure(&opening, pool)?;
+        Ok(port)
+    }
+
+    fn attach_rings(
+        &mut self,
+        eal: &Eal,
+        opening: &Opening<'_>,
+        name: &str,
+        end: RingEnd,
+        depth: u32,
+    ) -> Result<(), PortError> {
+        let queues = self.choice.queues;
+        let pair = Pair::named(eal, name, end == RingEnd::Loop, depth, queues).map_err(|source| PortError::Ring {
+            port: self.name.clone(),
+            source,
+        })?;
+        let rings = |rings: &[crate::ring::Ring]| rings.iter().map(|ring| ring.raw()).collect::<Vec<_>>();
+        let (mut receive, mut transmit) = match end {
+            RingEnd::Loop => (rings(&pair.forward), rings(&pair.forward)),
+            RingEnd::A => (rings(&pair.reverse), rings(&pair.forward)),
+            RingEnd::B => (rings(&pair.forward), rings(&pair.reverse)),
+        };
+        let (unique, _) = arguments(&opening.plan.device, Driver::Ring, queues, self.mtu);
+        let unique = CString::new(unique).unwrap_or_default();
+        // SAFETY: as many rings as queues, alive as long as `pair`, which the port keeps.
+        let number = unsafe {
+            sys::sluice_port_from_rings(unique.as_ptr(), receive.as_mut_ptr(), transmit.as_mut_ptr(), queues)
+        };
+        self.number = number.try_into().map_err(|_| opening.refused("open", number))?;
+        self.pair = Some((pair, end != RingEnd::B));
+        Ok(())
+    }
+
+    fn attach_members(&mut self, opening: &Opening<'_>, members: &[Device]) -> Result<(), PortError> {
+        let (name, mut text) = arguments(&opening.plan.device, Driver::Bond, 1, self.mtu);
+        // SAFETY: returns a static string.
+        let member = unsafe { CStr::from_ptr(sys::sluice_bond_member_argument()) }.to_string_lossy();
+        for device in members {
+            let driver = choose(
+                device,
+                self.mtu,
+                1,
+                Some(opening.plan.driver.unwrap_or(Driver::AfPacket)),
+            )
+            .driver;
+            let probed = opening.probe(device, driver)?;
+            self.members.push((probed.number, probed.detach));
+            text += &format!(",{member}={}", probed.name.to_string_lossy());
+        }
+        let arguments = CString::new(format!("{name}{text}")).unwrap_or_default();
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: C strings; the number is written on success.
+        let error = unsafe {
+            match sys::sluice_device_probe(arguments.as_ptr()) {
+                0 => sys::sluice_port_by_name(name.as_ptr(), &mut self.number),
+                error => error,
+            }
+        };
+        if error == 0 {
+            Ok(())
+        } else {
+            Err(opening.refused("open", error))
+        }
+    }
+
+    fn configure(&mut self, opening: &Opening<'_>, pool: &Pool) -> Result<(), PortError> {
+        let plan = opening.plan;
+        let (device, driver) = (plan.device.to_string(), self.choice.driver);
+        let info = self
+            .info()
+            .map_err(|error| opening.refused("tell what it can do", error))?;
+        let queues = self.choice.queues;
+        let available = info.receive_queues.min(info.transmit_queues);
+        if available < queues {
+            let port = plan.name.clone();
+            return Err(PortError::Queues {
+                port,
+                device,
+                driver,
+                wanted: queues,
+                available,
+            });
+        }
+        self.offload = info.transmit_checksums != 0;
+        let settings = sys::sluice_port_settings {
+            receive_queues: queues,
+            transmit_queues: queues,
+            descriptors: DESCRIPTORS as u16,
+            mtu: plan.mtu,
+            // What lies on a kernel interface has its MTU from there.
+            set_mtu: i32::from(!plan.lies_on_kernel()),
+            steering: match plan.steering {
+                Steering::FiveTuple => sys::SLUICE_STEERING_FIVE_TUPLE,
+                Steering::Source => sys::SLUICE_STEERING_SOURCE,
+                Steering::Destination => sys::SLUICE_STEERING_DESTINATION,
+            } as i32,
+            hash_key: plan.hash_key.as_ref().map_or(std::ptr::null(), |key| key.as_ptr()),
+            pool: pool.raw(),
+        };
+        let mut step = 0;
+        // SAFETY: the settings and what they point to live during the call; the pool outlives the port.
+        let error = unsafe { sys::sluice_port_configure(self.number, &settings, &mut step) };
+        match (error, step as u32) {
+            (0, _) => {}
+            (_, sys::SLUICE_STEP_MTU) => {
+                let (port, reason) = (plan.name.clone(), error_text(error));
+                return Err(PortError::Mtu {
+                    port,
+                    device,
+                    driver,
+                    mtu: plan.mtu,
+                    reason,
+                });
+            }
+            (_, sys::SLUICE_STEP_RECEIVE_QUEUE) => return Err(opening.refused("set up a receive queue", error)),
+            (_, sys::SLUICE_STEP_TRANSMIT_QUEUE) => return Err(opening.refused("set up a transmit queue", error)),
+            _ => return Err(opening.refused("be configured", error)),
+        }
+        if let Some(mac) = plan.mac {
+            // SAFETY: six bytes, read during the call.
+            match unsafe { sys::sluice_port_set_mac(self.number, mac.as_ptr()) } {
+                0 => {}
+                error => return Err(opening.refused("take its MAC address", error)),
+            }
+        }
+        // SAFETY: a configured port.
+        match unsafe { sys::sluice_port_start(self.number) } {
+            0 => {}
+            error => return Err(opening.refused("start", error)),
+        }
+        // Neighbour discovery and LACP come by multicast. Drivers without filters have neither call, and need none.
+        // SAFETY: a started port.
+        unsafe {
+            sys::sluice_port_all_multicast(self.number, 1);
+            sys::sluice_port_promiscuous(self.number, i32::from(plan.promiscuous));
+        }
+        Ok(())
+    }
+
+    fn info(&self) -> Result<sys::sluice_port_info, i32> {
+        let mut info = std::mem::MaybeUninit::zeroed();
+        // SAFETY: the result is written; all zeros is a value of it anyhow.
+        match unsafe { sys::sluice_port_info(self.number, info.as_mut_ptr()) } {
+            // SAFETY: as above.
+            0 => Ok(unsafe { info.assume_init() }),
+            error => Err(error),
+        }
+    }
+
+    /// Name in messages.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// What moves its frames.
+    pub fn driver(&self) -> Driver {
+        self.choice.driver
+    }
+
+    /// Driver, queues, and why.
+    pub fn choice(&self) -> &Choice {
+        &self.choice
+    }
+
+    /// Queues: as many workers receive from it.
+    pub fn queues(&self) -> u16 {
+        self.choice.queues
+    }
+
+    /// Bytes of the largest IP packet.
+    pub fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    /// The device computes L4 checksums that were left to it.
+    pub fn completes_checksums(&self) -> bool {
+        self.offload
+    }
+
+    /// Its MAC address; zeros where it has none.
+    pub fn mac(&self) -> [u8; 6] {
+        let mut mac = [0; 6];
+        // SAFETY: six bytes are written.
+        unsafe { sys::sluice_port_mac(self.number, mac.as_mut_ptr()) };
+        mac
+    }
+
+    /// The state of its link now.
+    pub fn link(&self) -> Link {
+        let (mut up, mut megabits) = (0, 0);
+        // SAFETY: both results are written.
+        unsafe { sys::sluice_port_link(self.number, &mut up, &mut megabits) };
+        Link { up: up != 0, megabits }
+    }
+
+    /// What the device has counted; zeros where it can't tell.
+    pub fn statistics(&self) -> Statistics {
+        let mut raw = std::mem::MaybeUninit::<sys::sluice_port_statistics>::zeroed();
+        // SAFETY: the result is written or stays zero, both are values of it.
+        let raw = unsafe {
+            sys::sluice_port_statistics(self.number, raw.as_mut_ptr());
+            raw.assume_init()
+        };
+        Statistics {
+            received: raw.received,
+            sent: raw.sent,
+            received_bytes: raw.received_bytes,
+            sent_bytes: raw.sent_bytes,
+            missed: raw.missed,
+            receive_errors: raw.receive_errors,
+            transmit_errors: raw.transmit_errors,
+            no_buffer: raw.no_buffer,
+        }
+    }
+
+    /// Members of a bond that LACP has made active; 0 for other ports.
+    pub fn active_members(&self) -> usize {
+        let mut members = [0; 16];
+        if self.members.is_empty() {
+            return 0;
+        }
+        // SAFETY: room for as many as said.
+        let count = unsafe { sys::sluice_bond_active(self.number, members.as_mut_ptr(), members.len() as u16) };
+        count.max(0) as usize
+    }
+
+    /// Frames that wait in a ring port to be received, and that it sent and the other end did not fetch yet.
+    pub fn waiting(&self) -> (usize, usize) {
+        match &self.pair {
+            None => (0, 0),
+            Some((pair, first)) => {
+                let looped = pair.reverse.is_empty();
+                (pair.waiting(looped || !first), pair.waiting(*first))
+            }
+        }
+    }
+
+    /// The rings of a ring port may hold this pool's buffers after the port is gone.
+    pub(crate) fn outlive(&self, pool: &Arc<Pool>) {
+        if let Some((pair, _)) = &self.pair {
+            pair.keep(pool);
+        }
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        if self.number != u16::MAX {
+            // SAFETY: hands hold the port, so no queue is in use any more. Errors leave nothing to do.
+            unsafe {
+                sys::sluice_port_stop(self.number);
+                sys::sluice_port_close(self.number, i32::from(self.detach));
+            }
+        }
+        for &(member, detach) in &self.members {
+            // SAFETY: the bond that used it is closed.
+            unsafe {
+                sys::sluice_port_stop(member);
+                sys::sluice_port_close(member, i32::from(detach));
+            }
+        }
+    }
+}

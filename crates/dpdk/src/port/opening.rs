@@ -1,0 +1,243 @@
+//! From a plan to a device that DPDK knows.
+
+use std::ffi::CString;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::{PortError, PortPlan};
+use crate::device::Device;
+use crate::driver::{Choice, Driver};
+use crate::eal::{error_text, has_capability, recent_lines};
+use crate::interface::{Interface, exists};
+use crate::set::AF_PACKET_ORDINARY_MTU;
+use crate::sys;
+
+/// A port on its way to being open: closes what it has got when a later step fails.
+pub(super) struct Opening<'a> {
+    pub(super) plan: &'a PortPlan,
+    pub(super) choice: Choice,
+}
+
+impl PortPlan {
+    /// Its MTU is that of kernel interfaces.
+    pub(super) fn lies_on_kernel(&self) -> bool {
+        !self.interfaces().is_empty() || matches!(self.device, Device::Tap { .. })
+    }
+
+    /// Names of the kernel interfaces below, that exist before the port does.
+    fn interfaces(&self) -> Vec<&str> {
+        let devices = match &self.device {
+            Device::Bond { members } => members.as_slice(),
+            device => std::slice::from_ref(device),
+        };
+        devices
+            .iter()
+            .filter_map(|device| {
+                if let Device::Kernel { interface } = device {
+                    Some(interface.as_str())
+                } else {
+                    None
+                }
+            })
+            .collect()
+    }
+}
+
+/// A device that DPDK knows.
+pub(super) struct Probed {
+    pub(super) number: u16,
+    pub(super) name: CString,
+    /// It was made by the probe, and goes at close.
+    pub(super) detach: bool,
+}
+
+impl Opening<'_> {
+    pub(super) fn refused(&self, step: &'static str, error: i32) -> PortError {
+        PortError::Refused {
+            port: self.plan.name.clone(),
+            device: self.plan.device.to_string(),
+            driver: self.choice.driver,
+            step,
+            reason: error_text(error),
+            last_words: recent_lines(3).join("; "),
+        }
+    }
+
+    /// Check the obvious first: error codes of drivers say nothing.
+    pub(super) fn check(&self) -> Result<(), PortError> {
+        let port = || self.plan.name.clone();
+        let path = |path: &str, what| PortError::NoSuchPath {
+            port: port(),
+            path: path.into(),
+            what,
+        };
+        let permission = |capabilities| PortError::NoPermission {
+            port: port(),
+            device: self.plan.device.to_string(),
+            driver: self.choice.driver,
+            capabilities,
+        };
+        let folder_exists = |socket: &str| {
+            Path::new(socket)
+                .parent()
+                .is_none_or(|folder| folder.as_os_str().is_empty() || folder.is_dir())
+        };
+        let interfaces = self.plan.interfaces();
+        if let Some(missing) = interfaces.iter().find(|interface| !exists(interface)) {
+            return Err(PortError::NoSuchInterface {
+                port: port(),
+                interface: (*missing).into(),
+            });
+        }
+        if !interfaces.is_empty() && !has_capability(13) {
+            return Err(permission("the capability NET_RAW"));
+        }
+        match &self.plan.device {
+            Device::Pcap { input: Some(input), .. } if !Path::new(input).is_file() => {
+                Err(path(input, "is no capture file that can be read"))
+            }
+            Device::Tap { interface } if exists(interface) => Err(PortError::InterfaceExists {
+                port: port(),
+                interface: interface.clone(),
+            }),
+            Device::Tap { .. } if !has_capability(12) => Err(permission("the capability NET_ADMIN")),
+            Device::Tap { .. } if !Path::new("/dev/net/tun").exists() => {
+                Err(path("/dev/net/tun", "is missing: modprobe tun"))
+            }
+            Device::Memif {
+                socket, server: true, ..
+            }
+            | Device::Vhost { socket, client: false }
+            | Device::Virtio { socket, server: true }
+                if !folder_exists(socket) =>
+            {
+                Err(path(socket, "lies in a folder that does not exist: make it first"))
+            }
+            Device::Virtio { socket, server: false } if !Path::new(socket).exists() => Err(path(
+                socket,
+                "is not there: start the vhost side that listens on it first",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Give kernel interfaces their MTU, and bring them up: the drivers on top set neither, or not beyond 1,500.
+    pub(super) fn prepare(&self) -> Result<(), PortError> {
+        let made = if let Device::Tap { interface } = &self.plan.device {
+            Some(interface.as_str())
+        } else {
+            None
+        };
+        for name in self.plan.interfaces().into_iter().chain(made) {
+            let interface = Interface::named(name);
+            if let Err(error) = interface
+                .as_ref()
+                .map_or(Ok(()), |interface| interface.set_mtu(self.plan.mtu))
+            {
+                return Err(PortError::Mtu {
+                    port: self.plan.name.clone(),
+                    device: name.into(),
+                    driver: self.choice.driver,
+                    mtu: self.plan.mtu,
+                    reason: error.to_string(),
+                });
+            }
+            if interface.is_ok_and(|interface| interface.bring_up().is_err()) {
+                return Err(PortError::NoPermission {
+                    port: self.plan.name.clone(),
+                    device: name.into(),
+                    driver: self.choice.driver,
+                    capabilities: "the capability NET_ADMIN, or bring the interface up beforehand (ip link set … up)",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Make the device known to DPDK.
+    pub(super) fn probe(&self, device: &Device, driver: Driver) -> Result<Probed, PortError> {
+        let (name, arguments) = arguments(device, driver, self.choice.queues, self.plan.mtu);
+        let name = CString::new(name).unwrap_or_default();
+        let mut number = 0;
+        // SAFETY: a C string; the number is written on success.
+        let find = |number: &mut u16| unsafe { sys::sluice_port_by_name(name.as_ptr(), number) };
+        if matches!(device, Device::Pci(_)) && find(&mut number) == 0 {
+            return Ok(Probed {
+                number,
+                name,
+                detach: false,
+            });
+        }
+        let text = CString::new(format!("{}{arguments}", name.to_string_lossy())).unwrap_or_default();
+        // SAFETY: a C string, copied by DPDK.
+        match unsafe { sys::sluice_device_probe(text.as_ptr()) } {
+            0 => {}
+            error => return Err(self.refused("open", error)),
+        }
+        let found = find(&mut number);
+        if found == 0 {
+            Ok(Probed {
+                number,
+                name,
+                detach: true,
+            })
+        } else {
+            Err(self.refused("appear", found))
+        }
+    }
+}
+
+/// DPDK's name of a device, unique in this process, and its arguments.
+pub(super) fn arguments(device: &Device, driver: Driver, queues: u16, mtu: u16) -> (String, String) {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = |kind: &str| format!("net_{kind}{number}");
+    match (device, driver) {
+        (Device::Kernel { interface }, Driver::AfXdp) => (
+            name("af_xdp"),
+            format!(",iface={interface},start_queue=0,queue_count={queues}"),
+        ),
+        (Device::Kernel { interface }, _) => {
+            // Default frames would cut a jumbo frame short and tell nobody.
+            let frames = if mtu > AF_PACKET_ORDINARY_MTU {
+                "blocksz=65536,framesz=16384,framecnt=512"
+            } else {
+                "blocksz=65536,framesz=2048,framecnt=4096"
+            };
+            (
+                name("af_packet"),
+                format!(",iface={interface},qpairs={queues},{frames}"),
+            )
+        }
+        (Device::Pci(address), _) => (address.to_string(), String::new()),
+        (Device::Pcap { input, output }, _) => {
+            let input = input.iter().map(|path| format!(",rx_pcap={path}"));
+            let output = output.iter().map(|path| format!(",tx_pcap={path}"));
+            (name("pcap"), input.chain(output).collect())
+        }
+        (Device::Tap { interface }, _) => (name("tap"), format!(",iface={interface}")),
+        (Device::Memif { socket, server, id }, _) => {
+            let role = if *server { "server" } else { "client" };
+            // A slot holds a whole frame, so that none is split.
+            let slot = (u32::from(mtu) + 64).next_power_of_two().max(2048);
+            (
+                name("memif"),
+                format!(",socket={socket},socket-abstract=no,role={role},id={id},bsize={slot}"),
+            )
+        }
+        (Device::Vhost { socket, client }, _) => (
+            name("vhost"),
+            format!(",iface={socket},queues={queues},client={}", u8::from(*client)),
+        ),
+        (Device::Virtio { socket, server }, _) => {
+            let server = if *server { ",server=1" } else { "" };
+            (
+                name("virtio_user"),
+                format!(",path={socket},queues={queues},queue_size=1024{server}"),
+            )
+        }
+        (Device::Null, _) => (name("null"), String::new()),
+        (Device::Ring { .. }, _) => (name("ring"), String::new()),
+        (Device::Bond { .. }, _) => (name("bonding"), ",mode=4".into()),
+    }
+}

@@ -1,0 +1,128 @@
+//! Bounded rings of buffers between threads of this process.
+
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::eal::{Eal, error_text};
+use crate::pool::Pool;
+use crate::sys;
+
+/// A ring could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no ring of {depth} places: {reason}")]
+pub struct RingError {
+    /// Places.
+    pub depth: u32,
+    /// DPDK's text.
+    pub reason: String,
+}
+
+/// A ring with one consumer. What lies in it at the end is freed.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    raw: *mut sys::rte_ring,
+}
+
+// SAFETY: DPDK's rings are made to pass buffers between threads; the flags given at creation tell how many.
+unsafe impl Send for Ring {}
+// SAFETY: as above.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    pub(crate) fn new(_eal: &Eal, depth: u32, single_producer: bool) -> Result<Ring, RingError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = CString::new(format!("ring{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: EAL runs (witness); the name is a C string; the result is written.
+        match unsafe { sys::sluice_ring_create(name.as_ptr(), depth, i32::from(single_producer), &mut raw) } {
+            0 => Ok(Ring { raw }),
+            error => Err(RingError {
+                depth,
+                reason: error_text(error),
+            }),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn raw(&self) -> *mut sys::rte_ring {
+        self.raw
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: the ring is alive.
+        unsafe { sys::sluice_ring_count(self.raw) as usize }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: `self` was the last name of the ring, so nobody produces or consumes any more, and what lies in
+        // it belongs to nobody else. Owners of rings keep the pools alive longer.
+        unsafe {
+            sys::sluice_ring_drain(self.raw);
+            sys::sluice_ring_destroy(self.raw);
+        }
+    }
+}
+
+/// Both directions between two ring ports of one name; one direction only where frames come back.
+#[derive(Debug)]
+pub(crate) struct Pair {
+    pub(crate) depth: u32,
+    /// From end A to end B, by queue. A loop has only these.
+    pub(crate) forward: Vec<Ring>,
+    pub(crate) reverse: Vec<Ring>,
+    /// Pools whose buffers may lie in the rings; they go after the rings.
+    pools: Mutex<Vec<Arc<Pool>>>,
+}
+
+static PAIRS: Mutex<Option<HashMap<String, Weak<Pair>>>> = Mutex::new(None);
+
+impl Pair {
+    /// The pair of that name, made by whichever end comes first.
+    pub(crate) fn named(eal: &Eal, name: &str, looped: bool, depth: u32, queues: u16) -> Result<Arc<Pair>, RingError> {
+        let mut pairs = PAIRS.lock().unwrap_or_else(PoisonError::into_inner);
+        let pairs = pairs.get_or_insert_default();
+        if let Some(pair) = pairs.get(name).and_then(Weak::upgrade) {
+            let fits =
+                pair.forward.len() == queues as usize && pair.depth == depth && !looped && !pair.reverse.is_empty();
+            return if fits {
+                Ok(pair)
+            } else {
+                let reason = format!("a ring {name} of another kind, depth or number of queues exists");
+                Err(RingError { depth, reason })
+            };
+        }
+        let rings = |count: u16| {
+            (0..count)
+                .map(|_| Ring::new(eal, depth, true))
+                .collect::<Result<Vec<_>, _>>()
+        };
+        let pair = Arc::new(Pair {
+            depth,
+            forward: rings(queues)?,
+            reverse: rings(if looped { 0 } else { queues })?,
+            pools: Mutex::default(),
+        });
+        pairs.insert(name.to_owned(), Arc::downgrade(&pair));
+        Ok(pair)
+    }
+
+    /// Buffers of this pool may lie in the rings.
+    pub(crate) fn keep(&self, pool: &Arc<Pool>) {
+        self.pools
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(pool.clone());
+    }
+
+    /// Frames that wait in the rings towards end B (`forward`) or A.
+    pub(crate) fn waiting(&self, forward: bool) -> usize {
+        if forward { &self.forward } else { &self.reverse }
+            .iter()
+            .map(Ring::len)
+            .sum()
+    }
+}

@@ -1,0 +1,313 @@
+//! A set of ports, pools and rings that open and close together, and the hands of its workers.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+
+use crate::device::Device;
+use crate::driver::{AF_XDP_KEPT_RECEIVE, AF_XDP_KEPT_TRANSMIT, Driver, choose};
+use crate::eal::{Eal, Needs};
+use crate::hand::Hand;
+use crate::mbufs::{Mbufs, Way};
+use crate::pool::{AF_XDP_ROOM, HEADROOM, JUMBO_ROOM, ORDINARY_ROOM, Pool, PoolBalance, PoolSize};
+use crate::port::{Port, PortError, PortPlan};
+use crate::ring::{Ring, RingError};
+
+/// DPDK's packets in and out of one worker.
+pub type DpdkIo = Hand<Mbufs>;
+
+/// What is to be opened.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The ports, in the order that gives them their index.
+    pub ports: Vec<PortPlan>,
+    /// Workers that poll them.
+    pub workers: u16,
+    /// Buffers of the common pool, from which ordinary ports receive and workers allocate.
+    pub buffers: u32,
+    /// Buffers cached per core; 0 makes the pools strictly first in, first out.
+    pub cache: u32,
+    /// Frames that each worker can park.
+    pub parked: usize,
+    /// Frames that can wait for each worker from the others.
+    pub handover: u32,
+}
+
+impl Plan {
+    /// A plan with the usual sizes: buffers for every queue's descriptors, the hands, the parked, the rings.
+    pub fn new(ports: Vec<PortPlan>, workers: u16) -> Self {
+        let workers = workers.max(1);
+        let per_worker = 2048 + 1024 + 1024;
+        let queues: u32 = ports.iter().map(|port| u32::from(port.queues.max(1))).sum();
+        let buffers = (queues * 2 * DESCRIPTORS + u32::from(workers) * per_worker + 1024).next_power_of_two() - 1;
+        Self {
+            ports,
+            workers,
+            buffers,
+            cache: 256,
+            parked: 1024,
+            handover: 1024,
+        }
+    }
+
+    /// Size of the pool of a port that can't use the common one.
+    fn own_pool(&self, port: &PortPlan) -> Option<PoolSize> {
+        let choice = choose(&port.device, port.mtu, port.queues, port.driver);
+        let room = room(choice.driver, &port.device, port.mtu);
+        let per_queue = match choice.driver {
+            Driver::AfXdp => 3 * AF_XDP_KEPT_RECEIVE,
+            Driver::Memif => 3 * DESCRIPTORS,
+            _ if room > ORDINARY_ROOM => 2 * DESCRIPTORS,
+            _ => return None,
+        };
+        let count = u32::from(choice.queues) * per_queue + u32::from(self.workers) * 1024;
+        Some(PoolSize {
+            count: count.next_power_of_two() - 1,
+            room,
+            cache: self.cache,
+        })
+    }
+
+    fn common_pool(&self) -> PoolSize {
+        PoolSize {
+            count: self.buffers,
+            room: ORDINARY_ROOM,
+            cache: self.cache,
+        }
+    }
+
+    /// Size of the pool from which workers allocate, where the common one's room is too small for some port.
+    fn made_pool(&self) -> Option<PoolSize> {
+        let mtu = self.ports.iter().map(|port| port.mtu.min(9600)).max().unwrap_or(0);
+        let room = (HEADROOM + mtu + 22).next_multiple_of(64);
+        let count = (u32::from(self.workers) * 1024).next_power_of_two() - 1;
+        (room > ORDINARY_ROOM).then_some(PoolSize {
+            count,
+            room,
+            cache: self.cache,
+        })
+    }
+
+    /// Bytes of DPDK memory that the plan takes.
+    pub fn bytes(&self) -> usize {
+        let pools: usize = self
+            .ports
+            .iter()
+            .filter_map(|port| self.own_pool(port))
+            .map(|size| size.bytes())
+            .sum();
+        let made = self.made_pool().map_or(0, |size| size.bytes());
+        let rings: usize = self
+            .ports
+            .iter()
+            .map(|port| match port.device {
+                Device::Ring { depth, .. } => depth as usize * 32 * port.queues.max(1) as usize,
+                _ => 2 << 20,
+            })
+            .sum();
+        let handover = (self.handover as usize * 16 + 4096) * self.workers as usize;
+        (24 << 20) + self.common_pool().bytes() + made + pools + rings + handover
+    }
+
+    /// What the environment needs to know: `cores` are those of the workers.
+    pub fn needs(&self, cores: &[usize], hugepages: Option<bool>) -> Needs {
+        let pci = self.ports.iter().flat_map(|port| match &port.device {
+            Device::Bond { members } => members.clone(),
+            device => vec![device.clone()],
+        });
+        Needs {
+            bytes: self.bytes(),
+            cores: cores.to_vec(),
+            pci: pci
+                .filter_map(|device| {
+                    if let Device::Pci(address) = device {
+                        Some(address)
+                    } else {
+                        None
+                    }
+                })
+                .collect(),
+            hugepages,
+        }
+    }
+}
+
+/// Descriptors that a queue is asked to have; devices cut it to what they can.
+pub(crate) const DESCRIPTORS: u32 = 1024;
+
+/// Room of the buffers that a driver needs for an MTU.
+pub(crate) fn room(driver: Driver, device: &Device, mtu: u16) -> u16 {
+    // Ethernet header and two tags.
+    let frame = HEADROOM + mtu.min(9600) + 22;
+    match driver {
+        Driver::AfXdp => AF_XDP_ROOM,
+        Driver::AfPacket if mtu > AF_PACKET_ORDINARY_MTU => JUMBO_ROOM,
+        Driver::Bond => {
+            let Device::Bond { members } = device else {
+                return ORDINARY_ROOM;
+            };
+            let kernel = members.iter().any(|member| matches!(member, Device::Kernel { .. }));
+            if kernel && mtu > AF_PACKET_ORDINARY_MTU {
+                JUMBO_ROOM
+            } else {
+                frame.max(ORDINARY_ROOM)
+            }
+        }
+        _ => frame.next_multiple_of(64).max(ORDINARY_ROOM),
+    }
+}
+
+/// Largest MTU that AF_PACKET's frames of 2,048 bytes hold.
+pub(crate) const AF_PACKET_ORDINARY_MTU: u16 = 1900;
+
+/// Why a set does not open.
+#[derive(Debug, thiserror::Error)]
+pub enum SetError {
+    /// A port.
+    #[error(transparent)]
+    Port(#[from] PortError),
+    /// A pool.
+    #[error(transparent)]
+    Pool(#[from] crate::pool::PoolError),
+    /// A ring.
+    #[error(transparent)]
+    Ring(#[from] RingError),
+}
+
+/// What the hands share. Fields go in this order: rings free into pools, ports hold buffers of pools.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    handover: Vec<Ring>,
+    ports: Vec<Port>,
+    /// What workers allocate from is the first.
+    pools: Vec<Arc<Pool>>,
+}
+
+impl Shared {
+    #[inline(always)]
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pools[0]
+    }
+
+    #[inline(always)]
+    pub(crate) fn handover(&self, worker: usize) -> Option<&Ring> {
+        self.handover.get(worker)
+    }
+}
+
+/// An open set of ports.
+#[derive(Debug)]
+pub struct Devices {
+    shared: Arc<Shared>,
+}
+
+/// The pools of a closed set.
+#[derive(Debug)]
+pub struct Closed {
+    pools: Vec<Arc<Pool>>,
+}
+
+impl Closed {
+    /// What each pool should have and has.
+    pub fn balances(&self) -> Vec<PoolBalance> {
+        self.pools.iter().map(|pool| pool.balance()).collect()
+    }
+}
+
+/// A set can't close: its hands are still out.
+#[derive(Debug, thiserror::Error)]
+#[error("the devices are still in the hands of workers: stop and join them first")]
+pub struct StillInUse(pub Devices);
+
+impl Devices {
+    /// Open a set: pools, ports configured and started, and a hand for each worker.
+    ///
+    /// Worker `w` polls queue `w` of a port. Where a port has fewer queues than there are workers, the others
+    /// receive nothing from it, and what they transmit its first worker sends, when it next receives.
+    pub fn open(eal: &'static Eal, plan: &Plan) -> Result<(Devices, Vec<DpdkIo>), SetError> {
+        let workers = plan.workers.max(1);
+        let common = Pool::new(eal, "common", plan.common_pool())?;
+        let mut pools = vec![common.clone()];
+        if let Some(size) = plan.made_pool() {
+            pools.insert(0, Pool::new(eal, "made", size)?);
+        }
+        let mut shared = Shared {
+            handover: Vec::new(),
+            ports: Vec::new(),
+            pools,
+        };
+        for _ in 0..workers {
+            shared.handover.push(Ring::new(eal, plan.handover.max(64), false)?);
+        }
+        for wanted in &plan.ports {
+            let pool = match plan.own_pool(wanted) {
+                Some(size) => {
+                    let pool = Pool::new(eal, &wanted.name, size)?;
+                    shared.pools.push(pool.clone());
+                    pool
+                }
+                None => common.clone(),
+            };
+            let port = Port::open(eal, wanted, workers, &pool)?;
+            if port.driver() == Driver::AfXdp {
+                pool.allow_kept(u32::from(port.queues()) * (AF_XDP_KEPT_RECEIVE + AF_XDP_KEPT_TRANSMIT));
+            }
+            shared.ports.push(port);
+        }
+        for port in &shared.ports {
+            shared.pools.iter().for_each(|pool| port.outlive(pool));
+        }
+        let relays = shared
+            .ports
+            .iter()
+            .map(|port| {
+                let relayed = port.queues() < workers;
+                relayed
+                    .then(|| Ring::new(eal, plan.handover.max(64), false).map(Arc::new))
+                    .transpose()
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let shared = Arc::new(shared);
+        let hands = (0..workers)
+            .map(|worker| {
+                let ways = shared.ports.iter().zip(&relays).map(|(port, relay)| {
+                    let queue = (worker < port.queues()).then_some(worker);
+                    Way {
+                        port: port.number(),
+                        queue,
+                        offload: port.completes_checksums(),
+                        calls_for_transmit: port.driver() == Driver::Bond,
+                        relay: relay.clone().filter(|_| queue.is_none_or(|queue| queue == 0)),
+                        backlog: ArrayVec::new(),
+                    }
+                });
+                let source = Mbufs {
+                    worker: worker.into(),
+                    ways: ways.collect(),
+                    shared: shared.clone(),
+                };
+                Hand::new(source, plan.parked)
+            })
+            .collect();
+        Ok((Devices { shared }, hands))
+    }
+
+    /// The ports, in the order of the plan.
+    pub fn ports(&self) -> &[Port] {
+        &self.shared.ports
+    }
+
+    /// What each pool has now.
+    pub fn balances(&self) -> Vec<PoolBalance> {
+        self.shared.pools.iter().map(|pool| pool.balance()).collect()
+    }
+
+    /// Close the ports; all hands must be gone. What the pools then lack is lost, unless a driver keeps it.
+    pub fn close(self) -> Result<Closed, StillInUse> {
+        let shared = Arc::try_unwrap(self.shared).map_err(|shared| StillInUse(Devices { shared }))?;
+        let Shared { handover, ports, pools } = shared;
+        drop(handover);
+        drop(ports);
+        Ok(Closed { pools })
+    }
+}

@@ -1,0 +1,225 @@
+/* Devices. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_dev.h>
+#include <rte_eth_bond.h>
+#include <rte_eth_ring.h>
+#include <rte_ethdev.h>
+#include <rte_errno.h>
+#include <rte_version.h>
+
+#include "shim.h"
+
+int sluice_device_probe(const char *arguments)
+{
+	return rte_dev_probe(arguments);
+}
+
+int sluice_port_by_name(const char *name, uint16_t *port)
+{
+	return rte_eth_dev_get_port_by_name(name, port);
+}
+
+#define L4_RECEIVE (RTE_ETH_RX_OFFLOAD_UDP_CKSUM | RTE_ETH_RX_OFFLOAD_TCP_CKSUM)
+#define L4_TRANSMIT (RTE_ETH_TX_OFFLOAD_UDP_CKSUM | RTE_ETH_TX_OFFLOAD_TCP_CKSUM)
+
+int sluice_port_info(uint16_t port, struct sluice_port_info *info)
+{
+	struct rte_eth_dev_info device;
+	int rc = rte_eth_dev_info_get(port, &device);
+
+	if (rc != 0)
+		return rc;
+	memset(info, 0, sizeof(*info));
+	snprintf(info->driver, sizeof(info->driver), "%s", device.driver_name == NULL ? "" : device.driver_name);
+	info->receive_queues = device.max_rx_queues;
+	info->transmit_queues = device.max_tx_queues;
+	info->minimum_mtu = device.min_mtu;
+	info->maximum_mtu = device.max_mtu;
+	info->receive_checksums = (device.rx_offload_capa & L4_RECEIVE) != 0;
+	info->transmit_checksums = (device.tx_offload_capa & L4_TRANSMIT) == L4_TRANSMIT;
+	info->node = rte_eth_dev_socket_id(port);
+	return 0;
+}
+
+static uint64_t steering(int which)
+{
+	switch (which) {
+	case SLUICE_STEERING_SOURCE:
+		return RTE_ETH_RSS_IP | RTE_ETH_RSS_L3_SRC_ONLY;
+	case SLUICE_STEERING_DESTINATION:
+		return RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_L3_DST_ONLY |
+		       RTE_ETH_RSS_L4_DST_ONLY;
+	default:
+		return RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP;
+	}
+}
+
+int sluice_port_configure(uint16_t port, const struct sluice_port_settings *settings, int *step)
+{
+	struct rte_eth_conf configuration = {0};
+	struct rte_eth_dev_info device;
+	uint16_t receive = settings->descriptors, transmit = settings->descriptors, queue;
+	uint64_t functions;
+	int node, rc;
+
+	*step = SLUICE_STEP_INFO;
+	rc = rte_eth_dev_info_get(port, &device);
+	if (rc != 0)
+		return rc;
+	node = rte_eth_dev_socket_id(port);
+
+	configuration.rxmode.offloads = device.rx_offload_capa & (L4_RECEIVE | RTE_ETH_RX_OFFLOAD_IPV4_CKSUM);
+	configuration.txmode.offloads = device.tx_offload_capa & L4_TRANSMIT;
+	configuration.rxmode.mtu = settings->set_mtu ? settings->mtu : 0;
+	functions = steering(settings->steering) & (device.flow_type_rss_offloads |
+			RTE_ETH_RSS_L3_SRC_ONLY | RTE_ETH_RSS_L3_DST_ONLY | RTE_ETH_RSS_L4_DST_ONLY);
+	if (settings->receive_queues > 1 && (functions & device.flow_type_rss_offloads) != 0) {
+		configuration.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		configuration.rx_adv_conf.rss_conf.rss_hf = functions;
+		if (settings->hash_key != NULL) {
+			configuration.rx_adv_conf.rss_conf.rss_key = (uint8_t *)(uintptr_t)settings->hash_key;
+			configuration.rx_adv_conf.rss_conf.rss_key_len = 40;
+		}
+	}
+	*step = SLUICE_STEP_CONFIGURE;
+	rc = rte_eth_dev_configure(port, settings->receive_queues, settings->transmit_queues, &configuration);
+	if (rc != 0)
+		return rc;
+	rc = rte_eth_dev_adjust_nb_rx_tx_desc(port, &receive, &transmit);
+	if (rc != 0)
+		return rc;
+	*step = SLUICE_STEP_RECEIVE_QUEUE;
+	for (queue = 0; queue < settings->receive_queues; queue++) {
+		struct rte_eth_rxconf receive_configuration = device.default_rxconf;
+
+		receive_configuration.offloads = configuration.rxmode.offloads;
+		rc = rte_eth_rx_queue_setup(port, queue, receive, node, &receive_configuration, settings->pool);
+		if (rc != 0)
+			return rc;
+	}
+	*step = SLUICE_STEP_TRANSMIT_QUEUE;
+	for (queue = 0; queue < settings->transmit_queues; queue++) {
+		struct rte_eth_txconf transmit_configuration = device.default_txconf;
+
+		transmit_configuration.offloads = configuration.txmode.offloads;
+		rc = rte_eth_tx_queue_setup(port, queue, transmit, node, &transmit_configuration);
+		if (rc != 0)
+			return rc;
+	}
+	*step = SLUICE_STEP_MTU;
+	if (settings->set_mtu) {
+		uint16_t mtu = 0;
+
+		rc = rte_eth_dev_set_mtu(port, settings->mtu);
+		/* Some drivers have no such call; what counts is that the MTU is the wanted one. */
+		if (rc == -ENOTSUP && rte_eth_dev_get_mtu(port, &mtu) == 0)
+			rc = 0;
+	}
+	return rc;
+}
+
+int sluice_port_start(uint16_t port)
+{
+	return rte_eth_dev_start(port);
+}
+
+int sluice_port_stop(uint16_t port)
+{
+	return rte_eth_dev_stop(port);
+}
+
+int sluice_port_close(uint16_t port, int detach)
+{
+	struct rte_eth_dev_info device;
+	int rc = rte_eth_dev_info_get(port, &device), closed;
+
+	closed = rte_eth_dev_close(port);
+	if (detach && rc == 0 && device.device != NULL)
+		rc = rte_dev_remove(device.device);
+	return closed != 0 ? closed : rc;
+}
+
+int sluice_port_promiscuous(uint16_t port, int on)
+{
+	return on ? rte_eth_promiscuous_enable(port) : rte_eth_promiscuous_disable(port);
+}
+
+int sluice_port_all_multicast(uint16_t port, int on)
+{
+	return on ? rte_eth_allmulticast_enable(port) : rte_eth_allmulticast_disable(port);
+}
+
+int sluice_port_mac(uint16_t port, uint8_t mac[6])
+{
+	struct rte_ether_addr address;
+	int rc = rte_eth_macaddr_get(port, &address);
+
+	memcpy(mac, address.addr_bytes, 6);
+	return rc;
+}
+
+int sluice_port_set_mac(uint16_t port, const uint8_t mac[6])
+{
+	struct rte_ether_addr address;
+
+	memcpy(address.addr_bytes, mac, 6);
+	return rte_eth_dev_default_mac_addr_set(port, &address);
+}
+
+int sluice_port_mtu(uint16_t port, uint16_t *mtu)
+{
+	return rte_eth_dev_get_mtu(port, mtu);
+}
+
+int sluice_port_link(uint16_t port, int *up, uint32_t *megabits)
+{
+	struct rte_eth_link link = {0};
+	int rc = rte_eth_link_get_nowait(port, &link);
+
+	*up = link.link_status == RTE_ETH_LINK_UP;
+	*megabits = link.link_speed == RTE_ETH_SPEED_NUM_UNKNOWN ? 0 : link.link_speed;
+	return rc;
+}
+
+int sluice_port_statistics(uint16_t port, struct sluice_port_statistics *statistics)
+{
+	struct rte_eth_stats s;
+	int rc = rte_eth_stats_get(port, &s);
+
+	if (rc != 0)
+		return rc;
+	*statistics = (struct sluice_port_statistics){
+		.received = s.ipackets, .sent = s.opackets, .received_bytes = s.ibytes, .sent_bytes = s.obytes,
+		.missed = s.imissed, .receive_errors = s.ierrors, .transmit_errors = s.oerrors,
+		.no_buffer = s.rx_nombuf,
+	};
+	return 0;
+}
+
+int sluice_port_from_rings(const char *name, struct rte_ring **receive, struct rte_ring **transmit, uint16_t queues)
+{
+	int port = rte_eth_from_rings(name, receive, queues, transmit, queues, 0);
+
+	return port < 0 ? -rte_errno : port;
+}
+
+int sluice_bond_active(uint16_t port, uint16_t *members, uint16_t room)
+{
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+	return rte_eth_bond_active_members_get(port, members, room);
+#else
+	return rte_eth_bond_active_slaves_get(port, members, room);
+#endif
+}
+
+const char *sluice_bond_member_argument(void)
+{
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+	return "member";
+#else
+	return "slave";
+#endif
+}

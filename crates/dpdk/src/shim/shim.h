@@ -1,0 +1,143 @@
+/* The seam to DPDK: one call per burst for frames, plain calls for control. It includes no DPDK header, so
+ * that the bindings do not depend on layouts that move between releases. Every call that can fail returns 0
+ * or a negative errno. */
+#ifndef SLUICE_SHIM_H
+#define SLUICE_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct rte_mbuf;
+struct rte_mempool;
+struct rte_ring;
+
+/* What is known of a frame's checksums; the order of sluice_wire::Checksums. */
+#define SLUICE_CHECKSUMS_UNVERIFIED 0
+#define SLUICE_CHECKSUMS_VOUCHED 1
+#define SLUICE_CHECKSUMS_BAD_L3 2
+#define SLUICE_CHECKSUMS_BAD_L4 3
+#define SLUICE_CHECKSUMS_LEFT 4
+
+/* Why a received buffer can't be used. */
+#define SLUICE_FAULT_NONE 0
+#define SLUICE_FAULT_TOO_LONG 1
+#define SLUICE_FAULT_SHARED 2
+#define SLUICE_FAULT_LENGTH 3
+
+/* Most frames of one receive: one bit each in the mask of faults. */
+#define SLUICE_BURST 64
+
+/* Bytes of the private area of every buffer: what travels with it between workers. */
+#define SLUICE_PRIVATE 64
+
+/* A buffer as a hand sees it. */
+struct sluice_view {
+	uint8_t *room;        /* first byte of the buffer's room */
+	uint16_t room_length; /* bytes of the room */
+	uint16_t start;       /* offset of the frame in the room */
+	uint16_t length;      /* bytes of the frame */
+	uint8_t checksums;    /* SLUICE_CHECKSUMS_… */
+	uint8_t fault;        /* SLUICE_FAULT_… */
+};
+
+/* Where a frame lies when it leaves the hand. */
+struct sluice_window {
+	uint16_t start;
+	uint16_t length;
+	uint8_t checksums;
+	uint8_t reserved;
+};
+
+/* burst.c: frames */
+uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, struct sluice_view *views,
+		uint16_t count, uint64_t *faults);
+uint16_t sluice_transmit(uint16_t port, uint16_t queue, int offload, struct rte_mbuf **buffers,
+		const struct sluice_window *windows, uint16_t count);
+uint16_t sluice_transmit_again(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, uint16_t count);
+void sluice_free(struct rte_mbuf **buffers, uint32_t count);
+uint16_t sluice_allocate(struct rte_mempool *pool, struct rte_mbuf **buffers, struct sluice_view *views,
+		uint16_t count);
+uint16_t sluice_put(struct rte_ring *ring, struct rte_mbuf **buffers, const struct sluice_window *windows,
+		const uint64_t (*carried)[8], uint16_t count);
+uint16_t sluice_take(struct rte_ring *ring, struct rte_mbuf **buffers, struct sluice_view *views,
+		uint64_t (*carried)[8], uint16_t count);
+uint16_t sluice_take_raw(struct rte_ring *ring, struct rte_mbuf **buffers, uint16_t count);
+uint32_t sluice_ring_drain(struct rte_ring *ring);
+
+/* process.c: EAL, pools, rings */
+int sluice_eal_start(int argc, char **argv);
+const char *sluice_version(void);
+int sluice_log_open(void (*write)(const char *text, size_t length));
+int sluice_thread_register(void);
+void sluice_thread_unregister(void);
+int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_t room,
+		struct rte_mempool **pool, uint32_t *chunks);
+uint32_t sluice_pool_available(const struct rte_mempool *pool);
+void sluice_pool_destroy(struct rte_mempool *pool);
+/* Takes a reference to a buffer, chains two, or marks its checksums or tag: what drivers do, for tests. */
+int sluice_pool_inject(struct rte_mempool *pool, struct rte_ring *ring, int kind, const uint8_t *bytes,
+		uint16_t length);
+int sluice_ring_create(const char *name, uint32_t count, int single_producer, struct rte_ring **ring);
+uint32_t sluice_ring_count(const struct rte_ring *ring);
+void sluice_ring_destroy(struct rte_ring *ring);
+
+/* port.c: devices */
+#define SLUICE_DRIVER_NAME 32
+struct sluice_port_info {
+	char driver[SLUICE_DRIVER_NAME];
+	uint16_t receive_queues;
+	uint16_t transmit_queues;
+	uint16_t minimum_mtu;
+	uint16_t maximum_mtu;
+	int receive_checksums;
+	int transmit_checksums;
+	int node;
+};
+
+#define SLUICE_STEERING_FIVE_TUPLE 0
+#define SLUICE_STEERING_SOURCE 1
+#define SLUICE_STEERING_DESTINATION 2
+
+struct sluice_port_settings {
+	uint16_t receive_queues;
+	uint16_t transmit_queues;
+	uint16_t descriptors; /* wished for, cut to what the device allows */
+	uint16_t mtu;
+	int set_mtu;
+	int steering;
+	const uint8_t *hash_key; /* 40 bytes, or NULL for the driver's */
+	struct rte_mempool *pool;
+};
+
+/* Steps of sluice_port_configure, for its error text. */
+#define SLUICE_STEP_INFO 0
+#define SLUICE_STEP_CONFIGURE 1
+#define SLUICE_STEP_RECEIVE_QUEUE 2
+#define SLUICE_STEP_TRANSMIT_QUEUE 3
+#define SLUICE_STEP_MTU 4
+
+struct sluice_port_statistics {
+	uint64_t received, sent, received_bytes, sent_bytes, missed, receive_errors, transmit_errors, no_buffer;
+};
+
+int sluice_device_probe(const char *arguments);
+int sluice_port_by_name(const char *name, uint16_t *port);
+int sluice_port_info(uint16_t port, struct sluice_port_info *info);
+int sluice_port_configure(uint16_t port, const struct sluice_port_settings *settings, int *step);
+int sluice_port_start(uint16_t port);
+int sluice_port_stop(uint16_t port);
+int sluice_port_close(uint16_t port, int detach);
+int sluice_port_promiscuous(uint16_t port, int on);
+int sluice_port_all_multicast(uint16_t port, int on);
+int sluice_port_mac(uint16_t port, uint8_t mac[6]);
+int sluice_port_set_mac(uint16_t port, const uint8_t mac[6]);
+int sluice_port_mtu(uint16_t port, uint16_t *mtu);
+/* Up or not, and megabits per second (0 where unknown). */
+int sluice_port_link(uint16_t port, int *up, uint32_t *megabits);
+int sluice_port_statistics(uint16_t port, struct sluice_port_statistics *statistics);
+int sluice_port_from_rings(const char *name, struct rte_ring **receive, struct rte_ring **transmit, uint16_t queues);
+int sluice_bond_active(uint16_t port, uint16_t *members, uint16_t room);
+const char *sluice_bond_member_argument(void);
+const char *sluice_error_text(int error);
+
+#endif

@@ -1,0 +1,217 @@
+//! Worker threads: pinned to cores, known to DPDK, and quiet when there is nothing to do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::eal::{Eal, allowed_cores, error_text};
+use crate::sys;
+
+/// Why a worker does not start.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WorkerError {
+    /// A core that this process may not use, or that does not exist.
+    #[error(
+        "core {core} is not among the cores that this process may use ({allowed:?}): name one of them, or widen its CPU set (taskset, CPUAffinity=, cpuset)"
+    )]
+    NoSuchCore {
+        /// The core named.
+        core: usize,
+        /// Cores that may be used.
+        allowed: Vec<usize>,
+    },
+    /// DPDK has no place for one more thread.
+    #[error("DPDK takes no more threads ({0}): use fewer cores")]
+    TooMany(String),
+    /// The system has no place for one more thread.
+    #[error("no thread could be made ({0}): raise the limit on threads (ulimit -u)")]
+    NoThread(String),
+}
+
+/// A running worker.
+#[derive(Debug)]
+pub struct Worker<T> {
+    core: usize,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Option<T>>,
+}
+
+/// Asked once per round by the worker's loop.
+#[derive(Clone, Debug)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// The worker should end in order.
+    #[inline(always)]
+    pub fn is_asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl<T: Send + 'static> Worker<T> {
+    /// Start `run` on a thread of its own, pinned to `core` and registered with DPDK.
+    pub fn start(
+        _eal: &'static Eal,
+        name: &str,
+        core: usize,
+        run: impl FnOnce(Stop) -> T + Send + 'static,
+    ) -> Result<Self, WorkerError> {
+        let allowed = allowed_cores();
+        if !allowed.contains(&core) {
+            return Err(WorkerError::NoSuchCore { core, allowed });
+        }
+        let stop = Arc::new(AtomicBool::new(false));
+        let asked = Stop(stop.clone());
+        let (tell, told) = std::sync::mpsc::sync_channel(1);
+        // The kernel keeps 15 bytes of a thread's name.
+        let name: String = name.chars().take(15).collect();
+        let thread = std::thread::Builder::new()
+            .name(name)
+            .spawn(move || {
+                let begun = begin(core);
+                let failed = begun.is_err();
+                let _ = tell.send(begun);
+                if failed {
+                    return None;
+                }
+                let result = run(asked);
+                // SAFETY: this thread was registered in `begin`.
+                unsafe { sys::sluice_thread_unregister() };
+                Some(result)
+            })
+            .map_err(|error| WorkerError::NoThread(error.to_string()))?;
+        told.recv()
+            .unwrap_or_else(|_| Err(WorkerError::NoThread("it died at once".into())))?;
+        Ok(Self { core, stop, thread })
+    }
+
+    /// The core that it runs on.
+    pub fn core(&self) -> usize {
+        self.core
+    }
+
+    /// Ask it to end.
+    pub fn ask_to_stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Has it ended?
+    pub fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Ask it to end, wait, and take what it returns; its panic, where it had one.
+    pub fn stop(self) -> std::thread::Result<T> {
+        self.ask_to_stop();
+        // A worker that did not begin was reported by `start`, which then gave out no `Worker`.
+        self.thread
+            .join()
+            .and_then(|result| result.ok_or_else(|| Box::new("the worker never began") as _))
+    }
+}
+
+/// Pin the calling thread to one core.
+pub fn pin(core: usize) -> Result<(), WorkerError> {
+    let refused = || WorkerError::NoSuchCore {
+        core,
+        allowed: allowed_cores(),
+    };
+    if core >= libc::CPU_SETSIZE as usize {
+        return Err(refused());
+    }
+    // SAFETY: a set of plain bits, all zeros valid; the core was checked against its size.
+    let error = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(core, &mut set);
+        libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &set)
+    };
+    if error == 0 { Ok(()) } else { Err(refused()) }
+}
+
+fn begin(core: usize) -> Result<(), WorkerError> {
+    pin(core)?;
+    // SAFETY: EAL runs (`Worker::start` has its witness); each thread registers once.
+    match unsafe { sys::sluice_thread_register() } {
+        0 => Ok(()),
+        error => Err(WorkerError::TooMany(error_text(error))),
+    }
+}
+
+/// What an idle worker does: spin, pause, then sleep for short.
+#[derive(Clone, Debug)]
+pub struct Idle {
+    busy_poll: bool,
+    rounds: u32,
+}
+
+/// Rounds without a packet that are spun through at once.
+const SPUN: u32 = 64;
+
+/// Rounds after these, with a pause each.
+const PAUSED: u32 = 256;
+
+/// Length of a sleep. The devices' queues hold what comes meanwhile: 1,024 frames are 13 M frames/s for so long.
+const SLEEP: Duration = Duration::from_micros(50);
+
+impl Idle {
+    /// `busy_poll` never sleeps.
+    pub fn new(busy_poll: bool) -> Self {
+        Self { busy_poll, rounds: 0 }
+    }
+
+    /// There was something to do.
+    #[inline(always)]
+    pub fn busy(&mut self) {
+        self.rounds = 0;
+    }
+
+    /// Would the next [`quiet`](Self::quiet) sleep? The caller marks itself offline before.
+    #[inline(always)]
+    pub fn sleeps_next(&self) -> bool {
+        !self.busy_poll && self.rounds >= SPUN + PAUSED
+    }
+
+    /// A round brought nothing.
+    #[inline]
+    pub fn quiet(&mut self) {
+        if self.sleeps_next() {
+            std::thread::sleep(SLEEP);
+        } else if self.rounds >= SPUN {
+            std::hint::spin_loop();
+        }
+        self.rounds = self.rounds.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_worker_sleeps_after_the_spun_and_paused_rounds() {
+        let mut idle = Idle::new(false);
+        for _ in 0..SPUN + PAUSED {
+            assert!(!idle.sleeps_next());
+            idle.quiet();
+        }
+        assert!(idle.sleeps_next());
+        idle.busy();
+        assert!(!idle.sleeps_next());
+    }
+
+    #[test]
+    fn idle_worker_under_busy_poll_never_sleeps() {
+        let mut idle = Idle::new(true);
+        (0..10_000).for_each(|_| idle.quiet());
+        assert!(!idle.sleeps_next());
+    }
+
+    #[test]
+    fn pin_to_a_core_that_is_not_there_is_refused() {
+        assert!(matches!(
+            pin(100_000),
+            Err(WorkerError::NoSuchCore { core: 100_000, .. })
+        ));
+    }
+}

@@ -1,0 +1,74 @@
+//! Ports on kernel interfaces: AF_XDP and AF_PACKET over veth, TAP.
+
+mod support;
+
+use sluice_dpdk::{Devices, DpdkIo, Driver, Plan, PortPlan};
+use support::{close, exchange, frame, is_ours, on_each_memory, plan, port, receive_some, send, veth, wait_for};
+
+fn by(driver: Driver, name: &str) -> PortPlan {
+    PortPlan {
+        driver: Some(driver),
+        ..port(name)
+    }
+}
+
+fn receive_one(hand: &mut DpdkIo) -> Vec<u8> {
+    wait_for("a frame", || receive_some(hand, 0, is_ours).pop())
+}
+
+#[test]
+fn af_xdp_and_af_packet_on_veth_exchange_frames() {
+    on_each_memory("af_xdp_and_af_packet_on_veth_exchange_frames", |scenario| {
+        veth("va", "vb", 1500);
+        let mut opened = scenario.open(&Plan::new(vec![port("va"), by(Driver::AfPacket, "vb")], 1));
+        assert_eq!(Driver::AfXdp, opened.devices.ports()[0].driver());
+        exchange(&mut opened.hand, 1, 0, 20_000, 64);
+        exchange(&mut opened.hand, 0, 1, 20_000, 1514);
+        assert_eq!(Some(20_000), Some(opened.devices.ports()[0].statistics().sent));
+        opened.close();
+    });
+}
+
+#[test]
+fn af_packet_carries_jumbo_frames_whole() {
+    on_each_memory("af_packet_carries_jumbo_frames_whole", |scenario| {
+        veth("va", "vb", 9000);
+        let jumbo = |name| PortPlan {
+            mtu: 9000,
+            ..port(name)
+        };
+        let mut opened = scenario.open(&Plan::new(vec![jumbo("va"), jumbo("vb")], 1));
+        assert_eq!(Driver::AfPacket, opened.devices.ports()[0].driver());
+        for length in [60, 1900, 1983, 8014, 9014] {
+            exchange(&mut opened.hand, 0, 1, 200, length);
+            exchange(&mut opened.hand, 1, 0, 200, length);
+        }
+        opened.close();
+    });
+}
+
+#[test]
+fn tap_exchanges_frames_with_the_kernel() {
+    on_each_memory("tap_exchanges_frames_with_the_kernel", |scenario| {
+        let plan = Plan {
+            buffers: 4095,
+            ..plan(&["tap:t0"])
+        };
+        let eal = scenario.eal(64 << 20);
+        let (tap, mut taps) = Devices::open(eal, &plan).unwrap_or_else(|error| panic!("{error}"));
+        let plan = Plan {
+            buffers: 4095,
+            ..Plan::new(vec![by(Driver::AfPacket, "t0")], 1)
+        };
+        let (kernel, mut kernels) = Devices::open(eal, &plan).unwrap_or_else(|error| panic!("{error}"));
+        for number in 0..2000 {
+            let frames = [frame(number, 60 + number as usize % 1400)];
+            send(&mut taps[0], 0, &frames);
+            assert_eq!(frames[0], receive_one(&mut kernels[0]));
+            send(&mut kernels[0], 0, &frames);
+            assert_eq!(frames[0], receive_one(&mut taps[0]));
+        }
+        close(kernel, kernels);
+        close(tap, taps);
+    });
+}

@@ -1,0 +1,297 @@
+//! Scenarios in processes of their own: DPDK starts once per process, and interfaces live in private network
+//! namespaces.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::process::Command;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use arrayvec::ArrayVec;
+use sluice_dpdk::{Device, Devices, DpdkIo, Eal, Plan, PortPlan};
+use sluice_engine::io::{Lent, PacketIo, PortIndex, Slot};
+
+const VARIABLE: &str = "SLUICE_SCENARIO_MEMORY";
+
+/// Longest wait for something that must happen.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Run `body` in a process of its own, in a private network namespace: on ordinary pages, then on hugepages.
+/// `test` is the calling test's full name.
+pub fn on_each_memory(test: &str, body: impl FnOnce(Scenario)) {
+    match std::env::var(VARIABLE).as_deref() {
+        Ok(memory) => body(Scenario {
+            hugepages: memory == "hugepages",
+        }),
+        Err(_) => {
+            spawn(test, "ordinary");
+            match Reserved::hugepages() {
+                Some(_reserved) => spawn(test, "hugepages"),
+                None => println!("{test}: skipped on hugepages: none could be reserved in /proc/sys/vm/nr_hugepages"),
+            }
+        }
+    }
+}
+
+fn spawn(test: &str, memory: &str) {
+    let executable = std::env::current_exe().expect("the path of this test");
+    let may_unshare = Command::new("unshare")
+        .args(["--net", "true"])
+        .status()
+        .is_ok_and(|status| status.success());
+    if !may_unshare {
+        println!("{test}: skipped: this user may not make a network namespace (unshare --net)");
+        return;
+    }
+    // /sys shows the interfaces of the namespace that mounted it.
+    let script = "mount -t sysfs sysfs /sys && ip link set lo up && \
+                  echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6; \
+                  echo 1 > /proc/sys/net/ipv6/conf/default/disable_ipv6; exec \"$@\"";
+    let status = Command::new("unshare")
+        .args(["--net", "--mount", "sh", "-c", script, "sh"])
+        .arg(executable)
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(VARIABLE, memory)
+        .status()
+        .expect("unshare runs");
+    assert!(status.success(), "{test} on {memory} pages: {status}");
+}
+
+/// Hugepages reserved for one scenario, and given back.
+struct Reserved<'a> {
+    before: String,
+    _one_at_a_time: std::sync::MutexGuard<'a, ()>,
+}
+
+const PAGES: &str = "/proc/sys/vm/nr_hugepages";
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+impl Reserved<'_> {
+    fn hugepages() -> Option<Self> {
+        let guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let before = std::fs::read_to_string(PAGES).ok()?;
+        let wanted = before.trim().parse::<usize>().ok()? + 160;
+        std::fs::write(PAGES, wanted.to_string()).ok()?;
+        let reserved = Self {
+            before,
+            _one_at_a_time: guard,
+        };
+        (sluice_dpdk::eal::free_hugepage_bytes() >= 160 << 21).then_some(reserved)
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        let _ = std::fs::write(PAGES, self.before.trim());
+    }
+}
+
+/// The process's own scenario.
+pub struct Scenario {
+    pub hugepages: bool,
+}
+
+impl Scenario {
+    /// Start DPDK for a plan, and open it for one worker.
+    pub fn open(&self, plan: &Plan) -> Opened {
+        let (devices, mut hands) = self.open_many(plan);
+        Opened {
+            devices,
+            hand: hands.remove(0),
+        }
+    }
+
+    /// Start DPDK for a plan, and open it.
+    pub fn open_many(&self, plan: &Plan) -> (Devices, Vec<DpdkIo>) {
+        let eal = self.eal(plan.bytes());
+        Devices::open(eal, plan).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    /// Start DPDK with so much memory.
+    pub fn eal(&self, bytes: usize) -> &'static Eal {
+        let needs = sluice_dpdk::Needs {
+            bytes,
+            hugepages: Some(self.hugepages),
+            ..Default::default()
+        };
+        let eal = Eal::start(&needs).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(self.hugepages, *eal.memory() == sluice_dpdk::eal::Memory::Hugepages);
+        eal
+    }
+}
+
+/// A plan of small pools for ports by their names.
+pub fn plan(devices: &[&str]) -> Plan {
+    Plan::new(devices.iter().map(|name| port(name)).collect(), 1)
+}
+
+/// A port by its device's name.
+pub fn port(name: &str) -> PortPlan {
+    let device: Device = name.parse().unwrap_or_else(|error| panic!("{name}: {error}"));
+    PortPlan {
+        promiscuous: true,
+        ..PortPlan::new(name, device)
+    }
+}
+
+/// Run a command that must succeed.
+pub fn command(line: &str) {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let output = Command::new(words[0])
+        .args(&words[1..])
+        .output()
+        .unwrap_or_else(|error| panic!("{line}: {error}"));
+    assert!(
+        output.status.success(),
+        "{line}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// A pair of virtual interfaces, up, without the offloads that would fake checksums.
+pub fn veth(first: &str, second: &str, mtu: u16) {
+    command(&format!(
+        "ip link add {first} mtu {mtu} type veth peer name {second} mtu {mtu}"
+    ));
+    for interface in [first, second] {
+        command(&format!("ethtool -K {interface} tx off rx off gro off tso off gso off"));
+        command(&format!("ip link set {interface} up"));
+    }
+}
+
+/// A file of this process alone.
+pub fn private_path(name: &str) -> String {
+    std::env::temp_dir()
+        .join(format!("sluice-{}-{name}", std::process::id()))
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// A frame of the local experimental type 0x88b5 that says its number; at least 22 bytes.
+pub fn frame(number: u32, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0xff; 6];
+    bytes.extend([2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+    bytes.extend(number.to_be_bytes());
+    bytes.extend((bytes.len()..length).map(|at| (at as u32).wrapping_mul(31).wrapping_add(number) as u8));
+    bytes
+}
+
+/// Is it one of ours?
+pub fn is_ours(bytes: &[u8]) -> bool {
+    bytes.get(12..14) == Some(&[0x88, 0xb5])
+}
+
+/// Poll until `done` or the deadline.
+pub fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(result) = done() {
+            return result;
+        }
+        assert!(began.elapsed() < DEADLINE, "{what}: nothing after {DEADLINE:?}");
+        std::thread::yield_now();
+    }
+}
+
+/// Send frames, all of them.
+pub fn send(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) {
+    let mut sent = 0;
+    wait_for("frames to be taken", || {
+        sent += send_some(hand, port, &frames[sent..]);
+        (sent == frames.len()).then_some(())
+    });
+}
+
+/// Send frames of one burst, as far as the device takes them.
+pub fn send_some(hand: &mut DpdkIo, port: PortIndex, frames: &[Vec<u8>]) -> usize {
+    let made = hand.allocate(frames.len().min(32));
+    let slots: ArrayVec<Slot, 128> = (0..made as Slot).collect();
+    {
+        let mut lent = Lent::new();
+        hand.lend(&mut lent);
+        for (packet, frame) in lent.iter_mut().zip(frames) {
+            assert!(
+                packet.set_len(frame.len()),
+                "a buffer has room for {} bytes",
+                frame.len()
+            );
+            packet.bytes_mut().copy_from_slice(frame);
+        }
+    }
+    let sent = hand.transmit(port, &slots);
+    hand.free(&slots[sent..]);
+    assert_eq!(0, hand.end(), "nothing is forgotten in the hand");
+    sent
+}
+
+/// Receive one burst; the frames that `keep` wants.
+pub fn receive_some(hand: &mut DpdkIo, port: PortIndex, keep: impl Fn(&[u8]) -> bool) -> Vec<Vec<u8>> {
+    let came = hand.receive(port);
+    let frames = {
+        let mut lent = Lent::new();
+        hand.lend(&mut lent);
+        lent.iter()
+            .filter(|packet| keep(packet.bytes()))
+            .map(|packet| packet.bytes().to_vec())
+            .collect()
+    };
+    let slots: ArrayVec<Slot, 128> = (0..came as Slot).collect();
+    hand.free(&slots);
+    assert_eq!(0, hand.end(), "nothing is forgotten in the hand");
+    frames
+}
+
+/// Send numbered frames into one port, a burst at a time, and see each of them come out of another, in order.
+pub fn exchange(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, length: usize) {
+    let mut next = 0;
+    while next < count {
+        let frames: Vec<_> = (next..count.min(next + 32))
+            .map(|number| frame(number, length))
+            .collect();
+        send(hand, from, &frames);
+        let mut came = Vec::new();
+        wait_for("frames to come out", || {
+            came.extend(receive_some(hand, to, is_ours));
+            // Drivers that send on a call need one.
+            receive_some(hand, from, |_| false);
+            (came.len() >= frames.len()).then_some(())
+        });
+        assert_eq!(frames.len(), came.len());
+        for (frame, came) in frames.iter().zip(&came) {
+            assert_eq!(frame, came, "frame of {length} bytes from port {from} to port {to}");
+        }
+        next += frames.len() as u32;
+    }
+}
+
+/// Ports and the hand of one worker.
+pub struct Opened {
+    pub devices: Devices,
+    pub hand: DpdkIo,
+}
+
+impl Opened {
+    /// Close, and count: each pool has all of its buffers, but for what a driver is known to keep.
+    pub fn close(self) {
+        close(self.devices, vec![self.hand]);
+    }
+}
+
+/// Close, and count: each pool has all of its buffers, but for what a driver is known to keep.
+pub fn close(devices: Devices, hands: Vec<DpdkIo>) {
+    for hand in &hands {
+        assert_eq!(
+            (0, 0),
+            (hand.held(), hand.parked()),
+            "the hand is empty and nothing is parked"
+        );
+    }
+    drop(hands);
+    let closed = devices.close().unwrap_or_else(|error| panic!("{error}"));
+    for balance in closed.balances() {
+        println!("{balance:?}");
+        assert!(balance.is_even(), "{balance:?}");
+        if balance.kept_by_driver == 0 {
+            assert_eq!(balance.size, balance.available, "{balance:?}");
+        }
+    }
+}
