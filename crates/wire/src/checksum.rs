@@ -20,13 +20,18 @@ pub fn sum(bytes: &[u8]) -> u16 {
         even += word & 0xffff_ffff;
         odd += word >> 32;
     }
-    let mut last = [0; 8];
-    for (to, from) in last.iter_mut().zip(tail) {
-        *to = *from;
+    let mut tail = tail;
+    if let Some((double, rest)) = tail.split_first_chunk::<4>() {
+        even += u32::from_ne_bytes(*double) as u64;
+        tail = rest;
     }
-    let last = u64::from_ne_bytes(last);
-    even += last & 0xffff_ffff;
-    odd += last >> 32;
+    if let Some((word, rest)) = tail.split_first_chunk::<2>() {
+        odd += u16::from_ne_bytes(*word) as u64;
+        tail = rest;
+    }
+    if let [last] = tail {
+        odd += u16::from_ne_bytes([*last, 0]) as u64;
+    }
     // Sums of one's complement do not depend on the byte order; the result does.
     u16::from_be(fold(
         (even & 0xffff_ffff) + (even >> 32) + (odd & 0xffff_ffff) + (odd >> 32),

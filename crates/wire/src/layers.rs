@@ -130,7 +130,8 @@ pub fn parse(frame: &[u8]) -> Result<Layers, Fault> {
                 destination_port: u16::from_be_bytes([head[L4 + 2], head[L4 + 3]]),
                 protocol,
                 ttl: head[22],
-                tcp_flags: if tcp { head[L4 + 13] } else { 0 },
+                // Not a branch: which of the two a packet is can't be foretold.
+                tcp_flags: head[L4 + 13] & (tcp as u8).wrapping_neg(),
                 class: Class::Ipv4,
                 fragment: Fragment::Whole,
                 tags: 0,
@@ -140,7 +141,12 @@ pub fn parse(frame: &[u8]) -> Result<Layers, Fault> {
             });
         }
     }
-    parse_any(frame)
+    // The long way writes to a place of its own, so that the short way stays in registers.
+    let mut layers = Layers::default();
+    match parse_any(frame, &mut layers) {
+        None => Ok(layers),
+        Some(fault) => Err(fault),
+    }
 }
 
 #[inline(always)]
@@ -155,18 +161,19 @@ fn destination_flags(address: Mac) -> Flags {
 }
 
 #[inline(never)]
-fn parse_any(frame: &[u8]) -> Result<Layers, Fault> {
+fn parse_any(frame: &[u8], layers: &mut Layers) -> Option<Fault> {
+    link(frame, layers).err()
+}
+
+fn link(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
     let Some(head) = frame.first_chunk::<{ ethernet::LENGTH }>() else {
         return Err(Fault::ShortFrame);
     };
     if frame.len() > u16::MAX as usize {
         return Err(Fault::LongFrame);
     }
-    let mut layers = Layers {
-        flags: destination_flags([head[0], head[1], head[2], head[3], head[4], head[5]]),
-        end: frame.len() as u16,
-        ..Layers::default()
-    };
+    layers.flags = destination_flags([head[0], head[1], head[2], head[3], head[4], head[5]]);
+    layers.end = frame.len() as u16;
     let mut kind = u16::from_be_bytes([head[12], head[13]]);
     let mut l3 = ethernet::LENGTH;
     while vlan::is_tag(kind) {
@@ -184,12 +191,12 @@ fn parse_any(frame: &[u8]) -> Result<Layers, Fault> {
     layers.l3 = l3 as u16;
     layers.l4 = l3 as u16;
     match kind {
-        ethertype::IPV4 => network4(frame, &mut layers)?,
-        ethertype::IPV6 => network6(frame, &mut layers)?,
+        ethertype::IPV4 => network4(frame, layers)?,
+        ethertype::IPV6 => network6(frame, layers)?,
         ethertype::ARP => layers.class = Class::Arp,
         _ => {}
     }
-    Ok(layers)
+    Ok(())
 }
 
 fn network4(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {

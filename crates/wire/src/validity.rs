@@ -39,11 +39,11 @@ pub enum Validity {
 }
 
 /// Check a packet that [`crate::layers::parse`] has placed. Checksums are computed only where nothing has vouched for
-/// them, transport checksums only of whole packets. A vouched TCP or UDP packet over IPv4 takes the short way.
+/// them, transport checksums only of whole packets. A TCP or UDP packet over IPv4 without options takes the short way.
 #[inline(always)]
 pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Policy) -> Result<Validity, Fault> {
     if layers.flags.has(Flags::PLAIN)
-        && checksums == Checksums::Vouched
+        && matches!(checksums, Checksums::Vouched | Checksums::Unverified)
         && let Some(head) = frame
             .get(layers.l3 as usize..)
             .and_then(|tail| tail.first_chunk::<34>())
@@ -55,13 +55,32 @@ pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
         let udp = (length >= 8) & (length <= room);
         let offset = (head[32] >> 4) as u32 * 4;
         let tcp = (offset >= 20) & (offset <= room) & !is_nonsense(layers.tcp_flags);
-        let transport = if layers.protocol == protocol::TCP { tcp } else { udp };
+        let is_tcp = layers.protocol == protocol::TCP;
+        let transport = (is_tcp & tcp) | (!is_tcp & udp);
         let suspect = is_suspect(source, 224) | is_suspect(destination, 240) | (source == destination);
-        if transport & !suspect {
+        let covered = if is_tcp { room } else { length };
+        if transport & !suspect && (checksums == Checksums::Vouched || sums_are_right(frame, layers, head, covered)) {
             return Ok(Validity::Valid);
         }
     }
     validate_any(frame, checksums, layers, policy)
+}
+
+/// Whether the checksums of a plain packet are right; `head` is where it begins, `covered` the length that the
+/// transport checksum covers.
+#[inline(never)]
+fn sums_are_right(frame: &[u8], layers: &Layers, head: &[u8; 34], covered: u32) -> bool {
+    let Some((header, _)) = head.split_first_chunk::<{ ipv4::LENGTH }>() else {
+        return false;
+    };
+    let start = layers.l4 as usize;
+    let Some(payload) = frame.get(start..start + covered as usize) else {
+        return false;
+    };
+    let none = layers.protocol == protocol::UDP && udp::CHECKSUM.read(payload) == 0;
+    let (source, destination) = (ipv4::SOURCE.read(header), ipv4::DESTINATION.read(header));
+    let pseudo = checksum::pseudo4(source, destination, layers.protocol, covered as u16);
+    checksum::sum(header) == 0xffff && (none || checksum::add(checksum::sum(payload), pseudo) == 0xffff)
 }
 
 /// Whether an address begins with 0, 127, or `reserved` or more.
