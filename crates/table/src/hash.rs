@@ -88,29 +88,33 @@ impl Hasher {
     }
 }
 
-/// A small keyed hash of a number, such as an address and a port, that steers packets to shards: one multiplication,
-/// its halves folded. Weaker than [`Hasher`]; for choosing among few, not for tables.
+/// A small keyed hash of a number, such as an address and a port, that steers packets to shards: two multiplications,
+/// the halves of each product folded. Weaker than [`Hasher`]; for choosing among few, not for tables.
 #[derive(Clone, Copy)]
 pub struct Fold {
-    offset: u64,
-    multiplier: u64,
+    offsets: [u64; 2],
+    multipliers: [u64; 2],
 }
 
 impl Fold {
     /// Keyed by 128 random bits.
     pub fn new(seed: [u64; 2]) -> Self {
-        // Odd, and with bits in its upper half whatever the seed, so that the product folds.
+        // Expanded, so that a poor seed has no poor multiplier.
+        let [offsets, multipliers, ..] = Hasher::expand(seed).0.map(bytemuck::cast::<[u32; 4], [u64; 2]>);
         Fold {
-            offset: seed[0],
-            multiplier: seed[1] | 0x8000_0000_0000_0001,
+            offsets,
+            multipliers: multipliers.map(|multiplier| multiplier | 1),
         }
     }
 
-    /// The hash of a number; take its upper bits first.
+    /// The hash of a number. The same seed gives the same values on every processor.
     #[inline(always)]
     pub fn hash(&self, value: u64) -> u64 {
-        let product = u128::from(value ^ self.offset) * u128::from(self.multiplier);
-        product as u64 ^ (product >> 64) as u64
+        let fold = |value: u64, round: usize| {
+            let product = u128::from(value ^ self.offsets[round]) * u128::from(self.multipliers[round]);
+            product as u64 ^ (product >> 64) as u64
+        };
+        fold(fold(value, 0), 1)
     }
 
     /// A number below `count`, evenly spread.
@@ -171,6 +175,24 @@ mod tests {
         let key = 0xa0fa_fe17_8854_2cb1_23a3_3939_2a6c_7605_u128.to_be_bytes();
         let expected = 0xa49c_7ff2_689f_352b_6b5b_ea43_026a_5049_u128.to_be_bytes();
         assert_eq!(block(expected), software::round(block(start), block(key)));
+    }
+
+    #[test]
+    fn fold_of_neighbouring_numbers_spreads_over_any_count() {
+        for (seed, count) in (0..50).flat_map(|seed| [2, 3, 16, 64].map(|count| (seed, count))) {
+            let fold = Fold::new([seed << 17, seed]);
+            let mut counts = vec![0; count as usize];
+            // Addresses of one subnet, with a port beside them or without.
+            for value in (0..4096_u64).map(|k| 0x0a00_0000 + k) {
+                counts[fold.below(value, count) as usize] += 1;
+                counts[fold.below(value << 16 | 443, count) as usize] += 1;
+            }
+            let expected = 8192 / count;
+            let even = counts
+                .iter()
+                .all(|&found| (expected / 2..=expected * 2).contains(&found));
+            assert!(even, "seed {seed}: {counts:?}");
+        }
     }
 
     #[test]
