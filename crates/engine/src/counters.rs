@@ -1,0 +1,166 @@
+//! Counters: written by one worker, read by anybody.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::reason::Reason;
+
+/// A counter with one writer: adding costs a load and a store, reading never waits.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Add, from the one thread that writes.
+    #[inline(always)]
+    pub fn add(&self, count: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+    }
+
+    /// The value.
+    #[inline(always)]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What one worker counts on one interface.
+#[derive(Debug)]
+pub struct InterfaceCounters {
+    /// Frames received.
+    pub received: Counter,
+    /// Bytes received, frames without check sequence.
+    pub received_bytes: Counter,
+    /// Frames sent.
+    pub sent: Counter,
+    /// Bytes sent.
+    pub sent_bytes: Counter,
+    /// Packets that the gateway made, by the interface of the packet or event that caused them.
+    pub made: Counter,
+    /// Packets put aside to wait for something.
+    pub parked: Counter,
+    /// Packets that came back from waiting.
+    pub unparked: Counter,
+    drops: Box<[Counter]>,
+}
+
+impl Default for InterfaceCounters {
+    fn default() -> Self {
+        Self {
+            received: Counter::default(),
+            received_bytes: Counter::default(),
+            sent: Counter::default(),
+            sent_bytes: Counter::default(),
+            made: Counter::default(),
+            parked: Counter::default(),
+            unparked: Counter::default(),
+            drops: (0..Reason::COUNT).map(|_| Counter::default()).collect(),
+        }
+    }
+}
+
+impl InterfaceCounters {
+    /// Count a drop on the interface that the packet came in by.
+    #[inline(always)]
+    pub fn drop(&self, reason: Reason) {
+        if let Some(counter) = self.drops.get(reason.number()) {
+            counter.add(1);
+        }
+    }
+
+    /// Drops for a reason.
+    pub fn drops(&self, reason: Reason) -> u64 {
+        self.drops.get(reason.number()).map_or(0, Counter::get)
+    }
+
+    /// Drops for all reasons.
+    pub fn all_drops(&self) -> u64 {
+        self.drops.iter().map(Counter::get).sum()
+    }
+}
+
+/// What one worker counts.
+#[derive(Debug, Default)]
+pub struct WorkerCounters {
+    /// One entry per interface, in the order of the configuration.
+    pub interfaces: Box<[InterfaceCounters]>,
+    /// Rounds of the worker's loop; stands still when the worker is stuck.
+    pub heartbeat: Counter,
+    /// Rounds in which nothing came.
+    pub idle_rounds: Counter,
+    /// Bursts with at least one packet.
+    pub bursts: Counter,
+    /// Packets in those bursts.
+    pub packets: Counter,
+    /// Packets given to other workers.
+    pub handed_over: Counter,
+    /// Packets taken from other workers.
+    pub taken_over: Counter,
+    /// Sessions made.
+    pub sessions_created: Counter,
+    /// Sessions ended, for whatever reason.
+    pub sessions_ended: Counter,
+    /// Packets that used a session.
+    pub session_packets: Counter,
+    /// Sessions decided again after a change of policy.
+    pub sessions_revised: Counter,
+    /// Buffers that a burst forgot: a bug, always 0.
+    pub forgotten: Counter,
+    /// Unverified packets whose checksum a local sender had left to offload, completed here.
+    pub checksums_completed: Counter,
+    /// Clock cycles by stage, in the order of [`Stage::ALL`].
+    pub cycles: [Counter; Stage::ALL.len()],
+}
+
+/// What a worker's cycles are spent on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Stage {
+    /// Receive, take over.
+    Receive,
+    /// Parse and validity.
+    Parse,
+    /// From session lookup to rewrite, slow path included.
+    Session,
+    /// Forwarding without a session, the gateway's own traffic, neighbours.
+    Forward,
+    /// Transmit, free, hand over.
+    Transmit,
+    /// Timers and requests.
+    Housekeeping,
+}
+
+impl Stage {
+    /// All of them.
+    pub const ALL: [Stage; 6] =
+        [Self::Receive, Self::Parse, Self::Session, Self::Forward, Self::Transmit, Self::Housekeeping];
+
+    /// The stage's name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Receive => "receive",
+            Self::Parse => "parse",
+            Self::Session => "session",
+            Self::Forward => "forward",
+            Self::Transmit => "transmit",
+            Self::Housekeeping => "housekeeping",
+        }
+    }
+}
+
+impl WorkerCounters {
+    /// Counters for `interfaces` interfaces, all 0.
+    pub fn new(interfaces: usize) -> Self {
+        Self { interfaces: (0..interfaces).map(|_| InterfaceCounters::default()).collect(), ..Self::default() }
+    }
+
+    /// Packets that have not left by a counted exit: 0 whenever no burst is under way.
+    ///
+    /// received + made + unparked + taken over - (sent + drops + parked + handed over).
+    pub fn imbalance(&self) -> i64 {
+        let mut balance = self.taken_over.get() as i64 - self.handed_over.get() as i64;
+        for i in &self.interfaces {
+            balance += (i.received.get() + i.made.get() + i.unparked.get()) as i64;
+            balance -= (i.sent.get() + i.all_drops() + i.parked.get()) as i64;
+        }
+        balance
+    }
+}

@@ -1,0 +1,265 @@
+//! IPv4 and IPv6 behind one trait, so that a node is written once.
+
+use sluice_nat::{Decision, Tuple};
+use sluice_table::flow::{FlowTable, Record};
+use sluice_table::hash::Hasher;
+use sluice_wire::layers::Layers;
+use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, icmp};
+
+use crate::batch::{Hop, Lists, Slots};
+use crate::session::{Session4, Session6, Track};
+use crate::shard::Shard;
+
+/// What a node needs of a session record.
+pub trait Session<F: Family>: Record<Key = F::Key> + Default {
+    /// Key of the first packet's direction.
+    fn forward(&self) -> &F::Tuple;
+    /// Key of the answers.
+    fn reverse(&self) -> &F::Tuple;
+    /// What translation decided.
+    fn nat(&self) -> Decision;
+    /// What packets change.
+    fn track(&self) -> &Track;
+    /// What packets change.
+    fn track_mut(&mut self) -> &mut Track;
+    /// Generation of the policy that decided.
+    fn generation(&self) -> u32;
+    /// IP protocol.
+    fn protocol(&self) -> u8;
+    /// Timeout profile.
+    fn profile(&self) -> u8;
+    /// Interface of the first packet.
+    fn interface(&self) -> u16;
+    /// Next hop of a direction.
+    fn hop(&self, direction: Direction) -> Hop;
+    /// Set the next hop of a direction.
+    fn set_hop(&mut self, direction: Direction, hop: Hop);
+    /// Set the generation.
+    fn set_generation(&mut self, generation: u32);
+    /// A record with every decision made.
+    fn made(parts: Parts<F>) -> Self;
+}
+
+/// What a new session is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts<F: Family> {
+    /// Key of the first packet.
+    pub forward: F::Tuple,
+    /// Key of the answers.
+    pub reverse: F::Tuple,
+    /// What translation decided.
+    pub nat: Decision,
+    /// Next hops by direction.
+    pub hops: [Hop; 2],
+    /// Generation of the policy.
+    pub generation: u32,
+    /// IP protocol.
+    pub protocol: u8,
+    /// Timeout profile.
+    pub profile: u8,
+    /// Interface of the first packet.
+    pub interface: u16,
+}
+
+/// An address family.
+pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
+    /// Its addresses.
+    type Address: sluice_nat::Address + sluice_table::prefix::Address + Default;
+    /// Its tuples.
+    type Tuple: Tuple<Address = Self::Address>;
+    /// Its keys.
+    type Key: Copy + Default + Eq + std::fmt::Debug;
+    /// Its sessions.
+    type Session: Session<Self>;
+    /// IPv6?
+    const SIX: bool;
+
+    /// Key of a packet.
+    fn key(layers: &Layers, frame: &[u8], context: Context) -> Self::Key;
+    /// Key that an ICMP error is looked up by: of the packets that would answer the one it quotes.
+    fn quoted(layers: &Layers, frame: &[u8], context: Context) -> Result<Self::Key, Fault>;
+    /// A key of its parts.
+    fn make_key(tuple: Self::Tuple, protocol: u8) -> Self::Key;
+    /// A key's tuple.
+    fn tuple(key: &Self::Key) -> &Self::Tuple;
+    /// A key's protocol.
+    fn protocol(key: &Self::Key) -> u8;
+    /// Hash keys.
+    fn hash(hasher: &Hasher, keys: &[Self::Key], out: &mut [u64]);
+    /// Hash one key.
+    fn hash_one(hasher: &Hasher, key: &Self::Key) -> u64;
+    /// The shard's table of this family.
+    fn table<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut FlowTable<'m, Self::Session>;
+    /// The shard's table of this family, to read.
+    fn table_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t FlowTable<'m, Self::Session>;
+    /// The list of packets to be looked up.
+    fn lookups(lists: &mut Lists) -> &mut Slots;
+    /// The list of packets without a session.
+    fn decides(lists: &mut Lists) -> &mut Slots;
+    /// The list of sessions to be decided again.
+    fn revises(lists: &mut Lists) -> &mut Slots;
+    /// The list of packets to be routed.
+    fn forwards(lists: &mut Lists) -> &mut Slots;
+    /// Source and destination of a packet.
+    fn addresses(layers: &Layers, frame: &[u8]) -> (Self::Address, Self::Address);
+    /// An address from its 128-bit form, as [`Family::wide`] gives it.
+    fn narrow(wide: [u64; 2]) -> Self::Address;
+    /// An address in two words.
+    fn wide(address: Self::Address) -> [u64; 2] {
+        sluice_nat::Address::words(address)
+    }
+}
+
+/// IPv4.
+#[derive(Clone, Copy, Debug)]
+pub struct V4;
+/// IPv6.
+#[derive(Clone, Copy, Debug)]
+pub struct V6;
+
+macro_rules! family {
+    ($family:ident, $address:ty, $tuple:ident, $key:ident, $session:ident, $six:literal, $keyfn:ident, $hash:ident,
+     $one:ident, $table:ident, $lookup:ident, $decide:ident, $revise:ident, $forward:ident,
+     |$wide:ident| $narrow:expr) => {
+        impl Family for $family {
+            type Address = $address;
+            type Tuple = $tuple;
+            type Key = $key;
+            type Session = $session;
+            const SIX: bool = $six;
+
+            #[inline(always)]
+            fn key(layers: &Layers, frame: &[u8], context: Context) -> $key {
+                layers.$keyfn(frame, context)
+            }
+            fn quoted(layers: &Layers, frame: &[u8], context: Context) -> Result<$key, Fault> {
+                let quoted = icmp::quoted(frame, layers)?;
+                Ok(quoted.$keyfn(frame, context).reversed())
+            }
+            #[inline(always)]
+            fn make_key(tuple: $tuple, protocol: u8) -> $key {
+                $key { tuple, protocol }
+            }
+            #[inline(always)]
+            fn tuple(key: &$key) -> &$tuple {
+                &key.tuple
+            }
+            #[inline(always)]
+            fn protocol(key: &$key) -> u8 {
+                key.protocol
+            }
+            #[inline(always)]
+            fn hash(hasher: &Hasher, keys: &[$key], out: &mut [u64]) {
+                hasher.$hash(keys, out);
+            }
+            #[inline(always)]
+            fn hash_one(hasher: &Hasher, key: &$key) -> u64 {
+                hasher.$one(key)
+            }
+            #[inline(always)]
+            fn table<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut FlowTable<'m, $session> {
+                &mut shard.$table
+            }
+            #[inline(always)]
+            fn table_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t FlowTable<'m, $session> {
+                &shard.$table
+            }
+            #[inline(always)]
+            fn lookups(lists: &mut Lists) -> &mut Slots {
+                &mut lists.$lookup
+            }
+            #[inline(always)]
+            fn decides(lists: &mut Lists) -> &mut Slots {
+                &mut lists.$decide
+            }
+            #[inline(always)]
+            fn revises(lists: &mut Lists) -> &mut Slots {
+                &mut lists.$revise
+            }
+            #[inline(always)]
+            fn forwards(lists: &mut Lists) -> &mut Slots {
+                &mut lists.$forward
+            }
+            #[inline(always)]
+            fn addresses(layers: &Layers, frame: &[u8]) -> ($address, $address) {
+                let key = layers.$keyfn(frame, 0);
+                (key.tuple.source, key.tuple.destination)
+            }
+            #[inline(always)]
+            fn narrow($wide: [u64; 2]) -> $address {
+                $narrow
+            }
+        }
+
+        impl Session<$family> for $session {
+            #[inline(always)]
+            fn forward(&self) -> &$tuple {
+                &self.forward
+            }
+            #[inline(always)]
+            fn reverse(&self) -> &$tuple {
+                &self.reverse
+            }
+            #[inline(always)]
+            fn nat(&self) -> Decision {
+                self.nat
+            }
+            #[inline(always)]
+            fn track(&self) -> &Track {
+                &self.track
+            }
+            #[inline(always)]
+            fn track_mut(&mut self) -> &mut Track {
+                &mut self.track
+            }
+            #[inline(always)]
+            fn generation(&self) -> u32 {
+                self.generation
+            }
+            #[inline(always)]
+            fn protocol(&self) -> u8 {
+                self.protocol
+            }
+            #[inline(always)]
+            fn profile(&self) -> u8 {
+                self.profile
+            }
+            #[inline(always)]
+            fn interface(&self) -> u16 {
+                self.interface
+            }
+            #[inline(always)]
+            fn hop(&self, direction: Direction) -> Hop {
+                Hop(self.hops[direction as usize])
+            }
+            fn set_hop(&mut self, direction: Direction, hop: Hop) {
+                self.hops[direction as usize] = hop.0;
+            }
+            fn set_generation(&mut self, generation: u32) {
+                self.generation = generation;
+            }
+            fn made(parts: Parts<$family>) -> Self {
+                Self {
+                    forward: parts.forward,
+                    reverse: parts.reverse,
+                    nat: parts.nat,
+                    hops: [parts.hops[0].0, parts.hops[1].0],
+                    generation: parts.generation,
+                    protocol: parts.protocol,
+                    profile: parts.profile,
+                    interface: parts.interface,
+                    ..Self::default()
+                }
+            }
+        }
+    };
+}
+
+family!(
+    V4, u32, Tuple4, FlowKey4, Session4, false, key4, hash4, one4, sessions4, lookup4, decide4, revise4, forward4,
+    |wide| wide[1] as u32
+);
+family!(
+    V6, [u64; 2], Tuple6, FlowKey6, Session6, true, key6, hash6, one6, sessions6, lookup6, decide6, revise6, forward6,
+    |wide| wide
+);

@@ -1,0 +1,143 @@
+//! Why packets are dropped: one list, numbered, composed from the crates that decide.
+
+use sluice_wire::Fault;
+
+macro_rules! reasons {
+    ($(#[$meta:meta])* $name:ident { $($variant:ident = $text:literal, $help:literal;)+ }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $name { $(#[doc = $help] $variant),+ }
+        impl $name {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[$name] = &[$($name::$variant),+];
+            /// The name in counters.
+            pub fn name(self) -> &'static str { match self { $($name::$variant => $text),+ } }
+            /// One line for an operator.
+            pub fn help(self) -> &'static str { match self { $($name::$variant => $help),+ } }
+        }
+    };
+}
+
+reasons! {
+    /// Reasons of the engine itself.
+    Own {
+        NotOurMac = "not-our-mac", "destination MAC address belongs to somebody else";
+        UnknownVlan = "unknown-vlan", "no interface is configured for these VLAN tags";
+        UnknownEthertype = "unknown-ethertype", "neither IPv4, IPv6 nor ARP";
+        Multicast = "multicast", "multicast or broadcast that the gateway does not take part in";
+        LinkLocal = "link-local", "link-local address that must not be forwarded";
+        NoLocalService = "no-local-service", "addressed to the gateway, where nothing listens";
+        PolicedNeighbour = "policed-neighbour", "ARP or neighbour discovery above the configured rate";
+        PolicedEcho = "policed-echo", "ICMP echo to the gateway above the configured rate";
+        PolicedOther = "policed-other", "other traffic to the gateway above the configured rate";
+        NeighbourHandled = "neighbour-handled", "ARP or neighbour discovery message, taken in by the gateway";
+        IcmpHandled = "icmp-handled", "ICMP message to the gateway, taken in";
+        AnsweredByError = "answered-by-error", "never counted: becomes an ICMP error under its own reason";
+        SessionsFull = "sessions-full", "session table of the shard is full; the new flow was refused";
+        NotSyn = "tcp-not-syn", "TCP packet of no known session that does not open one";
+        NoTranslation = "no-translation", "protocol that the translation rule can't carry";
+        TransmitFull = "transmit-full", "the device's transmit queue was full";
+        HandoverFull = "handover-full", "the ring to the worker in charge was full";
+        NoBuffer = "no-buffer", "no buffer left to make a packet in";
+        FragmentsFull = "fragments-full", "more datagrams in fragments under way than the table holds";
+        FragmentTimeout = "fragment-timeout", "the first fragment of the datagram did not come in time";
+        FragmentUnfit = "fragment-unfit", "packet can't be cut to the path's MTU";
+        ParkingFull = "parking-full", "no more packets can wait for a neighbour or a fragment";
+        LeftToOffload = "left-to-offload", "checksum left to offload by a local sender, refused by configuration";
+        DeviceRefused = "device-refused", "frame from the device in a form that can't be used";
+        Loop = "loop", "more passes through the gateway than allowed";
+        Forgotten = "forgotten", "a node left it nowhere: a bug, please report";
+    }
+}
+
+/// Why a packet was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Reason {
+    /// Found by validity.
+    Wire(Fault),
+    /// Decided by routing.
+    Route(sluice_route::Reason),
+    /// Decided by address translation.
+    Nat(sluice_nat::Reason),
+    /// Decided by the engine.
+    Own(Own),
+}
+
+impl Reason {
+    const ROUTE: usize = Fault::ALL.len();
+    const NAT: usize = Self::ROUTE + sluice_route::Reason::ALL.len();
+    const OWN: usize = Self::NAT + sluice_nat::Reason::ALL.len();
+    /// How many there are.
+    pub const COUNT: usize = Self::OWN + Own::ALL.len();
+
+    /// Its number, below [`Reason::COUNT`].
+    #[inline(always)]
+    pub fn number(self) -> usize {
+        match self {
+            Self::Wire(r) => r as usize,
+            Self::Route(r) => Self::ROUTE + r as usize,
+            Self::Nat(r) => Self::NAT + r as usize,
+            Self::Own(r) => Self::OWN + r as usize,
+        }
+    }
+
+    /// All of them, in the order of their numbers.
+    pub fn all() -> impl Iterator<Item = Reason> {
+        let wire = Fault::ALL.iter().map(|&r| Self::Wire(r));
+        let route = sluice_route::Reason::ALL.iter().map(|&r| Self::Route(r));
+        let nat = sluice_nat::Reason::ALL.iter().map(|&r| Self::Nat(r));
+        wire.chain(route).chain(nat).chain(Own::ALL.iter().map(|&r| Self::Own(r)))
+    }
+
+    /// The name in counters.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Wire(r) => r.name(),
+            Self::Route(r) => r.name(),
+            Self::Nat(r) => r.name(),
+            Self::Own(r) => r.name(),
+        }
+    }
+
+    /// One line for an operator.
+    pub fn help(self) -> &'static str {
+        match self {
+            Self::Wire(r) => r.help(),
+            Self::Route(r) => r.help(),
+            Self::Nat(r) => r.help(),
+            Self::Own(r) => r.help(),
+        }
+    }
+
+    /// The node that decides it.
+    pub fn node(self) -> &'static str {
+        match self {
+            Self::Wire(_) => "parse",
+            Self::Route(_) => "forward",
+            Self::Nat(_) => "decide",
+            Self::Own(_) => "engine",
+        }
+    }
+}
+
+impl From<Fault> for Reason {
+    fn from(r: Fault) -> Self {
+        Self::Wire(r)
+    }
+}
+impl From<sluice_route::Reason> for Reason {
+    fn from(r: sluice_route::Reason) -> Self {
+        Self::Route(r)
+    }
+}
+impl From<sluice_nat::Reason> for Reason {
+    fn from(r: sluice_nat::Reason) -> Self {
+        Self::Nat(r)
+    }
+}
+impl From<Own> for Reason {
+    fn from(r: Own) -> Self {
+        Self::Own(r)
+    }
+}
