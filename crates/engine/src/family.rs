@@ -1,12 +1,15 @@
 //! IPv4 and IPv6 behind one trait, so that a node is written once.
 
-use sluice_nat::{Decision, Tuple};
+use sluice_nat::rewrite::{Rewrite, Transport, rewrite4, rewrite6};
+use sluice_nat::{Decision, Ports, Tuple};
 use sluice_table::flow::{FlowTable, Record};
 use sluice_table::hash::Hasher;
-use sluice_wire::layers::Layers;
+use sluice_table::wheel::Wheel;
+use sluice_wire::layers::{Fragment, Layers};
 use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, icmp};
 
 use crate::batch::{Hop, Lists, Slots};
+use crate::policy::{Nat, Policy};
 use crate::session::{Session4, Session6, Track};
 use crate::shard::Shard;
 
@@ -26,8 +29,8 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn generation(&self) -> u32;
     /// IP protocol.
     fn protocol(&self) -> u8;
-    /// Timeout profile.
-    fn profile(&self) -> u8;
+    /// Whether inbound packets keep it alive.
+    fn inbound_refresh(&self) -> bool;
     /// Interface of the first packet.
     fn interface(&self) -> u16;
     /// Next hop of a direction.
@@ -55,8 +58,8 @@ pub struct Parts<F: Family> {
     pub generation: u32,
     /// IP protocol.
     pub protocol: u8,
-    /// Timeout profile.
-    pub profile: u8,
+    /// Whether inbound packets keep it alive.
+    pub inbound_refresh: bool,
     /// Interface of the first packet.
     pub interface: u16,
 }
@@ -100,6 +103,14 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn revises(lists: &mut Lists) -> &mut Slots;
     /// The list of packets to be routed.
     fn forwards(lists: &mut Lists) -> &mut Slots;
+    /// Translation of this family.
+    fn nat(policy: &Policy) -> &Nat<Self>;
+    /// The shard's timers of this family.
+    fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel<'m>, &'t mut FlowTable<'m, Self::Session>);
+    /// The shard's leases of this family.
+    fn ports<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut Ports<'m, Self::Address>;
+    /// Rewrite a packet of a session, and count it down by a hop; false where its headers are too short.
+    fn rewrite(frame: &mut [u8], layers: &Layers, session: &Self::Session, direction: Direction) -> bool;
     /// Source and destination of a packet.
     fn addresses(layers: &Layers, frame: &[u8]) -> (Self::Address, Self::Address);
     /// An address from its 128-bit form, as [`Family::wide`] gives it.
@@ -119,7 +130,8 @@ pub struct V6;
 
 macro_rules! family {
     ($family:ident, $address:ty, $tuple:ident, $key:ident, $session:ident, $six:literal, $keyfn:ident, $hash:ident,
-     $one:ident, $table:ident, $lookup:ident, $decide:ident, $revise:ident, $forward:ident,
+     $one:ident, $table:ident, $lookup:ident, $decide:ident, $revise:ident, $forward:ident, $nat:ident,
+     $wheel:ident, $ports:ident, $rewrite:ident,
      |$wide:ident| $narrow:expr) => {
         impl Family for $family {
             type Address = $address;
@@ -181,6 +193,24 @@ macro_rules! family {
                 &mut lists.$forward
             }
             #[inline(always)]
+            fn nat(policy: &Policy) -> &Nat<Self> {
+                &policy.$nat
+            }
+            #[inline(always)]
+            fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel<'m>, &'t mut FlowTable<'m, $session>) {
+                (&mut shard.$wheel, &mut shard.$table)
+            }
+            #[inline(always)]
+            fn ports<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut Ports<'m, $address> {
+                &mut shard.$ports
+            }
+            #[inline(always)]
+            fn rewrite(frame: &mut [u8], layers: &Layers, session: &$session, direction: Direction) -> bool {
+                let transport = Transport::of(layers.protocol, layers.fragment == Fragment::Later);
+                let rewrite = Rewrite::new(&session.forward, &session.reverse, session.nat, direction);
+                $rewrite(frame, layers.l3 as usize, layers.l4 as usize, transport, &rewrite, 1)
+            }
+            #[inline(always)]
             fn addresses(layers: &Layers, frame: &[u8]) -> ($address, $address) {
                 let key = layers.$keyfn(frame, 0);
                 (key.tuple.source, key.tuple.destination)
@@ -221,8 +251,8 @@ macro_rules! family {
                 self.protocol
             }
             #[inline(always)]
-            fn profile(&self) -> u8 {
-                self.profile
+            fn inbound_refresh(&self) -> bool {
+                self.inbound_refresh != 0
             }
             #[inline(always)]
             fn interface(&self) -> u16 {
@@ -246,7 +276,7 @@ macro_rules! family {
                     hops: [parts.hops[0].0, parts.hops[1].0],
                     generation: parts.generation,
                     protocol: parts.protocol,
-                    profile: parts.profile,
+                    inbound_refresh: parts.inbound_refresh.into(),
                     interface: parts.interface,
                     ..Self::default()
                 }
@@ -257,9 +287,9 @@ macro_rules! family {
 
 family!(
     V4, u32, Tuple4, FlowKey4, Session4, false, key4, hash4, one4, sessions4, lookup4, decide4, revise4, forward4,
-    |wide| wide[1] as u32
+    nat4, wheel4, ports4, rewrite4, |wide| wide[1] as u32
 );
 family!(
     V6, [u64; 2], Tuple6, FlowKey6, Session6, true, key6, hash6, one6, sessions6, lookup6, decide6, revise6, forward6,
-    |wide| wide
+    nat6, wheel6, ports6, rewrite6, |wide| wide
 );

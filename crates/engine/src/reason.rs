@@ -33,7 +33,6 @@ reasons! {
         PolicedOther = "policed-other", "other traffic to the gateway above the configured rate";
         NeighbourHandled = "neighbour-handled", "ARP or neighbour discovery message, taken in by the gateway";
         IcmpHandled = "icmp-handled", "ICMP message to the gateway, taken in";
-        AnsweredByError = "answered-by-error", "never counted: becomes an ICMP error under its own reason";
         SessionsFull = "sessions-full", "session table of the shard is full; the new flow was refused";
         NotSyn = "tcp-not-syn", "TCP packet of no known session that does not open one";
         NoTranslation = "no-translation", "protocol that the translation rule can't carry";
@@ -46,6 +45,7 @@ reasons! {
         ParkingFull = "parking-full", "no more packets can wait for a neighbour or a fragment";
         LeftToOffload = "left-to-offload", "checksum left to offload by a local sender, refused by configuration";
         DeviceRefused = "device-refused", "frame from the device in a form that can't be used";
+        InterfaceGone = "interface-gone", "the egress interface is no longer configured";
         Loop = "loop", "more passes through the gateway than allowed";
         Forgotten = "forgotten", "a node left it nowhere: a bug, please report";
     }

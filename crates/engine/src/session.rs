@@ -5,7 +5,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use sluice_nat::{Decision, Tracking};
-use sluice_table::flow::{Record, TimerLinks};
+use sluice_table::flow::{Links, Record};
 use sluice_wire::{Direction, FlowKey4, FlowKey6, Tuple4, Tuple6};
 
 use crate::batch::Hop;
@@ -23,7 +23,7 @@ pub struct Track {
     /// Tick of the last packet that refreshes.
     pub last_seen: u32,
     /// Place in the timer wheel.
-    pub timer: TimerLinks,
+    pub links: Links,
 }
 
 macro_rules! session {
@@ -48,8 +48,8 @@ macro_rules! session {
             pub inspect: u32,
             /// IP protocol.
             pub protocol: u8,
-            /// Timeout profile: the pool's.
-            pub profile: u8,
+            /// Inbound packets keep it alive too.
+            pub inbound_refresh: u8,
             /// Interface that the first packet came in by.
             pub interface: u16,
             spare: [u8; $pad],
@@ -90,12 +90,12 @@ macro_rules! session {
                 *tuple == key.tuple && self.protocol == key.protocol
             }
             #[inline(always)]
-            fn timer(&self) -> &TimerLinks {
-                &self.track.timer
+            fn links(&self) -> &Links {
+                &self.track.links
             }
             #[inline(always)]
-            fn timer_mut(&mut self) -> &mut TimerLinks {
-                &mut self.track.timer
+            fn links_mut(&mut self) -> &mut Links {
+                &mut self.track.links
             }
         }
     };

@@ -1,0 +1,204 @@
+//! decide: the first packet of a flow: destination rule, route, source rule, port, insert.
+//!
+//! Exits: established again (a session now exists), forward (nothing to translate), gateway, unresolved, complain,
+//! drop. What is found is data in the session's record; only `established` touches the packet.
+
+use sluice_nat::tracking::{self, Tracking};
+use sluice_nat::{PoolIndex, PortClass, Target, Tuple, decision};
+use sluice_table::flow::Refused;
+use sluice_wire::Direction;
+use sluice_wire::layers::{Flags, Layers};
+
+use crate::batch::{Batch, Complaint, Hop, Lists, Meta, put};
+use crate::context::Ctx;
+use crate::family::{Family, Parts, Session};
+use crate::io::Slot;
+use crate::paths::{Destination, Wanted};
+use crate::reason::{Own, Reason};
+use crate::shard::Shard;
+
+/// What is to become of a flow.
+pub enum Plan<F: Family> {
+    /// A session, translated so.
+    Session(Translation<F>),
+    /// Forwarding without a session.
+    Plain,
+    /// An address of the gateway's own.
+    Gateway,
+    /// A neighbour has to be found first.
+    Wait(Wanted),
+    /// Refused, and the sender is told.
+    Complain(Complaint, Reason),
+    /// Refused.
+    Drop(Reason),
+}
+
+/// What rules and routes say of a flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Translation<F: Family> {
+    /// Where a destination rule leads.
+    pub target: Option<Target<F::Address>>,
+    /// Pool that a source rule names.
+    pub pool: Option<PoolIndex>,
+    /// Next hops of both directions.
+    pub hops: [Hop; 2],
+}
+
+/// Ask rules and routes about a flow that came in by `interface`.
+pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: &Layers) -> Plan<F> {
+    let nat = F::nat(ctx.policy);
+    let tuple = F::tuple(key);
+    let outside = ctx.policy.interface(interface).is_some_and(|i| i.outside);
+    let target = if outside { nat.rules.decide_destination(tuple, F::protocol(key)) } else { None };
+    let address = target.map_or(tuple.destination(), |target| target.address);
+    let destination = ctx.paths.find::<F>(address);
+    if target.is_none() && nat.pools.owner(address).is_some() {
+        // An interface's own address may be a pool's too: what asks for the gateway itself is answered by it.
+        let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
+        let own = matches!(destination, Destination::Local) && asks;
+        return if own { Plan::Gateway } else { Plan::Drop(sluice_nat::Reason::Unsolicited.into()) };
+    }
+    let there = match destination {
+        Destination::Hop(hop) => hop,
+        Destination::Local => return Plan::Gateway,
+        Destination::Unknown(wanted) => return Plan::Wait(wanted),
+        Destination::Refused(reason) => return Plan::Complain(Complaint::of(reason), reason.into()),
+    };
+    if let Err(reason) = ctx.paths.validate_source::<F>(ctx.policy, interface, tuple.source()) {
+        return Plan::Drop(reason.into());
+    }
+    let pool = if target.is_none() { nat.rules.decide_source(tuple, there.interface() as u16) } else { None };
+    if target.is_none() && pool.is_none() {
+        return Plan::Plain;
+    }
+    let back = match ctx.paths.find::<F>(tuple.source()) {
+        Destination::Hop(hop) => hop,
+        Destination::Unknown(wanted) => return Plan::Wait(wanted),
+        Destination::Local => return Plan::Drop(Own::Loop.into()),
+        Destination::Refused(reason) => return Plan::Drop(reason.into()),
+    };
+    Plan::Session(Translation { target, pool, hops: [there, back] })
+}
+
+/// Decide about packets of no known session.
+#[inline(never)]
+pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    for slot in std::mem::take(F::decides(lists)) {
+        let meta = *batch.meta(slot);
+        let frame = batch.packets[slot as usize].bytes();
+        let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
+        let key = F::key(&meta.layers, frame, context);
+        if meta.layers.flags.has(Flags::ICMP_ERROR) {
+            let public = F::nat(ctx.policy).pools.owner(F::tuple(&key).destination()).is_some();
+            match public {
+                true => lists.drop(slot, sluice_nat::Reason::IcmpErrorWithoutSession),
+                false => put(F::forwards(lists), slot),
+            }
+            continue;
+        }
+        match plan::<F>(ctx, meta.interface, &key, &meta.layers) {
+            Plan::Session(translation) => match open::<F>(ctx, &meta, &key, translation) {
+                Ok(()) => put(F::lookups(lists), slot),
+                Err(refusal) => refuse(slot, refusal, lists),
+            },
+            Plan::Plain => put(F::forwards(lists), slot),
+            Plan::Gateway => put(&mut lists.gateway, slot),
+            Plan::Wait(wanted) => lists.wait(slot, wanted),
+            Plan::Complain(complaint, reason) => lists.complain(slot, complaint, reason),
+            Plan::Drop(reason) => lists.drop(slot, reason),
+        }
+    }
+}
+
+fn refuse(slot: Slot, (complaint, reason): (Option<Complaint>, Reason), lists: &mut Lists) {
+    match complaint {
+        Some(complaint) => lists.complain(slot, complaint, reason),
+        None => lists.drop(slot, reason),
+    }
+}
+
+/// Open a session for a packet, unless one has been opened since it was looked up.
+fn open<F: Family>(
+    ctx: &mut Ctx<'_, '_>,
+    meta: &Meta,
+    key: &F::Key,
+    translation: Translation<F>,
+) -> Result<(), (Option<Complaint>, Reason)> {
+    let protocol = F::protocol(key);
+    let hash = F::hash_one(ctx.hasher, key);
+    let policy = ctx.policy;
+    let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut) else {
+        return Err((None, Own::Forgotten.into()));
+    };
+    if F::table_ref(shard).find(hash, key).is_some() {
+        return Ok(());
+    }
+    let layers = &meta.layers;
+    if layers.ttl <= 1 {
+        return Err((Some(Complaint::TimeExceeded), sluice_route::Reason::TtlExceeded.into()));
+    }
+    if !tracking::opens(protocol, layers.tcp_flags) {
+        return Err((None, sluice_nat::Reason::NotOpening.into()));
+    }
+    if layers.flags.has(Flags::ICMP_REPLY) {
+        return Err((None, sluice_nat::Reason::Unsolicited.into()));
+    }
+    let nat = F::nat(policy);
+    let mut lease = None;
+    if let Some(pool) = translation.pool {
+        let bits = <F::Address as sluice_nat::Address>::BITS;
+        let class = PortClass::of(protocol, bits).ok_or((None, sluice_nat::Reason::UnsupportedProtocol.into()))?;
+        let ports = F::ports(shard);
+        let leased = ports.lease(pool, class, F::tuple(key));
+        let leased =
+            leased.map_err(|_| (Some(Complaint::NoResources), sluice_nat::Reason::PortsExhausted.into()))?;
+        lease = Some((pool, leased));
+    }
+    let context = F::tuple(key).context();
+    let made = decision::translate(F::tuple(key), protocol, context, translation.target, lease);
+    let schedule = translation.pool.and_then(|pool| nat.pools.get(pool)).map_or(&policy.timeouts, |p| p.timeouts());
+    let mut session = F::Session::made(Parts {
+        forward: *F::tuple(key),
+        reverse: made.reverse,
+        nat: made.decision,
+        hops: translation.hops,
+        generation: policy.generation,
+        protocol,
+        inbound_refresh: schedule.refreshes(false),
+        interface: meta.interface,
+    });
+    let outbound = made.decision.outbound(Direction::Forward);
+    let tracking = Tracking::new(protocol, schedule.udp(layers.destination_port), outbound);
+    let seconds = schedule.seconds(tracking.class());
+    session.track_mut().tracking = tracking;
+    session.track_mut().last_seen = ctx.now.tick;
+    let reverse = F::make_key(made.reverse, protocol);
+    let inserted = F::table(shard).insert(hash, F::hash_one(ctx.hasher, &reverse), session);
+    match inserted {
+        Ok(index) => {
+            let (wheel, table) = F::wheel(shard);
+            wheel.schedule(table, index, ctx.now.due(seconds));
+            for hop in translation.hops {
+                ctx.paths.neighbours.hold(hop.neighbour());
+            }
+            ctx.counters.sessions_created.add(1);
+            Ok(())
+        }
+        Err(refused) => {
+            F::ports(shard).release(made.decision, protocol, &made.reverse);
+            Err(match refused {
+                Refused::Full | Refused::Crowded => (Some(Complaint::NoResources), Own::SessionsFull.into()),
+                Refused::Duplicate { .. } | Refused::Mirrored => (None, Own::SessionClash.into()),
+            })
+        }
+    }
+}
+
+/// End a session: give back everything that it holds.
+pub fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, ctx: &ReleaseCtx<'_>) {
+    F::ports(shard).release(session.nat(), session.protocol(), session.reverse());
+    for direction in [Direction::Forward, Direction::Reverse] {
+        ctx.paths.neighbours.let_go(session.hop(direction).neighbour());
+    }
+    ctx.counters.sessions_ended.add(1);
+}

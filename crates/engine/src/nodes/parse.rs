@@ -1,0 +1,140 @@
+//! parse: where the headers are, whether they are valid, and which way the packet goes.
+//!
+//! Exits: lookup4, lookup6, forward4, forward6, fragments, neighbour, gateway, drop.
+
+use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
+use sluice_wire::validity::{self, Validity};
+use sluice_wire::{Packet, ipv4};
+
+use crate::batch::{Batch, Lists, put};
+use crate::context::Ctx;
+use crate::io::{PortIndex, Slot};
+use crate::policy::Interface;
+use crate::reason::{Own, Reason};
+
+/// Parse the slots from `first` on, all received on `port`.
+#[inline(never)]
+pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>, port: PortIndex, first: usize) {
+    let policy = ctx.policy;
+    let untagged = policy.untagged.get(port as usize).copied().flatten();
+    let any = untagged.or_else(|| policy.interfaces.iter().position(|i| i.port == port).map(|i| i as u16));
+    let mut tally = Tally { interface: any.unwrap_or(0), frames: 0, bytes: 0 };
+    for (slot, packet) in batch.packets.iter_mut().enumerate().skip(first) {
+        let meta = &mut batch.meta[slot];
+        let slot = slot as Slot;
+        let frame = packet.bytes();
+        let length = frame.len() as u64;
+        let layers = match layers::parse(frame) {
+            Ok(layers) => layers,
+            Err(fault) => {
+                tally.count(ctx, tally.interface, length);
+                meta.interface = tally.interface;
+                lists.drop(slot, fault);
+                continue;
+            }
+        };
+        let number = if layers.tags == 0 { untagged } else { tagged(ctx, port, &layers, frame) };
+        meta.layers = layers;
+        meta.interface = number.unwrap_or(tally.interface);
+        meta.own = false;
+        tally.count(ctx, meta.interface, length);
+        let Some(interface) = number.and_then(|number| policy.interface(number)) else {
+            lists.drop(slot, Own::UnknownVlan);
+            continue;
+        };
+        if let Err(reason) = check(packet, &layers, interface, ctx) {
+            lists.drop(slot, reason);
+            continue;
+        }
+        classify(slot, packet, &layers, interface, lists);
+    }
+    tally.flush(ctx);
+}
+
+/// Whether the frame is for us and fit to be forwarded.
+#[inline(always)]
+fn check(packet: &mut Packet<'_>, layers: &Layers, interface: &Interface, ctx: &Ctx<'_, '_>) -> Result<(), Reason> {
+    let frame = packet.bytes();
+    let ours = frame.first_chunk::<6>() == Some(&interface.mac);
+    if !ours && !layers.flags.has(Flags::MULTICAST) {
+        return Err(Own::NotOurMac.into());
+    }
+    match validity::validate(frame, packet.checksums(), layers, &interface.validity)? {
+        Validity::Valid => Ok(()),
+        Validity::LeftToOffload if interface.complete_checksums => {
+            validity::complete_checksum(packet.bytes_mut(), layers);
+            ctx.counters.checksums_completed.add(1);
+            Ok(())
+        }
+        Validity::LeftToOffload => Err(Own::LeftToOffload.into()),
+    }
+}
+
+/// Which way a valid packet goes.
+#[inline(always)]
+pub fn classify(slot: Slot, packet: &Packet<'_>, layers: &Layers, interface: &Interface, lists: &mut Lists) {
+    let stateful = interface.stateful;
+    match layers.class {
+        Class::Ipv4 if !layers.flags.has(Flags::MULTICAST) => {
+            if !stateful[0] {
+                put(&mut lists.forward4, slot);
+            } else if layers.fragment == Fragment::Whole {
+                put(&mut lists.lookup4, slot);
+            } else {
+                put(&mut lists.fragments, slot);
+            }
+        }
+        Class::Ipv6 if is_discovery(packet.bytes(), layers) => put(&mut lists.neighbour, slot),
+        Class::Ipv6 if !layers.flags.has(Flags::MULTICAST) => {
+            if !stateful[1] {
+                put(&mut lists.forward6, slot);
+            } else if layers.fragment == Fragment::Whole {
+                put(&mut lists.lookup6, slot);
+            } else {
+                put(&mut lists.fragments, slot);
+            }
+        }
+        Class::Arp => put(&mut lists.neighbour, slot),
+        Class::Ipv4 | Class::Ipv6 => lists.drop(slot, Own::Multicast),
+        Class::Other => lists.drop(slot, Own::UnknownEthertype),
+    }
+}
+
+/// Router and neighbour discovery (RFC 4861): the ICMPv6 types 133 to 137, in a whole packet.
+#[inline(always)]
+fn is_discovery(frame: &[u8], layers: &Layers) -> bool {
+    layers.protocol == ipv4::protocol::ICMPV6
+        && layers.fragment == Fragment::Whole
+        && frame.get(layers.l4 as usize).is_some_and(|kind| (133..=137).contains(kind))
+}
+
+#[cold]
+fn tagged(ctx: &Ctx<'_, '_>, port: PortIndex, layers: &Layers, frame: &[u8]) -> Option<u16> {
+    ctx.policy.tagged(port, &[layers.tag(frame, 0), layers.tag(frame, 1)])
+}
+
+/// Received frames and bytes, added up while the interface stays the same.
+struct Tally {
+    interface: u16,
+    frames: u64,
+    bytes: u64,
+}
+
+impl Tally {
+    #[inline(always)]
+    fn count(&mut self, ctx: &Ctx<'_, '_>, interface: u16, bytes: u64) {
+        if interface != self.interface {
+            self.flush(ctx);
+            self.interface = interface;
+        }
+        self.frames += 1;
+        self.bytes += bytes;
+    }
+    fn flush(&mut self, ctx: &Ctx<'_, '_>) {
+        if let Some(counters) = ctx.counters.interfaces.get(self.interface as usize) {
+            counters.received.add(self.frames);
+            counters.received_bytes.add(self.bytes);
+        }
+        (self.frames, self.bytes) = (0, 0);
+    }
+}

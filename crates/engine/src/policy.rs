@@ -1,0 +1,233 @@
+//! What a commit decides: one immutable snapshot that every worker loads once per burst.
+
+use std::net::IpAddr;
+
+use sluice_nat::shard::Shards;
+use sluice_nat::timeout::Schedule;
+use sluice_nat::{Pools, Rules};
+use sluice_route::SourceValidation;
+use sluice_table::hash::Fold;
+use sluice_wire::vlan::Tag;
+use sluice_wire::{Context, validity};
+
+use crate::family::{Family, V4, V6};
+use crate::io::{PortIndex, WorkerIndex};
+
+/// What is fixed from start to end, because memory and devices hang on it.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Number of shards: a power of two.
+    pub shards: Shards,
+    /// Worker in charge of each shard.
+    pub owners: Box<[WorkerIndex]>,
+    /// Sessions of IPv4 and IPv6, all shards together.
+    pub sessions: [u32; 2],
+    /// Ports, in the order of the configuration.
+    pub ports: Vec<Port>,
+    /// Secret of the hashes that place sessions and choose ports.
+    pub secret: [u64; 2],
+    /// Secret of the function that spreads inside addresses over shards.
+    pub steering: [u64; 2],
+    /// Most datagrams in fragments under way, per worker.
+    pub fragments: usize,
+    /// Most packets that wait for neighbours.
+    pub parked: usize,
+}
+
+impl Setup {
+    /// Shards dealt to `workers` workers in turn.
+    pub fn owners(shards: Shards, workers: usize) -> Box<[WorkerIndex]> {
+        (0..shards.count()).map(|shard| (shard as usize % workers.max(1)) as WorkerIndex).collect()
+    }
+}
+
+/// A device.
+#[derive(Clone, Debug)]
+pub struct Port {
+    /// Name in the configuration.
+    pub name: String,
+    /// The worker that sends for all, where the device has one queue; none where each worker has its own.
+    pub sender: Option<WorkerIndex>,
+}
+
+/// An interface: a port, or a VLAN on one.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Name in the configuration.
+    pub name: String,
+    /// Its port.
+    pub port: PortIndex,
+    /// Its tags, outermost first; none for untagged.
+    pub tags: Vec<Tag>,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Largest L3 datagram in bytes.
+    pub mtu: u16,
+    /// Addresses with prefix lengths. The first of a family is the source of what the gateway makes.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Virtual router.
+    pub context: Context,
+    /// A translation rule may concern IPv4, IPv6 packets that come in here.
+    pub stateful: [bool; 2],
+    /// Packets to public addresses come in here.
+    pub outside: bool,
+    /// Check of source addresses (BCP 38).
+    pub validation: SourceValidation,
+    /// What validity looks at.
+    pub validity: validity::Policy,
+    /// Complete checksums that a local sender left to offload; otherwise drop.
+    pub complete_checksums: bool,
+    /// Pass multicast that the gateway does not take part in to nobody (drop) or, where true, count it apart.
+    pub advertise: Option<Advertise>,
+}
+
+/// Router advertisements of an interface (RFC 4861).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advertise {
+    /// Seconds between unsolicited ones.
+    pub interval: u32,
+    /// Router lifetime in seconds; 0: not a default router.
+    pub lifetime: u16,
+    /// Valid lifetime of prefixes in seconds.
+    pub valid: u32,
+    /// Preferred lifetime of prefixes in seconds.
+    pub preferred: u32,
+}
+
+/// Translation of one family.
+#[derive(Clone, Debug)]
+pub struct Nat<F: Family> {
+    /// Rules.
+    pub rules: Rules<F::Address>,
+    /// Pools.
+    pub pools: Pools<F::Address>,
+}
+
+impl<F: Family> Default for Nat<F> {
+    fn default() -> Self {
+        Self { rules: Rules::default(), pools: Pools::default() }
+    }
+}
+
+/// How much is let through to the gateway itself, per second and in one burst.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Packets per second.
+    pub per_second: u32,
+    /// Burst in packets.
+    pub burst: u32,
+}
+
+/// The gateway's own traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gateway {
+    /// ARP and neighbour discovery taken in.
+    pub neighbour: Rate,
+    /// Echo requests answered.
+    pub echo: Rate,
+    /// Everything else.
+    pub other: Rate,
+    /// ICMP errors made.
+    pub errors: Rate,
+}
+
+impl Default for Gateway {
+    fn default() -> Self {
+        Self {
+            neighbour: Rate { per_second: 2_000, burst: 500 },
+            echo: Rate { per_second: 1_000, burst: 200 },
+            other: Rate { per_second: 1_000, burst: 200 },
+            errors: Rate { per_second: 1_000, burst: 200 },
+        }
+    }
+}
+
+/// A commit.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    /// Raised by every commit.
+    pub generation: u32,
+    /// Interfaces in the order of the configuration.
+    pub interfaces: Vec<Interface>,
+    /// By port: the interface of untagged frames, if any.
+    pub untagged: Vec<Option<u16>>,
+    /// IPv4 translation.
+    pub nat4: Nat<V4>,
+    /// IPv6 translation.
+    pub nat6: Nat<V6>,
+    /// Timeouts of sessions without a pool.
+    pub timeouts: Schedule,
+    /// The gateway's own traffic.
+    pub gateway: Gateway,
+    /// Worker that owns neighbours and the gateway's own traffic.
+    pub owner: WorkerIndex,
+}
+
+impl Policy {
+    /// Interfaces with nothing else, for `ports` ports.
+    pub fn new(ports: usize, interfaces: Vec<Interface>) -> Self {
+        let mut untagged = vec![None; ports];
+        for (number, interface) in interfaces.iter().enumerate() {
+            if interface.tags.is_empty()
+                && let Some(place) = untagged.get_mut(interface.port as usize)
+            {
+                *place = Some(number as u16);
+            }
+        }
+        Self {
+            generation: 1,
+            interfaces,
+            untagged,
+            nat4: Nat::default(),
+            nat6: Nat::default(),
+            timeouts: Schedule::default(),
+            gateway: Gateway::default(),
+            owner: 0,
+        }
+    }
+
+    /// The interface of a port's frames with these tags.
+    pub fn tagged(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
+        let same = |i: &Interface| {
+            i.port == port
+                && i.tags.len() == tags.iter().flatten().count()
+                && i.tags.iter().zip(tags.iter().flatten()).all(|(a, b)| a.protocol == b.protocol && a.id() == b.id())
+        };
+        self.interfaces.iter().position(same).map(|place| place as u16)
+    }
+
+    /// The interface `number`.
+    #[inline(always)]
+    pub fn interface(&self, number: u16) -> Option<&Interface> {
+        self.interfaces.get(number as usize)
+    }
+}
+
+/// Which shard a packet's session belongs to: inside hosts by their address, public addresses by the port block,
+/// forwarded ports by the host that they lead to. Both directions of a session give the same answer.
+#[inline(always)]
+pub fn shard_of<F: Family>(nat: &Nat<F>, shards: Shards, fold: &Fold, key: &F::Key, outside: bool) -> u16 {
+    use sluice_nat::Tuple;
+    let tuple = F::tuple(key);
+    let mut inside = tuple.source();
+    if outside {
+        let (address, port) = (tuple.destination(), tuple.destination_port());
+        match forwarded::<F>(nat, key) {
+            Some(target) => inside = target,
+            None if nat.pools.owner(address).is_some() => return shards.shard_of(address, port) as u16,
+            None => {}
+        }
+    }
+    let [high, low] = F::wide(inside);
+    fold.below(low ^ high.rotate_left(32), shards.count()) as u16
+}
+
+/// The inside host that a destination rule leads to.
+#[inline(always)]
+fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key) -> Option<F::Address> {
+    use sluice_nat::Tuple;
+    if !nat.rules.maybe_forwarded(F::tuple(key).destination_port()) {
+        return None;
+    }
+    nat.rules.decide_destination(F::tuple(key), F::protocol(key)).map(|target| target.address)
+}
