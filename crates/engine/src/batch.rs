@@ -1,10 +1,13 @@
 //! The batch: what nodes see of the hand, and the lists by which they pass packets on.
 
 use arrayvec::ArrayVec;
+use sluice_route::Address;
+use sluice_route::neighbour::NeighbourIndex;
 use sluice_wire::layers::Layers;
 
-use crate::io::{HAND, Lent, PortIndex, Slot, WorkerIndex};
-use crate::reason::Reason;
+use crate::io::{Carried, HAND, Lent, PortIndex, Slot, WorkerIndex};
+use crate::paths::Wanted;
+use crate::reason::{Own, Reason};
 
 /// A list of slots.
 pub type Slots = ArrayVec<Slot, HAND>;
@@ -47,39 +50,113 @@ pub struct Meta {
     pub interface: u16,
     /// Shard that its session belongs to.
     pub shard: u16,
+    /// Interface that it goes out by, once it is finished.
+    pub egress: u16,
     /// Made by the gateway itself: not counted down, not validated, not translated.
     pub own: bool,
 }
 
-/// What to do with a packet in the end. Every slot gets exactly one.
+/// Work that needs new buffers: done in the second half of a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// Send by a port.
-    Transmit(PortIndex),
-    /// Drop, counted.
-    Drop(Reason),
-    /// Give to another worker.
-    HandOver(WorkerIndex),
-    /// Put aside until a neighbour is known or a fragment has come.
-    Park,
+pub enum Task {
+    /// Cut a datagram that is too long for its hop.
+    Cut(Slot, Hop),
+    /// Ask a link for a neighbour, or the neighbour itself whether it is still there.
+    Ask {
+        /// Whom.
+        neighbour: NeighbourIndex,
+        /// Its MAC is known.
+        probe: bool,
+    },
+    /// Send a router advertisement to all hosts of an interface.
+    Advertise(u16),
 }
 
-/// Why a packet is given to another worker, and what that worker starts with.
+/// Why a packet is given to another worker: what that worker starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
 pub enum Stage {
-    /// As if it had come in there.
-    Arrived = 0,
-    /// A fragment for the worker that collects its datagram's.
-    Fragment = 1,
-    /// For the owner of neighbours: its next hop is not resolved.
-    Unresolved = 2,
-    /// Addressed to the gateway.
-    Gateway = 3,
-    /// To be answered by an ICMP error.
-    Error = 4,
-    /// Finished, to be sent by the worker that has the port's queue.
-    Finished = 5,
+    /// Its session's shard is there. Fragments come with the ports of their datagram.
+    Session,
+    /// Fragments are collected there.
+    Fragment,
+    /// Neighbours are asked for there.
+    Wait(Wanted),
+    /// The gateway's own addresses are served there, neighbour discovery included.
+    Gateway,
+    /// Errors are made there.
+    Complain(Complaint, Reason),
+    /// Finished: the port's queue is there.
+    Finished(u16),
+}
+
+/// What travels with a packet to another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Note {
+    /// What to start with.
+    pub stage: Stage,
+    /// Interface that it came in by.
+    pub interface: u16,
+    /// Made by the gateway itself.
+    pub own: bool,
+    /// Ports of the datagram, for fragments.
+    pub ports: (u16, u16),
+}
+
+impl Note {
+    /// The note of a packet for a stage.
+    pub fn new(stage: Stage, meta: &Meta) -> Self {
+        let ports = (meta.layers.source_port, meta.layers.destination_port);
+        Self { stage, interface: meta.interface, own: meta.own, ports }
+    }
+
+    fn pack(self) -> Carried {
+        let mut words = [0; 8];
+        words[1] = u64::from(self.interface) | u64::from(self.own) << 16;
+        words[2] = u64::from(self.ports.0) << 16 | u64::from(self.ports.1);
+        words[0] = match self.stage {
+            Stage::Session => 0,
+            Stage::Fragment => 1,
+            Stage::Wait(wanted) => {
+                let number = wanted.address.number();
+                words[3] = (number >> 64) as u64;
+                words[4] = number as u64;
+                words[5] = u64::from(wanted.interface) | u64::from(matches!(wanted.address, Address::V6(_))) << 16;
+                2
+            }
+            Stage::Gateway => 3,
+            Stage::Complain(complaint, reason) => {
+                words[3] = complaint.pack();
+                words[4] = reason.number() as u64;
+                4
+            }
+            Stage::Finished(interface) => {
+                words[3] = interface.into();
+                5
+            }
+        };
+        words
+    }
+
+    /// The note that was packed; none where the words were not packed by a worker.
+    pub fn unpack(words: &Carried) -> Option<Self> {
+        let stage = match words[0] {
+            0 => Stage::Session,
+            1 => Stage::Fragment,
+            2 => {
+                let address = match words[5] >> 16 & 1 {
+                    0 => Address::V4(words[4] as u32),
+                    _ => Address::V6(u128::from(words[3]) << 64 | u128::from(words[4])),
+                };
+                Stage::Wait(Wanted { interface: words[5] as u16, address })
+            }
+            3 => Stage::Gateway,
+            4 => Stage::Complain(Complaint::unpack(words[3]), Reason::numbered(words[4] as usize)?),
+            5 => Stage::Finished(words[3] as u16),
+            _ => return None,
+        };
+        let ports = ((words[2] >> 16) as u16, words[2] as u16);
+        Some(Self { stage, interface: words[1] as u16, own: words[1] >> 16 & 1 != 0, ports })
+    }
 }
 
 /// The ICMP error that a packet earned.
@@ -99,6 +176,31 @@ pub enum Complaint {
     NoResources,
     /// Nothing listens there.
     PortUnreachable,
+}
+
+impl Complaint {
+    fn pack(self) -> u64 {
+        match self {
+            Self::TimeExceeded => 0,
+            Self::TooBig(mtu) => 1 | u64::from(mtu) << 8,
+            Self::NoRoute => 2,
+            Self::HostUnreachable => 3,
+            Self::Prohibited => 4,
+            Self::NoResources => 5,
+            Self::PortUnreachable => 6,
+        }
+    }
+    fn unpack(word: u64) -> Self {
+        match word as u8 {
+            0 => Self::TimeExceeded,
+            1 => Self::TooBig((word >> 8) as u16),
+            3 => Self::HostUnreachable,
+            4 => Self::Prohibited,
+            5 => Self::NoResources,
+            6 => Self::PortUnreachable,
+            _ => Self::NoRoute,
+        }
+    }
 }
 
 /// The lists that nodes fill. A slot is in one list at a time.
@@ -126,14 +228,22 @@ pub struct Lists {
     pub neighbour: Slots,
     /// Addressed to the gateway.
     pub gateway: Slots,
-    /// To be cut: translated already, with hop.
-    pub cut: ArrayVec<(Slot, Hop), HAND>,
-    /// Next hop not resolved: interface and place in `Meta`.
-    pub unresolved: Slots,
+    /// Next hop not resolved.
+    pub unresolved: ArrayVec<(Slot, Wanted), HAND>,
+    /// To be parked until a neighbour is known.
+    pub park: ArrayVec<(Slot, NeighbourIndex), HAND>,
+    /// To be parked until the first fragment of its datagram comes: place in the table of fragments.
+    pub park_fragment: ArrayVec<(Slot, u32), HAND>,
+    /// Taken in by the gateway itself.
+    pub taken: Slots,
+    /// Used up by a node that accounts for it: only its buffer is left to free.
+    pub used: Slots,
+    /// Work that needs new buffers.
+    pub tasks: ArrayVec<Task, HAND>,
     /// To be answered by an error, then dropped for the reason.
     pub complain: ArrayVec<(Slot, Complaint, Reason), HAND>,
     /// To other workers.
-    pub hand_over: ArrayVec<(Slot, WorkerIndex, Stage, u32), HAND>,
+    pub hand_over: ArrayVec<(Slot, WorkerIndex, Carried), HAND>,
     /// Dropped.
     pub drop: ArrayVec<(Slot, Reason), HAND>,
     /// To be sent, by port.
@@ -157,6 +267,57 @@ impl Lists {
     pub fn send(&mut self, port: PortIndex, slot: Slot) {
         if let Some(list) = self.transmit.get_mut(port as usize) {
             put(list, slot);
+        }
+    }
+
+    /// Wait for a neighbour.
+    pub fn wait(&mut self, slot: Slot, wanted: Option<Wanted>) {
+        match wanted {
+            Some(wanted) => put(&mut self.unresolved, (slot, wanted)),
+            None => self.drop(slot, sluice_route::Reason::NeighbourUnresolved),
+        }
+    }
+
+    /// Cut a packet, translated already, for a hop.
+    pub fn cut(&mut self, slot: Slot, hop: Hop) {
+        put(&mut self.tasks, Task::Cut(slot, hop));
+    }
+
+    /// Give a packet to another worker.
+    pub fn hand_over(&mut self, slot: Slot, to: WorkerIndex, note: Note) {
+        put(&mut self.hand_over, (slot, to, note.pack()));
+    }
+
+    /// Whether no node has anything left to do.
+    pub fn is_settled(&self) -> bool {
+        let lists = [
+            &self.lookup4, &self.lookup6, &self.decide4, &self.decide6, &self.revise4, &self.revise6, &self.forward4,
+            &self.forward6, &self.fragments, &self.neighbour, &self.gateway,
+        ];
+        lists.iter().all(|list| list.is_empty()) && self.unresolved.is_empty() && self.complain.is_empty()
+    }
+
+    /// Drop what nodes have left to do.
+    pub fn abandon(&mut self, reason: Own) {
+        let mut left = Slots::new();
+        let lists = [
+            &mut self.lookup4, &mut self.lookup6, &mut self.decide4, &mut self.decide6, &mut self.revise4,
+            &mut self.revise6, &mut self.forward4, &mut self.forward6, &mut self.fragments, &mut self.neighbour,
+            &mut self.gateway,
+        ];
+        for list in lists {
+            for slot in list.drain(..) {
+                put(&mut left, slot);
+            }
+        }
+        for (slot, _) in self.unresolved.drain(..) {
+            put(&mut left, slot);
+        }
+        for (slot, _, _) in self.complain.drain(..) {
+            put(&mut left, slot);
+        }
+        for slot in left {
+            self.drop(slot, reason);
         }
     }
 

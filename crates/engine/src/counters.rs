@@ -35,6 +35,8 @@ pub struct InterfaceCounters {
     pub sent_bytes: Counter,
     /// Packets that the gateway made, by the interface of the packet or event that caused them.
     pub made: Counter,
+    /// Packets that the gateway took in itself: neighbour discovery, echo requests, ICMP to its own addresses.
+    pub taken_in: Counter,
     /// Packets put aside to wait for something.
     pub parked: Counter,
     /// Packets that came back from waiting.
@@ -50,6 +52,7 @@ impl Default for InterfaceCounters {
             sent: Counter::default(),
             sent_bytes: Counter::default(),
             made: Counter::default(),
+            taken_in: Counter::default(),
             parked: Counter::default(),
             unparked: Counter::default(),
             drops: (0..Reason::COUNT).map(|_| Counter::default()).collect(),
@@ -154,12 +157,12 @@ impl WorkerCounters {
 
     /// Packets that have not left by a counted exit: 0 whenever no burst is under way.
     ///
-    /// received + made + unparked + taken over - (sent + drops + parked + handed over).
+    /// received + made + unparked + taken over - (sent + drops + taken in + parked + handed over).
     pub fn imbalance(&self) -> i64 {
         let mut balance = self.taken_over.get() as i64 - self.handed_over.get() as i64;
         for i in &self.interfaces {
             balance += (i.received.get() + i.made.get() + i.unparked.get()) as i64;
-            balance -= (i.sent.get() + i.all_drops() + i.parked.get()) as i64;
+            balance -= (i.sent.get() + i.all_drops() + i.taken_in.get() + i.parked.get()) as i64;
         }
         balance
     }

@@ -31,11 +31,8 @@ reasons! {
         PolicedNeighbour = "policed-neighbour", "ARP or neighbour discovery above the configured rate";
         PolicedEcho = "policed-echo", "ICMP echo to the gateway above the configured rate";
         PolicedOther = "policed-other", "other traffic to the gateway above the configured rate";
-        NeighbourHandled = "neighbour-handled", "ARP or neighbour discovery message, taken in by the gateway";
-        IcmpHandled = "icmp-handled", "ICMP message to the gateway, taken in";
         SessionsFull = "sessions-full", "session table of the shard is full; the new flow was refused";
-        NotSyn = "tcp-not-syn", "TCP packet of no known session that does not open one";
-        NoTranslation = "no-translation", "protocol that the translation rule can't carry";
+        SessionClash = "session-clash", "the translated flow has the same addresses and ports as another session";
         TransmitFull = "transmit-full", "the device's transmit queue was full";
         HandoverFull = "handover-full", "the ring to the worker in charge was full";
         NoBuffer = "no-buffer", "no buffer left to make a packet in";
@@ -80,6 +77,11 @@ impl Reason {
             Self::Nat(r) => Self::NAT + r as usize,
             Self::Own(r) => Self::OWN + r as usize,
         }
+    }
+
+    /// The reason of a number.
+    pub fn numbered(number: usize) -> Option<Reason> {
+        Self::all().nth(number)
     }
 
     /// All of them, in the order of their numbers.

@@ -1,0 +1,130 @@
+//! complain: packets that earn their sender an ICMP error, which is made of the packet's own buffer.
+//!
+//! Exits: forward (the error), hand over (the worker that makes errors), drop (not allowed, or too many).
+
+use sluice_wire::ethernet::Link;
+use sluice_wire::layers::{self, Class};
+use sluice_wire::{Packet, icmp, icmpv6};
+
+use crate::batch::{Batch, Complaint, Lists, Meta, Stage, put};
+use crate::context::Ctx;
+use crate::family::{Family, V4, V6};
+use crate::policy::Interface;
+
+/// Make errors.
+#[inline(never)]
+pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    for (slot, complaint, reason) in std::mem::take(&mut lists.complain) {
+        let meta = *batch.meta(slot);
+        if meta.own {
+            lists.drop(slot, reason);
+            continue;
+        }
+        if ctx.policy.owner != ctx.own {
+            lists.hand_over_error(slot, ctx.policy.owner, &meta, complaint, reason);
+            continue;
+        }
+        let packet = &mut batch.packets[slot as usize];
+        let made = ctx.policy.interface(meta.interface).is_some_and(|interface| {
+            may_report(packet, &meta, complaint)
+                && ctx.policers.errors.take(ctx.now)
+                && make(packet, &meta, complaint, interface)
+        });
+        if !made {
+            lists.drop(slot, reason);
+            continue;
+        }
+        if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
+            counters.drop(reason);
+            counters.made.add(1);
+        }
+        own(slot, batch, lists);
+    }
+}
+
+/// Send what the gateway made in a slot: parsed anew, then routed.
+pub fn own(slot: crate::io::Slot, batch: &mut Batch<'_, '_>, lists: &mut Lists) {
+    let meta = &mut batch.meta[slot as usize % crate::io::HAND];
+    meta.own = true;
+    match layers::parse(batch.packets[slot as usize].bytes()) {
+        Ok(layers) => {
+            meta.layers = layers;
+            match layers.class {
+                Class::Ipv6 => put(V6::forwards(lists), slot),
+                _ => put(V4::forwards(lists), slot),
+            }
+        }
+        Err(fault) => lists.drop(slot, fault),
+    }
+}
+
+fn may_report(packet: &Packet<'_>, meta: &Meta, complaint: Complaint) -> bool {
+    match meta.layers.class {
+        Class::Ipv4 => icmp::may_report(packet.bytes(), &meta.layers),
+        Class::Ipv6 => {
+            icmpv6::may_report(packet.bytes(), &meta.layers, matches!(complaint, Complaint::TooBig(_)))
+        }
+        _ => false,
+    }
+}
+
+/// Turn a packet into the error about it, from the address of the interface that it came in by.
+fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: Complaint, interface: &Interface) -> bool {
+    let mut quote = [0; icmpv6::LONGEST_ERROR];
+    let datagram = meta.layers.datagram(packet.bytes());
+    let length = datagram.len().min(quote.len());
+    quote[..length].copy_from_slice(&datagram[..length]);
+    let quote = &quote[..length];
+    let link = Link { source: interface.mac, destination: interface.mac };
+    match meta.layers.class {
+        Class::Ipv4 => {
+            let sender = V4::addresses(&meta.layers, packet.bytes()).0;
+            let Some(source) = interface.address4() else { return false };
+            icmp::emit_error(packet, link, source, sender, complaint.icmp(), quote)
+        }
+        Class::Ipv6 => {
+            let [high, low] = V6::addresses(&meta.layers, packet.bytes()).0;
+            let Some(source) = interface.address6() else { return false };
+            let sender = u128::from(high) << 64 | u128::from(low);
+            icmpv6::emit_error(packet, link, source, sender, complaint.icmpv6(), quote)
+        }
+        _ => false,
+    }
+}
+
+impl Complaint {
+    /// As ICMP says it (RFC 792, 1812, 1191, 6888 REQ-11).
+    fn icmp(self) -> icmp::Error {
+        use icmp::unreachable as code;
+        match self {
+            Self::TimeExceeded => icmp::Error::TIME_EXCEEDED,
+            Self::TooBig(mtu) => icmp::Error::fragmentation_needed(mtu),
+            Self::NoRoute => icmp::Error::unreachable(code::NETWORK),
+            Self::HostUnreachable | Self::NoResources => icmp::Error::unreachable(code::HOST),
+            Self::Prohibited => icmp::Error::unreachable(code::PROHIBITED),
+            Self::PortUnreachable => icmp::Error::unreachable(code::PORT),
+        }
+    }
+
+    /// As ICMPv6 says it (RFC 4443).
+    fn icmpv6(self) -> icmpv6::Error {
+        use icmpv6::unreachable as code;
+        match self {
+            Self::TimeExceeded => icmpv6::HOP_LIMIT_EXCEEDED,
+            Self::TooBig(mtu) => icmpv6::packet_too_big(mtu.into()),
+            Self::NoRoute => icmpv6::unreachable_error(code::NO_ROUTE),
+            Self::HostUnreachable | Self::NoResources => icmpv6::unreachable_error(code::ADDRESS),
+            Self::Prohibited => icmpv6::unreachable_error(code::PROHIBITED),
+            Self::PortUnreachable => icmpv6::unreachable_error(code::PORT),
+        }
+    }
+
+    /// What a sender is told of a refusal by the routing table (RFC 1812, 5.2.7.1).
+    pub fn of(reason: sluice_route::Reason) -> Self {
+        match reason {
+            sluice_route::Reason::Prohibited => Self::Prohibited,
+            sluice_route::Reason::Unreachable => Self::HostUnreachable,
+            _ => Self::NoRoute,
+        }
+    }
+}

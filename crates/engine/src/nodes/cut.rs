@@ -1,0 +1,57 @@
+//! cut: IPv4 datagrams longer than the next link takes, sent in fragments (RFC 791; RFC 4787 REQ-13).
+//!
+//! Runs in the second half of a burst, with buffers made for the fragments at the end of the hand.
+//! Exits: transmit, hand over, drop.
+
+use sluice_wire::fragments::Fragments;
+
+use crate::batch::{Batch, Hop, Lists};
+use crate::context::Ctx;
+use crate::io::Slot;
+use crate::nodes::leave;
+use crate::nodes::output::output;
+use crate::reason::Own;
+
+/// How many fragments a packet needs; 0 where it can't be cut.
+pub fn pieces(batch: &Batch<'_, '_>, slot: Slot, hop: Hop, ctx: &Ctx<'_, '_>) -> usize {
+    let mtu = ctx.policy.interfaces.get(hop.interface()).map_or(0, |egress| egress.mtu);
+    let frame = batch.packets.get(slot as usize).map_or(&[][..], |packet| packet.bytes());
+    Fragments::new(frame, &batch.meta(slot).layers, mtu).map_or(0, |fragments| fragments.len())
+}
+
+/// Cut the packet of `slot` into the slots from `first` on; how many of those were used.
+pub fn cut(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    (slot, hop): (Slot, Hop),
+    first: usize,
+) -> usize {
+    let meta = *batch.meta(slot);
+    let mtu = ctx.policy.interfaces.get(hop.interface()).map_or(0, |egress| egress.mtu);
+    let (whole, made) = batch.packets.split_at_mut(first);
+    let fragments = whole.get(slot as usize).and_then(|p| Fragments::new(p.bytes(), &meta.layers, mtu));
+    let (Some(fragments), Some(mac)) = (fragments, ctx.paths.mac(hop)) else {
+        lists.drop(slot, Own::FragmentUnfit);
+        return 0;
+    };
+    let count = fragments.len();
+    if made.len() < count {
+        lists.drop(slot, Own::NoBuffer);
+        return 0;
+    }
+    for (piece, packet) in made.iter_mut().take(count).enumerate() {
+        let place = (first + piece) as Slot;
+        batch.meta[first + piece] = meta;
+        if fragments.emit(piece, packet) {
+            leave(place, output(packet, &meta.layers, hop, mac, ctx), lists);
+        } else {
+            lists.drop(place, Own::FragmentUnfit);
+        }
+    }
+    if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
+        counters.made.add(count as u64 - 1);
+    }
+    lists.used_up(slot);
+    count
+}

@@ -1,0 +1,59 @@
+//! gateway: what is addressed to the gateway itself, policed by class so that a flood of one leaves the others alone.
+//!
+//! Exits: forward (an echo reply), complain (nothing listens there), taken in, hand over (the owner), drop.
+
+use sluice_wire::layers::{Class, Flags, Fragment};
+use sluice_wire::{icmp, icmpv6, ipv4};
+
+use crate::batch::{Batch, Complaint, Lists, Stage};
+use crate::context::Ctx;
+use crate::family::{Family, V4, V6};
+use crate::nodes::complain::own;
+use crate::reason::Own;
+
+/// Serve the gateway's own addresses.
+#[inline(never)]
+pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    for slot in std::mem::take(&mut lists.gateway) {
+        let meta = *batch.meta(slot);
+        if ctx.policy.owner != ctx.own {
+            lists.hand_over(slot, ctx.policy.owner, Stage::Gateway, &meta);
+            continue;
+        }
+        let layers = &meta.layers;
+        let packet = &mut batch.packets[slot as usize];
+        if !layers.flags.has(Flags::ICMP_QUERY) || layers.fragment != Fragment::Whole {
+            if !ctx.policers.other.take(ctx.now) {
+                lists.drop(slot, Own::PolicedOther);
+            } else if layers.flags.has(Flags::ICMP_ERROR) {
+                lists.take_in(slot);
+            } else {
+                lists.complain(slot, Complaint::PortUnreachable, Own::NoLocalService);
+            }
+            continue;
+        }
+        if !ctx.policers.echo.take(ctx.now) {
+            lists.drop(slot, Own::PolicedEcho);
+            continue;
+        }
+        let answered = match layers.class {
+            Class::Ipv4 => {
+                let address = V4::addresses(layers, packet.bytes()).1;
+                icmp::answer_echo(packet.bytes_mut(), layers, address)
+            }
+            _ => {
+                let [high, low] = V6::addresses(layers, packet.bytes()).1;
+                icmpv6::answer_echo(packet.bytes_mut(), layers, u128::from(high) << 64 | u128::from(low))
+            }
+        };
+        if !answered {
+            lists.take_in(slot);
+            continue;
+        }
+        if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
+            counters.taken_in.add(1);
+            counters.made.add(1);
+        }
+        own(slot, batch, lists);
+    }
+}

@@ -1,0 +1,185 @@
+//! neighbour: ARP and neighbour discovery taken in, and packets that wait for a neighbour put aside.
+//!
+//! Exits: transmit (the answer, made of the question's buffer), taken in, complain (nobody answers), park,
+//! again (known by now), hand over (the owner), drop.
+
+use sluice_route::Address;
+use sluice_route::neighbour::{Action, Advertisement, Heard, Resolution};
+use sluice_route::policer::Class as Policed;
+use sluice_wire::ethernet::Link;
+use sluice_wire::layers::Class;
+use sluice_wire::ndp::{self, Message};
+use sluice_wire::{Packet, arp};
+
+use crate::batch::{Batch, Complaint, Lists, Meta, Note, Stage, Task, put};
+use crate::context::{Ctx, Owner};
+use crate::nodes::parse::classify;
+use crate::policy::Interface;
+use crate::reason::{Own, Reason};
+
+/// What a discovery message comes to.
+enum Outcome {
+    /// The packet is now the answer.
+    Answer,
+    /// Taken in.
+    Taken,
+    /// Not for us, or wrong.
+    Drop(Reason),
+    /// A host asks for routers.
+    Advertise,
+}
+
+/// Take in ARP and neighbour discovery.
+#[inline(never)]
+pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    for slot in std::mem::take(&mut lists.neighbour) {
+        let meta = *batch.meta(slot);
+        let now = ctx.now.nanoseconds;
+        let policy = ctx.policy;
+        let Some(owner) = ctx.owner.as_deref_mut() else {
+            lists.hand_over(slot, policy.owner, Note::new(Stage::Gateway, &meta));
+            continue;
+        };
+        if !owner.policer.admits(Policed::Neighbour, now) {
+            lists.drop(slot, Own::PolicedNeighbour);
+            continue;
+        }
+        let Some(interface) = policy.interface(meta.interface) else {
+            lists.drop(slot, Own::InterfaceGone);
+            continue;
+        };
+        let packet = &mut batch.packets[slot as usize];
+        let outcome = match meta.layers.class {
+            Class::Arp => hear_arp(packet, &meta, interface, owner, now),
+            _ => hear_discovery(packet, &meta, interface, owner, now),
+        };
+        let counters = ctx.counters.interfaces.get(meta.interface as usize);
+        match outcome {
+            Outcome::Answer => {
+                if let Some(counters) = counters {
+                    counters.taken_in.add(1);
+                    counters.made.add(1);
+                    counters.sent.add(1);
+                    counters.sent_bytes.add(packet.len() as u64);
+                }
+                batch.meta[slot as usize].egress = meta.interface;
+                match policy.sender(ctx.setup, interface.port, ctx.own) {
+                    None => lists.send(interface.port, slot),
+                    Some(sender) => {
+                        if let Some(counters) = counters {
+                            counters.sent.add(1u64.wrapping_neg());
+                            counters.sent_bytes.add((packet.len() as u64).wrapping_neg());
+                        }
+                        lists.hand_over(slot, sender, Note::new(Stage::Finished(meta.interface), &meta));
+                    }
+                }
+            }
+            Outcome::Taken => put(&mut lists.taken, slot),
+            Outcome::Advertise => {
+                put(&mut lists.taken, slot);
+                put(&mut lists.tasks, Task::Advertise(meta.interface));
+            }
+            Outcome::Drop(reason) => lists.drop(slot, reason),
+        }
+    }
+}
+
+fn hear_arp(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, owner: &mut Owner, now: u64) -> Outcome {
+    let Some(message) = arp::Arp::new(meta.layers.datagram(packet.bytes())) else {
+        return Outcome::Drop(sluice_wire::Fault::BadArp.into());
+    };
+    let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
+    let asks = message.operation() == arp::REQUEST;
+    let for_us = interface.has_address(Address::V4(target));
+    let on_link = interface.has_neighbour(Address::V4(sender));
+    let heard = match (asks && for_us, for_us) {
+        (true, _) => Heard::Solicitation,
+        (false, solicited) => Heard::Advertisement(Advertisement { solicited, overrides: true }),
+    };
+    let Owner { keeper, actions, .. } = owner;
+    keeper.hear(meta.interface, Address::V4(sender), Some(mac), heard, on_link, now, &mut |action| put(actions, action));
+    if !(asks && for_us) {
+        return if for_us || on_link { Outcome::Taken } else { Outcome::Drop(Own::NotForUs.into()) };
+    }
+    let link = Link { source: interface.mac, destination: mac };
+    if arp::emit_reply(packet, link, target, sender) && interface.push_tags(packet) {
+        Outcome::Answer
+    } else {
+        Outcome::Drop(Own::NoBuffer.into())
+    }
+}
+
+fn hear_discovery(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, owner: &mut Owner, now: u64) -> Outcome {
+    let message = match ndp::read(packet.bytes(), &meta.layers) {
+        Ok(Some(message)) => message,
+        Ok(None) => return Outcome::Taken,
+        Err(fault) => return Outcome::Drop(fault.into()),
+    };
+    let frame = packet.bytes();
+    let source = sluice_wire::ipv6::SOURCE.read(meta.layers.datagram(frame));
+    let Owner { keeper, actions, .. } = owner;
+    let mut hear = |address: u128, mac, heard| {
+        let address = Address::V6(address);
+        let on_link = interface.has_neighbour(address);
+        keeper.hear(meta.interface, address, mac, heard, on_link, now, &mut |action| put(actions, action));
+    };
+    match message {
+        Message::NeighbourSolicitation { target, source_link } => {
+            if !interface.has_address(Address::V6(target)) {
+                return Outcome::Drop(Own::NotForUs.into());
+            }
+            let detection = source == 0;
+            if !detection {
+                hear(source, source_link, Heard::Solicitation);
+            }
+            let destination = if detection { ndp::ALL_NODES } else { source };
+            let mac = match source_link {
+                Some(mac) => mac,
+                None if detection => sluice_wire::ethernet::multicast6(ndp::ALL_NODES),
+                None => frame.get(6..12).and_then(|mac| mac.try_into().ok()).unwrap_or_default(),
+            };
+            let link = Link { source: interface.mac, destination: mac };
+            let flags = ndp::Advertised { router: true, solicited: !detection, overriding: true };
+            if ndp::emit_advertisement(packet, link, destination, target, flags) && interface.push_tags(packet) {
+                Outcome::Answer
+            } else {
+                Outcome::Drop(Own::NoBuffer.into())
+            }
+        }
+        Message::NeighbourAdvertisement { target, flags, target_link } => {
+            let flags = Advertisement { solicited: flags.solicited, overrides: flags.overriding };
+            hear(target, target_link, Heard::Advertisement(flags));
+            Outcome::Taken
+        }
+        Message::RouterSolicitation { source_link } => {
+            if source != 0 {
+                hear(source, source_link, Heard::Solicitation);
+            }
+            if interface.advertise.is_some() { Outcome::Advertise } else { Outcome::Taken }
+        }
+        Message::RouterAdvertisement { .. } => Outcome::Taken,
+    }
+}
+
+/// Park packets until their neighbour is known.
+#[inline(never)]
+pub fn wait(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    for (slot, wanted) in std::mem::take(&mut lists.unresolved) {
+        let meta = *batch.meta(slot);
+        let policy = ctx.policy;
+        let Some(Owner { keeper, actions, .. }) = ctx.owner.as_deref_mut() else {
+            lists.hand_over(slot, policy.owner, Note::new(Stage::Wait(wanted), &meta));
+            continue;
+        };
+        let emit = &mut |action: Action| put(actions, action);
+        match keeper.resolve(wanted.interface, wanted.address, ctx.now.nanoseconds, emit) {
+            Resolution::Pending(neighbour) => put(&mut lists.park, (slot, neighbour)),
+            Resolution::Refused(reason) => lists.complain(slot, Complaint::HostUnreachable, reason),
+            Resolution::Known(_) if meta.own => crate::nodes::complain::own(slot, batch, lists),
+            Resolution::Known(_) => match policy.interface(meta.interface) {
+                Some(interface) => classify(slot, &batch.packets[slot as usize], &meta.layers, interface, lists),
+                None => lists.drop(slot, Own::InterfaceGone),
+            },
+        }
+    }
+}
