@@ -1,13 +1,46 @@
 //! What nodes work with for the length of a burst.
 
+use arrayvec::ArrayVec;
+use sluice_route::neighbour::{Action, NeighbourKeeper, Parking};
+use sluice_route::policer::Policer;
 use sluice_table::hash::{Fold, Hasher};
 
+use crate::batch::Meta;
 use crate::counters::WorkerCounters;
-use crate::io::WorkerIndex;
+use crate::datagrams::Datagrams;
+use crate::io::{HAND, Parked, WorkerIndex};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
 use crate::shard::Shard;
 use crate::time::Now;
+
+/// A packet that waits.
+#[derive(Debug)]
+pub struct Waiting {
+    /// Its buffer.
+    pub parked: Parked,
+    /// Interface that it came in by.
+    pub interface: u16,
+    /// Made by the gateway itself.
+    pub own: bool,
+}
+
+/// What the one worker has that owns neighbours, fragments and the gateway's own traffic.
+#[derive(Debug)]
+pub struct Owner {
+    /// Writer of the table of neighbours.
+    pub keeper: NeighbourKeeper,
+    /// Packets that wait for neighbours.
+    pub parking: Parking<Waiting>,
+    /// What the keeper wants done.
+    pub actions: ArrayVec<Action, { 2 * HAND }>,
+    /// Limits of the gateway's own traffic.
+    pub policer: Policer,
+    /// Datagrams in fragments.
+    pub datagrams: Datagrams,
+    /// By interface: nanosecond of the next router advertisement.
+    pub advertise_at: Vec<u64>,
+}
 
 /// The worker's state, lent to a node.
 pub struct Ctx<'c, 'm> {
@@ -29,6 +62,16 @@ pub struct Ctx<'c, 'm> {
     pub shards: &'c mut [Option<Box<Shard<'m>>>],
     /// Counters.
     pub counters: &'c WorkerCounters,
+    /// What the owner has.
+    pub owner: Option<&'c mut Owner>,
     /// Sessions that may still be decided again in this burst.
     pub revisions: u32,
+}
+
+impl<'m> Ctx<'_, 'm> {
+    /// The shard of a packet.
+    #[inline(always)]
+    pub fn shard_of(&self, meta: &Meta) -> Option<&Shard<'m>> {
+        self.shards.get(meta.shard as usize).and_then(Option::as_deref)
+    }
 }

@@ -1,15 +1,21 @@
 //! IPv4 and IPv6 behind one trait, so that a node is written once.
 
+use sluice_nat::icmp::{translate_error4, translate_error6};
 use sluice_nat::rewrite::{Rewrite, Transport, rewrite4, rewrite6};
 use sluice_nat::{Decision, Ports, Tuple};
 use sluice_table::flow::{FlowTable, Record};
 use sluice_table::hash::Hasher;
 use sluice_table::wheel::Wheel;
 use sluice_wire::layers::{Fragment, Layers};
-use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, icmp};
+use sluice_table::prefix::NO_ROUTE;
+use sluice_wire::quote::quoted;
+use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6};
 
 use crate::batch::{Hop, Lists, Slots};
+use crate::io::HAND;
+use crate::paths::Paths;
 use crate::policy::{Nat, Policy};
+use crate::reason::Reason;
 use crate::session::{Session4, Session6, Track};
 use crate::shard::Shard;
 
@@ -67,7 +73,7 @@ pub struct Parts<F: Family> {
 /// An address family.
 pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     /// Its addresses.
-    type Address: sluice_nat::Address + sluice_table::prefix::Address + Default;
+    type Address: sluice_nat::Address + Default;
     /// Its tuples.
     type Tuple: Tuple<Address = Self::Address>;
     /// Its keys.
@@ -106,15 +112,26 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     /// Translation of this family.
     fn nat(policy: &Policy) -> &Nat<Self>;
     /// The shard's timers of this family.
-    fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel<'m>, &'t mut FlowTable<'m, Self::Session>);
+    fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel, &'t mut FlowTable<'m, Self::Session>);
     /// The shard's leases of this family.
     fn ports<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut Ports<'m, Self::Address>;
     /// Rewrite a packet of a session, and count it down by a hop; false where its headers are too short.
     fn rewrite(frame: &mut [u8], layers: &Layers, session: &Self::Session, direction: Direction) -> bool;
+    /// Translate an ICMP error about a packet of a session, and count it down by a hop.
+    fn rewrite_error(
+        frame: &mut [u8],
+        layers: &Layers,
+        session: &Self::Session,
+        direction: Direction,
+    ) -> Result<(), Reason>;
+    /// The value of the longest route to an address; [`sluice_table::prefix::NO_ROUTE`] where there is none.
+    fn route(paths: &Paths, address: Self::Address) -> u32;
+    /// The same of many.
+    fn routes(paths: &Paths, addresses: &[Self::Address], values: &mut [u32]);
+    /// An address as routing has it.
+    fn plain(address: Self::Address) -> sluice_route::Address;
     /// Source and destination of a packet.
     fn addresses(layers: &Layers, frame: &[u8]) -> (Self::Address, Self::Address);
-    /// An address from its 128-bit form, as [`Family::wide`] gives it.
-    fn narrow(wide: [u64; 2]) -> Self::Address;
     /// An address in two words.
     fn wide(address: Self::Address) -> [u64; 2] {
         sluice_nat::Address::words(address)
@@ -128,11 +145,31 @@ pub struct V4;
 #[derive(Clone, Copy, Debug)]
 pub struct V6;
 
+fn same(address: u32) -> u32 {
+    address
+}
+
+fn joined([high, low]: [u64; 2]) -> u128 {
+    u128::from(high) << 64 | u128::from(low)
+}
+
+fn routes4(paths: &Paths, addresses: &[u32], values: &mut [u32]) {
+    paths.fib.v4.lookup_batch(addresses, values);
+}
+
+fn routes6(paths: &Paths, addresses: &[[u64; 2]], values: &mut [u32]) {
+    let mut numbers = [0; HAND];
+    for (number, &address) in numbers.iter_mut().zip(addresses) {
+        *number = joined(address);
+    }
+    paths.fib.v6.lookup_batch(&numbers[..addresses.len().min(HAND)], values);
+}
+
 macro_rules! family {
     ($family:ident, $address:ty, $tuple:ident, $key:ident, $session:ident, $six:literal, $keyfn:ident, $hash:ident,
      $one:ident, $table:ident, $lookup:ident, $decide:ident, $revise:ident, $forward:ident, $nat:ident,
      $wheel:ident, $ports:ident, $rewrite:ident,
-     |$wide:ident| $narrow:expr) => {
+     $error:ident, $fib:ident, $plain:ident, $bits:ident, $routes:ident) => {
         impl Family for $family {
             type Address = $address;
             type Tuple = $tuple;
@@ -145,7 +182,7 @@ macro_rules! family {
                 layers.$keyfn(frame, context)
             }
             fn quoted(layers: &Layers, frame: &[u8], context: Context) -> Result<$key, Fault> {
-                let quoted = icmp::quoted(frame, layers)?;
+                let quoted = quoted(frame, layers)?;
                 Ok(quoted.$keyfn(frame, context).reversed())
             }
             #[inline(always)]
@@ -197,7 +234,7 @@ macro_rules! family {
                 &policy.$nat
             }
             #[inline(always)]
-            fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel<'m>, &'t mut FlowTable<'m, $session>) {
+            fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel, &'t mut FlowTable<'m, $session>) {
                 (&mut shard.$wheel, &mut shard.$table)
             }
             #[inline(always)]
@@ -215,9 +252,28 @@ macro_rules! family {
                 let key = layers.$keyfn(frame, 0);
                 (key.tuple.source, key.tuple.destination)
             }
+            #[cold]
+            fn rewrite_error(
+                frame: &mut [u8],
+                layers: &Layers,
+                session: &$session,
+                direction: Direction,
+            ) -> Result<(), Reason> {
+                let quote = quoted(frame, layers)?;
+                let rewrite = Rewrite::new(&session.forward, &session.reverse, session.nat, direction);
+                Ok($error(frame, layers, &quote, &rewrite, 1)?)
+            }
             #[inline(always)]
-            fn narrow($wide: [u64; 2]) -> $address {
-                $narrow
+            fn route(paths: &Paths, address: $address) -> u32 {
+                paths.fib.$fib.lookup($bits(address)).unwrap_or(NO_ROUTE)
+            }
+            #[inline(always)]
+            fn routes(paths: &Paths, addresses: &[$address], values: &mut [u32]) {
+                $routes(paths, addresses, values)
+            }
+            #[inline(always)]
+            fn plain(address: $address) -> sluice_route::Address {
+                sluice_route::Address::$plain($bits(address))
             }
         }
 
@@ -287,9 +343,9 @@ macro_rules! family {
 
 family!(
     V4, u32, Tuple4, FlowKey4, Session4, false, key4, hash4, one4, sessions4, lookup4, decide4, revise4, forward4,
-    nat4, wheel4, ports4, rewrite4, |wide| wide[1] as u32
+    nat4, wheel4, ports4, rewrite4, translate_error4, v4, V4, same, routes4
 );
 family!(
     V6, [u64; 2], Tuple6, FlowKey6, Session6, true, key6, hash6, one6, sessions6, lookup6, decide6, revise6, forward6,
-    nat6, wheel6, ports6, rewrite6, |wide| wide
+    nat6, wheel6, ports6, rewrite6, translate_error6, v6, V6, joined, routes6
 );

@@ -17,7 +17,7 @@ use sluice_wire::ipv4::{self, Ipv4};
 use sluice_wire::ipv6;
 use sluice_wire::layers::Layers;
 
-use crate::batch::{Lists, Stage};
+use crate::batch::{Hop, Lists, Meta, Note, Stage};
 use crate::family::Family;
 use crate::io::Slot;
 use output::Out;
@@ -42,10 +42,11 @@ pub fn dont_fragment(frame: &[u8], layers: &Layers) -> bool {
 
 /// Put a packet where output decided.
 #[inline(always)]
-pub fn leave(slot: Slot, out: Out, lists: &mut Lists) {
+pub fn leave(slot: Slot, out: Out, meta: &mut Meta, hop: Hop, lists: &mut Lists) {
+    meta.egress = hop.interface() as u16;
     match out {
         Out::Transmit(port) => lists.send(port, slot),
-        Out::HandOver(worker, port) => lists.hand_over(slot, worker, Stage::Finished, port.into()),
+        Out::HandOver(worker, interface) => lists.hand_over(slot, worker, Note::new(Stage::Finished(interface), meta)),
         Out::Drop(reason) => lists.drop(slot, reason),
     }
 }

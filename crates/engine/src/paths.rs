@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use sluice_nat::Address as _;
-use sluice_route::{Address, InterfaceIndex, NeighbourIndex, Neighbours, NextHop, NextHops, Reason};
-use sluice_table::prefix::PrefixReader;
+use sluice_route::neighbour::{NeighbourIndex, Neighbours};
+use sluice_route::{Address, FibReader, InterfaceIndex, NextHop, NextHops, Reason, SourceValidation, validate_source};
 
 use crate::batch::Hop;
 use crate::family::Family;
-use crate::policy::Policy;
 
 /// A neighbour that has to be found before a packet can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +33,8 @@ pub enum Destination {
 /// One worker's view of the routes, always the newest state.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    /// IPv4 routes.
-    pub routes4: PrefixReader<u32>,
-    /// IPv6 routes.
-    pub routes6: PrefixReader<u128>,
+    /// Routes.
+    pub fib: FibReader,
     /// What routes lead to.
     pub next_hops: Arc<NextHops>,
     /// Neighbours.
@@ -108,15 +104,10 @@ impl Paths {
     #[inline]
     pub fn validate_source<F: Family>(
         &self,
-        policy: &Policy,
+        validation: SourceValidation,
         interface: u16,
         source: F::Address,
     ) -> Result<(), Reason> {
-        use sluice_route::SourceValidation;
-        let validation = policy.interface(interface).map_or(SourceValidation::Strict, |i| i.validation);
-        if validation == SourceValidation::Off {
-            return Ok(());
-        }
-        F::validate(self, validation, interface, source)
+        validate_source(validation, &self.fib, &self.next_hops, F::plain(source), interface)
     }
 }

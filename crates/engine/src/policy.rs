@@ -1,14 +1,13 @@
 //! What a commit decides: one immutable snapshot that every worker loads once per burst.
 
-use std::net::IpAddr;
-
 use sluice_nat::shard::Shards;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Pools, Rules};
-use sluice_route::SourceValidation;
+use sluice_route::policer::Class;
+use sluice_route::{Address, SourceValidation};
 use sluice_table::hash::Fold;
-use sluice_wire::vlan::Tag;
-use sluice_wire::{Context, validity};
+use sluice_wire::vlan::{self, Tag};
+use sluice_wire::{Context, Packet, validity};
 
 use crate::family::{Family, V4, V6};
 use crate::io::{PortIndex, WorkerIndex};
@@ -63,8 +62,8 @@ pub struct Interface {
     pub mac: [u8; 6],
     /// Largest L3 datagram in bytes.
     pub mtu: u16,
-    /// Addresses with prefix lengths. The first of a family is the source of what the gateway makes.
-    pub addresses: Vec<(IpAddr, u8)>,
+    /// Its addresses and networks.
+    pub link: sluice_route::Interface,
     /// Virtual router.
     pub context: Context,
     /// A translation rule may concern IPv4, IPv6 packets that come in here.
@@ -77,7 +76,7 @@ pub struct Interface {
     pub validity: validity::Policy,
     /// Complete checksums that a local sender left to offload; otherwise drop.
     pub complete_checksums: bool,
-    /// Pass multicast that the gateway does not take part in to nobody (drop) or, where true, count it apart.
+    /// Router advertisements, where they are on.
     pub advertise: Option<Advertise>,
 }
 
@@ -109,36 +108,32 @@ impl<F: Family> Default for Nat<F> {
     }
 }
 
-/// How much is let through to the gateway itself, per second and in one burst.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
-    /// Packets per second.
-    pub per_second: u32,
-    /// Burst in packets.
-    pub burst: u32,
-}
+/// Limits of the gateway's own traffic: packets a second and burst, by [`Class`].
+pub type Limits = [(u64, u64); Class::ALL.len()];
 
-/// The gateway's own traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gateway {
-    /// ARP and neighbour discovery taken in.
-    pub neighbour: Rate,
-    /// Echo requests answered.
-    pub echo: Rate,
-    /// Everything else.
-    pub other: Rate,
-    /// ICMP errors made.
-    pub errors: Rate,
-}
+/// Limits where the configuration names none, in the order of [`Class::ALL`].
+pub const LIMITS: Limits = [(2_000, 500), (1_000, 200), (1_000, 200), (2_000, 500), (2_000, 500), (500, 100)];
 
-impl Default for Gateway {
-    fn default() -> Self {
-        Self {
-            neighbour: Rate { per_second: 2_000, burst: 500 },
-            echo: Rate { per_second: 1_000, burst: 200 },
-            other: Rate { per_second: 1_000, burst: 200 },
-            errors: Rate { per_second: 1_000, burst: 200 },
+impl Interface {
+    /// Source for what the gateway sends to `address`.
+    pub fn source4(&self, address: u32) -> Option<u32> {
+        match self.link.source_towards(Address::V4(address)) {
+            Some(Address::V4(source)) => Some(source),
+            _ => None,
         }
+    }
+
+    /// Source for what the gateway sends to `address`.
+    pub fn source6(&self, address: u128) -> Option<u128> {
+        match self.link.source_towards(Address::V6(address)) {
+            Some(Address::V6(source)) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Put the interface's tags behind the Ethernet addresses of an untagged frame; false where there is no room.
+    pub fn push_tags(&self, packet: &mut Packet<'_>) -> bool {
+        self.tags.iter().rev().all(|&tag| vlan::push(packet, tag))
     }
 }
 
@@ -157,8 +152,8 @@ pub struct Policy {
     pub nat6: Nat<V6>,
     /// Timeouts of sessions without a pool.
     pub timeouts: Schedule,
-    /// The gateway's own traffic.
-    pub gateway: Gateway,
+    /// Limits of the gateway's own traffic.
+    pub limits: Limits,
     /// Worker that owns neighbours and the gateway's own traffic.
     pub owner: WorkerIndex,
 }
@@ -181,7 +176,7 @@ impl Policy {
             nat4: Nat::default(),
             nat6: Nat::default(),
             timeouts: Schedule::default(),
-            gateway: Gateway::default(),
+            limits: LIMITS,
             owner: 0,
         }
     }
@@ -194,6 +189,12 @@ impl Policy {
                 && i.tags.iter().zip(tags.iter().flatten()).all(|(a, b)| a.protocol == b.protocol && a.id() == b.id())
         };
         self.interfaces.iter().position(same).map(|place| place as u16)
+    }
+
+    /// The worker that must send by a port in the place of `own`; none where that may.
+    #[inline(always)]
+    pub fn sender(&self, setup: &Setup, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
+        setup.ports.get(port as usize).and_then(|port| port.sender).filter(|&sender| sender != own)
     }
 
     /// The interface `number`.

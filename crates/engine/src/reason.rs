@@ -25,6 +25,7 @@ reasons! {
         NotOurMac = "not-our-mac", "destination MAC address belongs to somebody else";
         UnknownVlan = "unknown-vlan", "no interface is configured for these VLAN tags";
         UnknownEthertype = "unknown-ethertype", "neither IPv4, IPv6 nor ARP";
+        NotForUs = "not-for-us", "neighbour discovery about an address of somebody else";
         Multicast = "multicast", "multicast or broadcast that the gateway does not take part in";
         LinkLocal = "link-local", "link-local address that must not be forwarded";
         NoLocalService = "no-local-service", "addressed to the gateway, where nothing listens";

@@ -1,8 +1,8 @@
 //! Time, passed in: nobody in the data plane asks a clock.
 
-/// Ticks of the session timers per second. A tick is 10 ms; a u32 of them lasts 497 days and is compared
-/// by difference.
-pub const TICKS_PER_SECOND: u32 = 100;
+/// Ticks of the session timers per second. A tick is 10 ms; sessions keep the low 32 bits, which last
+/// 497 days and are compared by difference.
+pub const TICKS_PER_SECOND: u64 = 100;
 
 /// The moment of a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Now {
     /// Nanoseconds since the start of the engine (or of the capture).
     pub nanoseconds: u64,
     /// The same in ticks.
-    pub tick: u32,
+    pub tick: u64,
 }
 
 impl Now {
@@ -18,6 +18,24 @@ impl Now {
     #[inline(always)]
     pub fn at(nanoseconds: u64) -> Self {
         Self { nanoseconds, tick: (nanoseconds / (1_000_000_000 / TICKS_PER_SECOND as u64)) as u32 }
+    }
+
+    /// The tick in `seconds` seconds.
+    #[inline(always)]
+    pub fn due(self, seconds: u32) -> u64 {
+        self.tick + u64::from(seconds) * TICKS_PER_SECOND
+    }
+
+    /// The low bits, as sessions keep them.
+    #[inline(always)]
+    pub fn stamp(self) -> u32 {
+        self.tick as u32
+    }
+
+    /// Ticks since a stamp.
+    #[inline(always)]
+    pub fn since(self, stamp: u32) -> u32 {
+        self.stamp().wrapping_sub(stamp)
     }
 
     /// Milliseconds since the start.

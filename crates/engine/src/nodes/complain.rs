@@ -2,11 +2,12 @@
 //!
 //! Exits: forward (the error), hand over (the worker that makes errors), drop (not allowed, or too many).
 
+use sluice_route::policer::Class as Policed;
 use sluice_wire::ethernet::Link;
 use sluice_wire::layers::{self, Class};
 use sluice_wire::{Packet, icmp, icmpv6};
 
-use crate::batch::{Batch, Complaint, Lists, Meta, Stage, put};
+use crate::batch::{Batch, Complaint, Lists, Meta, Note, Stage, put};
 use crate::context::Ctx;
 use crate::family::{Family, V4, V6};
 use crate::policy::Interface;
@@ -20,14 +21,14 @@ pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             lists.drop(slot, reason);
             continue;
         }
-        if ctx.policy.owner != ctx.own {
-            lists.hand_over_error(slot, ctx.policy.owner, &meta, complaint, reason);
+        let Some(owner) = ctx.owner.as_deref_mut() else {
+            lists.hand_over(slot, ctx.policy.owner, Note::new(Stage::Complain(complaint, reason), &meta));
             continue;
-        }
+        };
         let packet = &mut batch.packets[slot as usize];
         let made = ctx.policy.interface(meta.interface).is_some_and(|interface| {
             may_report(packet, &meta, complaint)
-                && ctx.policers.errors.take(ctx.now)
+                && owner.policer.admits(Policed::IcmpError, ctx.now.nanoseconds)
                 && make(packet, &meta, complaint, interface)
         });
         if !made {
@@ -79,13 +80,13 @@ fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: Complaint, interface: &
     match meta.layers.class {
         Class::Ipv4 => {
             let sender = V4::addresses(&meta.layers, packet.bytes()).0;
-            let Some(source) = interface.address4() else { return false };
+            let Some(source) = interface.source4(sender) else { return false };
             icmp::emit_error(packet, link, source, sender, complaint.icmp(), quote)
         }
         Class::Ipv6 => {
             let [high, low] = V6::addresses(&meta.layers, packet.bytes()).0;
-            let Some(source) = interface.address6() else { return false };
             let sender = u128::from(high) << 64 | u128::from(low);
+            let Some(source) = interface.source6(sender) else { return false };
             icmpv6::emit_error(packet, link, source, sender, complaint.icmpv6(), quote)
         }
         _ => false,

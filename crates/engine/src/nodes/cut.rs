@@ -5,7 +5,7 @@
 
 use sluice_wire::fragments::Fragments;
 
-use crate::batch::{Batch, Hop, Lists};
+use crate::batch::{Batch, Hop, Lists, put};
 use crate::context::Ctx;
 use crate::io::Slot;
 use crate::nodes::leave;
@@ -44,7 +44,8 @@ pub fn cut(
         let place = (first + piece) as Slot;
         batch.meta[first + piece] = meta;
         if fragments.emit(piece, packet) {
-            leave(place, output(packet, &meta.layers, hop, mac, ctx), lists);
+            let out = output(packet, &meta.layers, hop, mac, ctx);
+            leave(place, out, &mut batch.meta[first + piece], hop, lists);
         } else {
             lists.drop(place, Own::FragmentUnfit);
         }
@@ -52,6 +53,6 @@ pub fn cut(
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
         counters.made.add(count as u64 - 1);
     }
-    lists.used_up(slot);
+    put(&mut lists.used, slot);
     count
 }

@@ -3,11 +3,13 @@
 //! Exits: established again (a session now exists), forward (nothing to translate), gateway, unresolved, complain,
 //! drop. What is found is data in the session's record; only `established` touches the packet.
 
-use sluice_nat::tracking::{self, Tracking};
-use sluice_nat::{PoolIndex, PortClass, Target, Tuple, decision};
+use sluice_nat::{PoolIndex, PortClass, Target, TimeoutClass, Tracking, Tuple, decision};
+use sluice_route::SourceValidation;
 use sluice_table::flow::Refused;
 use sluice_wire::Direction;
+use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Flags, Layers};
+use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
 use crate::batch::{Batch, Complaint, Hop, Lists, Meta, put};
 use crate::context::Ctx;
@@ -15,7 +17,6 @@ use crate::family::{Family, Parts, Session};
 use crate::io::Slot;
 use crate::paths::{Destination, Wanted};
 use crate::reason::{Own, Reason};
-use crate::shard::Shard;
 
 /// What is to become of a flow.
 pub enum Plan<F: Family> {
@@ -48,7 +49,9 @@ pub struct Translation<F: Family> {
 pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: &Layers) -> Plan<F> {
     let nat = F::nat(ctx.policy);
     let tuple = F::tuple(key);
-    let outside = ctx.policy.interface(interface).is_some_and(|i| i.outside);
+    let came = ctx.policy.interface(interface);
+    let outside = came.is_some_and(|i| i.outside);
+    let validation = came.map_or(SourceValidation::Strict, |i| i.validation);
     let target = if outside { nat.rules.decide_destination(tuple, F::protocol(key)) } else { None };
     let address = target.map_or(tuple.destination(), |target| target.address);
     let destination = ctx.paths.find::<F>(address);
@@ -64,7 +67,7 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: 
         Destination::Unknown(wanted) => return Plan::Wait(wanted),
         Destination::Refused(reason) => return Plan::Complain(Complaint::of(reason), reason.into()),
     };
-    if let Err(reason) = ctx.paths.validate_source::<F>(ctx.policy, interface, tuple.source()) {
+    if let Err(reason) = ctx.paths.validate_source::<F>(validation, interface, tuple.source()) {
         return Plan::Drop(reason.into());
     }
     let pool = if target.is_none() { nat.rules.decide_source(tuple, there.interface() as u16) } else { None };
@@ -103,7 +106,7 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             },
             Plan::Plain => put(F::forwards(lists), slot),
             Plan::Gateway => put(&mut lists.gateway, slot),
-            Plan::Wait(wanted) => lists.wait(slot, wanted),
+            Plan::Wait(wanted) => lists.wait(slot, Some(wanted)),
             Plan::Complain(complaint, reason) => lists.complain(slot, complaint, reason),
             Plan::Drop(reason) => lists.drop(slot, reason),
         }
@@ -137,7 +140,7 @@ fn open<F: Family>(
     if layers.ttl <= 1 {
         return Err((Some(Complaint::TimeExceeded), sluice_route::Reason::TtlExceeded.into()));
     }
-    if !tracking::opens(protocol, layers.tcp_flags) {
+    if protocol == TCP && layers.tcp_flags & (SYN | ACK | RST | FIN) != SYN {
         return Err((None, sluice_nat::Reason::NotOpening.into()));
     }
     if layers.flags.has(Flags::ICMP_REPLY) {
@@ -167,11 +170,14 @@ fn open<F: Family>(
         inbound_refresh: schedule.refreshes(false),
         interface: meta.interface,
     });
-    let outbound = made.decision.outbound(Direction::Forward);
-    let tracking = Tracking::new(protocol, schedule.udp(layers.destination_port), outbound);
-    let seconds = schedule.seconds(tracking.class());
-    session.track_mut().tracking = tracking;
-    session.track_mut().last_seen = ctx.now.tick;
+    // The timer of a TCP session is set by its first segment, in `established`.
+    let mut seconds = schedule.seconds(TimeoutClass::TCP_TRANSITORY_OPEN);
+    if protocol != TCP {
+        let mut tracking = Tracking::of_datagrams(protocol, layers.destination_port, schedule);
+        seconds = schedule.seconds(tracking.track_datagram(Direction::Forward));
+        session.track_mut().tracking = tracking;
+    }
+    session.track_mut().last_seen = ctx.now.stamp();
     let reverse = F::make_key(made.reverse, protocol);
     let inserted = F::table(shard).insert(hash, F::hash_one(ctx.hasher, &reverse), session);
     match inserted {
@@ -179,7 +185,7 @@ fn open<F: Family>(
             let (wheel, table) = F::wheel(shard);
             wheel.schedule(table, index, ctx.now.due(seconds));
             for hop in translation.hops {
-                ctx.paths.neighbours.hold(hop.neighbour());
+                ctx.paths.hold(hop);
             }
             ctx.counters.sessions_created.add(1);
             Ok(())
@@ -194,11 +200,3 @@ fn open<F: Family>(
     }
 }
 
-/// End a session: give back everything that it holds.
-pub fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, ctx: &ReleaseCtx<'_>) {
-    F::ports(shard).release(session.nat(), session.protocol(), session.reverse());
-    for direction in [Direction::Forward, Direction::Reverse] {
-        ctx.paths.neighbours.let_go(session.hop(direction).neighbour());
-    }
-    ctx.counters.sessions_ended.add(1);
-}

@@ -3,18 +3,23 @@
 //! Exits: transmit, decide (no session), revise (session of an older policy), cut (too big, may be cut),
 //! complain (TTL, MTU), unresolved (neighbour unknown), hand over (another worker's shard), drop.
 
-use sluice_nat::{rewrite, tracking};
+use sluice_nat::TimeoutClass;
+use sluice_nat::timeout::Schedule;
+use sluice_nat::tracking::Segment;
 use sluice_table::flow::{Candidate, RecordIndex};
-use sluice_wire::layers::{Flags, Layers};
-use sluice_wire::{Direction, FlowKey4, Packet, icmp, ipv4};
+use sluice_wire::Direction;
+use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::layers::{Flags, Fragment, Layers};
 
-use crate::batch::{Batch, Complaint, Lists, Slots, Stage, put};
+use crate::batch::{Batch, Complaint, Lists, Note, Slots, Stage, put};
 use crate::context::Ctx;
 use crate::family::{Family, Session};
 use crate::io::{HAND, Slot};
-use crate::nodes::output::{Out, output};
-use crate::policy::{self, Nat};
+use crate::nodes::output::output;
+use crate::nodes::{dont_fragment, leave};
+use crate::policy::{self, Nat, Policy};
 use crate::reason::{Own, Reason};
+use crate::shard::Shard;
 use crate::time::Now;
 
 /// Keys, hashes and candidates of a batch: filled in one pass, used in the next.
@@ -27,13 +32,6 @@ pub struct Lookups<F: Family> {
 impl<F: Family> Default for Lookups<F> {
     fn default() -> Self {
         Self { keys: [F::Key::default(); HAND], hashes: [0; HAND], candidates: [Candidate::default(); HAND] }
-    }
-}
-
-impl<F: Family> Lookups<F> {
-    /// The key that a slot was looked up by in this burst.
-    pub fn key(&self, slot: Slot) -> F::Key {
-        self.keys[slot as usize % HAND]
     }
 }
 
@@ -97,7 +95,7 @@ fn keys<F: Family>(
         meta.shard = policy::shard_of::<F>(nat, ctx.setup.shards, ctx.fold, &key, outside);
         let owner = ctx.setup.owners.get(meta.shard as usize).copied().unwrap_or(ctx.own);
         if owner != ctx.own {
-            lists.hand_over(slot, owner, Stage::Arrived, meta);
+            lists.hand_over(slot, owner, Note::new(Stage::Session, meta));
             continue;
         }
         work.keys[stay.len()] = key;
@@ -116,15 +114,14 @@ fn step<F: Family>(
     ctx: &mut Ctx<'_, '_>,
     work: &Lookups<F>,
 ) -> bool {
-    let meta = *batch.meta(slot);
+    let meta = &mut batch.meta[slot as usize % HAND];
     let layers = &meta.layers;
     let packet = &mut batch.packets[slot as usize];
     let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut) else {
         lists.drop(slot, Own::Forgotten);
         return false;
     };
-    let table = F::table_ref(shard);
-    let Some((index, direction)) = table.confirm(work.hashes[place], work.candidates[place], &work.keys[place]) else {
+    let Some((index, direction)) = F::table_ref(shard).confirm(work.hashes[place], work.candidates[place], &work.keys[place]) else {
         put(F::decides(lists), slot);
         return false;
     };
@@ -147,12 +144,12 @@ fn step<F: Family>(
         lists.complain(slot, Complaint::TooBig(mtu), sluice_route::Reason::TooBig);
         return true;
     }
-    let Some(mac) = ctx.paths.neighbours.mac(hop.neighbour()) else {
+    let Some(mac) = ctx.paths.mac(hop) else {
         lists.wait(slot, ctx.paths.wanted(hop));
         return true;
     };
     if layers.flags.has(Flags(Flags::ICMP_ERROR.0 | Flags::ICMP_QUERY.0)) {
-        if let Err(reason) = icmp::<F>(packet, layers, session, direction) {
+        if let Err(reason) = translate_icmp::<F>(packet.bytes_mut(), layers, session, direction) {
             lists.drop(slot, reason);
             return true;
         }
@@ -160,14 +157,91 @@ fn step<F: Family>(
         lists.drop(slot, sluice_nat::Reason::Truncated);
         return true;
     }
-    let changed = track::<F>(packet.bytes(), layers, session, direction, length, ctx.now);
-    if changed {
-        reschedule::<F>(shard, index, ctx);
+    let rearm = track::<F>(packet.bytes(), layers, session, direction, length, ctx.now);
+    if let Some(class) = rearm {
+        reschedule::<F>(shard, index, class, ctx);
     }
     if cut {
-        put(&mut lists.cut, (slot, hop));
+        lists.cut(slot, hop);
     } else {
-        leave(slot, output(packet, layers, hop, mac, ctx), lists);
+        let out = output(packet, layers, hop, mac, ctx);
+        leave(slot, out, meta, hop, lists);
     }
     true
+}
+
+/// Count and track; the timeout class whose timer must begin now, where it is another than before.
+#[inline(always)]
+fn track<F: Family>(
+    frame: &[u8],
+    layers: &Layers,
+    session: &mut F::Session,
+    direction: Direction,
+    length: u16,
+    now: Now,
+) -> Option<TimeoutClass> {
+    let outbound = session.nat().outbound(direction);
+    let refreshes = outbound | session.inbound_refresh();
+    let protocol = session.protocol();
+    let track = session.track_mut();
+    track.packets[direction as usize] += 1;
+    track.bytes[direction as usize] += u64::from(length);
+    // RFC 5508 REQ-6, RFC 7857 s7.1: an error neither refreshes nor ends a session.
+    if layers.flags.has(Flags::ICMP_ERROR) || layers.fragment == Fragment::Later {
+        return None;
+    }
+    let before = track.tracking.timer();
+    let class = if protocol == TCP {
+        match Segment::read(layers.payload(frame)) {
+            Some(segment) => track.tracking.track(direction, &segment),
+            None => TimeoutClass::UNCHANGED,
+        }
+    } else {
+        track.tracking.track_datagram(direction)
+    };
+    if class == TimeoutClass::UNCHANGED {
+        return None;
+    }
+    if refreshes {
+        track.last_seen = now.stamp();
+    }
+    (class != before).then_some(class)
+}
+
+/// Let a session's timer begin anew with another timeout.
+#[cold]
+fn reschedule<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, class: TimeoutClass, ctx: &Ctx<'_, '_>) {
+    let (wheel, table) = F::wheel(shard);
+    let Some(session) = table.get_mut(index) else { return };
+    session.track_mut().last_seen = ctx.now.stamp();
+    session.track_mut().tracking.set_timer(class);
+    let seconds = schedule_of::<F>(ctx.policy, session).seconds(class);
+    wheel.schedule(table, index, ctx.now.due(seconds));
+}
+
+/// The timeouts of a session: its pool's.
+pub fn schedule_of<'p, F: Family>(policy: &'p Policy, session: &F::Session) -> &'p Schedule {
+    let pool = session.nat().pool().and_then(|pool| F::nat(policy).pools.get(pool));
+    pool.map_or(&policy.timeouts, |pool| pool.timeouts())
+}
+
+/// ICMP: queries by their identifier, errors with what they quote.
+#[cold]
+fn translate_icmp<F: Family>(
+    frame: &mut [u8],
+    layers: &Layers,
+    session: &F::Session,
+    direction: Direction,
+) -> Result<(), Reason> {
+    if layers.flags.has(Flags::ICMP_ERROR) {
+        return F::rewrite_error(frame, layers, session, direction);
+    }
+    // A question against the session's direction is nobody's answer.
+    if layers.flags.has(Flags::ICMP_REPLY) != (direction == Direction::Reverse) {
+        return Err(sluice_nat::Reason::Unsolicited.into());
+    }
+    match F::rewrite(frame, layers, session, direction) {
+        true => Ok(()),
+        false => Err(sluice_nat::Reason::Truncated.into()),
+    }
 }

@@ -2,17 +2,17 @@
 //!
 //! Exits: transmit, gateway (an address of its own), complain (no route, TTL, MTU), cut, unresolved, hand over, drop.
 
-use sluice_route::Reason as Route;
+use sluice_route::{Reason as Route, SourceValidation};
 use sluice_wire::Packet;
 use sluice_wire::layers::Layers;
 
-use crate::batch::{Batch, Complaint, Lists, put};
+use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::Ctx;
 use crate::family::Family;
 use crate::io::{HAND, Slot};
 use crate::nodes::output::{Out, output};
 use crate::nodes::{decrement, dont_fragment, leave};
-use crate::paths::{Destination, Wanted};
+use crate::paths::Destination;
 use crate::reason::Own;
 
 /// Route packets.
@@ -25,37 +25,35 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
         let layers = &batch.meta(slot).layers;
         addresses[place] = F::addresses(layers, batch.packets[slot as usize].bytes()).1;
     }
-    ctx.paths.routes::<F>(&addresses[..slots.len()], &mut routes[..slots.len()]);
+    F::routes(ctx.paths, &addresses[..slots.len()], &mut routes[..slots.len()]);
     for (place, &slot) in slots.iter().enumerate() {
-        let meta = *batch.meta(slot);
+        let meta = &mut batch.meta[slot as usize % HAND];
         let packet = &mut batch.packets[slot as usize];
         let destination = ctx.paths.destination::<F>(routes[place], addresses[place]);
-        step::<F>(slot, packet, &meta.layers, meta.interface, meta.own, destination, lists, ctx);
+        step::<F>(slot, packet, meta, destination, lists, ctx);
     }
 }
 
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "one packet's part of the node, inlined into its loop")]
 fn step<F: Family>(
     slot: Slot,
     packet: &mut Packet<'_>,
-    layers: &Layers,
-    interface: u16,
-    own: bool,
+    meta: &mut Meta,
     destination: Destination,
     lists: &mut Lists,
     ctx: &Ctx<'_, '_>,
 ) {
+    let (layers, own) = (&meta.layers, meta.own);
     let hop = match destination {
         Destination::Hop(hop) => hop,
-        Destination::Unknown(wanted) => return lists.wait(slot, wanted),
+        Destination::Unknown(wanted) => return lists.wait(slot, Some(wanted)),
         Destination::Local if own => return lists.drop(slot, Own::NoLocalService),
         Destination::Local => return put(&mut lists.gateway, slot),
         Destination::Refused(reason) if own => return lists.drop(slot, reason),
-        Destination::Refused(reason) => return lists.complain(slot, complaint(reason), reason),
+        Destination::Refused(reason) => return lists.complain(slot, Complaint::of(reason), reason),
     };
     if !own {
-        if let Err(reason) = ctx.paths.validate_source::<F>(ctx.policy, interface, layers, packet.bytes()) {
+        if let Err(reason) = validate::<F>(ctx, meta.interface, layers, packet.bytes()) {
             return lists.drop(slot, reason);
         }
         if layers.ttl <= 1 {
@@ -71,23 +69,24 @@ fn step<F: Family>(
         if !own {
             decrement::<F>(packet, layers);
         }
-        return put(&mut lists.cut, (slot, hop));
+        return lists.cut(slot, hop);
     }
     // The neighbour first: a packet that has to wait is parked as it came.
-    let Some(mac) = ctx.paths.neighbours.mac(hop.neighbour()) else {
+    let Some(mac) = ctx.paths.mac(hop) else {
         return lists.wait(slot, ctx.paths.wanted(hop));
     };
     if !own {
         decrement::<F>(packet, layers);
     }
-    leave(slot, output(packet, layers, hop, mac, ctx), lists);
+    let out = output(packet, layers, hop, mac, ctx);
+    leave(slot, out, meta, hop, lists);
 }
 
-/// What a sender is told of a refusal by the routing table (RFC 1812 s5.2.7.1).
-fn complaint(reason: Route) -> Complaint {
-    match reason {
-        Route::Prohibited => Complaint::Prohibited,
-        Route::Unreachable => Complaint::HostUnreachable,
-        _ => Complaint::NoRoute,
+#[inline(always)]
+fn validate<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, layers: &Layers, frame: &[u8]) -> Result<(), Route> {
+    let validation = ctx.policy.interface(interface).map_or(SourceValidation::Strict, |i| i.validation);
+    if validation == SourceValidation::Off {
+        return Ok(());
     }
+    ctx.paths.validate_source::<F>(validation, interface, F::addresses(layers, frame).0)
 }

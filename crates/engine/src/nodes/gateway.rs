@@ -2,10 +2,11 @@
 //!
 //! Exits: forward (an echo reply), complain (nothing listens there), taken in, hand over (the owner), drop.
 
+use sluice_route::policer::Class as Policed;
 use sluice_wire::layers::{Class, Flags, Fragment};
-use sluice_wire::{icmp, icmpv6, ipv4};
+use sluice_wire::{icmp, icmpv6};
 
-use crate::batch::{Batch, Complaint, Lists, Stage};
+use crate::batch::{Batch, Complaint, Lists, Note, Stage, put};
 use crate::context::Ctx;
 use crate::family::{Family, V4, V6};
 use crate::nodes::complain::own;
@@ -16,23 +17,24 @@ use crate::reason::Own;
 pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
     for slot in std::mem::take(&mut lists.gateway) {
         let meta = *batch.meta(slot);
-        if ctx.policy.owner != ctx.own {
-            lists.hand_over(slot, ctx.policy.owner, Stage::Gateway, &meta);
+        let Some(owner) = ctx.owner.as_deref_mut() else {
+            lists.hand_over(slot, ctx.policy.owner, Note::new(Stage::Gateway, &meta));
             continue;
-        }
+        };
+        let now = ctx.now.nanoseconds;
         let layers = &meta.layers;
         let packet = &mut batch.packets[slot as usize];
         if !layers.flags.has(Flags::ICMP_QUERY) || layers.fragment != Fragment::Whole {
-            if !ctx.policers.other.take(ctx.now) {
+            if !owner.policer.admits(Policed::Other, now) {
                 lists.drop(slot, Own::PolicedOther);
             } else if layers.flags.has(Flags::ICMP_ERROR) {
-                lists.take_in(slot);
+                put(&mut lists.taken, slot);
             } else {
                 lists.complain(slot, Complaint::PortUnreachable, Own::NoLocalService);
             }
             continue;
         }
-        if !ctx.policers.echo.take(ctx.now) {
+        if !owner.policer.admits(Policed::Icmp, now) {
             lists.drop(slot, Own::PolicedEcho);
             continue;
         }
@@ -47,7 +49,7 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
             }
         };
         if !answered {
-            lists.take_in(slot);
+            put(&mut lists.taken, slot);
             continue;
         }
         if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {

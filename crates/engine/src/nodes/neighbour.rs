@@ -90,8 +90,8 @@ fn hear_arp(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, owner: 
     };
     let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
     let asks = message.operation() == arp::REQUEST;
-    let for_us = interface.has_address(Address::V4(target));
-    let on_link = interface.has_neighbour(Address::V4(sender));
+    let for_us = interface.link.owns(Address::V4(target));
+    let on_link = interface.link.has_neighbour(Address::V4(sender));
     let heard = match (asks && for_us, for_us) {
         (true, _) => Heard::Solicitation,
         (false, solicited) => Heard::Advertisement(Advertisement { solicited, overrides: true }),
@@ -120,12 +120,12 @@ fn hear_discovery(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, o
     let Owner { keeper, actions, .. } = owner;
     let mut hear = |address: u128, mac, heard| {
         let address = Address::V6(address);
-        let on_link = interface.has_neighbour(address);
+        let on_link = interface.link.has_neighbour(address);
         keeper.hear(meta.interface, address, mac, heard, on_link, now, &mut |action| put(actions, action));
     };
     match message {
         Message::NeighbourSolicitation { target, source_link } => {
-            if !interface.has_address(Address::V6(target)) {
+            if !interface.link.owns(Address::V6(target)) {
                 return Outcome::Drop(Own::NotForUs.into());
             }
             let detection = source == 0;

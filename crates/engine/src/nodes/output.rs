@@ -14,8 +14,8 @@ use crate::reason::Own;
 pub enum Out {
     /// Sent by this worker.
     Transmit(PortIndex),
-    /// Sent by the worker that has the port's queue.
-    HandOver(WorkerIndex, PortIndex),
+    /// Sent by the worker that has the queue of the interface's port.
+    HandOver(WorkerIndex, u16),
     /// Not possible.
     Drop(Own),
 }
@@ -27,9 +27,9 @@ pub fn output(packet: &mut Packet<'_>, layers: &Layers, hop: Hop, mac: [u8; 6], 
     if !link_header(packet, layers, interface, mac) {
         return Out::Drop(Own::NoBuffer);
     }
-    match ctx.setup.ports.get(interface.port as usize).and_then(|port| port.sender) {
-        Some(sender) if sender != ctx.own => Out::HandOver(sender, interface.port),
-        _ => {
+    match ctx.policy.sender(ctx.setup, interface.port, ctx.own) {
+        Some(sender) => Out::HandOver(sender, hop.interface() as u16),
+        None => {
             if let Some(counters) = ctx.counters.interfaces.get(hop.interface()) {
                 counters.sent_bytes.add(packet.len() as u64);
                 counters.sent.add(1);

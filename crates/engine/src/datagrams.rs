@@ -1,0 +1,153 @@
+//! Datagrams in fragments: which ports the later fragments belong to, and which fragments wait for the first.
+//!
+//! A fixed table; a datagram is in one of [`PROBES`] places. A fragment never makes more than one entry, and no
+//! datagram parks more than [`WAITING`] fragments (RFC 4787 REQ-14: any order, bounded).
+
+use arrayvec::ArrayVec;
+
+use crate::context::Waiting;
+use crate::time::Now;
+
+/// Places where a datagram can be.
+const PROBES: usize = 8;
+
+/// Most fragments of a datagram that wait for its first.
+pub const WAITING: usize = 8;
+
+/// How long a datagram is remembered (RFC 6146: FRAGMENT_MIN), in nanoseconds.
+pub const PATIENCE: u64 = 2_000_000_000;
+
+/// What all fragments of a datagram share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatagramKey {
+    /// Source address.
+    pub source: [u64; 2],
+    /// Destination address.
+    pub destination: [u64; 2],
+    /// Identification.
+    pub identification: u32,
+    /// Protocol.
+    pub protocol: u8,
+    /// Virtual router.
+    pub context: u32,
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    key: DatagramKey,
+    ports: Option<(u16, u16)>,
+    /// Nanosecond at which it is forgotten; 0: free.
+    until: u64,
+    waiting: ArrayVec<Waiting, WAITING>,
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Datagrams {
+    entries: Box<[Entry]>,
+    secret: [u64; 2],
+    sweep: usize,
+}
+
+/// Where a fragment stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The ports of its datagram are known.
+    Known(u16, u16),
+    /// Its first fragment has not come: park it in this entry.
+    Wait(u32),
+    /// No place in the table.
+    Full,
+}
+
+impl Datagrams {
+    /// A table for `capacity` datagrams.
+    pub fn new(capacity: usize, secret: [u64; 2]) -> Self {
+        let entries = (0..capacity.max(PROBES).next_power_of_two()).map(|_| Entry::default()).collect();
+        Self { entries, secret, sweep: 0 }
+    }
+
+    fn home(&self, key: &DatagramKey) -> usize {
+        let words = [
+            key.source[0] ^ self.secret[0],
+            key.source[1],
+            key.destination[0] ^ self.secret[1],
+            key.destination[1],
+            u64::from(key.identification) | u64::from(key.protocol) << 32,
+            u64::from(key.context),
+        ];
+        let mut hash = self.secret[0];
+        for word in words {
+            let wide = u128::from(hash ^ word) * u128::from(self.secret[1] | 1);
+            hash = (wide as u64 ^ (wide >> 64) as u64).rotate_left(23).wrapping_add(self.secret[0]);
+        }
+        hash as usize
+    }
+
+    /// The entry of a datagram, made where there is none; none where the table is full.
+    fn entry(&mut self, key: &DatagramKey, now: Now) -> Option<usize> {
+        let home = self.home(key);
+        let mask = self.entries.len() - 1;
+        let mut free = None;
+        for probe in 0..PROBES {
+            let place = (home + probe) & mask;
+            let entry = &self.entries[place];
+            if entry.until > now.nanoseconds && entry.key == *key {
+                return Some(place);
+            }
+            // An entry that is out of date is used again once nothing waits in it.
+            if entry.until <= now.nanoseconds && entry.waiting.is_empty() && free.is_none() {
+                free = Some(place);
+            }
+        }
+        let place = free?;
+        self.entries[place] =
+            Entry { key: *key, until: now.nanoseconds + PATIENCE, ports: None, waiting: ArrayVec::new() };
+        Some(place)
+    }
+
+    /// A first fragment has come with these ports. What has waited for it is moved to `ready`. False where the
+    /// table is full.
+    pub fn first(
+        &mut self,
+        key: &DatagramKey,
+        ports: (u16, u16),
+        now: Now,
+        ready: &mut impl FnMut(Waiting),
+    ) -> bool {
+        let Some(place) = self.entry(key, now) else { return false };
+        let entry = &mut self.entries[place];
+        entry.ports = Some(ports);
+        entry.waiting.drain(..).for_each(ready);
+        true
+    }
+
+    /// A later fragment has come.
+    pub fn later(&mut self, key: &DatagramKey, now: Now) -> Place {
+        let Some(place) = self.entry(key, now) else { return Place::Full };
+        match self.entries[place].ports {
+            Some((source, destination)) => Place::Known(source, destination),
+            None if self.entries[place].waiting.is_full() => Place::Full,
+            None => Place::Wait(place as u32),
+        }
+    }
+
+    /// Let a parked fragment wait in an entry that [`Datagrams::later`] named; it comes back where there is no place.
+    pub fn wait(&mut self, place: u32, waiting: Waiting) -> Result<(), Waiting> {
+        match self.entries.get_mut(place as usize) {
+            Some(entry) if entry.ports.is_none() => entry.waiting.try_push(waiting).map_err(|error| error.element()),
+            _ => Err(waiting),
+        }
+    }
+
+    /// Fragments that have waited too long, looking at `budget` entries a call.
+    pub fn expire(&mut self, now: Now, budget: usize, expired: &mut impl FnMut(Waiting)) {
+        for _ in 0..budget.min(self.entries.len()) {
+            self.sweep = (self.sweep + 1) & (self.entries.len() - 1);
+            let entry = &mut self.entries[self.sweep];
+            if entry.until <= now.nanoseconds && !entry.waiting.is_empty() {
+                entry.waiting.drain(..).for_each(&mut *expired);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! fragments: later fragments are told the ports of their datagram, so that they find its session.
+//!
+//! Exits: lookup4, lookup6, park (the first fragment has not come), hand over (the owner), drop.
+
+use sluice_wire::layers::{Class, Fragment};
+use sluice_wire::{ipv4, ipv6};
+
+use crate::batch::{Batch, Lists, Meta, Note, Stage, put};
+use crate::context::{Ctx, Waiting};
+use crate::datagrams::{DatagramKey, Place};
+use crate::family::{Family, V4, V6};
+use crate::io::HAND;
+use crate::reason::Own;
+
+/// Tell fragments their ports. Fragments that were waiting for a first one are moved to `ready`.
+#[inline(never)]
+pub fn fragments(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    ready: &mut impl FnMut(Waiting),
+) {
+    for slot in std::mem::take(&mut lists.fragments) {
+        let meta = &mut batch.meta[slot as usize % HAND];
+        let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
+        let Some(owner) = ctx.owner.as_deref_mut() else {
+            lists.hand_over(slot, ctx.policy.owner, Note::new(Stage::Fragment, meta));
+            continue;
+        };
+        let key = datagram_key(batch.packets[slot as usize].bytes(), meta, context);
+        let layers = &mut meta.layers;
+        let known = if layers.fragment == Fragment::First {
+            owner.datagrams.first(&key, (layers.source_port, layers.destination_port), ctx.now, ready)
+        } else {
+            match owner.datagrams.later(&key, ctx.now) {
+                Place::Known(source, destination) => {
+                    (layers.source_port, layers.destination_port) = (source, destination);
+                    true
+                }
+                Place::Wait(place) => {
+                    put(&mut lists.park_fragment, (slot, place));
+                    continue;
+                }
+                Place::Full => false,
+            }
+        };
+        match (known, layers.class) {
+            (false, _) => lists.drop(slot, Own::FragmentsFull),
+            (true, Class::Ipv4) => put(V4::lookups(lists), slot),
+            (true, _) => put(V6::lookups(lists), slot),
+        }
+    }
+}
+
+fn datagram_key(frame: &[u8], meta: &Meta, context: u32) -> DatagramKey {
+    let datagram = meta.layers.datagram(frame);
+    let protocol = meta.layers.protocol;
+    if meta.layers.class == Class::Ipv4 {
+        let (source, destination) = V4::addresses(&meta.layers, frame);
+        let identification = ipv4::IDENTIFICATION.read(datagram).into();
+        let (source, destination) = ([0, source.into()], [0, destination.into()]);
+        return DatagramKey { source, destination, identification, protocol, context };
+    }
+    let (source, destination) = V6::addresses(&meta.layers, frame);
+    let identification = ipv6::walk(datagram)
+        .ok()
+        .and_then(|chain| datagram.get(chain.fragment?..)?.get(4..8)?.try_into().ok())
+        .map_or(0, u32::from_be_bytes);
+    DatagramKey { source, destination, identification, protocol, context }
+}
