@@ -258,7 +258,7 @@ impl Lists {
 
     /// Drop a packet.
     #[inline(always)]
-    pub fn drop(&mut self, slot: Slot, reason: impl Into<Reason>) {
+    pub fn discard(&mut self, slot: Slot, reason: impl Into<Reason>) {
         put(&mut self.drop, (slot, reason.into()));
     }
 
@@ -274,7 +274,7 @@ impl Lists {
     pub fn wait(&mut self, slot: Slot, wanted: Option<Wanted>) {
         match wanted {
             Some(wanted) => put(&mut self.unresolved, (slot, wanted)),
-            None => self.drop(slot, sluice_route::Reason::NeighbourUnresolved),
+            None => self.discard(slot, sluice_route::Reason::NeighbourUnresolved),
         }
     }
 
@@ -286,6 +286,29 @@ impl Lists {
     /// Give a packet to another worker.
     pub fn hand_over(&mut self, slot: Slot, to: WorkerIndex, note: Note) {
         put(&mut self.hand_over, (slot, to, note.pack()));
+    }
+
+    /// Where a slot is: the node that has it next, how it leaves, or why it is dropped.
+    pub fn place(&self, slot: Slot) -> Option<&'static str> {
+        let nodes = [
+            ("established", &self.lookup4), ("established", &self.lookup6), ("decide", &self.decide4),
+            ("decide", &self.decide6), ("revise", &self.revise4), ("revise", &self.revise6),
+            ("forward", &self.forward4), ("forward", &self.forward6), ("fragments", &self.fragments),
+            ("discover", &self.neighbour), ("gateway", &self.gateway), ("taken-in", &self.taken),
+        ];
+        let cut = |task: &Task| matches!(task, Task::Cut(cut, _) if *cut == slot);
+        nodes
+            .iter()
+            .find(|(_, list)| list.contains(&slot))
+            .map(|(name, _)| *name)
+            .or_else(|| self.transmit.iter().any(|list| list.contains(&slot)).then_some("transmit"))
+            .or_else(|| self.drop.iter().find(|(place, _)| *place == slot).map(|(_, reason)| reason.name()))
+            .or_else(|| self.complain.iter().any(|(place, _, _)| *place == slot).then_some("complain"))
+            .or_else(|| self.unresolved.iter().any(|(place, _)| *place == slot).then_some("wait"))
+            .or_else(|| self.park.iter().any(|(place, _)| *place == slot).then_some("park"))
+            .or_else(|| self.park_fragment.iter().any(|(place, _)| *place == slot).then_some("park"))
+            .or_else(|| self.hand_over.iter().any(|(place, _, _)| *place == slot).then_some("hand-over"))
+            .or_else(|| self.tasks.iter().any(cut).then_some("cut"))
     }
 
     /// Whether no node has anything left to do.
@@ -317,7 +340,7 @@ impl Lists {
             put(&mut left, slot);
         }
         for slot in left {
-            self.drop(slot, reason);
+            self.discard(slot, reason);
         }
     }
 

@@ -11,7 +11,7 @@ use crate::datagrams::Datagrams;
 use crate::io::{HAND, Parked, WorkerIndex};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
-use crate::shard::Shard;
+use crate::shard::{Shard, Tools};
 use crate::time::Now;
 
 /// A packet that waits.
@@ -68,7 +68,12 @@ pub struct Ctx<'c, 'm> {
     pub revisions: u32,
 }
 
-impl<'m> Ctx<'_, 'm> {
+impl<'c, 'm> Ctx<'c, 'm> {
+    /// What it takes to end a session.
+    pub fn tools(&self) -> Tools<'c> {
+        Tools { hasher: self.hasher, paths: self.paths, counters: self.counters }
+    }
+
     /// The shard of a packet.
     #[inline(always)]
     pub fn shard_of(&self, meta: &Meta) -> Option<&Shard<'m>> {

@@ -1,4 +1,24 @@
 //! The engine: sessions, nodes, batches, execution.
+//!
+//! A worker receives a burst, `parse` finds out what it holds, and every node moves the packets of its list to the
+//! list of their next node, until each is sent, dropped, parked or handed over. Nodes never own a buffer; the worker
+//! moves ownership at the end of the burst ([`io`]).
 #![forbid(unsafe_code)]
 
+pub mod batch;
+pub mod capture;
+pub mod context;
+pub mod counters;
+pub mod datagrams;
+pub mod family;
 pub mod io;
+pub mod nodes;
+pub mod paths;
+pub mod policy;
+pub mod reason;
+pub mod request;
+pub mod session;
+pub mod shard;
+pub mod time;
+pub mod trace;
+pub mod worker;

@@ -13,7 +13,7 @@ pub mod parse;
 pub mod revise;
 
 use sluice_wire::Packet;
-use sluice_wire::ipv4::{self, Ipv4};
+use sluice_wire::ipv4::Ipv4;
 use sluice_wire::ipv6;
 use sluice_wire::layers::Layers;
 
@@ -47,6 +47,6 @@ pub fn leave(slot: Slot, out: Out, meta: &mut Meta, hop: Hop, lists: &mut Lists)
     match out {
         Out::Transmit(port) => lists.send(port, slot),
         Out::HandOver(worker, interface) => lists.hand_over(slot, worker, Note::new(Stage::Finished(interface), meta)),
-        Out::Drop(reason) => lists.drop(slot, reason),
+        Out::Drop(reason) => lists.discard(slot, reason),
     }
 }

@@ -76,6 +76,14 @@ impl Paths {
         }
     }
 
+    /// Where a neighbour is that is known by name.
+    pub fn neighbour(&self, wanted: Wanted) -> Destination {
+        match self.neighbours.find(wanted.interface, wanted.address) {
+            Some(neighbour) => Destination::Hop(Hop::new(wanted.interface, neighbour.0)),
+            None => Destination::Unknown(wanted),
+        }
+    }
+
     /// The neighbour of a hop, by name.
     pub fn wanted(&self, hop: Hop) -> Option<Wanted> {
         let neighbour = self.neighbours.snapshot(NeighbourIndex(hop.neighbour()))?;
@@ -108,6 +116,6 @@ impl Paths {
         interface: u16,
         source: F::Address,
     ) -> Result<(), Reason> {
-        validate_source(validation, &self.fib, &self.next_hops, F::plain(source), interface)
+        validate_source(validation, F::plain(source), interface, &self.fib, &self.next_hops)
     }
 }

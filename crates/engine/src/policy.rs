@@ -34,6 +34,11 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// Sessions of IPv4 and IPv6 in each shard, at least one.
+    pub fn sessions_per_shard(&self) -> [usize; 2] {
+        self.sessions.map(|all| (all as usize).div_ceil(self.shards.count() as usize).max(1))
+    }
+
     /// Shards dealt to `workers` workers in turn.
     pub fn owners(shards: Shards, workers: usize) -> Box<[WorkerIndex]> {
         (0..shards.count()).map(|shard| (shard as usize % workers.max(1)) as WorkerIndex).collect()

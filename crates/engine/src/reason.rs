@@ -27,7 +27,6 @@ reasons! {
         UnknownEthertype = "unknown-ethertype", "neither IPv4, IPv6 nor ARP";
         NotForUs = "not-for-us", "neighbour discovery about an address of somebody else";
         Multicast = "multicast", "multicast or broadcast that the gateway does not take part in";
-        LinkLocal = "link-local", "link-local address that must not be forwarded";
         NoLocalService = "no-local-service", "addressed to the gateway, where nothing listens";
         PolicedNeighbour = "policed-neighbour", "ARP or neighbour discovery above the configured rate";
         PolicedEcho = "policed-echo", "ICMP echo to the gateway above the configured rate";
@@ -43,6 +42,7 @@ reasons! {
         ParkingFull = "parking-full", "no more packets can wait for a neighbour or a fragment";
         LeftToOffload = "left-to-offload", "checksum left to offload by a local sender, refused by configuration";
         DeviceRefused = "device-refused", "frame from the device in a form that can't be used";
+        SessionRevised = "session-revised", "its session was being decided again after a change of policy";
         InterfaceGone = "interface-gone", "the egress interface is no longer configured";
         Loop = "loop", "more passes through the gateway than allowed";
         Forgotten = "forgotten", "a node left it nowhere: a bug, please report";

@@ -52,7 +52,7 @@ macro_rules! session {
             pub inbound_refresh: u8,
             /// Interface that the first packet came in by.
             pub interface: u16,
-            spare: [u8; $pad],
+            pub(crate) spare: [u8; $pad],
             /// What packets change.
             pub track: Track,
         }

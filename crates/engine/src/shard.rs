@@ -1,13 +1,24 @@
 //! A shard: the sessions, timers and port leases that one worker at a time writes.
 
-use sluice_nat::{Ports, Secret, Shards};
-use sluice_table::flow::{FlowTable, RecordIndex, Refused};
+use sluice_nat::ports::TooSmall;
+use sluice_nat::{Ports, Secret};
+use sluice_table::flow::{FlowTable, Misfit, RecordIndex};
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
-use sluice_table::wheel::Wheel;
+use sluice_table::wheel::{Verdict, Wheel};
+use sluice_wire::Direction;
 
-use crate::family::{Family, Session};
+use crate::batch::Hop;
+use crate::counters::WorkerCounters;
+use crate::family::{Family, Session, V4, V6};
+use crate::nodes::established::schedule_of;
+use crate::paths::Paths;
+use crate::policy::{Policy, Setup};
 use crate::session::{Session4, Session6};
+use crate::time::{Now, TICKS_PER_SECOND};
+
+/// Sessions that end in one round of a shard's timers at most.
+const EXPIRIES: usize = 64;
 
 /// One shard.
 pub struct Shard<'m> {
@@ -17,12 +28,141 @@ pub struct Shard<'m> {
     pub sessions4: FlowTable<'m, Session4>,
     /// IPv6 sessions.
     pub sessions6: FlowTable<'m, Session6>,
-    /// Timers of both.
-    pub wheel4: Wheel<'m>,
+    /// Timers of IPv4 sessions.
+    pub wheel4: Wheel,
     /// Timers of IPv6 sessions.
-    pub wheel6: Wheel<'m>,
-    /// Port leases.
+    pub wheel6: Wheel,
+    /// Port leases of IPv4 pools.
     pub ports4: Ports<'m, u32>,
     /// Port leases of IPv6 pools.
     pub ports6: Ports<'m, [u64; 2]>,
+}
+
+/// Why a shard can't be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShardError {
+    /// Its memory does not fit its tables.
+    #[error(transparent)]
+    Table(#[from] Misfit),
+    /// Its memory does not fit its pools.
+    #[error(transparent)]
+    Ports(#[from] TooSmall),
+}
+
+/// Memory of one shard, in lines of 64 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lines {
+    /// IPv4 sessions.
+    pub sessions4: usize,
+    /// IPv6 sessions.
+    pub sessions6: usize,
+    /// Port leases of IPv4 pools.
+    pub ports4: usize,
+    /// Port leases of IPv6 pools.
+    pub ports6: usize,
+}
+
+impl Lines {
+    /// What one shard of `setup` takes.
+    pub fn of(setup: &Setup, policy: &Policy) -> Self {
+        let [four, six] = setup.sessions_per_shard();
+        Self {
+            sessions4: FlowTable::<Session4>::lines_for(four),
+            sessions6: FlowTable::<Session6>::lines_for(six),
+            ports4: Ports::lines(&policy.nat4.pools, setup.shards),
+            ports6: Ports::lines(&policy.nat6.pools, setup.shards),
+        }
+    }
+
+    /// All of it.
+    pub fn total(&self) -> usize {
+        self.sessions4 + self.sessions6 + self.ports4 + self.ports6
+    }
+}
+
+impl<'m> Shard<'m> {
+    /// An empty shard in `memory` of [`Lines::total`] lines.
+    pub fn new(number: u16, setup: &Setup, policy: &Policy, now: Now, memory: &'m mut [Line]) -> Result<Self, ShardError> {
+        let [four, six] = setup.sessions_per_shard();
+        let lines = Lines::of(setup, policy);
+        let total = memory.len();
+        let (sessions4, rest) = memory.split_at_mut(lines.sessions4.min(total));
+        let (sessions6, rest) = rest.split_at_mut(lines.sessions6.min(rest.len()));
+        let (ports4, ports6) = rest.split_at_mut(lines.ports4.min(rest.len()));
+        let secret = Secret(setup.secret);
+        let (pools4, pools6) = (&policy.nat4.pools, &policy.nat6.pools);
+        let number32 = u32::from(number);
+        Ok(Self {
+            number,
+            sessions4: FlowTable::new(sessions4, four)?,
+            sessions6: FlowTable::new(sessions6, six)?,
+            wheel4: Wheel::new(now.tick),
+            wheel6: Wheel::new(now.tick),
+            ports4: Ports::new(pools4, setup.shards, number32, secret, ports4)?,
+            ports6: Ports::new(pools6, setup.shards, number32, secret, ports6)?,
+        })
+    }
+
+    /// Let timers run: ends at most [`EXPIRIES`] sessions of each family. True where more may be due.
+    pub fn expire(&mut self, now: Now, policy: &Policy, tools: &Tools<'_>) -> bool {
+        let four = expire::<V4>(self, now, policy, tools);
+        let six = expire::<V6>(self, now, policy, tools);
+        four || six
+    }
+}
+
+/// What it takes to end a session.
+#[derive(Clone, Copy)]
+pub struct Tools<'c> {
+    /// Session keys' hash.
+    pub hasher: &'c Hasher,
+    /// Holders of neighbours.
+    pub paths: &'c Paths,
+    /// Counters.
+    pub counters: &'c WorkerCounters,
+}
+
+fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, policy: &Policy, tools: &Tools<'_>) -> bool {
+    let mut silent = [RecordIndex(0); EXPIRIES];
+    let mut count = 0;
+    let (wheel, table) = F::wheel(shard);
+    let progress = wheel.advance(table, now.tick, EXPIRIES as u32, |index, session| {
+        let left = remaining::<F>(session, now, policy);
+        if left > 0 {
+            return Verdict::Rearm(now.tick + u64::from(left));
+        }
+        if let Some(place) = silent.get_mut(count) {
+            *place = index;
+            count += 1;
+        }
+        Verdict::Expire
+    });
+    for &index in &silent[..count] {
+        end::<F>(shard, index, tools);
+    }
+    !progress.caught_up
+}
+
+/// Ticks until a session ends, if nothing more comes.
+pub fn remaining<F: Family>(session: &F::Session, now: Now, policy: &Policy) -> u32 {
+    let track = session.track();
+    let seconds = schedule_of::<F>(policy, session).seconds(track.tracking.timer());
+    let timeout = seconds.saturating_mul(TICKS_PER_SECOND as u32);
+    timeout.saturating_sub(now.since(track.last_seen))
+}
+
+/// End a session: off the wheel, out of the table, and everything that it held given back.
+pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Tools<'_>) -> Option<F::Session> {
+    use sluice_table::flow::Record;
+    let (wheel, table) = F::wheel(shard);
+    let session = table.get(index)?;
+    let hash = |direction| F::hash_one(tools.hasher, &session.key(direction));
+    let (forward, reverse) = (hash(Direction::Forward), hash(Direction::Reverse));
+    let session = wheel.remove(table, index, forward, reverse)?;
+    F::ports(shard).release(session.nat(), session.protocol(), session.reverse());
+    for direction in [Direction::Forward, Direction::Reverse] {
+        tools.paths.let_go(Hop(session.hop(direction).0));
+    }
+    tools.counters.sessions_ended.add(1);
+    Some(session)
 }

@@ -17,7 +17,7 @@ impl Now {
     /// The moment `nanoseconds` after the start.
     #[inline(always)]
     pub fn at(nanoseconds: u64) -> Self {
-        Self { nanoseconds, tick: (nanoseconds / (1_000_000_000 / TICKS_PER_SECOND as u64)) as u32 }
+        Self { nanoseconds, tick: nanoseconds / (1_000_000_000 / TICKS_PER_SECOND) }
     }
 
     /// The tick in `seconds` seconds.

@@ -75,7 +75,8 @@ pub struct Tracking {
     flags: u8,
     /// The [`TimeoutClass`] of a session that is not TCP.
     class: u8,
-    reserved: u8,
+    /// The [`TimeoutClass`] of the timer that runs.
+    timer: u8,
 }
 
 /// The side's sequence numbers are known: 1 for forward, 2 for reverse.
@@ -156,6 +157,17 @@ impl Tracking {
         }
     }
 
+    /// The class of the timer that runs, as [`Tracking::set_timer`] was told.
+    #[inline(always)]
+    pub fn timer(&self) -> TimeoutClass {
+        TimeoutClass(self.timer)
+    }
+
+    /// Remember which timer runs.
+    pub fn set_timer(&mut self, class: TimeoutClass) {
+        self.timer = class.0;
+    }
+
     /// The connection's state; [`TcpState::Closed`] where it is not TCP.
     pub fn state(&self) -> TcpState {
         TcpState::of(self.state)
@@ -228,6 +240,7 @@ impl Tracking {
         if segment.opens() && forward && idle {
             *self = Self {
                 flags: self.flags & ANSWERED,
+                timer: self.timer,
                 ..Self::default()
             };
             self.begin(direction, segment);

@@ -43,6 +43,8 @@ reasons! {
         "Longer than the MTU of the way out, and may not be fragmented: the sender is told the MTU.";
     SourceValidation "source-validation"
         "The source address does not belong behind the interface that the packet came in by (BCP 38).";
+    LinkLocal "link-local"
+        "Addressed to or from a link-local address, which is never forwarded (RFC 4291 section 2.5.6).";
     NeighbourUnresolved "neighbour-unresolved"
         "The next hop does not answer address resolution.";
     NeighbourTableFull "neighbour-table-full"

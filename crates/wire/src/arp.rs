@@ -38,6 +38,12 @@ pub fn emit_request(packet: &mut Packet<'_>, sender_mac: Mac, sender: u32, targe
     emit(packet, link, REQUEST, sender, [0; 6], target)
 }
 
+/// Make `packet` a question to `link.destination` whether it still is `target`'s (RFC 1122, 2.3.2.1); false, and
+/// nothing done, where its room is too small.
+pub fn emit_probe(packet: &mut Packet<'_>, link: Link, sender: u32, target: u32) -> bool {
+    emit(packet, link, REQUEST, sender, [0; 6], target)
+}
+
 /// Make `packet` the answer that `sender` is at `link.source`; false, and nothing done, where its room is too small.
 pub fn emit_reply(packet: &mut Packet<'_>, link: Link, sender: u32, target: u32) -> bool {
     emit(packet, link, REPLY, sender, link.destination, target)

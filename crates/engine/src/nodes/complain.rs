@@ -18,7 +18,7 @@ pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
     for (slot, complaint, reason) in std::mem::take(&mut lists.complain) {
         let meta = *batch.meta(slot);
         if meta.own {
-            lists.drop(slot, reason);
+            lists.discard(slot, reason);
             continue;
         }
         let Some(owner) = ctx.owner.as_deref_mut() else {
@@ -32,7 +32,7 @@ pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
                 && make(packet, &meta, complaint, interface)
         });
         if !made {
-            lists.drop(slot, reason);
+            lists.discard(slot, reason);
             continue;
         }
         if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
@@ -55,7 +55,7 @@ pub fn own(slot: crate::io::Slot, batch: &mut Batch<'_, '_>, lists: &mut Lists) 
                 _ => put(V4::forwards(lists), slot),
             }
         }
-        Err(fault) => lists.drop(slot, fault),
+        Err(fault) => lists.discard(slot, fault),
     }
 }
 
@@ -108,7 +108,7 @@ impl Complaint {
     }
 
     /// As ICMPv6 says it (RFC 4443).
-    fn icmpv6(self) -> icmpv6::Error {
+    fn icmpv6(self) -> icmp::Error {
         use icmpv6::unreachable as code;
         match self {
             Self::TimeExceeded => icmpv6::HOP_LIMIT_EXCEEDED,

@@ -32,12 +32,12 @@ pub fn cut(
     let (whole, made) = batch.packets.split_at_mut(first);
     let fragments = whole.get(slot as usize).and_then(|p| Fragments::new(p.bytes(), &meta.layers, mtu));
     let (Some(fragments), Some(mac)) = (fragments, ctx.paths.mac(hop)) else {
-        lists.drop(slot, Own::FragmentUnfit);
+        lists.discard(slot, Own::FragmentUnfit);
         return 0;
     };
     let count = fragments.len();
     if made.len() < count {
-        lists.drop(slot, Own::NoBuffer);
+        lists.discard(slot, Own::NoBuffer);
         return 0;
     }
     for (piece, packet) in made.iter_mut().take(count).enumerate() {
@@ -47,7 +47,7 @@ pub fn cut(
             let out = output(packet, &meta.layers, hop, mac, ctx);
             leave(place, out, &mut batch.meta[first + piece], hop, lists);
         } else {
-            lists.drop(place, Own::FragmentUnfit);
+            lists.discard(place, Own::FragmentUnfit);
         }
     }
     if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {

@@ -94,7 +94,7 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         if meta.layers.flags.has(Flags::ICMP_ERROR) {
             let public = F::nat(ctx.policy).pools.owner(F::tuple(&key).destination()).is_some();
             match public {
-                true => lists.drop(slot, sluice_nat::Reason::IcmpErrorWithoutSession),
+                true => lists.discard(slot, sluice_nat::Reason::IcmpErrorWithoutSession),
                 false => put(F::forwards(lists), slot),
             }
             continue;
@@ -108,7 +108,7 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             Plan::Gateway => put(&mut lists.gateway, slot),
             Plan::Wait(wanted) => lists.wait(slot, Some(wanted)),
             Plan::Complain(complaint, reason) => lists.complain(slot, complaint, reason),
-            Plan::Drop(reason) => lists.drop(slot, reason),
+            Plan::Drop(reason) => lists.discard(slot, reason),
         }
     }
 }
@@ -116,7 +116,7 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
 fn refuse(slot: Slot, (complaint, reason): (Option<Complaint>, Reason), lists: &mut Lists) {
     match complaint {
         Some(complaint) => lists.complain(slot, complaint, reason),
-        None => lists.drop(slot, reason),
+        None => lists.discard(slot, reason),
     }
 }
 

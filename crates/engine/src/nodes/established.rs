@@ -31,7 +31,7 @@ pub struct Lookups<F: Family> {
 
 impl<F: Family> Default for Lookups<F> {
     fn default() -> Self {
-        Self { keys: [F::Key::default(); HAND], hashes: [0; HAND], candidates: [Candidate::default(); HAND] }
+        Self { keys: [F::Key::default(); HAND], hashes: [0; HAND], candidates: [Candidate::NONE; HAND] }
     }
 }
 
@@ -85,7 +85,7 @@ fn keys<F: Family>(
             match F::quoted(&meta.layers, frame, context) {
                 Ok(key) => key,
                 Err(fault) => {
-                    lists.drop(slot, fault);
+                    lists.discard(slot, fault);
                     continue;
                 }
             }
@@ -118,7 +118,7 @@ fn step<F: Family>(
     let layers = &meta.layers;
     let packet = &mut batch.packets[slot as usize];
     let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut) else {
-        lists.drop(slot, Own::Forgotten);
+        lists.discard(slot, Own::Forgotten);
         return false;
     };
     let Some((index, direction)) = F::table_ref(shard).confirm(work.hashes[place], work.candidates[place], &work.keys[place]) else {
@@ -126,7 +126,8 @@ fn step<F: Family>(
         return false;
     };
     let Some(session) = F::table(shard).get_mut(index) else { return false };
-    if session.generation() != ctx.policy.generation && ctx.revisions > 0 {
+    let stale = session.generation() != ctx.policy.generation;
+    if stale && ctx.revisions > 0 && !layers.flags.has(Flags::ICMP_ERROR) {
         ctx.revisions -= 1;
         put(F::revises(lists), slot);
         return false;
@@ -150,16 +151,16 @@ fn step<F: Family>(
     };
     if layers.flags.has(Flags(Flags::ICMP_ERROR.0 | Flags::ICMP_QUERY.0)) {
         if let Err(reason) = translate_icmp::<F>(packet.bytes_mut(), layers, session, direction) {
-            lists.drop(slot, reason);
+            lists.discard(slot, reason);
             return true;
         }
     } else if !F::rewrite(packet.bytes_mut(), layers, session, direction) {
-        lists.drop(slot, sluice_nat::Reason::Truncated);
+        lists.discard(slot, sluice_nat::Reason::Truncated);
         return true;
     }
     let rearm = track::<F>(packet.bytes(), layers, session, direction, length, ctx.now);
     if let Some(class) = rearm {
-        reschedule::<F>(shard, index, class, ctx);
+        reschedule::<F>(shard, index, class, ctx.policy, ctx.now);
     }
     if cut {
         lists.cut(slot, hop);
@@ -210,13 +211,13 @@ fn track<F: Family>(
 
 /// Let a session's timer begin anew with another timeout.
 #[cold]
-fn reschedule<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, class: TimeoutClass, ctx: &Ctx<'_, '_>) {
+fn reschedule<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, class: TimeoutClass, policy: &Policy, now: Now) {
     let (wheel, table) = F::wheel(shard);
     let Some(session) = table.get_mut(index) else { return };
-    session.track_mut().last_seen = ctx.now.stamp();
+    session.track_mut().last_seen = now.stamp();
     session.track_mut().tracking.set_timer(class);
-    let seconds = schedule_of::<F>(ctx.policy, session).seconds(class);
-    wheel.schedule(table, index, ctx.now.due(seconds));
+    let seconds = schedule_of::<F>(policy, session).seconds(class);
+    wheel.schedule(table, index, now.due(seconds));
 }
 
 /// The timeouts of a session: its pool's.

@@ -10,9 +10,9 @@ use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::Ctx;
 use crate::family::Family;
 use crate::io::{HAND, Slot};
-use crate::nodes::output::{Out, output};
+use crate::nodes::output::output;
 use crate::nodes::{decrement, dont_fragment, leave};
-use crate::paths::Destination;
+use crate::paths::{Destination, Wanted};
 use crate::reason::Own;
 
 /// Route packets.
@@ -29,7 +29,11 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
     for (place, &slot) in slots.iter().enumerate() {
         let meta = &mut batch.meta[slot as usize % HAND];
         let packet = &mut batch.packets[slot as usize];
-        let destination = ctx.paths.destination::<F>(routes[place], addresses[place]);
+        let destination = if F::SIX && F::plain(addresses[place]).is_link_local() {
+            on_link::<F>(addresses[place], meta, ctx)
+        } else {
+            ctx.paths.destination::<F>(routes[place], addresses[place])
+        };
         step::<F>(slot, packet, meta, destination, lists, ctx);
     }
 }
@@ -47,14 +51,14 @@ fn step<F: Family>(
     let hop = match destination {
         Destination::Hop(hop) => hop,
         Destination::Unknown(wanted) => return lists.wait(slot, Some(wanted)),
-        Destination::Local if own => return lists.drop(slot, Own::NoLocalService),
+        Destination::Local if own => return lists.discard(slot, Own::NoLocalService),
         Destination::Local => return put(&mut lists.gateway, slot),
-        Destination::Refused(reason) if own => return lists.drop(slot, reason),
+        Destination::Refused(reason) if own => return lists.discard(slot, reason),
         Destination::Refused(reason) => return lists.complain(slot, Complaint::of(reason), reason),
     };
     if !own {
         if let Err(reason) = validate::<F>(ctx, meta.interface, layers, packet.bytes()) {
-            return lists.drop(slot, reason);
+            return lists.discard(slot, reason);
         }
         if layers.ttl <= 1 {
             return lists.complain(slot, Complaint::TimeExceeded, Route::TtlExceeded);
@@ -82,9 +86,24 @@ fn step<F: Family>(
     leave(slot, out, meta, hop, lists);
 }
 
+/// Link-local addresses have no route: they are the gateway's own, or a neighbour's that it answers (RFC 4291, 2.5.6).
+#[cold]
+fn on_link<F: Family>(address: F::Address, meta: &Meta, ctx: &Ctx<'_, '_>) -> Destination {
+    let plain = F::plain(address);
+    let owns = ctx.policy.interface(meta.interface).is_some_and(|interface| interface.link.owns(plain));
+    match (owns, meta.own) {
+        (true, _) => Destination::Local,
+        (false, true) => ctx.paths.neighbour(Wanted { interface: meta.interface, address: plain }),
+        (false, false) => Destination::Refused(Route::LinkLocal),
+    }
+}
+
 #[inline(always)]
 fn validate<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, layers: &Layers, frame: &[u8]) -> Result<(), Route> {
     let validation = ctx.policy.interface(interface).map_or(SourceValidation::Strict, |i| i.validation);
+    if F::SIX && F::plain(F::addresses(layers, frame).0).is_link_local() {
+        return Err(Route::LinkLocal);
+    }
     if validation == SourceValidation::Off {
         return Ok(());
     }

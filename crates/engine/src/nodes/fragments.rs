@@ -45,7 +45,7 @@ pub fn fragments(
             }
         };
         match (known, layers.class) {
-            (false, _) => lists.drop(slot, Own::FragmentsFull),
+            (false, _) => lists.discard(slot, Own::FragmentsFull),
             (true, Class::Ipv4) => put(V4::lookups(lists), slot),
             (true, _) => put(V6::lookups(lists), slot),
         }

@@ -26,7 +26,7 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
         let packet = &mut batch.packets[slot as usize];
         if !layers.flags.has(Flags::ICMP_QUERY) || layers.fragment != Fragment::Whole {
             if !owner.policer.admits(Policed::Other, now) {
-                lists.drop(slot, Own::PolicedOther);
+                lists.discard(slot, Own::PolicedOther);
             } else if layers.flags.has(Flags::ICMP_ERROR) {
                 put(&mut lists.taken, slot);
             } else {
@@ -35,7 +35,7 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
             continue;
         }
         if !owner.policer.admits(Policed::Icmp, now) {
-            lists.drop(slot, Own::PolicedEcho);
+            lists.discard(slot, Own::PolicedEcho);
             continue;
         }
         let answered = match layers.class {

@@ -41,11 +41,11 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             continue;
         };
         if !owner.policer.admits(Policed::Neighbour, now) {
-            lists.drop(slot, Own::PolicedNeighbour);
+            lists.discard(slot, Own::PolicedNeighbour);
             continue;
         }
         let Some(interface) = policy.interface(meta.interface) else {
-            lists.drop(slot, Own::InterfaceGone);
+            lists.discard(slot, Own::InterfaceGone);
             continue;
         };
         let packet = &mut batch.packets[slot as usize];
@@ -79,7 +79,7 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
                 put(&mut lists.taken, slot);
                 put(&mut lists.tasks, Task::Advertise(meta.interface));
             }
-            Outcome::Drop(reason) => lists.drop(slot, reason),
+            Outcome::Drop(reason) => lists.discard(slot, reason),
         }
     }
 }
@@ -140,7 +140,7 @@ fn hear_discovery(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, o
             };
             let link = Link { source: interface.mac, destination: mac };
             let flags = ndp::Advertised { router: true, solicited: !detection, overriding: true };
-            if ndp::emit_advertisement(packet, link, destination, target, flags) && interface.push_tags(packet) {
+            if ndp::emit_advertisement(packet, link, (target, destination), target, flags) && interface.push_tags(packet) {
                 Outcome::Answer
             } else {
                 Outcome::Drop(Own::NoBuffer.into())
@@ -178,7 +178,7 @@ pub fn wait(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>)
             Resolution::Known(_) if meta.own => crate::nodes::complain::own(slot, batch, lists),
             Resolution::Known(_) => match policy.interface(meta.interface) {
                 Some(interface) => classify(slot, &batch.packets[slot as usize], &meta.layers, interface, lists),
-                None => lists.drop(slot, Own::InterfaceGone),
+                None => lists.discard(slot, Own::InterfaceGone),
             },
         }
     }

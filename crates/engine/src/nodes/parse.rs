@@ -29,7 +29,7 @@ pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
             Err(fault) => {
                 tally.count(ctx, tally.interface, length);
                 meta.interface = tally.interface;
-                lists.drop(slot, fault);
+                lists.discard(slot, fault);
                 continue;
             }
         };
@@ -39,11 +39,11 @@ pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
         meta.own = false;
         tally.count(ctx, meta.interface, length);
         let Some(interface) = number.and_then(|number| policy.interface(number)) else {
-            lists.drop(slot, Own::UnknownVlan);
+            lists.discard(slot, Own::UnknownVlan);
             continue;
         };
         if let Err(reason) = check(packet, &layers, interface, ctx) {
-            lists.drop(slot, reason);
+            lists.discard(slot, reason);
             continue;
         }
         classify(slot, packet, &layers, interface, lists);
@@ -95,8 +95,8 @@ pub fn classify(slot: Slot, packet: &Packet<'_>, layers: &Layers, interface: &In
             }
         }
         Class::Arp => put(&mut lists.neighbour, slot),
-        Class::Ipv4 | Class::Ipv6 => lists.drop(slot, Own::Multicast),
-        Class::Other => lists.drop(slot, Own::UnknownEthertype),
+        Class::Ipv4 | Class::Ipv6 => lists.discard(slot, Own::Multicast),
+        Class::Other => lists.discard(slot, Own::UnknownEthertype),
     }
 }
 

@@ -1,0 +1,114 @@
+//! Copies of frames for a capture file: bounded memory that whoever asks has brought.
+
+use crate::batch::{Batch, Lists};
+use crate::io::Slot;
+use crate::reason::Reason;
+use crate::time::Now;
+
+/// Which frames are copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// What an interface receives and sends.
+    Interface(u16),
+    /// What is dropped, on any interface.
+    Drops,
+}
+
+/// Why a frame was copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Received.
+    Received,
+    /// Sent.
+    Sent,
+    /// Dropped.
+    Dropped(Reason),
+}
+
+/// A copied frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copied {
+    /// When.
+    pub nanoseconds: u64,
+    /// Interface.
+    pub interface: u16,
+    /// Why.
+    pub seen: Seen,
+    /// Length of the frame.
+    pub length: u16,
+    /// Where its bytes are in the memory.
+    start: usize,
+    kept: u16,
+}
+
+/// A capture under way.
+#[derive(Debug)]
+pub struct Tap {
+    which: Which,
+    bytes: Vec<u8>,
+    frames: Vec<Copied>,
+    /// Bytes that are kept of each frame.
+    snap: u16,
+    /// Frames that found no more memory.
+    pub missed: u64,
+}
+
+impl Tap {
+    /// Copy at most `frames` frames of `snap` bytes each.
+    pub fn new(which: Which, frames: usize, snap: u16) -> Self {
+        let memory = frames * snap as usize;
+        Self { which, bytes: Vec::with_capacity(memory), frames: Vec::with_capacity(frames), snap, missed: 0 }
+    }
+
+    /// The frames and their first bytes.
+    pub fn frames(&self) -> impl Iterator<Item = (&Copied, &[u8])> {
+        self.frames.iter().map(|frame| (frame, &self.bytes[frame.start..][..frame.kept as usize]))
+    }
+
+    /// Whether nothing more is copied.
+    pub fn is_full(&self) -> bool {
+        self.frames.len() == self.frames.capacity()
+    }
+
+    fn copy(&mut self, frame: &[u8], interface: u16, seen: Seen, now: Now) {
+        let kept = frame.len().min(self.snap as usize);
+        if self.is_full() || self.bytes.capacity() - self.bytes.len() < kept {
+            self.missed += 1;
+            return;
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(&frame[..kept]);
+        let (length, kept) = (frame.len() as u16, kept as u16);
+        self.frames.push(Copied { nanoseconds: now.nanoseconds, interface, seen, length, start, kept });
+    }
+
+    /// Frames have been parsed and are as they came.
+    pub(crate) fn received(&mut self, batch: &Batch<'_, '_>, now: Now) {
+        let Which::Interface(wanted) = self.which else { return };
+        for (packet, meta) in batch.packets.iter().zip(batch.meta.iter()) {
+            if meta.interface == wanted {
+                self.copy(packet.bytes(), wanted, Seen::Received, now);
+            }
+        }
+    }
+
+    /// Frames have found their way and are as they go.
+    pub(crate) fn leaving(&mut self, batch: &Batch<'_, '_>, lists: &Lists, first: usize, now: Now) {
+        let fresh = |slot: Slot| slot as usize >= first;
+        match self.which {
+            Which::Interface(wanted) => {
+                for &slot in lists.transmit.iter().flatten().filter(|&&slot| fresh(slot)) {
+                    if batch.meta(slot).egress == wanted {
+                        self.copy(batch.packets[slot as usize].bytes(), wanted, Seen::Sent, now);
+                    }
+                }
+            }
+            Which::Drops => {
+                for &(slot, reason) in lists.drop.iter().filter(|(slot, _)| fresh(*slot)) {
+                    let interface = batch.meta(slot).interface;
+                    self.copy(batch.packets[slot as usize].bytes(), interface, Seen::Dropped(reason), now);
+                }
+            }
+        }
+    }
+}

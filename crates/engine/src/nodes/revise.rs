@@ -1,0 +1,86 @@
+//! revise: sessions of an older policy are decided again, and keep their translation where it is still allowed.
+//!
+//! Exits: established again (kept, or to be opened anew), drop.
+
+use sluice_table::flow::Record;
+use sluice_wire::Direction;
+
+use crate::batch::{Batch, Hop, Lists, put};
+use crate::context::Ctx;
+use crate::family::{Family, Session};
+use crate::nodes::decide::{Plan, Translation, plan};
+use crate::reason::Own;
+use crate::shard::end;
+
+/// Decide again.
+#[inline(never)]
+pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    for slot in std::mem::take(F::revises(lists)) {
+        let meta = *batch.meta(slot);
+        let frame = batch.packets[slot as usize].bytes();
+        let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
+        let key = F::key(&meta.layers, frame, context);
+        let hash = F::hash_one(ctx.hasher, &key);
+        let found = ctx.shard_of(&meta).and_then(|shard| {
+            let (index, _) = F::table_ref(shard).find(hash, &key)?;
+            Some((index, *F::table_ref(shard).get(index)?))
+        });
+        let Some((index, session)) = found else {
+            // Found by what an error quotes, or ended within the burst: the error waits for its session's next packet.
+            lists.discard(slot, Own::SessionRevised);
+            continue;
+        };
+        ctx.counters.sessions_revised.add(1);
+        let tools = ctx.tools();
+        let kept = keeps::<F>(ctx, &session);
+        let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
+        let Some(shard) = shard else { continue };
+        match kept {
+            Some(hops) => {
+                let generation = ctx.policy.generation;
+                let Some(session) = F::table(shard).get_mut(index) else { continue };
+                for (direction, hop) in [Direction::Forward, Direction::Reverse].into_iter().zip(hops) {
+                    let old = session.hop(direction);
+                    if old != hop {
+                        tools.paths.hold(hop);
+                        tools.paths.let_go(old);
+                        session.set_hop(direction, hop);
+                    }
+                }
+                session.set_generation(generation);
+            }
+            None => {
+                end::<F>(shard, index, &tools);
+            }
+        }
+        put(F::lookups(lists), slot);
+    }
+}
+
+/// The session's hops by the newest policy; none where its translation is no longer what rules and pools say.
+fn keeps<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Option<[Hop; 2]> {
+    use sluice_nat::Tuple;
+    let key = session.key(Direction::Forward);
+    let hops = [session.hop(Direction::Forward), session.hop(Direction::Reverse)];
+    let Translation { target, pool, hops } = match plan::<F>(ctx, session.interface(), &key, &Default::default()) {
+        Plan::Session(translation) => translation,
+        // A neighbour that is away for the moment does not end a session: it keeps its hops until the next commit.
+        Plan::Wait(_) => return Some(hops),
+        _ => return None,
+    };
+    let nat = session.nat();
+    let reverse = session.reverse();
+    let same_target = match target {
+        Some(target) => nat.translates_destination() && reverse.source() == target.address,
+        None => !nat.translates_destination(),
+    };
+    let same_pool = match (pool, nat.pool()) {
+        (Some(now), Some(then)) => {
+            let port = reverse.destination_port();
+            now == then && F::nat(ctx.policy).pools.lends(reverse.destination(), port, port) == Some(now)
+        }
+        (None, None) => true,
+        _ => false,
+    };
+    (same_target && same_pool).then_some(hops)
+}

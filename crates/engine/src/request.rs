@@ -1,0 +1,348 @@
+//! Requests of the control thread, answered by the worker between two bursts: lists, clearing, traces, captures.
+//!
+//! Whoever asks brings the memory for the answer, so that a worker allocates nothing.
+
+use std::net::IpAddr;
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+
+use sluice_nat::{Address as _, Tuple};
+use sluice_table::flow::{Record, RecordIndex};
+
+use crate::capture::Tap;
+use crate::family::{Family, Session, V4, V6};
+use crate::policy::Policy;
+use crate::shard::{Shard, Tools, end, remaining};
+use crate::time::{Now, TICKS_PER_SECOND};
+use crate::trace::Tracer;
+
+/// Records that one round looks at for a list.
+pub const LOOKED_AT: u32 = 64;
+
+/// Which sessions are meant: those that meet every condition given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// The first packet's source.
+    pub source: Option<IpAddr>,
+    /// The first packet's source port or ICMP identifier.
+    pub source_port: Option<u16>,
+    /// The first packet's destination.
+    pub destination: Option<IpAddr>,
+    /// The first packet's destination port.
+    pub destination_port: Option<u16>,
+    /// The answers' source.
+    pub reply_source: Option<IpAddr>,
+    /// The answers' source port.
+    pub reply_source_port: Option<u16>,
+    /// The answers' destination: the translated address.
+    pub reply_destination: Option<IpAddr>,
+    /// The answers' destination port.
+    pub reply_destination_port: Option<u16>,
+    /// Protocol number.
+    pub protocol: Option<u8>,
+    /// Interface of the first packet.
+    pub interface: Option<u16>,
+}
+
+/// Addresses and ports of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Source port or ICMP identifier.
+    pub source_port: u16,
+    /// Destination port or ICMP identifier.
+    pub destination_port: u16,
+}
+
+/// A session, to be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown {
+    /// As the first packet.
+    pub forward: Flow,
+    /// As the answers.
+    pub reverse: Flow,
+    /// IP protocol.
+    pub protocol: u8,
+    /// State of a TCP connection; none for other protocols.
+    pub state: Option<&'static str>,
+    /// Answers were seen.
+    pub answered: bool,
+    /// Packets by direction.
+    pub packets: [u64; 2],
+    /// Bytes by direction.
+    pub bytes: [u64; 2],
+    /// Seconds until it ends if nothing more comes.
+    pub seconds_left: u32,
+    /// Interface of the first packet.
+    pub interface: u16,
+    /// Shard.
+    pub shard: u16,
+}
+
+impl Filter {
+    /// Whether a session is meant.
+    pub fn matches(&self, session: &Shown) -> bool {
+        fn is<T: PartialEq>(wanted: Option<T>, value: T) -> bool {
+            wanted.is_none_or(|wanted| wanted == value)
+        }
+        is(self.source, session.forward.source)
+            && is(self.source_port, session.forward.source_port)
+            && is(self.destination, session.forward.destination)
+            && is(self.destination_port, session.forward.destination_port)
+            && is(self.reply_source, session.reverse.source)
+            && is(self.reply_source_port, session.reverse.source_port)
+            && is(self.reply_destination, session.reverse.destination)
+            && is(self.reply_destination_port, session.reverse.destination_port)
+            && is(self.protocol, session.protocol)
+            && is(self.interface, session.interface)
+    }
+}
+
+/// Where a list goes on: shard, family, record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    shard: u16,
+    six: bool,
+    record: u32,
+}
+
+/// What the control thread asks of a worker.
+#[derive(Debug)]
+pub enum Request {
+    /// List sessions from a cursor on into `into`, as many as it has capacity for.
+    List {
+        /// Where to go on.
+        cursor: Cursor,
+        /// Which.
+        filter: Filter,
+        /// Memory for the answer.
+        into: Vec<Shown>,
+    },
+    /// End sessions from a cursor on.
+    Clear {
+        /// Where to go on.
+        cursor: Cursor,
+        /// Which.
+        filter: Filter,
+        /// Ended so far.
+        ended: u64,
+    },
+    /// Trace packets.
+    Trace(Box<Tracer>),
+    /// Give the trace back.
+    EndTrace,
+    /// Copy frames.
+    Capture(Box<Tap>),
+    /// Give the copies back.
+    EndCapture,
+    /// Forget neighbours that were learned.
+    ClearNeighbours {
+        /// Of this interface only.
+        interface: Option<u16>,
+        /// With this address only.
+        address: Option<sluice_route::Address>,
+    },
+    /// Set a neighbour that is never asked for.
+    SetNeighbour {
+        /// Its interface.
+        interface: u16,
+        /// Its address.
+        address: sluice_route::Address,
+        /// Its MAC address.
+        mac: [u8; 6],
+    },
+}
+
+/// What a worker answers.
+#[derive(Debug)]
+pub enum Reply {
+    /// Part of a list, and where it goes on.
+    Listed {
+        /// Where it goes on; none at its end.
+        next: Option<Cursor>,
+        /// The part.
+        sessions: Vec<Shown>,
+    },
+    /// All that were meant have ended: how many.
+    Cleared(u64),
+    /// The trace.
+    Traced(Option<Box<Tracer>>),
+    /// The frames.
+    Captured(Option<Box<Tap>>),
+    /// It is done.
+    Done,
+    /// It can't be done: the table is full, or this worker is not the one to ask.
+    Refused,
+}
+
+/// The worker's end.
+#[derive(Debug)]
+pub struct Desk {
+    requests: Receiver<Request>,
+    replies: SyncSender<Reply>,
+    clearing: Option<(Cursor, Filter, u64)>,
+    listing: Option<(Cursor, Filter, Vec<Shown>)>,
+}
+
+/// The control thread's end.
+#[derive(Debug)]
+pub struct Counter {
+    /// Where requests go.
+    pub requests: SyncSender<Request>,
+    /// Where answers come from, in the order of the requests.
+    pub replies: Receiver<Reply>,
+}
+
+/// Both ends of a worker's requests.
+pub fn desk() -> (Desk, Counter) {
+    let (requests, inbox) = sync_channel(8);
+    let (outbox, replies) = sync_channel(8);
+    (Desk { requests: inbox, replies: outbox, clearing: None, listing: None }, Counter { requests, replies })
+}
+
+impl Desk {
+    /// The next request, while none is under way.
+    pub(crate) fn next(&mut self) -> Option<Request> {
+        if self.clearing.is_some() || self.listing.is_some() {
+            return None;
+        }
+        match self.requests.try_recv() {
+            Ok(request) => Some(request),
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
+        }
+    }
+
+    /// Answer; where nobody listens any more the answer is dropped.
+    pub(crate) fn answer(&self, reply: Reply) {
+        let _ = self.replies.try_send(reply);
+    }
+
+    /// Begin a list.
+    pub(crate) fn list(&mut self, cursor: Cursor, filter: Filter, into: Vec<Shown>) {
+        self.listing = Some((cursor, filter, into));
+    }
+
+    /// Begin to clear.
+    pub(crate) fn clear(&mut self, cursor: Cursor, filter: Filter, ended: u64) {
+        self.clearing = Some((cursor, filter, ended));
+    }
+
+    /// Go on with what is under way, by [`LOOKED_AT`] records.
+    pub(crate) fn advance(
+        &mut self,
+        shards: &mut [Option<Box<Shard<'_>>>],
+        now: Now,
+        policy: &Policy,
+        tools: &Tools<'_>,
+    ) {
+        if let Some((cursor, filter, mut into)) = self.listing.take() {
+            let next = step(shards, cursor, now, policy, |_, _, shown| {
+                if filter.matches(shown) && into.len() < into.capacity() {
+                    into.push(*shown);
+                }
+            });
+            match next {
+                Some(next) if into.capacity() - into.len() >= LOOKED_AT as usize => {
+                    self.listing = Some((next, filter, into));
+                }
+                next => self.answer(Reply::Listed { next, sessions: into }),
+            }
+        }
+        if let Some((cursor, filter, mut ended)) = self.clearing.take() {
+            let mut meant = [(0, false, RecordIndex(0)); LOOKED_AT as usize];
+            let mut count = 0;
+            let next = step(shards, cursor, now, policy, |six, index, shown| {
+                if filter.matches(shown)
+                    && let Some(place) = meant.get_mut(count)
+                {
+                    *place = (shown.shard, six, index);
+                    count += 1;
+                }
+            });
+            for &(shard, six, index) in &meant[..count] {
+                let Some(shard) = shards.get_mut(shard as usize).and_then(Option::as_mut) else { continue };
+                let gone = if six {
+                    end::<V6>(shard, index, tools).is_some()
+                } else {
+                    end::<V4>(shard, index, tools).is_some()
+                };
+                ended += u64::from(gone);
+            }
+            match next {
+                Some(next) => self.clearing = Some((next, filter, ended)),
+                None => self.answer(Reply::Cleared(ended)),
+            }
+        }
+    }
+}
+
+/// Visit the next [`LOOKED_AT`] records; where to go on.
+fn step(
+    shards: &[Option<Box<Shard<'_>>>],
+    mut cursor: Cursor,
+    now: Now,
+    policy: &Policy,
+    mut visit: impl FnMut(bool, RecordIndex, &Shown),
+) -> Option<Cursor> {
+    loop {
+        let place = cursor.shard as usize;
+        if place >= shards.len() {
+            return None;
+        }
+        if let Some(shard) = &shards[place] {
+            let next = if cursor.six {
+                scan::<V6>(shard, cursor.record, now, policy, &mut |index, shown| visit(true, index, shown))
+            } else {
+                scan::<V4>(shard, cursor.record, now, policy, &mut |index, shown| visit(false, index, shown))
+            };
+            match next {
+                Some(record) => return Some(Cursor { record, ..cursor }),
+                None if !cursor.six => return Some(Cursor { six: true, record: 0, ..cursor }),
+                None => {}
+            }
+            return Some(Cursor { shard: cursor.shard + 1, six: false, record: 0 });
+        }
+        cursor = Cursor { shard: cursor.shard + 1, six: false, record: 0 };
+    }
+}
+
+fn scan<F: Family>(
+    shard: &Shard<'_>,
+    from: u32,
+    now: Now,
+    policy: &Policy,
+    visit: &mut impl FnMut(RecordIndex, &Shown),
+) -> Option<u32> {
+    F::table_ref(shard).scan(from, LOOKED_AT, |index, session| {
+        visit(index, &show::<F>(shard.number, session, now, policy));
+    })
+}
+
+fn flow<T: Tuple>(tuple: &T) -> Flow {
+    Flow {
+        source: tuple.source().display(),
+        destination: tuple.destination().display(),
+        source_port: tuple.source_port(),
+        destination_port: tuple.destination_port(),
+    }
+}
+
+fn show<F: Family>(shard: u16, session: &F::Session, now: Now, policy: &Policy) -> Shown {
+    let track = session.track();
+    let tcp = session.protocol() == sluice_wire::ipv4::protocol::TCP;
+    debug_assert!(session.links().is_live());
+    Shown {
+        forward: flow(session.forward()),
+        reverse: flow(session.reverse()),
+        protocol: session.protocol(),
+        state: tcp.then(|| track.tracking.state().name()),
+        answered: track.tracking.answered(),
+        packets: track.packets,
+        bytes: track.bytes,
+        seconds_left: remaining::<F>(session, now, policy).div_ceil(TICKS_PER_SECOND as u32),
+        interface: session.interface(),
+        shard,
+    }
+}

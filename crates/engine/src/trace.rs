@@ -1,0 +1,118 @@
+//! Traces: what every node made of the first packets that match a filter.
+
+use arrayvec::ArrayVec;
+use sluice_wire::layers::Class;
+
+use crate::batch::{Batch, Lists};
+use crate::family::{Family, V4, V6};
+use crate::io::{HAND, Slot};
+use crate::request::Filter;
+use crate::time::Now;
+
+/// Most steps that are kept of a packet.
+pub const STEPS: usize = 12;
+
+/// Bytes that are kept of a packet, as it came.
+pub const BYTES: usize = 128;
+
+/// One node's part in a packet's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The node.
+    pub node: &'static str,
+    /// Where it sent the packet: the next node, `transmit`, or the name of a drop.
+    pub exit: &'static str,
+}
+
+/// A packet's way.
+#[derive(Clone, Debug)]
+pub struct Way {
+    /// When it came, in nanoseconds.
+    pub nanoseconds: u64,
+    /// Interface that it came in by.
+    pub interface: u16,
+    /// Its first bytes.
+    pub bytes: ArrayVec<u8, BYTES>,
+    /// Its length.
+    pub length: u16,
+    /// The nodes that it met.
+    pub steps: ArrayVec<Step, STEPS>,
+}
+
+/// What is to be traced, and what was.
+#[derive(Debug)]
+pub struct Tracer {
+    filter: Filter,
+    ways: Vec<Way>,
+    live: ArrayVec<(Slot, usize), HAND>,
+}
+
+impl Tracer {
+    /// Trace the first `count` packets that match: of a filter, addresses, ports and protocol count.
+    pub fn new(filter: Filter, count: usize) -> Self {
+        Self { filter, ways: Vec::with_capacity(count), live: ArrayVec::new() }
+    }
+
+    /// What was traced.
+    pub fn ways(&self) -> &[Way] {
+        &self.ways
+    }
+
+    /// Whether as many packets were traced as asked for.
+    pub fn is_full(&self) -> bool {
+        self.ways.len() == self.ways.capacity()
+    }
+
+    /// A burst has been parsed: pick what matches.
+    pub(crate) fn begin(&mut self, node: &'static str, batch: &Batch<'_, '_>, lists: &Lists, now: Now) {
+        self.live.clear();
+        for (slot, packet) in batch.packets.iter().enumerate() {
+            if self.is_full() {
+                break;
+            }
+            let meta = &batch.meta[slot];
+            if !self.matches(packet.bytes(), &meta.layers) {
+                continue;
+            }
+            let mut bytes = ArrayVec::new();
+            bytes.extend(packet.bytes().iter().copied().take(BYTES));
+            let length = packet.len() as u16;
+            let steps = ArrayVec::new();
+            self.ways.push(Way { nanoseconds: now.nanoseconds, interface: meta.interface, bytes, length, steps });
+            let _ = self.live.try_push((slot as Slot, self.ways.len() - 1));
+        }
+        self.after(node, lists);
+    }
+
+    /// A node has run: write down where it sent what is traced.
+    pub(crate) fn after(&mut self, node: &'static str, lists: &Lists) {
+        for &(slot, way) in &self.live {
+            let Some(exit) = lists.place(slot) else { continue };
+            let Some(way) = self.ways.get_mut(way) else { continue };
+            if way.steps.last().is_none_or(|last| last.exit != exit) {
+                let _ = way.steps.try_push(Step { node, exit });
+            }
+        }
+    }
+
+    fn matches(&self, frame: &[u8], layers: &sluice_wire::layers::Layers) -> bool {
+        use sluice_nat::Address as _;
+        let (source, destination) = match layers.class {
+            Class::Ipv4 => {
+                let (source, destination) = V4::addresses(layers, frame);
+                (source.display(), destination.display())
+            }
+            Class::Ipv6 => {
+                let (source, destination) = V6::addresses(layers, frame);
+                (source.display(), destination.display())
+            }
+            _ => return self.filter == Filter::default(),
+        };
+        let f = &self.filter;
+        f.source.is_none_or(|wanted| wanted == source)
+            && f.destination.is_none_or(|wanted| wanted == destination)
+            && f.source_port.is_none_or(|wanted| wanted == layers.source_port)
+            && f.destination_port.is_none_or(|wanted| wanted == layers.destination_port)
+            && f.protocol.is_none_or(|wanted| wanted == layers.protocol)
+    }
+}

@@ -1,0 +1,381 @@
+//! A worker: receives bursts, lets the nodes decide, and moves every buffer where its slot was sent.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use sluice_table::hash::{Fold, Hasher};
+use sluice_table::prefix::Quiescence;
+use sluice_table::publish::Reader;
+
+use crate::batch::{Batch, Lists, Meta, put};
+use crate::capture::Tap;
+use crate::context::{Ctx, Owner, Waiting};
+use crate::counters::{Stage, WorkerCounters};
+use crate::family::{V4, V6};
+use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
+use crate::nodes::established::{Lookups, established};
+use crate::nodes::{complain, decide, forward, fragments, gateway, neighbour, parse, revise};
+use crate::paths::Paths;
+use crate::policy::{Policy, Setup};
+use crate::reason::Own;
+use crate::request::Desk;
+use crate::shard::Shard;
+use crate::time::Now;
+use crate::trace::Tracer;
+
+mod arrive;
+mod dispose;
+mod housekeep;
+mod make;
+
+/// Sessions of an older policy that one burst decides again, as long as the policy is younger than [`OVERDUE`].
+const REVISIONS: u32 = 4;
+
+/// Nanoseconds after which every session that sends is decided again at once.
+const OVERDUE: u64 = 500_000_000;
+
+/// Rounds of the nodes in one burst: a packet that opens a session takes two, its error another.
+const ROUNDS: usize = 5;
+
+/// Everything that a worker is made of.
+pub struct Parts<'m> {
+    /// This worker.
+    pub own: WorkerIndex,
+    /// What is fixed.
+    pub setup: Arc<Setup>,
+    /// The commits.
+    pub policy: Reader<Policy>,
+    /// Routes and neighbours.
+    pub paths: Paths,
+    /// Where this worker marks that it keeps nothing that it read: its number is `own`.
+    pub quiescence: Arc<Quiescence>,
+    /// The shards that this worker is in charge of.
+    pub shards: Vec<Shard<'m>>,
+    /// Counters.
+    pub counters: Arc<WorkerCounters>,
+    /// Its devices.
+    pub io: Box<dyn Handover + 'm>,
+    /// The ports that it receives from.
+    pub receives: Vec<PortIndex>,
+    /// What the owner has, if this worker is the owner.
+    pub owner: Option<Owner>,
+    /// A clock of cycles, for the counters by stage.
+    pub cycles: fn() -> u64,
+    /// Requests from the control thread.
+    pub desk: Desk,
+}
+
+/// A worker.
+pub struct Worker<'m> {
+    parts: State<'m>,
+    io: Box<dyn Handover + 'm>,
+    receives: Vec<PortIndex>,
+    quiescence: Arc<Quiescence>,
+    policy: Reader<Policy>,
+    cycles: fn() -> u64,
+    desk: Desk,
+    /// Generation of the policy that was loaded last, and when it was first seen.
+    generation: (u32, u64),
+    online: bool,
+    next_shard: usize,
+    tracer: Option<Box<Tracer>>,
+    tap: Option<Box<Tap>>,
+    carried: ArrayVec<Carried, BATCH>,
+    resumed: ArrayVec<(Waiting, Resume), HAND>,
+}
+
+/// What the nodes work with, beside the policy.
+struct State<'m> {
+    own: WorkerIndex,
+    setup: Arc<Setup>,
+    paths: Paths,
+    hasher: Hasher,
+    fold: Fold,
+    shards: Box<[Option<Box<Shard<'m>>>]>,
+    counters: Arc<WorkerCounters>,
+    owner: Option<Box<Owner>>,
+    lists: Box<Lists>,
+    meta: Box<[Meta; HAND]>,
+    look4: Box<Lookups<V4>>,
+    look6: Box<Lookups<V6>>,
+}
+
+/// Why a parked packet comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Resume {
+    /// What it waited for is there.
+    Ready,
+    /// Its neighbour does not answer.
+    Failed,
+}
+
+/// Where the packets of a burst come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Port(PortIndex),
+    Workers,
+    Parking,
+    Nothing,
+}
+
+impl<'m> Worker<'m> {
+    /// A worker of its parts.
+    pub fn new(parts: Parts<'m>) -> Self {
+        let mut shards: Vec<Option<Box<Shard<'m>>>> = Vec::new();
+        shards.resize_with(parts.setup.shards.count() as usize, || None);
+        for shard in parts.shards {
+            let place = shard.number as usize;
+            shards[place] = Some(Box::new(shard));
+        }
+        Self {
+            parts: State {
+                own: parts.own,
+                hasher: Hasher::new(parts.setup.secret),
+                fold: Fold::new(parts.setup.steering),
+                lists: Box::new(Lists::new(parts.setup.ports.len())),
+                setup: parts.setup,
+                paths: parts.paths,
+                shards: shards.into(),
+                counters: parts.counters,
+                owner: parts.owner.map(Box::new),
+                meta: Box::new([Meta::default(); HAND]),
+                look4: Box::default(),
+                look6: Box::default(),
+            },
+            io: parts.io,
+            receives: parts.receives,
+            quiescence: parts.quiescence,
+            policy: parts.policy,
+            cycles: parts.cycles,
+            desk: parts.desk,
+            generation: (0, 0),
+            online: false,
+            next_shard: 0,
+            tracer: None,
+            tap: None,
+            carried: ArrayVec::new(),
+            resumed: ArrayVec::new(),
+        }
+    }
+
+    /// One round: a burst from each port, what other workers handed over, what has waited, timers, requests.
+    /// Returns how many packets there were.
+    pub fn round(&mut self, now: Now) -> usize {
+        self.wake();
+        self.parts.counters.heartbeat.add(1);
+        let mut packets = 0;
+        for place in 0..self.receives.len() {
+            packets += self.burst(Source::Port(self.receives[place]), now);
+        }
+        packets += self.burst(Source::Workers, now);
+        let start = (self.cycles)();
+        self.housekeep(now);
+        self.count(Stage::Housekeeping, start);
+        packets += self.resume_all(now);
+        if self.parts.has_actions() || !self.parts.lists.tasks.is_empty() {
+            self.burst(Source::Nothing, now);
+        }
+        self.quiescence.pass(self.parts.own as usize);
+        if packets == 0 {
+            self.parts.counters.idle_rounds.add(1);
+        }
+        packets
+    }
+
+    /// Before sleep: keep nothing that others may want to free.
+    pub fn sleep(&mut self) {
+        self.policy.offline();
+        self.quiescence.offline(self.parts.own as usize);
+        self.online = false;
+    }
+
+    fn wake(&mut self) {
+        if !self.online {
+            self.quiescence.online(self.parts.own as usize);
+            self.online = true;
+        }
+    }
+
+    /// The devices, to be fed and read by tests and `replay`.
+    pub fn io_mut(&mut self) -> &mut (dyn Handover + 'm) {
+        &mut *self.io
+    }
+
+    fn count(&self, stage: Stage, start: u64) -> u64 {
+        let now = (self.cycles)();
+        self.parts.counters.cycles[stage as usize].add(now.wrapping_sub(start));
+        now
+    }
+
+    /// One burst. Returns how many packets it had.
+    fn burst(&mut self, source: Source, now: Now) -> usize {
+        let start = (self.cycles)();
+        let count = match source {
+            Source::Port(port) => self.io.receive(port),
+            Source::Workers => {
+                self.carried.clear();
+                let count = self.io.take_over(&mut self.carried);
+                self.parts.counters.taken_over.add(count as u64);
+                count
+            }
+            Source::Parking => self.unpark(),
+            Source::Nothing => 0,
+        };
+        if count == 0 && source != Source::Nothing {
+            return 0;
+        }
+        let received = self.count(Stage::Receive, start);
+        let policy = self.policy.load();
+        if policy.generation != self.generation.0 {
+            self.generation = (policy.generation, now.nanoseconds);
+        }
+        let overdue = now.nanoseconds.saturating_sub(self.generation.1) > OVERDUE;
+        let revisions = if overdue { u32::MAX } else { REVISIONS };
+        let state = &mut self.parts;
+        {
+            let mut lent = Lent::new();
+            self.io.lend(&mut lent);
+            let mut batch = Batch { packets: &mut lent, meta: &mut state.meta };
+            let mut ctx = Ctx {
+                now,
+                own: state.own,
+                setup: &state.setup,
+                policy,
+                paths: &state.paths,
+                hasher: &state.hasher,
+                fold: &state.fold,
+                shards: &mut state.shards,
+                counters: &state.counters,
+                owner: state.owner.as_deref_mut(),
+                revisions,
+            };
+            let lists = &mut *state.lists;
+            match source {
+                Source::Port(port) => parse::parse(&mut batch, lists, &mut ctx, port, 0),
+                Source::Workers => arrive::from_workers(&mut batch, lists, &mut ctx, &self.carried),
+                Source::Parking => arrive::from_parking(&mut batch, lists, &mut ctx, &mut self.resumed),
+                Source::Nothing => {}
+            }
+            if let Some(tap) = self.tap.as_mut().filter(|_| matches!(source, Source::Port(_))) {
+                tap.received(&batch, now);
+            }
+            let mut tracer = self.tracer.as_deref_mut();
+            if let Some(tracer) = &mut tracer {
+                tracer.begin("parse", &batch, lists, now);
+            }
+            let mut mark = (self.cycles)();
+            state.counters.cycles[Stage::Parse as usize].add(mark.wrapping_sub(received));
+            for _ in 0..ROUNDS {
+                if lists.is_settled() {
+                    break;
+                }
+                let mut ready = |waiting| put(&mut self.resumed, (waiting, Resume::Ready));
+                mark = nodes(
+                    &mut batch, lists, &mut ctx, &mut state.look4, &mut state.look6, &mut ready, self.cycles, mark,
+                    &mut tracer,
+                );
+            }
+            lists.abandon(Own::Loop);
+            if let Some(tap) = &mut self.tap {
+                tap.leaving(&batch, lists, 0, now);
+            }
+        }
+        let end = (self.cycles)();
+        if self.parts.has_actions() || !self.parts.lists.tasks.is_empty() {
+            self.make(now);
+        }
+        self.dispose(now);
+        self.parts.counters.bursts.add(1);
+        self.parts.counters.packets.add(count as u64);
+        self.count(Stage::Transmit, end);
+        count
+    }
+}
+
+/// Every node with work, once. Returns the cycle at its end.
+#[inline(always)]
+#[expect(clippy::too_many_arguments, reason = "the burst's whole state, split for the borrow checker")]
+fn nodes(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    look4: &mut Lookups<V4>,
+    look6: &mut Lookups<V6>,
+    ready: &mut impl FnMut(Waiting),
+    cycles: fn() -> u64,
+    start: u64,
+    tracer: &mut Option<&mut Tracer>,
+) -> u64 {
+    let mut after = |node, lists: &Lists| {
+        if let Some(tracer) = tracer {
+            tracer.after(node, lists);
+        }
+    };
+    let policy = ctx.policy;
+    let mut mark = start;
+    if !lists.fragments.is_empty() {
+        fragments::fragments(batch, lists, ctx, ready);
+        after("fragments", lists);
+    }
+    if !lists.lookup4.is_empty() {
+        established(batch, lists, ctx, &policy.nat4, look4);
+        after("established", lists);
+    }
+    if !lists.lookup6.is_empty() {
+        established(batch, lists, ctx, &policy.nat6, look6);
+        after("established", lists);
+    }
+    if !lists.revise4.is_empty() {
+        revise::revise::<V4>(batch, lists, ctx);
+        after("revise", lists);
+    }
+    if !lists.revise6.is_empty() {
+        revise::revise::<V6>(batch, lists, ctx);
+        after("revise", lists);
+    }
+    if !lists.decide4.is_empty() {
+        decide::decide::<V4>(batch, lists, ctx);
+        after("decide", lists);
+    }
+    if !lists.decide6.is_empty() {
+        decide::decide::<V6>(batch, lists, ctx);
+        after("decide", lists);
+    }
+    let now = cycles();
+    ctx.counters.cycles[Stage::Session as usize].add(now.wrapping_sub(mark));
+    mark = now;
+    if !lists.forward4.is_empty() {
+        forward::forward::<V4>(batch, lists, ctx);
+        after("forward", lists);
+    }
+    if !lists.forward6.is_empty() {
+        forward::forward::<V6>(batch, lists, ctx);
+        after("forward", lists);
+    }
+    if !lists.gateway.is_empty() {
+        gateway::gateway(batch, lists, ctx);
+        after("gateway", lists);
+    }
+    if !lists.neighbour.is_empty() {
+        neighbour::discover(batch, lists, ctx);
+        after("discover", lists);
+    }
+    if !lists.unresolved.is_empty() {
+        neighbour::wait(batch, lists, ctx);
+        after("wait", lists);
+    }
+    if !lists.complain.is_empty() {
+        complain::complain(batch, lists, ctx);
+        after("complain", lists);
+    }
+    let now = cycles();
+    ctx.counters.cycles[Stage::Forward as usize].add(now.wrapping_sub(mark));
+    now
+}
+
+impl State<'_> {
+    fn has_actions(&self) -> bool {
+        self.owner.as_ref().is_some_and(|owner| !owner.actions.is_empty())
+    }
+
+}

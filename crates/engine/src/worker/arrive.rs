@@ -1,0 +1,93 @@
+//! Packets that do not come from a device: handed over by another worker, or back from waiting.
+
+use arrayvec::ArrayVec;
+use sluice_wire::layers::{self, Class, Fragment};
+
+use super::Resume;
+use crate::batch::{Batch, Complaint, Lists, Note, Stage, put};
+use crate::context::{Ctx, Waiting};
+use crate::family::{Family, V4, V6};
+use crate::io::{BATCH, Carried, HAND, Slot};
+use crate::nodes::complain::own;
+use crate::nodes::parse::classify;
+use crate::reason::{Own, Reason};
+
+/// Put packets that other workers handed over where their notes say.
+pub fn from_workers(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    carried: &ArrayVec<Carried, BATCH>,
+) {
+    for (slot, words) in carried.iter().enumerate() {
+        let meta = &mut batch.meta[slot];
+        let packet = &mut batch.packets[slot];
+        let place = slot as Slot;
+        let note = Note::unpack(words);
+        let (Some(note), Ok(mut layers)) = (note, layers::parse(packet.bytes())) else {
+            lists.discard(place, Own::Forgotten);
+            continue;
+        };
+        if layers.fragment == Fragment::Later && note.stage == Stage::Session {
+            (layers.source_port, layers.destination_port) = note.ports;
+        }
+        meta.layers = layers;
+        meta.interface = note.interface;
+        meta.own = note.own;
+        match note.stage {
+            Stage::Session if layers.class == Class::Ipv4 => put(V4::lookups(lists), place),
+            Stage::Session => put(V6::lookups(lists), place),
+            Stage::Fragment => put(&mut lists.fragments, place),
+            Stage::Wait(wanted) => lists.wait(place, Some(wanted)),
+            Stage::Gateway if layers.class == Class::Arp || is_discovery(&layers, packet.bytes()) => {
+                put(&mut lists.neighbour, place);
+            }
+            Stage::Gateway => put(&mut lists.gateway, place),
+            Stage::Complain(complaint, reason) => lists.complain(place, complaint, reason),
+            Stage::Finished(interface) => {
+                let Some(egress) = ctx.policy.interface(interface) else {
+                    lists.discard(place, Own::InterfaceGone);
+                    continue;
+                };
+                if let Some(counters) = ctx.counters.interfaces.get(interface as usize) {
+                    counters.sent.add(1);
+                    counters.sent_bytes.add(packet.len() as u64);
+                }
+                meta.egress = interface;
+                lists.send(egress.port, place);
+            }
+        }
+    }
+}
+
+fn is_discovery(layers: &layers::Layers, frame: &[u8]) -> bool {
+    layers.class == Class::Ipv6 && matches!(sluice_wire::ndp::read(frame, layers), Ok(Some(_)) | Err(_))
+}
+
+/// Let packets that have waited go on.
+pub fn from_parking(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    resumed: &mut ArrayVec<(Waiting, Resume), HAND>,
+) {
+    let count = batch.packets.len();
+    for (slot, (waiting, resume)) in resumed.drain(..count.min(resumed.len())).enumerate() {
+        let place = slot as Slot;
+        let meta = &mut batch.meta[slot];
+        meta.interface = waiting.interface;
+        meta.own = waiting.own;
+        let Ok(layers) = layers::parse(batch.packets[slot].bytes()) else {
+            lists.discard(place, Own::Forgotten);
+            continue;
+        };
+        meta.layers = layers;
+        let reason = Reason::from(sluice_route::Reason::NeighbourUnresolved);
+        match (resume, ctx.policy.interface(waiting.interface)) {
+            (Resume::Failed, _) => lists.complain(place, Complaint::HostUnreachable, reason),
+            (Resume::Ready, None) => lists.discard(place, Own::InterfaceGone),
+            (Resume::Ready, Some(_)) if waiting.own => own(place, batch, lists),
+            (Resume::Ready, Some(interface)) => classify(place, &batch.packets[slot], &layers, interface, lists),
+        }
+    }
+}

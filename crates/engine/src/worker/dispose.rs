@@ -1,0 +1,166 @@
+//! The end of a burst: every slot goes where it was sent, and its buffer with it.
+
+use super::{Resume, Worker};
+use crate::batch::put;
+use crate::context::Waiting;
+use crate::io::{Carried, HAND, PortIndex, Slot};
+use crate::reason::{Own, Reason};
+use crate::time::Now;
+
+use arrayvec::ArrayVec;
+
+impl Worker<'_> {
+    /// Move the buffers of a burst.
+    pub(super) fn dispose(&mut self, now: Now) {
+        self.transmit();
+        self.park(now);
+        self.hand_over();
+        let state = &mut self.parts;
+        let lists = &mut *state.lists;
+        let mut free = ArrayVec::<Slot, { 3 * HAND }>::new();
+        for (slot, reason) in lists.drop.drain(..) {
+            let interface = state.meta[slot as usize % HAND].interface;
+            if let Some(counters) = state.counters.interfaces.get(interface as usize) {
+                counters.drop(reason);
+            }
+            put(&mut free, slot);
+        }
+        for slot in lists.taken.drain(..) {
+            let interface = state.meta[slot as usize % HAND].interface;
+            if let Some(counters) = state.counters.interfaces.get(interface as usize) {
+                counters.taken_in.add(1);
+            }
+            put(&mut free, slot);
+        }
+        for slot in lists.used.drain(..) {
+            put(&mut free, slot);
+        }
+        self.io.free(&free);
+        let forgotten = self.io.end();
+        self.parts.counters.forgotten.add(forgotten as u64);
+    }
+
+    fn transmit(&mut self) {
+        let state = &mut self.parts;
+        for port in 0..state.lists.transmit.len() {
+            let slots = std::mem::take(&mut state.lists.transmit[port]);
+            if slots.is_empty() {
+                continue;
+            }
+            let taken = self.io.transmit(port as PortIndex, &slots);
+            if taken < slots.len() {
+                refused(state, &slots[taken..]);
+            }
+        }
+    }
+
+    /// Put packets aside, and drop those that have to give way.
+    fn park(&mut self, now: Now) {
+        let state = &mut self.parts;
+        let lists = &mut *state.lists;
+        let Some(owner) = state.owner.as_deref_mut() else { return };
+        let waiting = lists.park.drain(..).map(|(slot, neighbour)| (slot, Ok(neighbour)));
+        let fragments = lists.park_fragment.drain(..).map(|(slot, place)| (slot, Err(place)));
+        for (slot, what) in waiting.chain(fragments) {
+            let meta = &state.meta[slot as usize % HAND];
+            let Some(counters) = state.counters.interfaces.get(meta.interface as usize) else { continue };
+            let Some(parked) = self.io.park(slot) else {
+                put(&mut lists.drop, (slot, Own::ParkingFull.into()));
+                continue;
+            };
+            counters.parked.add(1);
+            let packet = Waiting { parked, interface: meta.interface, own: meta.own };
+            let (back, reason) = match what {
+                Ok(neighbour) => match owner.parking.park(neighbour, packet, now.nanoseconds) {
+                    Ok(replaced) => (replaced, Reason::Route(sluice_route::Reason::ParkedReplaced)),
+                    Err((packet, reason)) => (Some(packet), reason.into()),
+                },
+                Err(place) => (owner.datagrams.wait(place, packet).err(), Own::FragmentsFull.into()),
+            };
+            if let Some(back) = back {
+                give_up(&mut *self.io, &state.counters, back, reason);
+            }
+        }
+    }
+
+    fn hand_over(&mut self) {
+        let state = &mut self.parts;
+        let mut offered = std::mem::take(&mut state.lists.hand_over);
+        while let Some(&(_, to, _)) = offered.first() {
+            let mut slots = ArrayVec::<Slot, HAND>::new();
+            let mut carried = ArrayVec::<Carried, HAND>::new();
+            offered.retain(|&mut (slot, worker, words)| {
+                if worker == to {
+                    put(&mut slots, slot);
+                    put(&mut carried, words);
+                }
+                worker != to
+            });
+            let taken = self.io.hand_over(to, &slots, &carried);
+            state.counters.handed_over.add(taken as u64);
+            for &slot in &slots[taken..] {
+                state.lists.discard(slot, Own::HandoverFull);
+            }
+        }
+    }
+
+    /// Take packets whose waiting is over back into the hand, as many as it holds. Returns how many.
+    pub(super) fn unpark(&mut self) -> usize {
+        let mut count = 0;
+        for (waiting, _) in &mut self.resumed {
+            if count == crate::io::BATCH {
+                break;
+            }
+            let handle = std::mem::replace(&mut waiting.parked, crate::io::Parked(u32::MAX));
+            match self.io.unpark(handle) {
+                Ok(_) => count += 1,
+                Err(handle) => {
+                    waiting.parked = handle;
+                    break;
+                }
+            }
+            if let Some(counters) = self.parts.counters.interfaces.get(waiting.interface as usize) {
+                counters.unparked.add(1);
+            }
+        }
+        count
+    }
+
+    /// Drop a parked packet.
+    pub(super) fn give_up(&mut self, waiting: Waiting, reason: Reason) {
+        give_up(&mut *self.io, &self.parts.counters, waiting, reason);
+    }
+
+    /// Let a parked packet go on, or drop it where too many do at once.
+    pub(super) fn resume(&mut self, waiting: Waiting, resume: Resume) {
+        if let Err(error) = self.resumed.try_push((waiting, resume)) {
+            let (waiting, _) = error.element();
+            self.give_up(waiting, Own::ParkingFull.into());
+        }
+    }
+}
+
+/// What the device did not take: not sent after all.
+#[cold]
+fn refused(state: &mut super::State<'_>, slots: &[Slot]) {
+    for &slot in slots {
+        let egress = state.meta[slot as usize % HAND].egress;
+        if let Some(counters) = state.counters.interfaces.get(egress as usize) {
+            counters.sent.add(1u64.wrapping_neg());
+        }
+        state.lists.discard(slot, Own::TransmitFull);
+    }
+}
+
+fn give_up(
+    io: &mut dyn crate::io::Handover,
+    counters: &crate::counters::WorkerCounters,
+    waiting: Waiting,
+    reason: Reason,
+) {
+    io.release(waiting.parked);
+    if let Some(counters) = counters.interfaces.get(waiting.interface as usize) {
+        counters.unparked.add(1);
+        counters.drop(reason);
+    }
+}

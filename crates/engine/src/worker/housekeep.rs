@@ -1,0 +1,116 @@
+//! Between bursts: timers, requests.
+
+use super::Worker;
+use crate::batch::{Task, put};
+use crate::reason::Own;
+use crate::request::{Reply, Request};
+use crate::shard::Tools;
+use crate::time::Now;
+
+/// Entries of neighbours and of fragments that one round looks at.
+const BUDGET: usize = 16;
+
+impl Worker<'_> {
+    pub(super) fn housekeep(&mut self, now: Now) {
+        self.requests(now);
+        let policy = self.policy.load();
+        let state = &mut self.parts;
+        let tools = Tools { hasher: &state.hasher, paths: &state.paths, counters: &state.counters };
+        // One shard a round, again as long as it has more to do.
+        let count = state.shards.len();
+        for _ in 0..count {
+            let place = self.next_shard % count;
+            self.next_shard += 1;
+            if let Some(shard) = state.shards[place].as_mut() {
+                if shard.expire(now, policy, &tools) {
+                    self.next_shard = place;
+                }
+                break;
+            }
+        }
+        self.desk.advance(&mut state.shards, now, policy, &tools);
+        let Some(owner) = state.owner.as_deref_mut() else { return };
+        let crate::context::Owner { keeper, actions, .. } = owner;
+        if actions.remaining_capacity() >= 2 * BUDGET {
+            keeper.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
+        }
+        for (number, interface) in policy.interfaces.iter().enumerate() {
+            let (Some(advertise), Some(at)) = (interface.advertise, owner.advertise_at.get_mut(number)) else { continue };
+            if now.nanoseconds >= *at {
+                *at = now.nanoseconds + u64::from(advertise.interval.max(3)) * 1_000_000_000;
+                put(&mut state.lists.tasks, Task::Advertise(number as u16));
+            }
+        }
+        for _ in 0..BUDGET {
+            let Some(waiting) = self.parts.owner.as_deref_mut().and_then(|o| o.parking.take_expired(now.nanoseconds))
+            else {
+                break;
+            };
+            self.give_up(waiting, sluice_route::Reason::ParkedTooLong.into());
+        }
+        let mut expired = arrayvec::ArrayVec::<_, 128>::new();
+        if let Some(owner) = self.parts.owner.as_deref_mut() {
+            owner.datagrams.expire(now, BUDGET, &mut |waiting| put(&mut expired, waiting));
+        }
+        for waiting in expired {
+            self.give_up(waiting, Own::FragmentTimeout.into());
+        }
+    }
+
+    fn requests(&mut self, now: Now) {
+        let Some(request) = self.desk.next() else { return };
+        let owner = self.parts.owner.as_deref_mut();
+        match request {
+            Request::List { cursor, filter, into } => self.desk.list(cursor, filter, into),
+            Request::Clear { cursor, filter, ended } => self.desk.clear(cursor, filter, ended),
+            Request::Trace(tracer) => {
+                self.tracer = Some(tracer);
+                self.desk.answer(Reply::Done);
+            }
+            Request::EndTrace => self.desk.answer(Reply::Traced(self.tracer.take())),
+            Request::Capture(tap) => {
+                self.tap = Some(tap);
+                self.desk.answer(Reply::Done);
+            }
+            Request::EndCapture => self.desk.answer(Reply::Captured(self.tap.take())),
+            Request::ClearNeighbours { interface, address } => {
+                let mut removed = 0;
+                if let Some(crate::context::Owner { keeper, actions, .. }) = owner {
+                    let table = keeper.table().clone();
+                    for index in 0..table.capacity() as u32 {
+                        let index = sluice_route::neighbour::NeighbourIndex(index);
+                        let Some(entry) = table.snapshot(index) else { continue };
+                        let meant = interface.is_none_or(|wanted| wanted == entry.interface)
+                            && address.is_none_or(|wanted| wanted == entry.address)
+                            && entry.state != sluice_route::neighbour::State::Permanent;
+                        if meant {
+                            keeper.remove(index, now.nanoseconds, &mut |action| put(actions, action));
+                            removed += 1;
+                        }
+                    }
+                }
+                self.desk.answer(Reply::Cleared(removed));
+            }
+            Request::SetNeighbour { interface, address, mac } => {
+                let set = owner.map(|crate::context::Owner { keeper, actions, .. }| {
+                    keeper.set_permanent(interface, address, mac, now.nanoseconds, &mut |a| put(actions, a))
+                });
+                let done = matches!(set, Some(Ok(_)));
+                self.desk.answer(if done { Reply::Done } else { Reply::Refused });
+            }
+        }
+    }
+
+    /// Whether packets wait to go on.
+    pub(super) fn resume_all(&mut self, now: Now) -> usize {
+        let mut packets = 0;
+        while !self.resumed.is_empty() {
+            let count = self.burst(super::Source::Parking, now);
+            if count == 0 {
+                break;
+            }
+            packets += count;
+        }
+        packets
+    }
+}

@@ -1,0 +1,209 @@
+//! Packets that the gateway makes from nothing: questions for neighbours, router advertisements, fragments.
+
+use sluice_route::Address;
+use sluice_route::neighbour::{Action, NeighbourIndex};
+use sluice_wire::ethernet::{Link, multicast6};
+use sluice_wire::{Packet, arp, ndp};
+
+use super::{Resume, Worker};
+use crate::batch::{Batch, Lists, Note, Stage, Task, put};
+use crate::context::Ctx;
+use crate::io::{HAND, Lent, Slot};
+use crate::nodes::cut;
+use crate::policy::Interface;
+use crate::time::Now;
+
+impl Worker<'_> {
+    /// Do what needs new buffers.
+    pub(super) fn make(&mut self, now: Now) {
+        self.take_actions();
+        let tasks = std::mem::take(&mut self.parts.lists.tasks);
+        if tasks.is_empty() {
+            return;
+        }
+        let state = &mut self.parts;
+        let policy = self.policy.load();
+        let mut ctx = Ctx {
+            now,
+            own: state.own,
+            setup: &state.setup,
+            policy,
+            paths: &state.paths,
+            hasher: &state.hasher,
+            fold: &state.fold,
+            shards: &mut state.shards,
+            counters: &state.counters,
+            owner: state.owner.as_deref_mut(),
+            revisions: 0,
+        };
+        let mut wanted = 0;
+        let mut lent = Lent::new();
+        self.io.lend(&mut lent);
+        let first = lent.len();
+        let batch = Batch { packets: &mut lent, meta: &mut state.meta };
+        for task in &tasks {
+            wanted += match *task {
+                Task::Cut(slot, hop) => cut::pieces(&batch, slot, hop, &ctx),
+                _ => 1,
+            };
+        }
+        drop(lent);
+        let made = self.io.allocate(wanted);
+        let mut lent = Lent::new();
+        self.io.lend(&mut lent);
+        let mut batch = Batch { packets: &mut lent, meta: &mut state.meta };
+        let lists = &mut *state.lists;
+        let mut next = first;
+        let end = first + made;
+        for task in tasks {
+            match task {
+                Task::Cut(slot, hop) => next += cut::cut(&mut batch, lists, &mut ctx, (slot, hop), next),
+                Task::Ask { neighbour, probe } if next < end => {
+                    next += usize::from(ask(&mut batch, lists, &mut ctx, neighbour, probe, next));
+                }
+                Task::Advertise(interface) if next < end => {
+                    next += usize::from(advertise(&mut batch, lists, &mut ctx, interface, next));
+                }
+                // The question is asked again, the advertisement comes with its next interval.
+                Task::Ask { .. } | Task::Advertise(_) => {}
+            }
+        }
+        for slot in next..end {
+            put(&mut lists.used, slot as Slot);
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.leaving(&batch, lists, first, now);
+        }
+    }
+
+    /// Turn what the keeper of neighbours wants done into tasks and packets that go on.
+    fn take_actions(&mut self) {
+        loop {
+            let Some(owner) = self.parts.owner.as_deref_mut() else { return };
+            let Some(action) = owner.actions.pop_at(0) else { return };
+            let tasks = &mut self.parts.lists.tasks;
+            let (index, resume) = match action {
+                Action::Request { index } => {
+                    put(tasks, Task::Ask { neighbour: index, probe: false });
+                    continue;
+                }
+                Action::Probe { index } => {
+                    put(tasks, Task::Ask { neighbour: index, probe: true });
+                    continue;
+                }
+                Action::Resolved { index } => (index, Resume::Ready),
+                Action::Failed { index } => (index, Resume::Failed),
+            };
+            while let Some(owner) = self.parts.owner.as_deref_mut()
+                && let Some(waiting) = owner.parking.take_first(index)
+            {
+                self.resume(waiting, resume);
+            }
+        }
+    }
+}
+
+/// Send what was made in `place` by `interface`.
+fn send(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &Ctx<'_, '_>,
+    (number, interface): (u16, &Interface),
+    place: usize,
+) -> bool {
+    if !interface.push_tags(&mut batch.packets[place]) {
+        return false;
+    }
+    let slot = place as Slot;
+    let meta = &mut batch.meta[place % HAND];
+    (meta.interface, meta.egress, meta.own) = (number, number, true);
+    let Some(counters) = ctx.counters.interfaces.get(number as usize) else { return false };
+    counters.made.add(1);
+    match ctx.policy.sender(ctx.setup, interface.port, ctx.own) {
+        Some(sender) => lists.hand_over(slot, sender, Note::new(Stage::Finished(number), meta)),
+        None => {
+            counters.sent.add(1);
+            counters.sent_bytes.add(batch.packets[place].len() as u64);
+            lists.send(interface.port, slot);
+        }
+    }
+    true
+}
+
+/// Ask who has an address, or whether its holder is still there. True where the buffer was used.
+fn ask(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    neighbour: NeighbourIndex,
+    probe: bool,
+    place: usize,
+) -> bool {
+    let policy = ctx.policy;
+    let Some(entry) = ctx.paths.neighbours.snapshot(neighbour) else { return false };
+    let Some(interface) = policy.interface(entry.interface) else { return false };
+    let packet = &mut batch.packets[place];
+    let asked = match entry.address {
+        Address::V4(target) => interface.source4(target).is_some_and(|source| {
+            if probe {
+                arp::emit_probe(packet, Link { source: interface.mac, destination: entry.mac }, source, target)
+            } else {
+                arp::emit_request(packet, interface.mac, source, target)
+            }
+        }),
+        Address::V6(target) => solicit(packet, interface, target, probe.then_some(entry.mac)),
+    };
+    asked && send(batch, lists, ctx, (entry.interface, interface), place)
+}
+
+fn solicit(packet: &mut Packet<'_>, interface: &Interface, target: u128, mac: Option<[u8; 6]>) -> bool {
+    let group = ndp::solicited_node(target);
+    let (destination, to) = match mac {
+        Some(mac) => (mac, target),
+        None => (multicast6(group), group),
+    };
+    let source = interface.source6(target).unwrap_or(ndp::link_local(interface.mac));
+    let link = Link { source: interface.mac, destination };
+    ndp::emit_solicitation(packet, link, source, to, target)
+}
+
+/// Tell all hosts of a link of the router and its prefixes (RFC 4861, 6.2). True where the buffer was used.
+fn advertise(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    number: u16,
+    place: usize,
+) -> bool {
+    let policy = ctx.policy;
+    let Some(interface) = policy.interface(number) else { return false };
+    let Some(advertise) = interface.advertise else { return false };
+    let mut prefixes = arrayvec::ArrayVec::<ndp::Prefix, 8>::new();
+    for &(address, length) in &interface.link.addresses {
+        let Address::V6(address) = address else { continue };
+        if address >> 118 == 0xfe80 >> 6 {
+            continue;
+        }
+        let prefix = sluice_route::Prefix::new(Address::V6(address), length);
+        put(&mut prefixes, ndp::Prefix {
+            address: prefix.address().number(),
+            length,
+            on_link: true,
+            autonomous: length == 64,
+            valid: advertise.valid,
+            preferred: advertise.preferred,
+        });
+    }
+    let router = ndp::Router {
+        hop_limit: 64,
+        managed: false,
+        other: false,
+        lifetime: advertise.lifetime,
+        mtu: Some(interface.mtu.into()),
+        prefixes: &prefixes,
+    };
+    let link = Link { source: interface.mac, destination: multicast6(ndp::ALL_NODES) };
+    let addresses = (ndp::link_local(interface.mac), ndp::ALL_NODES);
+    let made = ndp::emit_router(&mut batch.packets[place], link, addresses, &router);
+    made && send(batch, lists, ctx, (number, interface), place)
+}
