@@ -106,7 +106,12 @@ impl Note {
     /// The note of a packet for a stage.
     pub fn new(stage: Stage, meta: &Meta) -> Self {
         let ports = (meta.layers.source_port, meta.layers.destination_port);
-        Self { stage, interface: meta.interface, own: meta.own, ports }
+        Self {
+            stage,
+            interface: meta.interface,
+            own: meta.own,
+            ports,
+        }
     }
 
     fn pack(self) -> Carried {
@@ -147,7 +152,10 @@ impl Note {
                     0 => Address::V4(words[4] as u32),
                     _ => Address::V6(u128::from(words[3]) << 64 | u128::from(words[4])),
                 };
-                Stage::Wait(Wanted { interface: words[5] as u16, address })
+                Stage::Wait(Wanted {
+                    interface: words[5] as u16,
+                    address,
+                })
             }
             3 => Stage::Gateway,
             4 => Stage::Complain(Complaint::unpack(words[3]), Reason::numbered(words[4] as usize)?),
@@ -155,7 +163,12 @@ impl Note {
             _ => return None,
         };
         let ports = ((words[2] >> 16) as u16, words[2] as u16);
-        Some(Self { stage, interface: words[1] as u16, own: words[1] >> 16 & 1 != 0, ports })
+        Some(Self {
+            stage,
+            interface: words[1] as u16,
+            own: words[1] >> 16 & 1 != 0,
+            ports,
+        })
     }
 }
 
@@ -253,7 +266,10 @@ pub struct Lists {
 impl Lists {
     /// Lists for `ports` ports, empty.
     pub fn new(ports: usize) -> Self {
-        Self { transmit: vec![Slots::new(); ports], ..Self::default() }
+        Self {
+            transmit: vec![Slots::new(); ports],
+            ..Self::default()
+        }
     }
 
     /// Drop a packet.
@@ -291,31 +307,78 @@ impl Lists {
     /// Where a slot is: the node that has it next, how it leaves, or why it is dropped.
     pub fn place(&self, slot: Slot) -> Option<&'static str> {
         let nodes = [
-            ("established", &self.lookup4), ("established", &self.lookup6), ("decide", &self.decide4),
-            ("decide", &self.decide6), ("revise", &self.revise4), ("revise", &self.revise6),
-            ("forward", &self.forward4), ("forward", &self.forward6), ("fragments", &self.fragments),
-            ("discover", &self.neighbour), ("gateway", &self.gateway), ("taken-in", &self.taken),
+            ("established", &self.lookup4),
+            ("established", &self.lookup6),
+            ("decide", &self.decide4),
+            ("decide", &self.decide6),
+            ("revise", &self.revise4),
+            ("revise", &self.revise6),
+            ("forward", &self.forward4),
+            ("forward", &self.forward6),
+            ("fragments", &self.fragments),
+            ("discover", &self.neighbour),
+            ("gateway", &self.gateway),
+            ("taken-in", &self.taken),
         ];
         let cut = |task: &Task| matches!(task, Task::Cut(cut, _) if *cut == slot);
         nodes
             .iter()
             .find(|(_, list)| list.contains(&slot))
             .map(|(name, _)| *name)
-            .or_else(|| self.transmit.iter().any(|list| list.contains(&slot)).then_some("transmit"))
-            .or_else(|| self.drop.iter().find(|(place, _)| *place == slot).map(|(_, reason)| reason.name()))
-            .or_else(|| self.complain.iter().any(|(place, _, _)| *place == slot).then_some("complain"))
-            .or_else(|| self.unresolved.iter().any(|(place, _)| *place == slot).then_some("wait"))
+            .or_else(|| {
+                self.transmit
+                    .iter()
+                    .any(|list| list.contains(&slot))
+                    .then_some("transmit")
+            })
+            .or_else(|| {
+                self.drop
+                    .iter()
+                    .find(|(place, _)| *place == slot)
+                    .map(|(_, reason)| reason.name())
+            })
+            .or_else(|| {
+                self.complain
+                    .iter()
+                    .any(|(place, _, _)| *place == slot)
+                    .then_some("complain")
+            })
+            .or_else(|| {
+                self.unresolved
+                    .iter()
+                    .any(|(place, _)| *place == slot)
+                    .then_some("wait")
+            })
             .or_else(|| self.park.iter().any(|(place, _)| *place == slot).then_some("park"))
-            .or_else(|| self.park_fragment.iter().any(|(place, _)| *place == slot).then_some("park"))
-            .or_else(|| self.hand_over.iter().any(|(place, _, _)| *place == slot).then_some("hand-over"))
+            .or_else(|| {
+                self.park_fragment
+                    .iter()
+                    .any(|(place, _)| *place == slot)
+                    .then_some("park")
+            })
+            .or_else(|| {
+                self.hand_over
+                    .iter()
+                    .any(|(place, _, _)| *place == slot)
+                    .then_some("hand-over")
+            })
             .or_else(|| self.tasks.iter().any(cut).then_some("cut"))
     }
 
     /// Whether no node has anything left to do.
     pub fn is_settled(&self) -> bool {
         let lists = [
-            &self.lookup4, &self.lookup6, &self.decide4, &self.decide6, &self.revise4, &self.revise6, &self.forward4,
-            &self.forward6, &self.fragments, &self.neighbour, &self.gateway,
+            &self.lookup4,
+            &self.lookup6,
+            &self.decide4,
+            &self.decide6,
+            &self.revise4,
+            &self.revise6,
+            &self.forward4,
+            &self.forward6,
+            &self.fragments,
+            &self.neighbour,
+            &self.gateway,
         ];
         lists.iter().all(|list| list.is_empty()) && self.unresolved.is_empty() && self.complain.is_empty()
     }
@@ -324,8 +387,16 @@ impl Lists {
     pub fn abandon(&mut self, reason: Own) {
         let mut left = Slots::new();
         let lists = [
-            &mut self.lookup4, &mut self.lookup6, &mut self.decide4, &mut self.decide6, &mut self.revise4,
-            &mut self.revise6, &mut self.forward4, &mut self.forward6, &mut self.fragments, &mut self.neighbour,
+            &mut self.lookup4,
+            &mut self.lookup6,
+            &mut self.decide4,
+            &mut self.decide6,
+            &mut self.revise4,
+            &mut self.revise6,
+            &mut self.forward4,
+            &mut self.forward6,
+            &mut self.fragments,
+            &mut self.neighbour,
             &mut self.gateway,
         ];
         for list in lists {

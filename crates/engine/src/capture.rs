@@ -57,12 +57,20 @@ impl Tap {
     /// Copy at most `frames` frames of `snap` bytes each.
     pub fn new(which: Which, frames: usize, snap: u16) -> Self {
         let memory = frames * snap as usize;
-        Self { which, bytes: Vec::with_capacity(memory), frames: Vec::with_capacity(frames), snap, missed: 0 }
+        Self {
+            which,
+            bytes: Vec::with_capacity(memory),
+            frames: Vec::with_capacity(frames),
+            snap,
+            missed: 0,
+        }
     }
 
     /// The frames and their first bytes.
     pub fn frames(&self) -> impl Iterator<Item = (&Copied, &[u8])> {
-        self.frames.iter().map(|frame| (frame, &self.bytes[frame.start..][..frame.kept as usize]))
+        self.frames
+            .iter()
+            .map(|frame| (frame, &self.bytes[frame.start..][..frame.kept as usize]))
     }
 
     /// Whether nothing more is copied.
@@ -79,7 +87,14 @@ impl Tap {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(&frame[..kept]);
         let (length, kept) = (frame.len() as u16, kept as u16);
-        self.frames.push(Copied { nanoseconds: now.nanoseconds, interface, seen, length, start, kept });
+        self.frames.push(Copied {
+            nanoseconds: now.nanoseconds,
+            interface,
+            seen,
+            length,
+            start,
+            kept,
+        });
     }
 
     /// Frames have been parsed and are as they came.
@@ -106,7 +121,12 @@ impl Tap {
             Which::Drops => {
                 for &(slot, reason) in lists.drop.iter().filter(|(slot, _)| fresh(*slot)) {
                     let interface = batch.meta(slot).interface;
-                    self.copy(batch.packets[slot as usize].bytes(), interface, Seen::Dropped(reason), now);
+                    self.copy(
+                        batch.packets[slot as usize].bytes(),
+                        interface,
+                        Seen::Dropped(reason),
+                        now,
+                    );
                 }
             }
         }

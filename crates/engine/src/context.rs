@@ -71,7 +71,11 @@ pub struct Ctx<'c, 'm> {
 impl<'c, 'm> Ctx<'c, 'm> {
     /// What it takes to end a session.
     pub fn tools(&self) -> Tools<'c> {
-        Tools { hasher: self.hasher, paths: self.paths, counters: self.counters }
+        Tools {
+            hasher: self.hasher,
+            paths: self.paths,
+            counters: self.counters,
+        }
     }
 
     /// The shard of a packet.

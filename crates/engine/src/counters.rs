@@ -12,7 +12,8 @@ impl Counter {
     /// Add, from the one thread that writes.
     #[inline(always)]
     pub fn add(&self, count: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
+        self.0
+            .store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
     /// The value.
@@ -133,8 +134,14 @@ pub enum Stage {
 
 impl Stage {
     /// All of them.
-    pub const ALL: [Stage; 6] =
-        [Self::Receive, Self::Parse, Self::Session, Self::Forward, Self::Transmit, Self::Housekeeping];
+    pub const ALL: [Stage; 6] = [
+        Self::Receive,
+        Self::Parse,
+        Self::Session,
+        Self::Forward,
+        Self::Transmit,
+        Self::Housekeeping,
+    ];
 
     /// The stage's name in tables.
     pub fn name(self) -> &'static str {
@@ -152,7 +159,10 @@ impl Stage {
 impl WorkerCounters {
     /// Counters for `interfaces` interfaces, all 0.
     pub fn new(interfaces: usize) -> Self {
-        Self { interfaces: (0..interfaces).map(|_| InterfaceCounters::default()).collect(), ..Self::default() }
+        Self {
+            interfaces: (0..interfaces).map(|_| InterfaceCounters::default()).collect(),
+            ..Self::default()
+        }
     }
 
     /// Packets that have not left by a counted exit: 0 whenever no burst is under way.

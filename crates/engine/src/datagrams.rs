@@ -63,8 +63,14 @@ pub enum Place {
 impl Datagrams {
     /// A table for `capacity` datagrams.
     pub fn new(capacity: usize, secret: [u64; 2]) -> Self {
-        let entries = (0..capacity.max(PROBES).next_power_of_two()).map(|_| Entry::default()).collect();
-        Self { entries, secret, sweep: 0 }
+        let entries = (0..capacity.max(PROBES).next_power_of_two())
+            .map(|_| Entry::default())
+            .collect();
+        Self {
+            entries,
+            secret,
+            sweep: 0,
+        }
     }
 
     fn home(&self, key: &DatagramKey) -> usize {
@@ -79,7 +85,9 @@ impl Datagrams {
         let mut hash = self.secret[0];
         for word in words {
             let wide = u128::from(hash ^ word) * u128::from(self.secret[1] | 1);
-            hash = (wide as u64 ^ (wide >> 64) as u64).rotate_left(23).wrapping_add(self.secret[0]);
+            hash = (wide as u64 ^ (wide >> 64) as u64)
+                .rotate_left(23)
+                .wrapping_add(self.secret[0]);
         }
         hash as usize
     }
@@ -101,21 +109,21 @@ impl Datagrams {
             }
         }
         let place = free?;
-        self.entries[place] =
-            Entry { key: *key, until: now.nanoseconds + PATIENCE, ports: None, waiting: ArrayVec::new() };
+        self.entries[place] = Entry {
+            key: *key,
+            until: now.nanoseconds + PATIENCE,
+            ports: None,
+            waiting: ArrayVec::new(),
+        };
         Some(place)
     }
 
     /// A first fragment has come with these ports. What has waited for it is moved to `ready`. False where the
     /// table is full.
-    pub fn first(
-        &mut self,
-        key: &DatagramKey,
-        ports: (u16, u16),
-        now: Now,
-        ready: &mut impl FnMut(Waiting),
-    ) -> bool {
-        let Some(place) = self.entry(key, now) else { return false };
+    pub fn first(&mut self, key: &DatagramKey, ports: (u16, u16), now: Now, ready: &mut impl FnMut(Waiting)) -> bool {
+        let Some(place) = self.entry(key, now) else {
+            return false;
+        };
         let entry = &mut self.entries[place];
         entry.ports = Some(ports);
         entry.waiting.drain(..).for_each(ready);
@@ -124,7 +132,9 @@ impl Datagrams {
 
     /// A later fragment has come.
     pub fn later(&mut self, key: &DatagramKey, now: Now) -> Place {
-        let Some(place) = self.entry(key, now) else { return Place::Full };
+        let Some(place) = self.entry(key, now) else {
+            return Place::Full;
+        };
         match self.entries[place].ports {
             Some((source, destination)) => Place::Known(source, destination),
             None if self.entries[place].waiting.is_full() => Place::Full,

@@ -5,9 +5,9 @@ use sluice_nat::rewrite::{Rewrite, Transport, rewrite4, rewrite6};
 use sluice_nat::{Decision, Ports, Tuple};
 use sluice_table::flow::{FlowTable, Record};
 use sluice_table::hash::Hasher;
+use sluice_table::prefix::NO_ROUTE;
 use sluice_table::wheel::Wheel;
 use sluice_wire::layers::{Fragment, Layers};
-use sluice_table::prefix::NO_ROUTE;
 use sluice_wire::quote::quoted;
 use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6};
 
@@ -245,7 +245,14 @@ macro_rules! family {
             fn rewrite(frame: &mut [u8], layers: &Layers, session: &$session, direction: Direction) -> bool {
                 let transport = Transport::of(layers.protocol, layers.fragment == Fragment::Later);
                 let rewrite = Rewrite::new(&session.forward, &session.reverse, session.nat, direction);
-                $rewrite(frame, layers.l3 as usize, layers.l4 as usize, transport, &rewrite, 1)
+                $rewrite(
+                    frame,
+                    layers.l3 as usize,
+                    layers.l4 as usize,
+                    transport,
+                    &rewrite,
+                    1,
+                )
             }
             #[inline(always)]
             fn addresses(layers: &Layers, frame: &[u8]) -> ($address, $address) {
@@ -342,10 +349,52 @@ macro_rules! family {
 }
 
 family!(
-    V4, u32, Tuple4, FlowKey4, Session4, false, key4, hash4, one4, sessions4, lookup4, decide4, revise4, forward4,
-    nat4, wheel4, ports4, rewrite4, translate_error4, v4, V4, same, routes4
+    V4,
+    u32,
+    Tuple4,
+    FlowKey4,
+    Session4,
+    false,
+    key4,
+    hash4,
+    one4,
+    sessions4,
+    lookup4,
+    decide4,
+    revise4,
+    forward4,
+    nat4,
+    wheel4,
+    ports4,
+    rewrite4,
+    translate_error4,
+    v4,
+    V4,
+    same,
+    routes4
 );
 family!(
-    V6, [u64; 2], Tuple6, FlowKey6, Session6, true, key6, hash6, one6, sessions6, lookup6, decide6, revise6, forward6,
-    nat6, wheel6, ports6, rewrite6, translate_error6, v6, V6, joined, routes6
+    V6,
+    [u64; 2],
+    Tuple6,
+    FlowKey6,
+    Session6,
+    true,
+    key6,
+    hash6,
+    one6,
+    sessions6,
+    lookup6,
+    decide6,
+    revise6,
+    forward6,
+    nat6,
+    wheel6,
+    ports6,
+    rewrite6,
+    translate_error6,
+    v6,
+    V6,
+    joined,
+    routes6
 );

@@ -14,6 +14,7 @@ pub mod family;
 pub mod io;
 pub mod nodes;
 pub mod paths;
+pub mod plane;
 pub mod policy;
 pub mod reason;
 pub mod request;

@@ -87,7 +87,10 @@ impl Paths {
     /// The neighbour of a hop, by name.
     pub fn wanted(&self, hop: Hop) -> Option<Wanted> {
         let neighbour = self.neighbours.snapshot(NeighbourIndex(hop.neighbour()))?;
-        Some(Wanted { interface: neighbour.interface, address: neighbour.address })
+        Some(Wanted {
+            interface: neighbour.interface,
+            address: neighbour.address,
+        })
     }
 
     /// The MAC address to send to, if it is known.
@@ -99,7 +102,8 @@ impl Paths {
     /// Hold a hop's neighbour for a session; false where it is another's by now.
     pub fn hold(&self, hop: Hop) -> bool {
         self.wanted(hop).is_some_and(|wanted| {
-            self.neighbours.hold(NeighbourIndex(hop.neighbour()), wanted.interface, wanted.address)
+            self.neighbours
+                .hold(NeighbourIndex(hop.neighbour()), wanted.interface, wanted.address)
         })
     }
 

@@ -27,21 +27,22 @@ pub struct Setup {
     pub secret: [u64; 2],
     /// Secret of the function that spreads inside addresses over shards.
     pub steering: [u64; 2],
-    /// Most datagrams in fragments under way, per worker.
+    /// Most datagrams in fragments under way.
     pub fragments: usize,
-    /// Most packets that wait for neighbours.
-    pub parked: usize,
 }
 
 impl Setup {
     /// Sessions of IPv4 and IPv6 in each shard, at least one.
     pub fn sessions_per_shard(&self) -> [usize; 2] {
-        self.sessions.map(|all| (all as usize).div_ceil(self.shards.count() as usize).max(1))
+        self.sessions
+            .map(|all| (all as usize).div_ceil(self.shards.count() as usize).max(1))
     }
 
     /// Shards dealt to `workers` workers in turn.
     pub fn owners(shards: Shards, workers: usize) -> Box<[WorkerIndex]> {
-        (0..shards.count()).map(|shard| (shard as usize % workers.max(1)) as WorkerIndex).collect()
+        (0..shards.count())
+            .map(|shard| (shard as usize % workers.max(1)) as WorkerIndex)
+            .collect()
     }
 }
 
@@ -109,7 +110,10 @@ pub struct Nat<F: Family> {
 
 impl<F: Family> Default for Nat<F> {
     fn default() -> Self {
-        Self { rules: Rules::default(), pools: Pools::default() }
+        Self {
+            rules: Rules::default(),
+            pools: Pools::default(),
+        }
     }
 }
 
@@ -117,7 +121,14 @@ impl<F: Family> Default for Nat<F> {
 pub type Limits = [(u64, u64); Class::ALL.len()];
 
 /// Limits where the configuration names none, in the order of [`Class::ALL`].
-pub const LIMITS: Limits = [(2_000, 500), (1_000, 200), (1_000, 200), (2_000, 500), (2_000, 500), (500, 100)];
+pub const LIMITS: Limits = [
+    (2_000, 500),
+    (1_000, 200),
+    (1_000, 200),
+    (2_000, 500),
+    (2_000, 500),
+    (500, 100),
+];
 
 impl Interface {
     /// Source for what the gateway sends to `address`.
@@ -191,7 +202,10 @@ impl Policy {
         let same = |i: &Interface| {
             i.port == port
                 && i.tags.len() == tags.iter().flatten().count()
-                && i.tags.iter().zip(tags.iter().flatten()).all(|(a, b)| a.protocol == b.protocol && a.id() == b.id())
+                && i.tags
+                    .iter()
+                    .zip(tags.iter().flatten())
+                    .all(|(a, b)| a.protocol == b.protocol && a.id() == b.id())
         };
         self.interfaces.iter().position(same).map(|place| place as u16)
     }
@@ -199,7 +213,11 @@ impl Policy {
     /// The worker that must send by a port in the place of `own`; none where that may.
     #[inline(always)]
     pub fn sender(&self, setup: &Setup, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
-        setup.ports.get(port as usize).and_then(|port| port.sender).filter(|&sender| sender != own)
+        setup
+            .ports
+            .get(port as usize)
+            .and_then(|port| port.sender)
+            .filter(|&sender| sender != own)
     }
 
     /// The interface `number`.
@@ -235,5 +253,7 @@ fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key) -> Option<F::Address> {
     if !nat.rules.maybe_forwarded(F::tuple(key).destination_port()) {
         return None;
     }
-    nat.rules.decide_destination(F::tuple(key), F::protocol(key)).map(|target| target.address)
+    nat.rules
+        .decide_destination(F::tuple(key), F::protocol(key))
+        .map(|target| target.address)
 }

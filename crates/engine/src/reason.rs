@@ -90,7 +90,9 @@ impl Reason {
         let wire = Fault::ALL.iter().map(|&r| Self::Wire(r));
         let route = sluice_route::Reason::ALL.iter().map(|&r| Self::Route(r));
         let nat = sluice_nat::Reason::ALL.iter().map(|&r| Self::Nat(r));
-        wire.chain(route).chain(nat).chain(Own::ALL.iter().map(|&r| Self::Own(r)))
+        wire.chain(route)
+            .chain(nat)
+            .chain(Own::ALL.iter().map(|&r| Self::Own(r)))
     }
 
     /// The name in counters.

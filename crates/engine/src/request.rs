@@ -199,7 +199,15 @@ pub struct Counter {
 pub fn desk() -> (Desk, Counter) {
     let (requests, inbox) = sync_channel(8);
     let (outbox, replies) = sync_channel(8);
-    (Desk { requests: inbox, replies: outbox, clearing: None, listing: None }, Counter { requests, replies })
+    (
+        Desk {
+            requests: inbox,
+            replies: outbox,
+            clearing: None,
+            listing: None,
+        },
+        Counter { requests, replies },
+    )
 }
 
 impl Desk {
@@ -262,7 +270,9 @@ impl Desk {
                 }
             });
             for &(shard, six, index) in &meant[..count] {
-                let Some(shard) = shards.get_mut(shard as usize).and_then(Option::as_mut) else { continue };
+                let Some(shard) = shards.get_mut(shard as usize).and_then(Option::as_mut) else {
+                    continue;
+                };
                 let gone = if six {
                     end::<V6>(shard, index, tools).is_some()
                 } else {
@@ -293,18 +303,36 @@ fn step(
         }
         if let Some(shard) = &shards[place] {
             let next = if cursor.six {
-                scan::<V6>(shard, cursor.record, now, policy, &mut |index, shown| visit(true, index, shown))
+                scan::<V6>(shard, cursor.record, now, policy, &mut |index, shown| {
+                    visit(true, index, shown)
+                })
             } else {
-                scan::<V4>(shard, cursor.record, now, policy, &mut |index, shown| visit(false, index, shown))
+                scan::<V4>(shard, cursor.record, now, policy, &mut |index, shown| {
+                    visit(false, index, shown)
+                })
             };
             match next {
                 Some(record) => return Some(Cursor { record, ..cursor }),
-                None if !cursor.six => return Some(Cursor { six: true, record: 0, ..cursor }),
+                None if !cursor.six => {
+                    return Some(Cursor {
+                        six: true,
+                        record: 0,
+                        ..cursor
+                    });
+                }
                 None => {}
             }
-            return Some(Cursor { shard: cursor.shard + 1, six: false, record: 0 });
+            return Some(Cursor {
+                shard: cursor.shard + 1,
+                six: false,
+                record: 0,
+            });
         }
-        cursor = Cursor { shard: cursor.shard + 1, six: false, record: 0 };
+        cursor = Cursor {
+            shard: cursor.shard + 1,
+            six: false,
+            record: 0,
+        };
     }
 }
 

@@ -82,7 +82,13 @@ impl Lines {
 
 impl<'m> Shard<'m> {
     /// An empty shard in `memory` of [`Lines::total`] lines.
-    pub fn new(number: u16, setup: &Setup, policy: &Policy, now: Now, memory: &'m mut [Line]) -> Result<Self, ShardError> {
+    pub fn new(
+        number: u16,
+        setup: &Setup,
+        policy: &Policy,
+        now: Now,
+        memory: &'m mut [Line],
+    ) -> Result<Self, ShardError> {
         let [four, six] = setup.sessions_per_shard();
         let lines = Lines::of(setup, policy);
         let total = memory.len();

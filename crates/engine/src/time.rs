@@ -17,7 +17,10 @@ impl Now {
     /// The moment `nanoseconds` after the start.
     #[inline(always)]
     pub fn at(nanoseconds: u64) -> Self {
-        Self { nanoseconds, tick: nanoseconds / (1_000_000_000 / TICKS_PER_SECOND) }
+        Self {
+            nanoseconds,
+            tick: nanoseconds / (1_000_000_000 / TICKS_PER_SECOND),
+        }
     }
 
     /// The tick in `seconds` seconds.

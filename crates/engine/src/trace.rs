@@ -50,7 +50,11 @@ pub struct Tracer {
 impl Tracer {
     /// Trace the first `count` packets that match: of a filter, addresses, ports and protocol count.
     pub fn new(filter: Filter, count: usize) -> Self {
-        Self { filter, ways: Vec::with_capacity(count), live: ArrayVec::new() }
+        Self {
+            filter,
+            ways: Vec::with_capacity(count),
+            live: ArrayVec::new(),
+        }
     }
 
     /// What was traced.
@@ -78,7 +82,13 @@ impl Tracer {
             bytes.extend(packet.bytes().iter().copied().take(BYTES));
             let length = packet.len() as u16;
             let steps = ArrayVec::new();
-            self.ways.push(Way { nanoseconds: now.nanoseconds, interface: meta.interface, bytes, length, steps });
+            self.ways.push(Way {
+                nanoseconds: now.nanoseconds,
+                interface: meta.interface,
+                bytes,
+                length,
+                steps,
+            });
             let _ = self.live.try_push((slot as Slot, self.ways.len() - 1));
         }
         self.after(node, lists);
@@ -112,7 +122,8 @@ impl Tracer {
         f.source.is_none_or(|wanted| wanted == source)
             && f.destination.is_none_or(|wanted| wanted == destination)
             && f.source_port.is_none_or(|wanted| wanted == layers.source_port)
-            && f.destination_port.is_none_or(|wanted| wanted == layers.destination_port)
+            && f.destination_port
+                .is_none_or(|wanted| wanted == layers.destination_port)
             && f.protocol.is_none_or(|wanted| wanted == layers.protocol)
     }
 }

@@ -235,7 +235,10 @@ impl<'m> Worker<'m> {
         {
             let mut lent = Lent::new();
             self.io.lend(&mut lent);
-            let mut batch = Batch { packets: &mut lent, meta: &mut state.meta };
+            let mut batch = Batch {
+                packets: &mut lent,
+                meta: &mut state.meta,
+            };
             let mut ctx = Ctx {
                 now,
                 own: state.own,
@@ -271,7 +274,14 @@ impl<'m> Worker<'m> {
                 }
                 let mut ready = |waiting| put(&mut self.resumed, (waiting, Resume::Ready));
                 mark = nodes(
-                    &mut batch, lists, &mut ctx, &mut state.look4, &mut state.look6, &mut ready, self.cycles, mark,
+                    &mut batch,
+                    lists,
+                    &mut ctx,
+                    &mut state.look4,
+                    &mut state.look6,
+                    &mut ready,
+                    self.cycles,
+                    mark,
                     &mut tracer,
                 );
             }
@@ -294,7 +304,10 @@ impl<'m> Worker<'m> {
 
 /// Every node with work, once. Returns the cycle at its end.
 #[inline(always)]
-#[expect(clippy::too_many_arguments, reason = "the burst's whole state, split for the borrow checker")]
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the burst's whole state, split for the borrow checker"
+)]
 fn nodes(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -377,5 +390,4 @@ impl State<'_> {
     fn has_actions(&self) -> bool {
         self.owner.as_ref().is_some_and(|owner| !owner.actions.is_empty())
     }
-
 }

@@ -22,7 +22,11 @@ pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             continue;
         }
         let Some(owner) = ctx.owner.as_deref_mut() else {
-            lists.hand_over(slot, ctx.policy.owner, Note::new(Stage::Complain(complaint, reason), &meta));
+            lists.hand_over(
+                slot,
+                ctx.policy.owner,
+                Note::new(Stage::Complain(complaint, reason), &meta),
+            );
             continue;
         };
         let packet = &mut batch.packets[slot as usize];
@@ -62,9 +66,7 @@ pub fn own(slot: crate::io::Slot, batch: &mut Batch<'_, '_>, lists: &mut Lists) 
 fn may_report(packet: &Packet<'_>, meta: &Meta, complaint: Complaint) -> bool {
     match meta.layers.class {
         Class::Ipv4 => icmp::may_report(packet.bytes(), &meta.layers),
-        Class::Ipv6 => {
-            icmpv6::may_report(packet.bytes(), &meta.layers, matches!(complaint, Complaint::TooBig(_)))
-        }
+        Class::Ipv6 => icmpv6::may_report(packet.bytes(), &meta.layers, matches!(complaint, Complaint::TooBig(_))),
         _ => false,
     }
 }
@@ -76,17 +78,24 @@ fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: Complaint, interface: &
     let length = datagram.len().min(quote.len());
     quote[..length].copy_from_slice(&datagram[..length]);
     let quote = &quote[..length];
-    let link = Link { source: interface.mac, destination: interface.mac };
+    let link = Link {
+        source: interface.mac,
+        destination: interface.mac,
+    };
     match meta.layers.class {
         Class::Ipv4 => {
             let sender = V4::addresses(&meta.layers, packet.bytes()).0;
-            let Some(source) = interface.source4(sender) else { return false };
+            let Some(source) = interface.source4(sender) else {
+                return false;
+            };
             icmp::emit_error(packet, link, source, sender, complaint.icmp(), quote)
         }
         Class::Ipv6 => {
             let [high, low] = V6::addresses(&meta.layers, packet.bytes()).0;
             let sender = u128::from(high) << 64 | u128::from(low);
-            let Some(source) = interface.source6(sender) else { return false };
+            let Some(source) = interface.source6(sender) else {
+                return false;
+            };
             icmpv6::emit_error(packet, link, source, sender, complaint.icmpv6(), quote)
         }
         _ => false,

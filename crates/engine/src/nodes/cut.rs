@@ -14,8 +14,15 @@ use crate::reason::Own;
 
 /// How many fragments a packet needs; 0 where it can't be cut.
 pub fn pieces(batch: &Batch<'_, '_>, slot: Slot, hop: Hop, ctx: &Ctx<'_, '_>) -> usize {
-    let mtu = ctx.policy.interfaces.get(hop.interface()).map_or(0, |egress| egress.mtu);
-    let frame = batch.packets.get(slot as usize).map_or(&[][..], |packet| packet.bytes());
+    let mtu = ctx
+        .policy
+        .interfaces
+        .get(hop.interface())
+        .map_or(0, |egress| egress.mtu);
+    let frame = batch
+        .packets
+        .get(slot as usize)
+        .map_or(&[][..], |packet| packet.bytes());
     Fragments::new(frame, &batch.meta(slot).layers, mtu).map_or(0, |fragments| fragments.len())
 }
 
@@ -28,9 +35,15 @@ pub fn cut(
     first: usize,
 ) -> usize {
     let meta = *batch.meta(slot);
-    let mtu = ctx.policy.interfaces.get(hop.interface()).map_or(0, |egress| egress.mtu);
+    let mtu = ctx
+        .policy
+        .interfaces
+        .get(hop.interface())
+        .map_or(0, |egress| egress.mtu);
     let (whole, made) = batch.packets.split_at_mut(first);
-    let fragments = whole.get(slot as usize).and_then(|p| Fragments::new(p.bytes(), &meta.layers, mtu));
+    let fragments = whole
+        .get(slot as usize)
+        .and_then(|p| Fragments::new(p.bytes(), &meta.layers, mtu));
     let (Some(fragments), Some(mac)) = (fragments, ctx.paths.mac(hop)) else {
         lists.discard(slot, Own::FragmentUnfit);
         return 0;

@@ -52,14 +52,22 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: 
     let came = ctx.policy.interface(interface);
     let outside = came.is_some_and(|i| i.outside);
     let validation = came.map_or(SourceValidation::Strict, |i| i.validation);
-    let target = if outside { nat.rules.decide_destination(tuple, F::protocol(key)) } else { None };
+    let target = if outside {
+        nat.rules.decide_destination(tuple, F::protocol(key))
+    } else {
+        None
+    };
     let address = target.map_or(tuple.destination(), |target| target.address);
     let destination = ctx.paths.find::<F>(address);
     if target.is_none() && nat.pools.owner(address).is_some() {
         // An interface's own address may be a pool's too: what asks for the gateway itself is answered by it.
         let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
         let own = matches!(destination, Destination::Local) && asks;
-        return if own { Plan::Gateway } else { Plan::Drop(sluice_nat::Reason::Unsolicited.into()) };
+        return if own {
+            Plan::Gateway
+        } else {
+            Plan::Drop(sluice_nat::Reason::Unsolicited.into())
+        };
     }
     let there = match destination {
         Destination::Hop(hop) => hop,
@@ -70,7 +78,11 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: 
     if let Err(reason) = ctx.paths.validate_source::<F>(validation, interface, tuple.source()) {
         return Plan::Drop(reason.into());
     }
-    let pool = if target.is_none() { nat.rules.decide_source(tuple, there.interface() as u16) } else { None };
+    let pool = if target.is_none() {
+        nat.rules.decide_source(tuple, there.interface() as u16)
+    } else {
+        None
+    };
     if target.is_none() && pool.is_none() {
         return Plan::Plain;
     }
@@ -80,7 +92,11 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: 
         Destination::Local => return Plan::Drop(Own::Loop.into()),
         Destination::Refused(reason) => return Plan::Drop(reason.into()),
     };
-    Plan::Session(Translation { target, pool, hops: [there, back] })
+    Plan::Session(Translation {
+        target,
+        pool,
+        hops: [there, back],
+    })
 }
 
 /// Decide about packets of no known session.
@@ -153,13 +169,15 @@ fn open<F: Family>(
         let class = PortClass::of(protocol, bits).ok_or((None, sluice_nat::Reason::UnsupportedProtocol.into()))?;
         let ports = F::ports(shard);
         let leased = ports.lease(pool, class, F::tuple(key));
-        let leased =
-            leased.map_err(|_| (Some(Complaint::NoResources), sluice_nat::Reason::PortsExhausted.into()))?;
+        let leased = leased.map_err(|_| (Some(Complaint::NoResources), sluice_nat::Reason::PortsExhausted.into()))?;
         lease = Some((pool, leased));
     }
     let context = F::tuple(key).context();
     let made = decision::translate(F::tuple(key), protocol, context, translation.target, lease);
-    let schedule = translation.pool.and_then(|pool| nat.pools.get(pool)).map_or(&policy.timeouts, |p| p.timeouts());
+    let schedule = translation
+        .pool
+        .and_then(|pool| nat.pools.get(pool))
+        .map_or(&policy.timeouts, |p| p.timeouts());
     let mut session = F::Session::made(Parts {
         forward: *F::tuple(key),
         reverse: made.reverse,
@@ -199,4 +217,3 @@ fn open<F: Family>(
         }
     }
 }
-

@@ -31,7 +31,11 @@ pub struct Lookups<F: Family> {
 
 impl<F: Family> Default for Lookups<F> {
     fn default() -> Self {
-        Self { keys: [F::Key::default(); HAND], hashes: [0; HAND], candidates: [Candidate::NONE; HAND] }
+        Self {
+            keys: [F::Key::default(); HAND],
+            hashes: [0; HAND],
+            candidates: [Candidate::NONE; HAND],
+        }
     }
 }
 
@@ -121,11 +125,15 @@ fn step<F: Family>(
         lists.discard(slot, Own::Forgotten);
         return false;
     };
-    let Some((index, direction)) = F::table_ref(shard).confirm(work.hashes[place], work.candidates[place], &work.keys[place]) else {
+    let Some((index, direction)) =
+        F::table_ref(shard).confirm(work.hashes[place], work.candidates[place], &work.keys[place])
+    else {
         put(F::decides(lists), slot);
         return false;
     };
-    let Some(session) = F::table(shard).get_mut(index) else { return false };
+    let Some(session) = F::table(shard).get_mut(index) else {
+        return false;
+    };
     let stale = session.generation() != ctx.policy.generation;
     if stale && ctx.revisions > 0 && !layers.flags.has(Flags::ICMP_ERROR) {
         ctx.revisions -= 1;
@@ -133,7 +141,11 @@ fn step<F: Family>(
         return false;
     }
     let hop = session.hop(direction);
-    let mtu = ctx.policy.interfaces.get(hop.interface()).map_or(0, |egress| egress.mtu);
+    let mtu = ctx
+        .policy
+        .interfaces
+        .get(hop.interface())
+        .map_or(0, |egress| egress.mtu);
     // What stops a packet is found before anything is written: it is answered or parked as it came.
     if layers.ttl <= 1 {
         lists.complain(slot, Complaint::TimeExceeded, sluice_route::Reason::TtlExceeded);

@@ -64,7 +64,11 @@ fn step<F: Family>(
             return lists.complain(slot, Complaint::TimeExceeded, Route::TtlExceeded);
         }
     }
-    let mtu = ctx.policy.interfaces.get(hop.interface()).map_or(0, |egress| egress.mtu);
+    let mtu = ctx
+        .policy
+        .interfaces
+        .get(hop.interface())
+        .map_or(0, |egress| egress.mtu);
     let length = layers.end.saturating_sub(layers.l3);
     if length > mtu {
         if F::SIX || dont_fragment(packet.bytes(), layers) {
@@ -90,22 +94,32 @@ fn step<F: Family>(
 #[cold]
 fn on_link<F: Family>(address: F::Address, meta: &Meta, ctx: &Ctx<'_, '_>) -> Destination {
     let plain = F::plain(address);
-    let owns = ctx.policy.interface(meta.interface).is_some_and(|interface| interface.link.owns(plain));
+    let owns = ctx
+        .policy
+        .interface(meta.interface)
+        .is_some_and(|interface| interface.link.owns(plain));
     match (owns, meta.own) {
         (true, _) => Destination::Local,
-        (false, true) => ctx.paths.neighbour(Wanted { interface: meta.interface, address: plain }),
+        (false, true) => ctx.paths.neighbour(Wanted {
+            interface: meta.interface,
+            address: plain,
+        }),
         (false, false) => Destination::Refused(Route::LinkLocal),
     }
 }
 
 #[inline(always)]
 fn validate<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, layers: &Layers, frame: &[u8]) -> Result<(), Route> {
-    let validation = ctx.policy.interface(interface).map_or(SourceValidation::Strict, |i| i.validation);
+    let validation = ctx
+        .policy
+        .interface(interface)
+        .map_or(SourceValidation::Strict, |i| i.validation);
     if F::SIX && F::plain(F::addresses(layers, frame).0).is_link_local() {
         return Err(Route::LinkLocal);
     }
     if validation == SourceValidation::Off {
         return Ok(());
     }
-    ctx.paths.validate_source::<F>(validation, interface, F::addresses(layers, frame).0)
+    ctx.paths
+        .validate_source::<F>(validation, interface, F::addresses(layers, frame).0)
 }

@@ -14,12 +14,7 @@ use crate::reason::Own;
 
 /// Tell fragments their ports. Fragments that were waiting for a first one are moved to `ready`.
 #[inline(never)]
-pub fn fragments(
-    batch: &mut Batch<'_, '_>,
-    lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
-    ready: &mut impl FnMut(Waiting),
-) {
+pub fn fragments(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>, ready: &mut impl FnMut(Waiting)) {
     for slot in std::mem::take(&mut lists.fragments) {
         let meta = &mut batch.meta[slot as usize % HAND];
         let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
@@ -30,7 +25,9 @@ pub fn fragments(
         let key = datagram_key(batch.packets[slot as usize].bytes(), meta, context);
         let layers = &mut meta.layers;
         let known = if layers.fragment == Fragment::First {
-            owner.datagrams.first(&key, (layers.source_port, layers.destination_port), ctx.now, ready)
+            owner
+                .datagrams
+                .first(&key, (layers.source_port, layers.destination_port), ctx.now, ready)
         } else {
             match owner.datagrams.later(&key, ctx.now) {
                 Place::Known(source, destination) => {
@@ -59,12 +56,24 @@ fn datagram_key(frame: &[u8], meta: &Meta, context: u32) -> DatagramKey {
         let (source, destination) = V4::addresses(&meta.layers, frame);
         let identification = ipv4::IDENTIFICATION.read(datagram).into();
         let (source, destination) = ([0, source.into()], [0, destination.into()]);
-        return DatagramKey { source, destination, identification, protocol, context };
+        return DatagramKey {
+            source,
+            destination,
+            identification,
+            protocol,
+            context,
+        };
     }
     let (source, destination) = V6::addresses(&meta.layers, frame);
     let identification = ipv6::walk(datagram)
         .ok()
         .and_then(|chain| datagram.get(chain.fragment?..)?.get(4..8)?.try_into().ok())
         .map_or(0, u32::from_be_bytes);
-    DatagramKey { source, destination, identification, protocol, context }
+    DatagramKey {
+        source,
+        destination,
+        identification,
+        protocol,
+        context,
+    }
 }

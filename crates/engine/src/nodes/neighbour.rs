@@ -94,14 +94,32 @@ fn hear_arp(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, owner: 
     let on_link = interface.link.has_neighbour(Address::V4(sender));
     let heard = match (asks && for_us, for_us) {
         (true, _) => Heard::Solicitation,
-        (false, solicited) => Heard::Advertisement(Advertisement { solicited, overrides: true }),
+        (false, solicited) => Heard::Advertisement(Advertisement {
+            solicited,
+            overrides: true,
+        }),
     };
     let Owner { keeper, actions, .. } = owner;
-    keeper.hear(meta.interface, Address::V4(sender), Some(mac), heard, on_link, now, &mut |action| put(actions, action));
+    keeper.hear(
+        meta.interface,
+        Address::V4(sender),
+        Some(mac),
+        heard,
+        on_link,
+        now,
+        &mut |action| put(actions, action),
+    );
     if !(asks && for_us) {
-        return if for_us || on_link { Outcome::Taken } else { Outcome::Drop(Own::NotForUs.into()) };
+        return if for_us || on_link {
+            Outcome::Taken
+        } else {
+            Outcome::Drop(Own::NotForUs.into())
+        };
     }
-    let link = Link { source: interface.mac, destination: mac };
+    let link = Link {
+        source: interface.mac,
+        destination: mac,
+    };
     if arp::emit_reply(packet, link, target, sender) && interface.push_tags(packet) {
         Outcome::Answer
     } else {
@@ -121,7 +139,9 @@ fn hear_discovery(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, o
     let mut hear = |address: u128, mac, heard| {
         let address = Address::V6(address);
         let on_link = interface.link.has_neighbour(address);
-        keeper.hear(meta.interface, address, mac, heard, on_link, now, &mut |action| put(actions, action));
+        keeper.hear(meta.interface, address, mac, heard, on_link, now, &mut |action| {
+            put(actions, action)
+        });
     };
     match message {
         Message::NeighbourSolicitation { target, source_link } => {
@@ -138,16 +158,32 @@ fn hear_discovery(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, o
                 None if detection => sluice_wire::ethernet::multicast6(ndp::ALL_NODES),
                 None => frame.get(6..12).and_then(|mac| mac.try_into().ok()).unwrap_or_default(),
             };
-            let link = Link { source: interface.mac, destination: mac };
-            let flags = ndp::Advertised { router: true, solicited: !detection, overriding: true };
-            if ndp::emit_advertisement(packet, link, (target, destination), target, flags) && interface.push_tags(packet) {
+            let link = Link {
+                source: interface.mac,
+                destination: mac,
+            };
+            let flags = ndp::Advertised {
+                router: true,
+                solicited: !detection,
+                overriding: true,
+            };
+            if ndp::emit_advertisement(packet, link, (target, destination), target, flags)
+                && interface.push_tags(packet)
+            {
                 Outcome::Answer
             } else {
                 Outcome::Drop(Own::NoBuffer.into())
             }
         }
-        Message::NeighbourAdvertisement { target, flags, target_link } => {
-            let flags = Advertisement { solicited: flags.solicited, overrides: flags.overriding };
+        Message::NeighbourAdvertisement {
+            target,
+            flags,
+            target_link,
+        } => {
+            let flags = Advertisement {
+                solicited: flags.solicited,
+                overrides: flags.overriding,
+            };
             hear(target, target_link, Heard::Advertisement(flags));
             Outcome::Taken
         }
@@ -155,7 +191,11 @@ fn hear_discovery(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, o
             if source != 0 {
                 hear(source, source_link, Heard::Solicitation);
             }
-            if interface.advertise.is_some() { Outcome::Advertise } else { Outcome::Taken }
+            if interface.advertise.is_some() {
+                Outcome::Advertise
+            } else {
+                Outcome::Taken
+            }
         }
         Message::RouterAdvertisement { .. } => Outcome::Taken,
     }

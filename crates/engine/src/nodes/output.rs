@@ -23,7 +23,9 @@ pub enum Out {
 /// Write the link header for a hop whose neighbour has this MAC address.
 #[inline(always)]
 pub fn output(packet: &mut Packet<'_>, layers: &Layers, hop: Hop, mac: [u8; 6], ctx: &Ctx<'_, '_>) -> Out {
-    let Some(interface) = ctx.policy.interfaces.get(hop.interface()) else { return Out::Drop(Own::InterfaceGone) };
+    let Some(interface) = ctx.policy.interfaces.get(hop.interface()) else {
+        return Out::Drop(Own::InterfaceGone);
+    };
     if !link_header(packet, layers, interface, mac) {
         return Out::Drop(Own::NoBuffer);
     }
@@ -46,7 +48,9 @@ pub fn link_header(packet: &mut Packet<'_>, layers: &Layers, interface: &Interfa
         return tagged_header(packet, layers, interface, mac);
     }
     // The type behind the addresses is right as it came.
-    let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() else { return false };
+    let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() else {
+        return false;
+    };
     head[..6].copy_from_slice(&mac);
     head[6..].copy_from_slice(&interface.mac);
     true
@@ -56,8 +60,14 @@ pub fn link_header(packet: &mut Packet<'_>, layers: &Layers, interface: &Interfa
 fn tagged_header(packet: &mut Packet<'_>, layers: &Layers, interface: &Interface, mac: [u8; 6]) -> bool {
     let length = ethernet::LENGTH + 4 * interface.tags.len();
     let old = layers.l3 as usize;
-    let fits = if length > old { packet.grow_front(length - old) } else { packet.trim_front(old - length) };
-    let Some(head) = packet.bytes_mut().get_mut(..length).filter(|_| fits) else { return false };
+    let fits = if length > old {
+        packet.grow_front(length - old)
+    } else {
+        packet.trim_front(old - length)
+    };
+    let Some(head) = packet.bytes_mut().get_mut(..length).filter(|_| fits) else {
+        return false;
+    };
     let ethertype = match layers.class {
         Class::Ipv6 => ethernet::ethertype::IPV6,
         Class::Arp => ethernet::ethertype::ARP,

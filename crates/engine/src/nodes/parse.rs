@@ -18,7 +18,11 @@ pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
     let policy = ctx.policy;
     let untagged = policy.untagged.get(port as usize).copied().flatten();
     let any = untagged.or_else(|| policy.interfaces.iter().position(|i| i.port == port).map(|i| i as u16));
-    let mut tally = Tally { interface: any.unwrap_or(0), frames: 0, bytes: 0 };
+    let mut tally = Tally {
+        interface: any.unwrap_or(0),
+        frames: 0,
+        bytes: 0,
+    };
     for (slot, packet) in batch.packets.iter_mut().enumerate().skip(first) {
         let meta = &mut batch.meta[slot];
         let slot = slot as Slot;
@@ -33,7 +37,11 @@ pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
                 continue;
             }
         };
-        let number = if layers.tags == 0 { untagged } else { tagged(ctx, port, &layers, frame) };
+        let number = if layers.tags == 0 {
+            untagged
+        } else {
+            tagged(ctx, port, &layers, frame)
+        };
         meta.layers = layers;
         meta.interface = number.unwrap_or(tally.interface);
         meta.own = false;
@@ -105,7 +113,9 @@ pub fn classify(slot: Slot, packet: &Packet<'_>, layers: &Layers, interface: &In
 fn is_discovery(frame: &[u8], layers: &Layers) -> bool {
     layers.protocol == ipv4::protocol::ICMPV6
         && layers.fragment == Fragment::Whole
-        && frame.get(layers.l4 as usize).is_some_and(|kind| (133..=137).contains(kind))
+        && frame
+            .get(layers.l4 as usize)
+            .is_some_and(|kind| (133..=137).contains(kind))
 }
 
 #[cold]

@@ -38,7 +38,9 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         match kept {
             Some(hops) => {
                 let generation = ctx.policy.generation;
-                let Some(session) = F::table(shard).get_mut(index) else { continue };
+                let Some(session) = F::table(shard).get_mut(index) else {
+                    continue;
+                };
                 for (direction, hop) in [Direction::Forward, Direction::Reverse].into_iter().zip(hops) {
                     let old = session.hop(direction);
                     if old != hop {

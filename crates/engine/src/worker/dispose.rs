@@ -58,18 +58,26 @@ impl Worker<'_> {
     fn park(&mut self, now: Now) {
         let state = &mut self.parts;
         let lists = &mut *state.lists;
-        let Some(owner) = state.owner.as_deref_mut() else { return };
+        let Some(owner) = state.owner.as_deref_mut() else {
+            return;
+        };
         let waiting = lists.park.drain(..).map(|(slot, neighbour)| (slot, Ok(neighbour)));
         let fragments = lists.park_fragment.drain(..).map(|(slot, place)| (slot, Err(place)));
         for (slot, what) in waiting.chain(fragments) {
             let meta = &state.meta[slot as usize % HAND];
-            let Some(counters) = state.counters.interfaces.get(meta.interface as usize) else { continue };
+            let Some(counters) = state.counters.interfaces.get(meta.interface as usize) else {
+                continue;
+            };
             let Some(parked) = self.io.park(slot) else {
                 put(&mut lists.drop, (slot, Own::ParkingFull.into()));
                 continue;
             };
             counters.parked.add(1);
-            let packet = Waiting { parked, interface: meta.interface, own: meta.own };
+            let packet = Waiting {
+                parked,
+                interface: meta.interface,
+                own: meta.own,
+            };
             let (back, reason) = match what {
                 Ok(neighbour) => match owner.parking.park(neighbour, packet, now.nanoseconds) {
                     Ok(replaced) => (replaced, Reason::Route(sluice_route::Reason::ParkedReplaced)),

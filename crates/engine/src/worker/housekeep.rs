@@ -15,7 +15,11 @@ impl Worker<'_> {
         self.requests(now);
         let policy = self.policy.load();
         let state = &mut self.parts;
-        let tools = Tools { hasher: &state.hasher, paths: &state.paths, counters: &state.counters };
+        let tools = Tools {
+            hasher: &state.hasher,
+            paths: &state.paths,
+            counters: &state.counters,
+        };
         // One shard a round, again as long as it has more to do.
         let count = state.shards.len();
         for _ in 0..count {
@@ -29,20 +33,28 @@ impl Worker<'_> {
             }
         }
         self.desk.advance(&mut state.shards, now, policy, &tools);
-        let Some(owner) = state.owner.as_deref_mut() else { return };
+        let Some(owner) = state.owner.as_deref_mut() else {
+            return;
+        };
         let crate::context::Owner { keeper, actions, .. } = owner;
         if actions.remaining_capacity() >= 2 * BUDGET {
             keeper.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
         }
         for (number, interface) in policy.interfaces.iter().enumerate() {
-            let (Some(advertise), Some(at)) = (interface.advertise, owner.advertise_at.get_mut(number)) else { continue };
+            let (Some(advertise), Some(at)) = (interface.advertise, owner.advertise_at.get_mut(number)) else {
+                continue;
+            };
             if now.nanoseconds >= *at {
                 *at = now.nanoseconds + u64::from(advertise.interval.max(3)) * 1_000_000_000;
                 put(&mut state.lists.tasks, Task::Advertise(number as u16));
             }
         }
         for _ in 0..BUDGET {
-            let Some(waiting) = self.parts.owner.as_deref_mut().and_then(|o| o.parking.take_expired(now.nanoseconds))
+            let Some(waiting) = self
+                .parts
+                .owner
+                .as_deref_mut()
+                .and_then(|o| o.parking.take_expired(now.nanoseconds))
             else {
                 break;
             };
@@ -50,7 +62,9 @@ impl Worker<'_> {
         }
         let mut expired = arrayvec::ArrayVec::<_, 128>::new();
         if let Some(owner) = self.parts.owner.as_deref_mut() {
-            owner.datagrams.expire(now, BUDGET, &mut |waiting| put(&mut expired, waiting));
+            owner
+                .datagrams
+                .expire(now, BUDGET, &mut |waiting| put(&mut expired, waiting));
         }
         for waiting in expired {
             self.give_up(waiting, Own::FragmentTimeout.into());
@@ -91,7 +105,11 @@ impl Worker<'_> {
                 }
                 self.desk.answer(Reply::Cleared(removed));
             }
-            Request::SetNeighbour { interface, address, mac } => {
+            Request::SetNeighbour {
+                interface,
+                address,
+                mac,
+            } => {
                 let set = owner.map(|crate::context::Owner { keeper, actions, .. }| {
                     keeper.set_permanent(interface, address, mac, now.nanoseconds, &mut |a| put(actions, a))
                 });

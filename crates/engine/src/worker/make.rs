@@ -40,7 +40,10 @@ impl Worker<'_> {
         let mut lent = Lent::new();
         self.io.lend(&mut lent);
         let first = lent.len();
-        let batch = Batch { packets: &mut lent, meta: &mut state.meta };
+        let batch = Batch {
+            packets: &mut lent,
+            meta: &mut state.meta,
+        };
         for task in &tasks {
             wanted += match *task {
                 Task::Cut(slot, hop) => cut::pieces(&batch, slot, hop, &ctx),
@@ -51,7 +54,10 @@ impl Worker<'_> {
         let made = self.io.allocate(wanted);
         let mut lent = Lent::new();
         self.io.lend(&mut lent);
-        let mut batch = Batch { packets: &mut lent, meta: &mut state.meta };
+        let mut batch = Batch {
+            packets: &mut lent,
+            meta: &mut state.meta,
+        };
         let lists = &mut *state.lists;
         let mut next = first;
         let end = first + made;
@@ -79,16 +85,30 @@ impl Worker<'_> {
     /// Turn what the keeper of neighbours wants done into tasks and packets that go on.
     fn take_actions(&mut self) {
         loop {
-            let Some(owner) = self.parts.owner.as_deref_mut() else { return };
+            let Some(owner) = self.parts.owner.as_deref_mut() else {
+                return;
+            };
             let Some(action) = owner.actions.pop_at(0) else { return };
             let tasks = &mut self.parts.lists.tasks;
             let (index, resume) = match action {
                 Action::Request { index } => {
-                    put(tasks, Task::Ask { neighbour: index, probe: false });
+                    put(
+                        tasks,
+                        Task::Ask {
+                            neighbour: index,
+                            probe: false,
+                        },
+                    );
                     continue;
                 }
                 Action::Probe { index } => {
-                    put(tasks, Task::Ask { neighbour: index, probe: true });
+                    put(
+                        tasks,
+                        Task::Ask {
+                            neighbour: index,
+                            probe: true,
+                        },
+                    );
                     continue;
                 }
                 Action::Resolved { index } => (index, Resume::Ready),
@@ -117,7 +137,9 @@ fn send(
     let slot = place as Slot;
     let meta = &mut batch.meta[place % HAND];
     (meta.interface, meta.egress, meta.own) = (number, number, true);
-    let Some(counters) = ctx.counters.interfaces.get(number as usize) else { return false };
+    let Some(counters) = ctx.counters.interfaces.get(number as usize) else {
+        return false;
+    };
     counters.made.add(1);
     match ctx.policy.sender(ctx.setup, interface.port, ctx.own) {
         Some(sender) => lists.hand_over(slot, sender, Note::new(Stage::Finished(number), meta)),
@@ -140,13 +162,25 @@ fn ask(
     place: usize,
 ) -> bool {
     let policy = ctx.policy;
-    let Some(entry) = ctx.paths.neighbours.snapshot(neighbour) else { return false };
-    let Some(interface) = policy.interface(entry.interface) else { return false };
+    let Some(entry) = ctx.paths.neighbours.snapshot(neighbour) else {
+        return false;
+    };
+    let Some(interface) = policy.interface(entry.interface) else {
+        return false;
+    };
     let packet = &mut batch.packets[place];
     let asked = match entry.address {
         Address::V4(target) => interface.source4(target).is_some_and(|source| {
             if probe {
-                arp::emit_probe(packet, Link { source: interface.mac, destination: entry.mac }, source, target)
+                arp::emit_probe(
+                    packet,
+                    Link {
+                        source: interface.mac,
+                        destination: entry.mac,
+                    },
+                    source,
+                    target,
+                )
             } else {
                 arp::emit_request(packet, interface.mac, source, target)
             }
@@ -163,21 +197,22 @@ fn solicit(packet: &mut Packet<'_>, interface: &Interface, target: u128, mac: Op
         None => (multicast6(group), group),
     };
     let source = interface.source6(target).unwrap_or(ndp::link_local(interface.mac));
-    let link = Link { source: interface.mac, destination };
+    let link = Link {
+        source: interface.mac,
+        destination,
+    };
     ndp::emit_solicitation(packet, link, source, to, target)
 }
 
 /// Tell all hosts of a link of the router and its prefixes (RFC 4861, 6.2). True where the buffer was used.
-fn advertise(
-    batch: &mut Batch<'_, '_>,
-    lists: &mut Lists,
-    ctx: &mut Ctx<'_, '_>,
-    number: u16,
-    place: usize,
-) -> bool {
+fn advertise(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>, number: u16, place: usize) -> bool {
     let policy = ctx.policy;
-    let Some(interface) = policy.interface(number) else { return false };
-    let Some(advertise) = interface.advertise else { return false };
+    let Some(interface) = policy.interface(number) else {
+        return false;
+    };
+    let Some(advertise) = interface.advertise else {
+        return false;
+    };
     let mut prefixes = arrayvec::ArrayVec::<ndp::Prefix, 8>::new();
     for &(address, length) in &interface.link.addresses {
         let Address::V6(address) = address else { continue };
@@ -185,14 +220,17 @@ fn advertise(
             continue;
         }
         let prefix = sluice_route::Prefix::new(Address::V6(address), length);
-        put(&mut prefixes, ndp::Prefix {
-            address: prefix.address().number(),
-            length,
-            on_link: true,
-            autonomous: length == 64,
-            valid: advertise.valid,
-            preferred: advertise.preferred,
-        });
+        put(
+            &mut prefixes,
+            ndp::Prefix {
+                address: prefix.address().number(),
+                length,
+                on_link: true,
+                autonomous: length == 64,
+                valid: advertise.valid,
+                preferred: advertise.preferred,
+            },
+        );
     }
     let router = ndp::Router {
         hop_limit: 64,
@@ -202,7 +240,10 @@ fn advertise(
         mtu: Some(interface.mtu.into()),
         prefixes: &prefixes,
     };
-    let link = Link { source: interface.mac, destination: multicast6(ndp::ALL_NODES) };
+    let link = Link {
+        source: interface.mac,
+        destination: multicast6(ndp::ALL_NODES),
+    };
     let addresses = (ndp::link_local(interface.mac), ndp::ALL_NODES);
     let made = ndp::emit_router(&mut batch.packets[place], link, addresses, &router);
     made && send(batch, lists, ctx, (number, interface), place)

@@ -1,0 +1,241 @@
+//! The plane: what the control thread holds of the data plane, and what workers are made from.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use sluice_route::fib::FibError;
+use sluice_route::neighbour::{NeighbourKeeper, Neighbours, Parking, Timing};
+use sluice_route::policer::Policer;
+use sluice_route::{Fib, NextHopKeeper, RouteSet};
+use sluice_table::memory::Line;
+use sluice_table::prefix::Quiescence;
+use sluice_table::publish::Publisher;
+
+use crate::batch::Hop;
+use crate::context::Owner;
+use crate::counters::WorkerCounters;
+use crate::datagrams::Datagrams;
+use crate::io::{Handover, PortIndex, WorkerIndex};
+use crate::paths::Paths;
+use crate::policy::{Policy, Setup};
+use crate::request::{Counter, desk};
+use crate::shard::{Lines, Shard, ShardError};
+use crate::time::Now;
+use crate::worker::{Parts, Worker};
+
+/// Limits of neighbours.
+#[derive(Clone, Copy, Debug)]
+pub struct NeighbourLimits {
+    /// Most neighbours.
+    pub capacity: usize,
+    /// Times of resolution.
+    pub timing: Timing,
+    /// Packets that wait for one neighbour.
+    pub parked: usize,
+    /// Packets that wait for all.
+    pub parked_in_all: usize,
+    /// How long they wait, in nanoseconds.
+    pub patience: u64,
+}
+
+impl Default for NeighbourLimits {
+    fn default() -> Self {
+        Self {
+            capacity: 4096,
+            timing: Timing::default(),
+            parked: 4,
+            parked_in_all: 512,
+            patience: 4_000_000_000,
+        }
+    }
+}
+
+/// Why the plane can't be made or changed.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaneError {
+    /// The routes don't fit.
+    #[error(transparent)]
+    Routes(#[from] FibError),
+    /// A shard's memory does not fit.
+    #[error(transparent)]
+    Shard(#[from] ShardError),
+    /// Fewer workers than the shards were dealt to, or none.
+    #[error("worker {0} is named, but there are only {1}")]
+    Workers(WorkerIndex, usize),
+    /// More neighbours or interfaces than a hop can name.
+    #[error(
+        "at most {} neighbours and {} interfaces are possible",
+        Hop::NEIGHBOURS,
+        Hop::INTERFACES
+    )]
+    TooMany,
+}
+
+/// The control thread's part.
+pub struct Plane {
+    setup: Arc<Setup>,
+    policy: Publisher<Policy>,
+    fib: Fib,
+    next_hops: NextHopKeeper,
+    neighbours: Arc<Neighbours>,
+    limits: NeighbourLimits,
+    quiescence: Arc<Quiescence>,
+    counters: Vec<Arc<WorkerCounters>>,
+    keeper: Option<NeighbourKeeper>,
+    now: Now,
+}
+
+impl Plane {
+    /// A plane for `workers` workers with its first policy and routes.
+    pub fn new(
+        setup: Setup,
+        policy: Policy,
+        routes: &RouteSet,
+        limits: NeighbourLimits,
+        workers: usize,
+        now: Now,
+    ) -> Result<Self, PlaneError> {
+        if limits.capacity > Hop::NEIGHBOURS || policy.interfaces.len() > Hop::INTERFACES {
+            return Err(PlaneError::TooMany);
+        }
+        let named = setup.owners.iter().copied().chain([policy.owner]).max().unwrap_or(0);
+        if named as usize >= workers {
+            return Err(PlaneError::Workers(named, workers));
+        }
+        let quiescence = Arc::new(Quiescence::new(workers));
+        let neighbours = Arc::new(Neighbours::new(limits.capacity, setup.steering));
+        let mut next_hops = NextHopKeeper::new(
+            sluice_route::next_hop::MAX_NEXT_HOPS,
+            neighbours.clone(),
+            quiescence.clone(),
+        );
+        let mut fib = Fib::new(quiescence.clone());
+        fib.apply(routes, &mut next_hops)?;
+        let interfaces = policy.interfaces.len();
+        Ok(Self {
+            setup: Arc::new(setup),
+            keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
+            policy: Publisher::new(policy),
+            fib,
+            next_hops,
+            neighbours,
+            limits,
+            quiescence,
+            counters: (0..workers)
+                .map(|_| Arc::new(WorkerCounters::new(interfaces)))
+                .collect(),
+            now,
+        })
+    }
+
+    /// Memory of each shard.
+    pub fn lines(&self) -> Lines {
+        Lines::of(&self.setup, self.policy.current())
+    }
+
+    /// Make the worker `own`. `memory` gives each of its shards [`Lines::total`] lines, by the shard's number. Call it
+    /// once for each worker.
+    pub fn worker<'m>(
+        &mut self,
+        own: WorkerIndex,
+        io: Box<dyn Handover + 'm>,
+        receives: Vec<PortIndex>,
+        mut memory: impl FnMut(u16) -> &'m mut [Line],
+        cycles: fn() -> u64,
+    ) -> Result<(Worker<'m>, Counter), PlaneError> {
+        let workers = self.counters.len();
+        let counters = self
+            .counters
+            .get(own as usize)
+            .ok_or(PlaneError::Workers(own, workers))?
+            .clone();
+        let policy = self.policy.current();
+        let mut shards = Vec::new();
+        for (number, _) in self.setup.owners.iter().enumerate().filter(|&(_, &owner)| owner == own) {
+            let number = number as u16;
+            shards.push(Shard::new(number, &self.setup, policy, self.now, memory(number))?);
+        }
+        let owner = (own == policy.owner)
+            .then(|| self.keeper.take())
+            .flatten()
+            .map(|keeper| Owner {
+                keeper,
+                parking: Parking::new(
+                    self.limits.capacity,
+                    self.limits.parked,
+                    self.limits.parked_in_all,
+                    self.limits.patience,
+                ),
+                actions: ArrayVec::new(),
+                policer: Policer::new(policy.limits, self.now.nanoseconds),
+                datagrams: Datagrams::new(self.setup.fragments, self.setup.secret),
+                advertise_at: vec![self.now.nanoseconds; policy.interfaces.len()],
+            });
+        let (desk, counter) = desk();
+        let worker = Worker::new(Parts {
+            own,
+            setup: self.setup.clone(),
+            policy: self.policy.reader(),
+            paths: Paths {
+                fib: self.fib.reader(),
+                next_hops: self.next_hops.table(),
+                neighbours: self.neighbours.clone(),
+            },
+            quiescence: self.quiescence.clone(),
+            shards,
+            counters,
+            io,
+            receives,
+            owner,
+            cycles,
+            desk,
+        });
+        Ok((worker, counter))
+    }
+
+    /// Take a new policy and new routes as one commit. The policy's generation is set here.
+    pub fn commit(&mut self, mut policy: Policy, routes: &RouteSet) -> Result<u32, PlaneError> {
+        policy.generation = self.policy.current().generation.wrapping_add(1);
+        let generation = policy.generation;
+        self.fib.apply(routes, &mut self.next_hops)?;
+        self.policy.publish(policy);
+        Ok(generation)
+    }
+
+    /// Free what no worker keeps any more. Call it now and then.
+    pub fn collect(&mut self) {
+        self.policy.collect();
+        self.fib.reclaim();
+        self.next_hops.reclaim();
+    }
+
+    /// The newest policy.
+    pub fn policy(&self) -> &Policy {
+        self.policy.current()
+    }
+
+    /// What is fixed.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The routes.
+    pub fn fib(&self) -> &Fib {
+        &self.fib
+    }
+
+    /// What routes lead to.
+    pub fn next_hops(&self) -> &NextHopKeeper {
+        &self.next_hops
+    }
+
+    /// Neighbours, to be listed.
+    pub fn neighbours(&self) -> &Arc<Neighbours> {
+        &self.neighbours
+    }
+
+    /// Counters by worker.
+    pub fn counters(&self) -> &[Arc<WorkerCounters>] {
+        &self.counters
+    }
+}
