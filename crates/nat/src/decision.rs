@@ -133,8 +133,8 @@ pub fn translate<T: Tuple>(
     let mut l3 = Delta::default();
     let mut l4 = Delta::default();
     if flags != 0 {
-        let addresses = exchange(Delta::default(), forward.source(), near);
-        let addresses = exchange(addresses, forward.destination(), remote);
+        let addresses = forward.source().exchange(near, Delta::default());
+        let addresses = forward.destination().exchange(remote, addresses);
         l3 = addresses;
         // ICMP for IPv4 has no pseudo-header.
         l4 = if query && T::Address::BITS == 32 {
@@ -156,11 +156,4 @@ pub fn translate<T: Tuple>(
             flags,
         },
     }
-}
-
-/// And an address changed from `old` to `new`.
-#[inline(always)]
-fn exchange<A: Address>(delta: Delta, old: A, new: A) -> Delta {
-    let ([old_high, old_low], [new_high, new_low]) = (old.words(), new.words());
-    delta.quad(old_high, new_high).quad(old_low, new_low)
 }

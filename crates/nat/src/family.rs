@@ -4,6 +4,7 @@ use core::fmt::Debug;
 use core::hash::Hash;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use sluice_wire::checksum::Delta;
 use sluice_wire::{Context, Tuple4, Tuple6};
 
 /// An address of one family, as the keys hold it.
@@ -19,6 +20,9 @@ pub trait Address: Copy + Ord + Hash + Debug + Send + Sync + 'static {
 
     /// Two words that hold all of the address.
     fn words(self) -> [u64; 2];
+
+    /// And this address changed to `new`, in a checksum.
+    fn exchange(self, new: Self, delta: Delta) -> Delta;
 
     /// The address as people write it.
     fn display(self) -> IpAddr;
@@ -42,6 +46,11 @@ impl Address for u32 {
         [0, u64::from(self)]
     }
 
+    #[inline(always)]
+    fn exchange(self, new: Self, delta: Delta) -> Delta {
+        delta.double(self, new)
+    }
+
     fn display(self) -> IpAddr {
         Ipv4Addr::from_bits(self).into()
     }
@@ -63,6 +72,11 @@ impl Address for [u64; 2] {
     #[inline(always)]
     fn words(self) -> [u64; 2] {
         self
+    }
+
+    #[inline(always)]
+    fn exchange(self, new: Self, delta: Delta) -> Delta {
+        delta.quad(self[0], new[0]).quad(self[1], new[1])
     }
 
     fn display(self) -> IpAddr {

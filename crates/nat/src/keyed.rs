@@ -50,6 +50,17 @@ fn round(v: &mut [u64; 4]) {
     v[2] = v[2].rotate_left(32);
 }
 
+/// A keyed function of two words by folded multiplications: for what need not be hard to guess, as anybody who
+/// meets a host's outside address knows it.
+#[inline(always)]
+pub(crate) fn spot(secret: Secret, a: u64, b: u64) -> u64 {
+    let [k0, k1] = secret.0;
+    let product = u128::from(a ^ k0 ^ 0x9e37_79b9_7f4a_7c15) * u128::from(b ^ k1 ^ 0xd1b5_4a32_d192_ed03);
+    let folded = (product >> 64) as u64 ^ product as u64;
+    let product = u128::from(folded ^ k1) * u128::from(k0 | 1 << 63 | 1);
+    (product >> 64) as u64 ^ product as u64
+}
+
 /// `hash` spread evenly over `0..count`, by its high bits.
 #[inline(always)]
 pub(crate) fn spread(hash: u32, count: u32) -> u32 {

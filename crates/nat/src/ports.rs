@@ -2,16 +2,18 @@
 //!
 //! A shard holds bits only for the ports it owns ([`Shards::shard_of`]), so no two shards can lend one port, and
 //! what arrives for a lent port is steered to the shard that lent it. A bit is set while its port is free. Per
-//! address and class the words are: the number of free ports; a summary, one bit per word that has a free port;
-//! the words of 64 ports. Before them, per class, one bit per address that has a free port.
+//! address and class the words are: a summary, one bit per word that has a free port; the words of 64 ports.
+//! Before them, per class, one bit per address that has a free port. A lease touches one line of all that unless
+//! its word runs full.
 
 use core::marker::PhantomData;
 
 use sluice_table::memory::{Line, lines_of};
+use sluice_table::prefetch::prefetch_all_at;
 use sluice_wire::layers::{Class, Flags, Layers};
 use thiserror::Error;
 
-use crate::keyed::{Secret, sip, spread};
+use crate::keyed::{Secret, sip, spot, spread};
 use crate::pool::{Pairing, ValidPool};
 use crate::shard::{BLOCK, Shards};
 use crate::{Address, Decision, PoolIndex, Pools, Reason, Tuple};
@@ -71,6 +73,32 @@ pub struct Lease<A> {
     pub port: u16,
 }
 
+/// Which ports suit a session (RFC 4787, REQ-3a).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Range {
+    /// Below 1024 rather than others.
+    Low,
+    /// From 1024 on, where the pool has such.
+    High,
+    /// All the same.
+    Any,
+}
+
+/// Where a lease shall come from: [`Ports::aim`].
+#[derive(Clone, Copy, Debug)]
+pub struct Aim {
+    /// Keyed function of the flow.
+    flow: u64,
+    /// The word of ports to look at first, in the memory, and the block of ports that it stands for.
+    place: usize,
+    block: u32,
+    /// The paired address, counted among the pool's.
+    address: u32,
+    pool: PoolIndex,
+    class: PortClass,
+    range: Range,
+}
+
 /// No port is free where the session may have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("no outside port is free")]
@@ -100,6 +128,16 @@ struct Region<A> {
     start: usize,
     geometry: Geometry,
     used: [u32; CLASSES],
+}
+
+impl<A> Region<A> {
+    /// Place in the memory of an address's first word of ports.
+    #[inline(always)]
+    fn word(&self, class: PortClass, address: usize) -> usize {
+        let geometry = &self.geometry;
+        let addresses = self.start + class as usize * geometry.class() + geometry.available;
+        addresses + address * geometry.stride() + geometry.summary
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +171,7 @@ impl Geometry {
     /// Words per address and class.
     #[inline(always)]
     fn stride(&self) -> usize {
-        1 + self.summary + self.words
+        self.summary + self.words
     }
 
     /// Words per class.
@@ -156,26 +194,24 @@ pub struct Ports<'m, A> {
 
 /// The words of one address and class.
 struct Bits<'a> {
-    free: &'a mut u64,
     summary: &'a mut [u64],
     words: &'a mut [u64],
 }
 
 impl Bits<'_> {
-    /// A free port's word and bit among the words `from..to`, from a starting point on.
+    /// A free port's word and bit among the words of a range, from a starting point on.
     #[inline(always)]
-    fn find(&self, from: usize, to: usize, hash: u64) -> Option<(usize, u32)> {
+    fn find(&self, (from, to): (usize, usize), flow: u64) -> Option<(usize, u32)> {
         if from >= to {
             return None;
         }
-        let mut at = from + spread((hash >> 32) as u32, (to - from) as u32) as usize;
-        let bit = hash as u32 & 63;
+        let mut at = from + start(flow, from, to);
         let mut word = *self.words.get(at)?;
         if word == 0 {
             at = next(self.summary, at + 1, to).or_else(|| next(self.summary, from, at))?;
             word = *self.words.get(at)?;
         }
-        Some((at, (word.rotate_right(bit).trailing_zeros() + bit) & 63))
+        Some((at, pick(word, flow)))
     }
 
     /// Lend a free port; true where it was the address's last.
@@ -183,11 +219,46 @@ impl Bits<'_> {
     fn take(&mut self, at: usize, bit: u32) -> bool {
         let word = &mut self.words[at];
         *word &= !(1 << bit);
-        if *word == 0 {
-            self.summary[at / 64] &= !(1 << (at % 64));
+        if *word != 0 {
+            return false;
         }
-        *self.free -= 1;
-        *self.free == 0
+        self.summary[at / 64] &= !(1 << (at % 64));
+        self.summary.iter().all(|&words| words == 0)
+    }
+}
+
+/// Where a flow's search begins, counted from the first word of a range.
+#[inline(always)]
+fn start(flow: u64, from: usize, to: usize) -> usize {
+    spread((flow >> 32) as u32, to.saturating_sub(from) as u32) as usize
+}
+
+/// The set bit of a word that a flow takes.
+#[inline(always)]
+fn pick(word: u64, flow: u64) -> u32 {
+    let from = flow as u32 & 63;
+    (word.rotate_right(from).trailing_zeros() + from) & 63
+}
+
+impl Shards {
+    /// The first block that a shard owns of a pool's address, the range of words to search first, and the one after.
+    #[inline(always)]
+    fn ranges<A: Address>(
+        self,
+        region: &Region<A>,
+        address: u32,
+        shard: u32,
+        range: Range,
+    ) -> (u32, (usize, usize), (usize, usize)) {
+        let block = self.first_block(region.pool.address(address), region.geometry.blocks.0, shard);
+        let words = region.geometry.words;
+        let low = (LOW_BLOCKS.saturating_sub(block) + self.count() - 1) >> self.shift();
+        let low = (low as usize).min(words);
+        match range {
+            Range::Low => (block, (0, low), (low, words)),
+            Range::High if low < words => (block, (low, words), (0, 0)),
+            Range::High | Range::Any => (block, (0, words), (0, 0)),
+        }
     }
 }
 
@@ -266,7 +337,6 @@ impl<'m, A: Address> Ports<'m, A> {
                 let block = self.shards.first_block(outside, region.geometry.blocks.0, self.shard);
                 let (available, bits) = split(self.memory, region, class, address);
                 bits.summary.fill(0);
-                *bits.free = 0;
                 for (at, word) in bits.words.iter_mut().enumerate() {
                     let from = (block + at as u32 * self.shards.count()) * BLOCK;
                     let mine = |port: &u32| (u32::from(first)..=u32::from(last)).contains(port);
@@ -274,9 +344,9 @@ impl<'m, A: Address> Ports<'m, A> {
                         .filter(mine)
                         .fold(0, |word, port| word | 1 << (port - from));
                     bits.summary[at / 64] |= u64::from(*word != 0) << (at % 64);
-                    *bits.free += u64::from(word.count_ones());
                 }
-                available[address / 64] |= u64::from(*bits.free != 0) << (address % 64);
+                let any = bits.summary.iter().any(|&words| words != 0);
+                available[address / 64] |= u64::from(any) << (address % 64);
             }
         }
     }
@@ -292,52 +362,99 @@ impl<'m, A: Address> Ports<'m, A> {
         class: PortClass,
         key: &T,
     ) -> Result<Lease<A>, Exhausted> {
-        let Some(region) = self.regions.get_mut(usize::from(pool)) else {
+        let aim = self.aim(pool, class, key);
+        self.lend(aim)
+    }
+
+    /// The first half of [`Ports::lease`], for a batch of new sessions: where the port shall come from. Asks the
+    /// processor for the line.
+    #[inline]
+    pub fn aim<T: Tuple<Address = A>>(&self, pool: PoolIndex, class: PortClass, key: &T) -> Aim {
+        let (host, flow) = digest(self.secret, class, key);
+        let range = match class {
+            PortClass::Query => Range::Any,
+            _ if key.source_port() < 1024 => Range::Low,
+            _ => Range::High,
+        };
+        let mut aim = Aim {
+            flow,
+            place: usize::MAX,
+            block: 0,
+            address: 0,
+            pool,
+            class,
+            range,
+        };
+        if let Some(region) = self.regions.get(usize::from(pool)) {
+            aim.address = spread((host >> 32) as u32, region.geometry.addresses as u32);
+            let (block, (from, to), _) = self.shards.ranges(region, aim.address, self.shard, range);
+            let at = from + start(flow, from, to);
+            aim.block = block + at as u32 * self.shards.count();
+            aim.place = region.word(class, aim.address as usize) + at;
+            prefetch_all_at(self.memory, aim.place);
+        }
+        aim
+    }
+
+    /// The second half of [`Ports::lease`].
+    #[inline]
+    pub fn lend(&mut self, aim: Aim) -> Result<Lease<A>, Exhausted> {
+        let (Some(word), Some(region)) = (
+            self.memory.get_mut(aim.place),
+            self.regions.get_mut(usize::from(aim.pool)),
+        ) else {
             return Err(Exhausted);
         };
-        let (host, flow) = digest(self.secret, class, key);
-        let paired = spread((host >> 32) as u32, region.geometry.addresses as u32) as usize;
-        let low_port = key.source_port() < 1024 && class != PortClass::Query;
-        let any_port = class == PortClass::Query;
-        let mut address = paired;
+        // More than one bit: taking one leaves the summary as it is.
+        if *word & word.wrapping_sub(1) == 0 {
+            return self.search(aim);
+        }
+        let bit = pick(*word, aim.flow);
+        *word &= !(1 << bit);
+        region.used[aim.class as usize] += 1;
+        let port = (aim.block * BLOCK + bit) as u16;
+        Ok(Lease {
+            address: region.pool.address(aim.address),
+            port,
+        })
+    }
+
+    /// Lend the next free port where the one aimed at is the last of its word, or none.
+    #[inline(never)]
+    fn search(&mut self, aim: Aim) -> Result<Lease<A>, Exhausted> {
+        let Some(region) = self.regions.get_mut(usize::from(aim.pool)) else {
+            return Err(Exhausted);
+        };
+        let class = aim.class as usize;
+        let mut address = aim.address as usize;
         let mut others = if region.pool.pairing() == Pairing::Soft {
             OTHERS
         } else {
             0
         };
         loop {
-            let outside = region.pool.address(address as u32);
-            let block = self.shards.first_block(outside, region.geometry.blocks.0, self.shard);
-            let (available, mut bits) = split(self.memory, region, class as usize, address);
-            let words = bits.words.len();
-            let low = (LOW_BLOCKS.saturating_sub(block).div_ceil(self.shards.count()) as usize).min(words);
-            let found = if any_port || low == 0 || (low == words && !low_port) {
-                bits.find(0, words, flow)
-            } else if low_port {
-                bits.find(0, low, flow).or_else(|| bits.find(low, words, flow))
-            } else {
-                bits.find(low, words, flow)
-            };
+            let (block, first, second) = self.shards.ranges(region, address as u32, self.shard, aim.range);
+            let (available, mut bits) = split(self.memory, region, class, address);
+            let found = bits.find(first, aim.flow).or_else(|| bits.find(second, aim.flow));
             if let Some((at, bit)) = found {
                 if bits.take(at, bit) {
                     available[address / 64] &= !(1 << (address % 64));
                 }
-                region.used[class as usize] += 1;
+                region.used[class] += 1;
                 let port = (block + at as u32 * self.shards.count()) * BLOCK + bit;
                 return Ok(Lease {
-                    address: outside,
+                    address: region.pool.address(address as u32),
                     port: port as u16,
                 });
             }
-            let addresses = region.geometry.addresses;
-            let Some(other) = next(available, address + 1, addresses).or_else(|| next(available, 0, address)) else {
-                return Err(Exhausted);
-            };
             if others == 0 {
                 return Err(Exhausted);
             }
             others -= 1;
-            address = other;
+            let addresses = region.geometry.addresses;
+            address = next(available, address + 1, addresses)
+                .or_else(|| next(available, 0, address))
+                .ok_or(Exhausted)?;
         }
     }
 
@@ -368,13 +485,15 @@ impl<'m, A: Address> Ports<'m, A> {
         let region = &mut self.regions[usize::from(pool)];
         let (first, last) = region.pool.ports();
         let (available, bits) = split(self.memory, region, class as usize, address);
-        if bits.words[at] >> bit & 1 != 0 || !(first..=last).contains(&lease.port) {
+        let word = &mut bits.words[at];
+        if *word >> bit & 1 != 0 || !(first..=last).contains(&lease.port) {
             return false;
         }
-        bits.words[at] |= 1 << bit;
-        bits.summary[at / 64] |= 1 << (at % 64);
-        *bits.free += 1;
-        available[address / 64] |= 1 << (address % 64);
+        if *word == 0 {
+            bits.summary[at / 64] |= 1 << (at % 64);
+            available[address / 64] |= 1 << (address % 64);
+        }
+        *word |= 1 << bit;
         region.used[class as usize] -= 1;
         true
     }
@@ -395,6 +514,23 @@ impl<'m, A: Address> Ports<'m, A> {
                 port: reverse.destination_port(),
             },
         )
+    }
+
+    /// Ask the processor for what [`Ports::release`] of the same will touch.
+    #[inline]
+    pub fn prefetch_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, reverse: &T) {
+        let (Some(pool), Some(class)) = (decision.pool(), PortClass::of(protocol, A::BITS)) else {
+            return;
+        };
+        let lease = Lease {
+            address: reverse.destination(),
+            port: reverse.destination_port(),
+        };
+        if let Some((address, at, _)) = self.place(pool, lease)
+            && let Some(region) = self.regions.get(usize::from(pool))
+        {
+            prefetch_all_at(self.memory, region.word(class, address) + at);
+        }
     }
 
     /// How many ports of a pool are lent by this shard.
@@ -424,16 +560,9 @@ impl<'m, A: Address> Ports<'m, A> {
 fn split<'a, A>(memory: &'a mut [u64], region: &Region<A>, class: usize, address: usize) -> (&'a mut [u64], Bits<'a>) {
     let geometry = &region.geometry;
     let (available, addresses) = memory[region.start + class * geometry.class()..].split_at_mut(geometry.available);
-    let (free, rest) = addresses[address * geometry.stride()..][..geometry.stride()].split_at_mut(1);
-    let (summary, words) = rest.split_at_mut(geometry.summary);
-    (
-        available,
-        Bits {
-            free: &mut free[0],
-            summary,
-            words,
-        },
-    )
+    let one = &mut addresses[address * geometry.stride()..][..geometry.stride()];
+    let (summary, words) = one.split_at_mut(geometry.summary);
+    (available, Bits { summary, words })
 }
 
 /// Keyed functions of the inside host, and of the whole flow.
@@ -446,14 +575,13 @@ fn digest<T: Tuple>(secret: Secret, class: PortClass, key: &T) -> (u64, u64) {
     let ([s0, s1], [d0, d1]) = (key.source().words(), key.destination().words());
     if T::Address::BITS == 32 {
         let inside = u64::from(context) << 32 | s1;
-        let flow = sip::<1, 3>(secret, &[inside, d1 << 32 | ports], class as u64);
-        (sip::<1, 3>(secret, &[inside], 0), flow)
+        (
+            spot(secret, inside, 0),
+            sip::<1, 3>(secret, &[inside, d1 << 32 | ports], class as u64),
+        )
     } else {
-        let flow = sip::<1, 3>(
-            secret,
-            &[s0, s1, d0, d1, u64::from(context) << 32 | ports],
-            class as u64,
-        );
-        (sip::<1, 3>(secret, &[s0, s1, u64::from(context)], 0), flow)
+        let last = u64::from(context) << 32 | ports;
+        let host = spot(secret, spot(secret, s0, s1), u64::from(context));
+        (host, sip::<1, 3>(secret, &[s0, s1, d0, d1, last], class as u64))
     }
 }

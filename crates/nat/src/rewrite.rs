@@ -2,6 +2,8 @@
 //!
 //! Checksums change incrementally by the decision's deltas: a wrong one stays wrong.
 
+use core::hint::select_unpredictable;
+
 use sluice_wire::checksum::Delta;
 use sluice_wire::layers::{Flags, Fragment, Layers};
 use sluice_wire::{Direction, Tuple4, Tuple6};
@@ -63,11 +65,7 @@ impl<'a, T> Rewrite<'a, T> {
     /// From the session's keys and its decision.
     #[inline(always)]
     pub fn new(forward: &'a T, reverse: &'a T, decision: Decision, direction: Direction) -> Self {
-        let other = if direction == Direction::Forward {
-            reverse
-        } else {
-            forward
-        };
+        let other = select_unpredictable(direction == Direction::Forward, reverse, forward);
         Self {
             other,
             l3: decision.l3(direction),
@@ -92,39 +90,35 @@ pub(crate) fn udp_checksum(field: u16, delta: Delta) -> u16 {
 }
 
 /// Ports (source and destination as one word), identifier and checksum of a transport header, from its first byte
-/// on. False, and nothing written, where it is too short.
+/// on. False where it is too short. TCP and UDP take the same way: which of them comes next nobody can predict.
 #[inline(always)]
 fn transport_header(bytes: &mut [u8], transport: Transport, ports: u32, l4: Delta) -> bool {
+    if matches!(transport, Transport::Tcp | Transport::Udp) {
+        let udp = transport == Transport::Udp;
+        let at = select_unpredictable(udp, 6, 16);
+        let Some(field) = bytes.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<2>()) else {
+            return false;
+        };
+        let before = u16::from_be_bytes(*field);
+        let after = l4.apply(before);
+        let after = select_unpredictable(udp & (after == 0), 0xffff, after);
+        *field = select_unpredictable(udp & (before == 0), 0, after).to_be_bytes();
+        let Some(header) = bytes.first_chunk_mut::<4>() else {
+            return false;
+        };
+        *header = ports.to_be_bytes();
+        return true;
+    }
+    let Some(header) = bytes.first_chunk_mut::<8>() else {
+        return transport == Transport::None;
+    };
     match transport {
-        Transport::Tcp => {
-            let Some(header) = bytes.first_chunk_mut::<18>() else {
-                return false;
-            };
-            header[..4].copy_from_slice(&ports.to_be_bytes());
-            amend(header, 16, l4);
-        }
-        Transport::Udp => {
-            let Some(header) = bytes.first_chunk_mut::<8>() else {
-                return false;
-            };
-            header[..4].copy_from_slice(&ports.to_be_bytes());
-            let field = u16::from_be_bytes([header[6], header[7]]);
-            header[6..].copy_from_slice(&udp_checksum(field, l4).to_be_bytes());
-        }
         Transport::Query => {
-            let Some(header) = bytes.first_chunk_mut::<8>() else {
-                return false;
-            };
             amend(header, 2, l4);
             header[4..6].copy_from_slice(&((ports >> 16) as u16).to_be_bytes());
         }
-        Transport::AddressesOnly => {
-            let Some(header) = bytes.first_chunk_mut::<8>() else {
-                return false;
-            };
-            amend(header, 6, l4);
-        }
-        Transport::None => {}
+        Transport::AddressesOnly => amend(header, 6, l4),
+        Transport::Tcp | Transport::Udp | Transport::None => {}
     }
     true
 }
