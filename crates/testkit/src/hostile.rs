@@ -64,6 +64,32 @@ pub fn wire(bytes: &[u8]) {
     if unverified.is_ok() {
         answers(bytes, &layers);
     }
+    mismatched(&bytes[..bytes.len() / 2], &layers);
+    mismatched(&bytes[4..], &layers);
+}
+
+/// Layers used with a frame that they are not of do no harm.
+fn mismatched(bytes: &[u8], layers: &Layers) {
+    let _ = (layers.key4(bytes, 0), layers.key6(bytes, 0), layers.tag(bytes, 1));
+    for checksums in EVERYTHING {
+        let _ = validate(bytes, checksums, layers, &Policy::default());
+    }
+    let _ = (quoted(bytes, layers), ndp::read(bytes, layers));
+    let _ = (
+        icmp::may_report(bytes, layers),
+        icmpv6::may_report(bytes, layers, false),
+    );
+    let mut copy = bytes.to_vec();
+    complete_checksum(&mut copy, layers);
+    let _ = (
+        icmp::answer_echo(&mut copy, layers, 9),
+        icmpv6::answer_echo(&mut copy, layers, 9),
+    );
+    if let Some(fragments) = Fragments::new(bytes, layers, 96) {
+        let (mut room, mut window) = crate::packet::room(&[]);
+        let mut packet = Packet::new(&mut room, &mut window);
+        let _ = (0..fragments.len()).map(|k| fragments.emit(k, &mut packet)).count();
+    }
 }
 
 /// The same packet with one more tag has the same layers, four bytes further on.

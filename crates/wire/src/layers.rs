@@ -1,4 +1,4 @@
-//! Where the layers of a frame lie, and what a node needs to know of them: found once, carried as 22 bytes.
+//! Where the layers of a frame lie, and what a node needs to know of them: found once, carried as 18 bytes.
 
 use crate::ethernet::{self, ethertype};
 use crate::fault::Fault;

@@ -28,9 +28,6 @@ pub struct Window {
 }
 
 /// A frame lent for the length of a burst: its bytes, and room before and after them to grow into.
-///
-/// Contract of the views in this crate: a constructor checks the length once; after it, no accessor panics,
-/// whatever the bytes say.
 #[derive(Debug)]
 pub struct Packet<'a> {
     room: &'a mut [u8],
