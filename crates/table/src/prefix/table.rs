@@ -17,7 +17,7 @@ use super::{Address, Quiescence};
 pub const MAX_VALUE: u32 = VALUE;
 
 /// Routes from which on the array over the first 16 bits (256 KiB) pays.
-const DIRECT_FROM: usize = 2048;
+const DIRECT_FROM: usize = 1000;
 
 /// Why a route is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
