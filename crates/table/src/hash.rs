@@ -179,7 +179,9 @@ mod tests {
 
     #[test]
     fn fold_of_neighbouring_numbers_spreads_over_any_count() {
-        for (seed, count) in (0..50).flat_map(|seed| [2, 3, 16, 64].map(|count| (seed, count))) {
+        for (seed, count) in
+            (0..if cfg!(miri) { 1 } else { 50 }).flat_map(|seed| [2, 3, 16, 64].map(|count| (seed, count)))
+        {
             let fold = Fold::new([seed << 17, seed]);
             let mut counts = vec![0; count as usize];
             // Addresses of one subnet, with a port beside them or without.

@@ -128,7 +128,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         let Some(memory) = memory.get_mut(..needed) else {
             return Err(Misfit::Memory { needed, given });
         };
-        let (buckets, records) = memory.split_at_mut(Index::buckets_for(capacity));
+        // Records first: from an aligned start they lie in pairs of lines, which processors fetch together.
+        let (records, buckets) = memory.split_at_mut(capacity * (size_of::<R>() / LINE));
         records.fill(Line::ZERO);
         Ok(FlowTable {
             index: Index::new(bytemuck::cast_slice_mut::<Line, Bucket>(buckets)),

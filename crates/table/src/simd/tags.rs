@@ -69,6 +69,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
+        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 8 } else { 256 }, failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn equal_any_tags_are_those_found_one_by_one(tags in any::<[u16; 8]>(), narrow in any::<bool>(), tag in any::<u16>()) {
             let keep = if narrow { 1 } else { u16::MAX };
