@@ -51,7 +51,8 @@ impl Decision {
         self.interface
     }
 
-    /// Index of the next hop.
+    /// Index of the next hop when the decision was made, to show and to compare. Once the session's generation is out
+    /// of date the slot may be another's; what a packet needs is in the decision itself.
     #[inline(always)]
     pub fn next_hop(&self) -> u32 {
         self.next_hop as u32

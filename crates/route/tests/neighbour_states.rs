@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use proptest::prelude::*;
+
 use sluice_route::neighbour::{
     Action, Advertisement, Heard, Neighbour, NeighbourIndex, NeighbourKeeper, Neighbours, Resolution, State, Timing,
 };
@@ -265,4 +267,63 @@ fn permanent_neighbour_is_not_overridden_and_never_ages() {
     bench.pass(2000 * SECOND);
     assert_eq!(Some(MAC), bench.keeper.table().mac(index));
     assert_eq!(State::Permanent, bench.state());
+}
+
+proptest! {
+    #[test]
+    fn keeper_random_events_keep_the_bounds_and_end_empty(
+        events in proptest::collection::vec((0u8..8, 1u32..12, 0u8..3, 0u64..8_000_000_000), 1..300)
+    ) {
+        let timing = Timing { unresolved: 4, requests_per_second: 5, ..Timing::default() };
+        let mut bench = Bench::new(8, timing);
+        let table = bench.keeper.table().clone();
+        let mut held = Vec::new();
+        for (kind, host, mac, time) in events {
+            let address = Address::V4(0x0a00_0000 + host);
+            let mac = [2, 0, 0, 0, 0, mac];
+            match kind {
+                0 | 1 => {
+                    let known = matches!(bench.resolve(address), Resolution::Known(_));
+                    prop_assert_eq!(known, bench.entry(address).is_some_and(|entry| entry.state.has_mac()));
+                }
+                2 => bench.hear(address, mac, REPLY),
+                3 => bench.hear(address, mac, GRATUITOUS),
+                4 => bench.hear(address, mac, Heard::Solicitation),
+                5 => {
+                    let found = table.find(1, address);
+                    held.extend(found.filter(|index| table.hold(*index, 1, address)).map(|index| (index, address)));
+                }
+                6 => {
+                    if let Some((index, _)) = held.pop() {
+                        table.release(index);
+                    }
+                }
+                _ => {
+                    if let (Some(index), 0) = (table.find(1, address), mac[5]) {
+                        let now = bench.now;
+                        bench.keeper.remove(index, now, &mut |_| {});
+                    }
+                }
+            }
+            bench.now += time;
+            let now = bench.now;
+            bench.keeper.advance(now, 3, &mut |_| {});
+            let entries: Vec<_> = (0..8).filter_map(|slot| table.snapshot(NeighbourIndex(slot))).collect();
+            prop_assert_eq!(entries.len(), bench.keeper.len());
+            let unresolved = entries.iter().filter(|entry| !entry.state.has_mac()).count();
+            prop_assert_eq!(unresolved, bench.keeper.unresolved());
+            for entry in &entries {
+                prop_assert_eq!(Some(entry.index), table.find(entry.interface, entry.address));
+            }
+            for (index, address) in &held {
+                prop_assert_eq!(Some(*address), table.snapshot(*index).map(|entry| entry.address));
+            }
+        }
+        for (index, _) in held {
+            table.release(index);
+        }
+        bench.pass(1400 * SECOND);
+        prop_assert_eq!(0, bench.keeper.len());
+        prop_assert_eq!(None, bench.keeper.next_deadline());
+    }
 }

@@ -182,3 +182,46 @@ fn blocks_wait_for_a_reader_that_does_not_pass() {
     table.reclaim();
     assert_eq!(0, table.retired());
 }
+
+#[test]
+fn lookups_during_changes_see_old_or_new_routes() {
+    let quiescence = Arc::new(Quiescence::new(2));
+    let mut table = PrefixTable::<u32>::with_direct_from(quiescence.clone(), 40);
+    table.insert(0x0a00_0000, 8, 1).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 0..2 {
+            let (view, quiescence, done) = (table.reader(), &quiescence, &done);
+            scope.spawn(move || {
+                quiescence.online(reader);
+                let mut address = 0u32;
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    for _ in 0..64 {
+                        address = address.wrapping_mul(0x9e37_79b9).wrapping_add(0x7f4a_7c15);
+                        let inside = 0x0a00_0000 | address >> 8;
+                        // The value of a longer route is the third byte of its prefix, plus 2.
+                        let found = view.lookup(inside);
+                        let own = (inside >> 8 & 0xff) + 2;
+                        assert!(found == Some(1) || found == Some(own), "{inside:x}: {found:?}");
+                    }
+                    quiescence.pass(reader);
+                }
+                quiescence.offline(reader);
+            });
+        }
+        let mut draw = 1u32;
+        for _ in 0..20_000 {
+            draw = draw.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let length = 24 + (draw >> 28) as u8 % 9;
+            let prefix = (0x0a00_0000 | (draw >> 4 & 0x3_ffff)).masked(length);
+            if draw >> 27 & 1 == 0 {
+                table.insert(prefix, length, (prefix >> 8 & 0xff) + 2).unwrap();
+            } else {
+                table.remove(prefix, length).unwrap();
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    table.reclaim();
+    assert_eq!(0, table.retired());
+}
