@@ -157,3 +157,88 @@ pub fn translate<T: Tuple>(
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_wire::Tuple4;
+
+    const FORWARD: Tuple4 = Tuple4 {
+        source: 1,
+        destination: 2,
+        source_port: 3,
+        destination_port: 4,
+        context: 5,
+    };
+
+    #[test]
+    fn translate_nothing_is_no_decision_and_the_plain_answer() {
+        let made = translate(&FORWARD, 6, 5, None, None);
+        assert_eq!(Decision::NONE, made.decision);
+        let reverse = Tuple4 {
+            source: 2,
+            destination: 1,
+            source_port: 4,
+            destination_port: 3,
+            context: 5,
+        };
+        assert_eq!(reverse, made.reverse);
+        assert!(!made.decision.translates());
+        assert_eq!(None, made.decision.pool());
+    }
+
+    #[test]
+    fn translate_source_and_destination_are_told_apart() {
+        let lease = Some((9, Lease { address: 10, port: 11 }));
+        let target = Some(Target { address: 12, port: 13 });
+        let source = translate(&FORWARD, 6, 7, None, lease);
+        let destination = translate(&FORWARD, 6, 7, target, None);
+        let both = translate(&FORWARD, 6, 7, target, lease);
+        let reverse = Tuple4 {
+            source: 12,
+            destination: 10,
+            source_port: 13,
+            destination_port: 11,
+            context: 7,
+        };
+        assert_eq!(reverse, both.reverse);
+        assert_eq!(
+            [Some(9), None, Some(9)],
+            [source, destination, both].map(|made| made.decision.pool())
+        );
+        let told = |made: Translation<_>| {
+            (
+                made.decision.translates_source(),
+                made.decision.translates_destination(),
+            )
+        };
+        assert_eq!(
+            [(true, false), (false, true), (true, true)],
+            [source, destination, both].map(told)
+        );
+    }
+
+    #[test]
+    fn rfc4787_req6_outbound_is_from_the_translated_side() {
+        let lease = Some((9, Lease { address: 10, port: 11 }));
+        let target = Some(Target { address: 12, port: 13 });
+        let outbound = |target, lease| {
+            let decision = translate(&FORWARD, 17, 7, target, lease).decision;
+            [Direction::Forward, Direction::Reverse].map(|direction| decision.outbound(direction))
+        };
+        assert_eq!([true, false], outbound(None, lease));
+        assert_eq!([false, true], outbound(target, None));
+        assert_eq!([true, false], outbound(None, None));
+    }
+
+    #[test]
+    fn translate_query_identifier_stands_in_both_places() {
+        let query = Tuple4 {
+            destination_port: 3,
+            ..FORWARD
+        };
+        let made = translate(&query, 1, 5, None, Some((0, Lease { address: 10, port: 11 })));
+        assert_eq!((11, 11), (made.reverse.source_port, made.reverse.destination_port));
+        assert_eq!(Delta::default().word(3, 11), made.decision.l4(Direction::Forward));
+    }
+}

@@ -1,20 +1,19 @@
 //! Port leases of one shard: which outside ports it has lent, and which it may lend next.
 //!
 //! A shard holds bits only for the ports it owns ([`Shards::shard_of`]), so no two shards can lend one port, and
-//! what arrives for a lent port is steered to the shard that lent it. A bit is set while its port is free. Per
-//! address and class the words are: a summary, one bit per word that has a free port; the words of 64 ports.
-//! Before them, per class, one bit per address that has a free port. A lease touches one line of all that unless
-//! its word runs full.
+//! what arrives for a lent port is steered to the shard that lent it. A lease touches one line unless its word of
+//! 64 ports runs full.
 
-use core::marker::PhantomData;
+mod bits;
 
 use sluice_table::memory::{Line, lines_of};
 use sluice_table::prefetch::prefetch_all_at;
 use sluice_wire::layers::{Class, Flags, Layers};
 use thiserror::Error;
 
+use self::bits::{Range, Region, next, pick, start};
 use crate::keyed::{Secret, sip, spot, spread};
-use crate::pool::{Pairing, ValidPool};
+use crate::pool::Pairing;
 use crate::shard::{BLOCK, Shards};
 use crate::{Address, Decision, PoolIndex, Pools, Reason, Tuple};
 
@@ -35,9 +34,6 @@ const CLASSES: usize = 3;
 
 /// With soft pairing: how many other addresses are tried.
 const OTHERS: u32 = 8;
-
-/// Blocks of the ports below 1024.
-const LOW_BLOCKS: u32 = 1024 / BLOCK;
 
 impl PortClass {
     /// All classes.
@@ -71,17 +67,6 @@ pub struct Lease<A> {
     pub address: A,
     /// Outside port, or ICMP identifier.
     pub port: u16,
-}
-
-/// Which ports suit a session (RFC 4787, REQ-3a).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Range {
-    /// Below 1024 rather than others.
-    Low,
-    /// From 1024 on, where the pool has such.
-    High,
-    /// All the same.
-    Any,
 }
 
 /// Where a lease shall come from: [`Ports::aim`].
@@ -120,67 +105,6 @@ pub struct TooSmall {
     pub given: usize,
 }
 
-/// One pool's place in the memory.
-#[derive(Debug)]
-struct Region<A> {
-    pool: ValidPool<A>,
-    /// First word.
-    start: usize,
-    geometry: Geometry,
-    used: [u32; CLASSES],
-}
-
-impl<A> Region<A> {
-    /// Place in the memory of an address's first word of ports.
-    #[inline(always)]
-    fn word(&self, class: PortClass, address: usize) -> usize {
-        let geometry = &self.geometry;
-        let addresses = self.start + class as usize * geometry.class() + geometry.available;
-        addresses + address * geometry.stride() + geometry.summary
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Geometry {
-    /// First and last block of the pool's ports.
-    blocks: (u32, u32),
-    /// Words of 64 ports per address.
-    words: usize,
-    /// Words of the summary of an address.
-    summary: usize,
-    /// Words of the addresses that have a free port, per class.
-    available: usize,
-    addresses: usize,
-}
-
-impl Geometry {
-    fn of<A: Address>(pool: &ValidPool<A>, shards: Shards) -> Self {
-        let (first, last) = pool.ports();
-        let blocks = (u32::from(first) / BLOCK, u32::from(last) / BLOCK);
-        let words = (blocks.1 - blocks.0 + 1).div_ceil(shards.count()) as usize;
-        let addresses = pool.addresses() as usize;
-        Self {
-            blocks,
-            words,
-            summary: words.div_ceil(64),
-            available: addresses.div_ceil(64),
-            addresses,
-        }
-    }
-
-    /// Words per address and class.
-    #[inline(always)]
-    fn stride(&self) -> usize {
-        self.summary + self.words
-    }
-
-    /// Words per class.
-    #[inline(always)]
-    fn class(&self) -> usize {
-        self.available + self.addresses * self.stride()
-    }
-}
-
 /// The leases of one shard.
 #[derive(Debug)]
 pub struct Ports<'m, A> {
@@ -189,92 +113,6 @@ pub struct Ports<'m, A> {
     shards: Shards,
     shard: u32,
     secret: Secret,
-    family: PhantomData<A>,
-}
-
-/// The words of one address and class.
-struct Bits<'a> {
-    summary: &'a mut [u64],
-    words: &'a mut [u64],
-}
-
-impl Bits<'_> {
-    /// A free port's word and bit among the words of a range, from a starting point on.
-    #[inline(always)]
-    fn find(&self, (from, to): (usize, usize), flow: u64) -> Option<(usize, u32)> {
-        if from >= to {
-            return None;
-        }
-        let mut at = from + start(flow, from, to);
-        let mut word = *self.words.get(at)?;
-        if word == 0 {
-            at = next(self.summary, at + 1, to).or_else(|| next(self.summary, from, at))?;
-            word = *self.words.get(at)?;
-        }
-        Some((at, pick(word, flow)))
-    }
-
-    /// Lend a free port; true where it was the address's last.
-    #[inline(always)]
-    fn take(&mut self, at: usize, bit: u32) -> bool {
-        let word = &mut self.words[at];
-        *word &= !(1 << bit);
-        if *word != 0 {
-            return false;
-        }
-        self.summary[at / 64] &= !(1 << (at % 64));
-        self.summary.iter().all(|&words| words == 0)
-    }
-}
-
-/// Where a flow's search begins, counted from the first word of a range.
-#[inline(always)]
-fn start(flow: u64, from: usize, to: usize) -> usize {
-    spread((flow >> 32) as u32, to.saturating_sub(from) as u32) as usize
-}
-
-/// The set bit of a word that a flow takes.
-#[inline(always)]
-fn pick(word: u64, flow: u64) -> u32 {
-    let from = flow as u32 & 63;
-    (word.rotate_right(from).trailing_zeros() + from) & 63
-}
-
-impl Shards {
-    /// The first block that a shard owns of a pool's address, the range of words to search first, and the one after.
-    #[inline(always)]
-    fn ranges<A: Address>(
-        self,
-        region: &Region<A>,
-        address: u32,
-        shard: u32,
-        range: Range,
-    ) -> (u32, (usize, usize), (usize, usize)) {
-        let block = self.first_block(region.pool.address(address), region.geometry.blocks.0, shard);
-        let words = region.geometry.words;
-        let low = (LOW_BLOCKS.saturating_sub(block) + self.count() - 1) >> self.shift();
-        let low = (low as usize).min(words);
-        match range {
-            Range::Low => (block, (0, low), (low, words)),
-            Range::High if low < words => (block, (low, words), (0, 0)),
-            Range::High | Range::Any => (block, (0, words), (0, 0)),
-        }
-    }
-}
-
-/// The first set bit among the bits `from..to`.
-#[inline]
-fn next(bits: &[u64], from: usize, to: usize) -> Option<usize> {
-    let mut at = from;
-    while at < to {
-        let rest = bits.get(at / 64)? >> (at % 64);
-        if rest != 0 {
-            let found = at + rest.trailing_zeros() as usize;
-            return (found < to).then_some(found);
-        }
-        at = (at / 64 + 1) * 64;
-    }
-    None
 }
 
 impl<'m, A: Address> Ports<'m, A> {
@@ -282,7 +120,7 @@ impl<'m, A: Address> Ports<'m, A> {
     pub fn lines(pools: &Pools<A>, shards: Shards) -> usize {
         let words: usize = pools
             .iter()
-            .map(|(_, pool)| CLASSES * Geometry::of(pool, shards).class())
+            .map(|(_, pool)| Region::new(pool, shards, 0).length())
             .sum();
         lines_of(words * size_of::<u64>())
     }
@@ -299,56 +137,22 @@ impl<'m, A: Address> Ports<'m, A> {
         if given < needed {
             return Err(TooSmall { needed, given });
         }
+        let memory: &mut [u64] = bytemuck::cast_slice_mut(memory);
         let mut start = 0;
         let mut regions = Vec::with_capacity(pools.len());
         for (_, pool) in pools.iter() {
-            let geometry = Geometry::of(pool, shards);
-            regions.push(Region {
-                pool: pool.clone(),
-                start,
-                geometry,
-                used: [0; CLASSES],
-            });
-            start += CLASSES * geometry.class();
+            let region = Region::new(pool, shards, start);
+            region.free_all(memory, shards, shard);
+            start += region.length();
+            regions.push(region);
         }
-        let mut ports = Self {
-            memory: bytemuck::cast_slice_mut(memory),
+        Ok(Self {
+            memory,
             regions: regions.into(),
             shards,
             shard,
             secret,
-            family: PhantomData,
-        };
-        for pool in 0..ports.regions.len() {
-            ports.clear(pool);
-        }
-        Ok(ports)
-    }
-
-    /// Set the bits of all of a pool's ports that the shard owns.
-    fn clear(&mut self, index: usize) {
-        let region = &self.regions[index];
-        let (first, last) = region.pool.ports();
-        for class in 0..CLASSES {
-            let start = region.start + class * region.geometry.class();
-            self.memory[start..start + region.geometry.available].fill(0);
-            for address in 0..region.geometry.addresses {
-                let outside = region.pool.address(address as u32);
-                let block = self.shards.first_block(outside, region.geometry.blocks.0, self.shard);
-                let (available, bits) = split(self.memory, region, class, address);
-                bits.summary.fill(0);
-                for (at, word) in bits.words.iter_mut().enumerate() {
-                    let from = (block + at as u32 * self.shards.count()) * BLOCK;
-                    let mine = |port: &u32| (u32::from(first)..=u32::from(last)).contains(port);
-                    *word = (from..from + BLOCK)
-                        .filter(mine)
-                        .fold(0, |word, port| word | 1 << (port - from));
-                    bits.summary[at / 64] |= u64::from(*word != 0) << (at % 64);
-                }
-                let any = bits.summary.iter().any(|&words| words != 0);
-                available[address / 64] |= u64::from(any) << (address % 64);
-            }
-        }
+        })
     }
 
     /// Lend a port to a new session. The address is a keyed function of the inside host alone (paired pooling:
@@ -387,7 +191,7 @@ impl<'m, A: Address> Ports<'m, A> {
         };
         if let Some(region) = self.regions.get(usize::from(pool)) {
             aim.address = spread((host >> 32) as u32, region.geometry.addresses as u32);
-            let (block, (from, to), _) = self.shards.ranges(region, aim.address, self.shard, range);
+            let (block, (from, to), _) = region.ranges(self.shards, self.shard, aim.address, range);
             let at = from + start(flow, from, to);
             aim.block = block + at as u32 * self.shards.count();
             aim.place = region.word(class, aim.address as usize) + at;
@@ -425,7 +229,6 @@ impl<'m, A: Address> Ports<'m, A> {
         let Some(region) = self.regions.get_mut(usize::from(aim.pool)) else {
             return Err(Exhausted);
         };
-        let class = aim.class as usize;
         let mut address = aim.address as usize;
         let mut others = if region.pool.pairing() == Pairing::Soft {
             OTHERS
@@ -433,14 +236,12 @@ impl<'m, A: Address> Ports<'m, A> {
             0
         };
         loop {
-            let (block, first, second) = self.shards.ranges(region, address as u32, self.shard, aim.range);
-            let (available, mut bits) = split(self.memory, region, class, address);
+            let (block, first, second) = region.ranges(self.shards, self.shard, address as u32, aim.range);
+            let mut bits = region.bits(self.memory, aim.class, address);
             let found = bits.find(first, aim.flow).or_else(|| bits.find(second, aim.flow));
             if let Some((at, bit)) = found {
-                if bits.take(at, bit) {
-                    available[address / 64] &= !(1 << (address % 64));
-                }
-                region.used[class] += 1;
+                bits.take(at, bit);
+                region.used[aim.class as usize] += 1;
                 let port = (block + at as u32 * self.shards.count()) * BLOCK + bit;
                 return Ok(Lease {
                     address: region.pool.address(address as u32),
@@ -452,8 +253,8 @@ impl<'m, A: Address> Ports<'m, A> {
             }
             others -= 1;
             let addresses = region.geometry.addresses;
-            address = next(available, address + 1, addresses)
-                .or_else(|| next(available, 0, address))
+            address = next(bits.available, address + 1, addresses)
+                .or_else(|| next(bits.available, 0, address))
                 .ok_or(Exhausted)?;
         }
     }
@@ -465,13 +266,11 @@ impl<'m, A: Address> Ports<'m, A> {
             return false;
         };
         let region = &mut self.regions[usize::from(pool)];
-        let (available, mut bits) = split(self.memory, region, class as usize, address);
-        if bits.words[at] >> bit & 1 == 0 {
+        let mut bits = region.bits(self.memory, class, address);
+        if !bits.is_free(at, bit) {
             return false;
         }
-        if bits.take(at, bit) {
-            available[address / 64] &= !(1 << (address % 64));
-        }
+        bits.take(at, bit);
         region.used[class as usize] += 1;
         true
     }
@@ -484,16 +283,11 @@ impl<'m, A: Address> Ports<'m, A> {
         };
         let region = &mut self.regions[usize::from(pool)];
         let (first, last) = region.pool.ports();
-        let (available, bits) = split(self.memory, region, class as usize, address);
-        let word = &mut bits.words[at];
-        if *word >> bit & 1 != 0 || !(first..=last).contains(&lease.port) {
+        let mut bits = region.bits(self.memory, class, address);
+        if bits.is_free(at, bit) || !(first..=last).contains(&lease.port) {
             return false;
         }
-        if *word == 0 {
-            bits.summary[at / 64] |= 1 << (at % 64);
-            available[address / 64] |= 1 << (address % 64);
-        }
-        *word |= 1 << bit;
+        bits.put(at, bit);
         region.used[class as usize] -= 1;
         true
     }
@@ -547,22 +341,12 @@ impl<'m, A: Address> Ports<'m, A> {
         let address = region.pool.index_of(lease.address)?;
         let first = self
             .shards
-            .first_block(lease.address, region.geometry.blocks.0, self.shard);
+            .first_block(lease.address, region.geometry.first_block, self.shard);
         let behind = (u32::from(lease.port) / BLOCK).checked_sub(first)?;
         let at = (behind >> self.shards.shift()) as usize;
         let owned = behind & (self.shards.count() - 1) == 0 && at < region.geometry.words;
         owned.then_some((address as usize, at, u32::from(lease.port) % BLOCK))
     }
-}
-
-/// The words of a class of a pool: which addresses have a free port, and one address's bits.
-#[inline(always)]
-fn split<'a, A>(memory: &'a mut [u64], region: &Region<A>, class: usize, address: usize) -> (&'a mut [u64], Bits<'a>) {
-    let geometry = &region.geometry;
-    let (available, addresses) = memory[region.start + class * geometry.class()..].split_at_mut(geometry.available);
-    let one = &mut addresses[address * geometry.stride()..][..geometry.stride()];
-    let (summary, words) = one.split_at_mut(geometry.summary);
-    (available, Bits { summary, words })
 }
 
 /// Keyed functions of the inside host, and of the whole flow.

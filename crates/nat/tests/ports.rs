@@ -236,6 +236,39 @@ fn lease_same_input_gives_same_ports_another_secret_others() {
 }
 
 #[test]
+fn lease_aimed_in_batches_gives_the_same_ports() {
+    let pools = Pools::new(&[Pool {
+        pairing: Pairing::Soft,
+        ..small(3, 1000..=1499)
+    }])
+    .unwrap();
+    let shards = Shards::new(1).unwrap();
+    let flows: Vec<_> = (0..2000).map(|n| key(n / 16, 900 + n as u16, n)).collect();
+    let (mut one, mut other) = (memory(&pools, shards), memory(&pools, shards));
+    let mut singly = Ports::new(&pools, shards, 0, SECRET, &mut one).unwrap();
+    let mut batched = Ports::new(&pools, shards, 0, SECRET, &mut other).unwrap();
+    for batch in flows.chunks(64) {
+        let aims: Vec<_> = batch.iter().map(|flow| batched.aim(0, PortClass::Udp, flow)).collect();
+        for (flow, aim) in batch.iter().zip(aims) {
+            assert_eq!(singly.lease(0, PortClass::Udp, flow), batched.lend(aim));
+        }
+    }
+    assert_eq!(Err(Exhausted), singly.lease(1, PortClass::Udp, &flows[0]));
+}
+
+#[test]
+fn lease_of_low_ports_from_a_pool_without_them_spreads() {
+    let pools = Pools::new(&[small(1, 1024..=65_535)]).unwrap();
+    let shards = Shards::new(1).unwrap();
+    let mut memory = memory(&pools, shards);
+    let mut ports = Ports::new(&pools, shards, 0, SECRET, &mut memory).unwrap();
+    let blocks: HashSet<_> = (0..500)
+        .map(|n| ports.lease(0, PortClass::Udp, &key(n, 123, n)).unwrap().port / 64)
+        .collect();
+    assert!(blocks.len() > 300, "{} blocks", blocks.len());
+}
+
+#[test]
 fn claim_port_of_a_surviving_session_is_not_lent() {
     let pools = Pools::new(&[small(1, 6000..=6063)]).unwrap();
     let shards = Shards::new(1).unwrap();
