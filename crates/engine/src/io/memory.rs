@@ -3,7 +3,8 @@
 //! Ownership is by move: a buffer is in exactly one of the queues, the hand, the parking or a ring.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrayvec::ArrayVec;
 use sluice_wire::{Checksums, Packet, Window};
@@ -47,21 +48,66 @@ pub struct Sent {
 
 type Ring = Mutex<VecDeque<(Buffer, Carried)>>;
 
+/// The far side of a worker's ports: what is put in is received, what is sent can be taken.
+#[derive(Clone, Debug)]
+pub struct Wires(Arc<Far>);
+
+#[derive(Debug)]
+struct Far {
+    incoming: Vec<Mutex<VecDeque<Buffer>>>,
+    sent: Mutex<Vec<Sent>>,
+    room: AtomicUsize,
+    transmit_limit: AtomicUsize,
+    allocate_limit: AtomicUsize,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Wires {
+    /// Queue a frame for receive on a port.
+    pub fn inject(&self, port: PortIndex, frame: &[u8], checksums: Checksums) {
+        if let Some(queue) = self.0.incoming.get(port as usize) {
+            lock(queue).push_back(Buffer::new(frame, self.0.room.load(Ordering::Relaxed), checksums));
+        }
+    }
+
+    /// What was sent since the last call, in order.
+    pub fn take_sent(&self) -> Vec<Sent> {
+        std::mem::take(&mut lock(&self.0.sent))
+    }
+
+    /// Whether nothing waits to be received.
+    pub fn is_idle(&self) -> bool {
+        self.0.incoming.iter().all(|queue| lock(queue).is_empty())
+    }
+
+    /// Bytes of each buffer from now on; jumbo frames need more than the 2,176 that are given by default.
+    pub fn set_room(&self, bytes: usize) {
+        self.0.room.store(bytes.min(u16::MAX as usize), Ordering::Relaxed);
+    }
+
+    /// Frames that each transmit takes at most, so that a device refuses the rest.
+    pub fn limit_transmit(&self, frames: usize) {
+        self.0.transmit_limit.store(frames, Ordering::Relaxed);
+    }
+
+    /// Buffers that each allocation gives at most, as if the pool were exhausted.
+    pub fn limit_allocate(&self, buffers: usize) {
+        self.0.allocate_limit.store(buffers, Ordering::Relaxed);
+    }
+}
+
 /// Ports in memory of one worker. Workers made together by [`MemoryIo::workers`] hand packets to one another.
 #[derive(Debug)]
 pub struct MemoryIo {
-    incoming: Vec<VecDeque<Buffer>>,
+    far: Arc<Far>,
     hand: ArrayVec<Option<Buffer>, HAND>,
     nothing: [Window; HAND],
     parking: Vec<Option<Buffer>>,
-    sent: Vec<Sent>,
     rings: Arc<[Ring]>,
     own: usize,
-    room: usize,
-    /// Frames that each transmit takes at most; tests lower it to make a device refuse.
-    pub transmit_limit: usize,
-    /// Buffers that can still be allocated; tests lower it to exhaust the pool.
-    pub allocate_limit: usize,
     ring_limit: usize,
 }
 
@@ -76,44 +122,31 @@ impl MemoryIo {
         let rings: Arc<[Ring]> = (0..workers).map(|_| Mutex::default()).collect();
         (0..workers)
             .map(|own| Self {
-                incoming: vec![VecDeque::new(); ports],
+                far: Arc::new(Far {
+                    incoming: (0..ports).map(|_| Mutex::default()).collect(),
+                    sent: Mutex::default(),
+                    room: AtomicUsize::new(2048 + HEADROOM),
+                    transmit_limit: AtomicUsize::new(usize::MAX),
+                    allocate_limit: AtomicUsize::new(usize::MAX),
+                }),
                 hand: ArrayVec::new(),
                 nothing: [Window::default(); HAND],
                 parking: vec![None; 4096],
-                sent: Vec::new(),
                 rings: rings.clone(),
                 own,
-                room: 2048 + HEADROOM,
-                transmit_limit: usize::MAX,
-                allocate_limit: usize::MAX,
                 ring_limit: 1024,
             })
             .collect()
     }
 
-    /// Bytes of each buffer; jumbo frames need more than the 2,176 that are given by default.
-    pub fn set_room(&mut self, bytes: usize) {
-        self.room = bytes.min(u16::MAX as usize);
+    /// The far side of the ports.
+    pub fn wires(&self) -> Wires {
+        Wires(self.far.clone())
     }
 
-    /// Queue a frame for receive on a port.
-    pub fn inject(&mut self, port: PortIndex, frame: &[u8], checksums: Checksums) {
-        if let Some(queue) = self.incoming.get_mut(port as usize) {
-            queue.push_back(Buffer::new(frame, self.room, checksums));
-        }
-    }
-
-    /// What was sent since the last call, in order.
-    pub fn take_sent(&mut self) -> Vec<Sent> {
-        std::mem::take(&mut self.sent)
-    }
-
-    /// Whether nothing waits to be received or taken over.
+    /// Whether other workers have handed nothing over that is not yet taken.
     pub fn is_idle(&self) -> bool {
-        self.incoming.iter().all(VecDeque::is_empty)
-            && self
-                .ring(self.own)
-                .is_none_or(|ring| ring.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
+        self.ring(self.own).is_none_or(|ring| lock(ring).is_empty())
     }
 
     fn ring(&self, worker: usize) -> Option<&Ring> {
@@ -127,9 +160,10 @@ impl MemoryIo {
 
 impl PacketIo for MemoryIo {
     fn receive(&mut self, port: PortIndex) -> usize {
-        let Some(queue) = self.incoming.get_mut(port as usize) else {
+        let Some(queue) = self.far.incoming.get(port as usize) else {
             return 0;
         };
+        let mut queue = lock(queue);
         let count = queue.len().min(BATCH).min(self.hand.remaining_capacity());
         self.hand.extend(queue.drain(..count).map(Some));
         count
@@ -145,10 +179,10 @@ impl PacketIo for MemoryIo {
     }
 
     fn transmit(&mut self, port: PortIndex, slots: &[Slot]) -> usize {
-        let count = slots.len().min(self.transmit_limit);
+        let count = slots.len().min(self.far.transmit_limit.load(Ordering::Relaxed));
         for &slot in &slots[..count] {
             if let Some(buffer) = self.take(slot) {
-                self.sent.push(Sent {
+                lock(&self.far.sent).push(Sent {
                     port,
                     frame: buffer.frame().to_vec(),
                 });
@@ -164,9 +198,15 @@ impl PacketIo for MemoryIo {
     }
 
     fn allocate(&mut self, count: usize) -> usize {
-        let count = count.min(self.hand.remaining_capacity()).min(self.allocate_limit);
+        let count = count
+            .min(self.hand.remaining_capacity())
+            .min(self.far.allocate_limit.load(Ordering::Relaxed));
         for _ in 0..count {
-            self.hand.push(Some(Buffer::new(&[], self.room, Checksums::Unverified)));
+            self.hand.push(Some(Buffer::new(
+                &[],
+                self.far.room.load(Ordering::Relaxed),
+                Checksums::Unverified,
+            )));
         }
         count
     }
@@ -215,7 +255,7 @@ impl Handover for MemoryIo {
     fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
         let rings = self.rings.clone();
         let Some(ring) = rings.get(to as usize) else { return 0 };
-        let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = lock(ring);
         let count = slots.len().min(self.ring_limit.saturating_sub(ring.len()));
         for (&slot, &carried) in slots.iter().zip(carried).take(count) {
             if let Some(buffer) = self.take(slot) {
@@ -228,7 +268,7 @@ impl Handover for MemoryIo {
     fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
         let rings = self.rings.clone();
         let Some(ring) = rings.get(self.own) else { return 0 };
-        let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ring = lock(ring);
         let count = ring
             .len()
             .min(carried.remaining_capacity())
