@@ -250,16 +250,17 @@ impl Wheel {
         let heads = &mut self.heads[span.level][span.number];
         heads[chain] = Links::pack(first);
         let bit = 1 << span.number;
-        if *heads == [0; CHAINS] {
-            self.occupied[span.level] &= !bit;
-        } else {
+        // One by one: read as a whole, the heads would have to wait until the store above has reached the cache.
+        if first.is_some() {
             self.occupied[span.level] |= bit;
+        } else if (1..CHAINS).all(|k| heads[(chain + k) % CHAINS] == 0) {
+            self.occupied[span.level] &= !bit;
         }
     }
 
     /// Take the first record of the span's next list off the wheel, and ask memory for the one behind it.
     fn take<R: Record>(&mut self, table: &mut FlowTable<'_, R>, span: Span) -> Option<RecordIndex> {
-        let heads = self.heads[span.level][span.number];
+        let heads = &self.heads[span.level][span.number];
         let chain = (1..=CHAINS)
             .map(|k| (self.turn + k) % CHAINS)
             .find(|&chain| heads[chain] != 0)?;
