@@ -89,7 +89,7 @@ impl Default for Timeouts {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TimeoutError {
     /// Below what an RFC allows.
-    #[error("timeout {name} is {seconds} s, but {source_text} asks for at least {least} s")]
+    #[error("timeout {name} is {seconds} s, the least is {least} s ({origin})")]
     TooShort {
         /// Which timeout.
         name: &'static str,
@@ -97,11 +97,11 @@ pub enum TimeoutError {
         seconds: u32,
         /// The lower bound.
         least: u32,
-        /// The RFC and requirement.
-        source_text: &'static str,
+        /// Why: the RFC and requirement.
+        origin: &'static str,
     },
     /// A UDP timeout of a port, below what the RFC allows.
-    #[error("the UDP timeout of port {port} is {seconds} s, but RFC 4787 REQ-5 asks for at least {least} s")]
+    #[error("the UDP timeout of port {port} is {seconds} s, the least is {least} s (RFC 4787 REQ-5)")]
     PortTooShort {
         /// The destination port.
         port: u16,
@@ -145,20 +145,30 @@ impl Schedule {
     pub fn new(timeouts: &Timeouts) -> Result<Self, TimeoutError> {
         let bounds = [
             ("tcp-established", timeouts.tcp_established, 7440, "RFC 5382 REQ-5"),
-            ("tcp-transitory-open", timeouts.tcp_transitory_open, 1, "a timer"),
-            ("tcp-transitory-close", timeouts.tcp_transitory_close, 1, "a timer"),
+            (
+                "tcp-transitory-open",
+                timeouts.tcp_transitory_open,
+                1,
+                "0 ends it at once",
+            ),
+            (
+                "tcp-transitory-close",
+                timeouts.tcp_transitory_close,
+                1,
+                "0 ends it at once",
+            ),
             ("tcp-incoming-syn", timeouts.tcp_incoming_syn, 6, "RFC 5382 REQ-4"),
             ("udp", timeouts.udp, 120, "RFC 4787 REQ-5"),
             ("icmp", timeouts.icmp, 60, "RFC 5508 REQ-2"),
-            ("other", timeouts.other, 1, "a timer"),
+            ("other", timeouts.other, 1, "0 ends it at once"),
         ];
-        for (name, seconds, least, source_text) in bounds {
+        for (name, seconds, least, origin) in bounds {
             if seconds < least {
                 return Err(TimeoutError::TooShort {
                     name,
                     seconds,
                     least,
-                    source_text,
+                    origin,
                 });
             }
         }
@@ -248,7 +258,7 @@ mod tests {
             name: "tcp-established",
             seconds: 7439,
             least: 7440,
-            source_text: "RFC 5382 REQ-5",
+            origin: "RFC 5382 REQ-5",
         };
         assert_eq!(Err(expected), with(|t| t.tcp_established = 7439));
     }
