@@ -1,27 +1,41 @@
 //! Keyed hash of a neighbour's address: SipHash-1-3, because addresses come from attackers.
 
+use super::address::Address;
+
 /// The secret, random per start.
 pub type Key = [u64; 2];
 
-/// Hash of an address on an interface.
+/// Hash of an address on a link. No input is the beginning of another: `link` differs by family, and each family has
+/// one length (one word in IPv4, three in IPv6).
 #[inline]
-pub fn hash(key: Key, interface: u32, address: u128) -> u64 {
+pub fn hash(key: Key, link: u32, address: Address) -> u64 {
     let mut v = [
         key[0] ^ 0x736f_6d65_7073_6575,
         key[1] ^ 0x646f_7261_6e64_6f6d,
         key[0] ^ 0x6c79_6765_6e65_7261,
         key[1] ^ 0x7465_6462_7974_6573,
     ];
-    for word in [interface as u64, address as u64, (address >> 64) as u64, 24 << 56] {
-        v[3] ^= word;
-        round(&mut v);
-        v[0] ^= word;
+    let first = (link as u64) << 32;
+    match address {
+        Address::V4(bits) => absorb(&mut v, first | bits as u64),
+        Address::V6(bits) => {
+            absorb(&mut v, first);
+            absorb(&mut v, (bits >> 64) as u64);
+            absorb(&mut v, bits as u64);
+        }
     }
     v[2] ^= 0xff;
     for _ in 0..3 {
         round(&mut v);
     }
     v[0] ^ v[1] ^ v[2] ^ v[3]
+}
+
+#[inline(always)]
+fn absorb(v: &mut [u64; 4], word: u64) {
+    v[3] ^= word;
+    round(v);
+    v[0] ^= word;
 }
 
 #[inline(always)]

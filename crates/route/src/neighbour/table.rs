@@ -217,11 +217,19 @@ impl Neighbours {
     /// A neighbour as it is now: MAC and state belong to this address.
     #[inline]
     pub fn resolve(&self, interface: InterfaceIndex, address: Address) -> Option<Neighbour> {
-        self.places_of(interface, address).find_map(|place| {
-            let index = NeighbourIndex(place.load(Ordering::Acquire).checked_sub(1)?);
-            self.snapshot(index)
-                .filter(|found| found.interface == interface && found.address == address)
-        })
+        let hash = hash(self.key, link(interface, address), address);
+        for bucket in [self.bucket(hash), self.bucket(hash >> 32)] {
+            for place in bucket {
+                let Some(slot) = place.load(Ordering::Acquire).checked_sub(1) else {
+                    continue;
+                };
+                match self.snapshot(NeighbourIndex(slot)) {
+                    Some(found) if found.address == address && found.interface == interface => return Some(found),
+                    _ => {}
+                }
+            }
+        }
+        None
     }
 
     /// An entry as it is now, for listing; none where the slot is free or changes hands this moment.
@@ -295,14 +303,15 @@ impl Neighbours {
     }
 
     /// Places where a neighbour can be.
-    #[inline(always)]
     fn places_of(&self, interface: InterfaceIndex, address: Address) -> impl Iterator<Item = &AtomicU32> {
-        let hash = hash(self.key, link(interface, address), address.number());
-        let mask = self.places.len() - 1;
-        let bucket = move |part: u64| (part as usize * BUCKET) & mask;
-        let (first, second) = (bucket(hash & 0xffff_ffff), bucket(hash >> 32));
-        let places = |from: usize| self.places.get(from..from + BUCKET).unwrap_or_default();
-        places(first).iter().chain(places(second))
+        let hash = hash(self.key, link(interface, address), address);
+        self.bucket(hash).iter().chain(self.bucket(hash >> 32))
+    }
+
+    #[inline(always)]
+    fn bucket(&self, hash: u64) -> &[AtomicU32] {
+        let first = (hash as u32 as usize * BUCKET) & (self.places.len() - 1);
+        self.places.get(first..first + BUCKET).unwrap_or_default()
     }
 }
 
