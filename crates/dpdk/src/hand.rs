@@ -9,7 +9,7 @@ use sluice_engine::io::{
 };
 use sluice_wire::{Packet, Window};
 
-use crate::buffers::{Buffer, Place, RawBuffers, View, checksums_of};
+use crate::buffers::{Buffer, Coming, RawBuffers, Room};
 
 const REFUSALS: [Refusal; 3] = [Refusal::TooLongToLinearise, Refusal::Shared, Refusal::BadLength];
 
@@ -17,7 +17,7 @@ const REFUSALS: [Refusal; 3] = [Refusal::TooLongToLinearise, Refusal::Shared, Re
 #[derive(Clone, Copy)]
 struct Shelf {
     buffer: Buffer,
-    view: View,
+    room: Room,
     window: Window,
     serial: u16,
 }
@@ -29,9 +29,13 @@ pub struct Hand<B: RawBuffers> {
     length: usize,
     /// Of these, not yet disposed of.
     held: usize,
+    /// Names of the buffers, none in slots that are disposed of.
     buffers: [Buffer; HAND],
-    views: [View; HAND],
+    rooms: [Room; HAND],
     windows: [Window; HAND],
+    /// On the way out: taken out of their slots, in the order of the call.
+    leaving: [Buffer; HAND],
+    leaving_windows: [Window; HAND],
     shelves: Box<[Shelf]>,
     /// Indexes of empty shelves.
     free_shelves: Vec<u16>,
@@ -42,19 +46,13 @@ pub struct Hand<B: RawBuffers> {
 // move to another thread with it.
 unsafe impl<B: RawBuffers> Send for Hand<B> {}
 
-/// Buffers taken out of their slots, on their way out.
-struct Leaving {
-    buffers: ArrayVec<Buffer, HAND>,
-    places: ArrayVec<Place, HAND>,
-}
-
 impl<B: RawBuffers> Hand<B> {
     /// A hand over a source of buffers, with room to park at most `parked` (at most 65,536).
     pub fn new(source: B, parked: usize) -> Self {
         let parked = parked.min(1 << 16);
         let shelf = Shelf {
             buffer: Buffer::NONE,
-            view: View::EMPTY,
+            room: Room::EMPTY,
             window: Window::default(),
             serial: 0,
         };
@@ -64,8 +62,10 @@ impl<B: RawBuffers> Hand<B> {
             length: 0,
             held: 0,
             buffers: [Buffer::NONE; HAND],
-            views: [View::EMPTY; HAND],
+            rooms: [Room::EMPTY; HAND],
             windows: [Window::default(); HAND],
+            leaving: [Buffer::NONE; HAND],
+            leaving_windows: [Window::default(); HAND],
             shelves: vec![shelf; parked].into_boxed_slice(),
             free_shelves: (0..parked).rev().map(|index| index as u16).collect(),
             refused,
@@ -77,21 +77,22 @@ impl<B: RawBuffers> Hand<B> {
         &self.source
     }
 
-    /// Take the new views at the end of the hand into it.
+    /// The source, and the places from the end of the hand up to `to`.
+    #[inline(always)]
+    fn ask(&mut self, to: usize) -> (&mut B, Coming<'_>) {
+        let places = self.length..to;
+        let coming = Coming {
+            buffers: &mut self.buffers[places.clone()],
+            rooms: &mut self.rooms[places.clone()],
+            windows: &mut self.windows[places],
+        };
+        (&mut self.source, coming)
+    }
+
+    /// The `count` buffers that came are in the hand.
     #[inline(always)]
     fn admit(&mut self, count: usize) {
-        let to = self.length + count;
-        for (window, view) in self.windows[self.length..to]
-            .iter_mut()
-            .zip(&self.views[self.length..to])
-        {
-            *window = Window {
-                start: view.start,
-                length: view.length,
-                checksums: checksums_of(view.checksums),
-            };
-        }
-        self.length = to;
+        self.length += count;
         self.held += count;
     }
 
@@ -102,15 +103,16 @@ impl<B: RawBuffers> Hand<B> {
         let mut unusable: ArrayVec<Buffer, BATCH> = ArrayVec::new();
         let mut kept = 0;
         for index in 0..count {
-            let (buffer, view) = (self.buffers[base + index], self.views[base + index]);
+            let (from, to) = (base + index, base + kept);
             if faults >> index & 1 == 0 {
-                self.buffers[base + kept] = buffer;
-                self.views[base + kept] = view;
+                self.buffers[to] = self.buffers[from];
+                self.rooms[to] = self.rooms[from];
+                self.windows[to] = self.windows[from];
                 kept += 1;
                 continue;
             }
-            unusable.push(buffer);
-            let reason = (view.fault.saturating_sub(1) as usize).min(REFUSALS.len() - 1);
+            unusable.push(self.buffers[from]);
+            let reason = (self.rooms[from].fault.saturating_sub(1) as usize).min(REFUSALS.len() - 1);
             if let Some(counters) = self.refused.get_mut(port as usize) {
                 counters[reason].1 += 1;
             }
@@ -121,14 +123,11 @@ impl<B: RawBuffers> Hand<B> {
         kept
     }
 
-    /// Take slots out, up to the first that holds nothing.
+    /// Take slots out, up to the first that holds nothing; returns how many.
     #[inline(always)]
-    fn gather(&mut self, slots: &[Slot]) -> Leaving {
-        let mut leaving = Leaving {
-            buffers: ArrayVec::new(),
-            places: ArrayVec::new(),
-        };
-        for &slot in slots.iter().take(HAND) {
+    fn gather(&mut self, slots: &[Slot]) -> usize {
+        let mut count = 0;
+        for ((&slot, out), out_window) in slots.iter().zip(&mut self.leaving).zip(&mut self.leaving_windows) {
             let slot = slot as usize;
             let (Some(buffer), Some(window)) = (self.buffers.get_mut(slot), self.windows.get(slot)) else {
                 break;
@@ -136,21 +135,21 @@ impl<B: RawBuffers> Hand<B> {
             if buffer.is_none() {
                 break;
             }
-            leaving.buffers.push(std::mem::replace(buffer, Buffer::NONE));
-            leaving.places.push(Place::of(window));
+            *out = std::mem::replace(buffer, Buffer::NONE);
+            *out_window = *window;
+            count += 1;
         }
-        leaving
+        count
     }
 
-    /// `taken` of the leaving ones are gone; the rest goes back into its slots.
+    /// `taken` of the `count` leaving ones are gone; the rest goes back into its slots.
     #[inline(always)]
-    fn settle(&mut self, slots: &[Slot], leaving: &Leaving, taken: usize) -> usize {
-        let taken = taken.min(leaving.buffers.len());
-        for &slot in &slots[..taken] {
-            self.views[slot as usize].room_length = 0;
-        }
-        for (&slot, &buffer) in slots.iter().zip(&leaving.buffers).skip(taken) {
-            self.buffers[slot as usize] = buffer;
+    fn settle(&mut self, slots: &[Slot], count: usize, taken: usize) -> usize {
+        let taken = taken.min(count);
+        if taken < count {
+            for (&slot, &buffer) in slots.iter().zip(&self.leaving[..count]).skip(taken) {
+                self.buffers[slot as usize] = buffer;
+            }
         }
         self.held -= taken;
         taken
@@ -177,18 +176,13 @@ impl<B: RawBuffers> Hand<B> {
 impl<B: RawBuffers> PacketIo for Hand<B> {
     #[inline]
     fn receive(&mut self, port: PortIndex) -> usize {
-        let from = self.length;
-        let to = (from + BATCH).min(HAND);
-        if from == to || port as usize >= self.refused.len() {
+        let to = (self.length + BATCH).min(HAND);
+        if self.length == to || port as usize >= self.refused.len() {
             return 0;
         }
         let mut faults = 0;
-        let mut count = self.source.receive(
-            port,
-            &mut self.buffers[from..to],
-            &mut self.views[from..to],
-            &mut faults,
-        );
+        let (source, coming) = self.ask(to);
+        let mut count = source.receive(port, coming, &mut faults);
         if faults != 0 {
             count = self.refuse(port, count, faults);
         }
@@ -199,13 +193,18 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
     #[inline]
     fn lend<'a>(&'a mut self, into: &mut Lent<'a>) {
         into.clear();
-        for (view, window) in self.views[..self.length].iter().zip(&mut self.windows[..self.length]) {
-            // SAFETY: a slot's view has room only while the slot holds its buffer (`settle`, `end`), and then
-            // the room is ours alone and initialised (contract of `RawBuffers`); rooms are disjoint, and the
-            // borrow of the hand keeps every way out shut until the packets are gone. A view without room is
-            // an empty slice at a pointer that is not null.
-            let room = unsafe { std::slice::from_raw_parts_mut(view.room, view.room_length as usize) };
-            // SAFETY: `length` never exceeds HAND, which is the capacity.
+        let length = self.length.min(HAND);
+        let slots = self.buffers[..length]
+            .iter()
+            .zip(&self.rooms[..length])
+            .zip(&mut self.windows[..length]);
+        for ((buffer, room), window) in slots {
+            let bytes = if buffer.is_none() { 0 } else { room.length as usize };
+            // SAFETY: a slot that names its buffer owns it, and then the room is ours alone and initialised
+            // (contract of `RawBuffers`); rooms are disjoint, and the borrow of the hand keeps every way out
+            // shut until the packets are gone. Without a buffer it is no byte at a pointer that is not null.
+            let room = unsafe { std::slice::from_raw_parts_mut(room.start, bytes) };
+            // SAFETY: at most HAND, which is the capacity, and it was empty.
             unsafe { into.push_unchecked(Packet::new(room, window)) };
         }
     }
@@ -215,39 +214,36 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
         if port as usize >= self.refused.len() {
             return 0;
         }
-        let mut leaving = self.gather(slots);
+        let count = self.gather(slots);
         // SAFETY: gathered from the hand, so owned and no longer named in it; windows lie in their rooms, as
         // `Packet` keeps them; `settle` puts back what was not taken.
-        let taken = unsafe { self.source.transmit(port, &mut leaving.buffers, &leaving.places) };
-        self.settle(slots, &leaving, taken)
+        let taken = unsafe {
+            self.source
+                .transmit(port, &mut self.leaving[..count], &self.leaving_windows[..count])
+        };
+        self.settle(slots, count, taken)
     }
 
     #[inline]
     fn free(&mut self, slots: &[Slot]) {
         let mut rest = slots;
         while !rest.is_empty() {
-            let mut leaving = self.gather(rest);
-            let count = leaving.buffers.len();
-            if count == 0 {
-                rest = &rest[1..];
-                continue;
-            }
+            let count = self.gather(rest);
             // SAFETY: gathered from the hand, so owned and no longer named in it.
-            unsafe { self.source.free(&mut leaving.buffers) };
-            self.settle(rest, &leaving, count);
-            rest = &rest[count..];
+            unsafe { self.source.free(&mut self.leaving[..count]) };
+            self.held -= count;
+            // A slot that holds nothing ended the gathering: step over it.
+            rest = rest.get(count.max(1)..).unwrap_or_default();
         }
     }
 
     fn allocate(&mut self, count: usize) -> usize {
-        let from = self.length;
-        let to = from.saturating_add(count).min(HAND);
-        if from == to {
+        let to = self.length.saturating_add(count).min(HAND);
+        if self.length == to {
             return 0;
         }
-        let made = self
-            .source
-            .allocate(&mut self.buffers[from..to], &mut self.views[from..to]);
+        let (source, coming) = self.ask(to);
+        let made = source.allocate(coming);
         self.admit(made);
         made
     }
@@ -260,7 +256,7 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
         let index = self.free_shelves.pop()?;
         let shelf = &mut self.shelves[index as usize];
         shelf.buffer = std::mem::replace(&mut self.buffers[at], Buffer::NONE);
-        shelf.view = std::mem::replace(&mut self.views[at], View::EMPTY);
+        shelf.room = self.rooms[at];
         shelf.window = self.windows[at];
         self.held -= 1;
         Some(Parked(index as u32 | (shelf.serial as u32) << 16))
@@ -272,10 +268,9 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
         };
         let shelf = self.unshelve(index);
         self.buffers[at] = shelf.buffer;
-        self.views[at] = shelf.view;
+        self.rooms[at] = shelf.room;
         self.windows[at] = shelf.window;
-        self.length += 1;
-        self.held += 1;
+        self.admit(1);
         Ok(at as Slot)
     }
 
@@ -318,25 +313,25 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
 impl<B: RawBuffers> Handover for Hand<B> {
     fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
         let slots = &slots[..slots.len().min(carried.len())];
-        let mut leaving = self.gather(slots);
-        let count = leaving.buffers.len();
+        let count = self.gather(slots);
         // SAFETY: as in `transmit`.
         let taken = unsafe {
-            self.source
-                .put(to, &mut leaving.buffers, &leaving.places, &carried[..count])
+            self.source.put(
+                to,
+                &mut self.leaving[..count],
+                &self.leaving_windows[..count],
+                &carried[..count],
+            )
         };
-        self.settle(slots, &leaving, taken)
+        self.settle(slots, count, taken)
     }
 
     fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
-        let from = self.length;
-        let to = (from + carried.remaining_capacity()).min(HAND);
+        let to = (self.length + carried.remaining_capacity()).min(HAND);
         let mut came: [Carried; BATCH] = [[0; 8]; BATCH];
-        let count = self.source.take(
-            &mut self.buffers[from..to],
-            &mut self.views[from..to],
-            &mut came[..to - from],
-        );
+        let room = to - self.length;
+        let (source, coming) = self.ask(to);
+        let count = source.take(coming, &mut came[..room]);
         self.admit(count);
         carried.extend(came[..count].iter().copied());
         count

@@ -4,21 +4,51 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use sluice_engine::io::{BATCH, Carried, PortIndex, WorkerIndex};
+use sluice_wire::{Checksums, Window};
 
-use crate::buffers::{Buffer, Place, RawBuffers, View};
+use crate::buffers::{Buffer, Coming, RawBuffers, Room};
 use crate::ring::Ring;
 use crate::set::Shared;
 use crate::sys;
 
+// What crosses the seam to C has one layout on both sides.
 const _: () = {
-    assert!(size_of::<View>() == size_of::<sys::sluice_view>());
-    assert!(align_of::<View>() == align_of::<sys::sluice_view>());
-    assert!(std::mem::offset_of!(View, fault) == std::mem::offset_of!(sys::sluice_view, fault));
-    assert!(size_of::<Place>() == size_of::<sys::sluice_window>());
-    assert!(std::mem::offset_of!(Place, checksums) == std::mem::offset_of!(sys::sluice_window, checksums));
+    assert!(size_of::<Room>() == size_of::<sys::sluice_room>());
+    assert!(std::mem::offset_of!(Room, length) == std::mem::offset_of!(sys::sluice_room, length));
+    assert!(std::mem::offset_of!(Room, fault) == std::mem::offset_of!(sys::sluice_room, fault));
+    assert!(size_of::<Window>() == size_of::<sys::sluice_window>());
+    assert!(std::mem::offset_of!(Window, start) == std::mem::offset_of!(sys::sluice_window, start));
+    assert!(std::mem::offset_of!(Window, length) == std::mem::offset_of!(sys::sluice_window, length));
+    assert!(std::mem::offset_of!(Window, checksums) == std::mem::offset_of!(sys::sluice_window, checksums));
+    assert!(Checksums::Unverified as u32 == sys::SLUICE_CHECKSUMS_UNVERIFIED);
+    assert!(Checksums::Vouched as u32 == sys::SLUICE_CHECKSUMS_VOUCHED);
+    assert!(Checksums::BadL3 as u32 == sys::SLUICE_CHECKSUMS_BAD_L3);
+    assert!(Checksums::BadL4 as u32 == sys::SLUICE_CHECKSUMS_BAD_L4);
+    assert!(Checksums::LeftToOffload as u32 == sys::SLUICE_CHECKSUMS_LEFT);
     assert!(size_of::<Carried>() == sys::SLUICE_PRIVATE as usize);
     assert!(BATCH == sys::SLUICE_BURST as usize);
 };
+
+impl Coming<'_> {
+    /// Pointers for C, and how many places there are behind each.
+    #[inline(always)]
+    fn places(
+        self,
+    ) -> (
+        *mut *mut sys::rte_mbuf,
+        *mut sys::sluice_room,
+        *mut sys::sluice_window,
+        u16,
+    ) {
+        let count = self.buffers.len().min(self.rooms.len()).min(self.windows.len()) as u16;
+        (
+            self.buffers.as_mut_ptr().cast(),
+            self.rooms.as_mut_ptr().cast(),
+            self.windows.as_mut_ptr().cast(),
+            count,
+        )
+    }
+}
 
 /// One worker's way to one port.
 pub(crate) struct Way {
@@ -75,7 +105,7 @@ unsafe impl RawBuffers for Mbufs {
     }
 
     #[inline]
-    fn receive(&mut self, port: PortIndex, buffers: &mut [Buffer], views: &mut [View], faults: &mut u64) -> usize {
+    fn receive(&mut self, port: PortIndex, coming: Coming<'_>, faults: &mut u64) -> usize {
         let Some(way) = self.ways.get_mut(port as usize) else {
             return 0;
         };
@@ -87,35 +117,25 @@ unsafe impl RawBuffers for Mbufs {
             // SAFETY: nothing is sent.
             unsafe { sys::sluice_transmit_again(way.port, queue, std::ptr::null_mut(), 0) };
         }
-        let count = buffers.len().min(views.len()).min(BATCH) as u16;
-        // SAFETY: both arrays have `count` places; the queue is this worker's alone and its port is started.
-        unsafe {
-            sys::sluice_receive(
-                way.port,
-                queue,
-                buffers.as_mut_ptr().cast(),
-                views.as_mut_ptr().cast(),
-                count,
-                faults,
-            )
-        }
-        .into()
+        let (buffers, rooms, windows, count) = coming.places();
+        // SAFETY: each array has `count` places; the queue is this worker's alone and its port is started.
+        unsafe { sys::sluice_receive(way.port, queue, buffers, rooms, windows, count, faults) }.into()
     }
 
     #[inline]
-    unsafe fn transmit(&mut self, port: PortIndex, buffers: &mut [Buffer], places: &[Place]) -> usize {
+    unsafe fn transmit(&mut self, port: PortIndex, buffers: &mut [Buffer], windows: &[Window]) -> usize {
         let Some(way) = self.ways.get_mut(port as usize) else {
             return 0;
         };
-        let count = buffers.len().min(places.len()) as u16;
-        let (names, places) = (buffers.as_mut_ptr().cast(), places.as_ptr().cast());
+        let count = buffers.len().min(windows.len()) as u16;
+        let (buffers, windows) = (buffers.as_mut_ptr().cast(), windows.as_ptr().cast());
         match (way.queue, &way.relay) {
             // SAFETY: the caller owns `count` buffers and gives up those taken; the queue is this worker's alone.
             (Some(queue), _) => unsafe {
-                sys::sluice_transmit(way.port, queue, i32::from(way.offload), names, places, count)
+                sys::sluice_transmit(way.port, queue, i32::from(way.offload), buffers, windows, count)
             },
             // SAFETY: as above; the ring allows several producers.
-            (None, Some(relay)) => unsafe { sys::sluice_put(relay.raw(), names, places, std::ptr::null(), count) },
+            (None, Some(relay)) => unsafe { sys::sluice_put(relay.raw(), buffers, windows, std::ptr::null(), count) },
             (None, None) => 0,
         }
         .into()
@@ -127,38 +147,37 @@ unsafe impl RawBuffers for Mbufs {
         unsafe { sys::sluice_free(buffers.as_mut_ptr().cast(), buffers.len() as u32) };
     }
 
-    fn allocate(&mut self, buffers: &mut [Buffer], views: &mut [View]) -> usize {
-        let count = buffers.len().min(views.len()) as u16;
-        let pool = self.shared.pool().raw();
-        // SAFETY: the pool is alive, both arrays have `count` places.
-        unsafe { sys::sluice_allocate(pool, buffers.as_mut_ptr().cast(), views.as_mut_ptr().cast(), count) }.into()
+    fn allocate(&mut self, coming: Coming<'_>) -> usize {
+        let (buffers, rooms, windows, count) = coming.places();
+        // SAFETY: the pool is alive, each array has `count` places.
+        unsafe { sys::sluice_allocate(self.shared.pool().raw(), buffers, rooms, windows, count) }.into()
     }
 
-    unsafe fn put(&mut self, to: WorkerIndex, buffers: &mut [Buffer], places: &[Place], carried: &[Carried]) -> usize {
+    unsafe fn put(
+        &mut self,
+        to: WorkerIndex,
+        buffers: &mut [Buffer],
+        windows: &[Window],
+        carried: &[Carried],
+    ) -> usize {
         let Some(ring) = self.shared.handover(to as usize) else {
             return 0;
         };
-        let count = buffers.len().min(places.len()).min(carried.len()) as u16;
+        let count = buffers.len().min(windows.len()).min(carried.len()) as u16;
+        let (buffers, windows) = (buffers.as_mut_ptr().cast(), windows.as_ptr().cast());
         // SAFETY: the caller owns `count` buffers and gives up those taken; the ring allows several producers;
         // every buffer of our pools has a private area of the length of `Carried`.
-        unsafe {
-            let names = buffers.as_mut_ptr().cast();
-            sys::sluice_put(ring.raw(), names, places.as_ptr().cast(), carried.as_ptr(), count)
-        }
-        .into()
+        unsafe { sys::sluice_put(ring.raw(), buffers, windows, carried.as_ptr(), count) }.into()
     }
 
-    fn take(&mut self, buffers: &mut [Buffer], views: &mut [View], carried: &mut [Carried]) -> usize {
+    fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize {
         let Some(ring) = self.shared.handover(self.worker) else {
             return 0;
         };
-        let count = buffers.len().min(views.len()).min(carried.len()) as u16;
-        // SAFETY: this worker is the ring's one consumer; all arrays have `count` places.
-        unsafe {
-            let (names, views) = (buffers.as_mut_ptr().cast(), views.as_mut_ptr().cast());
-            sys::sluice_take(ring.raw(), names, views, carried.as_mut_ptr(), count)
-        }
-        .into()
+        let (buffers, rooms, windows, count) = coming.places();
+        let count = count.min(carried.len() as u16);
+        // SAFETY: this worker is the ring's one consumer; each array has `count` places.
+        unsafe { sys::sluice_take(ring.raw(), buffers, rooms, windows, carried.as_mut_ptr(), count) }.into()
     }
 }
 

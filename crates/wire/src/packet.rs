@@ -2,22 +2,25 @@
 
 /// What is known of a frame's checksums before anybody looks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
 pub enum Checksums {
     /// Nothing has vouched for them: validity computes them.
     #[default]
-    Unverified,
+    Unverified = 0,
     /// The device says that L3 and L4 checksums are right.
-    Vouched,
+    Vouched = 1,
     /// The device says that the L3 header's checksum is wrong.
-    BadL3,
+    BadL3 = 2,
     /// The device says that the L4 checksum is wrong.
-    BadL4,
+    BadL4 = 3,
     /// A local sender left the L4 checksum to us: the field holds the folded pseudo-header sum.
-    LeftToOffload,
+    LeftToOffload = 4,
 }
 
-/// Where a frame lies in its room, and what the device said of it. Kept by the owner of the buffer.
+/// Where a frame lies in its room, and what the device said of it. Kept by the owner of the buffer, which
+/// may be C: the layout is fixed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
 pub struct Window {
     /// Offset of the frame's first byte in the room: the headroom.
     pub start: u16,

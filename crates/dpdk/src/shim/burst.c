@@ -102,14 +102,14 @@ static inline uint64_t ordinary(const struct rte_mbuf *m)
 	       m->pkt_len - 1 < UINT16_MAX;
 }
 
-static inline void look(struct rte_mbuf *m, struct sluice_view *view, uint8_t fault)
+static inline void look(struct rte_mbuf *m, struct sluice_room *room, struct sluice_window *window, uint16_t fault)
 {
-	view->room = m->buf_addr;
-	view->room_length = m->buf_len;
-	view->start = m->data_off;
-	view->length = m->data_len;
-	view->checksums = checksums(m->ol_flags);
-	view->fault = fault;
+	room->start = m->buf_addr;
+	room->length = m->buf_len;
+	room->fault = fault;
+	window->start = m->data_off;
+	window->length = m->data_len;
+	window->checksums = checksums(m->ol_flags);
 }
 
 static inline void settle(struct rte_mbuf *m, const struct sluice_window *window)
@@ -120,8 +120,8 @@ static inline void settle(struct rte_mbuf *m, const struct sluice_window *window
 	m->ol_flags = flags_of_checksums[window->checksums];
 }
 
-uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, struct sluice_view *views,
-		uint16_t count, uint64_t *faults)
+uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, struct sluice_room *rooms,
+		struct sluice_window *windows, uint16_t count, uint64_t *faults)
 {
 	uint64_t faulty = 0;
 	uint16_t i, n;
@@ -131,14 +131,14 @@ uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers
 		rte_prefetch0(buffers[i]);
 	for (i = 0; i < n; i++) {
 		struct rte_mbuf *m = buffers[i];
-		uint8_t fault = SLUICE_FAULT_NONE;
+		uint16_t fault = SLUICE_FAULT_NONE;
 
 		rte_prefetch0(rte_pktmbuf_mtod(m, void *));
 		if (unlikely(!ordinary(m))) {
 			fault = repair(m);
 			faulty |= (uint64_t)(fault != SLUICE_FAULT_NONE) << i;
 		}
-		look(m, &views[i], fault);
+		look(m, &rooms[i], &windows[i], fault);
 	}
 	*faults = faulty;
 	return n;
@@ -223,15 +223,19 @@ void sluice_free(struct rte_mbuf **buffers, uint32_t count)
 	}
 }
 
-uint16_t sluice_allocate(struct rte_mempool *pool, struct rte_mbuf **buffers, struct sluice_view *views,
-		uint16_t count)
+uint16_t sluice_allocate(struct rte_mempool *pool, struct rte_mbuf **buffers, struct sluice_room *rooms,
+		struct sluice_window *windows, uint16_t count)
 {
 	uint16_t i;
 
-	if (rte_pktmbuf_alloc_bulk(pool, buffers, count) != 0)
+	if (rte_mempool_get_bulk(pool, (void **)buffers, count) != 0)
 		return 0;
 	for (i = 0; i < count; i++)
-		look(buffers[i], &views[i], SLUICE_FAULT_NONE);
+		rte_prefetch0(buffers[i]);
+	for (i = 0; i < count; i++) {
+		rte_pktmbuf_reset(buffers[i]);
+		look(buffers[i], &rooms[i], &windows[i], SLUICE_FAULT_NONE);
+	}
 	return count;
 }
 
@@ -248,8 +252,8 @@ uint16_t sluice_put(struct rte_ring *ring, struct rte_mbuf **buffers, const stru
 	return rte_ring_enqueue_burst(ring, (void *const *)buffers, count, NULL);
 }
 
-uint16_t sluice_take(struct rte_ring *ring, struct rte_mbuf **buffers, struct sluice_view *views,
-		uint64_t (*carried)[8], uint16_t count)
+uint16_t sluice_take(struct rte_ring *ring, struct rte_mbuf **buffers, struct sluice_room *rooms,
+		struct sluice_window *windows, uint64_t (*carried)[8], uint16_t count)
 {
 	uint16_t i, n;
 
@@ -260,7 +264,7 @@ uint16_t sluice_take(struct rte_ring *ring, struct rte_mbuf **buffers, struct sl
 	}
 	for (i = 0; i < n; i++) {
 		rte_prefetch0(rte_pktmbuf_mtod(buffers[i], void *));
-		look(buffers[i], &views[i], SLUICE_FAULT_NONE);
+		look(buffers[i], &rooms[i], &windows[i], SLUICE_FAULT_NONE);
 		memcpy(carried[i], rte_mbuf_to_priv(buffers[i]), SLUICE_PRIVATE);
 	}
 	return n;

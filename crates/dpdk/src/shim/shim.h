@@ -30,37 +30,33 @@ struct rte_ring;
 /* Bytes of the private area of every buffer: what travels with it between workers. */
 #define SLUICE_PRIVATE 64
 
-/* A buffer as a hand sees it. */
-struct sluice_view {
-	uint8_t *room;        /* first byte of the buffer's room */
-	uint16_t room_length; /* bytes of the room */
-	uint16_t start;       /* offset of the frame in the room */
-	uint16_t length;      /* bytes of the frame */
-	uint8_t checksums;    /* SLUICE_CHECKSUMS_… */
-	uint8_t fault;        /* SLUICE_FAULT_… */
+/* A buffer's room. */
+struct sluice_room {
+	uint8_t *start;
+	uint16_t length;
+	uint16_t fault; /* SLUICE_FAULT_… */
 };
 
-/* Where a frame lies when it leaves the hand. */
+/* Where a frame lies in its room. */
 struct sluice_window {
 	uint16_t start;
 	uint16_t length;
-	uint8_t checksums;
-	uint8_t reserved;
+	uint8_t checksums; /* SLUICE_CHECKSUMS_… */
 };
 
 /* burst.c: frames */
-uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, struct sluice_view *views,
-		uint16_t count, uint64_t *faults);
+uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, struct sluice_room *rooms,
+		struct sluice_window *windows, uint16_t count, uint64_t *faults);
 uint16_t sluice_transmit(uint16_t port, uint16_t queue, int offload, struct rte_mbuf **buffers,
 		const struct sluice_window *windows, uint16_t count);
 uint16_t sluice_transmit_again(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, uint16_t count);
 void sluice_free(struct rte_mbuf **buffers, uint32_t count);
-uint16_t sluice_allocate(struct rte_mempool *pool, struct rte_mbuf **buffers, struct sluice_view *views,
-		uint16_t count);
+uint16_t sluice_allocate(struct rte_mempool *pool, struct rte_mbuf **buffers, struct sluice_room *rooms,
+		struct sluice_window *windows, uint16_t count);
 uint16_t sluice_put(struct rte_ring *ring, struct rte_mbuf **buffers, const struct sluice_window *windows,
 		const uint64_t (*carried)[8], uint16_t count);
-uint16_t sluice_take(struct rte_ring *ring, struct rte_mbuf **buffers, struct sluice_view *views,
-		uint64_t (*carried)[8], uint16_t count);
+uint16_t sluice_take(struct rte_ring *ring, struct rte_mbuf **buffers, struct sluice_room *rooms,
+		struct sluice_window *windows, uint64_t (*carried)[8], uint16_t count);
 uint16_t sluice_take_raw(struct rte_ring *ring, struct rte_mbuf **buffers, uint16_t count);
 uint32_t sluice_ring_drain(struct rte_ring *ring);
 

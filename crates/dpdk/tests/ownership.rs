@@ -1,0 +1,468 @@
+//! Single ownership, against a fake source of buffers that knows where each of them is.
+//!
+//! Each buffer is an allocation of its own, freed when it is given back, so that Miri sees what the fake's own
+//! book-keeping would not: `cargo +nightly miri test -p sluice-dpdk --test ownership`.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use arrayvec::ArrayVec;
+use proptest::prelude::*;
+use sluice_dpdk::buffers::{Buffer, Coming, RawBuffers, Room};
+use sluice_dpdk::hand::Hand;
+use sluice_engine::io::{BATCH, Carried, HAND, Handover, Lent, PacketIo, Parked, Refusal, Slot};
+use sluice_wire::{Checksums, Window};
+
+const ROOM: usize = 256;
+
+/// Buffers of the fake, by their address: all that are out, and what has become of them.
+#[derive(Default)]
+struct Ledger {
+    /// Given and not given back, with a serial that is written into the buffer.
+    out: HashMap<usize, u32>,
+    serial: u32,
+    limit: usize,
+    sent: Vec<(u32, Window)>,
+    freed: u64,
+    /// Put for another worker and not taken.
+    ring: VecDeque<(usize, Window, Carried)>,
+}
+
+/// A source that takes and refuses as it is told.
+#[derive(Clone)]
+struct Fake {
+    ledger: Arc<Mutex<Ledger>>,
+    /// Frames that the next receives bring.
+    come: usize,
+    /// One of so many received frames is unusable; 0 for none.
+    faulty: usize,
+    /// Frames that the next transmits take.
+    take: usize,
+    ring_room: usize,
+}
+
+fn layout() -> Layout {
+    Layout::from_size_align(ROOM, 8).expect("a layout")
+}
+
+impl Fake {
+    fn new(limit: usize) -> Self {
+        let ledger = Ledger {
+            limit,
+            ..Ledger::default()
+        };
+        Self {
+            ledger: Arc::new(Mutex::new(ledger)),
+            come: 0,
+            faulty: 0,
+            take: 0,
+            ring_room: 0,
+        }
+    }
+
+    fn give(&self, coming: &mut Coming<'_>, at: usize, length: u16) -> bool {
+        let mut ledger = self.ledger.lock().expect("the ledger");
+        if ledger.out.len() == ledger.limit {
+            return false;
+        }
+        // SAFETY: the layout is not empty.
+        let start = unsafe { alloc_zeroed(layout()) };
+        assert!(!start.is_null(), "the test has memory");
+        ledger.serial += 1;
+        let serial = ledger.serial;
+        assert_eq!(
+            None,
+            ledger.out.insert(start as usize, serial),
+            "a buffer was given that is out"
+        );
+        // SAFETY: 64 and four bytes lie in the 256 just allocated.
+        unsafe { start.add(64).cast::<u32>().write_unaligned(serial) };
+        coming.buffers[at] = Buffer(start);
+        coming.rooms[at] = Room {
+            start,
+            length: ROOM as u16,
+            fault: 0,
+        };
+        coming.windows[at] = Window {
+            start: 64,
+            length,
+            checksums: Checksums::Vouched,
+        };
+        true
+    }
+
+    fn back(ledger: &mut Ledger, buffer: Buffer) -> u32 {
+        let serial = ledger
+            .out
+            .remove(&(buffer.0 as usize))
+            .expect("a buffer came back twice, or was never given");
+        // SAFETY: it was out, so it is allocated, and now nobody owns it.
+        unsafe { dealloc(buffer.0, layout()) };
+        serial
+    }
+}
+
+// SAFETY: each buffer is given once between `give` and `back`, its room is its own allocation.
+unsafe impl RawBuffers for Fake {
+    fn ports(&self) -> usize {
+        2
+    }
+
+    fn receive(&mut self, _port: u16, mut coming: Coming<'_>, faults: &mut u64) -> usize {
+        let places = coming.buffers.len().min(self.come);
+        for at in 0..places {
+            if !self.give(&mut coming, at, 60) {
+                return at;
+            }
+            if self.faulty != 0 && at % self.faulty == 0 {
+                coming.rooms[at].fault = 1 + (at % 3) as u16;
+                *faults |= 1 << at;
+            }
+        }
+        places
+    }
+
+    unsafe fn transmit(&mut self, _port: u16, buffers: &mut [Buffer], windows: &[Window]) -> usize {
+        assert_eq!(buffers.len(), windows.len());
+        let mut ledger = self.ledger.lock().expect("the ledger");
+        let taken = buffers.len().min(self.take);
+        for (&buffer, &window) in buffers.iter().zip(windows).take(taken) {
+            let serial = Self::back(&mut ledger, buffer);
+            ledger.sent.push((serial, window));
+        }
+        taken
+    }
+
+    unsafe fn free(&mut self, buffers: &mut [Buffer]) {
+        let mut ledger = self.ledger.lock().expect("the ledger");
+        for &buffer in buffers.iter() {
+            Self::back(&mut ledger, buffer);
+            ledger.freed += 1;
+        }
+    }
+
+    fn allocate(&mut self, mut coming: Coming<'_>) -> usize {
+        let count = coming.buffers.len();
+        let ledger = self.ledger.lock().expect("the ledger");
+        let enough = ledger.out.len() + count <= ledger.limit;
+        drop(ledger);
+        if !enough {
+            return 0;
+        }
+        (0..count).for_each(|at| assert!(self.give(&mut coming, at, 0)));
+        count
+    }
+
+    unsafe fn put(&mut self, _to: u16, buffers: &mut [Buffer], windows: &[Window], carried: &[Carried]) -> usize {
+        let mut ledger = self.ledger.lock().expect("the ledger");
+        let taken = buffers.len().min(self.ring_room.saturating_sub(ledger.ring.len()));
+        for ((buffer, window), carried) in buffers.iter().zip(windows).zip(carried).take(taken) {
+            ledger.ring.push_back((buffer.0.expose_provenance(), *window, *carried));
+        }
+        taken
+    }
+
+    fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize {
+        let mut ledger = self.ledger.lock().expect("the ledger");
+        let count = coming.buffers.len().min(carried.len()).min(ledger.ring.len());
+        for at in 0..count {
+            let (address, window, with) = ledger.ring.pop_front().expect("as many as counted");
+            let start = std::ptr::with_exposed_provenance_mut(address);
+            coming.buffers[at] = Buffer(start);
+            coming.rooms[at] = Room {
+                start,
+                length: ROOM as u16,
+                fault: 0,
+            };
+            coming.windows[at] = window;
+            carried[at] = with;
+        }
+        count
+    }
+}
+
+/// What a worker may do to its hand, right or wrong.
+#[derive(Clone, Debug)]
+enum Step {
+    Receive { come: usize, faulty: usize },
+    Allocate(usize),
+    Transmit { slots: Vec<Slot>, take: usize },
+    Free(Vec<Slot>),
+    Write,
+    Park(Slot),
+    Unpark(usize),
+    Release(usize),
+    Forged(u32),
+    HandOver { slots: Vec<Slot>, ring_room: usize },
+    TakeOver,
+    End,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    // Slots twice, out of order, never used and out of range are among them.
+    let slots = || prop::collection::vec(any::<Slot>().prop_map(|slot| slot % 140), 0..40);
+    prop_oneof![
+        3 => (0..=BATCH, 0..5usize).prop_map(|(come, faulty)| Step::Receive { come, faulty }),
+        1 => (0..HAND + 9).prop_map(Step::Allocate),
+        3 => (slots(), 0..40usize).prop_map(|(slots, take)| Step::Transmit { slots, take }),
+        2 => slots().prop_map(Step::Free),
+        2 => Just(Step::Write),
+        2 => any::<Slot>().prop_map(|slot| Step::Park(slot % 140)),
+        1 => any::<usize>().prop_map(Step::Unpark),
+        1 => any::<usize>().prop_map(Step::Release),
+        1 => any::<u32>().prop_map(|handle| Step::Forged(handle % 0x2_0010)),
+        2 => (slots(), 0..60usize).prop_map(|(slots, ring_room)| Step::HandOver { slots, ring_room }),
+        1 => Just(Step::TakeOver),
+        2 => Just(Step::End),
+    ]
+}
+
+/// A hand whose fake can be told what to do next.
+struct Bench {
+    ledger: Arc<Mutex<Ledger>>,
+    hand: Hand<Told>,
+    told: Arc<Mutex<Fake>>,
+    parked: Vec<Parked>,
+}
+
+/// The fake, told from outside.
+struct Told(Arc<Mutex<Fake>>);
+
+// SAFETY: as the fake, which does all of it.
+unsafe impl RawBuffers for Told {
+    fn ports(&self) -> usize {
+        2
+    }
+    fn receive(&mut self, port: u16, coming: Coming<'_>, faults: &mut u64) -> usize {
+        self.0.lock().expect("the fake").receive(port, coming, faults)
+    }
+    unsafe fn transmit(&mut self, port: u16, buffers: &mut [Buffer], windows: &[Window]) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.lock().expect("the fake").transmit(port, buffers, windows) }
+    }
+    unsafe fn free(&mut self, buffers: &mut [Buffer]) {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.lock().expect("the fake").free(buffers) }
+    }
+    fn allocate(&mut self, coming: Coming<'_>) -> usize {
+        self.0.lock().expect("the fake").allocate(coming)
+    }
+    unsafe fn put(&mut self, to: u16, buffers: &mut [Buffer], windows: &[Window], carried: &[Carried]) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { self.0.lock().expect("the fake").put(to, buffers, windows, carried) }
+    }
+    fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize {
+        self.0.lock().expect("the fake").take(coming, carried)
+    }
+}
+
+impl Bench {
+    fn new(limit: usize, shelves: usize) -> Self {
+        let fake = Fake::new(limit);
+        let ledger = fake.ledger.clone();
+        let told = Arc::new(Mutex::new(fake));
+        Self {
+            ledger,
+            hand: Hand::new(Told(told.clone()), shelves),
+            told,
+            parked: Vec::new(),
+        }
+    }
+
+    fn tell(&self, change: impl FnOnce(&mut Fake)) {
+        change(&mut self.told.lock().expect("the fake"));
+    }
+
+    fn do_step(&mut self, step: Step) {
+        match step {
+            Step::Receive { come, faulty } => {
+                self.tell(|fake| (fake.come, fake.faulty) = (come, faulty));
+                self.hand.receive(0);
+            }
+            Step::Allocate(count) => {
+                self.hand.allocate(count);
+            }
+            Step::Transmit { slots, take } => {
+                self.tell(|fake| fake.take = take);
+                let before = self.hand.held();
+                let sent = self.hand.transmit(1, &slots);
+                assert!(sent <= slots.len());
+                assert_eq!(before, self.hand.held() + sent);
+            }
+            Step::Free(slots) => self.hand.free(&slots),
+            Step::Write => {
+                let mut lent = Lent::new();
+                self.hand.lend(&mut lent);
+                for packet in &mut lent {
+                    packet.grow_front(8);
+                    packet.bytes_mut().fill(0xa5);
+                    packet.set_len(packet.len() + 4);
+                }
+            }
+            Step::Park(slot) => self.parked.extend(self.hand.park(slot)),
+            Step::Unpark(which) => {
+                if !self.parked.is_empty() {
+                    let parked = self.parked.swap_remove(which % self.parked.len());
+                    if let Err(parked) = self.hand.unpark(parked) {
+                        self.parked.push(parked);
+                    }
+                }
+            }
+            Step::Release(which) => {
+                if !self.parked.is_empty() {
+                    let parked = self.parked.swap_remove(which % self.parked.len());
+                    self.hand.release(parked);
+                }
+            }
+            Step::Forged(handle) => {
+                // Where it happens to be a true one, that one is worth nothing afterwards.
+                self.parked.retain(|parked| parked.0 != handle);
+                self.hand.release(Parked(handle));
+            }
+            Step::HandOver { slots, ring_room } => {
+                self.tell(|fake| fake.ring_room = ring_room);
+                let carried: Vec<Carried> = slots.iter().map(|&slot| [u64::from(slot); 8]).collect();
+                self.hand.hand_over(1, &slots, &carried);
+            }
+            Step::TakeOver => {
+                let mut carried = ArrayVec::new();
+                let count = self.hand.take_over(&mut carried);
+                assert_eq!(count, carried.len());
+            }
+            Step::End => {
+                self.hand.end();
+                assert_eq!(0, self.hand.held());
+            }
+        }
+        let ledger = self.ledger.lock().expect("the ledger");
+        assert_eq!(self.parked.len(), self.hand.parked());
+        assert_eq!(
+            ledger.out.len(),
+            self.hand.held() + self.hand.parked() + ledger.ring.len(),
+            "each buffer that is out is in the hand, parked or in the ring"
+        );
+    }
+
+    /// Take back what lies in the ring, drop the hand, and count.
+    fn finish(mut self) {
+        loop {
+            self.hand.end();
+            let mut carried = ArrayVec::new();
+            if self.hand.take_over(&mut carried) == 0 {
+                break;
+            }
+        }
+        drop(self.hand);
+        assert_eq!(0, self.ledger.lock().expect("the ledger").out.len(), "nothing is out");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: if cfg!(miri) { 6 } else { 512 },
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn hand_under_any_steps_neither_loses_nor_doubles_a_buffer(
+        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 20 } else { 80 }),
+        limit in 0..400usize,
+        shelves in 0..8usize,
+    ) {
+        let mut bench = Bench::new(limit, shelves);
+        for step in steps {
+            bench.do_step(step);
+        }
+        bench.finish();
+    }
+}
+
+#[test]
+fn transmit_that_is_refused_in_part_leaves_the_rest_with_their_windows() {
+    let mut bench = Bench::new(64, 0);
+    bench.do_step(Step::Receive { come: 4, faulty: 0 });
+    bench.do_step(Step::Write);
+    bench.tell(|fake| fake.take = 2);
+    assert_eq!(2, bench.hand.transmit(1, &[3, 1, 0, 2]));
+    let sent: Vec<_> = bench
+        .ledger
+        .lock()
+        .expect("the ledger")
+        .sent
+        .iter()
+        .map(|(serial, window)| (*serial, window.length))
+        .collect();
+    assert_eq!(vec![(4, 72), (2, 72)], sent);
+    let mut lent = Lent::new();
+    bench.hand.lend(&mut lent);
+    assert_eq!(
+        vec![72, 0, 72, 0],
+        lent.iter().map(|packet| packet.len()).collect::<Vec<_>>()
+    );
+    drop(lent);
+    bench.finish();
+}
+
+#[test]
+fn slot_named_twice_is_freed_once() {
+    let mut bench = Bench::new(64, 0);
+    bench.do_step(Step::Receive { come: 3, faulty: 0 });
+    bench.hand.free(&[1, 1, 2, 200, 1, 0]);
+    assert_eq!(0, bench.hand.held());
+    assert_eq!(3, bench.ledger.lock().expect("the ledger").freed);
+    bench.finish();
+}
+
+#[test]
+fn frames_that_can_not_be_used_are_freed_and_counted_by_reason() {
+    let mut bench = Bench::new(64, 0);
+    bench.tell(|fake| (fake.come, fake.faulty) = (9, 2));
+    assert_eq!(4, bench.hand.receive(1));
+    let expected = [
+        (Refusal::TooLongToLinearise, 2),
+        (Refusal::Shared, 1),
+        (Refusal::BadLength, 2),
+    ];
+    assert_eq!(expected, *bench.hand.refused(1));
+    assert_eq!(0, bench.hand.refused(0)[0].1);
+    bench.finish();
+}
+
+#[test]
+fn buffers_forgotten_in_the_hand_are_freed_and_told_at_the_end() {
+    let mut bench = Bench::new(64, 0);
+    bench.do_step(Step::Receive { come: 5, faulty: 0 });
+    bench.hand.free(&[2]);
+    assert_eq!(4, bench.hand.end());
+    bench.finish();
+}
+
+#[test]
+fn parked_buffers_go_with_the_hand() {
+    let mut bench = Bench::new(64, 4);
+    bench.do_step(Step::Receive { come: 6, faulty: 0 });
+    let parked: Vec<_> = (0..6).filter_map(|slot| bench.hand.park(slot)).collect();
+    assert_eq!((4, 4, 2), (parked.len(), bench.hand.parked(), bench.hand.held()));
+    bench.finish();
+}
+
+#[test]
+fn carried_words_come_with_their_packet() {
+    let mut bench = Bench::new(64, 0);
+    bench.do_step(Step::Receive { come: 3, faulty: 0 });
+    bench.do_step(Step::HandOver {
+        slots: vec![2, 0],
+        ring_room: 64,
+    });
+    bench.hand.end();
+    let mut carried = ArrayVec::new();
+    assert_eq!(2, bench.hand.take_over(&mut carried));
+    assert_eq!([[2; 8], [0; 8]], carried.as_slice());
+    let mut lent = Lent::new();
+    bench.hand.lend(&mut lent);
+    assert_eq!(&3u32.to_ne_bytes(), &lent[0].bytes()[..4]);
+    drop(lent);
+    bench.finish();
+}
