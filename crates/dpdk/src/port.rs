@@ -238,8 +238,7 @@ impl Port {
             transmit_queues: queues,
             descriptors: DESCRIPTORS as u16,
             mtu: plan.mtu,
-            // What lies on a kernel interface has its MTU from there.
-            set_mtu: i32::from(!plan.lies_on_kernel()),
+            set_mtu: i32::from(plan.has_mtu_in_dpdk()),
             steering: match plan.steering {
                 Steering::FiveTuple => sys::SLUICE_STEERING_FIVE_TUPLE,
                 Steering::Source => sys::SLUICE_STEERING_SOURCE,

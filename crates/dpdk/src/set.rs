@@ -79,7 +79,7 @@ impl Plan {
     /// Size of the pool from which workers allocate, where the common one's room is too small for some port.
     fn made_pool(&self) -> Option<PoolSize> {
         let mtu = self.ports.iter().map(|port| port.mtu.min(9600)).max().unwrap_or(0);
-        let room = (HEADROOM + mtu + 22).next_multiple_of(64);
+        let room = room_of(mtu);
         let count = (u32::from(self.workers) * 1024).next_power_of_two() - 1;
         (room > ORDINARY_ROOM).then_some(PoolSize {
             count,
@@ -135,10 +135,14 @@ impl Plan {
 /// Descriptors that a queue is asked to have; devices cut it to what they can.
 pub(crate) const DESCRIPTORS: u32 = 1024;
 
+/// Room for a frame of an MTU: Ethernet header, two tags, and what virtio counts beside.
+fn room_of(mtu: u16) -> u16 {
+    (HEADROOM + mtu.min(9600) + 64).next_multiple_of(64).max(ORDINARY_ROOM)
+}
+
 /// Room of the buffers that a driver needs for an MTU.
 pub(crate) fn room(driver: Driver, device: &Device, mtu: u16) -> u16 {
-    // Ethernet header and two tags.
-    let frame = HEADROOM + mtu.min(9600) + 22;
+    let frame = room_of(mtu);
     match driver {
         Driver::AfXdp => AF_XDP_ROOM,
         Driver::AfPacket if mtu > AF_PACKET_ORDINARY_MTU => JUMBO_ROOM,
@@ -153,7 +157,7 @@ pub(crate) fn room(driver: Driver, device: &Device, mtu: u16) -> u16 {
                 frame.max(ORDINARY_ROOM)
             }
         }
-        _ => frame.next_multiple_of(64).max(ORDINARY_ROOM),
+        _ => frame,
     }
 }
 

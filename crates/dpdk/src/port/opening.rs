@@ -19,9 +19,9 @@ pub(super) struct Opening<'a> {
 }
 
 impl PortPlan {
-    /// Its MTU is that of kernel interfaces.
-    pub(super) fn lies_on_kernel(&self) -> bool {
-        !self.interfaces().is_empty() || matches!(self.device, Device::Tap { .. })
+    /// DPDK sets its MTU. That of kernel interfaces is the kernel's; memif's slots hold a frame whatever it says.
+    pub(super) fn has_mtu_in_dpdk(&self) -> bool {
+        self.interfaces().is_empty() && !matches!(self.device, Device::Tap { .. } | Device::Memif { .. })
     }
 
     /// Names of the kernel interfaces below, that exist before the port does.

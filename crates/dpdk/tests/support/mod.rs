@@ -247,11 +247,11 @@ pub fn exchange(hand: &mut DpdkIo, from: PortIndex, to: PortIndex, count: u32, l
         let frames: Vec<_> = (next..count.min(next + 32))
             .map(|number| frame(number, length))
             .collect();
-        send(hand, from, &frames);
-        let mut came = Vec::new();
+        let (mut sent, mut came) = (0, Vec::new());
         wait_for("frames to come out", || {
+            sent += send_some(hand, from, &frames[sent..]);
             came.extend(receive_some(hand, to, is_ours));
-            // Drivers that send on a call need one.
+            // Drivers that send, or make room to send into, when they are polled.
             receive_some(hand, from, |_| false);
             (came.len() >= frames.len()).then_some(())
         });
