@@ -6,6 +6,7 @@ namespaces, their names and every file under /run live in a private mount namesp
 
 import ctypes
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,9 +23,9 @@ def _become_root():
     """Start again through sudo where that works without a question; say what to do where not."""
     if os.geteuid() == 0:
         return
-    if subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
+    if shutil.which("sudo") and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
         os.execvp("sudo", ["sudo", "--preserve-env=PATH,CARGO_TARGET_DIR", sys.executable, *sys.orig_argv[1:]])
-    sys.exit(f"network namespaces need root here. Run:\n    sudo {' '.join(sys.argv)}")
+    sys.exit(f"network namespaces need root here. Run:\n    su -c '{' '.join([os.path.abspath(sys.argv[0]), *sys.argv[1:]])}'")
 
 
 def enter():
