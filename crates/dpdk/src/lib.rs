@@ -9,6 +9,8 @@ pub mod device;
 pub mod driver;
 pub mod eal;
 pub mod hand;
+#[doc(hidden)]
+pub mod injection;
 pub mod interface;
 mod mbufs;
 pub mod memory;

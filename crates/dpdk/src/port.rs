@@ -10,7 +10,7 @@ use crate::device::{Device, RingEnd};
 use crate::driver::{Choice, Driver, choose};
 use crate::eal::{Eal, error_text};
 use crate::pool::Pool;
-use crate::ring::Pair;
+use crate::ring::{Pair, Ring};
 use crate::set::DESCRIPTORS;
 use crate::sys;
 use opening::{Opening, arguments};
@@ -165,7 +165,7 @@ impl Port {
             port: self.name.clone(),
             source,
         })?;
-        let rings = |rings: &[crate::ring::Ring]| rings.iter().map(|ring| ring.raw()).collect::<Vec<_>>();
+        let rings = |rings: &[Ring]| rings.iter().map(|ring| ring.raw()).collect::<Vec<_>>();
         let (mut receive, mut transmit) = match end {
             RingEnd::Loop => (rings(&pair.forward), rings(&pair.forward)),
             RingEnd::A => (rings(&pair.reverse), rings(&pair.forward)),
@@ -278,6 +278,10 @@ impl Port {
             0 => {}
             error => return Err(opening.refused("start", error)),
         }
+        // A bond gives its members the MTU that it has in DPDK, 1,500 at most: the kernel's is set once more.
+        if self.choice.driver == Driver::Bond {
+            opening.prepare()?;
+        }
         // Neighbour discovery and LACP come by multicast. Drivers without filters have neither call, and need none.
         // SAFETY: a started port.
         unsafe {
@@ -387,6 +391,11 @@ impl Port {
                 (pair.waiting(looped || !first), pair.waiting(*first))
             }
         }
+    }
+
+    pub(crate) fn first_loop(&self) -> Option<&Ring> {
+        let (pair, _) = self.pair.as_ref()?;
+        pair.forward.first().filter(|_| pair.reverse.is_empty())
     }
 
     /// The rings of a ring port may hold this pool's buffers after the port is gone.

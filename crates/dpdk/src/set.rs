@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use sluice_engine::io::PortIndex;
 
 use crate::device::Device;
 use crate::driver::{AF_XDP_KEPT_RECEIVE, AF_XDP_KEPT_TRANSMIT, Driver, choose};
@@ -191,6 +192,11 @@ impl Shared {
     #[inline(always)]
     pub(crate) fn pool(&self) -> &Pool {
         &self.pools[0]
+    }
+
+    /// The first ring of a ring port whose frames come back.
+    pub(crate) fn loop_of(&self, port: PortIndex) -> Option<&Ring> {
+        self.ports.get(port as usize)?.first_loop()
     }
 
     #[inline(always)]

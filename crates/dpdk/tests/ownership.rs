@@ -5,7 +5,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrayvec::ArrayVec;
 use proptest::prelude::*;
@@ -16,7 +16,7 @@ use sluice_wire::{Checksums, Window};
 
 const ROOM: usize = 256;
 
-/// Buffers of the fake, by their address: all that are out, and what has become of them.
+/// Buffers of the fake, by their address, and what it is told to do next.
 #[derive(Default)]
 struct Ledger {
     /// Given and not given back, with a serial that is written into the buffer.
@@ -26,58 +26,42 @@ struct Ledger {
     sent: Vec<(u32, Window)>,
     freed: u64,
     /// Put for another worker and not taken.
-    ring: VecDeque<(usize, Window, Carried)>,
-}
-
-/// A source that takes and refuses as it is told.
-#[derive(Clone)]
-struct Fake {
-    ledger: Arc<Mutex<Ledger>>,
-    /// Frames that the next receives bring.
+    ring: VecDeque<(Buffer, Window, Carried)>,
+    ring_room: usize,
+    /// Frames that a receive brings.
     come: usize,
     /// One of so many received frames is unusable; 0 for none.
     faulty: usize,
-    /// Frames that the next transmits take.
+    /// Frames that a transmit takes.
     take: usize,
-    ring_room: usize,
 }
+
+// SAFETY: names of buffers that nobody holds but the ledger's ring.
+unsafe impl Send for Ledger {}
+
+/// A source that takes and refuses as it is told.
+struct Fake(Arc<Mutex<Ledger>>);
 
 fn layout() -> Layout {
     Layout::from_size_align(ROOM, 8).expect("a layout")
 }
 
-impl Fake {
-    fn new(limit: usize) -> Self {
-        let ledger = Ledger {
-            limit,
-            ..Ledger::default()
-        };
-        Self {
-            ledger: Arc::new(Mutex::new(ledger)),
-            come: 0,
-            faulty: 0,
-            take: 0,
-            ring_room: 0,
-        }
-    }
-
-    fn give(&self, coming: &mut Coming<'_>, at: usize, length: u16) -> bool {
-        let mut ledger = self.ledger.lock().expect("the ledger");
-        if ledger.out.len() == ledger.limit {
+impl Ledger {
+    fn give(&mut self, coming: &mut Coming<'_>, at: usize, length: u16) -> bool {
+        if self.out.len() == self.limit {
             return false;
         }
         // SAFETY: the layout is not empty.
         let start = unsafe { alloc_zeroed(layout()) };
         assert!(!start.is_null(), "the test has memory");
-        ledger.serial += 1;
-        let serial = ledger.serial;
+        self.serial += 1;
         assert_eq!(
             None,
-            ledger.out.insert(start as usize, serial),
+            self.out.insert(start as usize, self.serial),
             "a buffer was given that is out"
         );
         // SAFETY: 64 and four bytes lie in the 256 just allocated.
-        unsafe { start.add(64).cast::<u32>().write_unaligned(serial) };
+        unsafe { start.add(64).cast::<u32>().write_unaligned(self.serial) };
         coming.buffers[at] = Buffer(start);
         coming.rooms[at] = Room {
             start,
@@ -92,14 +76,20 @@ impl Fake {
         true
     }
 
-    fn back(ledger: &mut Ledger, buffer: Buffer) -> u32 {
-        let serial = ledger
+    fn back(&mut self, buffer: Buffer) -> u32 {
+        let serial = self
             .out
             .remove(&(buffer.0 as usize))
             .expect("a buffer came back twice, or was never given");
         // SAFETY: it was out, so it is allocated, and now nobody owns it.
         unsafe { dealloc(buffer.0, layout()) };
         serial
+    }
+}
+
+impl Fake {
+    fn ledger(&self) -> MutexGuard<'_, Ledger> {
+        self.0.lock().expect("the ledger")
     }
 }
 
@@ -110,12 +100,13 @@ unsafe impl RawBuffers for Fake {
     }
 
     fn receive(&mut self, _port: u16, mut coming: Coming<'_>, faults: &mut u64) -> usize {
-        let places = coming.buffers.len().min(self.come);
+        let mut ledger = self.ledger();
+        let places = coming.buffers.len().min(ledger.come);
         for at in 0..places {
-            if !self.give(&mut coming, at, 60) {
+            if !ledger.give(&mut coming, at, 60) {
                 return at;
             }
-            if self.faulty != 0 && at % self.faulty == 0 {
+            if ledger.faulty != 0 && at % ledger.faulty == 0 {
                 coming.rooms[at].fault = 1 + (at % 3) as u16;
                 *faults |= 1 << at;
             }
@@ -125,53 +116,50 @@ unsafe impl RawBuffers for Fake {
 
     unsafe fn transmit(&mut self, _port: u16, buffers: &mut [Buffer], windows: &[Window]) -> usize {
         assert_eq!(buffers.len(), windows.len());
-        let mut ledger = self.ledger.lock().expect("the ledger");
-        let taken = buffers.len().min(self.take);
+        let mut ledger = self.ledger();
+        let taken = buffers.len().min(ledger.take);
         for (&buffer, &window) in buffers.iter().zip(windows).take(taken) {
-            let serial = Self::back(&mut ledger, buffer);
+            let serial = ledger.back(buffer);
             ledger.sent.push((serial, window));
         }
         taken
     }
 
     unsafe fn free(&mut self, buffers: &mut [Buffer]) {
-        let mut ledger = self.ledger.lock().expect("the ledger");
+        let mut ledger = self.ledger();
         for &buffer in buffers.iter() {
-            Self::back(&mut ledger, buffer);
+            ledger.back(buffer);
             ledger.freed += 1;
         }
     }
 
     fn allocate(&mut self, mut coming: Coming<'_>) -> usize {
         let count = coming.buffers.len();
-        let ledger = self.ledger.lock().expect("the ledger");
-        let enough = ledger.out.len() + count <= ledger.limit;
-        drop(ledger);
-        if !enough {
+        let mut ledger = self.ledger();
+        if ledger.out.len() + count > ledger.limit {
             return 0;
         }
-        (0..count).for_each(|at| assert!(self.give(&mut coming, at, 0)));
+        (0..count).for_each(|at| assert!(ledger.give(&mut coming, at, 0)));
         count
     }
 
     unsafe fn put(&mut self, _to: u16, buffers: &mut [Buffer], windows: &[Window], carried: &[Carried]) -> usize {
-        let mut ledger = self.ledger.lock().expect("the ledger");
-        let taken = buffers.len().min(self.ring_room.saturating_sub(ledger.ring.len()));
-        for ((buffer, window), carried) in buffers.iter().zip(windows).zip(carried).take(taken) {
-            ledger.ring.push_back((buffer.0.expose_provenance(), *window, *carried));
+        let mut ledger = self.ledger();
+        let taken = buffers.len().min(ledger.ring_room.saturating_sub(ledger.ring.len()));
+        for ((&buffer, &window), &carried) in buffers.iter().zip(windows).zip(carried).take(taken) {
+            ledger.ring.push_back((buffer, window, carried));
         }
         taken
     }
 
     fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize {
-        let mut ledger = self.ledger.lock().expect("the ledger");
+        let mut ledger = self.ledger();
         let count = coming.buffers.len().min(carried.len()).min(ledger.ring.len());
         for at in 0..count {
-            let (address, window, with) = ledger.ring.pop_front().expect("as many as counted");
-            let start = std::ptr::with_exposed_provenance_mut(address);
-            coming.buffers[at] = Buffer(start);
+            let (buffer, window, with) = ledger.ring.pop_front().expect("as many as counted");
+            coming.buffers[at] = buffer;
             coming.rooms[at] = Room {
-                start,
+                start: buffer.0,
                 length: ROOM as u16,
                 fault: 0,
             };
@@ -218,60 +206,28 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A hand whose fake can be told what to do next.
+/// A hand, and the ledger of its fake.
 struct Bench {
     ledger: Arc<Mutex<Ledger>>,
-    hand: Hand<Told>,
-    told: Arc<Mutex<Fake>>,
+    hand: Hand<Fake>,
     parked: Vec<Parked>,
-}
-
-/// The fake, told from outside.
-struct Told(Arc<Mutex<Fake>>);
-
-// SAFETY: as the fake, which does all of it.
-unsafe impl RawBuffers for Told {
-    fn ports(&self) -> usize {
-        2
-    }
-    fn receive(&mut self, port: u16, coming: Coming<'_>, faults: &mut u64) -> usize {
-        self.0.lock().expect("the fake").receive(port, coming, faults)
-    }
-    unsafe fn transmit(&mut self, port: u16, buffers: &mut [Buffer], windows: &[Window]) -> usize {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.lock().expect("the fake").transmit(port, buffers, windows) }
-    }
-    unsafe fn free(&mut self, buffers: &mut [Buffer]) {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.lock().expect("the fake").free(buffers) }
-    }
-    fn allocate(&mut self, coming: Coming<'_>) -> usize {
-        self.0.lock().expect("the fake").allocate(coming)
-    }
-    unsafe fn put(&mut self, to: u16, buffers: &mut [Buffer], windows: &[Window], carried: &[Carried]) -> usize {
-        // SAFETY: the caller's promise.
-        unsafe { self.0.lock().expect("the fake").put(to, buffers, windows, carried) }
-    }
-    fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize {
-        self.0.lock().expect("the fake").take(coming, carried)
-    }
 }
 
 impl Bench {
     fn new(limit: usize, shelves: usize) -> Self {
-        let fake = Fake::new(limit);
-        let ledger = fake.ledger.clone();
-        let told = Arc::new(Mutex::new(fake));
+        let ledger = Arc::new(Mutex::new(Ledger {
+            limit,
+            ..Ledger::default()
+        }));
         Self {
-            ledger,
-            hand: Hand::new(Told(told.clone()), shelves),
-            told,
+            ledger: ledger.clone(),
+            hand: Hand::new(Fake(ledger), shelves),
             parked: Vec::new(),
         }
     }
 
-    fn tell(&self, change: impl FnOnce(&mut Fake)) {
-        change(&mut self.told.lock().expect("the fake"));
+    fn tell(&self, change: impl FnOnce(&mut Ledger)) {
+        change(&mut self.ledger.lock().expect("the ledger"));
     }
 
     fn do_step(&mut self, step: Step) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{PortError, PortPlan};
 use crate::device::Device;
-use crate::driver::{Choice, Driver};
+use crate::driver::{AF_XDP_MTU, Choice, Driver};
 use crate::eal::{error_text, has_capability, recent_lines};
 use crate::interface::{Interface, exists};
 use crate::set::AF_PACKET_ORDINARY_MTU;
@@ -87,6 +87,15 @@ impl Opening<'_> {
             return Err(PortError::NoSuchInterface {
                 port: port(),
                 interface: (*missing).into(),
+            });
+        }
+        if self.choice.driver == Driver::AfXdp && self.plan.mtu > AF_XDP_MTU {
+            return Err(PortError::Mtu {
+                port: port(),
+                device: self.plan.device.to_string(),
+                driver: Driver::AfXdp,
+                mtu: self.plan.mtu,
+                reason: format!("at most {AF_XDP_MTU}; AF_PACKET serves more"),
             });
         }
         if !interfaces.is_empty() && !has_capability(13) {

@@ -70,12 +70,23 @@ int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_
 		struct rte_mempool **pool, uint32_t *chunks);
 uint32_t sluice_pool_available(const struct rte_mempool *pool);
 void sluice_pool_destroy(struct rte_mempool *pool);
-/* Takes a reference to a buffer, chains two, or marks its checksums or tag: what drivers do, for tests. */
-int sluice_pool_inject(struct rte_mempool *pool, struct rte_ring *ring, int kind, const uint8_t *bytes,
-		uint16_t length);
 int sluice_ring_create(const char *name, uint32_t count, int single_producer, struct rte_ring **ring);
 uint32_t sluice_ring_count(const struct rte_ring *ring);
 void sluice_ring_destroy(struct rte_ring *ring);
+
+/* inject.c: a frame as drivers may deliver it, put into a ring; for tests */
+#define SLUICE_INJECT_PLAIN 0
+#define SLUICE_INJECT_SHARED 1
+#define SLUICE_INJECT_SEGMENTS 2
+#define SLUICE_INJECT_TAG 3
+#define SLUICE_INJECT_TAGS 4
+#define SLUICE_INJECT_KEPT_TAG 5
+#define SLUICE_INJECT_GOOD 6
+#define SLUICE_INJECT_BAD_L3 7
+#define SLUICE_INJECT_BAD_L4 8
+#define SLUICE_INJECT_LEFT 9
+int sluice_inject(struct rte_mempool *pool, struct rte_ring *ring, int kind, const uint8_t *bytes, uint16_t length,
+		struct rte_mbuf **injected);
 
 /* port.c: devices */
 #define SLUICE_DRIVER_NAME 32
