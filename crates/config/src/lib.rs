@@ -15,6 +15,8 @@ pub mod api;
 pub mod config;
 mod diagnosis;
 mod difference;
+#[doc(hidden)]
+pub mod hostile;
 pub mod memory;
 mod problem;
 mod read;
@@ -36,4 +38,20 @@ pub fn parse(name: &str, text: &str) -> Result<schema::Document, Diagnosis> {
     read::read(text)
         .map(|(document, _)| document)
         .map_err(|found| Diagnosis::new(name, text, found))
+}
+
+/// A fault that showed only when the configuration was used, such as a device that would not open, at the place of its
+/// key: `["interfaces", "outside", "device"]`.
+pub fn fault(name: &str, text: &str, key: &[&str], what: String, hint: Option<String>) -> Diagnosis {
+    let steps: Vec<_> = key.iter().map(|step| read::Step::Key(step)).collect();
+    let span = read::read(text).map_or(0..0, |(_, places)| places.value(&steps));
+    Diagnosis::new(
+        name,
+        text,
+        vec![Located {
+            problem: Problem::Form { what, hint },
+            span,
+            advice: false,
+        }],
+    )
 }

@@ -173,7 +173,7 @@ pub enum Problem {
         parent_mtu: u16,
     },
     /// Receive queues that nobody would read.
-    #[error("{queues} queues for {workers} workers")]
+    #[error("{queues} queues are more than the workers that read them")]
     MoreQueuesThanWorkers {
         /// As written.
         queues: u16,
@@ -399,7 +399,9 @@ impl Problem {
                 "IPv6 needs 1280 (RFC 8200, 5); raise it, or take the IPv6 addresses away".into()
             }
             Self::MtuAboveParent { .. } => "lower it, or raise that of the parent".into(),
-            Self::MoreQueuesThanWorkers { workers, .. } => format!("at most {workers}: each worker reads one"),
+            Self::MoreQueuesThanWorkers { workers, .. } => {
+                format!("at most {workers}, the number of `system.workers`: each reads one")
+            }
             Self::UnusableAddress { .. } => "write an address that one host can have".into(),
             Self::DuplicateAddress { .. } => "an address belongs to one interface".into(),
             Self::OverlappingLinks { .. } => "hosts of one network are on one link; split it by longer prefixes".into(),

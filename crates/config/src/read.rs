@@ -212,6 +212,22 @@ fn form(message: &str, written: &str) -> Problem {
             hint: Some(hint.into()),
         };
     }
+    // The words of the standard library for an address that can't be read.
+    if let Some(family) = message
+        .strip_prefix("invalid ")
+        .and_then(|rest| rest.strip_suffix(" syntax"))
+    {
+        return Problem::Form {
+            what: misfit(written),
+            hint: Some(format!("write {}", plainly(family))),
+        };
+    }
+    if message.starts_with("string values must be quoted") {
+        return Problem::Form {
+            what: "a text without quotes".into(),
+            hint: Some("put it in quotes".into()),
+        };
+    }
     match message.rsplit_once(", expected ") {
         Some((what, expected)) if what.starts_with("invalid ") => Problem::Form {
             what: misfit(written),

@@ -7,7 +7,7 @@ use std::str::FromStr;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use super::{Endpoint, Neighbour, Session};
+use super::{Endpoint, Flow, Neighbour, Session};
 
 /// Why a filter could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +15,9 @@ pub enum FilterError {
     /// Not an address, prefix or port.
     #[error("`{0}` is no endpoint: write 192.0.2.1, 192.0.2.0/24, 192.0.2.1:443, [2001:db8::1]:443 or :443")]
     Endpoint(String),
+    /// Not an address or prefix.
+    #[error("`{0}` is no address: write 192.0.2.1, 192.0.2.0/24 or 2001:db8::/32")]
+    Net(String),
     /// Not a protocol.
     #[error("`{0}` is no protocol: write tcp, udp, icmp, icmpv6 or a number from 0 to 255")]
     Protocol(String),
@@ -38,6 +41,34 @@ macro_rules! text {
     };
 }
 
+/// An address or a prefix: `192.0.2.1`, `2001:db8::/32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NetFilter(pub IpNet);
+
+impl NetFilter {
+    /// Whether an address matches.
+    pub fn matches(&self, address: IpAddr) -> bool {
+        self.0.contains(&address)
+    }
+}
+
+impl FromStr for NetFilter {
+    type Err = FilterError;
+
+    fn from_str(text: &str) -> Result<Self, FilterError> {
+        let net = text.parse::<IpAddr>().map(IpNet::from).or_else(|_| text.parse());
+        net.map(Self).map_err(|_| FilterError::Net(text.to_owned()))
+    }
+}
+
+impl fmt::Display for NetFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+text!(NetFilter);
+
 /// An address or prefix, a port, or both: `192.0.2.0/24`, `192.0.2.1:443`, `[2001:db8::1]:443`, `:443`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndpointFilter {
@@ -59,10 +90,7 @@ impl FromStr for EndpointFilter {
 
     fn from_str(text: &str) -> Result<Self, FilterError> {
         let wrong = || FilterError::Endpoint(text.to_owned());
-        let net = |text: &str| match text.parse::<IpAddr>() {
-            Ok(address) => Ok(IpNet::from(address)),
-            Err(_) => text.parse::<IpNet>().map_err(|_| wrong()),
-        };
+        let net = |text: &str| text.parse::<NetFilter>().map(|NetFilter(net)| net).map_err(|_| wrong());
         let port = |text: &str| text.parse::<u16>().map(Some).map_err(|_| wrong());
         if let Some(bracketed) = text.strip_prefix('[') {
             let (address, rest) = bracketed.split_once(']').ok_or_else(wrong)?;
@@ -143,6 +171,12 @@ text!(Protocol);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct SessionFilter {
+    /// An address, in either direction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<NetFilter>,
+    /// A port, in either direction.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
     /// The inside host, before translation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inside: Option<EndpointFilter>,
@@ -164,10 +198,28 @@ impl SessionFilter {
     /// Whether a session matches.
     pub fn matches(&self, session: &Session) -> bool {
         let endpoint =
-            |filter: &Option<EndpointFilter>, endpoint| filter.as_ref().is_none_or(|filter| filter.matches(endpoint));
-        endpoint(&self.inside, &session.inside)
-            && endpoint(&self.outside, &session.outside)
-            && endpoint(&self.remote, &session.remote)
+            |filter: &Option<EndpointFilter>, endpoint| filter.as_ref().is_none_or(|filter| filter.matches(&endpoint));
+        let Flow {
+            source,
+            destination,
+            source_port,
+            destination_port,
+            ..
+        } = session.forward;
+        let reverse = &session.reverse;
+        let addresses = [source, destination, reverse.source, reverse.destination];
+        let ports = [
+            source_port,
+            destination_port,
+            reverse.source_port,
+            reverse.destination_port,
+        ];
+        self.address
+            .is_none_or(|net| addresses.iter().any(|address| net.matches(*address)))
+            && self.port.is_none_or(|port| ports.contains(&port))
+            && endpoint(&self.inside, session.inside())
+            && endpoint(&self.outside, session.outside())
+            && endpoint(&self.remote, session.remote())
             && self.protocol.is_none_or(|protocol| protocol == session.protocol)
             && self.interface.as_ref().is_none_or(|name| {
                 session.inside_interface.as_ref() == Some(name) || session.outside_interface.as_ref() == Some(name)
@@ -180,81 +232,13 @@ impl SessionFilter {
     }
 }
 
-/// A page of sessions.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-pub struct SessionQuery {
-    /// The inside host, before translation.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub inside: Option<EndpointFilter>,
-    /// What the outside sees in its place.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub outside: Option<EndpointFilter>,
-    /// The other host.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub remote: Option<EndpointFilter>,
-    /// The protocol.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub protocol: Option<Protocol>,
-    /// The interface towards the inside host or the other one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interface: Option<String>,
-    /// `next` of the page before.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cursor: Option<String>,
-    /// Most entries of the page; the server may give fewer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub limit: Option<u32>,
-}
-
-impl SessionQuery {
-    /// The first page of what a filter names.
-    pub fn new(filter: &SessionFilter) -> Self {
-        let SessionFilter {
-            inside,
-            outside,
-            remote,
-            protocol,
-            interface,
-        } = filter.clone();
-        Self {
-            inside,
-            outside,
-            remote,
-            protocol,
-            interface,
-            cursor: None,
-            limit: None,
-        }
-    }
-
-    /// The filter alone. A query string has no nested structures, so that the fields stand here once more.
-    pub fn filter(&self) -> SessionFilter {
-        let Self {
-            inside,
-            outside,
-            remote,
-            protocol,
-            interface,
-            ..
-        } = self.clone();
-        SessionFilter {
-            inside,
-            outside,
-            remote,
-            protocol,
-            interface,
-        }
-    }
-}
-
 /// Which neighbours: those that match all that is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct NeighbourFilter {
     /// The address or network.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub address: Option<EndpointFilter>,
+    pub address: Option<NetFilter>,
     /// The interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
@@ -263,8 +247,7 @@ pub struct NeighbourFilter {
 impl NeighbourFilter {
     /// Whether a neighbour matches.
     pub fn matches(&self, neighbour: &Neighbour) -> bool {
-        let address = self.address.and_then(|filter| filter.net);
-        address.is_none_or(|net| net.contains(&neighbour.address))
+        self.address.is_none_or(|net| net.matches(neighbour.address))
             && self.interface.as_ref().is_none_or(|name| *name == neighbour.interface)
     }
 
@@ -274,39 +257,16 @@ impl NeighbourFilter {
     }
 }
 
-/// A page of neighbours.
+/// Which part of a list; beside a filter in the same query string.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
-pub struct NeighbourQuery {
-    /// The address or network.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub address: Option<EndpointFilter>,
-    /// The interface.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub interface: Option<String>,
-    /// `next` of the page before.
+pub struct Position {
+    /// `next` of the page before; the first page where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
-}
-
-impl NeighbourQuery {
-    /// The first page of what a filter names.
-    pub fn new(filter: &NeighbourFilter) -> Self {
-        let NeighbourFilter { address, interface } = filter.clone();
-        Self {
-            address,
-            interface,
-            cursor: None,
-        }
-    }
-
-    /// The filter alone.
-    pub fn filter(&self) -> NeighbourFilter {
-        NeighbourFilter {
-            address: self.address,
-            interface: self.interface.clone(),
-        }
-    }
+    /// Most entries of the page; the answer may have fewer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u32>,
 }
 
 #[cfg(test)]

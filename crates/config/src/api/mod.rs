@@ -4,10 +4,10 @@
 //! | --- | --- |
 //! | `GET /v1/status` | [`Status`] |
 //! | `GET /v1/interfaces` | [`Page`] of [`Interface`] |
-//! | `GET /v1/sessions` with [`SessionQuery`] | [`Page`] of [`Session`] |
+//! | `GET /v1/sessions` with [`SessionFilter`] and [`Position`] | [`Page`] of [`Session`] |
 //! | `POST /v1/sessions/clear` with [`SessionFilter`] | [`Cleared`] |
 //! | `GET /v1/routes` | [`Page`] of [`Route`] |
-//! | `GET /v1/neighbours` with [`NeighbourQuery`] | [`Page`] of [`Neighbour`] |
+//! | `GET /v1/neighbours` with [`NeighbourFilter`] and [`Position`] | [`Page`] of [`Neighbour`] |
 //! | `POST /v1/neighbours/clear` with [`NeighbourFilter`] | [`Cleared`] |
 //! | `GET /v1/cores` | [`Page`] of [`Core`] |
 //! | `GET /v1/drops` | [`Page`] of [`Drop`] |
@@ -15,18 +15,17 @@
 //! | `POST /v1/capture` with [`CaptureRequest`] | a pcapng stream, as packets come |
 //! | `POST /v1/apply` with [`ApplyRequest`] | [`ApplyAnswer`] |
 //!
-//! A list is read page by page: as long as an answer has `next`, ask again with it as `cursor`. Entries that exist
-//! all the time are listed once; those that come or go meanwhile may be. A failure answers [`Failure`].
+//! What a `GET` is with stands in its query string, what a `POST` is with in its body. A list is read page by page: as
+//! long as an answer has `next`, ask again with it as `cursor`. Entries that exist all the time are listed once; those
+//! that come or go meanwhile may be. A failure answers [`Failure`].
 
 mod filter;
 mod packets;
 mod show;
 
-pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NeighbourQuery, Protocol, SessionFilter, SessionQuery};
+pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
 pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
-pub use show::{
-    Core, Counter, Drop, Endpoint, Initiator, Interface, InterfaceCounters, Neighbour, Route, Session, Status, Traffic,
-};
+pub use show::{Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status};
 
 use serde::{Deserialize, Serialize};
 

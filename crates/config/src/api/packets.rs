@@ -2,18 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{EndpointFilter, Protocol};
+use super::{NetFilter, Protocol};
 
 /// Record every node's verdict on the next packets that match.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub struct TraceRequest {
-    /// Source of the packet as it comes in.
+    /// Source or destination address, as it comes in.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub source: Option<EndpointFilter>,
-    /// Destination of the packet as it comes in.
+    pub address: Option<NetFilter>,
+    /// Source or destination port, as it comes in.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub destination: Option<EndpointFilter>,
+    pub port: Option<u16>,
     /// The protocol.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub protocol: Option<Protocol>,

@@ -29,16 +29,6 @@ pub struct Status {
     pub warnings: Vec<String>,
 }
 
-/// Packets and bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Traffic {
-    /// Packets.
-    pub packets: u64,
-    /// Bytes of their frames.
-    pub bytes: u64,
-}
-
 /// A named number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -49,7 +39,7 @@ pub struct Counter {
     pub count: u64,
 }
 
-/// An interface.
+/// An interface. Over all of them, `received + made + unparked = sent + dropped + to-host + parked`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Interface {
@@ -57,10 +47,10 @@ pub struct Interface {
     pub name: String,
     /// Its device as written; of a VLAN, its parent and tags.
     pub device: String,
-    /// The driver that moves its frames.
+    /// What moves its frames: `AF_XDP`, `AF_PACKET`, the driver of a card.
     pub driver: String,
-    /// Whether the link is up.
-    pub up: bool,
+    /// `up` or `down`.
+    pub link: String,
     /// Ethernet address.
     pub mac: String,
     /// Largest IP packet in bytes.
@@ -69,26 +59,26 @@ pub struct Interface {
     pub queues: u16,
     /// Addresses, each with prefix length.
     pub addresses: Vec<String>,
-    /// What went through.
-    pub counters: InterfaceCounters,
-}
-
-/// What went through an interface. `received + made + unparked = sent + dropped + to host + parked` over all of them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct InterfaceCounters {
-    /// Taken from the device.
-    pub received: Traffic,
-    /// Given to the device.
-    pub sent: Traffic,
-    /// Dropped after it came in here.
-    pub dropped: u64,
-    /// For the gateway itself.
-    pub to_host: u64,
-    /// Made by the gateway, to leave here.
+    /// Frames taken from the device.
+    pub received: u64,
+    /// Their bytes.
+    pub received_bytes: u64,
+    /// Frames given to the device.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Packets that the gateway made, counted where they leave.
     pub made: u64,
+    /// Packets dropped, counted where they came in.
+    pub dropped: u64,
+    /// Packets for the gateway itself, counted where they came in.
+    pub to_host: u64,
+    /// Packets that were made to wait, counted where they came in.
+    pub parked: u64,
+    /// Packets that went on after waiting.
+    pub unparked: u64,
     /// What the driver counts beside.
-    pub driver: Vec<Counter>,
+    pub counters: Vec<Counter>,
 }
 
 /// Address and port, or identifier of an ICMP query; port 0 for protocols without either.
@@ -107,13 +97,49 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Who sent the first packet.
+/// One direction of a session, as its packets are on the wire before the gateway changes them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Flow {
+    /// Source address.
+    pub source: IpAddr,
+    /// Source port, or identifier of an ICMP query; 0 for protocols without either.
+    pub source_port: u16,
+    /// Destination address.
+    pub destination: IpAddr,
+    /// Destination port, or identifier of an ICMP query; 0 for protocols without either.
+    pub destination_port: u16,
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, from the IP header on.
+    pub bytes: u64,
+}
+
+impl Flow {
+    /// Where its packets come from.
+    pub fn from(&self) -> Endpoint {
+        Endpoint {
+            address: self.source,
+            port: self.source_port,
+        }
+    }
+
+    /// Where its packets go to.
+    pub fn to(&self) -> Endpoint {
+        Endpoint {
+            address: self.destination,
+            port: self.destination_port,
+        }
+    }
+}
+
+/// Which side sent the first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Initiator {
     /// The inside host.
     Inside,
-    /// The other host.
+    /// The remote host.
     Remote,
 }
 
@@ -123,28 +149,22 @@ pub enum Initiator {
 pub struct Session {
     /// The protocol.
     pub protocol: Protocol,
-    /// The inside host, before translation.
-    pub inside: Endpoint,
-    /// What the outside sees in its place; the same where nothing is translated.
-    pub outside: Endpoint,
-    /// The other host.
-    pub remote: Endpoint,
-    /// Who sent the first packet.
+    /// The direction of the first packet.
+    pub forward: Flow,
+    /// The other direction.
+    pub reverse: Flow,
+    /// Which side sent the first packet.
     pub initiator: Initiator,
-    /// State of TCP in the words of RFC 7857; of others whether an answer was seen.
+    /// State of TCP in the words of RFC 7857; of others `unanswered` or `answered`.
     pub state: String,
     /// Whether both directions have been seen.
     pub answered: bool,
     /// Seconds until it ends if nothing more comes.
     pub expires: u64,
-    /// From inside to the other host.
-    pub up: Traffic,
-    /// From the other host to inside.
-    pub down: Traffic,
     /// Interface towards the inside host, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inside_interface: Option<String>,
-    /// Interface towards the other host, where known.
+    /// Interface towards the remote host, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside_interface: Option<String>,
     /// The pool that its outside address is from, where one is.
@@ -152,6 +172,32 @@ pub struct Session {
     pub pool: Option<String>,
     /// The shard that it lives in.
     pub shard: u16,
+}
+
+impl Session {
+    /// The inside host, before translation.
+    pub fn inside(&self) -> Endpoint {
+        match self.initiator {
+            Initiator::Inside => self.forward.from(),
+            Initiator::Remote => self.reverse.from(),
+        }
+    }
+
+    /// What the outside sees in its place; the same where nothing is translated.
+    pub fn outside(&self) -> Endpoint {
+        match self.initiator {
+            Initiator::Inside => self.reverse.to(),
+            Initiator::Remote => self.forward.to(),
+        }
+    }
+
+    /// The other host.
+    pub fn remote(&self) -> Endpoint {
+        match self.initiator {
+            Initiator::Inside => self.forward.to(),
+            Initiator::Remote => self.forward.from(),
+        }
+    }
 }
 
 /// A route.
@@ -195,36 +241,32 @@ pub struct Core {
     pub worker: u16,
     /// The core that it is pinned to.
     pub core: u16,
-    /// `running`, `idle` or `stuck`.
+    /// `running`, `asleep` or `stuck`.
     pub state: String,
     /// Shards that it owns.
     pub shards: u16,
     /// Sessions in them.
     pub sessions: u64,
-    /// Taken from devices.
-    pub received: Traffic,
-    /// Given to devices.
-    pub sent: Traffic,
-    /// Dropped.
-    pub dropped: u64,
+    /// Packets that went through its nodes.
+    pub packets: u64,
     /// Packets a second in the last second.
     pub rate: u64,
     /// Share of the last second spent on packets, 0 to 1.
     pub busy: f64,
+    /// Buffers that no node disposed of: 0, or a fault of the program.
+    pub forgotten: u64,
     /// Everything else that it counts.
     pub counters: Vec<Counter>,
 }
 
-/// Dropped packets of one reason.
+/// Dropped packets of one reason, over all interfaces and workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Drop {
-    /// The node that decided it.
-    pub node: String,
     /// The reason's name.
-    pub reason: String,
+    pub name: String,
     /// What it means.
     pub help: String,
     /// How many.
-    pub count: u64,
+    pub packets: u64,
 }

@@ -24,8 +24,9 @@ pub struct Interface {
     /// Addresses of the gateway, each with the prefix length of the link.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<InterfaceAddress>,
-    /// Largest IP packet in bytes.
-    pub mtu: u16,
+    /// Largest IP packet in bytes: 1500, of a VLAN that of its parent, where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u16>,
     /// Receive queues; as many as the device and the workers allow where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queues: Option<u16>,
@@ -55,7 +56,7 @@ impl Default for Interface {
             parent: None,
             vlan: None,
             addresses: Vec::new(),
-            mtu: 1500,
+            mtu: None,
             queues: None,
             mac: None,
             source_validation: SourceValidation::Loose,

@@ -11,6 +11,9 @@ use crate::read::place;
 use crate::schema;
 use crate::value::{Device, DeviceKind, Period, Prefix};
 
+/// RFC 894.
+const ETHERNET_MTU: u16 = 1_500;
+
 impl Check<'_> {
     /// All interfaces in the order of the file; `None` where one of them could not be made.
     pub(super) fn interfaces(&mut self, workers: usize) -> Option<Vec<Interface>> {
@@ -33,14 +36,15 @@ impl Check<'_> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
         self.name(place!["interfaces", name], name);
         // RFC 791, 3.1: every host accepts 576. The longest frame that every driver's buffers hold.
-        self.in_range(&at("mtu"), "an MTU", written.mtu, 576..=9_216);
+        let mtu = self.mtu(written);
+        self.in_range(&at("mtu"), "an MTU", mtu, 576..=9_216);
         let ipv6 = written.addresses.iter().any(|address| address.address().is_ipv6());
-        if ipv6 && written.mtu < 1_280 {
-            self.report(&at("mtu"), Problem::MtuTooSmallForIpv6(written.mtu));
+        if ipv6 && mtu < 1_280 {
+            self.report(&at("mtu"), Problem::MtuTooSmallForIpv6(mtu));
         }
         if let Some(queues) = written.queues {
             self.in_range(&at("queues"), "a number of queues", queues, 1..=1_024);
-            if usize::from(queues) > workers && workers != 0 {
+            if usize::from(queues) > workers && workers != 0 && written.parent.is_none() {
                 self.report(&at("queues"), Problem::MoreQueuesThanWorkers { queues, workers });
             }
         }
@@ -52,7 +56,7 @@ impl Check<'_> {
             name: name.to_owned(),
             link: self.link(name, written)?,
             addresses: written.addresses.clone(),
-            mtu: written.mtu,
+            mtu,
             mac: written.mac,
             source_validation: written.source_validation,
             advertisements,
@@ -61,6 +65,17 @@ impl Check<'_> {
             link_local: written.link_local,
             multicast: written.multicast,
         })
+    }
+
+    fn mtu(&self, written: &schema::Interface) -> u16 {
+        let parent = written
+            .parent
+            .as_ref()
+            .and_then(|parent| self.document.interfaces.get(parent));
+        written
+            .mtu
+            .or(parent.and_then(|parent| parent.mtu))
+            .unwrap_or(ETHERNET_MTU)
     }
 
     fn link(&mut self, name: &str, written: &schema::Interface) -> Option<Link> {
@@ -216,8 +231,8 @@ impl Check<'_> {
                     place!["interfaces", name, "parent"],
                     Problem::ParentIsVlan(parent_name.clone()),
                 );
-            } else if written.mtu > parent.mtu {
-                let (mtu, parent_mtu, parent) = (written.mtu, parent.mtu, parent_name.clone());
+            } else if self.mtu(written) > self.mtu(parent) {
+                let (mtu, parent_mtu, parent) = (self.mtu(written), self.mtu(parent), parent_name.clone());
                 self.report(
                     place!["interfaces", name, "mtu"],
                     Problem::MtuAboveParent {

@@ -92,7 +92,7 @@ impl FromStr for Device {
                 && text.len() <= 15
                 && text != "."
                 && text != ".."
-                && !text.chars().any(|c| c.is_whitespace() || c.is_control() || c == '/');
+                && text.bytes().all(|b| b.is_ascii_graphic() && !b"/,+".contains(&b));
             return if name {
                 device(DeviceKind::Kernel)
             } else {

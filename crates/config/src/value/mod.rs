@@ -102,7 +102,9 @@ impl ValueError {
                 DeviceKind::PREFIXES.map(|(prefix, _)| format!("{prefix}:")).join(", ")
             ),
             Self::DeviceIncomplete(_) => "write a path or a name behind the colon, such as tap:sluice0".into(),
-            Self::DeviceName(_) => "a kernel interface has at most 15 bytes, without spaces and slashes".into(),
+            Self::DeviceName(_) => {
+                "a kernel interface has 1 to 15 letters, digits and signs, none of them a blank, `/`, `,` or `+`".into()
+            }
         }
     }
 }

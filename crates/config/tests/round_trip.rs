@@ -1,0 +1,226 @@
+//! Properties of the configuration's text.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use sluice_config::memory::EntryBytes;
+use sluice_config::schema::*;
+use sluice_config::value::*;
+use sluice_config::{Machine, check, parse};
+
+fn prefix() -> impl Strategy<Value = Prefix> {
+    let v4 = (any::<u32>(), 0..=32u8).prop_map(|(bits, length)| format!("{}/{length}", std::net::Ipv4Addr::from(bits)));
+    let v6 =
+        (any::<u128>(), 0..=128u8).prop_map(|(bits, length)| format!("{}/{length}", std::net::Ipv6Addr::from(bits)));
+    prop_oneof![v4, v6].prop_map(|text| Prefix::of(text.parse().unwrap()))
+}
+
+fn interface_address() -> impl Strategy<Value = InterfaceAddress> {
+    (1..=0xdfff_ffff_u32, 8..=32u8).prop_filter_map("an address of a network", |(bits, length)| {
+        format!("{}/{length}", std::net::Ipv4Addr::from(bits)).parse().ok()
+    })
+}
+
+fn ports() -> impl Strategy<Value = PortRange> {
+    (1..=u16::MAX, 1..=u16::MAX).prop_map(|(a, b)| PortRange::new(a.min(b), a.max(b)).unwrap())
+}
+
+fn range() -> impl Strategy<Value = AddressRange> {
+    any::<(u32, u32)>().prop_map(|(a, b)| AddressRange::new(a.min(b).into(), a.max(b).into()).unwrap())
+}
+
+fn period() -> impl Strategy<Value = Period> {
+    (0..10_000_000u64).prop_map(|ms| {
+        let period = Period::milliseconds(ms);
+        assert_eq!(Duration::from_millis(ms), period.duration());
+        period
+    })
+}
+
+fn device() -> impl Strategy<Value = Device> {
+    prop_oneof![
+        "[a-z][a-z0-9]{0,14}",
+        "[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\\.[0-7]",
+        "(pcap|tap|memif|vhost|virtio|ring):[a-z/\"' ]{1,20}",
+        Just("null:".to_owned()),
+    ]
+    .prop_map(|text| text.parse().unwrap())
+}
+
+fn interface() -> impl Strategy<Value = Interface> {
+    let tags = prop_oneof![(1..=4094u16).prop_map(|a| a.to_string()), Just("100.200".to_owned())];
+    (
+        option::of(device()),
+        option::of(vec(device(), 0..3)),
+        option::of("[a-z]{1,5}"),
+        option::of(tags),
+        vec(interface_address(), 0..3),
+        any::<(Option<u16>, Option<u16>)>(),
+        option::of((any::<bool>(), period(), option::of(vec(prefix(), 0..3)))),
+    )
+        .prop_map(
+            |(device, members, parent, tags, addresses, (mtu, queues), advertisements)| Interface {
+                device,
+                bond: members.map(|members| Bond {
+                    members,
+                    mode: BondMode::ActiveBackup,
+                }),
+                parent,
+                vlan: tags.map(|tags| tags.parse().unwrap()),
+                addresses,
+                mtu,
+                queues,
+                router_advertisements: advertisements.map(|(send, interval, prefixes)| RouterAdvertisements {
+                    send,
+                    interval,
+                    prefixes,
+                    ..RouterAdvertisements::default()
+                }),
+                ..Interface::default()
+            },
+        )
+}
+
+fn timeouts() -> impl Strategy<Value = Timeouts> {
+    let port = (1..=u16::MAX).prop_map(|port| port.to_string().parse::<Port>().unwrap());
+    (
+        option::of(period()),
+        option::of(vec((port, period()), 0..4)),
+        any::<Option<bool>>(),
+    )
+        .prop_map(|(udp, ports, inbound_refresh)| Timeouts {
+            udp,
+            udp_ports: ports.map(IndexMap::from_iter),
+            inbound_refresh,
+            ..Timeouts::default()
+        })
+}
+
+fn document() -> impl Strategy<Value = Document> {
+    let workers = prop_oneof![
+        any::<u16>().prop_map(Workers::Count),
+        vec(any::<u16>(), 0..4).prop_map(Workers::Cores)
+    ];
+    let system = (".*", workers, any::<u16>()).prop_map(|(name, workers, shards)| System {
+        name,
+        workers,
+        shards,
+        ..System::default()
+    });
+    let sessions =
+        (any::<(u32, u32)>(), timeouts()).prop_map(|((ipv4, ipv6), timeouts)| Sessions { ipv4, ipv6, timeouts });
+    let action = prop_oneof![
+        Just(RouteAction::Blackhole),
+        Just(RouteAction::Unreachable),
+        Just(RouteAction::Prohibit)
+    ];
+    let route = (
+        prefix(),
+        option::of(any::<std::net::IpAddr>()),
+        option::of("[a-z.]{1,9}"),
+        option::of(action),
+    )
+        .prop_map(|(to, via, interface, action)| Route {
+            to,
+            via,
+            interface,
+            action,
+        });
+    let pool = (vec(range(), 0..4), ports(), timeouts()).prop_map(|(addresses, ports, timeouts)| Pool {
+        addresses,
+        ports,
+        pairing: Pairing::Soft,
+        timeouts,
+    });
+    let nat = (
+        vec(("[a-z. -]{1,9}", pool), 0..3),
+        vec((prefix(), option::of("[a-z]{1,9}"), ".{0,9}"), 0..3),
+    )
+        .prop_map(|(pools, source)| Nat {
+            pools: pools.into_iter().collect(),
+            source: source
+                .into_iter()
+                .map(|(from, out, pool)| SourceRule { from, out, pool })
+                .collect(),
+            destination: Vec::new(),
+        });
+    (
+        system,
+        sessions,
+        vec((".{0,9}", interface()), 0..4),
+        vec(route, 0..4),
+        nat,
+    )
+        .prop_map(|(system, sessions, interfaces, routes, nat)| Document {
+            system,
+            sessions,
+            interfaces: interfaces.into_iter().collect(),
+            routes,
+            nat,
+            ..Document::default()
+        })
+}
+
+fn machine() -> Machine {
+    Machine {
+        cores: (0..4).collect(),
+        memory: 4 << 30,
+        entry: EntryBytes::default(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn document_printed_and_read_is_the_same(document in document()) {
+        let printed = document.print().unwrap();
+        let again = parse("printed", &printed).map_err(|e| TestCaseError::fail(format!("{e}\n{printed}")))?;
+        prop_assert_eq!(document, again, "{}", printed);
+    }
+
+    #[test]
+    fn document_of_any_values_is_checked_without_panic(document in document()) {
+        let printed = document.print().unwrap();
+        if let Err(diagnosis) = check("printed", &printed, &machine()) {
+            prop_assert!(!diagnosis.found().is_empty());
+            prop_assert!(!diagnosis.render(80, true).is_empty());
+        }
+    }
+
+    #[test]
+    fn example_with_a_piece_changed_is_checked_without_panic(
+        at in any::<prop::sample::Index>(),
+        length in 0..20usize,
+        piece in "[\\[\\]{}=\"'.,#a-z0-9:/\n -]{0,12}|.{0,4}",
+    ) {
+        let text = include_str!("../../../examples/carrier-cgnat-small.toml");
+        let mut characters: Vec<char> = text.chars().collect();
+        let start = at.index(characters.len());
+        let end = (start + length).min(characters.len());
+        characters.splice(start..end, piece.chars());
+        let text: String = characters.into_iter().collect();
+        if let Err(diagnosis) = check("changed", &text, &machine()) {
+            prop_assert!(!diagnosis.found().is_empty());
+            for complaint in diagnosis.complaints() {
+                prop_assert!(complaint.line >= 1 && complaint.column >= 1);
+                prop_assert!(!complaint.message.is_empty());
+            }
+            prop_assert!(!diagnosis.render(80, false).is_empty());
+        }
+    }
+}
+
+#[test]
+fn text_of_the_committed_corpus_is_answered_without_panic() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/config");
+    let files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert!(!files.is_empty());
+    for path in files {
+        sluice_config::hostile::text(&std::fs::read(path).unwrap());
+    }
+}
