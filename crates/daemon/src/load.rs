@@ -1,0 +1,42 @@
+//! A configuration from its file.
+
+use std::fs;
+use std::path::Path;
+
+use sluice_config::memory::EntryBytes;
+use sluice_config::{Checked, Machine, check};
+
+use crate::{DaemonError, machine};
+
+/// A configuration, its text, and the machine that it was checked against.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Path of its file, as messages name it.
+    pub name: String,
+    /// The text.
+    pub text: String,
+    /// The machine.
+    pub machine: Machine,
+    /// What was checked.
+    pub checked: Checked,
+}
+
+/// Read and check a configuration for this machine.
+///
+/// # Errors
+/// The file can't be read, or is wrong.
+pub fn load(path: &Path) -> Result<Loaded, DaemonError> {
+    let text = fs::read_to_string(path).map_err(|error| DaemonError::File {
+        path: path.to_owned(),
+        error,
+    })?;
+    let name = path.display().to_string();
+    let machine = machine(EntryBytes::default())?;
+    let checked = check(&name, &text, &machine).map_err(DaemonError::Configuration)?;
+    Ok(Loaded {
+        name,
+        text,
+        machine,
+        checked,
+    })
+}

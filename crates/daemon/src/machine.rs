@@ -1,0 +1,109 @@
+//! The machine that the process runs on: its cores and its free memory.
+
+use std::path::PathBuf;
+use std::{fs, io};
+
+use sluice_config::Machine;
+use sluice_config::memory::EntryBytes;
+
+/// Why the machine could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum MachineError {
+    /// A file of the kernel's that can't be read.
+    #[error("{}: {error}", path.display())]
+    Unreadable {
+        /// Its path.
+        path: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// A file of the kernel's in another form.
+    #[error("{} has no line `{line}` that can be read", path.display())]
+    Unexpected {
+        /// Its path.
+        path: PathBuf,
+        /// The line that was looked for.
+        line: &'static str,
+    },
+}
+
+/// The cores that this process may use, and the memory that is free.
+///
+/// # Errors
+/// The kernel does not tell, as where `/proc` is not mounted.
+pub fn machine(entry: EntryBytes) -> Result<Machine, MachineError> {
+    let status = read("/proc/self/status")?;
+    let cores = allowed_cores(&status).ok_or(MachineError::Unexpected {
+        path: "/proc/self/status".into(),
+        line: "Cpus_allowed_list",
+    })?;
+    let information = read("/proc/meminfo")?;
+    let memory = free_memory(&information).ok_or(MachineError::Unexpected {
+        path: "/proc/meminfo".into(),
+        line: "MemAvailable",
+    })?;
+    Ok(Machine { cores, memory, entry })
+}
+
+fn read(path: &str) -> Result<String, MachineError> {
+    fs::read_to_string(path).map_err(|error| MachineError::Unreadable {
+        path: path.into(),
+        error,
+    })
+}
+
+fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+        .map(str::trim)
+}
+
+/// `Cpus_allowed_list: 0-3,8` of `/proc/self/status`.
+fn allowed_cores(status: &str) -> Option<Vec<u16>> {
+    let mut cores = Vec::new();
+    for part in value(status, "Cpus_allowed_list")?.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        cores.extend(first.parse::<u16>().ok()?..=last.parse().ok()?);
+    }
+    Some(cores)
+}
+
+/// `MemAvailable` and the free huge pages of `/proc/meminfo`, in bytes.
+fn free_memory(information: &str) -> Option<u64> {
+    let kilobytes = |name| value(information, name)?.strip_suffix(" kB")?.parse::<u64>().ok();
+    let pages = value(information, "HugePages_Free")
+        .and_then(|pages| pages.parse::<u64>().ok())
+        .unwrap_or(0);
+    let huge = pages.saturating_mul(kilobytes("Hugepagesize").unwrap_or(0));
+    Some(kilobytes("MemAvailable")?.saturating_add(huge).saturating_mul(1024))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cores_of_a_list_are_single_ones_and_ranges() {
+        assert_eq!(
+            Some(vec![0, 1, 2, 3, 8]),
+            allowed_cores("Name:\tx\nCpus_allowed_list:\t0-3,8\n")
+        );
+        assert_eq!(None, allowed_cores("Cpus_allowed_list:\tx\n"));
+        assert_eq!(None, allowed_cores(""));
+    }
+
+    #[test]
+    fn memory_is_what_is_available_and_free_huge_pages() {
+        let text = "MemTotal: 9 kB\nMemAvailable:    1000 kB\nHugePages_Free:        2\nHugepagesize:       2048 kB\n";
+        assert_eq!(Some((1000 + 2 * 2048) * 1024), free_memory(text));
+        assert_eq!(Some(1024), free_memory("MemAvailable: 1 kB\n"));
+        assert_eq!(None, free_memory("MemTotal: 1 kB\n"));
+    }
+
+    #[test]
+    fn machine_of_this_test_has_cores_and_memory() {
+        let machine = machine(EntryBytes::default()).unwrap();
+        assert!(!machine.cores.is_empty());
+        assert!(machine.memory > 1 << 20);
+    }
+}

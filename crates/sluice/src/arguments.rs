@@ -1,0 +1,391 @@
+//! The grammar of the command line. Help, man pages and completion all derive from it.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use sluice_daemon::config::api::{
+    CaptureDirection, EndpointFilter, NeighbourFilter, NetFilter, Protocol, SessionFilter, TraceRequest,
+};
+
+/// A carrier-grade middlebox: translates addresses, routes, filters.
+#[derive(Debug, Parser)]
+#[command(name = "sluice", version, arg_required_else_help = true, after_long_help = EXIT_STATUS)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+
+    /// Control socket of the running daemon.
+    #[arg(
+        long,
+        global = true,
+        env = "SLUICE_SOCKET",
+        default_value = "/run/sluice/control",
+        value_name = "PATH"
+    )]
+    pub socket: PathBuf,
+}
+
+const EXIT_STATUS: &str = "\
+Exit status:
+  0  done
+  1  failed; the message says what to do
+  2  the command line is wrong
+  3  the configuration is wrong; each fault is named with file, line and a hint
+  4  the running daemon can't take the configuration over: restart it
+  5  no daemon answers at the control socket";
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the daemon in the foreground until SIGINT or SIGTERM
+    ///
+    /// Both signals end in order: what is in flight goes out, devices are closed, the counters are printed. The
+    /// configuration is checked first; a wrong one is refused whole.
+    Run {
+        /// The configuration.
+        #[arg(short, long, value_name = "FILE")]
+        config: PathBuf,
+    },
+
+    /// Check a configuration and print what would run
+    ///
+    /// Prints interfaces with driver and limits, the cores of the workers, and the memory of each table. Opens no
+    /// device and needs no daemon.
+    Check {
+        /// The configuration.
+        file: PathBuf,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Give the running daemon another configuration
+    ///
+    /// The difference is taken over as one commit, without losing a packet or a session that is still allowed, or it
+    /// is refused whole and the running configuration goes on.
+    Apply {
+        /// The configuration.
+        file: PathBuf,
+        /// Say what would change and change nothing.
+        #[arg(long)]
+        dry_run: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+
+    /// Send capture files through the engine: no root, no hugepages, no card
+    ///
+    /// Frames enter by their timestamps, on a clock that they drive: the same captures give the same bytes, whatever
+    /// the machine and the number of workers.
+    Replay(Replay),
+
+    /// List what the running daemon knows
+    #[command(subcommand)]
+    Show(Show),
+
+    /// Remove sessions or neighbours
+    #[command(subcommand)]
+    Clear(Clear),
+
+    /// Print what every node does with the next packets that match
+    Trace(Trace),
+
+    /// Write packets of an interface, or dropped ones, as pcapng
+    Capture(Capture),
+
+    /// Print the completion of this command line for a shell
+    ///
+    /// For bash: sluice completion bash > /etc/bash_completion.d/sluice
+    Completion {
+        /// The shell.
+        shell: Shell,
+    },
+
+    /// Print the manual page, or write those of all commands into a folder
+    Man {
+        /// The folder.
+        #[arg(value_name = "FOLDER")]
+        into: Option<PathBuf>,
+    },
+}
+
+/// `sluice replay`
+#[derive(Args, Debug)]
+pub struct Replay {
+    /// The configuration.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// What an interface receives: pcap or pcapng, Ethernet.
+    #[arg(long = "in", value_name = "INTERFACE=CAPTURE", value_parser = interface_file, required = true)]
+    pub inputs: Vec<InterfaceFile>,
+    /// Where what an interface sends is written; dropped where not given.
+    #[arg(long = "out", value_name = "INTERFACE=CAPTURE", value_parser = interface_file)]
+    pub outputs: Vec<InterfaceFile>,
+    /// Print the counters as JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// An interface and the capture file in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceFile {
+    /// Name in the configuration.
+    pub interface: String,
+    /// Path of the file.
+    pub path: PathBuf,
+}
+
+fn interface_file(text: &str) -> Result<InterfaceFile, String> {
+    match text.split_once('=') {
+        Some((interface, path)) if !interface.is_empty() && !path.is_empty() => Ok(InterfaceFile {
+            interface: interface.into(),
+            path: path.into(),
+        }),
+        _ => Err("write the interface's name, `=`, and the path of the capture".into()),
+    }
+}
+
+/// `sluice show`
+#[derive(Debug, Subcommand)]
+pub enum Show {
+    /// Interfaces: device, driver, link, addresses, what went through
+    Interfaces {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Sessions, both directions of each
+    Sessions {
+        /// Which.
+        #[command(flatten)]
+        filter: SessionArguments,
+        /// Print JSON.
+        #[arg(long, conflicts_with = "conntrack")]
+        json: bool,
+        /// Print lines as `conntrack -L` does.
+        #[arg(long)]
+        conntrack: bool,
+        /// Stop after so many.
+        #[arg(long, value_name = "NUMBER")]
+        limit: Option<u64>,
+    },
+    /// Routes: connected and static ones
+    Routes {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Neighbours: Ethernet addresses of the hosts on the links
+    Neighbours {
+        /// Which.
+        #[command(flatten)]
+        filter: NeighbourArguments,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Workers: core, load, packets a second
+    Cores {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Dropped packets by reason, and what each reason means
+    Drops {
+        /// Reasons that nothing was dropped for, too.
+        #[arg(long)]
+        all: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `sluice clear`
+#[derive(Debug, Subcommand)]
+pub enum Clear {
+    /// Remove sessions that match all filters given; their hosts must connect anew
+    Sessions {
+        /// Which.
+        #[command(flatten)]
+        filter: SessionArguments,
+        /// All of them.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Forget neighbours that match all filters given; they are asked for again
+    Neighbours {
+        /// Which.
+        #[command(flatten)]
+        filter: NeighbourArguments,
+        /// All of them.
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+/// Which sessions.
+#[derive(Args, Clone, Debug)]
+pub struct SessionArguments {
+    /// Address or network, in either direction, before or after translation.
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
+    pub address: Option<NetFilter>,
+    /// Port or ICMP identifier, in either direction, before or after translation.
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// The inside host: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, [2001:db8::1]:5000, :5000.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub inside: Option<EndpointFilter>,
+    /// What the outside sees in place of the inside host.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub outside: Option<EndpointFilter>,
+    /// The host that the inside host talks with.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub remote: Option<EndpointFilter>,
+    /// tcp, udp, icmp, icmpv6 or a number.
+    #[arg(long)]
+    pub protocol: Option<Protocol>,
+    /// The interface on either side.
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+}
+
+impl SessionArguments {
+    /// As the API takes it.
+    pub fn filter(&self) -> SessionFilter {
+        let Self {
+            address,
+            port,
+            inside,
+            outside,
+            remote,
+            protocol,
+            interface,
+        } = self.clone();
+        SessionFilter {
+            address,
+            port,
+            inside,
+            outside,
+            remote,
+            protocol,
+            interface,
+        }
+    }
+}
+
+/// Which neighbours.
+#[derive(Args, Clone, Debug)]
+pub struct NeighbourArguments {
+    /// Address or network.
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
+    pub address: Option<NetFilter>,
+    /// The interface whose link they are on.
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+}
+
+impl NeighbourArguments {
+    /// As the API takes it.
+    pub fn filter(&self) -> NeighbourFilter {
+        NeighbourFilter {
+            address: self.address,
+            interface: self.interface.clone(),
+        }
+    }
+}
+
+/// `sluice trace`
+#[derive(Args, Debug)]
+pub struct Trace {
+    /// Source or destination address or network, as the packet comes in.
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
+    pub address: Option<NetFilter>,
+    /// Source or destination port, as the packet comes in.
+    #[arg(long)]
+    pub port: Option<u16>,
+    /// tcp, udp, icmp, icmpv6 or a number.
+    #[arg(long)]
+    pub protocol: Option<Protocol>,
+    /// The interface that it comes in by.
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+    /// Stop after so many packets.
+    #[arg(long, default_value_t = 10, value_name = "NUMBER")]
+    pub count: u32,
+    /// Stop after so many seconds.
+    #[arg(long, default_value_t = 60, value_name = "NUMBER")]
+    pub seconds: u32,
+    /// Print a JSON object a line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Trace {
+    /// As the API takes it.
+    pub fn request(&self) -> TraceRequest {
+        let Self {
+            address,
+            port,
+            protocol,
+            ref interface,
+            count,
+            seconds,
+            ..
+        } = *self;
+        TraceRequest {
+            address,
+            port,
+            protocol,
+            interface: interface.clone(),
+            count,
+            seconds,
+        }
+    }
+}
+
+/// `sluice capture`
+#[derive(Args, Debug)]
+pub struct Capture {
+    /// The interface.
+    #[arg(
+        long,
+        value_name = "NAME",
+        required_unless_present = "dropped",
+        conflicts_with = "dropped"
+    )]
+    pub interface: Option<String>,
+    /// Which way through the interface: in, out or both.
+    #[arg(long, default_value = "both", value_parser = direction, value_name = "WAY")]
+    pub direction: CaptureDirection,
+    /// Dropped packets, each with its reason as comment.
+    #[arg(long)]
+    pub dropped: bool,
+    /// Dropped for this reason alone.
+    #[arg(long, value_name = "NAME", requires = "dropped")]
+    pub reason: Option<String>,
+    /// Stop after so many packets.
+    #[arg(long, default_value_t = 1_000, value_name = "NUMBER")]
+    pub count: u32,
+    /// Stop after so many seconds.
+    #[arg(long, default_value_t = 60, value_name = "NUMBER")]
+    pub seconds: u32,
+    /// Most bytes of each packet.
+    #[arg(long, default_value_t = u16::MAX, value_name = "NUMBER")]
+    pub bytes: u16,
+    /// The file; `-` for standard output.
+    #[arg(short, long, default_value = "-", value_name = "FILE")]
+    pub write: PathBuf,
+}
+
+fn direction(text: &str) -> Result<CaptureDirection, String> {
+    match text {
+        "in" => Ok(CaptureDirection::In),
+        "out" => Ok(CaptureDirection::Out),
+        "both" => Ok(CaptureDirection::Both),
+        _ => Err("write in, out or both".into()),
+    }
+}

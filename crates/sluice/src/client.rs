@@ -1,0 +1,200 @@
+//! The client of the control API: HTTP/1.1 over the daemon's UNIX socket, one connection a command.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sluice_daemon::config::api::{Failure, Page, Position};
+use tokio::net::UnixStream;
+use tokio::runtime::{Builder, Runtime};
+
+/// Why a request got no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error(
+        "no daemon answers at {}: {error}\nstart one with `sluice run -c FILE`, or name its socket with --socket",
+        path.display()
+    )]
+    Absent {
+        /// The socket.
+        path: PathBuf,
+        /// What the kernel says.
+        error: io::Error,
+    },
+    /// The socket belongs to somebody else.
+    #[error("{} is for its owner alone: run this as the user that runs the daemon, mostly root", path.display())]
+    Forbidden {
+        /// The socket.
+        path: PathBuf,
+    },
+    /// The daemon refuses.
+    #[error("{0}")]
+    Refused(Failure),
+    /// The connection broke.
+    #[error("the daemon broke the connection off: {0}")]
+    Broken(#[from] hyper::Error),
+    /// The answer makes no sense: another version, most likely.
+    #[error("the daemon's answer can't be read ({0}); is it of another version than this command?")]
+    Unreadable(String),
+    /// This process has no room for a connection.
+    #[error("no connection could be made: {0}")]
+    Local(#[from] io::Error),
+}
+
+/// A connection to the daemon.
+pub struct Client {
+    runtime: Runtime,
+    sender: http1::SendRequest<Full<Bytes>>,
+}
+
+impl Client {
+    /// Connect to the daemon's socket.
+    ///
+    /// # Errors
+    /// Nobody listens there, or not for this user.
+    pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let sender = runtime.block_on(async {
+            let stream = UnixStream::connect(path).await.map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => ClientError::Forbidden { path: path.to_owned() },
+                _ => ClientError::Absent {
+                    path: path.to_owned(),
+                    error,
+                },
+            })?;
+            let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+            // It ends with the sender; what goes wrong shows in the request.
+            tokio::spawn(connection);
+            Ok::<_, ClientError>(sender)
+        })?;
+        Ok(Self { runtime, sender })
+    }
+
+    /// Ask, with a query string.
+    ///
+    /// # Errors
+    /// The daemon refuses, or the connection breaks.
+    pub fn get<A: DeserializeOwned>(&mut self, path: &str, query: &str) -> Result<A, ClientError> {
+        let target = if query.is_empty() {
+            path.to_owned()
+        } else {
+            format!("{path}?{query}")
+        };
+        let request = request(Method::GET, &target, Bytes::new())?;
+        self.answer(request)
+    }
+
+    /// Ask, with a body.
+    ///
+    /// # Errors
+    /// The daemon refuses, or the connection breaks.
+    pub fn post<Q: Serialize, A: DeserializeOwned>(&mut self, path: &str, body: &Q) -> Result<A, ClientError> {
+        let request = request(Method::POST, path, json(body)?)?;
+        self.answer(request)
+    }
+
+    /// Read a list page by page; `page` says whether to go on.
+    ///
+    /// # Errors
+    /// The daemon refuses, or the connection breaks; or what `page` answers.
+    pub fn list<Q: Serialize, T: DeserializeOwned, E: From<ClientError>>(
+        &mut self,
+        path: &str,
+        filter: &Q,
+        mut page: impl FnMut(Vec<T>) -> Result<bool, E>,
+    ) -> Result<(), E> {
+        let mut position = Position::default();
+        loop {
+            let parts = [query(filter)?, query(&position)?];
+            let parts: Vec<_> = parts
+                .iter()
+                .filter(|part| !part.is_empty())
+                .map(String::as_str)
+                .collect();
+            let answer: Page<T> = self.get(path, &parts.join("&"))?;
+            if !page(answer.items)? {
+                return Ok(());
+            }
+            match answer.next {
+                Some(next) => position.cursor = Some(next),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Ask, with a body, and take the answer piece by piece as it comes.
+    ///
+    /// # Errors
+    /// The daemon refuses, or the connection breaks; or what `piece` answers.
+    pub fn stream<Q: Serialize, E: From<ClientError>>(
+        &mut self,
+        path: &str,
+        body: &Q,
+        mut piece: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let request = request(Method::POST, path, json(body)?)?;
+        let Self { runtime, sender } = self;
+        runtime.block_on(async {
+            let mut response = sent(sender, request).await?;
+            while let Some(frame) = response.body_mut().frame().await {
+                if let Ok(data) = frame.map_err(ClientError::from)?.into_data() {
+                    piece(&data)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn answer<A: DeserializeOwned>(&mut self, request: Request<Full<Bytes>>) -> Result<A, ClientError> {
+        let Self { runtime, sender } = self;
+        let body = runtime.block_on(async {
+            let response = sent(sender, request).await?;
+            Ok::<_, ClientError>(response.into_body().collect().await?.to_bytes())
+        })?;
+        serde_json::from_slice(&body).map_err(|error| ClientError::Unreadable(error.to_string()))
+    }
+}
+
+async fn sent(
+    sender: &mut http1::SendRequest<Full<Bytes>>,
+    request: Request<Full<Bytes>>,
+) -> Result<Response<Incoming>, ClientError> {
+    sender.ready().await?;
+    let response = sender.send_request(request).await?;
+    let status = response.status();
+    if status == StatusCode::OK {
+        return Ok(response);
+    }
+    let body = response.into_body().collect().await?.to_bytes();
+    match serde_json::from_slice(&body) {
+        Ok(failure) => Err(ClientError::Refused(failure)),
+        Err(_) => Err(ClientError::Unreadable(status.to_string())),
+    }
+}
+
+fn request(method: Method, target: &str, body: Bytes) -> Result<Request<Full<Bytes>>, ClientError> {
+    Request::builder()
+        .method(method)
+        .uri(target)
+        .header("host", "sluice")
+        .header("content-type", "application/json")
+        .body(Full::new(body))
+        .map_err(|error| ClientError::Unreadable(error.to_string()))
+}
+
+fn json<Q: Serialize>(body: &Q) -> Result<Bytes, ClientError> {
+    serde_json::to_vec(body)
+        .map(Bytes::from)
+        .map_err(|error| ClientError::Unreadable(error.to_string()))
+}
+
+fn query<Q: Serialize>(filter: &Q) -> Result<String, ClientError> {
+    serde_urlencoded::to_string(filter).map_err(|error| ClientError::Unreadable(error.to_string()))
+}

@@ -1,0 +1,36 @@
+//! `sluice completion` and `sluice man`: what derives from the grammar.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::arguments::Arguments;
+use crate::exit::CommandError;
+
+/// Write the completion for a shell.
+///
+/// # Errors
+/// Those of the output.
+pub fn completion(shell: Shell, output: &mut dyn Write) -> Result<(), CommandError> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Arguments::command(), "sluice", &mut text);
+    output.write_all(&text)?;
+    Ok(())
+}
+
+/// Write the manual page, or those of all commands into a folder.
+///
+/// # Errors
+/// Those of the output or the folder.
+pub fn man(into: Option<&Path>, output: &mut dyn Write) -> Result<(), CommandError> {
+    match into {
+        None => clap_mangen::Man::new(Arguments::command()).render(output)?,
+        Some(folder) => clap_mangen::generate_to(Arguments::command(), folder).map_err(|error| CommandError::File {
+            path: folder.to_owned(),
+            error,
+        })?,
+    }
+    Ok(())
+}

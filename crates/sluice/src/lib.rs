@@ -1,0 +1,38 @@
+//! The command line `sluice`: what is typed, what is printed. Everything it does is done by the daemon.
+
+#![forbid(unsafe_code)]
+
+pub mod arguments;
+pub mod check;
+pub mod client;
+pub mod columns;
+pub mod control;
+pub mod exit;
+pub mod generate;
+pub mod packets;
+pub mod show;
+
+use std::io::Write;
+
+use arguments::{Arguments, Command};
+use exit::CommandError;
+
+/// Do what was typed; what is for the reader goes to `output`.
+///
+/// # Errors
+/// See [`CommandError`].
+pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), CommandError> {
+    let socket = &arguments.socket;
+    match &arguments.command {
+        Command::Run { .. } => Ok(()),
+        Command::Replay(_) => Ok(()),
+        Command::Check { file, json } => check::check(file, *json, output),
+        Command::Apply { file, dry_run, json } => control::apply(socket, file, *dry_run, *json, output),
+        Command::Show(show) => show::show(socket, show, output),
+        Command::Clear(clear) => control::clear(socket, clear, output),
+        Command::Trace(trace) => packets::trace(socket, trace, output),
+        Command::Capture(capture) => packets::capture(socket, capture, output),
+        Command::Completion { shell } => generate::completion(*shell, output),
+        Command::Man { into } => generate::man(into.as_deref(), output),
+    }
+}

@@ -1,0 +1,94 @@
+//! `sluice trace` and `sluice capture`: packets as they come.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use sluice_daemon::config::api::{CaptureRequest, CaptureSource, TraceRecord, path};
+
+use crate::arguments::{Capture, Trace};
+use crate::client::{Client, ClientError};
+use crate::exit::CommandError;
+
+/// Print what every node does with the next packets.
+///
+/// # Errors
+/// Those of the connection and of the output.
+pub fn trace(socket: &Path, trace: &Trace, output: &mut dyn Write) -> Result<(), CommandError> {
+    let mut rest = Vec::new();
+    let json = trace.json;
+    Client::connect(socket)?.stream(path::TRACE, &trace.request(), |piece| {
+        rest.extend_from_slice(piece);
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = rest.drain(..=end).collect();
+            if json {
+                output.write_all(&line)?;
+            } else {
+                let record = serde_json::from_slice(&line).map_err(|e| ClientError::Unreadable(e.to_string()))?;
+                write_record(&record, output)?;
+            }
+        }
+        // A person watches: each packet is shown when it comes.
+        Ok::<_, CommandError>(output.flush()?)
+    })
+}
+
+fn write_record(record: &TraceRecord, output: &mut dyn Write) -> Result<(), CommandError> {
+    let TraceRecord {
+        time,
+        worker,
+        interface,
+        packet,
+        steps,
+    } = record;
+    let (seconds, microseconds) = (time / 1_000_000_000, time / 1_000 % 1_000_000);
+    writeln!(
+        output,
+        "{seconds}.{microseconds:06} worker {worker} from {interface}: {packet}"
+    )?;
+    let width = steps.iter().map(|step| step.node.len()).max().unwrap_or(0);
+    for step in steps {
+        writeln!(output, "  {:<width$}  {}", step.node, step.verdict)?;
+    }
+    Ok(())
+}
+
+/// Write packets as pcapng.
+///
+/// # Errors
+/// Those of the connection and of the file.
+pub fn capture(socket: &Path, capture: &Capture, output: &mut dyn Write) -> Result<(), CommandError> {
+    let Capture {
+        interface,
+        direction,
+        reason,
+        count,
+        seconds,
+        bytes,
+        write,
+        ..
+    } = capture;
+    let source = match interface {
+        Some(name) => CaptureSource::Interface {
+            name: name.clone(),
+            direction: *direction,
+        },
+        None => CaptureSource::Drops { reason: reason.clone() },
+    };
+    let request = CaptureRequest {
+        source,
+        count: *count,
+        seconds: *seconds,
+        bytes: *bytes,
+    };
+    let mut client = Client::connect(socket)?;
+    if write.as_os_str() == "-" {
+        return client.stream(path::CAPTURE, &request, |piece| Ok(output.write_all(piece)?));
+    }
+    let wrong = |error| CommandError::File {
+        path: write.clone(),
+        error,
+    };
+    let mut file = File::create(write).map_err(wrong)?;
+    client.stream(path::CAPTURE, &request, |piece| file.write_all(piece).map_err(wrong))
+}

@@ -1,0 +1,302 @@
+//! `sluice show`: lists of the daemon as tables, as JSON, and sessions as `conntrack -L` writes them.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use sluice_daemon::config::api::{
+    Core, Drop, Flow, Initiator, Interface, Neighbour, Protocol, Route, Session, SessionFilter, path,
+};
+
+use crate::arguments::Show;
+use crate::client::Client;
+use crate::columns::{Align, Columns, grouped};
+use crate::exit::CommandError;
+
+use Align::{Left, Right};
+
+/// List what was asked for.
+///
+/// # Errors
+/// Those of the connection and of the output.
+pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), CommandError> {
+    let mut client = Client::connect(socket)?;
+    let client = &mut client;
+    match show {
+        Show::Interfaces { json: true } => as_json::<_, Interface>(client, path::INTERFACES, &(), u64::MAX, output),
+        Show::Routes { json: true } => as_json::<_, Route>(client, path::ROUTES, &(), u64::MAX, output),
+        Show::Cores { json: true } => as_json::<_, Core>(client, path::CORES, &(), u64::MAX, output),
+        Show::Drops { json: true, .. } => as_json::<_, Drop>(client, path::DROPS, &(), u64::MAX, output),
+        Show::Neighbours { json: true, filter } => {
+            as_json::<_, Neighbour>(client, path::NEIGHBOURS, &filter.filter(), u64::MAX, output)
+        }
+        Show::Sessions {
+            filter,
+            json: true,
+            limit,
+            ..
+        } => {
+            let limit = limit.unwrap_or(u64::MAX);
+            as_json::<_, Session>(client, path::SESSIONS, &filter.filter(), limit, output)
+        }
+        Show::Sessions {
+            filter,
+            conntrack: true,
+            limit,
+            ..
+        } => {
+            let limit = limit.unwrap_or(u64::MAX);
+            each(client, path::SESSIONS, &filter.filter(), limit, |session| {
+                Ok(writeln!(output, "{}", conntrack_line(&session))?)
+            })
+        }
+        Show::Sessions { filter, limit, .. } => {
+            session_table(client, &filter.filter(), limit.unwrap_or(u64::MAX), output)
+        }
+        Show::Interfaces { .. } => {
+            let titles = [
+                ("INTERFACE", Left),
+                ("DEVICE", Left),
+                ("DRIVER", Left),
+                ("LINK", Left),
+                ("MTU", Right),
+                ("RECEIVED", Right),
+                ("SENT", Right),
+                ("DROPPED", Right),
+                ("ADDRESSES", Left),
+            ];
+            table(client, path::INTERFACES, &(), &titles, output, |row: Interface| {
+                Some([
+                    row.name,
+                    row.device,
+                    row.driver,
+                    row.link,
+                    row.mtu.to_string(),
+                    grouped(row.received),
+                    grouped(row.sent),
+                    grouped(row.dropped),
+                    row.addresses.join(" "),
+                ])
+            })
+        }
+        Show::Routes { .. } => {
+            let titles = [("TO", Left), ("VIA", Left), ("INTERFACE", Left), ("KIND", Left)];
+            table(client, path::ROUTES, &(), &titles, output, |row: Route| {
+                let via = row.via.map_or("-".into(), |via| via.to_string());
+                Some([row.to, via, row.interface.unwrap_or("-".into()), row.kind])
+            })
+        }
+        Show::Neighbours { filter, .. } => {
+            let titles = [
+                ("ADDRESS", Left),
+                ("MAC", Left),
+                ("INTERFACE", Left),
+                ("STATE", Left),
+                ("WAITING", Right),
+            ];
+            table(
+                client,
+                path::NEIGHBOURS,
+                &filter.filter(),
+                &titles,
+                output,
+                |row: Neighbour| {
+                    let mac = row.mac.unwrap_or("-".into());
+                    Some([
+                        row.address.to_string(),
+                        mac,
+                        row.interface,
+                        row.state,
+                        row.parked.to_string(),
+                    ])
+                },
+            )
+        }
+        Show::Cores { .. } => {
+            let titles = [
+                ("WORKER", Right),
+                ("CORE", Right),
+                ("STATE", Left),
+                ("BUSY", Right),
+                ("PACKETS/S", Right),
+                ("PACKETS", Right),
+                ("SESSIONS", Right),
+                ("SHARDS", Right),
+            ];
+            table(client, path::CORES, &(), &titles, output, |row: Core| {
+                Some([
+                    row.worker.to_string(),
+                    row.core.to_string(),
+                    row.state,
+                    format!("{:.0} %", row.busy * 100.0),
+                    grouped(row.rate),
+                    grouped(row.packets),
+                    grouped(row.sessions),
+                    row.shards.to_string(),
+                ])
+            })
+        }
+        Show::Drops { all, .. } => {
+            let titles = [("PACKETS", Right), ("REASON", Left), ("MEANING", Left)];
+            table(client, path::DROPS, &(), &titles, output, |row: Drop| {
+                (*all || row.packets != 0).then(|| [grouped(row.packets), row.name, row.help])
+            })
+        }
+    }
+}
+
+fn table<Q: Serialize, T: DeserializeOwned, const N: usize>(
+    client: &mut Client,
+    path: &str,
+    filter: &Q,
+    titles: &[(&'static str, Align); N],
+    output: &mut dyn Write,
+    row: impl Fn(T) -> Option<[String; N]>,
+) -> Result<(), CommandError> {
+    let mut columns = Columns::new(titles);
+    client.list(path, filter, |items: Vec<T>| {
+        items.into_iter().filter_map(&row).for_each(|cells| columns.row(cells));
+        Ok::<_, CommandError>(true)
+    })?;
+    Ok(columns.flush(output)?)
+}
+
+/// An object with one array, which may be longer than memory. The last part of the path names it: `{"routes":[…]}`.
+fn as_json<Q: Serialize, T: DeserializeOwned + Serialize>(
+    client: &mut Client,
+    path: &str,
+    filter: &Q,
+    limit: u64,
+    output: &mut dyn Write,
+) -> Result<(), CommandError> {
+    write!(output, "{{\"{}\":[", path.rsplit('/').next().unwrap_or_default())?;
+    let mut separator = "\n";
+    each(client, path, filter, limit, |item: T| {
+        write!(output, "{separator}")?;
+        separator = ",\n";
+        Ok(serde_json::to_writer(&mut *output, &item).map_err(std::io::Error::from)?)
+    })?;
+    Ok(writeln!(output, "\n]}}")?)
+}
+
+/// The entries of a list one by one, up to a limit.
+fn each<Q: Serialize, T: DeserializeOwned>(
+    client: &mut Client,
+    path: &str,
+    filter: &Q,
+    limit: u64,
+    mut entry: impl FnMut(T) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    let mut left = limit;
+    client.list(path, filter, |items: Vec<T>| {
+        for item in items {
+            if left == 0 {
+                return Ok(false);
+            }
+            left -= 1;
+            entry(item)?;
+        }
+        Ok::<_, CommandError>(left != 0)
+    })
+}
+
+/// Rows between two flushes: a million sessions are not held in memory.
+const ROWS: usize = 256;
+
+fn session_table(
+    client: &mut Client,
+    filter: &SessionFilter,
+    limit: u64,
+    output: &mut dyn Write,
+) -> Result<(), CommandError> {
+    let mut columns = Columns::new(&[
+        ("PROTOCOL", Left),
+        ("INSIDE", Left),
+        ("OUTSIDE", Left),
+        ("REMOTE", Left),
+        ("STATE", Left),
+        ("EXPIRES", Right),
+        ("UP", Right),
+        ("DOWN", Right),
+    ]);
+    each(client, path::SESSIONS, filter, limit, |session: Session| {
+        columns.row(session_row(&session));
+        if columns.waiting() >= ROWS {
+            columns.flush(output)?;
+        }
+        Ok(())
+    })?;
+    Ok(columns.flush(output)?)
+}
+
+fn session_row(session: &Session) -> [String; 8] {
+    let (up, down) = match session.initiator {
+        Initiator::Inside => (session.forward, session.reverse),
+        Initiator::Remote => (session.reverse, session.forward),
+    };
+    [
+        session.protocol.to_string(),
+        session.inside().to_string(),
+        session.outside().to_string(),
+        session.remote().to_string(),
+        session.state.clone(),
+        format!("{} s", session.expires),
+        grouped(up.packets),
+        grouped(down.packets),
+    ]
+}
+
+/// A line in the form of `conntrack -L`, with counters.
+pub fn conntrack_line(session: &Session) -> String {
+    let Session {
+        protocol,
+        forward,
+        reverse,
+        expires,
+        answered,
+        ..
+    } = session;
+    let Protocol(number) = protocol;
+    let mut line = format!("{protocol:<8} {number} {expires}");
+    if *number == 6 {
+        line += &format!(" {}", tcp_state(&session.state));
+    }
+    line += &flow(*number, forward, 8, 128);
+    if !answered {
+        line += " [UNREPLIED]";
+    }
+    line += &flow(*number, reverse, 0, 129);
+    if *answered {
+        line += " [ASSURED]";
+    }
+    line + " mark=0 use=1"
+}
+
+/// The nearest of the kernel's names for a state of RFC 7857.
+fn tcp_state(state: &str) -> &'static str {
+    match state {
+        "established" => "ESTABLISHED",
+        "c-fin" | "s-fin" => "FIN_WAIT",
+        "c-fin-s-fin" | "c-fin+s-fin" => "LAST_ACK",
+        "trans" => "CLOSE",
+        _ => "SYN_SENT",
+    }
+}
+
+fn flow(protocol: u8, flow: &Flow, type4: u8, type6: u8) -> String {
+    let Flow {
+        source,
+        destination,
+        source_port,
+        destination_port,
+        packets,
+        bytes,
+    } = flow;
+    let ports = match protocol {
+        1 => format!("type={type4} code=0 id={source_port}"),
+        58 => format!("type={type6} code=0 id={source_port}"),
+        _ => format!("sport={source_port} dport={destination_port}"),
+    };
+    format!(" src={source} dst={destination} {ports} packets={packets} bytes={bytes}")
+}

@@ -1,0 +1,293 @@
+//! The commands that talk to the daemon, against one that is made of fixed answers.
+
+use std::path::PathBuf;
+
+use axum::extract::Query;
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use clap::Parser;
+use sluice_command::arguments::Arguments;
+use sluice_command::exit::CommandError;
+use sluice_config::api::{
+    ApplyAnswer, ApplyRequest, CaptureRequest, Cleared, Drop, Failure, Flow, Initiator, Page, Position, Protocol,
+    Session, SessionFilter, TraceRecord, TraceRequest, TraceStep, path,
+};
+use sluice_config::{Change, Complaint, Kind};
+
+fn session(port: u16) -> Session {
+    let flow = |source: &str, source_port, destination: &str, destination_port, packets| Flow {
+        source: source.parse().unwrap(),
+        source_port,
+        destination: destination.parse().unwrap(),
+        destination_port,
+        packets,
+        bytes: packets * 100,
+    };
+    Session {
+        protocol: Protocol(6),
+        forward: flow("10.0.0.2", port, "192.0.2.1", 443, 7),
+        reverse: flow("192.0.2.1", 443, "198.51.100.1", port + 1_000, 5),
+        initiator: Initiator::Inside,
+        state: "established".into(),
+        answered: true,
+        expires: 7_439,
+        inside_interface: Some("inside".into()),
+        outside_interface: Some("outside".into()),
+        pool: Some("public".into()),
+        shard: 3,
+    }
+}
+
+/// Two sessions a page, five in all.
+async fn sessions(Query(filter): Query<SessionFilter>, Query(position): Query<Position>) -> Json<Page<Session>> {
+    let from: u16 = position.cursor.map_or(0, |cursor| cursor.parse().unwrap());
+    let items = (from..(from + 2).min(5))
+        .map(|k| session(5_000 + k))
+        .filter(|session| filter.matches(session));
+    Json(Page {
+        items: items.collect(),
+        next: (from + 2 < 5).then(|| (from + 2).to_string()),
+    })
+}
+
+async fn clear(Json(filter): Json<SessionFilter>) -> Json<Cleared> {
+    Json(Cleared {
+        count: (0..5).filter(|k| filter.matches(&session(5_000 + k))).count() as u64,
+    })
+}
+
+async fn drops() -> Json<Page<Drop>> {
+    let drop = |name: &str, packets| Drop {
+        name: name.into(),
+        help: format!("what {name} means"),
+        packets,
+    };
+    Json(Page::whole(vec![drop("unsolicited", 12_345), drop("martian", 0)]))
+}
+
+async fn trace(Json(request): Json<TraceRequest>) -> String {
+    let step = |node: &str, verdict: &str| TraceStep {
+        node: node.into(),
+        verdict: verdict.into(),
+    };
+    let record = TraceRecord {
+        time: 1_500_000_000,
+        worker: 0,
+        interface: request.interface.unwrap_or_default(),
+        packet: "10.0.0.2 > 192.0.2.1 icmp 84 bytes".into(),
+        steps: vec![step("parse", "session"), step("session", "drop: no-port")],
+    };
+    (0..request.count)
+        .map(|_| serde_json::to_string(&record).unwrap() + "\n")
+        .collect()
+}
+
+async fn apply(Json(request): Json<ApplyRequest>) -> Json<ApplyAnswer> {
+    let change = |key: &str, fixed: Option<&str>| Change {
+        key: key.into(),
+        kind: Kind::Changed,
+        fixed: fixed.map(str::to_owned),
+    };
+    Json(match request.text.as_str() {
+        "good" => ApplyAnswer::Committed {
+            generation: 2,
+            changes: vec![change("routes", None)],
+            advice: Vec::new(),
+        },
+        "fixed" => ApplyAnswer::NeedsRestart {
+            changes: vec![change("system.shards", Some("they are fixed"))],
+        },
+        _ => ApplyAnswer::Refused {
+            complaints: vec![Complaint {
+                line: 3,
+                column: 1,
+                text: "x".into(),
+                message: "wrong".into(),
+                hint: Some("write it right".into()),
+                advice: false,
+            }],
+        },
+    })
+}
+
+/// A daemon on a socket of its own, for as long as the folder lives.
+fn daemon() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("control");
+    let router = Router::new()
+        .route(path::SESSIONS, get(sessions))
+        .route(path::CLEAR_SESSIONS, post(clear))
+        .route(path::DROPS, get(drops))
+        .route(path::TRACE, post(trace))
+        .route(
+            path::CAPTURE,
+            post(async |Json(request): Json<CaptureRequest>| format!("{} packets", request.count)),
+        )
+        .route(path::APPLY, post(apply))
+        .route(
+            path::ROUTES,
+            get(async || {
+                (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    Json(Failure {
+                        message: "ending".into(),
+                    }),
+                )
+            }),
+        );
+    let (ready, wait) = std::sync::mpsc::channel();
+    let path = socket.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let listener = tokio::net::UnixListener::bind(path).unwrap();
+            ready.send(()).unwrap();
+            axum::serve(listener, router).await.unwrap();
+        });
+    });
+    wait.recv().unwrap();
+    (folder, socket)
+}
+
+fn sluice(words: &[&str]) -> (Result<(), CommandError>, String) {
+    let (_folder, socket) = daemon();
+    let words = [&["sluice", "--socket", socket.to_str().unwrap()], words].concat();
+    let mut output = Vec::new();
+    let done = sluice_command::execute(&Arguments::parse_from(words), &mut output);
+    (done, String::from_utf8(output).unwrap())
+}
+
+#[test]
+fn sessions_of_several_pages_are_one_table() {
+    let (done, text) = sluice(&["show", "sessions"]);
+    done.unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(6, lines.len());
+    assert!(lines[0].starts_with("PROTOCOL  INSIDE"));
+    let cells: Vec<_> = lines[1].split_whitespace().collect();
+    let expected = [
+        "tcp",
+        "10.0.0.2:5000",
+        "198.51.100.1:6000",
+        "192.0.2.1:443",
+        "established",
+        "7439",
+        "s",
+        "7",
+        "5",
+    ];
+    assert_eq!(expected.to_vec(), cells);
+}
+
+#[test]
+fn sessions_as_json_are_one_document() {
+    let (done, text) = sluice(&["show", "sessions", "--json", "--limit", "3"]);
+    done.unwrap();
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let rows = document["sessions"].as_array().unwrap();
+    assert_eq!(3, rows.len());
+    assert_eq!(5_002, rows[2]["forward"]["source-port"]);
+    assert_eq!("tcp", rows[0]["protocol"]);
+}
+
+#[test]
+fn sessions_as_conntrack_writes_them_are_lines() {
+    let (done, text) = sluice(&["show", "sessions", "--conntrack", "--port", "6004"]);
+    done.unwrap();
+    let expected = "tcp      6 7439 ESTABLISHED src=10.0.0.2 dst=192.0.2.1 sport=5004 dport=443 packets=7 bytes=700 \
+                    src=192.0.2.1 dst=198.51.100.1 sport=443 dport=6004 packets=5 bytes=500 [ASSURED] mark=0 use=1\n";
+    assert_eq!(expected, text);
+}
+
+#[test]
+fn sessions_filtered_are_those_that_match_all() {
+    for (filter, expected) in [
+        (&["--inside", "10.0.0.2:5001"][..], 1),
+        (&["--inside", "10.0.0.0/8"], 5),
+        (&["--outside", "198.51.100.1"], 5),
+        (&["--inside", "198.51.100.1"], 0),
+        (&["--remote", ":443", "--port", "5003"], 1),
+        (&["--protocol", "udp"], 0),
+        (&["--interface", "outside", "--address", "192.0.2.0/24"], 5),
+    ] {
+        let (done, text) = sluice(&[&["clear", "sessions"], filter].concat());
+        done.unwrap();
+        assert_eq!(format!("{expected} sessions removed\n"), text, "{filter:?}");
+    }
+}
+
+#[test]
+fn drops_without_packets_are_left_out_unless_all_are_asked_for() {
+    let (_, text) = sluice(&["show", "drops"]);
+    assert_eq!(
+        " PACKETS  REASON       MEANING\n 12,345  unsolicited  what unsolicited means\n".len() - 1,
+        text.len()
+    );
+    assert!(!text.contains("martian"));
+    let (_, text) = sluice(&["show", "drops", "--all"]);
+    assert!(text.contains("martian"));
+}
+
+#[test]
+fn trace_printed_names_nodes_and_verdicts() {
+    let (done, text) = sluice(&["trace", "--interface", "inside", "--count", "1"]);
+    done.unwrap();
+    let expected = "1.500000 worker 0 from inside: 10.0.0.2 > 192.0.2.1 icmp 84 bytes\n  parse    session\n  session  drop: no-port\n";
+    assert_eq!(expected, text);
+    let (_, text) = sluice(&["trace", "--count", "2", "--json"]);
+    assert_eq!(
+        2,
+        text.lines()
+            .filter(|line| serde_json::from_str::<TraceRecord>(line).is_ok())
+            .count()
+    );
+}
+
+#[test]
+fn capture_is_written_to_its_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.pcapng");
+    let (done, text) = sluice(&[
+        "capture",
+        "--dropped",
+        "--count",
+        "6",
+        "--write",
+        path.to_str().unwrap(),
+    ]);
+    done.unwrap();
+    assert_eq!("", text);
+    assert_eq!("6 packets", std::fs::read_to_string(path).unwrap());
+}
+
+#[test]
+fn apply_answers_by_status() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("c.toml");
+    for (text, status, says) in [
+        ("good", 0, "commit 2 runs"),
+        ("fixed", 4, "system.shards changed: they are fixed"),
+        ("bad", 3, ":3:1: wrong"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let (done, output) = sluice(&["apply", path.to_str().unwrap()]);
+        let error = done.err();
+        assert_eq!(status, error.as_ref().map_or(0, CommandError::status));
+        let all = output + &error.map(|error| error.render(80, false)).unwrap_or_default();
+        assert!(all.contains(says), "{all}");
+    }
+}
+
+#[test]
+fn refusal_of_the_daemon_is_its_message() {
+    let (done, _) = sluice(&["show", "routes"]);
+    let error = done.unwrap_err();
+    assert_eq!(
+        (1, "sluice: ending\n".to_owned()),
+        (error.status(), error.render(80, false))
+    );
+}

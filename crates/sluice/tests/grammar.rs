@@ -1,0 +1,151 @@
+//! The grammar: help of every command, completions and manual pages.
+
+use std::process::{Command, Output};
+
+use clap::{CommandFactory, Parser};
+use sluice_command::arguments::Arguments;
+
+fn sluice(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_sluice"))
+        .args(words)
+        .env_remove("SLUICE_SOCKET")
+        .output()
+        .unwrap()
+}
+
+fn every_command(command: &clap::Command, words: &[String], each: &mut dyn FnMut(&clap::Command, &[String])) {
+    each(command, words);
+    for below in command.get_subcommands() {
+        let words = [words, &[below.get_name().to_owned()]].concat();
+        every_command(below, &words, each);
+    }
+}
+
+#[test]
+fn grammar_built_is_consistent() {
+    Arguments::command().debug_assert();
+}
+
+#[test]
+fn help_of_every_command_is_printed_and_names_every_option() {
+    let mut count = 0;
+    every_command(&Arguments::command(), &[], &mut |command, words| {
+        let mut words: Vec<_> = words.iter().map(String::as_str).collect();
+        words.push("--help");
+        let output = sluice(&words);
+        assert!(output.status.success(), "{words:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        for option in command.get_opts() {
+            let long = option.get_long().unwrap();
+            assert!(text.contains(&format!("--{long}")), "{words:?} does not name --{long}");
+            assert!(option.get_help().is_some(), "{words:?}: --{long} has no help");
+        }
+        count += 1;
+    });
+    assert!(count >= 18);
+}
+
+#[test]
+fn completion_of_every_shell_is_printed() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = sluice(&["completion", shell]);
+        assert!(output.status.success());
+        assert!(String::from_utf8(output.stdout).unwrap().contains("neighbours"));
+    }
+}
+
+#[test]
+fn manual_pages_of_all_commands_are_written() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(sluice(&["man", folder.path().to_str().unwrap()]).status.success());
+    let page = std::fs::read_to_string(folder.path().join("sluice-show-sessions.1")).unwrap();
+    assert!(page.contains("conntrack"));
+    let output = sluice(&["man"]);
+    assert!(String::from_utf8(output.stdout).unwrap().starts_with(".ie"));
+}
+
+#[test]
+fn replay_with_captures_is_read() {
+    let words = [
+        "sluice",
+        "replay",
+        "-c",
+        "f",
+        "--in",
+        "inside=a.pcap",
+        "--in",
+        "outside=b.pcap",
+        "--out",
+        "inside=c",
+    ];
+    assert!(Arguments::try_parse_from(words).is_ok());
+    assert!(Arguments::try_parse_from(["sluice", "replay", "-c", "f", "--in", "inside"]).is_err());
+}
+
+#[test]
+fn wrong_command_line_exits_with_2() {
+    for words in [
+        &["frobnicate"][..],
+        &["show", "sessions", "--protocol", "tcpp"],
+        &["show", "sessions", "--json", "--conntrack"],
+    ] {
+        assert_eq!(Some(2), sluice(words).status.code(), "{words:?}");
+    }
+}
+
+#[test]
+fn wrong_configuration_exits_with_3_and_names_the_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wrong.toml");
+    std::fs::write(&path, "[sessions]\nipv5 = 3\n").unwrap();
+    let output = sluice(&["check", path.to_str().unwrap()]);
+    assert_eq!(Some(3), output.status.code());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("wrong.toml:2:1") && text.contains("did you mean `ipv"),
+        "{text}"
+    );
+}
+
+#[test]
+fn valid_configuration_checked_prints_what_would_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("right.toml");
+    let text =
+        "[sessions]\nipv4 = 1000\nipv6 = 0\n[interfaces.inside]\ndevice = \"null:\"\naddresses = [\"10.0.0.1/8\"]\n";
+    std::fs::write(&path, text).unwrap();
+    let output = sluice(&["check", path.to_str().unwrap()]);
+    assert_eq!(Some(0), output.status.code(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for expected in [
+        "inside",
+        "null:",
+        "10.0.0.1/8",
+        "IPv4 sessions",
+        "KiB",
+        "Workers on cores",
+    ] {
+        assert!(text.contains(expected), "{expected} is not in\n{text}");
+    }
+    let output = sluice(&["check", "--json", path.to_str().unwrap()]);
+    let document: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!("inside", document["interfaces"][0]["name"]);
+}
+
+#[test]
+fn command_without_a_daemon_exits_with_5_and_says_how_to_start_one() {
+    let output = sluice(&["show", "sessions", "--socket", "/nowhere/control"]);
+    assert_eq!(Some(5), output.status.code());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.contains("/nowhere/control") && text.contains("sluice run"),
+        "{text}"
+    );
+}
+
+#[test]
+fn clear_without_filter_is_refused() {
+    let output = sluice(&["clear", "sessions", "--socket", "/nowhere/control"]);
+    assert_eq!(Some(2), output.status.code());
+    assert!(String::from_utf8(output.stderr).unwrap().contains("--all"));
+}
