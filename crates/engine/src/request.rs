@@ -3,7 +3,7 @@
 //! Whoever asks brings the memory for the answer, so that a worker allocates nothing.
 
 use std::net::IpAddr;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use sluice_nat::{Address as _, Tuple};
 use sluice_table::flow::{Record, RecordIndex};
@@ -216,10 +216,7 @@ impl Desk {
         if self.clearing.is_some() || self.listing.is_some() {
             return None;
         }
-        match self.requests.try_recv() {
-            Ok(request) => Some(request),
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-        }
+        self.requests.try_recv().ok()
     }
 
     /// Answer; where nobody listens any more the answer is dropped.

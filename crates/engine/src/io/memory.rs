@@ -149,6 +149,11 @@ impl MemoryIo {
         self.ring(self.own).is_none_or(|ring| lock(ring).is_empty())
     }
 
+    /// Packets that the ring to another worker holds, seen from this one.
+    pub fn limit_ring(&mut self, packets: usize) {
+        self.ring_limit = packets;
+    }
+
     fn ring(&self, worker: usize) -> Option<&Ring> {
         self.rings.get(worker)
     }

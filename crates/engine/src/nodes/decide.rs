@@ -107,15 +107,12 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         let frame = batch.packets[slot as usize].bytes();
         let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
         let key = F::key(&meta.layers, frame, context);
-        if meta.layers.flags.has(Flags::ICMP_ERROR) {
-            let public = F::nat(ctx.policy).pools.owner(F::tuple(&key).destination()).is_some();
-            match public {
-                true => lists.discard(slot, sluice_nat::Reason::IcmpErrorWithoutSession),
-                false => put(F::forwards(lists), slot),
-            }
-            continue;
-        }
+        let error = meta.layers.flags.has(Flags::ICMP_ERROR);
         match plan::<F>(ctx, meta.interface, &key, &meta.layers) {
+            // What would have to be translated is about a session that does not exist (RFC 5508, REQ-4 and REQ-5).
+            Plan::Session(_) | Plan::Drop(Reason::Nat(sluice_nat::Reason::Unsolicited)) if error => {
+                lists.discard(slot, sluice_nat::Reason::IcmpErrorWithoutSession);
+            }
             Plan::Session(translation) => match open::<F>(ctx, &meta, &key, translation) {
                 Ok(()) => put(F::lookups(lists), slot),
                 Err(refusal) => refuse(slot, refusal, lists),
@@ -165,8 +162,7 @@ fn open<F: Family>(
     let nat = F::nat(policy);
     let mut lease = None;
     if let Some(pool) = translation.pool {
-        let bits = <F::Address as sluice_nat::Address>::BITS;
-        let class = PortClass::of(protocol, bits).ok_or((None, sluice_nat::Reason::UnsupportedProtocol.into()))?;
+        let class = PortClass::of_layers(layers).ok_or((None, sluice_nat::Reason::UnsupportedProtocol.into()))?;
         let ports = F::ports(shard);
         let leased = ports.lease(pool, class, F::tuple(key));
         let leased = leased.map_err(|_| (Some(Complaint::NoResources), sluice_nat::Reason::PortsExhausted.into()))?;

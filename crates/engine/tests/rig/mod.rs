@@ -1,14 +1,14 @@
 //! A gateway in memory: an inside network, an outside network, a pool, and a router that answers outside.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 use sluice_engine::counters::WorkerCounters;
 use sluice_engine::io::memory::{MemoryIo, Sent, Wires};
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Interface, Nat, Policy, Port, Setup};
 use sluice_engine::reason::Reason;
-use sluice_engine::request::{Counter, Reply, Request};
+use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request, Shown};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_nat::rule::{DestinationRule, Prefix, Rules, SourceRule};
@@ -16,7 +16,8 @@ use sluice_nat::shard::Shards;
 use sluice_nat::{Pool, Pools};
 use sluice_route::{Address, Route, RouteSet, SourceValidation, Via};
 use sluice_table::memory::Line;
-use sluice_wire::{Checksums, validity};
+use sluice_testkit::packet;
+use sluice_wire::{Checksums, layers, validity};
 
 pub const INSIDE: u16 = 0;
 pub const OUTSIDE: u16 = 1;
@@ -31,6 +32,39 @@ pub fn v4(text: &str) -> u32 {
     text.parse::<Ipv4Addr>().unwrap().to_bits()
 }
 
+/// An address of its text.
+pub fn plain(text: &str) -> Address {
+    text.parse::<std::net::IpAddr>().unwrap().into()
+}
+
+pub fn route(prefix: &str, length: u8, via: Via) -> Route {
+    Route {
+        prefix: sluice_route::Prefix::new(plain(prefix), length),
+        via,
+    }
+}
+
+/// Source and destination of an IPv4 frame; of ICMP queries the identifier is both ports.
+pub fn flow(frame: &[u8]) -> (SocketAddrV4, SocketAddrV4) {
+    let tuple = layers::parse(frame).unwrap().key4(frame, 0).tuple;
+    let at = |address, port| SocketAddrV4::new(Ipv4Addr::from_bits(address), port);
+    (
+        at(tuple.source, tuple.source_port),
+        at(tuple.destination, tuple.destination_port),
+    )
+}
+
+/// Whether every checksum of a frame is right, by our own check; bytes are compared with those of another library.
+pub fn is_valid(frame: &[u8]) -> bool {
+    let lenient = validity::Policy {
+        martians: false,
+        source_routes: true,
+    };
+    layers::parse(frame).is_ok_and(|layers| {
+        validity::validate(frame, Checksums::Unverified, &layers, &lenient) == Ok(validity::Validity::Valid)
+    })
+}
+
 /// What a test may change before the gateway is made.
 pub struct Plan {
     pub workers: usize,
@@ -43,6 +77,14 @@ pub struct Plan {
     pub known_neighbours: bool,
     pub outside_mtu: u16,
     pub limits: NeighbourLimits,
+    /// The worker that sends for all by both ports.
+    pub sender: Option<u16>,
+    /// Packets that a ring to a worker holds.
+    pub ring: usize,
+    pub fragments: usize,
+    /// Changes interfaces, before routes are derived from them.
+    pub interfaces: fn(&mut Vec<Interface>),
+    pub routes: Vec<Route>,
     pub policy: fn(&mut Policy),
 }
 
@@ -59,6 +101,11 @@ impl Default for Plan {
             known_neighbours: true,
             outside_mtu: 1500,
             limits: NeighbourLimits::default(),
+            sender: None,
+            ring: 1024,
+            fragments: 64,
+            interfaces: |_| {},
+            routes: Vec::new(),
             policy: |_| {},
         }
     }
@@ -103,7 +150,7 @@ fn interface(index: u16, mac: [u8; 6], addresses: &[&str], mtu: u16, stateful: b
 
 /// The policy and routes of a plan.
 pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
-    let interfaces = vec![
+    let mut interfaces = vec![
         interface(
             INSIDE,
             INSIDE_MAC,
@@ -119,6 +166,7 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
             plan.translate,
         ),
     ];
+    (plan.interfaces)(&mut interfaces);
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
     let mut policy = Policy::new(2, interfaces);
     if plan.translate {
@@ -141,21 +189,20 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
         policy.nat4 = Nat { rules, pools };
     }
     (plan.policy)(&mut policy);
-    let default = |prefix: &str, via: &str| {
-        let (prefix, via): (std::net::IpAddr, std::net::IpAddr) = (prefix.parse().unwrap(), via.parse().unwrap());
-        let plain = |a| match a {
-            std::net::IpAddr::V4(a) => Address::V4(a.to_bits()),
-            std::net::IpAddr::V6(a) => Address::V6(a.to_bits()),
-        };
-        Route {
-            prefix: sluice_route::Prefix::new(plain(prefix), 0),
-            via: Via::Gateway {
-                address: plain(via),
+    let default = |any: &str, gateway: &str| {
+        route(
+            any,
+            0,
+            Via::Gateway {
+                address: plain(gateway),
                 interface: None,
             },
-        }
+        )
     };
-    let routes = [default("0.0.0.0", "203.0.113.254"), default("::", "2001:db8:2::fe")];
+    let mut routes = vec![default("0.0.0.0", "203.0.113.254"), default("::", "2001:db8:2::fe")];
+    // A route of the plan replaces the default of its prefix.
+    routes.retain(|route| plan.routes.iter().all(|other| other.prefix != route.prefix));
+    routes.extend(&plan.routes);
     (policy, RouteSet::new(&links, &routes).unwrap())
 }
 
@@ -170,18 +217,19 @@ impl Rig {
             ports: ["inside", "outside"]
                 .map(|name| Port {
                     name: name.into(),
-                    sender: None,
+                    sender: plan.sender,
                 })
                 .into(),
             secret: [1, 2],
             steering: [3, 4],
-            fragments: 64,
+            fragments: plan.fragments,
         };
         let now = Now::at(1_000_000_000);
         let mut plane = Plane::new(setup, policy, &routes, plan.limits, plan.workers, now).unwrap();
         let lines = plane.lines().total();
         let (mut workers, mut wires, mut desks) = (Vec::new(), Vec::new(), Vec::new());
-        for (own, io) in MemoryIo::workers(plan.workers, 2).into_iter().enumerate() {
+        for (own, mut io) in MemoryIo::workers(plan.workers, 2).into_iter().enumerate() {
+            io.limit_ring(plan.ring);
             wires.push(io.wires());
             let memory = |_| &mut *vec![Line([0; 8]); lines].leak();
             let (worker, desk) = plane
@@ -249,10 +297,83 @@ impl Rig {
     }
 
     /// Nothing is lost: every packet has left by a counted exit.
-    pub fn check(&self) {
-        for counters in self.plane.counters() {
+    pub fn check(&mut self) {
+        for (worker, counters) in self.workers.iter_mut().zip(self.plane.counters()) {
             assert_eq!(0, counters.imbalance(), "{counters:?}");
             assert_eq!(0, counters.forgotten.get());
+            let io = worker.io_mut();
+            assert_eq!(0, io.held());
+            let waiting: u64 = counters
+                .interfaces
+                .iter()
+                .map(|i| i.parked.get().wrapping_sub(i.unparked.get()))
+                .fold(0, u64::wrapping_add);
+            assert_eq!(waiting, io.parked() as u64, "a parked buffer was lost");
+        }
+    }
+
+    /// Sessions that exist now.
+    pub fn live(&self) -> u64 {
+        let (made, ended) = self.plane.counters().iter().fold((0, 0), |(made, ended), c| {
+            (made + c.sessions_created.get(), ended + c.sessions_ended.get())
+        });
+        made - ended
+    }
+
+    /// Every session, as worker after worker lists them.
+    pub fn sessions(&mut self, filter: Filter) -> Vec<Shown> {
+        let mut all = Vec::new();
+        for worker in 0..self.workers.len() {
+            let mut cursor = Some(Cursor::default());
+            while let Some(from) = cursor {
+                let into = Vec::with_capacity(1024);
+                let request = Request::List {
+                    cursor: from,
+                    filter,
+                    into,
+                };
+                let Reply::Listed { next, sessions } = self.ask(worker, request) else {
+                    panic!("not a list")
+                };
+                all.extend(sessions);
+                cursor = next;
+            }
+        }
+        all
+    }
+
+    /// How often sessions hold the neighbour of an address.
+    pub fn uses(&self, interface: u16, address: &str) -> u32 {
+        let neighbours = self.plane.neighbours();
+        neighbours.uses(neighbours.find(interface, plain(address)).unwrap())
+    }
+
+    /// Send what the inside host sends.
+    pub fn from_host(&mut self, frame: &packet::Frame) -> Vec<Sent> {
+        self.send(INSIDE, &frame.clone().macs(HOST_MAC, INSIDE_MAC).build())
+    }
+
+    /// Send what comes by way of the outside router.
+    pub fn from_router(&mut self, frame: &packet::Frame) -> Vec<Sent> {
+        self.send(OUTSIDE, &frame.clone().macs(ROUTER_MAC, OUTSIDE_MAC).build())
+    }
+
+    /// Send a frame of the inside host that goes out translated; its public source.
+    #[track_caller]
+    pub fn public(&mut self, frame: &packet::Frame) -> SocketAddrV4 {
+        let sent = self.from_host(frame);
+        assert_eq!(1, sent.len(), "{:?}", self.all_drops());
+        assert_eq!(OUTSIDE, sent[0].port);
+        flow(&sent[0].frame).0
+    }
+
+    /// Let seconds pass, one by one.
+    pub fn seconds(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now = Now::at(self.now.nanoseconds + 1_000_000_000);
+            for _ in 0..8 {
+                self.round();
+            }
         }
     }
 

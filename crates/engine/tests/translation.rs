@@ -1,0 +1,254 @@
+//! Translation of each protocol both ways, forwarded ports, and what nobody asked for.
+
+mod rig;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, v4};
+use sluice_engine::request::{Filter, Reply, Request};
+use sluice_nat::rule::DestinationRule;
+use sluice_testkit::packet::{self, Icmpv4Type, flag};
+
+const REMOTE: &str = "198.51.100.7:53";
+
+fn remote() -> SocketAddrV4 {
+    REMOTE.parse().unwrap()
+}
+
+fn inside(port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(HOST.parse().unwrap(), port)
+}
+
+fn forward(external: &str, ports: (u16, u16), target: &str, target_port: Option<u16>) -> DestinationRule<u32> {
+    DestinationRule {
+        context: 0,
+        protocol: Some(6),
+        external: v4(external),
+        ports: Some(ports),
+        target: v4(target),
+        target_port,
+    }
+}
+
+#[test]
+fn udp_both_directions_only_addresses_ports_ttl_and_checksums_change() {
+    let mut rig = Rig::new(Plan::default());
+    for payload in [&b""[..], b"odd", b"a question of even length."] {
+        let question = packet::udp4(inside(5000), remote()).payload(payload).ttl(9);
+        let sent = rig.from_host(&question);
+        assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+        let public = flow(&sent[0].frame).0;
+        let expected = packet::udp4(public, remote()).payload(payload).ttl(8);
+        assert_eq!(expected.macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
+
+        let answer = packet::udp4(remote(), public).payload(payload).ttl(3);
+        let sent = rig.from_router(&answer);
+        assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+        let expected = packet::udp4(remote(), inside(5000)).payload(payload).ttl(2);
+        assert_eq!(expected.macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
+    }
+    assert_eq!(1, rig.live());
+}
+
+#[test]
+fn udp_without_checksum_stays_without() {
+    let mut rig = Rig::new(Plan::default());
+    let mut question = packet::udp4(inside(5000), remote())
+        .payload(b"abc")
+        .macs(HOST_MAC, INSIDE_MAC)
+        .build();
+    question[40..42].fill(0);
+    let sent = rig.send(INSIDE, &question);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!([0, 0], sent[0].frame[40..42]);
+}
+
+#[test]
+fn frame_padded_to_the_minimum_is_translated_with_its_padding() {
+    let mut rig = Rig::new(Plan::default());
+    let sent = rig.from_host(&packet::udp4(inside(5000), remote()).padded(60));
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    let public = flow(&sent[0].frame).0;
+    let expected = packet::udp4(public, remote()).padded(60).ttl(63);
+    assert_eq!(expected.macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
+}
+
+#[test]
+fn flows_of_one_host_share_its_public_address_and_never_a_port() {
+    let mut rig = Rig::new(Plan::default());
+    let publics: Vec<_> = (0..500)
+        .map(|port| rig.public(&packet::udp4(inside(20_000 + port), remote())))
+        .collect();
+    let mut ports: Vec<_> = publics.iter().map(|public| public.port()).collect();
+    ports.sort_unstable();
+    ports.dedup();
+    assert_eq!(500, ports.len());
+    assert!(publics.iter().all(|public| public.ip() == publics[0].ip()));
+    assert!(ports[0] >= 1024);
+}
+
+#[test]
+fn answer_of_another_remote_or_port_is_unsolicited() {
+    let mut rig = Rig::new(Plan::default());
+    let public = rig.public(&packet::udp4(inside(5000), remote()));
+    for other in ["198.51.100.7:54", "198.51.100.8:53"] {
+        let other: SocketAddrV4 = other.parse().unwrap();
+        assert!(rig.from_router(&packet::udp4(other, public)).is_empty());
+    }
+    let syn = packet::tcp4(remote(), public).flags(flag::SYN);
+    assert!(rig.from_router(&syn).is_empty());
+    assert_eq!(vec![("unsolicited", 3)], rig.all_drops());
+}
+
+#[test]
+fn tcp_segment_that_opens_nothing_is_dropped_by_name() {
+    let mut rig = Rig::new(Plan::default());
+    for flags in [flag::ACK, flag::SYN | flag::ACK, flag::RST, flag::FIN | flag::ACK] {
+        assert!(
+            rig.from_host(&packet::tcp4(inside(1), remote()).flags(flags))
+                .is_empty()
+        );
+    }
+    assert_eq!(vec![("tcp-not-opening", 4)], rig.all_drops());
+    assert_eq!(0, rig.live());
+}
+
+#[test]
+fn echo_request_against_a_session_is_no_answer() {
+    let mut rig = Rig::new(Plan::default());
+    let public = rig.public(&packet::icmp4_echo(HOST, "198.51.100.7", 7, 1));
+    let remote = *remote().ip();
+    let probe = packet::icmp4_echo(remote, *public.ip(), public.port(), 1);
+    assert!(rig.from_router(&probe).is_empty());
+    let other = packet::icmp4_echo_reply(remote, *public.ip(), public.port().wrapping_add(1), 1);
+    assert!(rig.from_router(&other).is_empty());
+    assert_eq!(vec![("unsolicited", 2)], rig.all_drops());
+}
+
+#[test]
+fn icmp_that_is_neither_query_nor_error_opens_no_session() {
+    let mut rig = Rig::new(Plan::default());
+    let kind = Icmpv4Type::Unknown {
+        type_u8: 42,
+        code_u8: 0,
+        bytes5to8: [0; 4],
+    };
+    let source: Ipv4Addr = HOST.parse().unwrap();
+    let strange = packet::frame4(source, *remote().ip(), packet::Transport::Icmp4(kind));
+    assert!(rig.from_host(&strange).is_empty());
+    assert_eq!(vec![("unsupported-protocol", 1)], rig.all_drops());
+    assert_eq!(0, rig.live());
+}
+
+#[test]
+fn protocol_without_ports_is_refused_where_a_pool_would_be_shared() {
+    let mut rig = Rig::new(Plan::default());
+    let source: Ipv4Addr = HOST.parse().unwrap();
+    let tunnel = packet::frame4(source, *remote().ip(), packet::Transport::Raw(packet::IpNumber(47)));
+    assert!(rig.from_host(&tunnel.payload(&[0; 8])).is_empty());
+    assert_eq!(vec![("unsupported-protocol", 1)], rig.all_drops());
+}
+
+#[test]
+fn forwarded_port_both_directions_reach_the_host_at_its_own_port() {
+    let mut rig = Rig::new(Plan {
+        forwards: vec![forward("203.0.113.20", (8080, 8089), HOST, Some(80))],
+        ..Plan::default()
+    });
+    let client: SocketAddrV4 = "198.51.100.9:40000".parse().unwrap();
+    let external: SocketAddrV4 = "203.0.113.20:8083".parse().unwrap();
+    let syn = packet::tcp4(client, external).flags(flag::SYN);
+    let sent = rig.from_router(&syn);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    let expected = packet::tcp4(client, inside(83)).flags(flag::SYN).ttl(63);
+    assert_eq!(expected.macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
+    assert_eq!(INSIDE, sent[0].port);
+
+    let answer = packet::tcp4(inside(83), client).flags(flag::SYN | flag::ACK);
+    let sent = rig.from_host(&answer);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    let expected = packet::tcp4(external, client).flags(flag::SYN | flag::ACK).ttl(63);
+    assert_eq!(expected.macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
+    assert_eq!(OUTSIDE, sent[0].port);
+    assert_eq!(1, rig.live());
+}
+
+#[test]
+fn forwarded_port_on_the_gateways_own_address_is_forwarded_and_its_neighbour_port_is_not() {
+    let mut rig = Rig::new(Plan {
+        forwards: vec![forward("203.0.113.1", (2222, 2222), HOST, Some(22))],
+        ..Plan::default()
+    });
+    let client: SocketAddrV4 = "198.51.100.9:40000".parse().unwrap();
+    let own = |port| SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 1), port);
+    let sent = rig.from_router(&packet::tcp4(client, own(2222)).flags(flag::SYN));
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!((client, inside(22)), flow(&sent[0].frame));
+    let sent = rig.from_router(&packet::tcp4(client, own(2223)).flags(flag::SYN));
+    assert_eq!(1, sent.len());
+    assert_eq!(OUTSIDE, sent[0].port, "an error");
+    assert_eq!(vec![("no-local-service", 1)], rig.all_drops());
+}
+
+#[test]
+fn forwarded_port_range_asked_with_udp_is_unsolicited() {
+    let mut rig = Rig::new(Plan {
+        forwards: vec![forward("203.0.113.10", (80, 80), HOST, None)],
+        ..Plan::default()
+    });
+    let external: SocketAddrV4 = "203.0.113.10:80".parse().unwrap();
+    assert!(rig.from_router(&packet::udp4(remote(), external)).is_empty());
+    assert_eq!(vec![("unsolicited", 1)], rig.all_drops());
+}
+
+#[test]
+fn session_listed_shows_both_directions_and_what_went_through() {
+    let mut rig = Rig::new(Plan::default());
+    let public = rig.public(&packet::udp4(inside(5000), remote()).payload(&[1; 100]));
+    rig.from_router(&packet::udp4(remote(), public).payload(&[2; 50]));
+    rig.from_router(&packet::udp4(remote(), public).payload(&[3; 50]));
+    let sessions = rig.sessions(Filter::default());
+    assert_eq!(1, sessions.len());
+    let shown = &sessions[0];
+    assert_eq!(
+        (HOST.parse().unwrap(), 5000),
+        (shown.forward.source, shown.forward.source_port)
+    );
+    let back = (shown.reverse.destination, shown.reverse.destination_port);
+    assert_eq!(((*public.ip()).into(), public.port()), back);
+    assert_eq!([1, 2], shown.packets);
+    assert_eq!([128, 2 * 78], shown.bytes);
+    assert!(shown.answered);
+    assert_eq!(300, shown.seconds_left);
+    assert_eq!((17, None, INSIDE), (shown.protocol, shown.state, shown.interface));
+}
+
+#[test]
+fn session_cleared_gives_its_port_and_neighbours_back() {
+    let mut rig = Rig::new(Plan::default());
+    // A route holds its gateway too, once a packet has used it.
+    let (host, router) = (rig.uses(INSIDE, HOST), 1);
+    for port in 0..100 {
+        rig.public(&packet::udp4(inside(5000 + port), remote()));
+    }
+    assert_eq!(
+        (host + 100, router + 100),
+        (rig.uses(INSIDE, HOST), rig.uses(OUTSIDE, "203.0.113.254"))
+    );
+    let filter = Filter {
+        source_port: Some(5007),
+        ..Filter::default()
+    };
+    let clear = |filter| Request::Clear {
+        cursor: Default::default(),
+        filter,
+        ended: 0,
+    };
+    assert!(matches!(rig.ask(0, clear(filter)), Reply::Cleared(1)));
+    assert!(matches!(rig.ask(0, clear(Filter::default())), Reply::Cleared(99)));
+    assert_eq!(0, rig.live());
+    assert_eq!(
+        (host, router),
+        (rig.uses(INSIDE, HOST), rig.uses(OUTSIDE, "203.0.113.254"))
+    );
+}
