@@ -3,6 +3,8 @@
 use std::fmt;
 use std::ptr::NonNull;
 
+use sluice_table::memory::{LINE, Line};
+
 /// How a region is backed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
@@ -133,17 +135,17 @@ impl Region {
         self.length
     }
 
-    /// The memory as 64-bit words, for as long as the region lives.
-    pub fn words(&mut self) -> &mut [u64] {
-        // SAFETY: the mapping is `length` zeroed or written bytes, page-aligned, ours alone, and any bits are a u64.
-        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.length / 8) }
+    /// The memory as lines, for as long as the region lives.
+    pub fn lines(&mut self) -> &mut [Line] {
+        // SAFETY: the mapping is `length` zeroed or written bytes, page-aligned, ours alone, and any bits are a line.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr().cast(), self.length / LINE) }
     }
 
-    /// The memory as 64-bit words, for ever: it is never given back.
-    pub fn leak(self) -> &'static mut [u64] {
+    /// The memory as lines, for ever: it is never given back.
+    pub fn leak(self) -> &'static mut [Line] {
         let region = std::mem::ManuallyDrop::new(self);
-        // SAFETY: as `words`; the mapping stays, and the region that named it is forgotten.
-        unsafe { std::slice::from_raw_parts_mut(region.start.as_ptr().cast(), region.length / 8) }
+        // SAFETY: as `lines`; the mapping stays, and the region that named it is forgotten.
+        unsafe { std::slice::from_raw_parts_mut(region.start.as_ptr().cast(), region.length / LINE) }
     }
 }
 
@@ -167,10 +169,11 @@ mod tests {
     fn region_is_zeroed_aligned_and_writable() {
         let mut region = Region::new(3 << 20).expect("memory");
         assert_eq!(4 << 20, region.bytes());
-        let words = region.words();
-        assert_eq!(0, words.as_ptr().align_offset(HUGEPAGE));
-        assert!(words.iter().all(|&word| word == 0));
-        words[words.len() - 1] = 7;
+        let lines = region.lines();
+        assert_eq!(0, lines.as_ptr().align_offset(HUGEPAGE));
+        assert!(lines.iter().all(|&line| line == Line::ZERO));
+        lines[lines.len() - 1] = Line([7; 8]);
+        assert_eq!(lines.len() * LINE, region.bytes());
     }
 
     #[test]

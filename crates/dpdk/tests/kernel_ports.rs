@@ -72,3 +72,40 @@ fn tap_exchanges_frames_with_the_kernel() {
         close(tap, taps);
     });
 }
+
+#[test]
+fn af_packet_spreads_flows_over_the_queues_of_two_workers() {
+    on_each_memory("af_packet_spreads_flows_over_the_queues_of_two_workers", |scenario| {
+        veth("va", "vb", 1500);
+        let two = |name| PortPlan {
+            queues: 2,
+            ..by(Driver::AfPacket, name)
+        };
+        let (devices, mut hands) = scenario.open_many(&Plan::new(vec![two("va"), two("vb")], 2));
+        assert_eq!(2, devices.ports()[0].queues());
+        let mut came = [0, 0];
+        for number in 0..400u32 {
+            let sender = number as usize % 2;
+            send(&mut hands[sender], 0, &[flow(number)]);
+            wait_for("the frame at one of the workers", || {
+                let before = came;
+                for (hand, came) in hands.iter_mut().zip(&mut came) {
+                    *came += receive_some(hand, 1, |bytes| bytes.get(12..14) == Some(&[8, 0])).len();
+                }
+                (came != before).then_some(())
+            });
+        }
+        assert_eq!(400, came[0] + came[1]);
+        assert!(came[0] > 0 && came[1] > 0, "flows at both workers: {came:?}");
+        close(devices, hands);
+    });
+}
+
+/// A frame of a UDP flow of its own.
+fn flow(number: u32) -> Vec<u8> {
+    let mut bytes = frame(number, 60);
+    bytes[12..14].copy_from_slice(&[8, 0]);
+    bytes[14..34].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes[34..36].copy_from_slice(&(number as u16 + 1024).to_be_bytes());
+    bytes
+}

@@ -155,16 +155,19 @@ unsafe impl RawBuffers for Fake {
     fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize {
         let mut ledger = self.ledger();
         let count = coming.buffers.len().min(carried.len()).min(ledger.ring.len());
-        for at in 0..count {
-            let (buffer, window, with) = ledger.ring.pop_front().expect("as many as counted");
-            coming.buffers[at] = buffer;
-            coming.rooms[at] = Room {
+        let Coming {
+            buffers,
+            rooms,
+            windows,
+        } = coming;
+        let places = buffers.iter_mut().zip(rooms).zip(windows).zip(carried);
+        for ((((buffer, room), window), carried), from_ring) in places.zip(ledger.ring.drain(..count)) {
+            (*buffer, *window, *carried) = from_ring;
+            *room = Room {
                 start: buffer.0,
                 length: ROOM as u16,
                 fault: 0,
             };
-            coming.windows[at] = window;
-            carried[at] = with;
         }
         count
     }

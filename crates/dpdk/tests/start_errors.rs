@@ -44,7 +44,8 @@ fn port_that_can_not_open_says_what_to_do() {
                 "virtio:/tmp/nobody.sock",
                 "start the vhost side that listens on it first",
             ),
-            ("0000:ff:1f.7", "0000:ff:1f.7"),
+            ("vhost:/etc/hostname", "/etc/hostname exists and is no socket"),
+            ("0000:ff:1f.7", "0000:ff:1f.7 is no PCI device"),
         ] {
             let error = refused(port(device));
             assert!(error.contains(expected), "{device}: {error}");

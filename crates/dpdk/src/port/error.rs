@@ -22,9 +22,9 @@ pub enum PortError {
         /// The interface.
         interface: String,
     },
-    /// A file or socket is missing.
+    /// A file or socket is missing, or in use.
     #[error("{port}: {path} {what}")]
-    NoSuchPath {
+    Path {
         /// The port.
         port: String,
         /// The path.
@@ -46,7 +46,7 @@ pub enum PortError {
     },
     /// The device can't have this MTU.
     #[error(
-        "{port}: {device} by {driver} can't have an MTU of {mtu} ({reason}): lower it, or raise that of the device's peer first"
+        "{port}: {device} by {driver} can't have an MTU of {mtu} ({reason}): lower it, or raise that of the device's peer first; an XDP program that a killed process left goes by ip link set DEVICE xdp off"
     )]
     Mtu {
         /// The port.

@@ -1,6 +1,8 @@
 //! From a plan to a device that DPDK knows.
 
 use std::ffi::CString;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -16,6 +18,33 @@ use crate::sys;
 pub(super) struct Opening<'a> {
     pub(super) plan: &'a PortPlan,
     pub(super) choice: Choice,
+}
+
+/// Who listens on a socket's path.
+enum Listener {
+    Nobody,
+    Alive,
+    /// Something else lies there.
+    Foreign,
+}
+
+impl Listener {
+    /// Look, and take away what a killed process left.
+    fn at(path: &str) -> Self {
+        match std::os::unix::net::UnixStream::connect(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Listener::Nobody,
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                let socket = std::fs::metadata(path).is_ok_and(|file| file.file_type().is_socket());
+                if socket && std::fs::remove_file(path).is_ok() {
+                    Listener::Nobody
+                } else {
+                    Listener::Foreign
+                }
+            }
+            // Also where it listens for another type of connection.
+            _ => Listener::Alive,
+        }
+    }
 }
 
 impl PortPlan {
@@ -66,7 +95,7 @@ impl Opening<'_> {
     /// Check the obvious first: error codes of drivers say nothing.
     pub(super) fn check(&self) -> Result<(), PortError> {
         let port = || self.plan.name.clone();
-        let path = |path: &str, what| PortError::NoSuchPath {
+        let path = |path: &str, what| PortError::Path {
             port: port(),
             path: path.into(),
             what,
@@ -105,6 +134,10 @@ impl Opening<'_> {
             Device::Pcap { input: Some(input), .. } if !Path::new(input).is_file() => {
                 Err(path(input, "is no capture file that can be read"))
             }
+            Device::Pci(address) if !Path::new("/sys/bus/pci/devices").join(address.to_string()).exists() => Err(path(
+                &address.to_string(),
+                "is no PCI device: lspci lists what there is",
+            )),
             Device::Tap { interface } if exists(interface) => Err(PortError::InterfaceExists {
                 port: port(),
                 interface: interface.clone(),
@@ -126,6 +159,17 @@ impl Opening<'_> {
                 socket,
                 "is not there: start the vhost side that listens on it first",
             )),
+            Device::Memif {
+                socket, server: true, ..
+            }
+            | Device::Vhost { socket, client: false }
+            | Device::Virtio { socket, server: true } => match Listener::at(socket) {
+                Listener::Nobody => Ok(()),
+                // Several memif interfaces of one process share a socket.
+                Listener::Alive if matches!(self.plan.device, Device::Memif { .. }) => Ok(()),
+                Listener::Alive => Err(path(socket, "is listened on already: choose another path")),
+                Listener::Foreign => Err(path(socket, "exists and is no socket: choose another path")),
+            },
             _ => Ok(()),
         }
     }

@@ -1,0 +1,67 @@
+//! What a killed process leaves behind does not keep the next one from starting.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Command, Stdio};
+
+use sluice_dpdk::{Driver, Plan, PortPlan};
+use support::{exchange, on_each_memory, port, private_path, veth};
+
+const ROLE: &str = "SLUICE_SCENARIO_HOLDS";
+
+/// Let a process of its own open what `names` says, then kill it. In that process this does not return.
+fn killed_while_open(test: &str, scenario: &support::Scenario, names: &[String]) {
+    if let Ok(names) = std::env::var(ROLE) {
+        let _opened = scenario.open(&Plan::new(names.split(' ').map(port).collect(), 1));
+        println!("\nopen");
+        std::io::stdout().flush().expect("stdout");
+        // Until the parent kills us, or is gone.
+        let _ = std::io::stdin().read(&mut [0]);
+        std::process::exit(0);
+    }
+    let mut holder = Command::new(std::env::current_exe().expect("the path of this test"))
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(ROLE, names.join(" "))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the test starts itself");
+    let lines = BufReader::new(holder.stdout.take().expect("its output")).lines();
+    let opened = lines.map_while(Result::ok).any(|line| line == "open");
+    holder.kill().expect("it is killed");
+    holder.wait().expect("it is gone");
+    assert!(opened, "the holder opened {names:?}");
+}
+
+#[test]
+fn af_xdp_after_a_killed_process_receives_again() {
+    const TEST: &str = "af_xdp_after_a_killed_process_receives_again";
+    on_each_memory(TEST, |scenario| {
+        if std::env::var_os(ROLE).is_none() {
+            veth("va", "vb", 1500);
+        }
+        killed_while_open(TEST, &scenario, &["va".into()]);
+        let packet_socket = PortPlan {
+            driver: Some(Driver::AfPacket),
+            ..port("vb")
+        };
+        let mut opened = scenario.open(&Plan::new(vec![port("va"), packet_socket], 1));
+        exchange(&mut opened.hand, 1, 0, 5_000, 64);
+        opened.close();
+    });
+}
+
+#[test]
+fn sockets_of_a_killed_process_are_taken_over() {
+    const TEST: &str = "sockets_of_a_killed_process_are_taken_over";
+    on_each_memory(TEST, |scenario| {
+        let names = [
+            format!("vhost:{}", private_path("v")),
+            format!("memif:{},role=server", private_path("m")),
+        ];
+        killed_while_open(TEST, &scenario, &names);
+        let opened = scenario.open(&Plan::new(names.iter().map(|name| port(name)).collect(), 1));
+        opened.close();
+    });
+}
