@@ -40,18 +40,31 @@ pub fn parse(name: &str, text: &str) -> Result<schema::Document, Diagnosis> {
         .map_err(|found| Diagnosis::new(name, text, found))
 }
 
-/// A fault that showed only when the configuration was used, such as a device that would not open, at the place of its
-/// key: `["interfaces", "outside", "device"]`.
-pub fn fault(name: &str, text: &str, key: &[&str], what: String, hint: Option<String>) -> Diagnosis {
-    let steps: Vec<_> = key.iter().map(|step| read::Step::Key(step)).collect();
-    let span = read::read(text).map_or(0..0, |(_, places)| places.value(&steps));
-    Diagnosis::new(
-        name,
-        text,
-        vec![Located {
-            problem: Problem::Form { what, hint },
+/// Something that showed only when the configuration was to be used, such as a device that would not open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The key that it is about: `["interfaces", "outside", "device"]`.
+    pub key: Vec<String>,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+/// Faults at the places of their keys.
+pub fn place(name: &str, text: &str, faults: Vec<Fault>) -> Diagnosis {
+    let places = read::read(text).ok().map(|(_, places)| places);
+    let located = |fault: Fault| {
+        let steps: Vec<_> = fault.key.iter().map(read::Step::from).collect();
+        let span = places.as_ref().map_or(0..0, |places| places.value(&steps));
+        Located {
+            problem: Problem::Form {
+                what: fault.what,
+                hint: fault.hint,
+            },
             span,
             advice: false,
-        }],
-    )
+        }
+    };
+    Diagnosis::new(name, text, faults.into_iter().map(located).collect())
 }

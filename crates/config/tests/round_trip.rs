@@ -66,7 +66,7 @@ fn interface() -> impl Strategy<Value = Interface> {
                 device,
                 bond: members.map(|members| Bond {
                     members,
-                    mode: BondMode::ActiveBackup,
+                    mode: BondMode::Lacp,
                 }),
                 parent,
                 vlan: tags.map(|tags| tags.parse().unwrap()),

@@ -4,13 +4,15 @@
 
 mod load;
 mod machine;
+mod ports;
 
 pub use sluice_config as config;
 
 pub use load::{Loaded, load};
 pub use machine::{MachineError, machine};
+pub use ports::{Outlook, outlook, plan};
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sluice_config::Diagnosis;
 
@@ -28,7 +30,29 @@ pub enum DaemonError {
     /// The machine could not be asked.
     #[error(transparent)]
     Machine(#[from] MachineError),
+    /// This build can check configurations, but moves no packets.
+    #[error("this build has no data plane")]
+    NoDataPlane,
     /// A wrong configuration.
     #[error("{0}")]
     Configuration(Diagnosis),
+}
+
+/// Run the daemon until it is asked to end.
+///
+/// # Errors
+/// The configuration is wrong, or a device would not open.
+pub fn run(file: &Path) -> Result<(), DaemonError> {
+    let loaded = load(file)?;
+    let refused = |faults| DaemonError::Configuration(config::place(&loaded.name, &loaded.text, faults));
+    let ports = outlook(&loaded.checked.config).map_err(refused)?;
+    let faults: Vec<_> = ports
+        .iter()
+        .flat_map(|port| port.faults(&loaded.checked.config))
+        .collect();
+    if faults.is_empty() {
+        Err(DaemonError::NoDataPlane)
+    } else {
+        Err(refused(faults))
+    }
 }

@@ -4,47 +4,74 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
-use sluice_daemon::config::Config;
 use sluice_daemon::config::config::{Interface, Link};
 use sluice_daemon::config::memory::Bytes;
-use sluice_daemon::{Loaded, load};
+use sluice_daemon::config::{Config, place};
+use sluice_daemon::{Loaded, Outlook, load, outlook, plan};
 
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
 
+use Align::{Left, Right};
+
 /// Check a configuration and print what would run.
 ///
 /// # Errors
-/// The file can't be read, or is wrong.
+/// The file can't be read, or is wrong; or a device would not open, and the rest is printed before.
 pub fn check(file: &Path, json: bool, output: &mut dyn Write) -> Result<(), CommandError> {
     let loaded = load(file)?;
+    let diagnosis = |faults| CommandError::Configuration(place(&loaded.name, &loaded.text, faults));
+    let ports = outlook(&loaded.checked.config).map_err(diagnosis)?;
     if json {
-        as_json(&loaded, output)
+        as_json(&loaded, &ports, output)
     } else {
-        as_text(&loaded, output)
+        as_text(&loaded, &ports, output)
+    }?;
+    let faults: Vec<_> = ports
+        .iter()
+        .flat_map(|port| port.faults(&loaded.checked.config))
+        .collect();
+    if faults.is_empty() {
+        Ok(())
+    } else {
+        Err(diagnosis(faults))
     }
 }
 
-fn as_text(loaded: &Loaded, output: &mut dyn Write) -> Result<(), CommandError> {
+fn as_text(loaded: &Loaded, ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> {
     let config = &loaded.checked.config;
-    writeln!(output, "{}: this would run\n", loaded.name)?;
     let mut interfaces = Columns::new(&[
-        ("INTERFACE", Align::Left),
-        ("DEVICE", Align::Left),
-        ("MTU", Align::Right),
-        ("QUEUES", Align::Right),
-        ("ADDRESSES", Align::Left),
+        ("INTERFACE", Left),
+        ("DEVICE", Left),
+        ("DRIVER", Left),
+        ("MTU", Right),
+        ("QUEUES", Right),
+        ("ADDRESSES", Left),
     ]);
-    for interface in &config.interfaces {
+    for (index, interface) in config.interfaces.iter().enumerate() {
+        let choice = ports
+            .iter()
+            .find(|port| usize::from(port.interface) == index)
+            .map(|port| &port.choice);
         interfaces.row([
             interface.name.clone(),
             device(config, interface),
+            choice.map_or("-".into(), |choice| choice.driver.to_string()),
             interface.mtu.to_string(),
-            queues(interface),
+            choice.map_or("-".into(), |choice| choice.queues.to_string()),
             addresses(interface).join(" "),
         ]);
     }
     interfaces.flush(output)?;
+    for port in ports {
+        let name = &port.plan.name;
+        if !port.choice.reason.is_empty() {
+            writeln!(output, "  {name}: {}, {}", port.choice.driver, port.choice.reason)?;
+        }
+        for limit in port.limits.iter().filter(|limit| !limit.fatal) {
+            writeln!(output, "  {name}: {limit}")?;
+        }
+    }
     let cores: Vec<_> = config.cores.iter().map(u16::to_string).collect();
     writeln!(
         output,
@@ -52,32 +79,45 @@ fn as_text(loaded: &Loaded, output: &mut dyn Write) -> Result<(), CommandError> 
         cores.join(", "),
         config.document.system.shards
     )?;
-    let mut tables = Columns::new(&[
-        ("TABLE", Align::Left),
-        ("CAPACITY", Align::Right),
-        ("MEMORY", Align::Right),
-    ]);
+    let mut tables = Columns::new(&[("TABLE", Left), ("CAPACITY", Right), ("MEMORY", Right)]);
     for table in &config.tables {
         tables.row([table.name.into(), grouped(table.entries), table.bytes.to_string()]);
     }
+    let plan = plan(config, ports);
+    tables.row([
+        "packet buffers".into(),
+        grouped(u64::from(plan.buffers)),
+        Bytes(plan.bytes() as u64).to_string(),
+    ]);
     tables.flush(output)?;
-    let sum = config.tables.iter().map(|table| table.bytes.0).sum();
-    writeln!(output, "{} of {} free", Bytes(sum), Bytes(loaded.machine.memory))?;
+    let sum: u64 = config.tables.iter().map(|table| table.bytes.0).sum();
+    writeln!(
+        output,
+        "{} of {} free",
+        Bytes(sum + plan.bytes() as u64),
+        Bytes(loaded.machine.memory)
+    )?;
     for complaint in loaded.checked.advice.complaints() {
         writeln!(output, "\n{}:{}: {}", loaded.name, complaint.line, complaint.message)?;
     }
     Ok(())
 }
 
-fn as_json(loaded: &Loaded, output: &mut dyn Write) -> Result<(), CommandError> {
+fn as_json(loaded: &Loaded, ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> {
     let config = &loaded.checked.config;
     let interfaces: Vec<_> = config
         .interfaces
         .iter()
-        .map(|interface| {
+        .enumerate()
+        .map(|(index, interface)| {
+            let port = ports.iter().find(|port| usize::from(port.interface) == index);
             json!({
                 "name": interface.name,
                 "device": device(config, interface),
+                "driver": port.map(|port| port.choice.driver.to_string()),
+                "reason": port.map(|port| port.choice.reason.clone()),
+                "queues": port.map(|port| port.choice.queues),
+                "limits": port.map(|port| port.limits.iter().map(ToString::to_string).collect::<Vec<_>>()),
                 "mtu": interface.mtu,
                 "addresses": addresses(interface),
             })
@@ -88,11 +128,13 @@ fn as_json(loaded: &Loaded, output: &mut dyn Write) -> Result<(), CommandError> 
         .iter()
         .map(|table| json!({ "name": table.name, "capacity": table.entries, "bytes": table.bytes.0 }))
         .collect();
+    let plan = plan(config, ports);
     let document = json!({
         "interfaces": interfaces,
         "cores": config.cores,
         "shards": config.document.system.shards,
         "tables": tables,
+        "buffers": { "count": plan.buffers, "bytes": plan.bytes() },
         "memory": loaded.machine.memory,
         "advice": loaded.checked.advice.complaints(),
     });
@@ -111,13 +153,6 @@ fn device(config: &Config, interface: &Interface) -> String {
                 .map_or("?", |parent| &parent.name);
             format!("{parent} vlan {tags}")
         }
-    }
-}
-
-fn queues(interface: &Interface) -> String {
-    match &interface.link {
-        Link::Device { queues, .. } | Link::Bond { queues, .. } => queues.map_or("auto".into(), |n| n.to_string()),
-        Link::Vlan { .. } => "-".into(),
     }
 }
 

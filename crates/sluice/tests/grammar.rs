@@ -133,6 +133,18 @@ fn valid_configuration_checked_prints_what_would_run() {
 }
 
 #[test]
+fn configuration_with_a_device_that_is_not_there_is_printed_and_refused_at_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("absent.toml");
+    std::fs::write(&path, "[interfaces.inside]\ndevice = \"nowhere0\"\n").unwrap();
+    let output = sluice(&["check", path.to_str().unwrap()]);
+    assert_eq!(Some(3), output.status.code());
+    assert!(String::from_utf8(output.stdout).unwrap().contains("INTERFACE"));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("absent.toml:2:10") && text.contains("nowhere0"), "{text}");
+}
+
+#[test]
 fn command_without_a_daemon_exits_with_5_and_says_how_to_start_one() {
     let output = sluice(&["show", "sessions", "--socket", "/nowhere/control"]);
     assert_eq!(Some(5), output.status.code());

@@ -87,8 +87,6 @@ pub enum BondMode {
     /// Link aggregation with LACP (IEEE 802.1AX).
     #[default]
     Lacp,
-    /// One member carries everything, another takes over when its link goes down.
-    ActiveBackup,
 }
 
 /// Refuse sources that could not be answered (BCP 38; RFC 3704, 2.2 and 2.4).

@@ -1,0 +1,158 @@
+//! Interfaces with devices of their own become the ports of the data plane.
+
+use sluice_config::config::{Interface, InterfaceIndex, Link};
+use sluice_config::{Config, Fault};
+use sluice_dpdk::driver::{Choice, choose};
+use sluice_dpdk::{Device, Limit, Plan, PortPlan, limits};
+
+/// A port as it would be opened.
+#[derive(Clone, Debug)]
+pub struct Outlook {
+    /// The interface that it is for.
+    pub interface: InterfaceIndex,
+    /// The port.
+    pub plan: PortPlan,
+    /// What would move its frames, and why.
+    pub choice: Choice,
+    /// What it could not do.
+    pub limits: Vec<Limit>,
+}
+
+/// The ports in the order of their interfaces. VLANs have none: their frames come through their parent's.
+///
+/// # Errors
+/// Devices that the driver layer can't make sense of.
+pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
+    let mut ports = Vec::new();
+    let mut faults = Vec::new();
+    for (index, interface) in config.interfaces.iter().enumerate() {
+        match port(config, interface) {
+            None => {}
+            Some(Ok(plan)) => {
+                let choice = choose(&plan.device, plan.mtu, plan.queues, plan.driver);
+                let limits = limits(&plan.device, plan.mtu, plan.queues, plan.driver);
+                ports.push(Outlook {
+                    interface: index as InterfaceIndex,
+                    plan,
+                    choice,
+                    limits,
+                });
+            }
+            Some(Err(fault)) => faults.push(fault),
+        }
+    }
+    if faults.is_empty() { Ok(ports) } else { Err(faults) }
+}
+
+/// Everything that is to be opened.
+pub fn plan(config: &Config, ports: &[Outlook]) -> Plan {
+    let workers = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
+    let mut plan = Plan::new(ports.iter().map(|port| port.plan.clone()).collect(), workers);
+    let parked = config
+        .document
+        .neighbours
+        .parked
+        .saturating_add(config.document.fragments.parked);
+    plan.parked = parked as usize;
+    plan
+}
+
+impl Outlook {
+    /// What would keep the port from opening.
+    pub fn faults(&self, config: &Config) -> Vec<Fault> {
+        let name = config
+            .interfaces
+            .get(usize::from(self.interface))
+            .map_or("", |interface| &interface.name);
+        let fatal = self.limits.iter().filter(|limit| limit.fatal);
+        fatal
+            .map(|limit| {
+                // What the driver layer says ends in a colon and what to do.
+                let (what, hint) = limit.text.split_once(": ").unwrap_or((&limit.text, ""));
+                let hint = (!hint.is_empty()).then(|| hint.to_owned());
+                Fault {
+                    key: key(name, "device"),
+                    what: what.to_owned(),
+                    hint,
+                }
+            })
+            .collect()
+    }
+}
+
+fn key(interface: &str, key: &str) -> Vec<String> {
+    ["interfaces", interface, key].map(str::to_owned).to_vec()
+}
+
+fn port(config: &Config, interface: &Interface) -> Option<Result<PortPlan, Fault>> {
+    let (device, queues, from) = match &interface.link {
+        Link::Device { device, queues } => (device.as_str().parse::<Device>(), *queues, "device"),
+        Link::Bond { members, queues, .. } => {
+            let members: Result<Vec<Device>, _> = members.iter().map(|member| member.as_str().parse()).collect();
+            (members.map(|members| Device::Bond { members }), *queues, "bond")
+        }
+        Link::Vlan { .. } => return None,
+    };
+    let device = match device {
+        Ok(device) => device,
+        Err(error) => {
+            return Some(Err(Fault {
+                key: key(&interface.name, from),
+                what: error.to_string(),
+                hint: None,
+            }));
+        }
+    };
+    let workers = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
+    let mut plan = PortPlan::new(&interface.name, device);
+    plan.mtu = interface.mtu;
+    plan.queues = queues.unwrap_or(workers);
+    plan.mac = interface.mac.map(|mac| mac.bytes());
+    Some(Ok(plan))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_config::memory::EntryBytes;
+    use sluice_config::{Machine, Valid, check};
+
+    fn config(text: &str) -> Valid<Config> {
+        let machine = Machine {
+            cores: vec![0, 1, 2],
+            memory: 1 << 40,
+            entry: EntryBytes::default(),
+        };
+        check("test", text, &machine).unwrap_or_else(|e| panic!("{e}")).config
+    }
+
+    #[test]
+    fn ports_are_interfaces_with_devices() {
+        let config = config(
+            "[system]\nworkers = 2\n[interfaces.a]\ndevice = \"null:\"\nmtu = 2000\n[interfaces.v]\nparent = \"a\"\n\
+             vlan = 7\n[interfaces.b]\ndevice = \"ring:r,end=a\"\nqueues = 1\nmac = \"02:00:00:00:00:01\"\n",
+        );
+        let ports = outlook(&config).unwrap();
+        let found: Vec<_> = ports
+            .iter()
+            .map(|port| (port.interface, port.plan.queues, port.plan.mtu))
+            .collect();
+        assert_eq!(vec![(0, 2, 2000), (2, 1, 1500)], found);
+        assert_eq!(Some([2, 0, 0, 0, 0, 1]), ports[1].plan.mac);
+    }
+
+    #[test]
+    fn device_with_a_wrong_option_is_a_fault_of_its_key() {
+        let faults = outlook(&config("[interfaces.a]\ndevice = \"ring:r,ends=a\"\n")).unwrap_err();
+        assert_eq!(vec!["interfaces", "a", "device"], faults[0].key);
+        assert!(faults[0].what.contains("ends"));
+    }
+
+    #[test]
+    fn device_that_is_not_there_is_a_fault_with_a_hint() {
+        let config = config("[interfaces.a]\ndevice = \"no-such-device\"\n");
+        let faults = outlook(&config).unwrap()[0].faults(&config);
+        assert_eq!("no interface no-such-device", faults[0].what);
+        assert_eq!(Some("ip link lists what there is".to_owned()), faults[0].hint);
+    }
+}
