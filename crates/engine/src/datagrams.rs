@@ -4,6 +4,8 @@
 //! datagram parks more than [`WAITING`] fragments (RFC 4787 REQ-14: any order, bounded).
 
 use arrayvec::ArrayVec;
+use sluice_table::hash::Hasher;
+use sluice_wire::{FlowKey6, Tuple6};
 
 use crate::context::Waiting;
 use crate::time::Now;
@@ -41,12 +43,15 @@ struct Entry {
     waiting: ArrayVec<Waiting, WAITING>,
 }
 
+/// Takes a fragment that may go on, or gives it back.
+pub type Ready<'r> = dyn FnMut(Waiting) -> Result<(), Waiting> + 'r;
+
 /// The table.
 #[derive(Debug)]
 pub struct Datagrams {
     entries: Box<[Entry]>,
-    secret: [u64; 2],
-    sweep: usize,
+    hasher: Hasher,
+    next: usize,
 }
 
 /// Where a fragment stands.
@@ -68,28 +73,25 @@ impl Datagrams {
             .collect();
         Self {
             entries,
-            secret,
-            sweep: 0,
+            hasher: Hasher::new(secret),
+            next: 0,
         }
     }
 
     fn home(&self, key: &DatagramKey) -> usize {
-        let words = [
-            key.source[0] ^ self.secret[0],
-            key.source[1],
-            key.destination[0] ^ self.secret[1],
-            key.destination[1],
-            u64::from(key.identification) | u64::from(key.protocol) << 32,
-            u64::from(key.context),
-        ];
-        let mut hash = self.secret[0];
-        for word in words {
-            let wide = u128::from(hash ^ word) * u128::from(self.secret[1] | 1);
-            hash = (wide as u64 ^ (wide >> 64) as u64)
-                .rotate_left(23)
-                .wrapping_add(self.secret[0]);
-        }
-        hash as usize
+        let identification = key.identification;
+        let tuple = Tuple6 {
+            source: key.source,
+            destination: key.destination,
+            source_port: (identification >> 16) as u16,
+            destination_port: identification as u16,
+            context: key.context,
+            ..Tuple6::default()
+        };
+        self.hasher.one6(&FlowKey6 {
+            tuple,
+            protocol: key.protocol,
+        }) as usize
     }
 
     /// The entry of a datagram, made where there is none; none where the table is full.
@@ -118,15 +120,15 @@ impl Datagrams {
         Some(place)
     }
 
-    /// A first fragment has come with these ports. What has waited for it is moved to `ready`. False where the
-    /// table is full.
-    pub fn first(&mut self, key: &DatagramKey, ports: (u16, u16), now: Now, ready: &mut impl FnMut(Waiting)) -> bool {
+    /// A first fragment has come with these ports. What has waited for it is moved to `ready` as long as that takes
+    /// it; [`Datagrams::sweep`] brings the rest. False where the table is full.
+    pub fn first(&mut self, key: &DatagramKey, ports: (u16, u16), now: Now, ready: &mut Ready<'_>) -> bool {
         let Some(place) = self.entry(key, now) else {
             return false;
         };
         let entry = &mut self.entries[place];
         entry.ports = Some(ports);
-        entry.waiting.drain(..).for_each(ready);
+        entry.release(ready);
         true
     }
 
@@ -142,21 +144,42 @@ impl Datagrams {
         }
     }
 
-    /// Let a parked fragment wait in an entry that [`Datagrams::later`] named; it comes back where there is no place.
-    pub fn wait(&mut self, place: u32, waiting: Waiting) -> Result<(), Waiting> {
-        match self.entries.get_mut(place as usize) {
-            Some(entry) if entry.ports.is_none() => entry.waiting.try_push(waiting).map_err(|error| error.element()),
-            _ => Err(waiting),
+    /// Let a parked fragment wait in an entry that [`Datagrams::later`] named. It goes to `ready` where the first
+    /// fragment has come within the same burst, and comes back where there is no place.
+    pub fn wait(&mut self, place: u32, waiting: Waiting, ready: &mut Ready<'_>) -> Result<(), Waiting> {
+        let Some(entry) = self.entries.get_mut(place as usize) else {
+            return Err(waiting);
+        };
+        entry.waiting.try_push(waiting).map_err(|error| error.element())?;
+        if entry.ports.is_some() {
+            entry.release(ready);
         }
+        Ok(())
     }
 
-    /// Fragments that have waited too long, looking at `budget` entries a call.
-    pub fn expire(&mut self, now: Now, budget: usize, expired: &mut impl FnMut(Waiting)) {
+    /// Look at `budget` entries: fragments whose first has come go to `ready`, those that have waited too long to
+    /// `expired`.
+    pub fn sweep(&mut self, now: Now, budget: usize, ready: &mut Ready<'_>, expired: &mut impl FnMut(Waiting)) {
         for _ in 0..budget.min(self.entries.len()) {
-            self.sweep = (self.sweep + 1) & (self.entries.len() - 1);
-            let entry = &mut self.entries[self.sweep];
-            if entry.until <= now.nanoseconds && !entry.waiting.is_empty() {
+            self.next = (self.next + 1) & (self.entries.len() - 1);
+            let entry = &mut self.entries[self.next];
+            if entry.ports.is_some() {
+                entry.release(ready);
+            }
+            if entry.until <= now.nanoseconds {
                 entry.waiting.drain(..).for_each(&mut *expired);
+            }
+        }
+    }
+}
+
+impl Entry {
+    /// Let what waits go on, in the order of arrival.
+    fn release(&mut self, ready: &mut Ready<'_>) {
+        while let Some(waiting) = self.waiting.pop_at(0) {
+            if let Err(waiting) = ready(waiting) {
+                self.waiting.insert(0, waiting);
+                break;
             }
         }
     }

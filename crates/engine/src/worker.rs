@@ -7,10 +7,11 @@ use sluice_table::hash::{Fold, Hasher};
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Reader;
 
-use crate::batch::{Batch, Lists, Meta, put};
+use crate::batch::{Batch, Lists, Meta};
 use crate::capture::Tap;
 use crate::context::{Ctx, Owner, Waiting};
 use crate::counters::{Stage, WorkerCounters};
+use crate::datagrams::Ready;
 use crate::family::{V4, V6};
 use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
 use crate::nodes::established::{Lookups, established};
@@ -272,7 +273,7 @@ impl<'m> Worker<'m> {
                 if lists.is_settled() {
                     break;
                 }
-                let mut ready = |waiting| put(&mut self.resumed, (waiting, Resume::Ready));
+                let mut ready = |waiting| dispose::ready(&mut self.resumed, waiting);
                 mark = nodes(
                     &mut batch,
                     lists,
@@ -314,7 +315,7 @@ fn nodes(
     ctx: &mut Ctx<'_, '_>,
     look4: &mut Lookups<V4>,
     look6: &mut Lookups<V6>,
-    ready: &mut impl FnMut(Waiting),
+    ready: &mut Ready<'_>,
     cycles: fn() -> u64,
     start: u64,
     tracer: &mut Option<&mut Tracer>,

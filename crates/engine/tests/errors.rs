@@ -53,7 +53,7 @@ fn error_from_outside_arrives_with_the_quote_as_the_host_sent_it() {
                 let (sent_inside, seen_outside) = &flows(public)[kind];
                 let quoted = seen_outside.clone().ttl(1).build();
                 let complaint = packet::icmp4_error(MIDDLE, *public.ip(), error, code, &quoted, quote);
-                let sent = rig.from_router(&complaint.ttl(50));
+                let sent = rig.router_sends(&complaint.ttl(50));
                 assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
                 let quoted = sent_inside.clone().ttl(1).build();
                 let expected = packet::icmp4_error(MIDDLE, host(), error, code, &quoted, quote).ttl(49);
@@ -74,7 +74,7 @@ fn error_from_the_remote_itself_keeps_its_source() {
     let public = rig.public(&flows(NOWHERE)[1].0);
     let (sent_inside, seen_outside) = &flows(public)[1];
     let quoted = seen_outside.build();
-    let sent = rig.from_router(&packet::icmp4_error(*remote().ip(), *public.ip(), 3, 3, &quoted, 548));
+    let sent = rig.router_sends(&packet::icmp4_error(*remote().ip(), *public.ip(), 3, 3, &quoted, 548));
     let expected = packet::icmp4_error(*remote().ip(), host(), 3, 3, &sent_inside.build(), 548).ttl(63);
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert_eq!(expected.macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
@@ -88,7 +88,7 @@ fn error_from_inside_leaves_from_the_public_address_with_the_quote_as_the_remote
         let came = packet::udp4(remote(), public).payload(b"answer").ttl(60);
         let went = packet::udp4(remote(), inside()).payload(b"answer").ttl(60);
         let complaint = packet::icmp4_error(source, *remote().ip(), 3, 3, &went.build(), 548);
-        let sent = rig.from_host(&complaint);
+        let sent = rig.host_sends(&complaint);
         assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
         let expected = packet::icmp4_error(*public.ip(), *remote().ip(), 3, 3, &came.build(), 548).ttl(63);
         assert_eq!(expected.macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
@@ -113,9 +113,9 @@ fn error_about_a_forwarded_port_is_translated_both_ways() {
         ..Plan::default()
     });
     let question = packet::udp4(remote(), external).payload(b"question");
-    assert_eq!(1, rig.from_router(&question).len());
+    assert_eq!(1, rig.router_sends(&question).len());
     let arrived = packet::udp4(remote(), target).payload(b"question").ttl(63);
-    let sent = rig.from_host(&packet::icmp4_error(
+    let sent = rig.host_sends(&packet::icmp4_error(
         host(),
         *remote().ip(),
         3,
@@ -129,7 +129,7 @@ fn error_about_a_forwarded_port_is_translated_both_ways() {
     assert_eq!(expected.macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
 
     let answer = packet::udp4(external, remote()).payload(b"answer").ttl(9);
-    let sent = rig.from_router(&packet::icmp4_error(
+    let sent = rig.router_sends(&packet::icmp4_error(
         MIDDLE,
         *external.ip(),
         11,
@@ -149,13 +149,13 @@ fn error_without_a_session_is_dropped_whichever_side_it_comes_from() {
     let public = SocketAddrV4::new(rig::POOL, 5000);
     let quoted = packet::udp4(public, remote()).build();
     assert!(
-        rig.from_router(&packet::icmp4_error(MIDDLE, rig::POOL, 3, 1, &quoted, 548))
+        rig.router_sends(&packet::icmp4_error(MIDDLE, rig::POOL, 3, 1, &quoted, 548))
             .is_empty()
     );
     assert_eq!(vec![("icmp-error-without-session", 1)], rig.all_drops());
     // From inside it would carry a private source address to the outside.
     let quoted = packet::udp4(remote(), inside()).build();
-    let sent = rig.from_host(&packet::icmp4_error(host(), *remote().ip(), 3, 3, &quoted, 548));
+    let sent = rig.host_sends(&packet::icmp4_error(host(), *remote().ip(), 3, 3, &quoted, 548));
     assert!(sent.is_empty(), "{:?}", flow(&sent[0].frame));
     assert_eq!(vec![("icmp-error-without-session", 2)], rig.all_drops());
 }
@@ -167,12 +167,12 @@ fn error_with_a_wrong_quote_is_dropped() {
     let mut quoted = packet::udp4(public, remote()).build();
     quoted[24] ^= 1;
     let error = packet::icmp4_error(MIDDLE, *public.ip(), 3, 1, &quoted, 548);
-    assert!(rig.from_router(&error).is_empty());
+    assert!(rig.router_sends(&error).is_empty());
     assert_eq!(vec![("quoted-checksum", 1)], rig.all_drops());
     let quoted = packet::udp4(public, remote()).build();
     let elsewhere = Ipv4Addr::from_bits(public.ip().to_bits() ^ 1);
     let error = packet::icmp4_error(MIDDLE, elsewhere, 3, 1, &quoted, 548);
-    assert!(rig.from_router(&error).is_empty());
+    assert!(rig.router_sends(&error).is_empty());
     assert_eq!(
         vec![("quoted-checksum", 1), ("bad-icmp-quote", 1)]
             .into_iter()
@@ -188,7 +188,7 @@ fn error_neither_refreshes_nor_ends_a_session() {
     let quoted = flows(public)[1].1.build();
     rig.seconds(200);
     let error = packet::icmp4_error(MIDDLE, *public.ip(), 3, 3, &quoted, 548);
-    assert_eq!(1, rig.from_router(&error).len());
+    assert_eq!(1, rig.router_sends(&error).len());
     assert_eq!(100, rig.sessions(Filter::default())[0].seconds_left);
     assert!(!rig.sessions(Filter::default())[0].answered);
     rig.seconds(101);
@@ -199,7 +199,7 @@ fn error_neither_refreshes_nor_ends_a_session() {
 fn ttl_that_runs_out_in_a_session_is_reported_from_the_interface_it_came_in_by() {
     let mut rig = Rig::new(Plan::default());
     let probe = packet::udp4(inside(), remote()).payload(b"traceroute").ttl(1);
-    let sent = rig.from_host(&probe);
+    let sent = rig.host_sends(&probe);
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert_eq!((INSIDE, 0), (sent[0].port, rig.live()));
     let gateway = Ipv4Addr::new(192, 168, 1, 1);
@@ -208,7 +208,7 @@ fn ttl_that_runs_out_in_a_session_is_reported_from_the_interface_it_came_in_by()
 
     let public = rig.public(&packet::udp4(inside(), remote()));
     let answer = packet::udp4(remote(), public).ttl(1);
-    let sent = rig.from_router(&answer);
+    let sent = rig.router_sends(&answer);
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     let expected = packet::icmp4_error(
         Ipv4Addr::new(203, 0, 113, 1),
@@ -229,7 +229,7 @@ fn datagram_too_long_for_the_outside_link_is_reported_with_its_mtu_as_it_came() 
         ..Plan::default()
     });
     let long = packet::udp4(inside(), remote()).payload(&[7; 1373]).dont_fragment();
-    let sent = rig.from_host(&long);
+    let sent = rig.host_sends(&long);
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert_eq!(INSIDE, sent[0].port);
     assert_eq!(&[3, 4], &sent[0].frame[34..36]);
@@ -238,7 +238,7 @@ fn datagram_too_long_for_the_outside_link_is_reported_with_its_mtu_as_it_came() 
     assert!(rig::is_valid(&sent[0].frame));
     assert_eq!(vec![("too-big", 1)], rig.all_drops());
     let fits = packet::udp4(inside(), remote()).payload(&[7; 1372]).dont_fragment();
-    assert_eq!(OUTSIDE, rig.from_host(&fits)[0].port);
+    assert_eq!(OUTSIDE, rig.host_sends(&fits)[0].port);
 }
 
 /// The gateway chooses identification, flags, type of service and time to live.

@@ -35,14 +35,14 @@ fn udp_both_directions_only_addresses_ports_ttl_and_checksums_change() {
     let mut rig = Rig::new(Plan::default());
     for payload in [&b""[..], b"odd", b"a question of even length."] {
         let question = packet::udp4(inside(5000), remote()).payload(payload).ttl(9);
-        let sent = rig.from_host(&question);
+        let sent = rig.host_sends(&question);
         assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
         let public = flow(&sent[0].frame).0;
         let expected = packet::udp4(public, remote()).payload(payload).ttl(8);
         assert_eq!(expected.macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
 
         let answer = packet::udp4(remote(), public).payload(payload).ttl(3);
-        let sent = rig.from_router(&answer);
+        let sent = rig.router_sends(&answer);
         assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
         let expected = packet::udp4(remote(), inside(5000)).payload(payload).ttl(2);
         assert_eq!(expected.macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
@@ -66,7 +66,7 @@ fn udp_without_checksum_stays_without() {
 #[test]
 fn frame_padded_to_the_minimum_is_translated_with_its_padding() {
     let mut rig = Rig::new(Plan::default());
-    let sent = rig.from_host(&packet::udp4(inside(5000), remote()).padded(60));
+    let sent = rig.host_sends(&packet::udp4(inside(5000), remote()).padded(60));
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     let public = flow(&sent[0].frame).0;
     let expected = packet::udp4(public, remote()).padded(60).ttl(63);
@@ -93,10 +93,10 @@ fn answer_of_another_remote_or_port_is_unsolicited() {
     let public = rig.public(&packet::udp4(inside(5000), remote()));
     for other in ["198.51.100.7:54", "198.51.100.8:53"] {
         let other: SocketAddrV4 = other.parse().unwrap();
-        assert!(rig.from_router(&packet::udp4(other, public)).is_empty());
+        assert!(rig.router_sends(&packet::udp4(other, public)).is_empty());
     }
     let syn = packet::tcp4(remote(), public).flags(flag::SYN);
-    assert!(rig.from_router(&syn).is_empty());
+    assert!(rig.router_sends(&syn).is_empty());
     assert_eq!(vec![("unsolicited", 3)], rig.all_drops());
 }
 
@@ -105,7 +105,7 @@ fn tcp_segment_that_opens_nothing_is_dropped_by_name() {
     let mut rig = Rig::new(Plan::default());
     for flags in [flag::ACK, flag::SYN | flag::ACK, flag::RST, flag::FIN | flag::ACK] {
         assert!(
-            rig.from_host(&packet::tcp4(inside(1), remote()).flags(flags))
+            rig.host_sends(&packet::tcp4(inside(1), remote()).flags(flags))
                 .is_empty()
         );
     }
@@ -119,9 +119,9 @@ fn echo_request_against_a_session_is_no_answer() {
     let public = rig.public(&packet::icmp4_echo(HOST, "198.51.100.7", 7, 1));
     let remote = *remote().ip();
     let probe = packet::icmp4_echo(remote, *public.ip(), public.port(), 1);
-    assert!(rig.from_router(&probe).is_empty());
+    assert!(rig.router_sends(&probe).is_empty());
     let other = packet::icmp4_echo_reply(remote, *public.ip(), public.port().wrapping_add(1), 1);
-    assert!(rig.from_router(&other).is_empty());
+    assert!(rig.router_sends(&other).is_empty());
     assert_eq!(vec![("unsolicited", 2)], rig.all_drops());
 }
 
@@ -135,7 +135,7 @@ fn icmp_that_is_neither_query_nor_error_opens_no_session() {
     };
     let source: Ipv4Addr = HOST.parse().unwrap();
     let strange = packet::frame4(source, *remote().ip(), packet::Transport::Icmp4(kind));
-    assert!(rig.from_host(&strange).is_empty());
+    assert!(rig.host_sends(&strange).is_empty());
     assert_eq!(vec![("unsupported-protocol", 1)], rig.all_drops());
     assert_eq!(0, rig.live());
 }
@@ -145,7 +145,7 @@ fn protocol_without_ports_is_refused_where_a_pool_would_be_shared() {
     let mut rig = Rig::new(Plan::default());
     let source: Ipv4Addr = HOST.parse().unwrap();
     let tunnel = packet::frame4(source, *remote().ip(), packet::Transport::Raw(packet::IpNumber(47)));
-    assert!(rig.from_host(&tunnel.payload(&[0; 8])).is_empty());
+    assert!(rig.host_sends(&tunnel.payload(&[0; 8])).is_empty());
     assert_eq!(vec![("unsupported-protocol", 1)], rig.all_drops());
 }
 
@@ -158,14 +158,14 @@ fn forwarded_port_both_directions_reach_the_host_at_its_own_port() {
     let client: SocketAddrV4 = "198.51.100.9:40000".parse().unwrap();
     let external: SocketAddrV4 = "203.0.113.20:8083".parse().unwrap();
     let syn = packet::tcp4(client, external).flags(flag::SYN);
-    let sent = rig.from_router(&syn);
+    let sent = rig.router_sends(&syn);
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     let expected = packet::tcp4(client, inside(83)).flags(flag::SYN).ttl(63);
     assert_eq!(expected.macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
     assert_eq!(INSIDE, sent[0].port);
 
     let answer = packet::tcp4(inside(83), client).flags(flag::SYN | flag::ACK);
-    let sent = rig.from_host(&answer);
+    let sent = rig.host_sends(&answer);
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     let expected = packet::tcp4(external, client).flags(flag::SYN | flag::ACK).ttl(63);
     assert_eq!(expected.macs(OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
@@ -181,10 +181,10 @@ fn forwarded_port_on_the_gateways_own_address_is_forwarded_and_its_neighbour_por
     });
     let client: SocketAddrV4 = "198.51.100.9:40000".parse().unwrap();
     let own = |port| SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 1), port);
-    let sent = rig.from_router(&packet::tcp4(client, own(2222)).flags(flag::SYN));
+    let sent = rig.router_sends(&packet::tcp4(client, own(2222)).flags(flag::SYN));
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert_eq!((client, inside(22)), flow(&sent[0].frame));
-    let sent = rig.from_router(&packet::tcp4(client, own(2223)).flags(flag::SYN));
+    let sent = rig.router_sends(&packet::tcp4(client, own(2223)).flags(flag::SYN));
     assert_eq!(1, sent.len());
     assert_eq!(OUTSIDE, sent[0].port, "an error");
     assert_eq!(vec![("no-local-service", 1)], rig.all_drops());
@@ -197,7 +197,7 @@ fn forwarded_port_range_asked_with_udp_is_unsolicited() {
         ..Plan::default()
     });
     let external: SocketAddrV4 = "203.0.113.10:80".parse().unwrap();
-    assert!(rig.from_router(&packet::udp4(remote(), external)).is_empty());
+    assert!(rig.router_sends(&packet::udp4(remote(), external)).is_empty());
     assert_eq!(vec![("unsolicited", 1)], rig.all_drops());
 }
 
@@ -205,8 +205,8 @@ fn forwarded_port_range_asked_with_udp_is_unsolicited() {
 fn session_listed_shows_both_directions_and_what_went_through() {
     let mut rig = Rig::new(Plan::default());
     let public = rig.public(&packet::udp4(inside(5000), remote()).payload(&[1; 100]));
-    rig.from_router(&packet::udp4(remote(), public).payload(&[2; 50]));
-    rig.from_router(&packet::udp4(remote(), public).payload(&[3; 50]));
+    rig.router_sends(&packet::udp4(remote(), public).payload(&[2; 50]));
+    rig.router_sends(&packet::udp4(remote(), public).payload(&[3; 50]));
     let sessions = rig.sessions(Filter::default());
     assert_eq!(1, sessions.len());
     let shown = &sessions[0];

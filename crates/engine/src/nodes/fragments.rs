@@ -6,15 +6,15 @@ use sluice_wire::layers::{Class, Fragment};
 use sluice_wire::{ipv4, ipv6};
 
 use crate::batch::{Batch, Lists, Meta, Note, Stage, put};
-use crate::context::{Ctx, Waiting};
-use crate::datagrams::{DatagramKey, Place};
+use crate::context::Ctx;
+use crate::datagrams::{DatagramKey, Place, Ready};
 use crate::family::{Family, V4, V6};
 use crate::io::HAND;
 use crate::reason::Own;
 
 /// Tell fragments their ports. Fragments that were waiting for a first one are moved to `ready`.
 #[inline(never)]
-pub fn fragments(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>, ready: &mut impl FnMut(Waiting)) {
+pub fn fragments(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>, ready: &mut Ready<'_>) {
     for slot in std::mem::take(&mut lists.fragments) {
         let meta = &mut batch.meta[slot as usize % HAND];
         let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);

@@ -3,7 +3,7 @@
 use super::{Resume, Worker};
 use crate::batch::put;
 use crate::context::Waiting;
-use crate::io::{Carried, HAND, PortIndex, Slot};
+use crate::io::{Carried, HAND, Lent, PortIndex, Slot};
 use crate::reason::{Own, Reason};
 use crate::time::Now;
 
@@ -49,7 +49,7 @@ impl Worker<'_> {
             }
             let taken = self.io.transmit(port as PortIndex, &slots);
             if taken < slots.len() {
-                refused(state, &slots[taken..]);
+                refused(state, &mut *self.io, &slots[taken..]);
             }
         }
     }
@@ -83,7 +83,11 @@ impl Worker<'_> {
                     Ok(replaced) => (replaced, Reason::Route(sluice_route::Reason::ParkedReplaced)),
                     Err((packet, reason)) => (Some(packet), reason.into()),
                 },
-                Err(place) => (owner.datagrams.wait(place, packet).err(), Own::FragmentsFull.into()),
+                Err(place) => {
+                    let resumed = &mut |waiting| ready(&mut self.resumed, waiting);
+                    let full = owner.datagrams.wait(place, packet, resumed).err();
+                    (full, Own::FragmentsFull.into())
+                }
             };
             if let Some(back) = back {
                 give_up(&mut *self.io, &state.counters, back, reason);
@@ -148,13 +152,24 @@ impl Worker<'_> {
     }
 }
 
+/// Let a parked packet go on with the next burst, as long as one holds it.
+pub(super) fn ready(resumed: &mut ArrayVec<(Waiting, Resume), HAND>, waiting: Waiting) -> Result<(), Waiting> {
+    resumed
+        .try_push((waiting, Resume::Ready))
+        .map_err(|error| error.element().0)
+}
+
 /// What the device did not take: not sent after all.
 #[cold]
-fn refused(state: &mut super::State<'_>, slots: &[Slot]) {
+fn refused(state: &mut super::State<'_>, io: &mut dyn crate::io::Handover, slots: &[Slot]) {
+    let mut lent = Lent::new();
+    io.lend(&mut lent);
     for &slot in slots {
         let egress = state.meta[slot as usize % HAND].egress;
         if let Some(counters) = state.counters.interfaces.get(egress as usize) {
+            let bytes = lent.get(slot as usize).map_or(0, |packet| packet.len() as u64);
             counters.sent.add(1u64.wrapping_neg());
+            counters.sent_bytes.add(bytes.wrapping_neg());
         }
         state.lists.discard(slot, Own::TransmitFull);
     }

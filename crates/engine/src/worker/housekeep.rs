@@ -62,9 +62,9 @@ impl Worker<'_> {
         }
         let mut expired = arrayvec::ArrayVec::<_, 128>::new();
         if let Some(owner) = self.parts.owner.as_deref_mut() {
-            owner
-                .datagrams
-                .expire(now, BUDGET, &mut |waiting| put(&mut expired, waiting));
+            let resumed = &mut |waiting| super::dispose::ready(&mut self.resumed, waiting);
+            let expire = &mut |waiting| put(&mut expired, waiting);
+            owner.datagrams.sweep(now, BUDGET, resumed, expire);
         }
         for waiting in expired {
             self.give_up(waiting, Own::FragmentTimeout.into());

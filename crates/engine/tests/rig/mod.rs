@@ -4,7 +4,8 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use sluice_engine::counters::WorkerCounters;
-use sluice_engine::io::memory::{MemoryIo, Sent, Wires};
+pub use sluice_engine::io::memory::Sent;
+use sluice_engine::io::memory::{MemoryIo, Wires};
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Interface, Nat, Policy, Port, Setup};
 use sluice_engine::reason::Reason;
@@ -349,19 +350,19 @@ impl Rig {
     }
 
     /// Send what the inside host sends.
-    pub fn from_host(&mut self, frame: &packet::Frame) -> Vec<Sent> {
+    pub fn host_sends(&mut self, frame: &packet::Frame) -> Vec<Sent> {
         self.send(INSIDE, &frame.clone().macs(HOST_MAC, INSIDE_MAC).build())
     }
 
     /// Send what comes by way of the outside router.
-    pub fn from_router(&mut self, frame: &packet::Frame) -> Vec<Sent> {
+    pub fn router_sends(&mut self, frame: &packet::Frame) -> Vec<Sent> {
         self.send(OUTSIDE, &frame.clone().macs(ROUTER_MAC, OUTSIDE_MAC).build())
     }
 
     /// Send a frame of the inside host that goes out translated; its public source.
     #[track_caller]
     pub fn public(&mut self, frame: &packet::Frame) -> SocketAddrV4 {
-        let sent = self.from_host(frame);
+        let sent = self.host_sends(frame);
         assert_eq!(1, sent.len(), "{:?}", self.all_drops());
         assert_eq!(OUTSIDE, sent[0].port);
         flow(&sent[0].frame).0

@@ -1,0 +1,180 @@
+//! How long sessions live, on the virtual clock, and what comes back when they end.
+
+mod rig;
+
+use std::net::SocketAddrV4;
+
+use rig::{HOST, INSIDE, OUTSIDE, Plan, Rig};
+use sluice_engine::request::{Filter, Shown};
+use sluice_nat::timeout::Timeouts;
+use sluice_nat::{Pool, Pools};
+use sluice_testkit::packet::{self, Frame, flag};
+
+fn remote() -> SocketAddrV4 {
+    "198.51.100.7:80".parse().unwrap()
+}
+
+fn inside() -> SocketAddrV4 {
+    "192.168.1.10:40000".parse().unwrap()
+}
+
+fn only(rig: &mut Rig) -> Shown {
+    let sessions = rig.sessions(Filter::default());
+    assert_eq!(1, sessions.len());
+    sessions[0]
+}
+
+/// The session lives for `seconds` more and no longer.
+#[track_caller]
+fn ends_after(rig: &mut Rig, seconds: u64) {
+    rig.seconds(seconds - 1);
+    assert_eq!(1, rig.live(), "too early");
+    rig.seconds(2);
+    assert_eq!(0, rig.live(), "too late");
+}
+
+fn segment(from_host: bool, public: SocketAddrV4, flags: u8, numbers: (u32, u32)) -> Frame {
+    let frame = if from_host {
+        packet::tcp4(inside(), remote())
+    } else {
+        packet::tcp4(remote(), public)
+    };
+    frame.flags(flags).numbers(numbers.0, numbers.1)
+}
+
+/// A connection whose three segments have gone through; its public source.
+fn connected(rig: &mut Rig) -> SocketAddrV4 {
+    let public = rig.public(&segment(true, remote(), flag::SYN, (100, 0)));
+    assert_eq!(
+        1,
+        rig.router_sends(&segment(false, public, flag::SYN | flag::ACK, (500, 101)))
+            .len()
+    );
+    assert_eq!(1, rig.host_sends(&segment(true, public, flag::ACK, (101, 501))).len());
+    public
+}
+
+#[test]
+fn udp_session_ends_after_300_seconds_and_its_traffic_keeps_it() {
+    let mut rig = Rig::new(Plan::default());
+    let question = packet::udp4(inside(), remote());
+    let public = rig.public(&question);
+    rig.seconds(299);
+    assert_eq!(public, rig.public(&question));
+    rig.seconds(299);
+    assert_eq!(1, rig.router_sends(&packet::udp4(remote(), public)).len());
+    ends_after(&mut rig, 300);
+    assert!(rig.router_sends(&packet::udp4(remote(), public)).is_empty());
+    assert_eq!(1, rig.drops("unsolicited"));
+}
+
+#[test]
+fn udp_session_that_inbound_does_not_refresh_ends_under_inbound_traffic() {
+    let mut rig = Rig::new(Plan {
+        policy: |policy| {
+            let pool = Pool {
+                timeouts: Timeouts {
+                    inbound_refresh: false,
+                    udp_by_port: vec![(53, 30)],
+                    ..Timeouts::default()
+                },
+                ..Pool::new(rig::POOL.to_bits(), rig::POOL.to_bits())
+            };
+            policy.nat4.pools = Pools::new(&[pool]).unwrap();
+        },
+        ..Plan::default()
+    });
+    let public = rig.public(&packet::udp4(inside(), remote()));
+    rig.seconds(200);
+    assert_eq!(1, rig.router_sends(&packet::udp4(remote(), public)).len());
+    ends_after(&mut rig, 100);
+    // A port with a time of its own.
+    let resolver: SocketAddrV4 = "198.51.100.7:53".parse().unwrap();
+    rig.public(&packet::udp4(inside(), resolver));
+    ends_after(&mut rig, 30);
+}
+
+#[test]
+fn echo_session_ends_after_60_seconds() {
+    let mut rig = Rig::new(Plan::default());
+    rig.public(&packet::icmp4_echo(HOST, "198.51.100.7", 7, 1));
+    ends_after(&mut rig, 60);
+}
+
+#[test]
+fn tcp_session_half_open_ends_after_240_seconds() {
+    let mut rig = Rig::new(Plan::default());
+    rig.public(&segment(true, remote(), flag::SYN, (100, 0)));
+    assert_eq!(Some("SYN_SENT"), only(&mut rig).state);
+    ends_after(&mut rig, 240);
+}
+
+#[test]
+fn tcp_session_established_ends_after_7440_seconds() {
+    let mut rig = Rig::new(Plan::default());
+    connected(&mut rig);
+    let shown = only(&mut rig);
+    assert_eq!((Some("ESTABLISHED"), 7440), (shown.state, shown.seconds_left));
+    ends_after(&mut rig, 7440);
+}
+
+#[test]
+fn tcp_session_reset_or_closed_ends_after_240_seconds() {
+    for ends in ["reset", "closed"] {
+        let mut rig = Rig::new(Plan::default());
+        let public = connected(&mut rig);
+        rig.seconds(1000);
+        if ends == "reset" {
+            assert_eq!(1, rig.router_sends(&segment(false, public, flag::RST, (501, 0))).len());
+        } else {
+            let last = flag::FIN | flag::ACK;
+            assert_eq!(1, rig.host_sends(&segment(true, public, last, (101, 501))).len());
+            assert_eq!(1, rig.router_sends(&segment(false, public, last, (501, 102))).len());
+            assert_eq!(1, rig.host_sends(&segment(true, public, flag::ACK, (102, 502))).len());
+        }
+        assert_eq!(240, only(&mut rig).seconds_left, "{ends}");
+        ends_after(&mut rig, 240);
+    }
+}
+
+#[test]
+fn tcp_reset_far_outside_the_window_passes_and_changes_nothing() {
+    let mut rig = Rig::new(Plan::default());
+    let public = connected(&mut rig);
+    assert_eq!(
+        1,
+        rig.router_sends(&segment(false, public, flag::RST, (0x9000_0000, 0)))
+            .len()
+    );
+    assert_eq!(7440, only(&mut rig).seconds_left);
+}
+
+#[test]
+fn sessions_that_expire_give_everything_back() {
+    let mut rig = Rig::new(Plan {
+        pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits())],
+        pool_ports: (1024, 1024 + 1023),
+        ..Plan::default()
+    });
+    let before = rig.uses(INSIDE, HOST);
+    for round in 0..3u16 {
+        for port in 0..800 {
+            let source = SocketAddrV4::new(*inside().ip(), 10_000 + port);
+            rig.send(
+                INSIDE,
+                &packet::udp4(source, remote())
+                    .macs(rig::HOST_MAC, rig::INSIDE_MAC)
+                    .build(),
+            );
+        }
+        let made = rig.live();
+        assert!(made >= 200, "round {round}: {made}");
+        assert_eq!(before + made as u32, rig.uses(INSIDE, HOST));
+        rig.seconds(310);
+        assert_eq!(0, rig.live());
+        assert_eq!(before, rig.uses(INSIDE, HOST));
+        assert_eq!(1, rig.uses(OUTSIDE, "203.0.113.254"));
+    }
+    let counters = &rig.plane.counters()[0];
+    assert_eq!(counters.sessions_created.get(), counters.sessions_ended.get());
+}
