@@ -56,32 +56,32 @@ fn spawn(test: &str, memory: &str) {
     assert!(status.success(), "{test} on {memory} pages: {status}");
 }
 
-/// Hugepages reserved for one scenario, and given back.
+/// Hugepages reserved for one scenario, and given back: as many, whatever others reserved meanwhile.
 struct Reserved<'a> {
-    before: String,
     _one_at_a_time: std::sync::MutexGuard<'a, ()>,
 }
 
 const PAGES: &str = "/proc/sys/vm/nr_hugepages";
+const RESERVED: usize = 160;
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+fn change_pages(change: impl Fn(usize) -> usize) -> Option<()> {
+    let pages = std::fs::read_to_string(PAGES).ok()?.trim().parse().ok()?;
+    std::fs::write(PAGES, change(pages).to_string()).ok()
+}
 
 impl Reserved<'_> {
     fn hugepages() -> Option<Self> {
         let guard = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let before = std::fs::read_to_string(PAGES).ok()?;
-        let wanted = before.trim().parse::<usize>().ok()? + 160;
-        std::fs::write(PAGES, wanted.to_string()).ok()?;
-        let reserved = Self {
-            before,
-            _one_at_a_time: guard,
-        };
-        (sluice_dpdk::eal::free_hugepage_bytes() >= 160 << 21).then_some(reserved)
+        change_pages(|pages| pages + RESERVED)?;
+        let reserved = Self { _one_at_a_time: guard };
+        (sluice_dpdk::eal::free_hugepage_bytes() >= RESERVED << 21).then_some(reserved)
     }
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        let _ = std::fs::write(PAGES, self.before.trim());
+        change_pages(|pages| pages.saturating_sub(RESERVED));
     }
 }
 
