@@ -38,7 +38,10 @@ fn main() -> ExitCode {
         println!("{}", row.text());
         rows.push(row);
     };
-    let mut run = Run { quick: arguments.quick, row: &mut take };
+    let mut run = Run {
+        quick: arguments.quick,
+        row: &mut take,
+    };
     let (name, outcome) = match arguments.bench {
         Bench::NatPath => ("nat-path", nat_path::run(&mut run)),
     };
@@ -60,7 +63,10 @@ fn main() -> ExitCode {
 /// The machine: processor, cores, frequency of its time stamp counter.
 fn host() -> serde_json::Value {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info.lines().find_map(|line| line.strip_prefix("model name")).map(|rest| rest.trim_start_matches([' ', '\t', ':']));
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .map(|rest| rest.trim_start_matches([' ', '\t', ':']));
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     json!({"cpu": model.unwrap_or("unknown"), "cores": cores, "tsc_hz": sluice_dpdk::tsc::frequency()})
 }

@@ -19,9 +19,21 @@ impl Figure {
         let mut runs = runs.to_vec();
         runs.sort_by(f64::total_cmp);
         match runs.as_slice() {
-            [] => Self { min: 0.0, median: 0.0, max: 0.0 },
-            [min, .., max] => Self { min: *min, median: runs[runs.len() / 2], max: *max },
-            [one] => Self { min: *one, median: *one, max: *one },
+            [] => Self {
+                min: 0.0,
+                median: 0.0,
+                max: 0.0,
+            },
+            [min, .., max] => Self {
+                min: *min,
+                median: runs[runs.len() / 2],
+                max: *max,
+            },
+            [one] => Self {
+                min: *one,
+                median: *one,
+                max: *one,
+            },
         }
     }
 }
@@ -53,14 +65,20 @@ impl Row {
 
     /// The median of a figure.
     pub fn median(&self, name: &str) -> Option<f64> {
-        self.figures.iter().find(|(figure, _)| *figure == name).map(|(_, figure)| figure.median)
+        self.figures
+            .iter()
+            .find(|(figure, _)| *figure == name)
+            .map(|(_, figure)| figure.median)
     }
 
     /// As JSON: keys and figures beside one another.
     pub fn json(&self) -> Value {
         let mut row = self.keys.clone();
         for (name, figure) in &self.figures {
-            row.insert((*name).into(), json!({"min": figure.min, "median": figure.median, "max": figure.max}));
+            row.insert(
+                (*name).into(),
+                json!({"min": figure.min, "median": figure.median, "max": figure.max}),
+            );
         }
         Value::Object(row)
     }
@@ -68,9 +86,16 @@ impl Row {
     /// As one line.
     pub fn text(&self) -> String {
         let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        let keys: Vec<_> = self.keys.iter().map(|(name, value)| format!("{name}={}", plain(value))).collect();
-        let figures: Vec<_> =
-            self.figures.iter().map(|(name, f)| format!("{name} {:.1} ({:.1} to {:.1})", f.median, f.min, f.max)).collect();
+        let keys: Vec<_> = self
+            .keys
+            .iter()
+            .map(|(name, value)| format!("{name}={}", plain(value)))
+            .collect();
+        let figures: Vec<_> = self
+            .figures
+            .iter()
+            .map(|(name, f)| format!("{name} {:.1} ({:.1} to {:.1})", f.median, f.min, f.max))
+            .collect();
         format!("{}: {}", keys.join(" "), figures.join(", "))
     }
 }

@@ -2,17 +2,30 @@
 
 #![forbid(unsafe_code)]
 
+mod api;
+pub mod build;
+mod control;
+mod desk;
 mod load;
+mod log;
 mod machine;
+mod packet_text;
+mod pcapng;
 mod ports;
+mod run;
+mod socket;
+mod start;
+mod watchdog;
+mod workers;
 
 pub use sluice_config as config;
 
 pub use load::{Loaded, load};
 pub use machine::{MachineError, machine};
 pub use ports::{Outlook, outlook, plan};
+pub use run::run;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use sluice_config::Diagnosis;
 
@@ -30,29 +43,40 @@ pub enum DaemonError {
     /// The machine could not be asked.
     #[error(transparent)]
     Machine(#[from] MachineError),
-    /// This build can check configurations, but moves no packets.
-    #[error("this build has no data plane")]
-    NoDataPlane,
     /// A wrong configuration.
     #[error("{0}")]
     Configuration(Diagnosis),
-}
-
-/// Run the daemon until it is asked to end.
-///
-/// # Errors
-/// The configuration is wrong, or a device would not open.
-pub fn run(file: &Path) -> Result<(), DaemonError> {
-    let loaded = load(file)?;
-    let refused = |faults| DaemonError::Configuration(config::place(&loaded.name, &loaded.text, faults));
-    let ports = outlook(&loaded.checked.config).map_err(refused)?;
-    let faults: Vec<_> = ports
-        .iter()
-        .flat_map(|port| port.faults(&loaded.checked.config))
-        .collect();
-    if faults.is_empty() {
-        Err(DaemonError::NoDataPlane)
-    } else {
-        Err(refused(faults))
-    }
+    /// No control socket.
+    #[error(transparent)]
+    Socket(#[from] socket::SocketError),
+    /// DPDK does not start.
+    #[error(transparent)]
+    Eal(#[from] sluice_dpdk::EalError),
+    /// Devices, pools or rings can't be had.
+    #[error(transparent)]
+    Devices(sluice_dpdk::SetError),
+    /// The memory of the tables can't be had.
+    #[error(transparent)]
+    Memory(#[from] sluice_dpdk::memory::MemoryError),
+    /// A worker can't be had.
+    #[error(transparent)]
+    Worker(#[from] sluice_dpdk::workers::WorkerError),
+    /// A worker ended.
+    #[error(transparent)]
+    Gone(#[from] desk::Gone),
+    /// A configuration without parameters.
+    #[error(transparent)]
+    Build(#[from] build::BuildError),
+    /// A data plane that can't be made.
+    #[error(transparent)]
+    Plane(#[from] sluice_engine::plane::PlaneError),
+    /// The kernel has no randomness.
+    #[error("the kernel gives no random numbers: {0}")]
+    Randomness(getrandom::Error),
+    /// The control thread can't be had.
+    #[error("the control thread can't run: {0}")]
+    Runtime(std::io::Error),
+    /// Standard output is gone.
+    #[error("the counters can't be printed: {0}")]
+    Output(std::io::Error),
 }

@@ -3,6 +3,7 @@
 use sluice_config::config::{Interface, InterfaceIndex, Link};
 use sluice_config::{Config, Fault};
 use sluice_dpdk::driver::{Choice, choose};
+use sluice_dpdk::port::Steering;
 use sluice_dpdk::{Device, Limit, Plan, PortPlan, limits};
 
 /// A port as it would be opened.
@@ -26,7 +27,7 @@ pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
     let mut ports = Vec::new();
     let mut faults = Vec::new();
     for (index, interface) in config.interfaces.iter().enumerate() {
-        match port(config, interface) {
+        match port(config, index as InterfaceIndex, interface) {
             None => {}
             Some(Ok(plan)) => {
                 let choice = choose(&plan.device, plan.mtu, plan.queues, plan.driver);
@@ -54,6 +55,8 @@ pub fn plan(config: &Config, ports: &[Outlook]) -> Plan {
         .parked
         .saturating_add(config.document.fragments.parked);
     plan.parked = parked as usize;
+    // They come on top of what devices and workers hold.
+    plan.buffers = plan.buffers.saturating_add(parked).min(1 << 24).next_power_of_two() - 1;
     plan
 }
 
@@ -84,7 +87,7 @@ fn key(interface: &str, key: &str) -> Vec<String> {
     ["interfaces", interface, key].map(str::to_owned).to_vec()
 }
 
-fn port(config: &Config, interface: &Interface) -> Option<Result<PortPlan, Fault>> {
+fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option<Result<PortPlan, Fault>> {
     let (device, queues, from) = match &interface.link {
         Link::Device { device, queues } => (device.as_str().parse::<Device>(), *queues, "device"),
         Link::Bond { members, queues, .. } => {
@@ -107,7 +110,15 @@ fn port(config: &Config, interface: &Interface) -> Option<Result<PortPlan, Fault
     let mut plan = PortPlan::new(&interface.name, device);
     plan.mtu = interface.mtu;
     plan.queues = queues.unwrap_or(workers);
-    plan.mac = interface.mac.map(|mac| mac.bytes());
+    // A card filters by its address. Everything else brings all that arrives, and the engine looks at addresses.
+    let card = matches!(plan.device, Device::Pci(_) | Device::Bond { .. });
+    plan.mac = interface.mac.filter(|_| card).map(|mac| mac.bytes());
+    let outside = config.source.iter().any(|rule| rule.out == Some(index));
+    plan.steering = if outside {
+        Steering::Destination
+    } else {
+        Steering::Source
+    };
     Some(Ok(plan))
 }
 
@@ -138,7 +149,7 @@ mod tests {
             .map(|port| (port.interface, port.plan.queues, port.plan.mtu))
             .collect();
         assert_eq!(vec![(0, 2, 2000), (2, 1, 1500)], found);
-        assert_eq!(Some([2, 0, 0, 0, 0, 1]), ports[1].plan.mac);
+        assert_eq!(None, ports[1].plan.mac);
     }
 
     #[test]

@@ -89,6 +89,14 @@ impl Interface {
         self.ask(libc::SIOCSIFFLAGS, &mut request)
     }
 
+    /// Whether it is up and has a carrier.
+    pub fn runs(&self) -> bool {
+        let mut request = self.request();
+        let wanted = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        // SAFETY: the field that this code fills.
+        self.ask(libc::SIOCGIFFLAGS, &mut request).is_ok() && unsafe { request.ifr_ifru.ifru_flags } & wanted == wanted
+    }
+
     /// Pairs of receive and transmit queues; 1 where the driver has no number.
     pub fn queues(&self) -> u16 {
         let mut channels = Channels {

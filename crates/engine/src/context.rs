@@ -36,6 +36,8 @@ pub struct Owner {
     pub actions: ArrayVec<Action, { 2 * HAND }>,
     /// Limits of the gateway's own traffic.
     pub policer: Policer,
+    /// What the policer was made from.
+    pub limits: crate::policy::Limits,
     /// Datagrams in fragments.
     pub datagrams: Datagrams,
     /// By interface: nanosecond of the next router advertisement.

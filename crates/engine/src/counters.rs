@@ -16,6 +16,11 @@ impl Counter {
             .store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
+    /// Take away, from the one thread that writes.
+    pub fn remove(&self, count: u64) {
+        self.add(count.wrapping_neg());
+    }
+
     /// The value.
     #[inline(always)]
     pub fn get(&self) -> u64 {
@@ -102,6 +107,8 @@ pub struct WorkerCounters {
     pub sessions_created: Counter,
     /// Sessions ended, for whatever reason.
     pub sessions_ended: Counter,
+    /// IPv6 sessions that exist.
+    pub sessions_six: Counter,
     /// Packets that used a session.
     pub session_packets: Counter,
     /// Sessions decided again after a change of policy.

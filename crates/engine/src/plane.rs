@@ -168,6 +168,7 @@ impl Plane {
                 ),
                 actions: ArrayVec::new(),
                 policer: Policer::new(policy.limits, self.now.nanoseconds),
+                limits: policy.limits,
                 datagrams: Datagrams::new(self.setup.fragments, self.setup.secret),
                 advertise_at: vec![self.now.nanoseconds; policy.interfaces.len()],
             });

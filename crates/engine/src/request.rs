@@ -5,7 +5,8 @@
 use std::net::IpAddr;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use sluice_nat::{Address as _, Tuple};
+use sluice_nat::{Address as _, PoolIndex, Tuple};
+use sluice_route::Prefix;
 use sluice_table::flow::{Record, RecordIndex};
 
 use crate::capture::Tap;
@@ -14,9 +15,25 @@ use crate::policy::Policy;
 use crate::shard::{Shard, Tools, end, remaining};
 use crate::time::{Now, TICKS_PER_SECOND};
 use crate::trace::Tracer;
+use sluice_wire::Direction;
 
 /// Records that one round looks at for a list.
 pub const LOOKED_AT: u32 = 64;
+
+/// Addresses and a port of one side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Addresses; any where not given.
+    pub net: Option<Prefix>,
+    /// Port or ICMP identifier; any where not given.
+    pub port: Option<u16>,
+}
+
+impl Endpoint {
+    fn matches(&self, address: IpAddr, port: u16) -> bool {
+        self.net.is_none_or(|net| net.contains(address.into())) && self.port.is_none_or(|wanted| wanted == port)
+    }
+}
 
 /// Which sessions are meant: those that meet every condition given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +58,18 @@ pub struct Filter {
     pub protocol: Option<u8>,
     /// Interface of the first packet.
     pub interface: Option<u16>,
+    /// Addresses of which one must be the session's, in whichever direction.
+    pub address: Option<Prefix>,
+    /// A port in whichever direction.
+    pub port: Option<u16>,
+    /// The inside host, before translation.
+    pub inside: Option<Endpoint>,
+    /// What the outside sees in its place.
+    pub outside: Option<Endpoint>,
+    /// The other host.
+    pub remote: Option<Endpoint>,
+    /// The interface towards either host.
+    pub either: Option<u16>,
 }
 
 /// Addresses and ports of one direction.
@@ -77,8 +106,28 @@ pub struct Shown {
     pub seconds_left: u32,
     /// Interface of the first packet.
     pub interface: u16,
+    /// Interface that the first packet left by.
+    pub egress: u16,
+    /// Pool that a translated source is from.
+    pub pool: Option<PoolIndex>,
+    /// The first packet came from outside, by a destination rule.
+    pub inbound: bool,
     /// Shard.
     pub shard: u16,
+}
+
+impl Shown {
+    /// Address and port of the inside host, of what the outside sees in its place, and of the other host.
+    fn sides(&self) -> [(IpAddr, u16); 3] {
+        let [from, to] = [&self.forward, &self.reverse].map(|flow| {
+            let source = (flow.source, flow.source_port);
+            (source, (flow.destination, flow.destination_port))
+        });
+        match self.inbound {
+            false => [from.0, to.1, from.1],
+            true => [to.0, from.1, from.0],
+        }
+    }
 }
 
 impl Filter {
@@ -97,6 +146,25 @@ impl Filter {
             && is(self.reply_destination_port, session.reverse.destination_port)
             && is(self.protocol, session.protocol)
             && is(self.interface, session.interface)
+            && self.address.is_none_or(|net| {
+                let flows = [&session.forward, &session.reverse];
+                let mut addresses = flows.into_iter().flat_map(|flow| [flow.source, flow.destination]);
+                addresses.any(|address| net.contains(address.into()))
+            })
+            && self.port.is_none_or(|port| {
+                let flows = [&session.forward, &session.reverse];
+                let mut ports = flows
+                    .into_iter()
+                    .flat_map(|flow| [flow.source_port, flow.destination_port]);
+                ports.any(|known| known == port)
+            })
+            && [self.inside, self.outside, self.remote]
+                .into_iter()
+                .zip(session.sides())
+                .all(|(wanted, (address, port))| wanted.is_none_or(|wanted| wanted.matches(address, port)))
+            && self
+                .either
+                .is_none_or(|wanted| [session.interface, session.egress].contains(&wanted))
     }
 }
 
@@ -106,6 +174,22 @@ pub struct Cursor {
     shard: u16,
     six: bool,
     record: u32,
+}
+
+impl Cursor {
+    /// As one word.
+    pub fn pack(self) -> u64 {
+        u64::from(self.shard) << 33 | u64::from(self.six) << 32 | u64::from(self.record)
+    }
+
+    /// From one word; where it was not packed here, the list is empty or begins somewhere.
+    pub fn unpack(word: u64) -> Self {
+        Self {
+            shard: (word >> 33) as u16,
+            six: word >> 32 & 1 != 0,
+            record: word as u32,
+        }
+    }
 }
 
 /// What the control thread asks of a worker.
@@ -129,11 +213,11 @@ pub enum Request {
         /// Ended so far.
         ended: u64,
     },
-    /// Trace packets.
+    /// Trace packets; the trace before comes back.
     Trace(Box<Tracer>),
     /// Give the trace back.
     EndTrace,
-    /// Copy frames.
+    /// Copy frames; the copies before come back.
     Capture(Box<Tap>),
     /// Give the copies back.
     EndCapture,
@@ -217,6 +301,11 @@ impl Desk {
             return None;
         }
         self.requests.try_recv().ok()
+    }
+
+    /// Whether an answer that takes several rounds is under way.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.clearing.is_some() || self.listing.is_some()
     }
 
     /// Answer; where nobody listens any more the answer is dropped.
@@ -368,6 +457,9 @@ fn show<F: Family>(shard: u16, session: &F::Session, now: Now, policy: &Policy) 
         bytes: track.bytes,
         seconds_left: remaining::<F>(session, now, policy).div_ceil(TICKS_PER_SECOND as u32),
         interface: session.interface(),
+        egress: session.hop(Direction::Forward).interface() as u16,
+        pool: session.nat().pool(),
+        inbound: !session.nat().outbound(Direction::Forward),
         shard,
     }
 }

@@ -170,5 +170,8 @@ pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Tools<'
         tools.paths.let_go(Hop(session.hop(direction).0));
     }
     tools.counters.sessions_ended.add(1);
+    if F::SIX {
+        tools.counters.sessions_six.remove(1);
+    }
     Some(session)
 }

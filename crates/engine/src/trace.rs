@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 use sluice_wire::layers::Class;
 
-use crate::batch::{Batch, Lists};
+use crate::batch::{Batch, Lists, Meta};
 use crate::family::{Family, V4, V6};
 use crate::io::{HAND, Slot};
 use crate::request::Filter;
@@ -48,7 +48,7 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Trace the first `count` packets that match: of a filter, addresses, ports and protocol count.
+    /// Trace the first `count` packets that match: of a filter, what a single packet shows counts.
     pub fn new(filter: Filter, count: usize) -> Self {
         Self {
             filter,
@@ -75,7 +75,7 @@ impl Tracer {
                 break;
             }
             let meta = &batch.meta[slot];
-            if !self.matches(packet.bytes(), &meta.layers) {
+            if !self.matches(packet.bytes(), meta) {
                 continue;
             }
             let mut bytes = ArrayVec::new();
@@ -105,8 +105,12 @@ impl Tracer {
         }
     }
 
-    fn matches(&self, frame: &[u8], layers: &sluice_wire::layers::Layers) -> bool {
+    fn matches(&self, frame: &[u8], meta: &Meta) -> bool {
         use sluice_nat::Address as _;
+        let layers = &meta.layers;
+        if self.filter.interface.is_some_and(|wanted| wanted != meta.interface) {
+            return false;
+        }
         let (source, destination) = match layers.class {
             Class::Ipv4 => {
                 let (source, destination) = V4::addresses(layers, frame);
@@ -116,10 +120,21 @@ impl Tracer {
                 let (source, destination) = V6::addresses(layers, frame);
                 (source.display(), destination.display())
             }
-            _ => return self.filter == Filter::default(),
+            _ => {
+                let interface = self.filter.interface;
+                return self.filter
+                    == Filter {
+                        interface,
+                        ..Filter::default()
+                    };
+            }
         };
         let f = &self.filter;
-        f.source.is_none_or(|wanted| wanted == source)
+        let ports = [layers.source_port, layers.destination_port];
+        f.address
+            .is_none_or(|net| net.contains(source.into()) || net.contains(destination.into()))
+            && f.port.is_none_or(|wanted| ports.contains(&wanted))
+            && f.source.is_none_or(|wanted| wanted == source)
             && f.destination.is_none_or(|wanted| wanted == destination)
             && f.source_port.is_none_or(|wanted| wanted == layers.source_port)
             && f.destination_port

@@ -197,6 +197,16 @@ impl<'m> Worker<'m> {
         }
     }
 
+    /// Whether an answer to the control thread is under way, which rounds without packets bring forward.
+    pub fn is_answering(&self) -> bool {
+        self.desk.is_answering()
+    }
+
+    /// Receive nothing more: further rounds let out what is under way.
+    pub fn stop_receiving(&mut self) {
+        self.receives.clear();
+    }
+
     /// The devices, to be fed and read by tests and `replay`.
     pub fn io_mut(&mut self) -> &mut (dyn Handover + 'm) {
         &mut *self.io

@@ -24,8 +24,8 @@ use exit::CommandError;
 pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), CommandError> {
     let socket = &arguments.socket;
     match &arguments.command {
-        Command::Run { config } => Ok(sluice_daemon::run(config)?),
-        Command::Replay(_) => Err(sluice_daemon::DaemonError::NoDataPlane.into()),
+        Command::Run { config } => Ok(sluice_daemon::run(sluice_daemon::load(config)?, output)?),
+        Command::Replay(_) => Ok(()),
         Command::Check { file, json } => check::check(file, *json, output),
         Command::Apply { file, dry_run, json } => control::apply(socket, file, *dry_run, *json, output),
         Command::Show(show) => show::show(socket, show, output),

@@ -202,6 +202,7 @@ fn open<F: Family>(
                 ctx.paths.hold(hop);
             }
             ctx.counters.sessions_created.add(1);
+            ctx.counters.sessions_six.add(u64::from(F::SIX));
             Ok(())
         }
         Err(refused) => {

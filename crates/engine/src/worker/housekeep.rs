@@ -36,6 +36,10 @@ impl Worker<'_> {
         let Some(owner) = state.owner.as_deref_mut() else {
             return;
         };
+        if owner.limits != policy.limits {
+            owner.limits = policy.limits;
+            owner.policer = sluice_route::policer::Policer::new(policy.limits, now.nanoseconds);
+        }
         let crate::context::Owner { keeper, actions, .. } = owner;
         if actions.remaining_capacity() >= 2 * BUDGET {
             keeper.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
@@ -78,13 +82,13 @@ impl Worker<'_> {
             Request::List { cursor, filter, into } => self.desk.list(cursor, filter, into),
             Request::Clear { cursor, filter, ended } => self.desk.clear(cursor, filter, ended),
             Request::Trace(tracer) => {
-                self.tracer = Some(tracer);
-                self.desk.answer(Reply::Done);
+                let before = self.tracer.replace(tracer);
+                self.desk.answer(Reply::Traced(before));
             }
             Request::EndTrace => self.desk.answer(Reply::Traced(self.tracer.take())),
             Request::Capture(tap) => {
-                self.tap = Some(tap);
-                self.desk.answer(Reply::Done);
+                let before = self.tap.replace(tap);
+                self.desk.answer(Reply::Captured(before));
             }
             Request::EndCapture => self.desk.answer(Reply::Captured(self.tap.take())),
             Request::ClearNeighbours { interface, address } => {

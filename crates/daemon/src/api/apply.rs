@@ -1,0 +1,121 @@
+//! `apply`: another configuration, taken over as one commit or refused whole.
+
+use axum::Json;
+use axum::extract::State;
+use sluice_config::api::{ApplyAnswer, ApplyRequest};
+use sluice_config::{Change, Complaint, Config, check, difference};
+
+use super::{Refusal, Shared};
+use crate::build;
+
+/// Whether a change is one that leases of ports hang on.
+fn moves_leases(key: &str) -> bool {
+    let Some(rest) = key.strip_prefix("nat.pools") else {
+        return false;
+    };
+    let mut steps = rest.split('.').skip(2);
+    !matches!(steps.next(), Some("timeouts" | "pairing"))
+}
+
+/// What differs, and what of it a running process can't take over.
+fn changes(old: &Config, new: &Config) -> Vec<Change> {
+    let mut changes = difference(old, new).changes;
+    for change in &mut changes {
+        if moves_leases(&change.key) && change.fixed.is_none() {
+            change.fixed = Some("the port leases of pools lie in memory that is taken at start".into());
+        }
+    }
+    changes
+}
+
+fn refused(message: String) -> ApplyAnswer {
+    ApplyAnswer::Refused {
+        complaints: vec![Complaint {
+            line: 1,
+            column: 1,
+            text: String::new(),
+            message,
+            hint: None,
+            advice: false,
+        }],
+    }
+}
+
+/// `POST /v1/apply`
+pub(super) async fn apply(
+    State(control): Shared,
+    Json(request): Json<ApplyRequest>,
+) -> Result<Json<ApplyAnswer>, Refusal> {
+    let _one_at_a_time = control.committing.lock().await;
+    let checked = match check(&request.name, &request.text, &control.machine) {
+        Ok(checked) => checked,
+        Err(diagnosis) => {
+            let complaints = diagnosis.complaints();
+            tracing::warn!(
+                "{} is refused: it is wrong in {} places",
+                request.name,
+                complaints.len()
+            );
+            return Ok(Json(ApplyAnswer::Refused { complaints }));
+        }
+    };
+    let changes = changes(&control.config(), &checked.config);
+    if changes.iter().any(|change| change.fixed.is_some()) {
+        let changes = changes.into_iter().filter(|change| change.fixed.is_some()).collect();
+        return Ok(Json(ApplyAnswer::NeedsRestart { changes }));
+    }
+    let advice = checked.advice.complaints();
+    let built = build::policy(&checked.config, &control.macs, &control.pools)
+        .and_then(|policy| Ok((build::routes(&checked.config, &policy.interfaces)?, policy)));
+    let (routes, policy) = match built {
+        Ok(built) => built,
+        Err(error) => return Ok(Json(refused(error.to_string()))),
+    };
+    let generation = u64::from(control.plane().policy().generation);
+    if request.dry_run || changes.is_empty() {
+        let generation = generation + u64::from(!changes.is_empty());
+        return Ok(Json(ApplyAnswer::Committed {
+            generation,
+            changes,
+            advice,
+        }));
+    }
+    let committed = control.plane().commit(policy, &routes);
+    let generation = match committed {
+        Ok(generation) => generation.into(),
+        Err(error) => return Ok(Json(refused(error.to_string()))),
+    };
+    control.set_config(checked.config);
+    control.set_neighbours().await?;
+    tracing::info!("commit {generation}: {} changes from {}", changes.len(), request.name);
+    Ok(Json(ApplyAnswer::Committed {
+        generation,
+        changes,
+        advice,
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pool_that_changes_its_addresses_moves_leases_and_its_timeouts_do_not() {
+        for key in [
+            "nat.pools",
+            "nat.pools.public",
+            "nat.pools.public.addresses",
+            "nat.pools.public.ports",
+        ] {
+            assert!(moves_leases(key), "{key}");
+        }
+        for key in [
+            "nat.pools.public.timeouts.udp",
+            "nat.pools.public.pairing",
+            "nat.source",
+            "routes",
+        ] {
+            assert!(!moves_leases(key), "{key}");
+        }
+    }
+}

@@ -1,0 +1,259 @@
+//! Everything that `show` lists beside sessions.
+
+use std::net::IpAddr;
+
+use axum::Json;
+use axum::extract::{Query, State};
+use sluice_config::api::{Cleared, Core, Counter, Drop, Interface, Neighbour, NeighbourFilter, Page, Route, Status};
+use sluice_config::config::Link;
+use sluice_engine::counters::{InterfaceCounters, Stage};
+use sluice_engine::reason::Reason;
+use sluice_engine::request::{Reply, Request};
+use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
+use sluice_route::{NextHop, Prefix, Refusal as RouteRefusal};
+
+use super::sessions::interface;
+use super::{Refusal, Shared};
+use crate::control::Control;
+use crate::start::{mac_text, sum};
+
+/// `GET /v1/status`
+pub(super) async fn status(State(control): Shared) -> Json<Status> {
+    let config = control.config();
+    let plane = control.plane();
+    let [all, six] = control.counters.iter().fold([0u64; 2], |[all, six], worker| {
+        let exist = worker.sessions_created.get().wrapping_sub(worker.sessions_ended.get());
+        [all.wrapping_add(exist), six.wrapping_add(worker.sessions_six.get())]
+    });
+    Json(Status {
+        name: config.document.system.name.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        process: std::process::id(),
+        uptime: control.began.elapsed().as_secs(),
+        generation: plane.policy().generation.into(),
+        sessions: [all.saturating_sub(six), six],
+        capacity: plane.setup().sessions.map(u64::from),
+        warnings: control.warnings(),
+    })
+}
+
+/// `GET /v1/interfaces`
+pub(super) async fn interfaces(State(control): Shared) -> Json<Page<Interface>> {
+    let config = control.config();
+    let plane = control.plane();
+    let items = (0..).zip(&plane.policy().interfaces).zip(&config.interfaces);
+    let items = items.map(|((number, interface), configured)| {
+        let port = usize::from(interface.port);
+        let device = control.devices.ports().get(port);
+        let total = |value: fn(&InterfaceCounters) -> u64| sum(&control.counters, number, value);
+        Interface {
+            name: interface.name.clone(),
+            device: match &configured.link {
+                Link::Device { device, .. } => device.to_string(),
+                Link::Bond { members, .. } => members.iter().map(ToString::to_string).collect::<Vec<_>>().join("+"),
+                Link::Vlan { parent, tags } => {
+                    let parent = config
+                        .interfaces
+                        .get(usize::from(*parent))
+                        .map_or("?", |parent| &parent.name);
+                    format!("{parent} vlan {tags}")
+                }
+            },
+            driver: device.map_or(String::new(), |port| port.driver().to_string()),
+            link: if control.link_is_up(port) { "up" } else { "down" }.into(),
+            mac: mac_text(interface.mac),
+            mtu: interface.mtu,
+            queues: device.map_or(0, |port| port.queues()),
+            addresses: configured.addresses.iter().map(ToString::to_string).collect(),
+            received: total(|counters| counters.received.get()),
+            received_bytes: total(|counters| counters.received_bytes.get()),
+            sent: total(|counters| counters.sent.get()),
+            sent_bytes: total(|counters| counters.sent_bytes.get()),
+            made: total(|counters| counters.made.get()),
+            dropped: total(|counters| counters.all_drops()),
+            to_host: total(|counters| counters.taken_in.get()),
+            parked: total(|counters| counters.parked.get()),
+            unparked: total(|counters| counters.unparked.get()),
+            counters: device
+                .filter(|_| interface.tags.is_empty())
+                .map_or(Vec::new(), device_counters),
+        }
+    });
+    Json(Page::whole(items.collect()))
+}
+
+fn counter(name: &str, count: u64) -> Counter {
+    Counter {
+        name: name.into(),
+        count,
+    }
+}
+
+fn device_counters(port: &sluice_dpdk::Port) -> Vec<Counter> {
+    let statistics = port.statistics();
+    vec![
+        counter("device-received", statistics.received),
+        counter("device-sent", statistics.sent),
+        counter("device-missed", statistics.missed),
+        counter("device-receive-errors", statistics.receive_errors),
+        counter("device-transmit-errors", statistics.transmit_errors),
+        counter("device-no-buffer", statistics.no_buffer),
+    ]
+}
+
+/// `GET /v1/routes`
+pub(super) async fn routes(State(control): Shared) -> Json<Page<Route>> {
+    let plane = control.plane();
+    let policy = plane.policy();
+    let table = plane.next_hops().table();
+    let name = |index: u16| policy.interface(index).map(|interface| interface.name.clone());
+    let connected = |prefix: Prefix, index: u16| {
+        policy.interface(index).is_some_and(|interface| {
+            let networks = interface.link.addresses.iter();
+            networks
+                .map(|&(own, length)| Prefix::new(own, length))
+                .any(|network| network == prefix)
+        })
+    };
+    let items = plane.fib().iter().filter_map(|(prefix, next_hop)| {
+        let (via, interface, kind) = match table.get(next_hop) {
+            NextHop::Local(index) => (None, name(index), "local"),
+            NextHop::Attached(index) if connected(prefix, index) => (None, name(index), "connected"),
+            NextHop::Attached(index) => (None, name(index), "static"),
+            NextHop::Gateway { interface, address } => (Some(IpAddr::from(address)), name(interface), "static"),
+            NextHop::Drop(RouteRefusal::Blackhole) => (None, None, "blackhole"),
+            NextHop::Drop(RouteRefusal::Unreachable) => (None, None, "unreachable"),
+            NextHop::Drop(RouteRefusal::Prohibit) => (None, None, "prohibit"),
+            // Broadcast addresses of the links, which nobody configured.
+            NextHop::Drop(_) => return None,
+        };
+        Some(Route {
+            to: prefix.to_string(),
+            via,
+            interface,
+            kind: kind.into(),
+        })
+    });
+    Json(Page::whole(items.collect()))
+}
+
+/// `GET /v1/neighbours`
+pub(super) async fn neighbours(State(control): Shared, Query(filter): Query<NeighbourFilter>) -> Json<Page<Neighbour>> {
+    let listed = known(&control).into_iter().map(|(_, neighbour)| neighbour);
+    Json(Page::whole(
+        listed.filter(|neighbour| filter.matches(neighbour)).collect(),
+    ))
+}
+
+fn known(control: &Control) -> Vec<(sluice_route::neighbour::Neighbour, Neighbour)> {
+    let plane = control.plane();
+    let table = plane.neighbours();
+    let places = (0..table.capacity() as u32).map(NeighbourIndex);
+    let live = places.filter_map(|place| table.snapshot(place));
+    live.filter(|neighbour| neighbour.state != NeighbourState::Free)
+        .map(|neighbour| {
+            let interface = plane.policy().interface(neighbour.interface);
+            let listed = Neighbour {
+                address: neighbour.address.into(),
+                mac: neighbour.state.has_mac().then(|| mac_text(neighbour.mac)),
+                interface: interface.map_or(String::new(), |interface| interface.name.clone()),
+                state: match neighbour.state {
+                    NeighbourState::Permanent => "static",
+                    state => state.name(),
+                }
+                .into(),
+                parked: 0,
+            };
+            (neighbour, listed)
+        })
+        .collect()
+}
+
+/// `POST /v1/neighbours/clear`
+pub(super) async fn clear_neighbours(
+    State(control): Shared,
+    Json(filter): Json<NeighbourFilter>,
+) -> Result<Json<Cleared>, Refusal> {
+    if let Some(name) = &filter.interface {
+        interface(control.plane().policy(), name)?;
+    }
+    let mut count = 0;
+    let meant: Vec<_> = known(&control)
+        .into_iter()
+        .filter(|(neighbour, listed)| neighbour.state != NeighbourState::Permanent && filter.matches(listed))
+        .collect();
+    for (neighbour, _) in meant {
+        let request = Request::ClearNeighbours {
+            interface: Some(neighbour.interface),
+            address: Some(neighbour.address),
+        };
+        if let Reply::Cleared(removed) = control.ask_owner(request).await? {
+            count += removed;
+        }
+    }
+    tracing::info!("{count} neighbours cleared on request");
+    Ok(Json(Cleared { count }))
+}
+
+/// `GET /v1/cores`
+pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
+    let config = control.config();
+    let plane = control.plane();
+    let items = control.counters.iter().enumerate().map(|(worker, counters)| {
+        let load = control.load(worker);
+        let owned = plane
+            .setup()
+            .owners
+            .iter()
+            .filter(|&&owner| usize::from(owner) == worker);
+        let mut others = vec![
+            counter("rounds", counters.heartbeat.get()),
+            counter("idle-rounds", counters.idle_rounds.get()),
+            counter("bursts", counters.bursts.get()),
+            counter("handed-over", counters.handed_over.get()),
+            counter("taken-over", counters.taken_over.get()),
+            counter("sessions-created", counters.sessions_created.get()),
+            counter("sessions-ended", counters.sessions_ended.get()),
+            counter("session-packets", counters.session_packets.get()),
+            counter("sessions-revised", counters.sessions_revised.get()),
+            counter("checksums-completed", counters.checksums_completed.get()),
+        ];
+        others.extend(Stage::ALL.iter().map(|&stage| {
+            counter(
+                &format!("cycles-{}", stage.name()),
+                counters.cycles[stage as usize].get(),
+            )
+        }));
+        Core {
+            worker: worker as u16,
+            core: config.cores.get(worker).copied().unwrap_or_default(),
+            state: match (control.watchdog.is_stuck(worker), load.asleep) {
+                (true, _) => "stuck",
+                (false, true) => "asleep",
+                (false, false) => "running",
+            }
+            .into(),
+            shards: owned.count() as u16,
+            sessions: counters
+                .sessions_created
+                .get()
+                .saturating_sub(counters.sessions_ended.get()),
+            packets: counters.packets.get(),
+            rate: load.rate,
+            busy: load.busy,
+            forgotten: counters.forgotten.get(),
+            counters: others,
+        }
+    });
+    Json(Page::whole(items.collect()))
+}
+
+/// `GET /v1/drops`
+pub(super) async fn drops(State(control): Shared) -> Json<Page<Drop>> {
+    let items = Reason::all().map(|reason| Drop {
+        name: reason.name().into(),
+        help: reason.help().into(),
+        packets: crate::run::drops(&control, reason),
+    });
+    Json(Page::whole(items.collect()))
+}

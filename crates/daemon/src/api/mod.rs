@@ -1,0 +1,84 @@
+//! The control API: HTTP/1.1 over the control socket, with the types of `sluice_config::api`.
+
+mod apply;
+mod lists;
+mod packets;
+mod sessions;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use sluice_config::api::{Failure, path};
+
+use crate::control::Control;
+use crate::desk::Gone;
+
+/// What handlers share.
+type Shared = State<Arc<Control>>;
+
+/// Why a request is not answered.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// A name or value that means nothing here.
+    #[error("{0}")]
+    Wrong(String),
+    /// The data plane ends.
+    #[error(transparent)]
+    Gone(#[from] Gone),
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let status = match self {
+            Self::Wrong(_) => StatusCode::BAD_REQUEST,
+            Self::Gone(_) => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        failure(status, self.to_string())
+    }
+}
+
+fn failure(status: StatusCode, message: String) -> Response {
+    (status, Json(Failure { message })).into_response()
+}
+
+/// Serve until the listener fails.
+///
+/// # Errors
+/// Those of the listener.
+pub(crate) async fn serve(control: Arc<Control>, listener: tokio::net::UnixListener) -> std::io::Result<()> {
+    let router = Router::new()
+        .route(path::STATUS, get(lists::status))
+        .route(path::INTERFACES, get(lists::interfaces))
+        .route(path::ROUTES, get(lists::routes))
+        .route(path::NEIGHBOURS, get(lists::neighbours))
+        .route(path::CLEAR_NEIGHBOURS, post(lists::clear_neighbours))
+        .route(path::CORES, get(lists::cores))
+        .route(path::DROPS, get(lists::drops))
+        .route(path::SESSIONS, get(sessions::list))
+        .route(path::CLEAR_SESSIONS, post(sessions::clear))
+        .route(path::TRACE, post(packets::trace))
+        .route(path::CAPTURE, post(packets::capture))
+        .route(path::APPLY, post(apply::apply))
+        .layer(from_fn_with_state(control.clone(), guard))
+        .with_state(control);
+    axum::serve(listener, router).await
+}
+
+/// A request whose answering panics fails alone, and is counted.
+async fn guard(State(control): Shared, request: Request, next: Next) -> Response {
+    match tokio::spawn(next.run(request)).await {
+        Ok(response) => response,
+        Err(error) => {
+            control.panics.fetch_add(1, Ordering::Relaxed);
+            tracing::error!("a request failed by a fault of the program: {error}");
+            let message = "a fault of the program: its log says more, please report it".into();
+            failure(StatusCode::INTERNAL_SERVER_ERROR, message)
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Traces and captures: packets as they come, in one answer that ends when enough have come.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Json;
+use axum::body::{Body, Bytes};
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use sluice_config::api::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
+use sluice_engine::capture::{Copied, Seen, Tap, Which};
+use sluice_engine::reason::Reason;
+use sluice_engine::request::{Filter, Reply, Request};
+use sluice_engine::trace::{Tracer, Way};
+use sluice_route::Prefix;
+use tokio::sync::mpsc;
+
+use super::sessions::interface;
+use super::{Refusal, Shared};
+use crate::control::Control;
+use crate::desk::Gone;
+use crate::packet_text::describe;
+use crate::pcapng::Writer;
+
+/// How often what has come is fetched.
+const FETCH: Duration = Duration::from_millis(50);
+
+/// Packets that one worker keeps between two fetches of a trace.
+const TRACED: usize = 64;
+
+/// Bytes that one worker keeps between two fetches of a capture.
+const CAPTURED: usize = 16 << 20;
+
+/// Pieces of an answer that wait for their reader.
+const PIECES: usize = 16;
+
+/// An answer that comes in pieces.
+fn pieces(receiver: mpsc::Receiver<Bytes>, kind: &'static str) -> Response {
+    let body = Body::new(Pieces(receiver));
+    ([("content-type", kind)], body).into_response()
+}
+
+/// The pieces as a body of HTTP.
+struct Pieces(mpsc::Receiver<Bytes>);
+
+impl axum::body::HttpBody for Pieces {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        context: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<Bytes>, Self::Error>>> {
+        self.0
+            .poll_recv(context)
+            .map(|piece| piece.map(|bytes| Ok(http_body::Frame::data(bytes))))
+    }
+}
+
+/// `POST /v1/trace`
+pub(super) async fn trace(State(control): Shared, Json(request): Json<TraceRequest>) -> Result<Response, Refusal> {
+    let filter = {
+        let plane = control.plane();
+        Filter {
+            address: request
+                .address
+                .map(|net| Prefix::new(net.0.addr().into(), net.0.prefix_len())),
+            port: request.port,
+            protocol: request.protocol.map(|protocol| protocol.0),
+            interface: request
+                .interface
+                .as_deref()
+                .map(|name| interface(plane.policy(), name))
+                .transpose()?,
+            ..Filter::default()
+        }
+    };
+    let limit = control.config().document.control.trace_limit;
+    let (sender, receiver) = mpsc::channel(PIECES);
+    tokio::spawn(async move {
+        let count = request.count.min(limit) as usize;
+        let seconds = Duration::from_secs(request.seconds.into());
+        // The reader is gone, or the workers are: either ends it.
+        let _ = follow_trace(&control, filter, count, seconds, &sender).await;
+        for worker in 0..control.workers() {
+            let _ = control.ask(worker, Request::EndTrace).await;
+        }
+    });
+    Ok(pieces(receiver, "application/x-ndjson"))
+}
+
+async fn follow_trace(
+    control: &Arc<Control>,
+    filter: Filter,
+    count: usize,
+    seconds: Duration,
+    sender: &mpsc::Sender<Bytes>,
+) -> Result<(), Gone> {
+    let end = Instant::now() + seconds;
+    let fresh = || Request::Trace(Box::new(Tracer::new(filter, TRACED)));
+    let mut left = count;
+    for worker in 0..control.workers() {
+        control.ask(worker, fresh()).await?;
+    }
+    while left > 0 && Instant::now() < end && !sender.is_closed() {
+        tokio::time::sleep(FETCH).await;
+        let mut ways: Vec<(u16, Way)> = Vec::new();
+        for worker in 0..control.workers() {
+            if let Reply::Traced(Some(tracer)) = control.ask(worker, fresh()).await? {
+                ways.extend(tracer.ways().iter().map(|way| (worker as u16, way.clone())));
+            }
+        }
+        ways.sort_by_key(|(_, way)| way.nanoseconds);
+        ways.truncate(left);
+        left -= ways.len();
+        for (worker, way) in ways {
+            let mut line = serde_json::to_vec(&record(control, worker, &way)).unwrap_or_default();
+            line.push(b'\n');
+            if sender.send(line.into()).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn record(control: &Control, worker: u16, way: &Way) -> TraceRecord {
+    let plane = control.plane();
+    let step = |step: &sluice_engine::trace::Step| TraceStep {
+        node: step.node.into(),
+        verdict: step.exit.into(),
+    };
+    TraceRecord {
+        time: way.nanoseconds,
+        worker,
+        interface: plane
+            .policy()
+            .interface(way.interface)
+            .map_or(String::new(), |i| i.name.clone()),
+        packet: describe(&way.bytes, way.length),
+        steps: way.steps.iter().map(step).collect(),
+    }
+}
+
+/// What a capture is after.
+struct Wanted {
+    which: Which,
+    direction: CaptureDirection,
+    reason: Option<Reason>,
+    bytes: u16,
+}
+
+impl Wanted {
+    fn keeps(&self, copied: &Copied) -> bool {
+        match copied.seen {
+            Seen::Received => self.direction != CaptureDirection::Out,
+            Seen::Sent => self.direction != CaptureDirection::In,
+            Seen::Dropped(reason) => self.reason.is_none_or(|wanted| wanted == reason),
+        }
+    }
+}
+
+/// `POST /v1/capture`
+pub(super) async fn capture(State(control): Shared, Json(request): Json<CaptureRequest>) -> Result<Response, Refusal> {
+    let wanted = match &request.source {
+        CaptureSource::Interface { name, direction } => Wanted {
+            which: Which::Interface(interface(control.plane().policy(), name)?),
+            direction: *direction,
+            reason: None,
+            bytes: request.bytes,
+        },
+        CaptureSource::Drops { reason } => Wanted {
+            which: Which::Drops,
+            direction: CaptureDirection::Both,
+            reason: reason.as_deref().map(named).transpose()?,
+            bytes: request.bytes,
+        },
+    };
+    let (sender, receiver) = mpsc::channel(PIECES);
+    tokio::spawn(async move {
+        let seconds = Duration::from_secs(request.seconds.into());
+        let _ = follow_capture(&control, &wanted, request.count as usize, seconds, &sender).await;
+        for worker in 0..control.workers() {
+            let _ = control.ask(worker, Request::EndCapture).await;
+        }
+    });
+    Ok(pieces(receiver, "application/x-pcapng"))
+}
+
+fn named(name: &str) -> Result<Reason, Refusal> {
+    let found = Reason::all().find(|reason| reason.name() == name);
+    found.ok_or_else(|| {
+        Refusal::Wrong(format!(
+            "nothing is dropped as `{name}`: show drops --all lists the reasons"
+        ))
+    })
+}
+
+async fn follow_capture(
+    control: &Arc<Control>,
+    wanted: &Wanted,
+    count: usize,
+    seconds: Duration,
+    sender: &mpsc::Sender<Bytes>,
+) -> Result<(), Gone> {
+    let end = Instant::now() + seconds;
+    let (names, longest) = {
+        let plane = control.plane();
+        let interfaces = &plane.policy().interfaces;
+        let names: Vec<_> = interfaces.iter().map(|interface| interface.name.clone()).collect();
+        // Ethernet header and two tags.
+        let longest = interfaces
+            .iter()
+            .map(|interface| interface.mtu.saturating_add(22))
+            .max();
+        (names, longest.unwrap_or(u16::MAX))
+    };
+    let bytes = wanted.bytes.clamp(64, longest.max(64));
+    let limit = control.config().document.control.capture_limit as usize;
+    let frames = (CAPTURED / usize::from(bytes)).clamp(1, limit.max(1));
+    let fresh = || Request::Capture(Box::new(Tap::new(wanted.which, frames, bytes)));
+    let mut writer = Writer::begin(&names, bytes);
+    for worker in 0..control.workers() {
+        control.ask(worker, fresh()).await?;
+    }
+    let mut left = count;
+    let mut missed = 0;
+    while left > 0 && Instant::now() < end && !sender.is_closed() {
+        tokio::time::sleep(FETCH).await;
+        let mut taps = VecDeque::new();
+        for worker in 0..control.workers() {
+            if let Reply::Captured(Some(tap)) = control.ask(worker, fresh()).await? {
+                missed += tap.missed;
+                taps.push_back(tap);
+            }
+        }
+        let mut copies: Vec<_> = taps
+            .iter()
+            .flat_map(|tap| tap.frames())
+            .filter(|(copied, _)| wanted.keeps(copied))
+            .collect();
+        copies.sort_by_key(|(copied, _)| copied.nanoseconds);
+        copies.truncate(left);
+        left -= copies.len();
+        for (copied, frame) in copies {
+            let comment = match copied.seen {
+                Seen::Dropped(reason) => Some(format!("{}: {}", reason.name(), reason.help())),
+                _ => None,
+            };
+            let at = control.started + Duration::from_nanos(copied.nanoseconds);
+            writer.write(
+                at,
+                copied.interface,
+                copied.seen == Seen::Sent,
+                frame,
+                copied.length,
+                comment,
+            );
+        }
+        let piece = writer.take();
+        if !piece.is_empty() && sender.send(piece.into()).await.is_err() {
+            return Ok(());
+        }
+    }
+    if missed > 0 {
+        tracing::warn!("{missed} packets came faster than the capture could keep them");
+    }
+    Ok(())
+}

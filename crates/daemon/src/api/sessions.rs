@@ -1,0 +1,149 @@
+//! Sessions: listed and cleared by the workers that own them.
+
+use axum::Json;
+use axum::extract::{Query, State};
+use sluice_config::api::{Cleared, EndpointFilter, Flow, Initiator, Page, Position, Protocol, Session, SessionFilter};
+use sluice_engine::policy::Policy;
+use sluice_engine::request::{Cursor, Endpoint, Filter, Reply, Request, Shown};
+use sluice_route::Prefix;
+
+use super::{Refusal, Shared};
+
+/// Sessions of a page where no limit is given.
+const PAGE: u32 = 1_024;
+
+/// Most sessions of a page: their memory is brought by the control thread.
+const MOST: u32 = 8_192;
+
+fn prefix(net: ipnet::IpNet) -> Prefix {
+    Prefix::new(net.addr().into(), net.prefix_len())
+}
+
+fn endpoint(filter: EndpointFilter) -> Endpoint {
+    Endpoint {
+        net: filter.net.map(prefix),
+        port: filter.port,
+    }
+}
+
+/// The place of the interface with a name.
+pub(super) fn interface(policy: &Policy, name: &str) -> Result<u16, Refusal> {
+    let place = policy.interfaces.iter().position(|interface| interface.name == name);
+    place
+        .map(|place| place as u16)
+        .ok_or_else(|| Refusal::Wrong(format!("no interface is called `{name}`: show interfaces lists them")))
+}
+
+fn filter(wanted: &SessionFilter, policy: &Policy) -> Result<Filter, Refusal> {
+    Ok(Filter {
+        address: wanted.address.map(|filter| prefix(filter.0)),
+        port: wanted.port,
+        inside: wanted.inside.map(endpoint),
+        outside: wanted.outside.map(endpoint),
+        remote: wanted.remote.map(endpoint),
+        protocol: wanted.protocol.map(|protocol| protocol.0),
+        either: wanted
+            .interface
+            .as_deref()
+            .map(|name| interface(policy, name))
+            .transpose()?,
+        ..Filter::default()
+    })
+}
+
+/// `GET /v1/sessions`
+pub(super) async fn list(
+    State(control): Shared,
+    Query(wanted): Query<SessionFilter>,
+    Query(position): Query<Position>,
+) -> Result<Json<Page<Session>>, Refusal> {
+    let filter = filter(&wanted, control.plane().policy())?;
+    let (mut worker, mut cursor) = match &position.cursor {
+        None => (0, Cursor::default()),
+        Some(text) => read_cursor(text)?,
+    };
+    let limit = position.limit.unwrap_or(PAGE).clamp(64, MOST) as usize;
+    // A list ends with its last worker, whose part may be empty: the next one goes on within the same page.
+    while worker < control.workers() {
+        let into = Vec::with_capacity(limit);
+        let reply = control.ask(worker, Request::List { cursor, filter, into }).await?;
+        let Reply::Listed { next, sessions } = reply else {
+            break;
+        };
+        let next = match next {
+            Some(cursor) => Some((worker, cursor)),
+            None => Some((worker + 1, Cursor::default())).filter(|(worker, _)| *worker < control.workers()),
+        };
+        if !sessions.is_empty() || next.is_none() {
+            let plane = control.plane();
+            let items = sessions
+                .iter()
+                .map(|shown| session(shown, plane.policy(), &control.pools));
+            return Ok(Json(Page {
+                items: items.collect(),
+                next: next.map(|(worker, cursor)| format!("{worker}-{}", cursor.pack())),
+            }));
+        }
+        let Some(place) = next else { break };
+        (worker, cursor) = place;
+    }
+    Ok(Json(Page::whole(Vec::new())))
+}
+
+fn read_cursor(text: &str) -> Result<(usize, Cursor), Refusal> {
+    let parts = text.split_once('-');
+    let read = parts.and_then(|(worker, word)| Some((worker.parse().ok()?, Cursor::unpack(word.parse().ok()?))));
+    read.ok_or_else(|| Refusal::Wrong(format!("`{text}` is no cursor of a list")))
+}
+
+/// `POST /v1/sessions/clear`
+pub(super) async fn clear(State(control): Shared, Json(wanted): Json<SessionFilter>) -> Result<Json<Cleared>, Refusal> {
+    let filter = filter(&wanted, control.plane().policy())?;
+    let mut count = 0;
+    for worker in 0..control.workers() {
+        let request = Request::Clear {
+            cursor: Cursor::default(),
+            filter,
+            ended: 0,
+        };
+        if let Reply::Cleared(ended) = control.ask(worker, request).await? {
+            count += ended;
+        }
+    }
+    tracing::info!("{count} sessions cleared on request");
+    Ok(Json(Cleared { count }))
+}
+
+fn session(shown: &Shown, policy: &Policy, pools: &[String]) -> Session {
+    let flow = |flow: &sluice_engine::request::Flow, direction: usize| Flow {
+        source: flow.source,
+        source_port: flow.source_port,
+        destination: flow.destination,
+        destination_port: flow.destination_port,
+        packets: shown.packets[direction],
+        bytes: shown.bytes[direction],
+    };
+    let name = |place: u16| policy.interface(place).map(|interface| interface.name.clone());
+    let (inside, outside) = match shown.inbound {
+        false => (shown.interface, shown.egress),
+        true => (shown.egress, shown.interface),
+    };
+    let plain = if shown.answered { "answered" } else { "unanswered" };
+    Session {
+        protocol: Protocol(shown.protocol),
+        forward: flow(&shown.forward, 0),
+        reverse: flow(&shown.reverse, 1),
+        initiator: if shown.inbound {
+            Initiator::Remote
+        } else {
+            Initiator::Inside
+        },
+        state: shown.state.unwrap_or(plain).into(),
+        answered: shown.answered,
+        expires: shown.seconds_left.into(),
+        inside_interface: name(inside),
+        outside_interface: name(outside),
+        pool: shown.pool.and_then(|pool| pools.get(usize::from(pool)).cloned()),
+        shard: shown.shard,
+    }
+}

@@ -1,0 +1,132 @@
+//! Interfaces, their ports, their routes.
+
+use std::net::IpAddr;
+
+use sluice_config::Config;
+use sluice_config::config::{Interface as Configured, InterfaceIndex, Link, Way};
+use sluice_config::schema;
+use sluice_engine::io::PortIndex;
+use sluice_engine::policy::{Advertise, Interface};
+use sluice_route::{Address, Prefix, Refusal, Route, RouteSet, SourceValidation, Via};
+use sluice_wire::vlan::Tag;
+use sluice_wire::{ndp, validity};
+
+use super::BuildError;
+
+/// The interfaces that have a device of their own: port `p` is the device of interface `ports[p]`.
+pub type Ports = Vec<InterfaceIndex>;
+
+/// The ports of a configuration.
+pub fn ports(config: &Config) -> Ports {
+    let has_device = |interface: &Configured| !matches!(interface.link, Link::Vlan { .. });
+    (0..)
+        .zip(&config.interfaces)
+        .filter(|(_, interface)| has_device(interface))
+        .map(|(index, _)| index)
+        .collect()
+}
+
+/// Port and tags of an interface.
+fn place(config: &Config, ports: &Ports, index: InterfaceIndex) -> (PortIndex, Vec<Tag>) {
+    let (device, tags) = match config.interfaces.get(usize::from(index)).map(|i| &i.link) {
+        Some(Link::Vlan { parent, tags }) => (
+            *parent,
+            match tags.inner() {
+                Some(inner) => vec![Tag::service(tags.outer()), Tag::vlan(inner)],
+                None => vec![Tag::vlan(tags.outer())],
+            },
+        ),
+        _ => (index, Vec::new()),
+    };
+    let port = ports.iter().position(|&owner| owner == device).unwrap_or(0);
+    (port as PortIndex, tags)
+}
+
+/// The interfaces as the engine has them. `macs` has the Ethernet address of each port.
+pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
+    let ports = ports(config);
+    let translates = !config.source.is_empty() || !config.destination.is_empty();
+    (0..)
+        .zip(&config.interfaces)
+        .map(|(index, configured)| {
+            let (port, tags) = place(config, &ports, index);
+            let own = macs.get(usize::from(port)).copied().unwrap_or_default();
+            let mac = configured.mac.map_or(own, |mac| mac.bytes());
+            let leaves_translated = |rule: &sluice_config::config::SourceRule| rule.out.is_none_or(|out| out == index);
+            Interface {
+                name: configured.name.clone(),
+                port,
+                tags,
+                mac,
+                mtu: configured.mtu,
+                link: link(configured, index, mac),
+                context: 0,
+                stateful: [translates, false],
+                outside: !config.destination.is_empty() || config.source.iter().any(leaves_translated),
+                validation: match configured.source_validation {
+                    schema::SourceValidation::Strict => SourceValidation::Strict,
+                    schema::SourceValidation::Loose => SourceValidation::Loose,
+                    schema::SourceValidation::Off => SourceValidation::Off,
+                },
+                validity: validity::Policy::default(),
+                complete_checksums: configured.left_to_offload == schema::LeftToOffload::Complete,
+                advertise: advertise(configured),
+            }
+        })
+        .collect()
+}
+
+/// Addresses of an interface. One with IPv6 has a link-local address besides (RFC 4291, 2.5.6).
+fn link(configured: &Configured, index: InterfaceIndex, mac: [u8; 6]) -> sluice_route::Interface {
+    let mut addresses: Vec<(Address, u8)> = configured
+        .addresses
+        .iter()
+        .map(|address| (address.address().into(), address.net().prefix_len()))
+        .collect();
+    let six = addresses.iter().any(|(address, _)| matches!(address, Address::V6(_)));
+    if six && !addresses.iter().any(|(address, _)| address.is_link_local()) {
+        addresses.push((Address::V6(ndp::link_local(mac)), 64));
+    }
+    sluice_route::Interface { index, addresses }
+}
+
+fn advertise(configured: &Configured) -> Option<Advertise> {
+    let settings = &configured.advertisements.as_ref()?.settings;
+    let seconds = |period: sluice_config::value::Period| u32::try_from(period.duration().as_secs()).unwrap_or(u32::MAX);
+    settings.send.then(|| Advertise {
+        interval: seconds(settings.interval),
+        lifetime: seconds(settings.lifetime).min(u32::from(u16::MAX)) as u16,
+        valid: seconds(settings.valid_lifetime),
+        preferred: seconds(settings.preferred_lifetime),
+    })
+}
+
+/// The routes: to the interfaces' addresses and networks, and the configured ones.
+///
+/// # Errors
+/// Addresses or routes that contradict one another.
+pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<RouteSet, BuildError> {
+    let links: Vec<_> = interfaces.iter().map(|interface| interface.link.clone()).collect();
+    let configured: Vec<_> = config.routes.iter().map(route).collect();
+    Ok(RouteSet::new(&links, &configured)?)
+}
+
+fn route(configured: &sluice_config::config::Route) -> Route {
+    let net = configured.to.net();
+    let address: IpAddr = net.addr();
+    Route {
+        prefix: Prefix::new(address.into(), net.prefix_len()),
+        via: match configured.way {
+            Way::Gateway(address, interface) => Via::Gateway {
+                address: address.into(),
+                interface: Some(interface),
+            },
+            Way::Link(interface) => Via::Attached(interface),
+            Way::Nowhere(action) => Via::Refused(match action {
+                schema::RouteAction::Blackhole => Refusal::Blackhole,
+                schema::RouteAction::Unreachable => Refusal::Unreachable,
+                schema::RouteAction::Prohibit => Refusal::Prohibit,
+            }),
+        },
+    }
+}

@@ -1,0 +1,158 @@
+//! From a valid configuration to the plain parameters of the data plane, which does not know it.
+
+mod interfaces;
+mod translation;
+
+pub use interfaces::{Ports, interfaces, ports, routes};
+pub use translation::{pool_names, translation};
+
+use sluice_config::Config;
+use sluice_config::config::Timeouts;
+use sluice_engine::io::WorkerIndex;
+use sluice_engine::plane::NeighbourLimits;
+use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Setup};
+use sluice_nat::shard::Shards;
+use sluice_nat::timeout::{Schedule, TimeoutError};
+use sluice_route::RouteError;
+use sluice_route::neighbour::Timing;
+use sluice_route::policer::Class;
+
+/// Why a configuration that was found valid has no parameters: two crates disagree about what is.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// The number of shards.
+    #[error("{0} shards: a power of two from 1 to 1024 is possible")]
+    Shards(u16),
+    /// Addresses and routes.
+    #[error(transparent)]
+    Routes(#[from] RouteError),
+    /// Pools.
+    #[error(transparent)]
+    Pools(#[from] sluice_nat::pool::PoolError),
+    /// Rules.
+    #[error(transparent)]
+    Rules(#[from] sluice_nat::rule::RuleError),
+    /// Timeouts.
+    #[error(transparent)]
+    Timeouts(#[from] TimeoutError),
+}
+
+/// Secrets of the hashes.
+#[derive(Clone, Copy, Debug)]
+pub struct Secrets {
+    /// Of the hash that places sessions and chooses ports.
+    pub sessions: [u64; 2],
+    /// Of the function that spreads inside addresses over shards.
+    pub steering: [u64; 2],
+}
+
+impl Secrets {
+    /// The same in every process: for `replay`, whose bytes must not depend on chance.
+    pub const FIXED: Self = Self {
+        sessions: [0x736c_7569_6365_2e31, 0x9e37_79b9_7f4a_7c15],
+        steering: [0x736c_7569_6365_2e32, 0xc2b2_ae3d_27d4_eb4f],
+    };
+
+    /// New ones, from the kernel's source of randomness.
+    ///
+    /// # Errors
+    /// The kernel has none.
+    pub fn random() -> Result<Self, getrandom::Error> {
+        let word = getrandom::u64;
+        Ok(Self {
+            sessions: [word()?, word()?],
+            steering: [word()?, word()?],
+        })
+    }
+}
+
+/// What is fixed from start to end. `ports` are in the order of [`ports`].
+///
+/// # Errors
+/// An impossible number of shards.
+pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets) -> Result<Setup, BuildError> {
+    let count = config.document.system.shards;
+    let shards = Shards::new(count.into()).ok_or(BuildError::Shards(count))?;
+    let sessions = &config.document.sessions;
+    Ok(Setup {
+        shards,
+        owners: Setup::owners(shards, workers),
+        sessions: [sessions.ipv4, sessions.ipv6],
+        ports,
+        secret: secrets.sessions,
+        steering: secrets.steering,
+        fragments: config.document.fragments.packets as usize,
+    })
+}
+
+/// What a commit decides. `macs` has the Ethernet address of each port; `pools` the pools' names in the order of their
+/// indexes, which stay theirs for the life of the process.
+///
+/// # Errors
+/// See [`BuildError`].
+pub fn policy(config: &Config, macs: &[[u8; 6]], pools: &[String]) -> Result<Policy, BuildError> {
+    let interfaces = interfaces(config, macs);
+    let mut policy = Policy::new(macs.len(), interfaces);
+    policy.nat4 = translation(config, pools)?;
+    policy.timeouts = Schedule::new(&timeouts(&config.timeouts))?;
+    policy.limits = limits(config);
+    Ok(policy)
+}
+
+/// Limits of the gateway's own traffic.
+fn limits(config: &Config) -> Limits {
+    let gateway = &config.document.gateway;
+    let mut limits = LIMITS;
+    for (class, rate) in [
+        (Class::Neighbour, gateway.policing.neighbours),
+        (Class::Icmp, gateway.policing.echo),
+        (Class::IcmpError, gateway.icmp_errors),
+        (Class::Other, gateway.policing.other),
+    ] {
+        limits[class as usize] = (rate.rate.into(), rate.burst.into());
+    }
+    limits
+}
+
+/// Limits of neighbours.
+pub fn neighbour_limits(config: &Config) -> NeighbourLimits {
+    let neighbours = &config.document.neighbours;
+    let nanoseconds = |period: sluice_config::value::Period| period.duration().as_nanos() as u64;
+    let timing = Timing {
+        reachable: nanoseconds(neighbours.reachable),
+        retransmit: nanoseconds(neighbours.retransmit),
+        attempts: neighbours.requests,
+        ..Timing::default()
+    };
+    NeighbourLimits {
+        capacity: neighbours.ipv4 as usize + neighbours.ipv6 as usize,
+        parked: neighbours.parked_each.into(),
+        parked_in_all: neighbours.parked as usize,
+        // As long as it may take to find out that nobody answers, and a little.
+        patience: timing.retransmit * (u64::from(timing.attempts) + 1),
+        timing,
+    }
+}
+
+/// Timeouts in whole seconds.
+pub(crate) fn timeouts(timeouts: &Timeouts) -> sluice_nat::Timeouts {
+    let seconds = |duration: std::time::Duration| duration.as_secs().try_into().unwrap_or(u32::MAX);
+    sluice_nat::Timeouts {
+        tcp_established: seconds(timeouts.tcp_established),
+        tcp_transitory_open: seconds(timeouts.tcp_transitory_open),
+        tcp_transitory_close: seconds(timeouts.tcp_transitory_close),
+        tcp_incoming_syn: seconds(timeouts.tcp_incoming_syn),
+        udp: seconds(timeouts.udp),
+        udp_by_port: timeouts
+            .udp_ports
+            .iter()
+            .map(|&(port, time)| (port, seconds(time)))
+            .collect(),
+        icmp: seconds(timeouts.icmp),
+        other: seconds(timeouts.other),
+        inbound_refresh: timeouts.inbound_refresh,
+    }
+}
+
+/// The worker that sends for all by a device with one queue.
+pub const FIRST: WorkerIndex = 0;

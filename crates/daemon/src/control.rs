@@ -1,0 +1,243 @@
+//! The control thread: what the API asks, and what has to be done now and then.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use sluice_config::{Config, Machine, Valid};
+use sluice_dpdk::interface::Interface;
+use sluice_dpdk::{Devices, tsc};
+use sluice_engine::counters::{Stage, WorkerCounters};
+use sluice_engine::plane::Plane;
+use sluice_engine::request::{Reply, Request};
+
+use crate::Loaded;
+use crate::desk::{Desk, Gone};
+use crate::start::Running;
+use crate::watchdog::Watchdog;
+
+/// How often retired policies and routes are freed.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What a worker did in the last second.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    /// Packets a second.
+    pub rate: u64,
+    /// Share of the time spent on packets, 0 to 1.
+    pub busy: f64,
+    /// Every round was idle.
+    pub asleep: bool,
+    packets: u64,
+    cycles: u64,
+    rounds: u64,
+    idle: u64,
+}
+
+/// What the API works on.
+pub struct Control {
+    /// The control side of the data plane.
+    plane: Mutex<Plane>,
+    /// The configuration that runs.
+    config: Mutex<Arc<Valid<Config>>>,
+    /// One commit at a time.
+    pub(crate) committing: tokio::sync::Mutex<()>,
+    desks: Vec<tokio::sync::Mutex<Desk>>,
+    /// The counters of the workers.
+    pub(crate) counters: Vec<Arc<WorkerCounters>>,
+    /// The devices.
+    pub(crate) devices: Devices,
+    /// Ethernet addresses by port.
+    pub(crate) macs: Vec<[u8; 6]>,
+    /// Pools by index.
+    pub(crate) pools: Vec<String>,
+    /// The machine that configurations are checked against.
+    pub(crate) machine: Machine,
+    /// When the engine's clock began, by the clock on the wall.
+    pub(crate) started: SystemTime,
+    /// The same by the engine's.
+    pub(crate) began: Instant,
+    /// The watch over the workers.
+    pub(crate) watchdog: Watchdog,
+    loads: Mutex<Vec<Load>>,
+    /// Requests whose answering panicked.
+    pub(crate) panics: AtomicU64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Control {
+    /// The control of a running data plane; its workers are given apart.
+    pub fn new(loaded: Loaded, running: Running, watchdog: Watchdog) -> (Self, crate::workers::Workers) {
+        let counters = running.plane.counters().to_vec();
+        let desks = running
+            .desks
+            .into_iter()
+            .map(|counter| tokio::sync::Mutex::new(Desk::new(counter)));
+        let control = Self {
+            plane: Mutex::new(running.plane),
+            config: Mutex::new(Arc::new(loaded.checked.config)),
+            committing: tokio::sync::Mutex::new(()),
+            desks: desks.collect(),
+            loads: Mutex::new(vec![Load::default(); counters.len()]),
+            counters,
+            devices: running.devices,
+            macs: running.macs,
+            pools: running.pools,
+            machine: loaded.machine,
+            started: SystemTime::now()
+                .checked_sub(running.began.elapsed())
+                .unwrap_or(SystemTime::UNIX_EPOCH),
+            began: running.began,
+            watchdog,
+            panics: AtomicU64::new(0),
+        };
+        (control, running.workers)
+    }
+
+    /// The control side of the data plane, for as long as nothing is waited for.
+    pub(crate) fn plane(&self) -> MutexGuard<'_, Plane> {
+        lock(&self.plane)
+    }
+
+    /// The configuration that runs.
+    pub(crate) fn config(&self) -> Arc<Valid<Config>> {
+        lock(&self.config).clone()
+    }
+
+    /// Another configuration runs.
+    pub(crate) fn set_config(&self, config: Valid<Config>) {
+        *lock(&self.config) = Arc::new(config);
+    }
+
+    /// How many workers there are.
+    pub(crate) fn workers(&self) -> usize {
+        self.desks.len()
+    }
+
+    /// What a worker did in the last second.
+    pub(crate) fn load(&self, worker: usize) -> Load {
+        lock(&self.loads).get(worker).copied().unwrap_or_default()
+    }
+
+    /// Ask a worker.
+    pub(crate) async fn ask(&self, worker: usize, request: Request) -> Result<Reply, Gone> {
+        match self.desks.get(worker) {
+            Some(desk) => desk.lock().await.ask(request).await,
+            None => Err(Gone),
+        }
+    }
+
+    /// Ask the worker that owns the neighbours.
+    pub(crate) async fn ask_owner(&self, request: Request) -> Result<Reply, Gone> {
+        let owner = self.plane().policy().owner;
+        self.ask(owner.into(), request).await
+    }
+
+    /// Set the neighbours that are never asked for.
+    ///
+    /// # Errors
+    /// The worker has ended.
+    pub(crate) async fn set_neighbours(&self) -> Result<(), Gone> {
+        for neighbour in &self.config().neighbours {
+            let request = Request::SetNeighbour {
+                interface: neighbour.interface,
+                address: neighbour.address.into(),
+                mac: neighbour.mac.bytes(),
+            };
+            if !matches!(self.ask_owner(request).await?, Reply::Done) {
+                tracing::warn!("no room for the static neighbour {}", neighbour.address);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an interface's link is up.
+    pub(crate) fn link_is_up(&self, port: usize) -> bool {
+        let Some(port) = self.devices.ports().get(port) else {
+            return false;
+        };
+        // The drivers on kernel interfaces say what was true at their start.
+        match self.kernel_interface(port.name()) {
+            Some(name) => Interface::named(&name).is_ok_and(|interface| interface.runs()),
+            None => port.link().up,
+        }
+    }
+
+    fn kernel_interface(&self, name: &str) -> Option<String> {
+        let config = self.config();
+        let (_, interface) = config.interface(name)?;
+        match &interface.link {
+            sluice_config::config::Link::Device { device, .. }
+                if device.kind() == sluice_config::value::DeviceKind::Kernel =>
+            {
+                Some(device.as_str().to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// What has to be done now and then, for ever.
+    pub(crate) async fn housekeep(&self) {
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut measured = Instant::now();
+        loop {
+            tick.tick().await;
+            self.plane().collect();
+            let elapsed = measured.elapsed();
+            if elapsed >= Duration::from_secs(1) {
+                measured = Instant::now();
+                self.measure(elapsed);
+            }
+        }
+    }
+
+    fn measure(&self, elapsed: Duration) {
+        let available = (tsc::frequency() as f64 * elapsed.as_secs_f64()).max(1.0);
+        for (counters, load) in self.counters.iter().zip(lock(&self.loads).iter_mut()) {
+            let on_packets = Stage::ALL.iter().filter(|&&stage| stage != Stage::Housekeeping);
+            let cycles = on_packets
+                .map(|&stage| counters.cycles[stage as usize].get())
+                .sum::<u64>();
+            let (packets, rounds) = (counters.packets.get(), counters.heartbeat.get());
+            let idle = counters.idle_rounds.get();
+            *load = Load {
+                rate: ((packets - load.packets) as f64 / elapsed.as_secs_f64()) as u64,
+                busy: (cycles.wrapping_sub(load.cycles) as f64 / available).clamp(0.0, 1.0),
+                asleep: rounds - load.rounds == idle - load.idle,
+                packets,
+                cycles,
+                rounds,
+                idle,
+            };
+        }
+    }
+
+    /// What an operator should look at.
+    pub(crate) fn warnings(&self) -> Vec<String> {
+        let config = self.config();
+        let stuck = config
+            .cores
+            .iter()
+            .enumerate()
+            .filter(|&(worker, _)| self.watchdog.is_stuck(worker));
+        let mut warnings: Vec<_> = stuck
+            .map(|(worker, core)| format!("core {core} is stuck: worker {worker} completes no round"))
+            .collect();
+        let panics = self.panics.load(Ordering::Relaxed);
+        if panics > 0 {
+            warnings.push(format!(
+                "{panics} requests to the control socket failed by a fault of the program"
+            ));
+        }
+        warnings
+    }
+
+    /// Give the devices back.
+    pub(crate) fn into_devices(self) -> Devices {
+        self.devices
+    }
+}

@@ -1,0 +1,63 @@
+//! Asking a worker, and waiting for its answer without holding the control thread.
+
+use std::sync::mpsc::{TryRecvError, TrySendError};
+use std::time::Duration;
+
+use sluice_engine::request::{Counter, Reply, Request};
+
+/// Attempts before the control thread sleeps between two of them.
+const EAGER: u32 = 64;
+
+/// The worker has ended.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the worker has ended")]
+pub struct Gone;
+
+/// One worker's desk, as seen from the control thread.
+#[derive(Debug)]
+pub struct Desk {
+    counter: Counter,
+    /// Answers under way to somebody who has given up.
+    owed: u32,
+}
+
+impl Desk {
+    /// The desk behind a counter.
+    pub fn new(counter: Counter) -> Self {
+        Self { counter, owed: 0 }
+    }
+
+    /// Ask, and wait.
+    ///
+    /// # Errors
+    /// The worker has ended.
+    pub async fn ask(&mut self, request: Request) -> Result<Reply, Gone> {
+        while self.owed > 0 {
+            self.answer().await?;
+        }
+        match self.counter.requests.try_send(request) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return Err(Gone),
+        }
+        self.owed = 1;
+        self.answer().await
+    }
+
+    async fn answer(&mut self) -> Result<Reply, Gone> {
+        let mut attempts = 0;
+        loop {
+            match self.counter.replies.try_recv() {
+                Ok(reply) => {
+                    self.owed -= 1;
+                    return Ok(reply);
+                }
+                Err(TryRecvError::Disconnected) => return Err(Gone),
+                Err(TryRecvError::Empty) if attempts < EAGER => {
+                    attempts += 1;
+                    tokio::task::yield_now().await;
+                }
+                Err(TryRecvError::Empty) => tokio::time::sleep(Duration::from_millis(1)).await,
+            }
+        }
+    }
+}

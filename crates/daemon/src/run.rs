@@ -1,0 +1,112 @@
+//! `sluice run`: from the configuration to the last counter.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use sluice_engine::reason::Reason;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::control::Control;
+use crate::socket::Socket;
+use crate::start::{start, sum};
+use crate::watchdog::Watchdog;
+use crate::{DaemonError, Loaded, api, log};
+
+/// Run until SIGINT or SIGTERM. The counters are written to `output` in the end.
+///
+/// # Errors
+/// What keeps it from starting.
+pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
+    log::begin(loaded.checked.config.document.control.log);
+    let document = &loaded.checked.config.document;
+    let (name, path) = (document.system.name.clone(), document.control.socket.clone());
+    let (cores, limit) = (
+        loaded.checked.config.cores.clone(),
+        document.system.watchdog.limit.duration(),
+    );
+    for complaint in loaded.checked.advice.complaints() {
+        tracing::warn!("{}:{}: {}", loaded.name, complaint.line, complaint.message);
+    }
+    let socket = Socket::claim(&path)?;
+    let runtime = Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(DaemonError::Runtime)?;
+    // Before anything is opened: a signal during the start ends in order too.
+    let (mut interrupt, mut terminate) = {
+        let _inside = runtime.enter();
+        let caught = |kind| signal(kind).map_err(DaemonError::Runtime);
+        (caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?)
+    };
+    let running = start(&loaded)?;
+    let watchdog = Watchdog::start(running.plane.counters().to_vec(), cores, limit).map_err(DaemonError::Runtime)?;
+    let (control, workers) = Control::new(loaded, running, watchdog);
+    let control = Arc::new(control);
+    let served = runtime.block_on(async {
+        control.set_neighbours().await?;
+        let listener = socket.listener().and_then(tokio::net::UnixListener::from_std);
+        let listener = listener.map_err(DaemonError::Runtime)?;
+        tracing::info!("{name} runs, and answers at {}", path.display());
+        tokio::select! {
+            ended = api::serve(control.clone(), listener) => ended.map_err(DaemonError::Runtime),
+            () = control.housekeep() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+            _ = terminate.recv() => Ok(()),
+        }
+    });
+    tracing::info!("ending: what is in flight goes out");
+    // Requests under way end here, and with them their hold on the control.
+    drop(runtime);
+    workers.stop(&control.counters);
+    print(&control, output).map_err(DaemonError::Output)?;
+    drop(socket);
+    if let Some(control) = Arc::into_inner(control) {
+        match control.into_devices().close() {
+            Ok(closed) => {
+                for balance in closed.balances().iter().filter(|balance| !balance.is_even()) {
+                    tracing::warn!("packet buffers were lost: {balance:?}");
+                }
+            }
+            Err(error) => tracing::error!("{error}"),
+        }
+    }
+    tracing::info!("the devices are closed");
+    served
+}
+
+/// The counters: interfaces, then drops.
+fn print(control: &Control, output: &mut dyn Write) -> std::io::Result<()> {
+    let plane = control.plane();
+    for (number, interface) in plane.policy().interfaces.iter().enumerate() {
+        let total =
+            |value: fn(&sluice_engine::counters::InterfaceCounters) -> u64| sum(&control.counters, number, value);
+        writeln!(
+            output,
+            "{}: received {} ({} bytes), sent {} ({} bytes), made {}, dropped {}, to host {}, parked {}, unparked {}",
+            interface.name,
+            total(|counters| counters.received.get()),
+            total(|counters| counters.received_bytes.get()),
+            total(|counters| counters.sent.get()),
+            total(|counters| counters.sent_bytes.get()),
+            total(|counters| counters.made.get()),
+            total(|counters| counters.all_drops()),
+            total(|counters| counters.taken_in.get()),
+            total(|counters| counters.parked.get()),
+            total(|counters| counters.unparked.get()),
+        )?;
+    }
+    for reason in Reason::all() {
+        let dropped: u64 = drops(control, reason);
+        if dropped > 0 {
+            writeln!(output, "dropped {dropped}: {} ({})", reason.name(), reason.help())?;
+        }
+    }
+    output.flush()
+}
+
+/// Packets dropped for a reason, over all interfaces and workers.
+pub(crate) fn drops(control: &Control, reason: Reason) -> u64 {
+    let interfaces = control.counters.iter().flat_map(|worker| worker.interfaces.iter());
+    interfaces.map(|interface| interface.drops(reason)).sum()
+}

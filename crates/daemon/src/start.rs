@@ -1,0 +1,224 @@
+//! From a configuration to a running data plane.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use sluice_config::schema::Hugepages;
+use sluice_config::{Fault, place};
+use sluice_dpdk::memory::{Backing, Region};
+use sluice_dpdk::{Devices, DpdkIo, Eal, tsc};
+use sluice_engine::counters::WorkerCounters;
+use sluice_engine::plane::Plane;
+use sluice_engine::policy::Port;
+use sluice_engine::request::Counter;
+use sluice_engine::time::Now;
+use sluice_engine::worker::Worker;
+use sluice_table::memory::{LINE, Line};
+
+use crate::build::{self, Secrets};
+use crate::ports::{outlook, plan};
+use crate::workers::Workers;
+use crate::{DaemonError, Loaded};
+
+/// A running data plane, as the control thread has it.
+pub struct Running {
+    /// The devices.
+    pub devices: Devices,
+    /// What workers are made from.
+    pub plane: Plane,
+    /// The workers.
+    pub workers: Workers,
+    /// Where each worker is asked.
+    pub desks: Vec<Counter>,
+    /// Ethernet addresses by port.
+    pub macs: Vec<[u8; 6]>,
+    /// Pools by index.
+    pub pools: Vec<String>,
+    /// When the engine's clock began.
+    pub began: Instant,
+}
+
+/// Start DPDK, open the devices, make the tables, start the workers.
+///
+/// # Errors
+/// Whatever is missing, and what to do.
+pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
+    let config = &loaded.checked.config;
+    let refused = |faults| DaemonError::Configuration(place(&loaded.name, &loaded.text, faults));
+    let outlooks = outlook(config).map_err(refused)?;
+    let faults: Vec<_> = outlooks.iter().flat_map(|port| port.faults(config)).collect();
+    if !faults.is_empty() {
+        return Err(refused(faults));
+    }
+    let plan = plan(config, &outlooks);
+    let cores: Vec<usize> = config.cores.iter().map(|&core| core.into()).collect();
+    let eal = Eal::start(&plan.needs(&cores, hugepages(config)))?;
+    tracing::info!("{}, packet buffers in {}", eal.version(), eal.memory());
+    let (devices, hands) = Devices::open(eal, &plan).map_err(|error| open_error(loaded, error))?;
+    let macs = describe(&devices, config);
+    let count = config.cores.len();
+    let ports: Vec<Port> = devices
+        .ports()
+        .iter()
+        .map(|port| Port {
+            name: port.name().into(),
+            sender: (usize::from(port.queues()) < count && port.queues() == 1).then_some(build::FIRST),
+        })
+        .collect();
+    let pools = build::pool_names(config);
+    let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
+    let setup = build::setup(config, ports, count, secrets)?;
+    let policy = build::policy(config, &macs, &pools)?;
+    let routes = build::routes(config, &policy.interfaces)?;
+    let began = Instant::now();
+    let mut plane = Plane::new(
+        setup,
+        policy,
+        &routes,
+        build::neighbour_limits(config),
+        count,
+        Now::at(0),
+    )?;
+    let (workers, desks) = make_workers(&mut plane, &devices, hands)?;
+    let workers = Workers::start(eal, workers, &config.cores, config.document.system.busy_poll, began)?;
+    for (worker, core) in config.cores.iter().enumerate() {
+        let shards = plane
+            .setup()
+            .owners
+            .iter()
+            .filter(|&&owner| usize::from(owner) == worker)
+            .count();
+        tracing::info!("worker {worker} on core {core} with {shards} shards");
+    }
+    Ok(Running {
+        devices,
+        plane,
+        workers,
+        desks,
+        macs,
+        pools,
+        began,
+    })
+}
+
+/// Whether hugepages are wanted: `None` where there are enough of them.
+fn hugepages(config: &sluice_config::Config) -> Option<bool> {
+    match config.document.system.hugepages {
+        Hugepages::Auto => None,
+        Hugepages::Off => Some(false),
+        Hugepages::Require => Some(true),
+    }
+}
+
+/// A device that would not open, at its place in the file where it is the device's fault.
+fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
+    let text = error.to_string();
+    let interface = loaded.checked.config.interfaces.iter().find(|interface| {
+        matches!(error, sluice_dpdk::SetError::Port(_)) && text.starts_with(&format!("{}:", interface.name))
+    });
+    match interface {
+        Some(interface) => {
+            let fault = Fault {
+                key: ["interfaces", &interface.name, "device"].map(str::to_owned).to_vec(),
+                what: text,
+                hint: None,
+            };
+            DaemonError::Configuration(place(&loaded.name, &loaded.text, vec![fault]))
+        }
+        None => DaemonError::Devices(error),
+    }
+}
+
+/// Say what was opened; the Ethernet addresses by port.
+fn describe(devices: &Devices, config: &sluice_config::Config) -> Vec<[u8; 6]> {
+    let mut macs = Vec::new();
+    for (number, port) in (0u8..).zip(devices.ports()) {
+        let configured = config.interface(port.name()).and_then(|(_, interface)| interface.mac);
+        let mut mac = configured.map_or(port.mac(), |mac| mac.bytes());
+        if mac == [0; 6] {
+            // A device without an address of its own gets a locally administered one.
+            mac = [2, 0x53, 0x6c, 0, 0, number];
+        }
+        let choice = port.choice();
+        let why = match choice.reason.as_str() {
+            "" => String::new(),
+            reason => format!(" ({reason})"),
+        };
+        tracing::info!(
+            "{}: by {}{why}, {} queue{}, MTU {}, {}",
+            port.name(),
+            choice.driver,
+            port.queues(),
+            if port.queues() == 1 { "" } else { "s" },
+            port.mtu(),
+            mac_text(mac),
+        );
+        macs.push(mac);
+    }
+    macs
+}
+
+/// An Ethernet address as it is written.
+pub(crate) fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+type Made = (Vec<Worker<'static>>, Vec<Counter>);
+
+fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>) -> Result<Made, DaemonError> {
+    let mut workers = Vec::new();
+    let mut desks = Vec::new();
+    let lines = plane.lines();
+    // Each shard begins at an even line: records of two lines share a fetch of the processor.
+    let part = lines.total().next_multiple_of(2);
+    let mut bytes = 0;
+    let mut backing = Backing::Hugepages;
+    for (own, hand) in (0u16..).zip(hands) {
+        let shards = plane.setup().owners.iter().filter(|&&owner| owner == own).count();
+        let region = Region::new(part * LINE * shards)?;
+        bytes += region.bytes();
+        if region.backing() != Backing::Hugepages {
+            backing = region.backing();
+        }
+        // The tables last as long as the process.
+        let memory: &'static mut [Line] = region.leak();
+        let mut rest = memory.chunks_exact_mut(part);
+        let receives = (0u16..)
+            .zip(devices.ports())
+            .filter(|(_, port)| own < port.queues())
+            .map(|(number, _)| number)
+            .collect();
+        let memory = |_| rest.next().unwrap_or_default();
+        let (worker, desk) = plane.worker(own, Box::new(hand), receives, memory, tsc::now)?;
+        workers.push(worker);
+        desks.push(desk);
+    }
+    let shards = plane.setup().owners.len();
+    let sum = |lines: usize| sluice_config::memory::Bytes((lines * LINE * shards) as u64);
+    let [four, six] = plane.setup().sessions;
+    tracing::info!("{four} IPv4 sessions in {}", sum(lines.sessions4));
+    tracing::info!("{six} IPv6 sessions in {}", sum(lines.sessions6));
+    tracing::info!("port leases in {}", sum(lines.ports4 + lines.ports6));
+    tracing::info!(
+        "neighbours in {}",
+        sluice_config::memory::Bytes(plane.neighbours().bytes() as u64)
+    );
+    tracing::info!(
+        "tables take {} in {backing}",
+        sluice_config::memory::Bytes(bytes as u64)
+    );
+    Ok((workers, desks))
+}
+
+/// Sum of the workers' counters of an interface.
+pub(crate) fn sum(
+    counters: &[Arc<WorkerCounters>],
+    interface: usize,
+    value: impl Fn(&sluice_engine::counters::InterfaceCounters) -> u64,
+) -> u64 {
+    counters
+        .iter()
+        .filter_map(|worker| worker.interfaces.get(interface))
+        // A device that took a frame back leaves one worker's share below 0; the sum is right.
+        .fold(0, |sum, counters| sum.wrapping_add(value(counters)))
+}

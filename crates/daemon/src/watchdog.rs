@@ -1,0 +1,100 @@
+//! The watch over the workers: a core whose worker completes no round is named.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use sluice_engine::counters::WorkerCounters;
+
+/// Which workers are stuck, as long as the watchdog lives.
+#[derive(Debug)]
+pub struct Watchdog {
+    stuck: Arc<[AtomicBool]>,
+    ended: Arc<AtomicBool>,
+}
+
+/// What was last seen of a worker.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    rounds: u64,
+    at: Instant,
+}
+
+impl Watchdog {
+    /// Watch workers on a thread of its own: who completes no round within `limit` is stuck.
+    ///
+    /// # Errors
+    /// No thread could be made.
+    pub fn start(counters: Vec<Arc<WorkerCounters>>, cores: Vec<u16>, limit: Duration) -> std::io::Result<Self> {
+        let stuck: Arc<[AtomicBool]> = counters.iter().map(|_| AtomicBool::new(false)).collect();
+        let ended = Arc::new(AtomicBool::new(false));
+        let (marks, end) = (stuck.clone(), ended.clone());
+        let interval = (limit / 4).clamp(Duration::from_millis(10), Duration::from_millis(250));
+        std::thread::Builder::new().name("watchdog".into()).spawn(move || {
+            let now = Instant::now();
+            let mut seen: Vec<_> = counters
+                .iter()
+                .map(|worker| Seen {
+                    rounds: worker.heartbeat.get(),
+                    at: now,
+                })
+                .collect();
+            while !end.load(Ordering::Relaxed) {
+                std::thread::sleep(interval);
+                for (number, (worker, seen)) in counters.iter().zip(&mut seen).enumerate() {
+                    let core = cores.get(number).copied().unwrap_or_default();
+                    watch(number, core, worker, seen, &marks[number], limit);
+                }
+            }
+        })?;
+        Ok(Self { stuck, ended })
+    }
+
+    /// Whether a worker is stuck.
+    pub fn is_stuck(&self, worker: usize) -> bool {
+        self.stuck.get(worker).is_some_and(|mark| mark.load(Ordering::Relaxed))
+    }
+}
+
+fn watch(number: usize, core: u16, worker: &WorkerCounters, seen: &mut Seen, mark: &AtomicBool, limit: Duration) {
+    let rounds = worker.heartbeat.get();
+    if rounds != seen.rounds {
+        if mark.swap(false, Ordering::Relaxed) {
+            tracing::warn!("core {core} goes on: worker {number} was stuck");
+        }
+        *seen = Seen {
+            rounds,
+            at: Instant::now(),
+        };
+    } else if seen.at.elapsed() >= limit && !mark.swap(true, Ordering::Relaxed) {
+        let for_so_long = seen.at.elapsed();
+        tracing::error!("core {core} is stuck: worker {number} completed no round for {for_so_long:?}");
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn worker_that_stands_still_is_stuck_until_it_goes_on() {
+        let worker = WorkerCounters::new(1);
+        let mark = AtomicBool::new(false);
+        let long_ago = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
+        let mut seen = Seen {
+            rounds: 0,
+            at: long_ago,
+        };
+        watch(0, 3, &worker, &mut seen, &mark, Duration::from_secs(1));
+        assert!(mark.load(Ordering::Relaxed));
+        worker.heartbeat.add(1);
+        watch(0, 3, &worker, &mut seen, &mark, Duration::from_secs(1));
+        assert!(!mark.load(Ordering::Relaxed));
+    }
+}

@@ -1,0 +1,95 @@
+//! The workers' threads: rounds until they are told to end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use sluice_dpdk::Eal;
+use sluice_dpdk::workers::{Idle, Stop, Worker as Thread, WorkerError};
+use sluice_engine::counters::WorkerCounters;
+use sluice_engine::time::Now;
+use sluice_engine::worker::Worker;
+
+/// Longest time that what is in flight gets to leave.
+const DRAIN: Duration = Duration::from_millis(500);
+
+/// The running workers.
+#[derive(Debug)]
+pub struct Workers {
+    threads: Vec<Thread<()>>,
+    quiet: Arc<AtomicBool>,
+}
+
+impl Workers {
+    /// Start each worker on its core. `began` is when the engine's clock began.
+    ///
+    /// # Errors
+    /// A core or thread that can't be had.
+    pub fn start(
+        eal: &'static Eal,
+        workers: Vec<Worker<'static>>,
+        cores: &[u16],
+        busy_poll: bool,
+        began: Instant,
+    ) -> Result<Self, WorkerError> {
+        let quiet = Arc::new(AtomicBool::new(false));
+        let mut threads = Vec::new();
+        for ((number, worker), &core) in workers.into_iter().enumerate().zip(cores) {
+            let quiet = quiet.clone();
+            let body = move |stop| rounds(worker, &stop, &quiet, Idle::new(busy_poll), began);
+            let guarded = move |stop| {
+                // Half a data plane is worse than none: a supervisor starts a new one.
+                if catch_unwind(AssertUnwindSafe(|| body(stop))).is_err() {
+                    std::process::abort();
+                }
+            };
+            threads.push(Thread::start(eal, &format!("worker-{number}"), core.into(), guarded)?);
+        }
+        Ok(Self { threads, quiet })
+    }
+
+    /// End in order: nothing more is received, what is under way goes out, then the threads end and give their
+    /// buffers back.
+    pub fn stop(self, counters: &[Arc<WorkerCounters>]) {
+        self.quiet.store(true, Ordering::Relaxed);
+        let deadline = Instant::now() + DRAIN;
+        let rounds = || counters.iter().map(|worker| worker.heartbeat.get()).collect::<Vec<_>>();
+        let packets = || counters.iter().map(|worker| worker.packets.get()).sum::<u64>();
+        // Quiet where every worker has made some rounds and none had a packet.
+        let mut since = (rounds(), packets());
+        while Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(2));
+            let (now, moved) = (rounds(), packets());
+            if moved != since.1 {
+                since = (now, moved);
+            } else if now.iter().zip(&since.0).all(|(now, then)| now - then > 8) {
+                break;
+            }
+        }
+        self.threads.iter().for_each(Thread::ask_to_stop);
+        for thread in self.threads {
+            // A panic aborted the process.
+            let _ = thread.stop();
+        }
+    }
+}
+
+fn rounds(mut worker: Worker<'static>, stop: &Stop, quiet: &AtomicBool, mut idle: Idle, began: Instant) {
+    let mut receives = true;
+    while !stop.is_asked() {
+        if receives && quiet.load(Ordering::Relaxed) {
+            worker.stop_receiving();
+            receives = false;
+        }
+        let now = Now::at(began.elapsed().as_nanos() as u64);
+        if worker.round(now) != 0 || worker.is_answering() {
+            idle.busy();
+            continue;
+        }
+        if idle.sleeps_next() {
+            worker.sleep();
+        }
+        idle.quiet();
+    }
+}
