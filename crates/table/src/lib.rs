@@ -12,5 +12,5 @@ pub mod ports;
 pub mod prefetch;
 pub mod prefix;
 pub mod publish;
-mod simd;
+pub mod simd;
 pub mod wheel;

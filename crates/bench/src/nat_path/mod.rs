@@ -1,8 +1,495 @@
-//! `nat-path`.
+//! `nat-path`: one core's cost per packet, in memory, beside the limit.
+//!
+//! Buffers are DPDK mbufs passed first in, first out, headers written [`rig::LAG`] packets before they are read.
+//! Cost = loop(source, receive, path, transmit, free) - loop(source, free).
 
-use crate::rows::Run;
+mod flows;
+mod probe;
+mod rig;
+
+use sluice_dpdk::memory::Region;
+use sluice_dpdk::Devices;
+use sluice_dpdk::tsc;
+use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
+use sluice_engine::request::{Cursor, Shown};
+use sluice_engine::time::Now;
+use sluice_wire::Checksums;
+use sluice_wire::tcp::flag;
+
+use crate::rows::{Row, Run};
+use flows::{FRAME, Random, Written, data, ends};
+use rig::{BUFFERS, Gateway, Job, LAG, Source, mark};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Packets of one timed loop.
+const PACKETS: usize = 1 << 20;
+/// Every so many outputs one is held against the reference.
+const SAMPLE: usize = 1000;
+
+/// Which way packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Direction {
+    Up,
+    Down,
+    Both,
+}
+
+impl Direction {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
+            Self::Both => "both",
+        }
+    }
+
+    /// Ports of the source, and frames for each, in one iteration.
+    fn ports(self) -> &'static [(u16, usize)] {
+        match self {
+            Self::Up => &[(0, 64)],
+            Self::Down => &[(1, 64)],
+            Self::Both => &[(0, 64), (1, 64)],
+        }
+    }
+
+    fn looped(self) -> &'static [(u16, usize)] {
+        match self {
+            Self::Up => &[(2, 64)],
+            Self::Down => &[(3, 64)],
+            Self::Both => &[(2, 64), (3, 64)],
+        }
+    }
+}
 
 /// Run it.
-pub fn run(_run: &mut Run<'_>) -> Result<(), Box<dyn std::error::Error>> {
+pub fn run(run: &mut Run<'_>) -> Result<(), Failure> {
+    let eal = rig::start()?;
+    let sizes: &[u32] = if run.quick { &[8_000, 64_000] } else { &[8_000, 64_000, 1_000_000, 16_000_000] };
+    let runs = if run.quick { 3 } else { 7 };
+    let mut number = 1;
+    let mut next = || {
+        number += 1;
+        number
+    };
+    l2fwd(run, eal, next(), runs)?;
+    forward(run, eal, next(), runs)?;
+    for &sessions in sizes {
+        established(run, eal, next(), sessions, runs)?;
+    }
+    created(run, eal, next(), if run.quick { 64_000 } else { 1_000_000 }, runs)
+}
+
+/// Public addresses and ports of the flows.
+type Publics = Vec<(u32, u16)>;
+
+/// Draw a flow and what is sent of it by a port (2 and 3 stand for 0 and 1).
+#[inline(always)]
+fn draw(random: &mut Random, sessions: u32, publics: &Publics, port: u16) -> Written {
+    let number = random.below(sessions.into());
+    let public = (port & 1 == 1).then(|| publics[number as usize]);
+    data(number, public)
+}
+
+/// Cycles per packet of loop(source, free).
+fn empty(source: &mut Source, direction: Direction, checksums: Checksums, mut draw: impl FnMut(u16) -> Written) -> f64 {
+    let ports = direction.looped();
+    let each: usize = ports.iter().map(|(_, count)| count).sum();
+    let rounds = PACKETS / each;
+    let start = tsc::now();
+    for _ in 0..rounds {
+        source.feed(ports, checksums, |port| Some(draw(port)));
+        for &(port, _) in ports {
+            source.discard(port);
+        }
+    }
+    (tsc::now() - start) as f64 / (rounds * each) as f64
+}
+
+/// What a full loop came to.
+struct Loop {
+    cycles: f64,
+    sent: u64,
+    came: u64,
+    samples: Vec<[u8; FRAME]>,
+}
+
+/// Cycles per packet of loop(source, receive, path, transmit, free).
+fn full(
+    source: &mut Source,
+    direction: Direction,
+    checksums: Checksums,
+    mut draw: impl FnMut(u16) -> Written,
+    mut path: impl FnMut(),
+) -> Loop {
+    let ports = direction.ports();
+    let each: usize = ports.iter().map(|(_, count)| count).sum();
+    let mut looped = Loop { cycles: 0.0, sent: 0, came: 0, samples: Vec::with_capacity(2 * PACKETS / SAMPLE) };
+    for _ in 0..LAG / each {
+        looped.sent += source.feed(ports, checksums, |port| Some(draw(port))) as u64;
+    }
+    let rounds = PACKETS / each;
+    let start = tsc::now();
+    for round in 0..rounds {
+        looped.sent += source.feed(ports, checksums, |port| Some(draw(port))) as u64;
+        path();
+        for port in [0, 1] {
+            if direction == Direction::Both || ports[0].0 != port {
+                looped.came += source.discard_sampling(port, round, &mut looped.samples) as u64;
+            }
+        }
+    }
+    looped.cycles = (tsc::now() - start) as f64 / (rounds * each) as f64;
+    for _ in 0..2 * LAG / each {
+        path();
+        for port in [0, 1] {
+            looped.came += source.drain(port, |_| {}) as u64;
+        }
+    }
+    looped
+}
+
+impl Source {
+    /// Free what came out of a port; now and then keep a copy of a frame.
+    #[inline(always)]
+    fn discard_sampling(&mut self, port: u16, round: usize, samples: &mut Vec<[u8; FRAME]>) -> usize {
+        // A round has 64 packets of each port: one copy every 16 rounds is one packet in 1,024.
+        if round % (SAMPLE / 64 + 1) != 0 {
+            return self.discard(port);
+        }
+        let mut first = true;
+        self.drain(port, |frame| {
+            if first && let Some(frame) = frame.first_chunk() {
+                samples.push(*frame);
+                first = false;
+            }
+        })
+    }
+}
+
+fn l2fwd(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, runs: usize) -> Result<(), Failure> {
+    let (mut source, devices, mut hand) = rig::join(eal, number)?;
+    let mut random = Random(88_172_645_463_325_252);
+    let publics = Publics::new();
+    let (mut costs, mut empties, mut loops) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..runs {
+        let mut draw = |port| draw(&mut random, 8_000, &publics, port);
+        let base = empty(&mut source, Direction::Up, Checksums::Vouched, &mut draw);
+        let looped = full(&mut source, Direction::Up, Checksums::Vouched, &mut draw, || {
+            let count = hand.receive(0);
+            {
+                let mut lent = Lent::new();
+                hand.lend(&mut lent);
+                for packet in &mut lent {
+                    if let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() {
+                        head[..6].copy_from_slice(&flows::ROUTER_MAC);
+                        head[6..].copy_from_slice(&flows::OUTSIDE_MAC);
+                    }
+                }
+            }
+            let slots: arrayvec::ArrayVec<Slot, HAND> = (0..count).map(|slot| slot as Slot).collect();
+            hand.transmit(1, &slots);
+            hand.end();
+        });
+        assert_eq!(looped.sent, looped.came, "every frame comes back");
+        costs.push(looped.cycles - base);
+        empties.push(base);
+        loops.push(looped.cycles);
+    }
+    (run.row)(rates(Row::new("l2fwd").key("direction", "up").key("checksums", "vouched"), &costs, &loops, &empties));
+    drop(hand);
+    source.close();
+    drop(Devices::close(devices));
+    Ok(())
+}
+
+/// The figures of a cost in cycles per packet.
+fn rates(row: Row, costs: &[f64], loops: &[f64], empties: &[f64]) -> Row {
+    let hertz = tsc::frequency() as f64;
+    let mpps: Vec<f64> = costs.iter().map(|cost| hertz / cost.max(1.0) / 1e6).collect();
+    row.figure("cycles_per_packet", costs).figure("mpps", &mpps).figure("loop_cycles", loops).figure("empty_loop_cycles", empties)
+}
+
+fn forward(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, runs: usize) -> Result<(), Failure> {
+    let (mut source, devices, hand) = rig::join(eal, number)?;
+    let plane = rig::plane(Job::Forward, 16, false)?;
+    let mut memory = rig::memory(&plane)?;
+    let mut gateway = Gateway::new(plane, hand, &mut memory)?;
+    for checksums in [Checksums::Vouched, Checksums::Unverified] {
+        let mut random = Random(88_172_645_463_325_252);
+        let publics = Publics::new();
+        let (mut costs, mut empties, mut loops) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..runs {
+            let mut draw = |port| draw(&mut random, 8_000, &publics, port);
+            let base = empty(&mut source, Direction::Up, checksums, &mut draw);
+            let looped = full(&mut source, Direction::Up, checksums, &mut draw, || {
+                let now = gateway.now();
+                gateway.worker.round(now);
+            });
+            assert_eq!(looped.sent, looped.came, "every packet is forwarded");
+            costs.push(looped.cycles - base);
+            empties.push(base);
+            loops.push(looped.cycles);
+        }
+        let row = Row::new("forward").key("direction", "up").key("family", 4).key("checksums", name(checksums));
+        (run.row)(rates(row, &costs, &loops, &empties));
+    }
+    drop(gateway);
+    source.close();
+    drop(Devices::close(devices));
+    Ok(())
+}
+
+fn name(checksums: Checksums) -> &'static str {
+    if checksums == Checksums::Vouched { "vouched" } else { "computed" }
+}
+
+/// The first packets of all flows; where they are translated to.
+fn open(source: &mut Source, gateway: &mut Gateway<'_>, sessions: u32) -> Result<Publics, Failure> {
+    let mut publics = vec![(0, 0); sessions as usize];
+    let address = |frame: &[u8]| {
+        let word = |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
+        (word(26), u16::from_be_bytes([frame[34], frame[35]]))
+    };
+    // SYN or datagram out, SYN and ACK or datagram back, ACK or datagram out.
+    for step in 0..3u16 {
+        let mut number = 0;
+        while number < sessions {
+            let port = step & 1;
+            source.feed(&[(port, 64)], Checksums::Vouched, |_| {
+                let written = (number < sessions).then(|| {
+                    let public = (step == 1).then(|| publics[number as usize]);
+                    let (flags, numbers) = match step {
+                        0 => (flag::SYN, (1, 0)),
+                        1 => (flag::SYN | flag::ACK, (1, 2)),
+                        _ => (flag::ACK, (2, 2)),
+                    };
+                    Written { flags, numbers, ..data(number, public) }
+                });
+                number += 1;
+                written
+            });
+            let now = gateway.now();
+            gateway.worker.round(now);
+            source.drain(1 - port, |frame| {
+                if let Some(public) = publics.get_mut(mark(frame) as usize).filter(|_| step == 0) {
+                    *public = address(frame);
+                }
+            });
+        }
+    }
+    let missing = publics.iter().filter(|public| public.1 == 0).count();
+    if missing > 0 {
+        return Err(format!("{missing} of {sessions} flows were not translated").into());
+    }
+    Ok(publics)
+}
+
+/// Hold sampled outputs against frames built by an independent library.
+fn verify(samples: &[[u8; FRAME]], publics: &Publics) -> Result<(), Failure> {
+    for frame in samples {
+        let number = mark(frame);
+        let e = ends(number);
+        let public = *publics.get(number as usize).ok_or("a frame of no flow came out")?;
+        let up = frame[..6] == flows::ROUTER_MAC;
+        let (source, destination, macs) = if up {
+            (public, e.remote, (flows::OUTSIDE_MAC, flows::ROUTER_MAC))
+        } else {
+            (e.remote, e.inside, (flows::INSIDE_MAC, flows::HOST_MAC))
+        };
+        let builder = etherparse::PacketBuilder::ethernet2(macs.0, macs.1);
+        let mut ip = etherparse::Ipv4Header::new(26, 63, etherparse::IpNumber(if e.tcp { 6 } else { 17 }), source.0.to_be_bytes(), destination.0.to_be_bytes())?;
+        ip.dont_fragment = true;
+        let builder = builder.ip(etherparse::IpHeaders::Ipv4(ip, Default::default()));
+        let mut expected = Vec::new();
+        if e.tcp {
+            let mut payload = [0; 6];
+            payload[2..].copy_from_slice(&number.to_be_bytes());
+            builder.tcp(source.1, destination.1, 2, 0x2000).ack(2).write(&mut expected, &payload)?;
+        } else {
+            let mut payload = [0; 18];
+            payload[14..].copy_from_slice(&number.to_be_bytes());
+            builder.udp(source.1, destination.1).write(&mut expected, &payload)?;
+        }
+        if expected != frame {
+            return Err(format!("flow {number} came out as {frame:02x?}, expected {expected:02x?}").into());
+        }
+    }
+    Ok(())
+}
+
+fn established(
+    run: &mut Run<'_>,
+    eal: &'static sluice_dpdk::eal::Eal,
+    number: u32,
+    sessions: u32,
+    runs: usize,
+) -> Result<(), Failure> {
+    let (mut source, devices, hand) = rig::join(eal, number)?;
+    let capacity = sessions + sessions / 16 + 16 * 1024;
+    let plane = rig::plane(Job::Translate, capacity, false)?;
+    let bytes = plane.lines().sessions4 as f64 * 64.0 * f64::from(rig::SHARDS) / f64::from(capacity);
+    let mut memory = rig::memory(&plane)?;
+    let backing = memory.backing().to_string();
+    let mut gateway = Gateway::new(plane, hand, &mut memory)?;
+    let publics = open(&mut source, &mut gateway, sessions)?;
+    let mut limit_memory = Region::new(probe::words(sessions as usize, BUFFERS as usize / 32 * 32) * 8)?;
+    let mut limit = probe::Probe::new(limit_memory.words(), sessions as usize, BUFFERS as usize / 32 * 32);
+    let directions: &[Direction] = &[Direction::Up, Direction::Down, Direction::Both];
+    let mut random = Random(88_172_645_463_325_252);
+    let mut figures: Vec<[Vec<f64>; 3]> = directions.iter().map(|_| Default::default()).collect();
+    let mut listing: [Vec<f64>; 3] = Default::default();
+    let (mut limits, mut limit_sources) = (Vec::new(), Vec::new());
+    let before = gateway.session_packets()?;
+    let mut sent = 0;
+    for _ in 0..runs {
+        let batches = PACKETS / 32;
+        let start = tsc::now();
+        limit.run(batches, false);
+        let alone = (tsc::now() - start) as f64;
+        let start = tsc::now();
+        let translated = limit.run(batches, true);
+        let both = (tsc::now() - start) as f64;
+        limits.push((both - alone) / translated as f64);
+        limit_sources.push(alone / PACKETS as f64);
+        for (place, &direction) in directions.iter().enumerate() {
+            let mut draw = |port| draw(&mut random, sessions, &publics, port);
+            let base = empty(&mut source, direction, Checksums::Vouched, &mut draw);
+            let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || {
+                let now = gateway.now();
+                gateway.worker.round(now);
+            });
+            if looped.sent != looped.came {
+                return Err(format!("{} packets went in and {} came out", looped.sent, looped.came).into());
+            }
+            verify(&looped.samples, &publics)?;
+            sent += looped.sent;
+            let [costs, loops, empties] = &mut figures[place];
+            costs.push(looped.cycles - base);
+            loops.push(looped.cycles);
+            empties.push(base);
+            if sessions == 1_000_000 && direction == Direction::Both {
+                let mut spare: Option<Vec<Shown>> = Some(Vec::with_capacity(4096));
+                let mut cursor = Cursor::default();
+                let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || {
+                    if let Some(mut into) = spare.take() {
+                        into.clear();
+                        let _ = gateway.list(cursor, into);
+                    }
+                    let now = gateway.now();
+                    gateway.worker.round(now);
+                    if let Some((next, sessions)) = gateway.listed() {
+                        cursor = next.unwrap_or_default();
+                        spare = Some(sessions);
+                    }
+                });
+                sent += looped.sent;
+                while spare.is_none() {
+                    let now = gateway.now();
+                    gateway.worker.round(now);
+                    spare = gateway.listed().map(|(_, sessions)| sessions);
+                }
+                listing[0].push(looped.cycles - base);
+                listing[1].push(looped.cycles);
+                listing[2].push(base);
+            }
+        }
+    }
+    let counted = gateway.session_packets()? - before;
+    if counted != sent {
+        return Err(format!("{sent} packets went through, the sessions counted {counted}").into());
+    }
+    let common = |case| Row::new(case).key("sessions", sessions).key("family", 4);
+    let hertz = tsc::frequency() as f64;
+    let mpps: Vec<f64> = limits.iter().map(|cost| hertz / cost / 1e6).collect();
+    (run.row)(
+        common("probe").key("direction", "up").figure("cycles_per_packet", &limits).figure("mpps", &mpps).figure("empty_loop_cycles", &limit_sources),
+    );
+    let row = |case, direction: Direction| {
+        common(case)
+            .key("direction", direction.name())
+            .key("mapping", "address-and-port-dependent")
+            .key("checksums", "vouched")
+            .key("memory", backing.clone())
+    };
+    for (direction, [costs, loops, empties]) in directions.iter().zip(&figures) {
+        let row = rates(row("established", *direction), costs, loops, empties).figure("bytes_per_session", &[bytes]);
+        (run.row)(row);
+    }
+    if sessions == 1_000_000 {
+        (run.row)(rates(row("listing", Direction::Both), &listing[0], &listing[1], &listing[2]));
+    }
+    drop(gateway);
+    source.close();
+    drop(Devices::close(devices));
+    Ok(())
+}
+
+/// New sessions at a steady number of them: each packet opens one, and as many end.
+fn created(
+    run: &mut Run<'_>,
+    eal: &'static sluice_dpdk::eal::Eal,
+    number: u32,
+    sessions: u32,
+    runs: usize,
+) -> Result<(), Failure> {
+    let (mut source, devices, hand) = rig::join(eal, number)?;
+    let capacity = sessions + sessions / 4 + 16 * 1024;
+    let mut plane = rig::plane(Job::Translate, capacity, true)?;
+    plane.collect();
+    let mut memory = rig::memory(&plane)?;
+    let mut gateway = Gateway::new(plane, hand, &mut memory)?;
+    // Time goes so fast that as many sessions as wanted are open within their timeout of 120 s.
+    let step = 120_000_000_000 / u64::from(sessions);
+    let mut flow = 0u32;
+    let mut clock = gateway.now().nanoseconds;
+    let publics = Publics::new();
+    let (mut costs, mut empties, mut loops, mut rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let space = sessions * 4;
+    for turn in 0..=runs {
+        let mut opening = |_port: u16| {
+            flow = (flow + 1) % space;
+            Written { flags: flag::SYN, numbers: (1, 0), ..data(flow, None) }
+        };
+        let mut random = Random(1);
+        let base = empty(&mut source, Direction::Up, Checksums::Vouched, |port| {
+            Written { flags: flag::SYN, ..draw(&mut random, space, &publics, port) }
+        });
+        let counters = gateway.plane.counters()[0].clone();
+        let before = (counters.sessions_created.get(), counters.sessions_ended.get());
+        let looped = full(&mut source, Direction::Up, Checksums::Vouched, &mut opening, || {
+            clock += 64 * step;
+            gateway.worker.round(Now::at(clock));
+        });
+        let made = counters.sessions_created.get() - before.0;
+        let ended = counters.sessions_ended.get() - before.1;
+        // The first turn fills the table and touches its memory.
+        if turn == 0 {
+            continue;
+        }
+        if looped.sent != looped.came || made != looped.sent {
+            return Err(format!("{} opened, {made} made, {} came out", looped.sent, looped.came).into());
+        }
+        if made.abs_diff(ended) * 20 > made {
+            return Err(format!("{made} sessions were made and {ended} ended").into());
+        }
+        costs.push(looped.cycles - base);
+        rates.push(tsc::frequency() as f64 / (looped.cycles - base));
+        loops.push(looped.cycles);
+        empties.push(base);
+    }
+    let row = Row::new("new")
+        .key("sessions", sessions)
+        .key("family", 4)
+        .key("direction", "up")
+        .key("mapping", "address-and-port-dependent")
+        .figure("cycles_per_packet", &costs)
+        .figure("sessions_per_s", &rates)
+        .figure("loop_cycles", &loops)
+        .figure("empty_loop_cycles", &empties);
+    (run.row)(row);
+    drop(gateway);
+    source.close();
+    drop(Devices::close(devices));
     Ok(())
 }

@@ -1,4 +1,4 @@
 //! Instructions that not every processor has, behind functions that any may call.
 
-pub mod aes;
+pub(crate) mod aes;
 pub mod tags;

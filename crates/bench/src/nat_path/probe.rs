@@ -1,0 +1,212 @@
+//! The limit: find an established flow, rewrite its packet, nothing else.
+//!
+//! Hash, buckets, batch and rewrite of the stand-alone probe that figures are held against, fed by a source that
+//! writes the headers of flows drawn anew; that source's cost is measured alone and subtracted.
+
+use sluice_table::hash::Hasher;
+use sluice_table::prefetch::{prefetch_read_at, prefetch_write};
+use sluice_wire::{FlowKey4, Tuple4};
+
+use super::flows::{Random, ends};
+
+const BATCH: usize = 32;
+const FRAME: usize = 2048;
+/// Where the Ethernet header starts: the headroom of an mbuf.
+const HEADER: usize = 128;
+
+/// Eight ways: one line of tags and indexes.
+#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Bucket {
+    tags: [u16; 8],
+    sessions: [u32; 8],
+    used: u32,
+    spare: [u32; 3],
+}
+
+/// One line: key, rewrite, counters.
+#[derive(Clone, Copy, Default, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Session {
+    key: [u32; 4],
+    outside_address: u32,
+    outside_port: u16,
+    l3_delta: u16,
+    l4_delta: u16,
+    spare: u16,
+    last_seen: u32,
+    packets: u64,
+    bytes: u64,
+    more: [u64; 2],
+}
+
+/// The probe's table and buffers, on memory of the caller.
+pub struct Probe<'m> {
+    buckets: &'m mut [Bucket],
+    sessions: &'m mut [Session],
+    frames: &'m mut [[u8; FRAME]],
+    hasher: Hasher,
+    random: Random,
+    count: u32,
+}
+
+/// Words of memory for `count` sessions and `buffers` buffers.
+pub fn words(count: usize, buffers: usize) -> usize {
+    (buckets(count) + count) * 8 + (buffers + BATCH) * FRAME / 8
+}
+
+fn buckets(count: usize) -> usize {
+    (count / 3).next_power_of_two().max(64)
+}
+
+fn key(number: u32) -> FlowKey4 {
+    let e = ends(number);
+    FlowKey4 {
+        tuple: Tuple4 {
+            source: e.inside.0,
+            destination: e.remote.0,
+            source_port: e.inside.1,
+            destination_port: e.remote.1,
+            context: 0,
+        },
+        protocol: 6,
+    }
+}
+
+fn words_of(key: &FlowKey4) -> [u32; 4] {
+    let t = &key.tuple;
+    [t.source, t.destination, u32::from(t.source_port) | u32::from(t.destination_port) << 16, key.protocol.into()]
+}
+
+fn fold(x: u32) -> u16 {
+    let x = (x & 0xffff) + (x >> 16);
+    ((x & 0xffff) + (x >> 16)) as u16
+}
+
+impl<'m> Probe<'m> {
+    /// A probe with all sessions in its table.
+    pub fn new(memory: &'m mut [u64], count: usize, buffers: usize) -> Self {
+        let (table, rest) = memory.split_at_mut(buckets(count) * 8);
+        let (sessions, frames) = rest.split_at_mut(count * 8);
+        let frames = &mut frames[..(buffers + BATCH) * FRAME / 8];
+        let probe = Self {
+            buckets: bytemuck::cast_slice_mut(table),
+            sessions: bytemuck::cast_slice_mut(sessions),
+            frames: bytemuck::cast_slice_mut(frames),
+            hasher: Hasher::new([0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344]),
+            random: Random(88_172_645_463_325_252),
+            count: count as u32,
+        };
+        probe.buckets.fill(Bucket::default());
+        let mask = probe.buckets.len() - 1;
+        for number in 0..count as u32 {
+            let key = key(number);
+            let hash = probe.hasher.one4(&key);
+            probe.sessions[number as usize] = Session {
+                key: words_of(&key),
+                outside_address: 0xcb00_7100 | number & 0xff,
+                outside_port: (1024 + number % 60_000) as u16,
+                ..Session::default()
+            };
+            let bucket = &mut probe.buckets[hash as usize & mask];
+            if let Some(place) = bucket.sessions.get_mut(bucket.used as usize) {
+                *place = number;
+                bucket.tags[bucket.used as usize] = (hash >> 48) as u16 | 1;
+                bucket.used += 1;
+            }
+        }
+        probe
+    }
+
+    /// `batches` batches drawn, and translated half of the buffers later where `path` is set. Returns how many
+    /// packets were translated.
+    pub fn run(&mut self, batches: usize, path: bool) -> u64 {
+        let buffers = (self.frames.len() - BATCH) / BATCH;
+        let lag = buffers / 2;
+        let mut translated = 0;
+        for batch in 0..batches {
+            self.draw(batch % buffers * BATCH);
+            if path && batch >= lag {
+                translated += self.translate((batch - lag) % buffers * BATCH, batch as u32);
+            }
+        }
+        translated
+    }
+
+    #[inline(always)]
+    fn draw(&mut self, first: usize) {
+        for frame in &mut self.frames[first..first + BATCH] {
+            let k = words_of(&key(self.random.below(self.count.into())));
+            let Some(p) = frame[HEADER..].first_chunk_mut::<64>() else { continue };
+            p[14] = 0x45;
+            p[23] = 6;
+            p[26..30].copy_from_slice(&k[0].to_be_bytes());
+            p[30..34].copy_from_slice(&k[1].to_be_bytes());
+            p[34..36].copy_from_slice(&(k[2] as u16).to_be_bytes());
+            p[36..38].copy_from_slice(&((k[2] >> 16) as u16).to_be_bytes());
+        }
+    }
+
+    /// In passes: parse, hash and prefetch; tags and prefetch; compare, rewrite.
+    #[inline(always)]
+    fn translate(&mut self, first: usize, now: u32) -> u64 {
+        let mask = self.buckets.len() - 1;
+        let mut keys = [FlowKey4::default(); BATCH];
+        let mut hashes = [0u64; BATCH];
+        let mut found = [u32::MAX; BATCH];
+        for (i, key) in keys.iter_mut().enumerate() {
+            if let Some(ahead) = self.frames.get_mut(first + i + BATCH) {
+                prefetch_write(&ahead[HEADER]);
+            }
+            let Some(p) = self.frames[first + i][HEADER..].first_chunk::<64>() else { continue };
+            if p[14] != 0x45 {
+                continue;
+            }
+            *key = FlowKey4 {
+                tuple: Tuple4 {
+                    source: u32::from_be_bytes([p[26], p[27], p[28], p[29]]),
+                    destination: u32::from_be_bytes([p[30], p[31], p[32], p[33]]),
+                    source_port: u16::from_be_bytes([p[34], p[35]]),
+                    destination_port: u16::from_be_bytes([p[36], p[37]]),
+                    context: 0,
+                },
+                protocol: p[23],
+            };
+        }
+        self.hasher.hash4(&keys, &mut hashes);
+        for hash in hashes {
+            prefetch_read_at(self.buckets, hash as usize & mask);
+        }
+        for (hash, found) in hashes.iter().zip(&mut found) {
+            let bucket = &self.buckets[*hash as usize & mask];
+            let tag = (hash >> 48) as u16 | 1;
+            let hits = sluice_table::simd::tags::equal(bucket.tags, tag);
+            if !hits.is_empty() {
+                *found = bucket.sessions[hits.first() & 7];
+                prefetch_read_at(self.sessions, *found as usize);
+            }
+        }
+        let mut translated = 0;
+        for i in 0..BATCH {
+            let Some(s) = self.sessions.get_mut(found[i] as usize) else { continue };
+            if s.key != words_of(&keys[i]) {
+                continue;
+            }
+            let Some(p) = self.frames[first + i][HEADER..].first_chunk_mut::<64>() else { continue };
+            for (at, delta) in [(24, s.l3_delta), (50, s.l4_delta)] {
+                let sum = u16::from_be_bytes([p[at], p[at + 1]]);
+                let new = !fold(u32::from(!sum) + u32::from(delta));
+                p[at..at + 2].copy_from_slice(&new.to_be_bytes());
+            }
+            p[26..30].copy_from_slice(&s.outside_address.to_be_bytes());
+            p[34..36].copy_from_slice(&s.outside_port.to_be_bytes());
+            p[..8].copy_from_slice(&0x1122_3344_5566_7788u64.to_le_bytes());
+            p[8..12].copy_from_slice(&0x99aa_bbccu32.to_le_bytes());
+            s.packets += 1;
+            s.bytes += 64;
+            s.last_seen = now;
+            translated += 1;
+        }
+        translated
+    }
+}

@@ -1,0 +1,309 @@
+//! A gateway between two ring ports, and the source and sink on their far ends.
+
+use arrayvec::ArrayVec;
+use sluice_dpdk::device::Device;
+use sluice_dpdk::eal::Eal;
+use sluice_dpdk::memory::Region;
+use sluice_dpdk::port::PortPlan;
+use sluice_dpdk::{Devices, DpdkIo, Plan};
+use sluice_dpdk::tsc;
+use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
+use sluice_engine::plane::{NeighbourLimits, Plane};
+use sluice_engine::policy::{Interface, Nat, Policy, Port, Setup};
+use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request};
+use sluice_engine::time::Now;
+use sluice_engine::worker::Worker;
+use sluice_nat::rule::{Prefix, Rules, SourceRule};
+use sluice_nat::shard::Shards;
+use sluice_nat::{Pool, Pools, Timeouts};
+use sluice_route::{Address, Route, RouteSet, SourceValidation, Via};
+use sluice_table::memory::Line;
+use sluice_wire::{Checksums, validity};
+
+use super::flows::{FRAME, HOST_MAC, INSIDE_MAC, MARK, OUTSIDE_MAC, ROUTER_MAC, Written, write};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Buffers of the source: passed first in, first out.
+pub const BUFFERS: u32 = 8191;
+/// Frames that wait between source and gateway.
+pub const LAG: usize = 4096;
+/// Shards.
+pub const SHARDS: u32 = 16;
+/// Public addresses begin here.
+const POOL: u32 = 0xc612_0000;
+
+/// What the gateway does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// Translation with sessions.
+    Translate,
+    /// Forwarding by the routes.
+    Forward,
+}
+
+/// The far ends of the gateway's ports, and a ring that leads straight back.
+pub struct Source {
+    /// Ports 0 and 1 lead to the gateway, 2 and 3 back.
+    pub io: DpdkIo,
+    devices: Option<Devices>,
+}
+
+/// Names of rings are the process's: each rig has its own.
+fn ring(name: &str, number: u32, end: &str) -> Result<Device, Failure> {
+    Ok(format!("ring:{name}{number}{end},depth=8192").parse()?)
+}
+
+fn plan(devices: Vec<Device>) -> Plan {
+    let ports = devices.into_iter().map(|device| PortPlan::new("ring", device)).collect();
+    let mut plan = Plan::new(ports, 1);
+    (plan.buffers, plan.cache) = (BUFFERS, 0);
+    plan
+}
+
+/// Start DPDK for the rigs.
+pub fn start() -> Result<&'static Eal, Failure> {
+    let devices = vec![ring("a", 0, "")?, ring("b", 0, "")?, ring("c", 0, "")?, ring("d", 0, "")?];
+    let mut needs = plan(devices).needs(&[], None);
+    needs.bytes *= 3;
+    Ok(Eal::start(&needs)?)
+}
+
+/// Source and gateway, joined.
+pub fn join(eal: &'static Eal, number: u32) -> Result<(Source, Devices, DpdkIo), Failure> {
+    let far = vec![
+        ring("inside", number, ",end=a")?,
+        ring("outside", number, ",end=a")?,
+        ring("loop-inside", number, "")?,
+        ring("loop-outside", number, "")?,
+    ];
+    let near = vec![ring("inside", number, ",end=b")?, ring("outside", number, ",end=b")?];
+    let (devices, mut hands) = Devices::open(eal, &plan(far))?;
+    let io = hands.pop().ok_or("a hand is missing")?;
+    let (gateway, mut hands) = Devices::open(eal, &plan(near))?;
+    let hand = hands.pop().ok_or("a hand is missing")?;
+    Ok((Source { io, devices: Some(devices) }, gateway, hand))
+}
+
+impl Source {
+    /// Write up to 64 frames towards each of two ports, as `draw` says for each port, and send them.
+    #[inline(always)]
+    pub fn feed(&mut self, ports: &[(u16, usize)], checksums: Checksums, mut draw: impl FnMut(u16) -> Option<Written>) -> usize {
+        let total: usize = ports.iter().map(|&(_, count)| count).sum();
+        let made = self.io.allocate(total);
+        let mut used = [0; 2];
+        {
+            let mut lent = Lent::new();
+            self.io.lend(&mut lent);
+            let mut packets = lent.iter_mut().take(made);
+            for (place, &(port, count)) in ports.iter().enumerate() {
+                for _ in 0..count {
+                    let (Some(written), Some(packet)) = (draw(port), packets.next()) else { break };
+                    packet.set_len(FRAME);
+                    packet.set_checksums(checksums);
+                    if let Some(frame) = packet.bytes_mut().first_chunk_mut() {
+                        write(frame, &written);
+                    }
+                    used[place] += 1;
+                }
+            }
+        }
+        let mut first = 0;
+        for (place, &(port, _)) in ports.iter().enumerate() {
+            let slots: ArrayVec<Slot, HAND> = (first..first + used[place]).map(|slot| slot as Slot).collect();
+            self.io.transmit(port, &slots);
+            first += used[place];
+        }
+        let unused: ArrayVec<Slot, HAND> = (first..made).map(|slot| slot as Slot).collect();
+        self.io.free(&unused);
+        self.io.end();
+        first
+    }
+
+    /// Take what came out of a port and free it; `look` sees each frame.
+    #[inline(always)]
+    pub fn drain(&mut self, port: u16, mut look: impl FnMut(&[u8])) -> usize {
+        let count = self.io.receive(port);
+        {
+            let mut lent = Lent::new();
+            self.io.lend(&mut lent);
+            for packet in &lent {
+                look(packet.bytes());
+            }
+        }
+        let slots: ArrayVec<Slot, HAND> = (0..count).map(|slot| slot as Slot).collect();
+        self.io.free(&slots);
+        self.io.end();
+        count
+    }
+
+    /// Take what came out of a port and free it, unseen.
+    #[inline(always)]
+    pub fn discard(&mut self, port: u16) -> usize {
+        let count = self.io.receive(port);
+        let slots: ArrayVec<Slot, HAND> = (0..count).map(|slot| slot as Slot).collect();
+        self.io.free(&slots);
+        self.io.end();
+        count
+    }
+
+    /// Close the ports.
+    pub fn close(mut self) {
+        let devices = self.devices.take();
+        drop(self.io);
+        drop(devices.map(Devices::close));
+    }
+}
+
+/// The number that a frame carries.
+pub fn mark(frame: &[u8]) -> u32 {
+    frame.get(MARK..FRAME).and_then(|bytes| bytes.try_into().ok()).map_or(u32::MAX, u32::from_be_bytes)
+}
+
+/// A gateway of one worker.
+pub struct Gateway<'m> {
+    /// Control side.
+    pub plane: Plane,
+    /// The worker.
+    pub worker: Worker<'m>,
+    desk: Counter,
+    start: u64,
+    frequency: u64,
+}
+
+/// The plane of a gateway with place for `sessions` sessions.
+pub fn plane(job: Job, sessions: u32, short: bool) -> Result<Plane, Failure> {
+    let translate = job == Job::Translate;
+    let interface = |index: u16, mac, address: &str| -> Result<Interface, Failure> {
+        let address = Address::V4(address.parse::<std::net::Ipv4Addr>()?.to_bits());
+        Ok(Interface {
+            name: format!("port{index}"),
+            port: index,
+            tags: Vec::new(),
+            mac,
+            mtu: 1500,
+            link: sluice_route::Interface { index, addresses: vec![(address, 24)] },
+            context: 0,
+            stateful: [translate, false],
+            outside: translate && index == 1,
+            validation: SourceValidation::Off,
+            validity: validity::Policy::default(),
+            complete_checksums: true,
+            advertise: None,
+        })
+    };
+    let interfaces =
+        vec![interface(0, INSIDE_MAC, "192.168.1.1")?, interface(1, OUTSIDE_MAC, "192.0.2.1")?];
+    let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
+    let mut policy = Policy::new(2, interfaces);
+    if translate {
+        let addresses = sessions / 2 / 32_256 + 2;
+        let timeouts = if short {
+            Timeouts { tcp_transitory_open: 120, udp: 120, ..Timeouts::default() }
+        } else {
+            Timeouts::default()
+        };
+        let pool = Pool { timeouts, ..Pool::new(POOL, POOL + addresses - 1) };
+        let pools = Pools::new(&[pool])?;
+        let inside = Prefix { address: 0x0a00_0000, length: 8 };
+        let rules = Rules::new(&[SourceRule { context: 0, inside, outside: Some(1), pool: 0 }], &[], &pools)?;
+        policy.nat4 = Nat { rules, pools };
+    }
+    let route = |prefix: u32, length, via: &str| -> Result<Route, Failure> {
+        let address = Address::V4(via.parse::<std::net::Ipv4Addr>()?.to_bits());
+        Ok(Route {
+            prefix: sluice_route::Prefix::new(Address::V4(prefix), length),
+            via: Via::Gateway { address, interface: None },
+        })
+    };
+    let mut routes = vec![route(0, 0, "192.0.2.254")?];
+    if translate {
+        routes.push(route(0x0a00_0000, 8, "192.168.1.254")?);
+    }
+    let routes = RouteSet::new(&links, &routes)?;
+    let shards = Shards::new(SHARDS).ok_or("shards")?;
+    let setup = Setup {
+        shards,
+        owners: Setup::owners(shards, 1),
+        sessions: [sessions, SHARDS],
+        ports: ["inside", "outside"].map(|name| Port { name: name.into(), sender: None }).into(),
+        secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
+        steering: [0x0f1e_2d3c_4b5a_6978, 0x8796_a5b4_c3d2_e1f0],
+        fragments: 64,
+    };
+    Ok(Plane::new(setup, policy, &routes, NeighbourLimits::default(), 1, Now::at(0))?)
+}
+
+/// Memory for the shards of a plane.
+pub fn memory(plane: &Plane) -> Result<Region, Failure> {
+    Ok(Region::new(plane.lines().total() * SHARDS as usize * 64)?)
+}
+
+impl<'m> Gateway<'m> {
+    /// A gateway over its devices and memory.
+    pub fn new(mut plane: Plane, io: DpdkIo, memory: &'m mut Region) -> Result<Self, Failure> {
+        let lines = plane.lines().total();
+        let mut rest: &mut [Line] = bytemuck::cast_slice_mut(memory.words());
+        let give = |_| {
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(lines);
+            rest = others;
+            own
+        };
+        let (worker, desk) = plane.worker(0, Box::new(io), vec![0, 1], give, tsc::now)?;
+        let mut gateway = Self { plane, worker, desk, start: tsc::now(), frequency: tsc::frequency() };
+        for (interface, address, mac) in [(0, "192.168.1.254", HOST_MAC), (1, "192.0.2.254", ROUTER_MAC)] {
+            let address = Address::V4(address.parse::<std::net::Ipv4Addr>()?.to_bits());
+            gateway.ask(Request::SetNeighbour { interface, address, mac })?;
+        }
+        Ok(gateway)
+    }
+
+    /// The moment by the clock of cycles.
+    #[inline(always)]
+    pub fn now(&self) -> Now {
+        let cycles = tsc::now() - self.start;
+        Now::at((cycles as u128 * 1_000_000_000 / u128::from(self.frequency)) as u64)
+    }
+
+    /// Ask the worker.
+    pub fn ask(&mut self, request: Request) -> Result<Reply, Failure> {
+        self.desk.requests.try_send(request).map_err(|_| "the worker takes no requests")?;
+        loop {
+            let now = self.now();
+            self.worker.round(now);
+            if let Ok(reply) = self.desk.replies.try_recv() {
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// Begin to list sessions: the answer is read by [`Gateway::listed`].
+    pub fn list(&mut self, cursor: Cursor, into: Vec<sluice_engine::request::Shown>) -> Result<(), Failure> {
+        let request = Request::List { cursor, filter: Filter::default(), into };
+        self.desk.requests.try_send(request).map_err(|_| "the worker takes no requests")?;
+        Ok(())
+    }
+
+    /// The answer to [`Gateway::list`], once it is there.
+    pub fn listed(&mut self) -> Option<(Option<Cursor>, Vec<sluice_engine::request::Shown>)> {
+        match self.desk.replies.try_recv() {
+            Ok(Reply::Listed { next, sessions }) => Some((next, sessions)),
+            _ => None,
+        }
+    }
+
+    /// Sum of all sessions' packets.
+    pub fn session_packets(&mut self) -> Result<u64, Failure> {
+        let (mut cursor, mut packets) = (Cursor::default(), 0);
+        let mut into = Vec::with_capacity(4096);
+        loop {
+            let request = Request::List { cursor, filter: Filter::default(), into };
+            let Reply::Listed { next, sessions } = self.ask(request)? else { return Err("no list".into()) };
+            packets += sessions.iter().map(|s| s.packets[0] + s.packets[1]).sum::<u64>();
+            let Some(next) = next else { return Ok(packets) };
+            cursor = next;
+            into = sessions;
+            into.clear();
+        }
+    }
+}
