@@ -28,7 +28,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Bench {
     /// One core's packets through translation and forwarding, in memory, beside the limit.
-    NatPath,
+    NatPath {
+        /// Only this many sessions, and nothing else.
+        #[arg(long, value_name = "N")]
+        sessions: Option<u32>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -43,7 +47,7 @@ fn main() -> ExitCode {
         row: &mut take,
     };
     let (name, outcome) = match arguments.bench {
-        Bench::NatPath => ("nat-path", nat_path::run(&mut run)),
+        Bench::NatPath { sessions } => ("nat-path", nat_path::run(&mut run, sessions)),
     };
     if let Err(error) = outcome {
         eprintln!("sluice-bench: {error}");

@@ -63,7 +63,7 @@ impl Direction {
 }
 
 /// Run it.
-pub fn run(run: &mut Run<'_>) -> Result<(), Failure> {
+pub fn run(run: &mut Run<'_>, only: Option<u32>) -> Result<(), Failure> {
     let eal = rig::start()?;
     let sizes: &[u32] = if run.quick { &[8_000, 64_000] } else { &[8_000, 64_000, 1_000_000, 16_000_000] };
     let runs = if run.quick { 3 } else { 7 };
@@ -72,6 +72,9 @@ pub fn run(run: &mut Run<'_>) -> Result<(), Failure> {
         number += 1;
         number
     };
+    if let Some(sessions) = only {
+        return established(run, eal, next(), sessions, runs);
+    }
     l2fwd(run, eal, next(), runs)?;
     forward(run, eal, next(), runs)?;
     for &sessions in sizes {
@@ -334,7 +337,7 @@ fn established(
     let mut gateway = Gateway::new(plane, hand, &mut memory)?;
     let publics = open(&mut source, &mut gateway, sessions)?;
     let mut limit_memory = Region::new(probe::words(sessions as usize, BUFFERS as usize / 32 * 32) * 8)?;
-    let mut limit = probe::Probe::new(limit_memory.words(), sessions as usize, BUFFERS as usize / 32 * 32);
+    let mut limit = probe::Probe::new(bytemuck::cast_slice_mut(limit_memory.lines()), sessions as usize, BUFFERS as usize / 32 * 32);
     let directions: &[Direction] = &[Direction::Up, Direction::Down, Direction::Both];
     let mut random = Random(88_172_645_463_325_252);
     let mut figures: Vec<[Vec<f64>; 3]> = directions.iter().map(|_| Default::default()).collect();

@@ -243,7 +243,7 @@ impl<'m> Gateway<'m> {
     /// A gateway over its devices and memory.
     pub fn new(mut plane: Plane, io: DpdkIo, memory: &'m mut Region) -> Result<Self, Failure> {
         let lines = plane.lines().total();
-        let mut rest: &mut [Line] = bytemuck::cast_slice_mut(memory.words());
+        let mut rest: &mut [Line] = memory.lines();
         let give = |_| {
             let (own, others) = std::mem::take(&mut rest).split_at_mut(lines);
             rest = others;
