@@ -63,14 +63,6 @@ impl Row {
         self
     }
 
-    /// The median of a figure.
-    pub fn median(&self, name: &str) -> Option<f64> {
-        self.figures
-            .iter()
-            .find(|(figure, _)| *figure == name)
-            .map(|(_, figure)| figure.median)
-    }
-
     /// As JSON: keys and figures beside one another.
     pub fn json(&self) -> Value {
         let mut row = self.keys.clone();

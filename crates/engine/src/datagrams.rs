@@ -86,7 +86,6 @@ impl Datagrams {
             source_port: (identification >> 16) as u16,
             destination_port: identification as u16,
             context: key.context,
-            ..Tuple6::default()
         };
         self.hasher.one6(&FlowKey6 {
             tuple,

@@ -1,14 +1,13 @@
 //! Tables: everything that is looked up per packet, in memory that the caller provides.
 //!
 //! A [`flow::FlowTable`] finds the record of a flow from a packet of either direction, a [`wheel::Wheel`] says
-//! which records fell silent, a [`ports::PortBitmap`] leases outside ports, and [`publish`] hands workers a new
+//! which records fell silent, and [`publish`] hands workers a new
 //! configuration. Unsafe code lives in [`prefetch`] and in `simd` alone.
 #![deny(unsafe_code)]
 
 pub mod flow;
 pub mod hash;
 pub mod memory;
-pub mod ports;
 pub mod prefetch;
 pub mod prefix;
 pub mod publish;

@@ -7,8 +7,8 @@ mod flows;
 mod probe;
 mod rig;
 
-use sluice_dpdk::memory::Region;
 use sluice_dpdk::Devices;
+use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
 use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
 use sluice_engine::request::{Cursor, Shown};
@@ -65,7 +65,11 @@ impl Direction {
 /// Run it.
 pub fn run(run: &mut Run<'_>, only: Option<u32>) -> Result<(), Failure> {
     let eal = rig::start()?;
-    let sizes: &[u32] = if run.quick { &[8_000, 64_000] } else { &[8_000, 64_000, 1_000_000, 16_000_000] };
+    let sizes: &[u32] = if run.quick {
+        &[8_000, 64_000]
+    } else {
+        &[8_000, 64_000, 1_000_000, 16_000_000]
+    };
     let runs = if run.quick { 3 } else { 7 };
     let mut number = 1;
     let mut next = || {
@@ -127,7 +131,12 @@ fn full(
 ) -> Loop {
     let ports = direction.ports();
     let each: usize = ports.iter().map(|(_, count)| count).sum();
-    let mut looped = Loop { cycles: 0.0, sent: 0, came: 0, samples: Vec::with_capacity(2 * PACKETS / SAMPLE) };
+    let mut looped = Loop {
+        cycles: 0.0,
+        sent: 0,
+        came: 0,
+        samples: Vec::with_capacity(2 * PACKETS / SAMPLE),
+    };
     for _ in 0..LAG / each {
         looped.sent += source.feed(ports, checksums, |port| Some(draw(port))) as u64;
     }
@@ -157,7 +166,7 @@ impl Source {
     #[inline(always)]
     fn discard_sampling(&mut self, port: u16, round: usize, samples: &mut Vec<[u8; FRAME]>) -> usize {
         // A round has 64 packets of each port: one copy every 16 rounds is one packet in 1,024.
-        if round % (SAMPLE / 64 + 1) != 0 {
+        if !round.is_multiple_of(SAMPLE / 64 + 1) {
             return self.discard(port);
         }
         let mut first = true;
@@ -199,7 +208,12 @@ fn l2fwd(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, ru
         empties.push(base);
         loops.push(looped.cycles);
     }
-    (run.row)(rates(Row::new("l2fwd").key("direction", "up").key("checksums", "vouched"), &costs, &loops, &empties));
+    (run.row)(rates(
+        Row::new("l2fwd").key("direction", "up").key("checksums", "vouched"),
+        &costs,
+        &loops,
+        &empties,
+    ));
     drop(hand);
     source.close();
     drop(Devices::close(devices));
@@ -210,7 +224,10 @@ fn l2fwd(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, ru
 fn rates(row: Row, costs: &[f64], loops: &[f64], empties: &[f64]) -> Row {
     let hertz = tsc::frequency() as f64;
     let mpps: Vec<f64> = costs.iter().map(|cost| hertz / cost.max(1.0) / 1e6).collect();
-    row.figure("cycles_per_packet", costs).figure("mpps", &mpps).figure("loop_cycles", loops).figure("empty_loop_cycles", empties)
+    row.figure("cycles_per_packet", costs)
+        .figure("mpps", &mpps)
+        .figure("loop_cycles", loops)
+        .figure("empty_loop_cycles", empties)
 }
 
 fn forward(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, runs: usize) -> Result<(), Failure> {
@@ -234,7 +251,10 @@ fn forward(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, 
             empties.push(base);
             loops.push(looped.cycles);
         }
-        let row = Row::new("forward").key("direction", "up").key("family", 4).key("checksums", name(checksums));
+        let row = Row::new("forward")
+            .key("direction", "up")
+            .key("family", 4)
+            .key("checksums", name(checksums));
         (run.row)(rates(row, &costs, &loops, &empties));
     }
     drop(gateway);
@@ -244,7 +264,11 @@ fn forward(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, 
 }
 
 fn name(checksums: Checksums) -> &'static str {
-    if checksums == Checksums::Vouched { "vouched" } else { "computed" }
+    if checksums == Checksums::Vouched {
+        "vouched"
+    } else {
+        "computed"
+    }
 }
 
 /// The first packets of all flows; where they are translated to.
@@ -267,7 +291,11 @@ fn open(source: &mut Source, gateway: &mut Gateway<'_>, sessions: u32) -> Result
                         1 => (flag::SYN | flag::ACK, (1, 2)),
                         _ => (flag::ACK, (2, 2)),
                     };
-                    Written { flags, numbers, ..data(number, public) }
+                    Written {
+                        flags,
+                        numbers,
+                        ..data(number, public)
+                    }
                 });
                 number += 1;
                 written
@@ -301,14 +329,23 @@ fn verify(samples: &[[u8; FRAME]], publics: &Publics) -> Result<(), Failure> {
             (e.remote, e.inside, (flows::INSIDE_MAC, flows::HOST_MAC))
         };
         let builder = etherparse::PacketBuilder::ethernet2(macs.0, macs.1);
-        let mut ip = etherparse::Ipv4Header::new(26, 63, etherparse::IpNumber(if e.tcp { 6 } else { 17 }), source.0.to_be_bytes(), destination.0.to_be_bytes())?;
+        let mut ip = etherparse::Ipv4Header::new(
+            26,
+            63,
+            etherparse::IpNumber(if e.tcp { 6 } else { 17 }),
+            source.0.to_be_bytes(),
+            destination.0.to_be_bytes(),
+        )?;
         ip.dont_fragment = true;
         let builder = builder.ip(etherparse::IpHeaders::Ipv4(ip, Default::default()));
         let mut expected = Vec::new();
         if e.tcp {
             let mut payload = [0; 6];
             payload[2..].copy_from_slice(&number.to_be_bytes());
-            builder.tcp(source.1, destination.1, 2, 0x2000).ack(2).write(&mut expected, &payload)?;
+            builder
+                .tcp(source.1, destination.1, 2, 0x2000)
+                .ack(2)
+                .write(&mut expected, &payload)?;
         } else {
             let mut payload = [0; 18];
             payload[14..].copy_from_slice(&number.to_be_bytes());
@@ -337,7 +374,11 @@ fn established(
     let mut gateway = Gateway::new(plane, hand, &mut memory)?;
     let publics = open(&mut source, &mut gateway, sessions)?;
     let mut limit_memory = Region::new(probe::words(sessions as usize, BUFFERS as usize / 32 * 32) * 8)?;
-    let mut limit = probe::Probe::new(bytemuck::cast_slice_mut(limit_memory.lines()), sessions as usize, BUFFERS as usize / 32 * 32);
+    let mut limit = probe::Probe::new(
+        bytemuck::cast_slice_mut(limit_memory.lines()),
+        sessions as usize,
+        BUFFERS as usize / 32 * 32,
+    );
     let directions: &[Direction] = &[Direction::Up, Direction::Down, Direction::Both];
     let mut random = Random(88_172_645_463_325_252);
     let mut figures: Vec<[Vec<f64>; 3]> = directions.iter().map(|_| Default::default()).collect();
@@ -406,7 +447,11 @@ fn established(
     let hertz = tsc::frequency() as f64;
     let mpps: Vec<f64> = limits.iter().map(|cost| hertz / cost / 1e6).collect();
     (run.row)(
-        common("probe").key("direction", "up").figure("cycles_per_packet", &limits).figure("mpps", &mpps).figure("empty_loop_cycles", &limit_sources),
+        common("probe")
+            .key("direction", "up")
+            .figure("cycles_per_packet", &limits)
+            .figure("mpps", &mpps)
+            .figure("empty_loop_cycles", &limit_sources),
     );
     let row = |case, direction: Direction| {
         common(case)
@@ -420,7 +465,12 @@ fn established(
         (run.row)(row);
     }
     if sessions == 1_000_000 {
-        (run.row)(rates(row("listing", Direction::Both), &listing[0], &listing[1], &listing[2]));
+        (run.row)(rates(
+            row("listing", Direction::Both),
+            &listing[0],
+            &listing[1],
+            &listing[2],
+        ));
     }
     drop(gateway);
     source.close();
@@ -452,11 +502,16 @@ fn created(
     for turn in 0..=runs {
         let mut opening = |_port: u16| {
             flow = (flow + 1) % space;
-            Written { flags: flag::SYN, numbers: (1, 0), ..data(flow, None) }
+            Written {
+                flags: flag::SYN,
+                numbers: (1, 0),
+                ..data(flow, None)
+            }
         };
         let mut random = Random(1);
-        let base = empty(&mut source, Direction::Up, Checksums::Vouched, |port| {
-            Written { flags: flag::SYN, ..draw(&mut random, space, &publics, port) }
+        let base = empty(&mut source, Direction::Up, Checksums::Vouched, |port| Written {
+            flags: flag::SYN,
+            ..draw(&mut random, space, &publics, port)
         });
         let counters = gateway.plane.counters()[0].clone();
         let before = (counters.sessions_created.get(), counters.sessions_ended.get());

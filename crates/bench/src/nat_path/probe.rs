@@ -75,7 +75,12 @@ fn key(number: u32) -> FlowKey4 {
 
 fn words_of(key: &FlowKey4) -> [u32; 4] {
     let t = &key.tuple;
-    [t.source, t.destination, u32::from(t.source_port) | u32::from(t.destination_port) << 16, key.protocol.into()]
+    [
+        t.source,
+        t.destination,
+        u32::from(t.source_port) | u32::from(t.destination_port) << 16,
+        key.protocol.into(),
+    ]
 }
 
 fn fold(x: u32) -> u16 {
@@ -137,7 +142,9 @@ impl<'m> Probe<'m> {
     fn draw(&mut self, first: usize) {
         for frame in &mut self.frames[first..first + BATCH] {
             let k = words_of(&key(self.random.below(self.count.into())));
-            let Some(p) = frame[HEADER..].first_chunk_mut::<64>() else { continue };
+            let Some(p) = frame[HEADER..].first_chunk_mut::<64>() else {
+                continue;
+            };
             p[14] = 0x45;
             p[23] = 6;
             p[26..30].copy_from_slice(&k[0].to_be_bytes());
@@ -158,7 +165,9 @@ impl<'m> Probe<'m> {
             if let Some(ahead) = self.frames.get_mut(first + i + BATCH) {
                 prefetch_write(&ahead[HEADER]);
             }
-            let Some(p) = self.frames[first + i][HEADER..].first_chunk::<64>() else { continue };
+            let Some(p) = self.frames[first + i][HEADER..].first_chunk::<64>() else {
+                continue;
+            };
             if p[14] != 0x45 {
                 continue;
             }
@@ -188,11 +197,15 @@ impl<'m> Probe<'m> {
         }
         let mut translated = 0;
         for i in 0..BATCH {
-            let Some(s) = self.sessions.get_mut(found[i] as usize) else { continue };
+            let Some(s) = self.sessions.get_mut(found[i] as usize) else {
+                continue;
+            };
             if s.key != words_of(&keys[i]) {
                 continue;
             }
-            let Some(p) = self.frames[first + i][HEADER..].first_chunk_mut::<64>() else { continue };
+            let Some(p) = self.frames[first + i][HEADER..].first_chunk_mut::<64>() else {
+                continue;
+            };
             for (at, delta) in [(24, s.l3_delta), (50, s.l4_delta)] {
                 let sum = u16::from_be_bytes([p[at], p[at + 1]]);
                 let new = !fold(u32::from(!sum) + u32::from(delta));

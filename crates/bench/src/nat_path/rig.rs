@@ -5,8 +5,8 @@ use sluice_dpdk::device::Device;
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::port::PortPlan;
-use sluice_dpdk::{Devices, DpdkIo, Plan};
 use sluice_dpdk::tsc;
+use sluice_dpdk::{Devices, DpdkIo, Plan};
 use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Interface, Nat, Policy, Port, Setup};
@@ -55,7 +55,10 @@ fn ring(name: &str, number: u32, end: &str) -> Result<Device, Failure> {
 }
 
 fn plan(devices: Vec<Device>) -> Plan {
-    let ports = devices.into_iter().map(|device| PortPlan::new("ring", device)).collect();
+    let ports = devices
+        .into_iter()
+        .map(|device| PortPlan::new("ring", device))
+        .collect();
     let mut plan = Plan::new(ports, 1);
     (plan.buffers, plan.cache) = (BUFFERS, 0);
     plan
@@ -63,7 +66,12 @@ fn plan(devices: Vec<Device>) -> Plan {
 
 /// Start DPDK for the rigs.
 pub fn start() -> Result<&'static Eal, Failure> {
-    let devices = vec![ring("a", 0, "")?, ring("b", 0, "")?, ring("c", 0, "")?, ring("d", 0, "")?];
+    let devices = vec![
+        ring("a", 0, "")?,
+        ring("b", 0, "")?,
+        ring("c", 0, "")?,
+        ring("d", 0, "")?,
+    ];
     let mut needs = plan(devices).needs(&[], None);
     needs.bytes *= 3;
     Ok(Eal::start(&needs)?)
@@ -82,13 +90,25 @@ pub fn join(eal: &'static Eal, number: u32) -> Result<(Source, Devices, DpdkIo),
     let io = hands.pop().ok_or("a hand is missing")?;
     let (gateway, mut hands) = Devices::open(eal, &plan(near))?;
     let hand = hands.pop().ok_or("a hand is missing")?;
-    Ok((Source { io, devices: Some(devices) }, gateway, hand))
+    Ok((
+        Source {
+            io,
+            devices: Some(devices),
+        },
+        gateway,
+        hand,
+    ))
 }
 
 impl Source {
     /// Write up to 64 frames towards each of two ports, as `draw` says for each port, and send them.
     #[inline(always)]
-    pub fn feed(&mut self, ports: &[(u16, usize)], checksums: Checksums, mut draw: impl FnMut(u16) -> Option<Written>) -> usize {
+    pub fn feed(
+        &mut self,
+        ports: &[(u16, usize)],
+        checksums: Checksums,
+        mut draw: impl FnMut(u16) -> Option<Written>,
+    ) -> usize {
         let total: usize = ports.iter().map(|&(_, count)| count).sum();
         let made = self.io.allocate(total);
         let mut used = [0; 2];
@@ -98,7 +118,9 @@ impl Source {
             let mut packets = lent.iter_mut().take(made);
             for (place, &(port, count)) in ports.iter().enumerate() {
                 for _ in 0..count {
-                    let (Some(written), Some(packet)) = (draw(port), packets.next()) else { break };
+                    let (Some(written), Some(packet)) = (draw(port), packets.next()) else {
+                        break;
+                    };
                     packet.set_len(FRAME);
                     packet.set_checksums(checksums);
                     if let Some(frame) = packet.bytes_mut().first_chunk_mut() {
@@ -157,7 +179,10 @@ impl Source {
 
 /// The number that a frame carries.
 pub fn mark(frame: &[u8]) -> u32 {
-    frame.get(MARK..FRAME).and_then(|bytes| bytes.try_into().ok()).map_or(u32::MAX, u32::from_be_bytes)
+    frame
+        .get(MARK..FRAME)
+        .and_then(|bytes| bytes.try_into().ok())
+        .map_or(u32::MAX, u32::from_be_bytes)
 }
 
 /// A gateway of one worker.
@@ -182,7 +207,10 @@ pub fn plane(job: Job, sessions: u32, short: bool) -> Result<Plane, Failure> {
             tags: Vec::new(),
             mac,
             mtu: 1500,
-            link: sluice_route::Interface { index, addresses: vec![(address, 24)] },
+            link: sluice_route::Interface {
+                index,
+                addresses: vec![(address, 24)],
+            },
             context: 0,
             stateful: [translate, false],
             outside: translate && index == 1,
@@ -192,28 +220,52 @@ pub fn plane(job: Job, sessions: u32, short: bool) -> Result<Plane, Failure> {
             advertise: None,
         })
     };
-    let interfaces =
-        vec![interface(0, INSIDE_MAC, "192.168.1.1")?, interface(1, OUTSIDE_MAC, "192.0.2.1")?];
+    let interfaces = vec![
+        interface(0, INSIDE_MAC, "192.168.1.1")?,
+        interface(1, OUTSIDE_MAC, "192.0.2.1")?,
+    ];
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
     let mut policy = Policy::new(2, interfaces);
     if translate {
         let addresses = sessions / 2 / 32_256 + 2;
         let timeouts = if short {
-            Timeouts { tcp_transitory_open: 120, udp: 120, ..Timeouts::default() }
+            Timeouts {
+                tcp_transitory_open: 120,
+                udp: 120,
+                ..Timeouts::default()
+            }
         } else {
             Timeouts::default()
         };
-        let pool = Pool { timeouts, ..Pool::new(POOL, POOL + addresses - 1) };
+        let pool = Pool {
+            timeouts,
+            ..Pool::new(POOL, POOL + addresses - 1)
+        };
         let pools = Pools::new(&[pool])?;
-        let inside = Prefix { address: 0x0a00_0000, length: 8 };
-        let rules = Rules::new(&[SourceRule { context: 0, inside, outside: Some(1), pool: 0 }], &[], &pools)?;
+        let inside = Prefix {
+            address: 0x0a00_0000,
+            length: 8,
+        };
+        let rules = Rules::new(
+            &[SourceRule {
+                context: 0,
+                inside,
+                outside: Some(1),
+                pool: 0,
+            }],
+            &[],
+            &pools,
+        )?;
         policy.nat4 = Nat { rules, pools };
     }
     let route = |prefix: u32, length, via: &str| -> Result<Route, Failure> {
         let address = Address::V4(via.parse::<std::net::Ipv4Addr>()?.to_bits());
         Ok(Route {
             prefix: sluice_route::Prefix::new(Address::V4(prefix), length),
-            via: Via::Gateway { address, interface: None },
+            via: Via::Gateway {
+                address,
+                interface: None,
+            },
         })
     };
     let mut routes = vec![route(0, 0, "192.0.2.254")?];
@@ -226,12 +278,24 @@ pub fn plane(job: Job, sessions: u32, short: bool) -> Result<Plane, Failure> {
         shards,
         owners: Setup::owners(shards, 1),
         sessions: [sessions, SHARDS],
-        ports: ["inside", "outside"].map(|name| Port { name: name.into(), sender: None }).into(),
+        ports: ["inside", "outside"]
+            .map(|name| Port {
+                name: name.into(),
+                sender: None,
+            })
+            .into(),
         secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
         steering: [0x0f1e_2d3c_4b5a_6978, 0x8796_a5b4_c3d2_e1f0],
         fragments: 64,
     };
-    Ok(Plane::new(setup, policy, &routes, NeighbourLimits::default(), 1, Now::at(0))?)
+    Ok(Plane::new(
+        setup,
+        policy,
+        &routes,
+        NeighbourLimits::default(),
+        1,
+        Now::at(0),
+    )?)
 }
 
 /// Memory for the shards of a plane.
@@ -250,10 +314,20 @@ impl<'m> Gateway<'m> {
             own
         };
         let (worker, desk) = plane.worker(0, Box::new(io), vec![0, 1], give, tsc::now)?;
-        let mut gateway = Self { plane, worker, desk, start: tsc::now(), frequency: tsc::frequency() };
+        let mut gateway = Self {
+            plane,
+            worker,
+            desk,
+            start: tsc::now(),
+            frequency: tsc::frequency(),
+        };
         for (interface, address, mac) in [(0, "192.168.1.254", HOST_MAC), (1, "192.0.2.254", ROUTER_MAC)] {
             let address = Address::V4(address.parse::<std::net::Ipv4Addr>()?.to_bits());
-            gateway.ask(Request::SetNeighbour { interface, address, mac })?;
+            gateway.ask(Request::SetNeighbour {
+                interface,
+                address,
+                mac,
+            })?;
         }
         Ok(gateway)
     }
@@ -267,7 +341,10 @@ impl<'m> Gateway<'m> {
 
     /// Ask the worker.
     pub fn ask(&mut self, request: Request) -> Result<Reply, Failure> {
-        self.desk.requests.try_send(request).map_err(|_| "the worker takes no requests")?;
+        self.desk
+            .requests
+            .try_send(request)
+            .map_err(|_| "the worker takes no requests")?;
         loop {
             let now = self.now();
             self.worker.round(now);
@@ -279,8 +356,15 @@ impl<'m> Gateway<'m> {
 
     /// Begin to list sessions: the answer is read by [`Gateway::listed`].
     pub fn list(&mut self, cursor: Cursor, into: Vec<sluice_engine::request::Shown>) -> Result<(), Failure> {
-        let request = Request::List { cursor, filter: Filter::default(), into };
-        self.desk.requests.try_send(request).map_err(|_| "the worker takes no requests")?;
+        let request = Request::List {
+            cursor,
+            filter: Filter::default(),
+            into,
+        };
+        self.desk
+            .requests
+            .try_send(request)
+            .map_err(|_| "the worker takes no requests")?;
         Ok(())
     }
 
@@ -297,8 +381,14 @@ impl<'m> Gateway<'m> {
         let (mut cursor, mut packets) = (Cursor::default(), 0);
         let mut into = Vec::with_capacity(4096);
         loop {
-            let request = Request::List { cursor, filter: Filter::default(), into };
-            let Reply::Listed { next, sessions } = self.ask(request)? else { return Err("no list".into()) };
+            let request = Request::List {
+                cursor,
+                filter: Filter::default(),
+                into,
+            };
+            let Reply::Listed { next, sessions } = self.ask(request)? else {
+                return Err("no list".into());
+            };
             packets += sessions.iter().map(|s| s.packets[0] + s.packets[1]).sum::<u64>();
             let Some(next) = next else { return Ok(packets) };
             cursor = next;
