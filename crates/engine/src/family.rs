@@ -132,6 +132,16 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn plain(address: Self::Address) -> sluice_route::Address;
     /// Source and destination of a packet.
     fn addresses(layers: &Layers, frame: &[u8]) -> (Self::Address, Self::Address);
+    /// Whether an address is a group's: multicast, or broadcast on a link.
+    #[inline(always)]
+    fn is_group(address: Self::Address) -> bool {
+        let [high, low] = Self::wide(address);
+        if Self::SIX {
+            high >> 56 == 0xff
+        } else {
+            low as u32 >= 0xe000_0000
+        }
+    }
     /// An address in two words.
     fn wide(address: Self::Address) -> [u64; 2] {
         sluice_nat::Address::words(address)

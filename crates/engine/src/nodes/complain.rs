@@ -129,12 +129,13 @@ impl Complaint {
         }
     }
 
-    /// What a sender is told of a refusal by the routing table (RFC 1812, 5.2.7.1).
-    pub fn of(reason: sluice_route::Reason) -> Self {
+    /// What a sender is told of a refusal by the routing table (RFC 1812, 5.2.7.1); none where it is silent.
+    pub fn of(reason: sluice_route::Reason) -> Option<Self> {
         match reason {
-            sluice_route::Reason::Prohibited => Self::Prohibited,
-            sluice_route::Reason::Unreachable => Self::HostUnreachable,
-            _ => Self::NoRoute,
+            sluice_route::Reason::Prohibited => Some(Self::Prohibited),
+            sluice_route::Reason::Unreachable => Some(Self::HostUnreachable),
+            sluice_route::Reason::NoRoute => Some(Self::NoRoute),
+            _ => None,
         }
     }
 }

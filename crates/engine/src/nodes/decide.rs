@@ -58,6 +58,9 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: 
         None
     };
     let address = target.map_or(tuple.destination(), |target| target.address);
+    if F::is_group(address) {
+        return Plan::Drop(Own::Multicast.into());
+    }
     let destination = ctx.paths.find::<F>(address);
     if target.is_none() && nat.pools.owner(address).is_some() {
         // An interface's own address may be a pool's too: what asks for the gateway itself is answered by it.
@@ -69,15 +72,22 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: 
             Plan::Drop(sluice_nat::Reason::Unsolicited.into())
         };
     }
+    if destination != Destination::Local
+        && let Err(reason) = ctx.paths.validate_source::<F>(validation, interface, tuple.source())
+    {
+        return Plan::Drop(reason.into());
+    }
     let there = match destination {
         Destination::Hop(hop) => hop,
         Destination::Local => return Plan::Gateway,
         Destination::Unknown(wanted) => return Plan::Wait(wanted),
-        Destination::Refused(reason) => return Plan::Complain(Complaint::of(reason), reason.into()),
+        Destination::Refused(reason) => {
+            return match Complaint::of(reason) {
+                Some(complaint) => Plan::Complain(complaint, reason.into()),
+                None => Plan::Drop(reason.into()),
+            };
+        }
     };
-    if let Err(reason) = ctx.paths.validate_source::<F>(validation, interface, tuple.source()) {
-        return Plan::Drop(reason.into());
-    }
     let pool = if target.is_none() {
         nat.rules.decide_source(tuple, there.interface() as u16)
     } else {

@@ -29,6 +29,10 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
     for (place, &slot) in slots.iter().enumerate() {
         let meta = &mut batch.meta[slot as usize % HAND];
         let packet = &mut batch.packets[slot as usize];
+        if F::is_group(addresses[place]) {
+            lists.discard(slot, Own::Multicast);
+            continue;
+        }
         let destination = if F::SIX && F::plain(addresses[place]).is_link_local() {
             on_link::<F>(addresses[place], meta, ctx)
         } else {
@@ -48,21 +52,23 @@ fn step<F: Family>(
     ctx: &Ctx<'_, '_>,
 ) {
     let (layers, own) = (&meta.layers, meta.own);
+    // Before anything is asked or answered for a source that may be forged.
+    if !own
+        && destination != Destination::Local
+        && let Err(reason) = validate::<F>(ctx, meta.interface, layers, packet.bytes())
+    {
+        return lists.discard(slot, reason);
+    }
     let hop = match destination {
         Destination::Hop(hop) => hop,
         Destination::Unknown(wanted) => return lists.wait(slot, Some(wanted)),
         Destination::Local if own => return lists.discard(slot, Own::NoLocalService),
         Destination::Local => return put(&mut lists.gateway, slot),
         Destination::Refused(reason) if own => return lists.discard(slot, reason),
-        Destination::Refused(reason) => return lists.complain(slot, Complaint::of(reason), reason),
+        Destination::Refused(reason) => return refuse(slot, reason, lists),
     };
-    if !own {
-        if let Err(reason) = validate::<F>(ctx, meta.interface, layers, packet.bytes()) {
-            return lists.discard(slot, reason);
-        }
-        if layers.ttl <= 1 {
-            return lists.complain(slot, Complaint::TimeExceeded, Route::TtlExceeded);
-        }
+    if !own && layers.ttl <= 1 {
+        return lists.complain(slot, Complaint::TimeExceeded, Route::TtlExceeded);
     }
     let mtu = ctx
         .policy
@@ -70,14 +76,9 @@ fn step<F: Family>(
         .get(hop.interface())
         .map_or(0, |egress| egress.mtu);
     let length = layers.end.saturating_sub(layers.l3);
-    if length > mtu {
-        if F::SIX || dont_fragment(packet.bytes(), layers) {
-            return lists.complain(slot, Complaint::TooBig(mtu), Route::TooBig);
-        }
-        if !own {
-            decrement::<F>(packet, layers);
-        }
-        return lists.cut(slot, hop);
+    let cut = length > mtu;
+    if cut && (F::SIX || dont_fragment(packet.bytes(), layers)) {
+        return lists.complain(slot, Complaint::TooBig(mtu), Route::TooBig);
     }
     // The neighbour first: a packet that has to wait is parked as it came.
     let Some(mac) = ctx.paths.mac(hop) else {
@@ -86,8 +87,19 @@ fn step<F: Family>(
     if !own {
         decrement::<F>(packet, layers);
     }
+    if cut {
+        return lists.cut(slot, hop);
+    }
     let out = output(packet, layers, hop, mac, ctx);
     leave(slot, out, meta, hop, lists);
+}
+
+#[cold]
+fn refuse(slot: Slot, reason: Route, lists: &mut Lists) {
+    match Complaint::of(reason) {
+        Some(complaint) => lists.complain(slot, complaint, reason),
+        None => lists.discard(slot, reason),
+    }
 }
 
 /// Link-local addresses have no route: they are the gateway's own, or a neighbour's that it answers (RFC 4291, 2.5.6).

@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use sluice_engine::counters::WorkerCounters;
+use sluice_engine::io::Handover;
 pub use sluice_engine::io::memory::Sent;
 use sluice_engine::io::memory::{MemoryIo, Wires};
 use sluice_engine::plane::{NeighbourLimits, Plane};
@@ -83,6 +84,8 @@ pub struct Plan {
     /// Packets that a ring to a worker holds.
     pub ring: usize,
     pub fragments: usize,
+    /// Wraps a worker's devices.
+    pub device: fn(MemoryIo) -> Box<dyn Handover>,
     /// Changes interfaces, before routes are derived from them.
     pub interfaces: fn(&mut Vec<Interface>),
     pub routes: Vec<Route>,
@@ -105,6 +108,7 @@ impl Default for Plan {
             sender: None,
             ring: 1024,
             fragments: 64,
+            device: |io| Box::new(io),
             interfaces: |_| {},
             routes: Vec::new(),
             policy: |_| {},
@@ -234,7 +238,7 @@ impl Rig {
             wires.push(io.wires());
             let memory = |_| &mut *vec![Line([0; 8]); lines].leak();
             let (worker, desk) = plane
-                .worker(own as u16, Box::new(io), vec![0, 1], memory, || 0)
+                .worker(own as u16, (plan.device)(io), vec![0, 1], memory, || 0)
                 .unwrap();
             workers.push(worker);
             desks.push(desk);

@@ -1,0 +1,189 @@
+//! A worker allocates nothing. Counted: every allocation of the thread within `Worker::round`, but for those of the
+//! devices in memory themselves, which make a buffer for each frame where a driver has its pool.
+
+mod rig;
+
+use allocation_counter::{measure, opt_out};
+use arrayvec::ArrayVec;
+use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
+use sluice_engine::io::memory::MemoryIo;
+use sluice_engine::io::{BATCH, Carried, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex};
+use sluice_testkit::packet::{self, Frame};
+use sluice_wire::Checksums;
+
+/// Devices in memory whose own allocations are not counted.
+struct Uncounted(MemoryIo);
+
+fn paused<R>(run: impl FnOnce() -> R) -> R {
+    let mut result = None;
+    opt_out(|| result = Some(run()));
+    result.expect("it has run")
+}
+
+impl PacketIo for Uncounted {
+    fn receive(&mut self, port: PortIndex) -> usize {
+        paused(|| self.0.receive(port))
+    }
+    fn lend<'a>(&'a mut self, into: &mut Lent<'a>) {
+        self.0.lend(into);
+    }
+    fn transmit(&mut self, port: PortIndex, slots: &[Slot]) -> usize {
+        paused(|| self.0.transmit(port, slots))
+    }
+    fn free(&mut self, slots: &[Slot]) {
+        paused(|| self.0.free(slots));
+    }
+    fn allocate(&mut self, count: usize) -> usize {
+        paused(|| self.0.allocate(count))
+    }
+    fn park(&mut self, slot: Slot) -> Option<Parked> {
+        paused(|| self.0.park(slot))
+    }
+    fn unpark(&mut self, parked: Parked) -> Result<Slot, Parked> {
+        paused(|| self.0.unpark(parked))
+    }
+    fn release(&mut self, parked: Parked) {
+        paused(|| self.0.release(parked));
+    }
+    fn end(&mut self) -> usize {
+        paused(|| self.0.end())
+    }
+    fn refused(&self, port: PortIndex) -> &[(Refusal, u64)] {
+        self.0.refused(port)
+    }
+    fn held(&self) -> usize {
+        self.0.held()
+    }
+    fn parked(&self) -> usize {
+        self.0.parked()
+    }
+}
+
+impl Handover for Uncounted {
+    fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
+        paused(|| self.0.hand_over(to, slots, carried))
+    }
+    fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
+        paused(|| self.0.take_over(carried))
+    }
+}
+
+fn rig(change: impl FnOnce(&mut Plan)) -> Rig {
+    let mut plan = Plan {
+        device: |io| Box::new(Uncounted(io)),
+        ..Plan::default()
+    };
+    change(&mut plan);
+    Rig::new(plan)
+}
+
+/// Rounds with these frames, until nothing is left to do, allocate nothing; how many frames came out.
+#[track_caller]
+fn allocates_nothing(rig: &mut Rig, interface: u16, frames: &[Vec<u8>]) -> usize {
+    for frame in frames {
+        rig.wires[0].inject(interface, frame, Checksums::Unverified);
+    }
+    let now = rig.now;
+    let worker = &mut rig.workers[0];
+    let info = measure(|| while worker.round(now) > 0 {});
+    assert_eq!(0, info.count_total);
+    rig.round();
+    rig.sent().len()
+}
+
+fn question(port: u16) -> Frame {
+    let source = std::net::SocketAddrV4::new(HOST.parse().unwrap(), port);
+    packet::udp4(source, "198.51.100.7:53".parse::<std::net::SocketAddrV4>().unwrap()).macs(HOST_MAC, INSIDE_MAC)
+}
+
+#[test]
+fn counting_sees_an_allocation() {
+    assert_eq!(1, measure(|| drop(std::hint::black_box(vec![1u8; 100]))).count_total);
+}
+
+#[test]
+fn new_and_established_sessions_allocate_nothing_from_the_first_packet() {
+    let mut rig = rig(|_| {});
+    let frames: Vec<_> = (0..500).map(|port| question(1000 + port).build()).collect();
+    assert_eq!(500, allocates_nothing(&mut rig, INSIDE, &frames));
+    assert_eq!(500, allocates_nothing(&mut rig, INSIDE, &frames));
+    rig.seconds(299);
+    rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 2_000_000_000);
+    allocates_nothing(&mut rig, INSIDE, &[]);
+    rig.seconds(3);
+    assert_eq!(0, rig.live());
+}
+
+#[test]
+fn refusals_and_errors_allocate_nothing() {
+    let mut rig = rig(|plan| (plan.sessions, plan.outside_mtu) = (4, 600));
+    let frames: Vec<_> = (0..100).map(|port| question(1000 + port).build()).collect();
+    allocates_nothing(&mut rig, INSIDE, &frames);
+    let dead = question(1).ttl(1).build();
+    let long = question(1000).payload(&[0; 1000]).build();
+    assert!(allocates_nothing(&mut rig, INSIDE, &[dead, long, vec![1; 9]]) > 0);
+    assert!(!rig.all_drops().is_empty());
+}
+
+#[test]
+fn neighbours_fragments_and_what_waits_allocate_nothing() {
+    let mut rig = rig(|plan| (plan.known_neighbours, plan.translate) = (false, false));
+    // What is asked for first may make room once and for all.
+    let other: std::net::SocketAddrV4 = "203.0.113.99:9".parse().unwrap();
+    rig.host_sends(&packet::udp4(
+        "192.168.1.10:1".parse::<std::net::SocketAddrV4>().unwrap(),
+        other,
+    ));
+    let frames: Vec<_> = (0..10).map(|port| question(1000 + port).build()).collect();
+    assert_eq!(1, allocates_nothing(&mut rig, INSIDE, &frames));
+    let reply = packet::arp_reply(ROUTER_MAC, "203.0.113.254", OUTSIDE_MAC, "203.0.113.1");
+    assert_eq!(4, allocates_nothing(&mut rig, OUTSIDE, &[reply]));
+    let ask = packet::arp_request(HOST_MAC, HOST, "192.168.1.1");
+    let ping = packet::icmp4_echo(HOST, "192.168.1.1", 7, 1).macs(HOST_MAC, INSIDE_MAC);
+    assert_eq!(2, allocates_nothing(&mut rig, INSIDE, &[ask, ping.build()]));
+
+    let mut rig = self::rig(|plan| plan.outside_mtu = 600);
+    let mut whole = question(1).payload(&[0; 1000]);
+    if let packet::Network::V4(header) = &mut whole.network {
+        header.dont_fragment = false;
+    }
+    assert_eq!(2, allocates_nothing(&mut rig, INSIDE, &[whole.build()]));
+    let first = question(2).payload(&[0; 24]);
+    let mut later = first.clone();
+    later.transport = packet::Transport::Raw(packet::IpNumber(17));
+    let later = later.fragment(4, false, 1).build();
+    assert_eq!(0, allocates_nothing(&mut rig, INSIDE, &[later]));
+    assert_eq!(
+        2,
+        allocates_nothing(&mut rig, INSIDE, &[first.fragment(0, true, 1).build()])
+    );
+}
+
+#[test]
+fn listing_and_clearing_allocate_nothing_in_the_worker() {
+    use sluice_engine::request::{Cursor, Filter, Request};
+    let mut rig = rig(|_| {});
+    let frames: Vec<_> = (0..500).map(|port| question(1000 + port).build()).collect();
+    allocates_nothing(&mut rig, INSIDE, &frames);
+    let list = Request::List {
+        cursor: Cursor::default(),
+        filter: Filter::default(),
+        into: Vec::with_capacity(1000),
+    };
+    let clear = Request::Clear {
+        cursor: Cursor::default(),
+        filter: Filter::default(),
+        ended: 0,
+    };
+    // A channel makes room as a reply is sent first.
+    rig.ask(0, Request::EndTrace);
+    for request in [list, clear] {
+        rig.desks[0].requests.try_send(request).unwrap();
+        let now = rig.now;
+        let worker = &mut rig.workers[0];
+        let info = measure(|| (0..200).for_each(|_| assert_eq!(0, worker.round(now))));
+        assert_eq!(0, info.count_total);
+        assert!(rig.desks[0].replies.try_recv().is_ok());
+    }
+    assert_eq!(0, rig.live());
+}
