@@ -3,6 +3,7 @@
 use arrayvec::ArrayVec;
 use sluice_route::neighbour::{Action, NeighbourKeeper, Parking};
 use sluice_route::policer::Policer;
+use sluice_table::flow::RecordIndex;
 use sluice_table::hash::{Fold, Hasher};
 
 use crate::batch::Meta;
@@ -40,8 +41,45 @@ pub struct Owner {
     pub limits: crate::policy::Limits,
     /// Datagrams in fragments.
     pub datagrams: Datagrams,
-    /// By interface: nanosecond of the next router advertisement.
-    pub advertise_at: Vec<u64>,
+    /// By interface: nanosecond of the next router advertisement, and of the last.
+    pub advertise_at: Vec<(u64, Option<u64>)>,
+}
+
+/// Nanoseconds between two router advertisements to all hosts, at least (RFC 4861, section 6.2.6).
+const BETWEEN_ADVERTISEMENTS: u64 = 3_000_000_000;
+
+impl Owner {
+    /// A host asks for routers: the next advertisement comes as early as allowed.
+    pub fn advertise_soon(&mut self, interface: u16, now: u64) {
+        if let Some((next, last)) = self.advertise_at.get_mut(interface as usize) {
+            let soon = last.map_or(now, |last| now.max(last + BETWEEN_ADVERTISEMENTS));
+            *next = soon.min(*next);
+        }
+    }
+}
+
+/// Sessions of an older policy that one burst decides again, as long as the policy is younger than half a second.
+const REVISIONS: usize = 4;
+
+/// Which sessions a burst decides again.
+#[derive(Debug, Default)]
+pub struct Revisions {
+    all: bool,
+    sessions: ArrayVec<(u16, RecordIndex), REVISIONS>,
+}
+
+impl Revisions {
+    /// Of a burst: all that send, or a few.
+    pub fn new(all: bool) -> Self {
+        Self { all, ..Self::default() }
+    }
+
+    /// Whether this session of a shard is decided again: with its first packet all others of the burst, so that they
+    /// keep their order.
+    #[cold]
+    pub fn admit(&mut self, shard: u16, index: RecordIndex) -> bool {
+        self.all || self.sessions.contains(&(shard, index)) || self.sessions.try_push((shard, index)).is_ok()
+    }
 }
 
 /// The worker's state, lent to a node.
@@ -66,8 +104,8 @@ pub struct Ctx<'c, 'm> {
     pub counters: &'c WorkerCounters,
     /// What the owner has.
     pub owner: Option<&'c mut Owner>,
-    /// Sessions that may still be decided again in this burst.
-    pub revisions: u32,
+    /// Sessions that are decided again in this burst.
+    pub revisions: Revisions,
 }
 
 impl<'c, 'm> Ctx<'c, 'm> {

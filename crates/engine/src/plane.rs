@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use sluice_nat::Pools;
 use sluice_route::fib::FibError;
 use sluice_route::neighbour::{NeighbourKeeper, Neighbours, Parking, Timing};
 use sluice_route::policer::Policer;
@@ -69,6 +70,27 @@ pub enum PlaneError {
         Hop::INTERFACES
     )]
     TooMany,
+    /// Counters have room for the interfaces of the start.
+    #[error("{0} interfaces, but there is room for the {1} of the start only")]
+    MoreInterfaces(usize, usize),
+    /// The memory of port leases was made for other pools.
+    #[error("pool {0} has other addresses or ports than at the start, or is new")]
+    OtherPool(sluice_nat::PoolIndex),
+}
+
+/// Whether every pool has the addresses and ports of the start's in its place, which the memory of leases is made for.
+fn covered<A: sluice_nat::Address>(first: &Pools<A>, pools: &Pools<A>) -> Result<(), PlaneError> {
+    for (number, pool) in pools.iter() {
+        let same = first.get(number).is_some_and(|first| {
+            first.ports() == pool.ports()
+                && first.addresses() == pool.addresses()
+                && (0..pool.addresses()).all(|k| first.address(k) == pool.address(k))
+        });
+        if !same {
+            return Err(PlaneError::OtherPool(number));
+        }
+    }
+    Ok(())
 }
 
 /// The control thread's part.
@@ -82,6 +104,8 @@ pub struct Plane {
     quiescence: Arc<Quiescence>,
     counters: Vec<Arc<WorkerCounters>>,
     keeper: Option<NeighbourKeeper>,
+    /// Pools of the start.
+    pools: (Pools<u32>, Pools<[u64; 2]>),
     now: Now,
 }
 
@@ -115,6 +139,7 @@ impl Plane {
         Ok(Self {
             setup: Arc::new(setup),
             keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
+            pools: (policy.nat4.pools.clone(), policy.nat6.pools.clone()),
             policy: Publisher::new(policy),
             fib,
             next_hops,
@@ -170,7 +195,7 @@ impl Plane {
                 policer: Policer::new(policy.limits, self.now.nanoseconds),
                 limits: policy.limits,
                 datagrams: Datagrams::new(self.setup.fragments, self.setup.secret),
-                advertise_at: vec![self.now.nanoseconds; policy.interfaces.len()],
+                advertise_at: vec![(self.now.nanoseconds, None); policy.interfaces.len()],
             });
         let (desk, counter) = desk();
         let worker = Worker::new(Parts {
@@ -194,8 +219,15 @@ impl Plane {
         Ok((worker, counter))
     }
 
-    /// Take a new policy and new routes as one commit. The policy's generation is set here.
+    /// Take a new policy and new routes as one commit, or refuse both: memory was made for the interfaces and pools of
+    /// the start. The policy's generation is set here.
     pub fn commit(&mut self, mut policy: Policy, routes: &RouteSet) -> Result<u32, PlaneError> {
+        let most = self.counters.first().map_or(0, |counters| counters.interfaces.len());
+        if policy.interfaces.len() > most {
+            return Err(PlaneError::MoreInterfaces(policy.interfaces.len(), most));
+        }
+        covered(&self.pools.0, &policy.nat4.pools)?;
+        covered(&self.pools.1, &policy.nat6.pools)?;
         policy.generation = self.policy.current().generation.wrapping_add(1);
         let generation = policy.generation;
         self.fib.apply(routes, &mut self.next_hops)?;

@@ -42,7 +42,6 @@ reasons! {
         ParkingFull = "parking-full", "no more packets can wait for a neighbour or a fragment";
         LeftToOffload = "left-to-offload", "checksum left to offload by a local sender, refused by configuration";
         DeviceRefused = "device-refused", "frame from the device in a form that can't be used";
-        SessionRevised = "session-revised", "its session was being decided again after a change of policy";
         InterfaceGone = "interface-gone", "the egress interface is no longer configured";
         Loop = "loop", "more passes through the gateway than allowed";
         Forgotten = "forgotten", "a node left it nowhere: a bug, please report";

@@ -9,7 +9,7 @@ use sluice_table::publish::Reader;
 
 use crate::batch::{Batch, Lists, Meta};
 use crate::capture::Tap;
-use crate::context::{Ctx, Owner, Waiting};
+use crate::context::{Ctx, Owner, Revisions, Waiting};
 use crate::counters::{Stage, WorkerCounters};
 use crate::datagrams::Ready;
 use crate::family::{V4, V6};
@@ -28,9 +28,6 @@ mod arrive;
 mod dispose;
 mod housekeep;
 mod make;
-
-/// Sessions of an older policy that one burst decides again, as long as the policy is younger than [`OVERDUE`].
-const REVISIONS: u32 = 4;
 
 /// Nanoseconds after which every session that sends is decided again at once.
 const OVERDUE: u64 = 500_000_000;
@@ -241,7 +238,6 @@ impl<'m> Worker<'m> {
             self.generation = (policy.generation, now.nanoseconds);
         }
         let overdue = now.nanoseconds.saturating_sub(self.generation.1) > OVERDUE;
-        let revisions = if overdue { u32::MAX } else { REVISIONS };
         let state = &mut self.parts;
         {
             let mut lent = Lent::new();
@@ -261,7 +257,7 @@ impl<'m> Worker<'m> {
                 shards: &mut state.shards,
                 counters: &state.counters,
                 owner: state.owner.as_deref_mut(),
-                revisions,
+                revisions: Revisions::new(overdue),
             };
             let lists = &mut *state.lists;
             match source {

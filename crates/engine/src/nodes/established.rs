@@ -135,8 +135,7 @@ fn step<F: Family>(
         return false;
     };
     let stale = session.generation() != ctx.policy.generation;
-    if stale && ctx.revisions > 0 && !layers.flags.has(Flags::ICMP_ERROR) {
-        ctx.revisions -= 1;
+    if stale && !layers.flags.has(Flags::ICMP_ERROR) && ctx.revisions.admit(meta.shard, index) {
         put(F::revises(lists), slot);
         return false;
     }

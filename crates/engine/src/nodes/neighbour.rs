@@ -11,7 +11,7 @@ use sluice_wire::layers::Class;
 use sluice_wire::ndp::{self, Message};
 use sluice_wire::{Packet, arp};
 
-use crate::batch::{Batch, Complaint, Lists, Meta, Note, Stage, Task, put};
+use crate::batch::{Batch, Complaint, Lists, Meta, Note, Stage, put};
 use crate::context::{Ctx, Owner};
 use crate::nodes::parse::classify;
 use crate::policy::Interface;
@@ -77,7 +77,7 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             Outcome::Taken => put(&mut lists.taken, slot),
             Outcome::Advertise => {
                 put(&mut lists.taken, slot);
-                put(&mut lists.tasks, Task::Advertise(meta.interface));
+                owner.advertise_soon(meta.interface, now);
             }
             Outcome::Drop(reason) => lists.discard(slot, reason),
         }

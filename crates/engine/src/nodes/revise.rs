@@ -9,7 +9,6 @@ use crate::batch::{Batch, Hop, Lists, put};
 use crate::context::Ctx;
 use crate::family::{Family, Session};
 use crate::nodes::decide::{Plan, Translation, plan};
-use crate::reason::Own;
 use crate::shard::end;
 
 /// Decide again.
@@ -26,10 +25,14 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             Some((index, *F::table_ref(shard).get(index)?))
         });
         let Some((index, session)) = found else {
-            // Found by what an error quotes, or ended within the burst: the error waits for its session's next packet.
-            lists.discard(slot, Own::SessionRevised);
+            // Ended by another packet of this burst.
+            put(F::lookups(lists), slot);
             continue;
         };
+        if session.generation() == ctx.policy.generation {
+            put(F::lookups(lists), slot);
+            continue;
+        }
         ctx.counters.sessions_revised.add(1);
         let tools = ctx.tools();
         let kept = keeps::<F>(ctx, &session);

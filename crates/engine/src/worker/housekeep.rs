@@ -45,11 +45,13 @@ impl Worker<'_> {
             keeper.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
         }
         for (number, interface) in policy.interfaces.iter().enumerate() {
-            let (Some(advertise), Some(at)) = (interface.advertise, owner.advertise_at.get_mut(number)) else {
+            let (Some(advertise), Some((next, last))) = (interface.advertise, owner.advertise_at.get_mut(number))
+            else {
                 continue;
             };
-            if now.nanoseconds >= *at {
-                *at = now.nanoseconds + u64::from(advertise.interval.max(3)) * 1_000_000_000;
+            if now.nanoseconds >= *next {
+                *last = Some(now.nanoseconds);
+                *next = now.nanoseconds + u64::from(advertise.interval.max(3)) * 1_000_000_000;
                 put(&mut state.lists.tasks, Task::Advertise(number as u16));
             }
         }

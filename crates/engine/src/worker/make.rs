@@ -7,7 +7,7 @@ use sluice_wire::{Packet, arp, ndp};
 
 use super::{Resume, Worker};
 use crate::batch::{Batch, Lists, Note, Stage, Task, put};
-use crate::context::Ctx;
+use crate::context::{Ctx, Revisions};
 use crate::io::{HAND, Lent, Slot};
 use crate::nodes::cut;
 use crate::policy::Interface;
@@ -34,7 +34,7 @@ impl Worker<'_> {
             shards: &mut state.shards,
             counters: &state.counters,
             owner: state.owner.as_deref_mut(),
-            revisions: 0,
+            revisions: Revisions::default(),
         };
         let mut wanted = 0;
         let mut lent = Lent::new();

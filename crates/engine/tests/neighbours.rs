@@ -1,0 +1,377 @@
+//! Neighbours: asked for, waited for, aged, and answered.
+
+mod rig;
+
+use std::net::Ipv6Addr;
+
+use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, Sent, plain};
+use sluice_engine::policy::Advertise;
+use sluice_engine::request::{Reply, Request};
+use sluice_testkit::packet::{self, Frame};
+
+const ROUTER: &str = "203.0.113.254";
+const HOST6: &str = "2001:db8:1::10";
+const GATEWAY6: &str = "2001:db8:1::1";
+
+fn plan() -> Plan {
+    Plan {
+        translate: false,
+        known_neighbours: false,
+        ..Plan::default()
+    }
+}
+
+fn datagram(port: u16) -> Frame {
+    let source = std::net::SocketAddrV4::new(HOST.parse().unwrap(), port);
+    packet::udp4(source, "198.51.100.7:53".parse::<std::net::SocketAddrV4>().unwrap())
+}
+
+fn reply() -> Vec<u8> {
+    packet::arp_reply(ROUTER_MAC, ROUTER, OUTSIDE_MAC, "203.0.113.1")
+}
+
+fn request() -> Vec<u8> {
+    packet::arp_request(OUTSIDE_MAC, "203.0.113.1", ROUTER)
+}
+
+fn ports(sent: &[Sent]) -> Vec<u16> {
+    sent.iter().map(|sent| rig::flow(&sent.frame).0.port()).collect()
+}
+
+#[test]
+fn packets_that_wait_are_sent_in_order_once_the_neighbour_answers() {
+    let mut rig = Rig::new(plan());
+    assert_eq!(request(), rig.host_sends(&datagram(1))[0].frame);
+    for port in 2..=4 {
+        assert!(rig.host_sends(&datagram(port)).is_empty());
+    }
+    let sent = rig.send(OUTSIDE, &reply());
+    assert_eq!(vec![1, 2, 3, 4], ports(&sent));
+    assert!(sent.iter().all(|sent| sent.frame[..6] == ROUTER_MAC));
+    assert_eq!(vec![5], ports(&rig.host_sends(&datagram(5))));
+}
+
+#[test]
+fn packets_beyond_the_bound_replace_the_oldest() {
+    let mut rig = Rig::new(plan());
+    for port in 1..=10 {
+        rig.host_sends(&datagram(port));
+    }
+    assert_eq!(vec![("parked-replaced", 6)], rig.all_drops());
+    assert_eq!(vec![7, 8, 9, 10], ports(&rig.send(OUTSIDE, &reply())));
+}
+
+#[test]
+fn packets_beyond_the_bound_in_all_are_dropped_by_name() {
+    let mut plan = plan();
+    plan.limits.parked_in_all = 3;
+    let mut rig = Rig::new(plan);
+    for host in 1..=5 {
+        let to = std::net::SocketAddrV4::new([203, 0, 113, 100 + host].into(), 9);
+        rig.host_sends(&packet::udp4(
+            "192.168.1.10:1".parse::<std::net::SocketAddrV4>().unwrap(),
+            to,
+        ));
+    }
+    assert_eq!(vec![("parked-too-many", 2)], rig.all_drops());
+    assert_eq!(3, rig.workers[0].io_mut().parked());
+}
+
+#[test]
+fn neighbour_that_never_answers_fails_after_three_requests_and_the_sender_is_told() {
+    let mut rig = Rig::new(plan());
+    rig.know(INSIDE, plain(HOST), HOST_MAC);
+    let cause = datagram(1);
+    let mut sent = rig.host_sends(&cause);
+    rig.pass(5000);
+    sent.extend(rig.sent());
+    let asked = sent.iter().filter(|sent| sent.frame == request()).count();
+    assert_eq!(3, asked);
+    let errors: Vec<_> = sent.iter().filter(|sent| sent.port == INSIDE).collect();
+    assert_eq!(1, errors.len());
+    assert_eq!([3, 1], errors[0].frame[34..36]);
+    assert_eq!(vec![("neighbour-unresolved", 1)], rig.all_drops());
+    assert_eq!(0, rig.workers[0].io_mut().parked());
+    // While the failure is remembered nothing waits.
+    rig.pass(10);
+    let _ = rig.host_sends(&datagram(2));
+    assert_eq!(0, rig.workers[0].io_mut().parked());
+}
+
+#[test]
+fn neighbour_that_ages_is_probed_and_asked_again_when_it_is_gone() {
+    let mut rig = Rig::new(plan());
+    rig.host_sends(&datagram(1));
+    rig.send(OUTSIDE, &reply());
+    // Traffic all the time: after half a minute the neighbour itself is asked.
+    let mut probes = 0;
+    for _ in 0..60 {
+        rig.pass(1000);
+        let sent = rig.host_sends(&datagram(1));
+        for sent in sent.iter().filter(|sent| sent.frame[12..14] == [0x08, 0x06]) {
+            assert_eq!(ROUTER_MAC, sent.frame[..6]);
+            probes += 1;
+            rig.wires[0].inject(OUTSIDE, &reply(), sluice_wire::Checksums::Unverified);
+        }
+    }
+    assert!((1..=3).contains(&probes), "{probes}");
+    assert!(rig.all_drops().is_empty(), "{:?}", rig.all_drops());
+    // It no longer answers: asked three times, then packets are refused.
+    for _ in 0..80 {
+        rig.pass(1000);
+        rig.host_sends(&datagram(1));
+    }
+    assert!(rig.drops("neighbour-unresolved") > 0);
+}
+
+#[test]
+fn neighbour_that_moves_is_followed_by_gratuitous_arp() {
+    for reply in [false, true] {
+        let mut rig = Rig::new(plan());
+        rig.host_sends(&datagram(1));
+        rig.send(OUTSIDE, &self::reply());
+        let moved = [2, 9, 9, 9, 9, 9];
+        let gratuitous = if reply {
+            packet::arp_reply(moved, ROUTER, [0xff; 6], ROUTER)
+        } else {
+            packet::arp_request(moved, ROUTER, ROUTER)
+        };
+        assert!(rig.send(OUTSIDE, &gratuitous).is_empty());
+        assert_eq!(moved, rig.host_sends(&datagram(1))[0].frame[..6]);
+    }
+}
+
+#[test]
+fn arp_about_strangers_teaches_nothing() {
+    let mut rig = Rig::new(plan());
+    let before = rig.plane.neighbours().find(INSIDE, plain("10.1.1.1"));
+    rig.send(INSIDE, &packet::arp_request([2, 7, 7, 7, 7, 7], "10.1.1.1", "10.1.1.2"));
+    rig.send(
+        INSIDE,
+        &packet::arp_request([2, 7, 7, 7, 7, 7], "192.168.1.77", "192.168.1.78"),
+    );
+    // Nobody takes the gateway's own address, nor one with a group's MAC.
+    rig.send(
+        INSIDE,
+        &packet::arp_request([2, 7, 7, 7, 7, 7], "192.168.1.1", "192.168.1.1"),
+    );
+    rig.send(
+        INSIDE,
+        &packet::arp_request([3, 7, 7, 7, 7, 7], "192.168.1.79", "192.168.1.1"),
+    );
+    assert_eq!(None, before);
+    for address in ["10.1.1.1", "192.168.1.77", "192.168.1.1", "192.168.1.79"] {
+        assert_eq!(None, rig.plane.neighbours().find(INSIDE, plain(address)), "{address}");
+    }
+}
+
+#[test]
+fn arp_request_for_the_gateway_is_answered_and_its_sender_learned() {
+    let mut rig = Rig::new(plan());
+    let sent = rig.send(INSIDE, &packet::arp_request(HOST_MAC, HOST, "192.168.1.1"));
+    assert_eq!(1, sent.len());
+    assert_eq!(
+        packet::arp_reply(INSIDE_MAC, "192.168.1.1", HOST_MAC, HOST),
+        sent[0].frame
+    );
+    // The address of another interface is not asked for here.
+    assert!(
+        rig.send(INSIDE, &packet::arp_request(HOST_MAC, HOST, "203.0.113.1"))
+            .is_empty()
+    );
+    let inbound = packet::udp4("198.51.100.7:53", "192.168.1.10:5000");
+    assert_eq!(HOST_MAC, rig.router_sends(&inbound)[0].frame[..6]);
+    // Somebody looks whether the address is free (RFC 5227).
+    let sent = rig.send(INSIDE, &packet::arp_request(HOST_MAC, "0.0.0.0", "192.168.1.1"));
+    assert_eq!(1, sent.len());
+    assert_eq!(HOST_MAC, sent[0].frame[..6]);
+}
+
+fn solicited_node(target: &str) -> Ipv6Addr {
+    let o = target.parse::<Ipv6Addr>().unwrap().octets();
+    [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, o[13], o[14], o[15]].into()
+}
+
+fn group_mac(group: Ipv6Addr) -> [u8; 6] {
+    let o = group.octets();
+    [0x33, 0x33, o[12], o[13], o[14], o[15]]
+}
+
+fn v6(text: &str) -> Ipv6Addr {
+    text.parse().unwrap()
+}
+
+fn link_option(kind: u8, mac: [u8; 6]) -> Vec<u8> {
+    [&[kind, 1][..], &mac].concat()
+}
+
+#[test]
+fn solicitation_for_the_gateway_is_answered() {
+    let mut rig = Rig::new(plan());
+    let group = solicited_node(GATEWAY6);
+    let question = packet::neighbour(v6(HOST6), group, 135, 0, v6(GATEWAY6), &link_option(1, HOST_MAC));
+    let sent = rig.send(INSIDE, &question.macs(HOST_MAC, group_mac(group)).build());
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    // Router, solicited, override.
+    let answer = packet::neighbour(
+        v6(GATEWAY6),
+        v6(HOST6),
+        136,
+        0xe000_0000,
+        v6(GATEWAY6),
+        &link_option(2, INSIDE_MAC),
+    );
+    assert_eq!(answer.macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
+    let inbound = packet::udp6("[2001:db8:9::7]:53", "[2001:db8:1::10]:5000");
+    assert_eq!(HOST_MAC, rig.router_sends(&inbound)[0].frame[..6]);
+}
+
+#[test]
+fn duplicate_address_detection_of_a_gateways_address_is_answered_to_all() {
+    let mut rig = Rig::new(plan());
+    let group = solicited_node(GATEWAY6);
+    let question = packet::neighbour(Ipv6Addr::UNSPECIFIED, group, 135, 0, v6(GATEWAY6), &[]);
+    let sent = rig.send(INSIDE, &question.macs(HOST_MAC, group_mac(group)).build());
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    let all = v6("ff02::1");
+    let answer = packet::neighbour(
+        v6(GATEWAY6),
+        all,
+        136,
+        0xa000_0000,
+        v6(GATEWAY6),
+        &link_option(2, INSIDE_MAC),
+    );
+    assert_eq!(answer.macs(INSIDE_MAC, group_mac(all)).build(), sent[0].frame);
+}
+
+#[test]
+fn solicitation_from_beyond_the_link_is_dropped() {
+    let mut rig = Rig::new(plan());
+    let question = packet::neighbour(v6(HOST6), v6(GATEWAY6), 135, 0, v6(GATEWAY6), &[]).ttl(254);
+    assert!(rig.host_sends(&question).is_empty());
+    assert_eq!(vec![("bad-neighbour-message", 1)], rig.all_drops());
+}
+
+#[test]
+fn ipv6_neighbour_is_solicited_and_what_waits_is_sent() {
+    let mut rig = Rig::new(plan());
+    let inbound = packet::udp6("[2001:db8:9::7]:53", "[2001:db8:1::10]:5000");
+    let sent = rig.router_sends(&inbound);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    let group = solicited_node(HOST6);
+    let question = packet::neighbour(v6(GATEWAY6), group, 135, 0, v6(HOST6), &link_option(1, INSIDE_MAC));
+    assert_eq!(question.macs(INSIDE_MAC, group_mac(group)).build(), sent[0].frame);
+    let answer = packet::neighbour(
+        v6(HOST6),
+        v6(GATEWAY6),
+        136,
+        0x6000_0000,
+        v6(HOST6),
+        &link_option(2, HOST_MAC),
+    );
+    let sent = rig.host_sends(&answer);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(inbound.ttl(63).macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
+}
+
+fn advertising() -> Plan {
+    Plan {
+        interfaces: |interfaces| {
+            interfaces[0].advertise = Some(Advertise {
+                interval: 600,
+                lifetime: 1800,
+                valid: 86_400,
+                preferred: 14_400,
+            });
+        },
+        ..plan()
+    }
+}
+
+fn is_advertisement(sent: &Sent) -> bool {
+    sent.frame[12..14] == [0x86, 0xdd] && sent.frame[54] == 134
+}
+
+fn soliciting() -> Frame {
+    let kind = packet::Icmpv6Type::Unknown {
+        type_u8: 133,
+        code_u8: 0,
+        bytes5to8: [0; 4],
+    };
+    let all_routers = v6("ff02::2");
+    packet::frame6(v6("fe80::10"), all_routers, packet::Transport::Icmp6(kind))
+        .ttl(255)
+        .macs(HOST_MAC, group_mac(all_routers))
+}
+
+#[test]
+fn router_is_advertised_by_its_timer() {
+    let mut rig = Rig::new(advertising());
+    rig.round();
+    let sent = rig.sent();
+    assert_eq!(1, sent.len());
+    let frame = &sent[0].frame;
+    assert!(is_advertisement(&sent[0]) && rig::is_valid(frame) && sent[0].port == INSIDE);
+    // Lifetime, and the prefix with both lifetimes.
+    assert_eq!(1800u16.to_be_bytes(), frame[60..62]);
+    let prefix = v6("2001:db8:1::").octets();
+    assert!(frame.windows(16).any(|bytes| bytes == prefix));
+    rig.seconds(1201);
+    assert_eq!(2, rig.sent().iter().filter(|sent| is_advertisement(sent)).count());
+}
+
+#[test]
+fn router_solicited_answers_at_most_every_three_seconds() {
+    let mut rig = Rig::new(advertising());
+    rig.round();
+    rig.seconds(10);
+    rig.sent();
+    let mut answers = Vec::new();
+    for _ in 0..100 {
+        answers.extend(rig.send(INSIDE, &soliciting().build()));
+        rig.pass(100);
+        answers.extend(rig.sent());
+    }
+    let count = answers.iter().filter(|sent| is_advertisement(sent)).count();
+    assert!((3..=5).contains(&count), "{count}");
+}
+
+#[test]
+fn flood_of_one_class_leaves_the_others_answered() {
+    let mut rig = Rig::new(Plan {
+        known_neighbours: true,
+        ..plan()
+    });
+    let arp = packet::arp_request(HOST_MAC, HOST, "192.168.1.1");
+    let answered: usize = (0..1000).map(|_| rig.send(INSIDE, &arp).len()).sum();
+    assert_eq!((500, 500), (answered, rig.drops("policed-neighbour")));
+    let other = packet::udp4("192.168.1.10:5000", "192.168.1.1:53");
+    (0..1000).for_each(|_| drop(rig.host_sends(&other)));
+    assert_eq!(900, rig.drops("policed-other"));
+    let ping = packet::icmp4_echo(HOST, "192.168.1.1", 7, 1);
+    let answered: usize = (0..300).map(|_| rig.host_sends(&ping).len()).sum();
+    assert_eq!((200, 100), (answered, rig.drops("policed-echo")));
+    // Forwarding knows none of it.
+    assert_eq!(1, rig.host_sends(&datagram(1)).len());
+}
+
+#[test]
+fn neighbours_cleared_are_asked_for_again_and_configured_ones_stay() {
+    let mut rig = Rig::new(plan());
+    rig.know(INSIDE, plain(HOST), HOST_MAC);
+    rig.host_sends(&datagram(1));
+    rig.send(OUTSIDE, &reply());
+    let clear = Request::ClearNeighbours {
+        interface: None,
+        address: None,
+    };
+    assert!(matches!(rig.ask(0, clear), Reply::Cleared(1)));
+    rig.sent();
+    rig.pass(3500);
+    let mut sent = rig.host_sends(&datagram(1));
+    rig.pass(3500);
+    sent.extend(rig.sent());
+    assert!(sent.iter().any(|sent| sent.frame == request()), "{sent:?}");
+    assert!(rig.plane.neighbours().find(INSIDE, plain(HOST)).is_some());
+}
