@@ -332,13 +332,14 @@ impl Desk {
         tools: &Tools<'_>,
     ) {
         if let Some((cursor, filter, mut into)) = self.listing.take() {
-            let next = step(shards, cursor, now, policy, |_, _, shown| {
-                if filter.matches(shown) && into.len() < into.capacity() {
+            let room = (into.capacity() - into.len()).min(LOOKED_AT as usize);
+            let next = step(shards, cursor, room as u32, now, policy, |_, _, shown| {
+                if filter.matches(shown) {
                     into.push(*shown);
                 }
             });
             match next {
-                Some(next) if into.capacity() - into.len() >= LOOKED_AT as usize => {
+                Some(next) if into.capacity() > into.len() => {
                     self.listing = Some((next, filter, into));
                 }
                 next => self.answer(Reply::Listed { next, sessions: into }),
@@ -347,7 +348,7 @@ impl Desk {
         if let Some((cursor, filter, mut ended)) = self.clearing.take() {
             let mut meant = [(0, false, RecordIndex(0)); LOOKED_AT as usize];
             let mut count = 0;
-            let next = step(shards, cursor, now, policy, |six, index, shown| {
+            let next = step(shards, cursor, LOOKED_AT, now, policy, |six, index, shown| {
                 if filter.matches(shown)
                     && let Some(place) = meant.get_mut(count)
                 {
@@ -374,10 +375,11 @@ impl Desk {
     }
 }
 
-/// Visit the next [`LOOKED_AT`] records; where to go on.
+/// Visit the next `count` records; where to go on.
 fn step(
     shards: &[Option<Box<Shard<'_>>>],
     mut cursor: Cursor,
+    count: u32,
     now: Now,
     policy: &Policy,
     mut visit: impl FnMut(bool, RecordIndex, &Shown),
@@ -389,11 +391,11 @@ fn step(
         }
         if let Some(shard) = &shards[place] {
             let next = if cursor.six {
-                scan::<V6>(shard, cursor.record, now, policy, &mut |index, shown| {
+                scan::<V6>(shard, (cursor.record, count), now, policy, &mut |index, shown| {
                     visit(true, index, shown)
                 })
             } else {
-                scan::<V4>(shard, cursor.record, now, policy, &mut |index, shown| {
+                scan::<V4>(shard, (cursor.record, count), now, policy, &mut |index, shown| {
                     visit(false, index, shown)
                 })
             };
@@ -424,12 +426,12 @@ fn step(
 
 fn scan<F: Family>(
     shard: &Shard<'_>,
-    from: u32,
+    (from, count): (u32, u32),
     now: Now,
     policy: &Policy,
     visit: &mut impl FnMut(RecordIndex, &Shown),
 ) -> Option<u32> {
-    F::table_ref(shard).scan(from, LOOKED_AT, |index, session| {
+    F::table_ref(shard).scan(from, count, |index, session| {
         visit(index, &show::<F>(shard.number, session, now, policy));
     })
 }

@@ -32,7 +32,7 @@ pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
             Ok(layers) => layers,
             Err(fault) => {
                 tally.count(ctx, tally.interface, length);
-                meta.interface = tally.interface;
+                (meta.interface, meta.layers) = (tally.interface, Layers::default());
                 lists.discard(slot, fault);
                 continue;
             }

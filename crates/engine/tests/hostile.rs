@@ -1,0 +1,136 @@
+//! Any bytes at all, from both sides, through the whole gateway: nothing panics, nothing is lost.
+
+mod rig;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rig::{HOST_MAC, INSIDE_MAC, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
+use sluice_testkit::packet::{Frame, Network, Transport};
+use sluice_testkit::strategy;
+use sluice_wire::Checksums;
+
+fn checksums() -> impl Strategy<Value = Checksums> {
+    prop::sample::select(vec![
+        Checksums::Unverified,
+        Checksums::Vouched,
+        Checksums::BadL3,
+        Checksums::BadL4,
+        Checksums::LeftToOffload,
+    ])
+}
+
+/// Make a frame one that the gateway has to do with: addressed to its port, between addresses that it knows.
+fn aimed(mut frame: Frame, interface: u16, choice: u8) -> Frame {
+    let (source, destination) = match interface {
+        0 => (HOST_MAC, INSIDE_MAC),
+        _ => (ROUTER_MAC, OUTSIDE_MAC),
+    };
+    if choice & 1 == 0 {
+        frame.tags.clear();
+    }
+    if let Network::V4(header) = &mut frame.network {
+        let near = [192, 168, 1, 10];
+        let public = [[203, 0, 113, 10], [203, 0, 113, 1], [203, 0, 113, 11], near][usize::from(choice >> 1 & 3)];
+        match interface {
+            0 => header.source = near,
+            _ => header.destination = public,
+        }
+        if choice & 8 != 0 {
+            header.time_to_live = 1 + (choice >> 4);
+        }
+    }
+    // Few ports, so that flows meet again.
+    if let Transport::Udp(from, to) = &mut frame.transport {
+        (*from, *to) = (*from % 4 + 1, *to % 4 + 1);
+    }
+    frame.macs(source, destination)
+}
+
+fn frames() -> impl Strategy<Value = Vec<(u16, Vec<u8>, Checksums)>> {
+    let whole = prop_oneof![
+        4 => strategy::frame(),
+        1 => strategy::fragment().prop_map(|(_, frame)| frame),
+    ];
+    let edits = vec((any::<prop::sample::Index>(), any::<u8>()), 0..4);
+    let aimed = (
+        whole,
+        0..2u16,
+        any::<u8>(),
+        prop_oneof![2 => Just(Vec::new()), 1 => edits],
+    )
+        .prop_map(|(frame, interface, choice, edits)| {
+            let mut bytes = aimed(frame, interface, choice).build();
+            for (at, value) in edits {
+                // Behind the MAC addresses, so that it is still for us.
+                let at = 12 + at.index(bytes.len() - 12);
+                bytes[at] = value;
+            }
+            (interface, bytes)
+        });
+    let damaged = (strategy::damaged(), 0..2u16).prop_map(|(mut bytes, interface)| {
+        let ours = if interface == 0 { INSIDE_MAC } else { OUTSIDE_MAC };
+        if let Some(head) = bytes.first_chunk_mut::<6>() {
+            *head = ours;
+        }
+        (interface, bytes)
+    });
+    let noise = (vec(any::<u8>(), 0..200), 0..2u16).prop_map(|(bytes, interface)| (interface, bytes));
+    let any = prop_oneof![6 => aimed, 3 => damaged, 1 => noise];
+    vec(
+        (any, prop_oneof![3 => Just(Checksums::Vouched), 2 => checksums()]),
+        1..40,
+    )
+    .prop_map(|frames| frames.into_iter().map(|((i, bytes), c)| (i, bytes, c)).collect())
+}
+
+fn small(workers: usize, translate: bool, known: bool) -> Plan {
+    Plan {
+        workers,
+        translate,
+        known_neighbours: known,
+        sessions: 64,
+        fragments: 16,
+        pool_ports: (1024, 2047),
+        outside_mtu: 700,
+        interfaces: |interfaces| {
+            for interface in interfaces {
+                interface.stateful[1] = interface.stateful[0];
+            }
+        },
+        ..Plan::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn gateway_any_frames_nothing_panics_and_nothing_is_lost(
+        frames in frames(), workers in prop::sample::select(vec![1usize, 2]),
+        translate in prop::bool::weighted(0.8), known in any::<bool>(),
+    ) {
+        let mut rig = Rig::new(small(workers, translate, known));
+        let _capture = sluice_testkit::capture::on_failure("engine-hostile", frames.iter().map(|(_, bytes, _)| bytes));
+        for (burst, chunk) in frames.chunks(7).enumerate() {
+            for (interface, bytes, checksums) in chunk {
+                rig.wires[burst % workers].inject(*interface, bytes, *checksums);
+            }
+            rig.round();
+            // What goes out has headers.
+            for sent in rig.sent() {
+                prop_assert!(sluice_wire::layers::parse(&sent.frame).is_ok() || sent.frame.len() >= 34);
+            }
+            rig.pass(300);
+        }
+        // Everything that waits is let go in the end, and every session with its port.
+        rig.seconds(10);
+        prop_assert!(rig.workers.iter_mut().all(|worker| worker.io_mut().parked() == 0));
+        rig.seconds(320);
+        for _ in 0..80 {
+            rig.seconds(1);
+            rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 100_000_000_000);
+        }
+        rig.round();
+        prop_assert_eq!(0, rig.live());
+    }
+}

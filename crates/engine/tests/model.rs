@@ -1,0 +1,172 @@
+//! Random histories against a translation kept in two ordered maps: every output is what the model says.
+
+mod rig;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain};
+use sluice_engine::request::{Cursor, Filter, Reply, Request};
+use sluice_testkit::packet::{self, Frame};
+
+/// What may happen.
+#[derive(Clone, Debug)]
+enum Event {
+    /// A host's port sends to a remote.
+    Out {
+        host: u8,
+        port: u16,
+        remote: u8,
+        ping: bool,
+    },
+    /// A remote answers the public port of some session, or another remote tries.
+    Back { session: prop::sample::Index, other: bool },
+    /// Time passes.
+    Wait(u16),
+    /// A port's sessions are cleared.
+    Clear { port: u16 },
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let out = (0..4u8, 1..5u16, 1..4u8, prop::bool::weighted(0.2)).prop_map(|(host, port, remote, ping)| Event::Out {
+        host,
+        port,
+        remote,
+        ping,
+    });
+    let back = (any::<prop::sample::Index>(), prop::bool::weighted(0.2))
+        .prop_map(|(session, other)| Event::Back { session, other });
+    let clear = (1..5u16).prop_map(|port| Event::Clear { port });
+    vec(
+        prop_oneof![8 => out, 6 => back, 2 => (1..200u16).prop_map(Event::Wait), 1 => clear],
+        1..120,
+    )
+}
+
+/// A flow from inside: protocol, source, remote.
+type Flow = (bool, SocketAddrV4, SocketAddrV4);
+
+/// The reference: which flow has which public source, and when it was last used, in seconds.
+#[derive(Default)]
+struct Model {
+    sessions: BTreeMap<Flow, (SocketAddrV4, u64)>,
+    now: u64,
+}
+
+impl Model {
+    fn timeout(ping: bool) -> u64 {
+        if ping { 60 } else { 300 }
+    }
+    /// The public source of a flow's session.
+    fn live(&self, flow: &Flow) -> Option<SocketAddrV4> {
+        self.sessions.get(flow).map(|(public, _)| *public)
+    }
+    fn pass(&mut self, seconds: u64) {
+        self.now += seconds;
+        let now = self.now;
+        self.sessions
+            .retain(|(ping, ..), (_, used)| now - *used < Self::timeout(*ping));
+    }
+}
+
+fn frame(ping: bool, answer: bool, source: SocketAddrV4, destination: SocketAddrV4, seed: u8) -> Frame {
+    let payload = vec![seed; usize::from(seed % 40)];
+    let frame = match (ping, answer) {
+        (false, _) => packet::udp4(source, destination),
+        (true, false) => packet::icmp4_echo(*source.ip(), *destination.ip(), source.port(), 1),
+        (true, true) => packet::icmp4_echo_reply(*source.ip(), *destination.ip(), destination.port(), 1),
+    };
+    frame.payload(&payload)
+}
+
+fn host(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 168, 1, 10 + number)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn gateway_random_history_agrees_with_the_model(
+        events in events(), workers in prop::sample::select(vec![1usize, 2, 4]),
+    ) {
+        let mut rig = Rig::new(Plan {
+            workers,
+            sessions: 1024,
+            pool_ports: (1024, 3071),
+            policy: |policy| policy.limits[2] = (u64::MAX / 4, 1 << 30),
+            ..Plan::default()
+        });
+        for number in 0..4 {
+            rig.know(INSIDE, plain(&host(number).to_string()), HOST_MAC);
+        }
+        let mut model = Model::default();
+        for (step, event) in events.into_iter().enumerate() {
+            let (at, seed) = (step % workers, step as u8);
+            match event {
+                Event::Out { host: number, port, remote, ping } => {
+                    let source = SocketAddrV4::new(host(number), port);
+                    let remote = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, remote), if ping { port } else { 53 });
+                    let sent = rig.send_at(at, INSIDE, &frame(ping, false, source, remote, seed).macs(HOST_MAC, INSIDE_MAC).build());
+                    prop_assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+                    let public = flow(&sent[0].frame).0;
+                    let key = (ping, source, remote);
+                    match model.live(&key) {
+                        Some(known) => prop_assert_eq!(known, public),
+                        None => {
+                            // New: no other flow of the protocol has the port, and the host keeps its address.
+                            let taken = model.sessions.iter().any(|((p, ..), (other, _))| *p == ping && *other == public);
+                            prop_assert!(!taken);
+                            let paired = model.sessions.iter().find(|((_, other, _), _)| other.ip() == source.ip());
+                            prop_assert!(paired.is_none_or(|(_, (other, _))| other.ip() == public.ip()));
+                            prop_assert!((1024..=3071).contains(&public.port()));
+                        }
+                    }
+                    model.sessions.insert(key, (public, model.now));
+                    let to = SocketAddrV4::new(*remote.ip(), if ping { public.port() } else { 53 });
+                    let expected = frame(ping, false, public, to, seed).ttl(63).macs(OUTSIDE_MAC, ROUTER_MAC);
+                    prop_assert_eq!(expected.build(), &sent[0].frame[..]);
+                    prop_assert_eq!(OUTSIDE, sent[0].port);
+                }
+                Event::Back { session, other } => {
+                    let Some((&key, &(public, _))) = model.sessions.iter().nth(session.index(model.sessions.len().max(1))) else {
+                        continue;
+                    };
+                    let (ping, inside, remote) = key;
+                    let from = if other { Ipv4Addr::new(198, 51, 100, 99) } else { *remote.ip() };
+                    let from = SocketAddrV4::new(from, remote.port());
+                    let sent = rig.send_at(at, OUTSIDE, &frame(ping, true, from, public, seed).macs(ROUTER_MAC, OUTSIDE_MAC).build());
+                    if other {
+                        prop_assert!(sent.is_empty());
+                        continue;
+                    }
+                    prop_assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+                    let expected = frame(ping, true, from, inside, seed).ttl(63).macs(INSIDE_MAC, HOST_MAC);
+                    prop_assert_eq!(expected.build(), &sent[0].frame[..]);
+                    model.sessions.insert(key, (public, model.now));
+                }
+                Event::Wait(seconds) => {
+                    rig.seconds(seconds.into());
+                    model.pass(seconds.into());
+                }
+                Event::Clear { port } => {
+                    let filter = Filter { source_port: Some(port), ..Filter::default() };
+                    let mut ended = 0;
+                    for worker in 0..workers {
+                        let Reply::Cleared(count) = rig.ask(worker, Request::Clear { cursor: Cursor::default(), filter, ended: 0 }) else {
+                            panic!("not cleared")
+                        };
+                        ended += count;
+                    }
+                    let before = model.sessions.len();
+                    model.sessions.retain(|(_, source, _), _| source.port() != port);
+                    prop_assert_eq!((before - model.sessions.len()) as u64, ended);
+                }
+            }
+        }
+        let shown = rig.sessions(Filter::default());
+        prop_assert_eq!(model.sessions.len(), shown.len());
+    }
+}

@@ -1,0 +1,229 @@
+//! Several workers: the same frames give the same bytes, in order per flow, wherever they arrive.
+
+mod rig;
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain};
+use sluice_nat::rule::DestinationRule;
+use sluice_testkit::packet::{self, flag};
+use sluice_wire::Checksums;
+
+fn host(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 168, 1, 10 + number)
+}
+
+fn remote(number: u8) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, number), 80)
+}
+
+/// Frames by wire, in order: sequence numbers tell the order within a flow.
+type Output = BTreeMap<(u16, Vec<u8>), Vec<Vec<u8>>>;
+
+/// Addresses and ports of a frame, as bytes.
+fn name(frame: &[u8]) -> Vec<u8> {
+    frame[26..38].to_vec()
+}
+
+fn plan(workers: usize) -> Plan {
+    Plan {
+        workers,
+        shards: 8,
+        forwards: vec![DestinationRule {
+            context: 0,
+            protocol: Some(6),
+            external: Ipv4Addr::new(203, 0, 113, 20).to_bits(),
+            ports: Some((80, 80)),
+            target: host(0).to_bits(),
+            target_port: Some(8080),
+        }],
+        ..Plan::default()
+    }
+}
+
+fn ready(mut plan: Plan, change: impl FnOnce(&mut Plan)) -> Rig {
+    change(&mut plan);
+    let mut rig = Rig::new(plan);
+    for number in 0..8 {
+        rig.know(INSIDE, plain(&host(number).to_string()), HOST_MAC);
+    }
+    rig
+}
+
+/// Everything that flows between eight hosts and their remotes, dealt to the workers by `deal`.
+fn traffic(rig: &mut Rig, mut deal: impl FnMut(usize) -> usize) -> Output {
+    let mut output = Output::new();
+    let mut count = 0;
+    let mut send = |rig: &mut Rig, interface, frame: Vec<u8>| {
+        count += 1;
+        rig.wires[deal(count) % rig.workers.len()].inject(interface, &frame, Checksums::Unverified);
+    };
+    let outward = |frame: packet::Frame| frame.macs(HOST_MAC, INSIDE_MAC).build();
+    let mut publics = BTreeMap::new();
+    for sequence in 0..6u32 {
+        for number in 0..8 {
+            for port in 0..4u16 {
+                let source = SocketAddrV4::new(host(number), 1000 + port);
+                let flags = if sequence == 0 { flag::SYN } else { flag::ACK };
+                let frame = packet::tcp4(source, remote(number)).flags(flags).numbers(sequence, 0);
+                send(rig, INSIDE, outward(frame));
+            }
+        }
+        rig.round();
+        for sent in rig.sent() {
+            if sent.port == OUTSIDE {
+                let (public, remote) = rig::flow(&sent.frame);
+                publics.insert(public, remote);
+            }
+            output
+                .entry((sent.port, name(&sent.frame)))
+                .or_default()
+                .push(sent.frame);
+        }
+        for (&public, &remote) in &publics {
+            let frame = packet::tcp4(remote, public)
+                .flags(flag::SYN | flag::ACK)
+                .numbers(sequence, 0);
+            send(rig, OUTSIDE, frame.macs(ROUTER_MAC, OUTSIDE_MAC).build());
+            let quoted = packet::tcp4(public, remote).build();
+            let error = packet::icmp4_error(*remote.ip(), *public.ip(), 11, 0, &quoted, 60);
+            send(rig, OUTSIDE, error.macs(ROUTER_MAC, OUTSIDE_MAC).build());
+        }
+        let external: SocketAddrV4 = "203.0.113.20:80".parse().unwrap();
+        let frame = packet::tcp4(remote(99), external).flags(flag::SYN).numbers(sequence, 0);
+        send(rig, OUTSIDE, frame.macs(ROUTER_MAC, OUTSIDE_MAC).build());
+        // What workers other than the owner can't do: errors, echo, fragments.
+        send(
+            rig,
+            INSIDE,
+            outward(packet::udp4(SocketAddrV4::new(host(1), 9), remote(1)).ttl(1)),
+        );
+        send(
+            rig,
+            INSIDE,
+            outward(packet::icmp4_echo(
+                host(2),
+                Ipv4Addr::new(192, 168, 1, 1),
+                5,
+                sequence as u16,
+            )),
+        );
+        let first = packet::udp4(SocketAddrV4::new(host(3), 9), remote(3)).payload(&[1; 24]);
+        let mut later = first.clone().payload(&[2; 20]);
+        later.transport = packet::Transport::Raw(packet::IpNumber(17));
+        send(rig, INSIDE, outward(later.fragment(4, false, sequence)));
+        send(rig, INSIDE, outward(first.fragment(0, true, sequence)));
+        rig.round();
+        for sent in rig.sent() {
+            output
+                .entry((sent.port, name(&sent.frame)))
+                .or_default()
+                .push(sent.frame);
+        }
+    }
+    output
+}
+
+#[test]
+fn same_frames_give_the_same_bytes_in_order_with_any_number_of_workers() {
+    let alone = traffic(&mut ready(plan(1), |_| {}), |_| 0);
+    assert!(alone.len() > 32 * 2, "{}", alone.len());
+    for workers in [2, 4] {
+        let mut rig = ready(plan(workers), |_| {});
+        // Each burst at a worker of its own: frames of one flow keep their order as long as they come by one queue.
+        let together = traffic(&mut rig, |count| count % 8 / 2);
+        assert_eq!(alone.len(), together.len());
+        for (flow, frames) in &alone {
+            let mut theirs = together[flow].clone();
+            let mut ours = frames.clone();
+            theirs.sort();
+            ours.sort();
+            assert_eq!(ours, theirs, "{flow:?}");
+        }
+        let (given, taken) = rig.plane.counters().iter().fold((0, 0), |(given, taken), c| {
+            (given + c.handed_over.get(), taken + c.taken_over.get())
+        });
+        assert!(given > 0);
+        assert_eq!(given, taken);
+        assert!(
+            rig.all_drops().iter().all(|(name, _)| *name == "ttl-exceeded"),
+            "{:?}",
+            rig.all_drops()
+        );
+    }
+}
+
+#[test]
+fn flow_that_arrives_at_the_wrong_worker_keeps_its_order() {
+    for wrong in 0..4 {
+        let mut rig = ready(plan(4), |_| {});
+        let source = SocketAddrV4::new(host(1), 1000);
+        let frame = |sequence, flags| {
+            packet::tcp4(source, remote(1))
+                .flags(flags)
+                .numbers(sequence, 0)
+                .macs(HOST_MAC, INSIDE_MAC)
+                .build()
+        };
+        rig.send_at(wrong, INSIDE, &frame(0, flag::SYN));
+        for sequence in 1..200 {
+            rig.wires[wrong].inject(INSIDE, &frame(sequence, flag::ACK), Checksums::Unverified);
+        }
+        rig.round();
+        let sequences: Vec<_> = rig
+            .sent()
+            .iter()
+            .map(|sent| u32::from_be_bytes(sent.frame[38..42].try_into().unwrap()))
+            .collect();
+        assert_eq!((1..200).collect::<Vec<_>>(), sequences);
+    }
+}
+
+#[test]
+fn ring_that_is_full_drops_by_name_and_loses_nothing_else() {
+    let mut rig = ready(plan(4), |plan| plan.ring = 5);
+    for number in 0..8 {
+        for port in 0..16 {
+            let frame = packet::udp4(SocketAddrV4::new(host(number), 1000 + port), remote(1));
+            rig.wires[0].inject(INSIDE, &frame.macs(HOST_MAC, INSIDE_MAC).build(), Checksums::Unverified);
+        }
+    }
+    rig.round();
+    let sent = rig.sent().len() as u64;
+    let dropped = rig.drops("handover-full");
+    assert!(dropped > 0);
+    assert_eq!(128, sent + dropped, "{:?}", rig.all_drops());
+}
+
+#[test]
+fn port_with_one_queue_is_sent_by_the_worker_that_has_it() {
+    for workers in [1, 2, 4] {
+        let mut rig = ready(plan(workers), |plan| plan.sender = Some(plan.workers as u16 - 1));
+        let output = traffic(&mut rig, |count| count);
+        assert!(output.len() > 32 * 2);
+        for (worker, counters) in rig.plane.counters().iter().enumerate() {
+            let sent: u64 = counters.interfaces.iter().map(|i| i.sent.get()).sum();
+            assert_eq!(worker == workers - 1, sent > 0, "{worker} of {workers}");
+        }
+    }
+}
+
+#[test]
+fn neighbour_unknown_is_asked_for_by_the_owner_whoever_needs_it() {
+    for worker in 0..4 {
+        let mut rig = Rig::new(Plan {
+            known_neighbours: false,
+            ..plan(4)
+        });
+        let frame = packet::udp4("192.168.1.10:5000", "198.51.100.7:53");
+        let sent = rig.send_at(worker, INSIDE, &frame.macs(HOST_MAC, INSIDE_MAC).build());
+        assert_eq!(1, sent.len());
+        let reply = packet::arp_reply(ROUTER_MAC, "203.0.113.254", OUTSIDE_MAC, "203.0.113.1");
+        assert_eq!(1, rig.send_at((worker + 1) % 4, OUTSIDE, &reply).len());
+        let reply = packet::arp_reply(HOST_MAC, rig::HOST, INSIDE_MAC, "192.168.1.1");
+        let sent = rig.send_at((worker + 2) % 4, INSIDE, &reply);
+        assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+        assert_eq!(OUTSIDE, sent[0].port);
+    }
+}
