@@ -1,15 +1,20 @@
 //! `sluice-bench`: measures what the documentation claims.
 #![forbid(unsafe_code)]
 
+mod kernel;
 mod nat_path;
+mod report;
+mod result;
 mod rows;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use kernel::KernelArguments;
+use kernel::generator::GeneratorArguments;
+use report::ReportArguments;
 use rows::{Row, Run};
-use serde_json::json;
 
 /// Measure the data plane.
 #[derive(Parser)]
@@ -18,7 +23,7 @@ struct Arguments {
     /// Fewer sizes and fewer runs.
     #[arg(long, global = true)]
     quick: bool,
-    /// Write the rows as JSON to this file.
+    /// Write the rows as JSON to this file, in place of target/bench/NAME.json.
     #[arg(long, global = true, value_name = "FILE")]
     json: Option<PathBuf>,
     #[command(subcommand)]
@@ -33,44 +38,49 @@ enum Bench {
         #[arg(long, value_name = "N")]
         sessions: Option<u32>,
     },
+    /// The same wires and traffic through Linux and through Sluice.
+    Kernel(KernelArguments),
+    /// Everything measured, as one HTML page with plots.
+    Report(ReportArguments),
+    /// The packets of `kernel`, told what to send by lines on its input.
+    #[command(hide = true)]
+    Generate(GeneratorArguments),
 }
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let mut rows: Vec<Row> = Vec::new();
-    let mut take = |row: Row| {
-        println!("{}", row.text());
-        rows.push(row);
+    let outcome = match &arguments.bench {
+        Bench::Generate(generator) => kernel::generator::run(generator),
+        // Its rows go to the process outside of the namespaces.
+        Bench::Kernel(kernel) if kernel.inside() => kernel::inside::run(kernel, arguments.quick),
+        Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
+        Bench::Report(report) => report::run(report),
+        Bench::NatPath { sessions } => measure(&arguments, "nat-path", |run| nat_path::run(run, *sessions)),
     };
-    let mut run = Run {
-        quick: arguments.quick,
-        row: &mut take,
-    };
-    let (name, outcome) = match arguments.bench {
-        Bench::NatPath { sessions } => ("nat-path", nat_path::run(&mut run, sessions)),
-    };
-    if let Err(error) = outcome {
-        eprintln!("sluice-bench: {error}");
-        return ExitCode::FAILURE;
-    }
-    if let Some(file) = arguments.json {
-        let rows: Vec<_> = rows.iter().map(Row::json).collect();
-        let text = json!({"bench": name, "host": host(), "rows": rows}).to_string();
-        if let Err(error) = std::fs::write(&file, text) {
-            eprintln!("sluice-bench: {}: {error}", file.display());
-            return ExitCode::FAILURE;
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sluice-bench: {error}");
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
 }
 
-/// The machine: processor, cores, frequency of its time stamp counter.
-fn host() -> serde_json::Value {
-    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = info
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .map(|rest| rest.trim_start_matches([' ', '\t', ':']));
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    json!({"cpu": model.unwrap_or("unknown"), "cores": cores, "tsc_hz": sluice_dpdk::tsc::frequency()})
+/// Run a bench: each row as a line when it is measured, all as a table at the end, and as JSON in a file.
+fn measure(arguments: &Arguments, name: &str, bench: impl FnOnce(&mut Run<'_>) -> Outcome) -> Outcome {
+    let mut measured = result::Measured::begin(name);
+    let mut take = |row: Row| {
+        eprintln!("{}", row.text());
+        measured.rows.push(row);
+    };
+    let outcome = bench(&mut Run {
+        quick: arguments.quick,
+        row: &mut take,
+    });
+    print!("{}", rows::table(&measured.rows));
+    let file = arguments.json.clone().unwrap_or_else(|| result::default_file(name));
+    measured.write(&file)?;
+    outcome
 }

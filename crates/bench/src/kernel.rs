@@ -1,0 +1,94 @@
+//! `kernel`: the same wires and traffic through Linux and through Sluice, on two cores: generator and receiver on
+//! the first, the gateway on the second.
+//!
+//! Everything lives in private namespaces and goes with them. A process outside of them does what can't be done
+//! inside: it widens the connection tracking of Linux meanwhile, and pins the kernel threads of the gateway.
+
+pub mod command;
+pub mod frame;
+pub mod gateway;
+pub mod generator;
+pub mod inside;
+pub mod machine;
+pub mod outside;
+pub mod topology;
+pub mod traffic;
+pub mod trial;
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::rows::Run;
+
+/// What is to be compared; everything where nothing is said.
+#[derive(Args, Clone, Debug)]
+pub struct KernelArguments {
+    /// Cases, by the names that the rows have.
+    #[arg(long, value_delimiter = ',', value_name = "CASE")]
+    cases: Vec<String>,
+    /// Numbers of source-NAT rules.
+    #[arg(long, value_delimiter = ',', default_value = "1,1000,10000")]
+    rules: Vec<u32>,
+    /// Sizes of frames in bytes, check sequence counted.
+    #[arg(long, value_delimiter = ',', default_value = "64")]
+    bytes: Vec<usize>,
+    /// Runs per row; 5 where not given, 3 with --quick.
+    #[arg(long)]
+    runs: Option<usize>,
+    /// Length of a run in milliseconds; 1500 where not given, 700 with --quick.
+    #[arg(long, value_name = "MS")]
+    window: Option<u64>,
+    /// Offered packets per second; as many as the generator can where not given.
+    #[arg(long, default_value_t = 0, hide_default_value = true)]
+    rate: u32,
+    /// The program `sluice`; beside this one where not given.
+    #[arg(long, value_name = "FILE")]
+    sluice: Option<PathBuf>,
+    /// The generator sends by AF_XDP in place of AF_PACKET.
+    #[arg(long)]
+    xdp_generator: bool,
+    /// Set in the process that runs inside the namespaces.
+    #[arg(long, hide = true)]
+    inside: bool,
+}
+
+impl KernelArguments {
+    /// Is this the process inside the namespaces?
+    pub fn inside(&self) -> bool {
+        self.inside
+    }
+
+    fn runs(&self, quick: bool) -> usize {
+        self.runs.unwrap_or(if quick { 3 } else { 5 }).max(1)
+    }
+
+    fn window(&self, quick: bool) -> std::time::Duration {
+        std::time::Duration::from_millis(self.window.unwrap_or(if quick { 700 } else { 1_500 }).max(100))
+    }
+
+    /// The program `sluice`.
+    fn program(&self) -> PathBuf {
+        let beside = || {
+            std::env::current_exe()
+                .ok()?
+                .parent()
+                .map(|folder| folder.join("sluice"))
+        };
+        self.sluice.clone().or_else(beside).unwrap_or_else(|| "sluice".into())
+    }
+}
+
+/// Run it.
+pub fn run(arguments: &KernelArguments, run: &mut Run<'_>) -> Result<(), Box<dyn std::error::Error>> {
+    if let Some(unknown) = arguments.cases.iter().find(|name| gateway::Case::named(name).is_none()) {
+        let known = gateway::Case::ALL.map(gateway::Case::name).join(", ");
+        return Err(format!("no case {unknown}: there are {known}").into());
+    }
+    let seconds = inside::estimate(arguments, run.quick).as_secs();
+    eprintln!(
+        "sluice-bench: this takes about {} minutes; keep the machine quiet",
+        seconds.div_ceil(60)
+    );
+    Ok(outside::run(run)?)
+}

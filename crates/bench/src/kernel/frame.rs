@@ -1,0 +1,167 @@
+//! The frames of the bench: UDP over IPv4, one flow per number, with right checksums.
+
+use std::net::Ipv4Addr;
+
+use sluice_wire::checksum;
+
+/// Hosts behind the gateway, all in one network of 256 addresses.
+const HOSTS: u32 = 250;
+
+/// Ports that each host sends from, from [`FIRST_PORT`] on.
+const PORTS: u32 = 64_000;
+
+/// First port that a host sends from.
+const FIRST_PORT: u32 = 1_024;
+
+/// Port of the server.
+pub const SERVER_PORT: u16 = 9_000;
+
+/// Bytes of the check sequence, which count in a frame's length but are not in memory.
+const CHECK_SEQUENCE: usize = 4;
+
+const ETHERNET: usize = 14;
+const IPV4: usize = 20;
+const UDP: usize = 8;
+
+/// Where the frames go and come from.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// Address of the generator's interface.
+    pub source_mac: [u8; 6],
+    /// Address of the gateway's inside interface.
+    pub destination_mac: [u8; 6],
+    /// Network of the inside hosts, 256 addresses.
+    pub inside: Ipv4Addr,
+    /// The server.
+    pub server: Ipv4Addr,
+}
+
+/// A frame with everything filled in but what differs by flow.
+#[derive(Clone, Debug)]
+pub struct Template {
+    bytes: Vec<u8>,
+    inside: u32,
+    header: u32,
+    payload: u32,
+}
+
+impl Template {
+    /// Frames of `bytes` bytes, check sequence counted: at least 64.
+    pub fn new(ends: &Ends, bytes: usize) -> Self {
+        let length = bytes.max(64) - CHECK_SEQUENCE;
+        let mut frame = Vec::with_capacity(length);
+        frame.extend(ends.destination_mac);
+        frame.extend(ends.source_mac);
+        frame.extend([0x08, 0x00, 0x45, 0]);
+        frame.extend(((length - ETHERNET) as u16).to_be_bytes());
+        frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
+        frame.extend([0; 4]);
+        frame.extend(ends.server.octets());
+        let datagram = (length - ETHERNET - IPV4) as u16;
+        frame.extend([0; 2]);
+        frame.extend(SERVER_PORT.to_be_bytes());
+        frame.extend(datagram.to_be_bytes());
+        frame.extend([0; 2]);
+        frame.extend((frame.len()..length).map(|at| at as u8));
+        let sum = |from: usize, to: usize| u32::from(checksum::sum(&frame[from..to]));
+        let l4 = ETHERNET + IPV4;
+        let pseudo = checksum::pseudo4(0, u32::from(ends.server), 17, datagram);
+        Self {
+            inside: u32::from(ends.inside) & !0xff,
+            header: sum(ETHERNET, l4),
+            payload: sum(l4, length) + u32::from(pseudo),
+            bytes: frame,
+        }
+    }
+
+    /// Bytes in memory, without the check sequence.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Write the frame of a flow; `into` is at least as long. There are 16,000,000 flows, then they repeat.
+    pub fn write(&self, flow: u32, into: &mut [u8]) {
+        let source = self.inside + 1 + flow % HOSTS;
+        let port = FIRST_PORT + flow / HOSTS % PORTS;
+        let Some(into) = into.get_mut(..self.bytes.len()) else {
+            return;
+        };
+        into.copy_from_slice(&self.bytes);
+        let address = (source >> 16) + (source & 0xffff);
+        into[26..30].copy_from_slice(&source.to_be_bytes());
+        into[24..26].copy_from_slice(&complement(self.header + address).to_be_bytes());
+        into[34..36].copy_from_slice(&(port as u16).to_be_bytes());
+        // Zero would say that there is no checksum (RFC 768).
+        let whole = match complement(self.payload + address + port) {
+            0 => 0xffff,
+            whole => whole,
+        };
+        into[40..42].copy_from_slice(&whole.to_be_bytes());
+    }
+}
+
+const _: () = assert!(ETHERNET + IPV4 + UDP <= 60);
+
+fn complement(sum: u32) -> u16 {
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !((folded & 0xffff) + (folded >> 16)) as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use etherparse::{Ipv4HeaderSlice, UdpHeaderSlice};
+    use std::collections::HashSet;
+
+    const ENDS: Ends = Ends {
+        source_mac: [2, 0, 0, 0, 0, 1],
+        destination_mac: [2, 0, 0, 0, 0, 2],
+        inside: Ipv4Addr::new(10, 39, 15, 0),
+        server: Ipv4Addr::new(198, 18, 0, 1),
+    };
+
+    #[test]
+    fn frame_of_a_flow_has_right_checksums() {
+        for (flow, bytes) in [
+            (0, 64),
+            (1, 64),
+            (249, 65),
+            (250, 512),
+            (7_654_321, 1518),
+            (15_999_999, 64),
+        ] {
+            let template = Template::new(&ENDS, bytes);
+            let mut frame = vec![0xff; template.len()];
+            template.write(flow, &mut frame);
+            assert_eq!(bytes - 4, frame.len());
+            let ip = Ipv4HeaderSlice::from_slice(&frame[14..])
+                .expect("an IPv4 header")
+                .to_header();
+            assert_eq!(ip.calc_header_checksum(), ip.header_checksum, "flow {flow}");
+            let udp = UdpHeaderSlice::from_slice(&frame[34..])
+                .expect("a UDP header")
+                .to_header();
+            let whole = udp.calc_checksum_ipv4(&ip, &frame[42..]).expect("a short payload");
+            assert_eq!(whole, udp.checksum, "flow {flow} of {bytes} bytes");
+            assert_eq!([10, 39, 15], ip.source[..3]);
+        }
+    }
+
+    #[test]
+    fn frames_of_different_flows_differ_in_source() {
+        let template = Template::new(&ENDS, 64);
+        let mut seen = HashSet::new();
+        for flow in 0..20_000 {
+            let mut frame = [0; 60];
+            template.write(flow, &mut frame);
+            assert!(seen.insert((frame[29], frame[34], frame[35])), "flow {flow}");
+        }
+    }
+
+    #[test]
+    fn frame_too_small_for_its_buffer_is_not_written() {
+        let mut short = [7; 59];
+        Template::new(&ENDS, 64).write(1, &mut short);
+        assert_eq!([7; 59], short);
+    }
+}

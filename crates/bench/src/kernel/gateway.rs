@@ -1,0 +1,134 @@
+//! What stands between generator and sink.
+
+mod linux;
+mod sluice;
+
+use std::path::Path;
+
+use super::command::CommandError;
+use super::inside::Outside;
+use super::topology::Topology;
+
+pub use sluice::Stages;
+
+/// A gateway to be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Case {
+    /// None: all is dropped where it would come in, which shows what generator and wire can do.
+    Generator,
+    /// Linux forwards.
+    LinuxForward,
+    /// Linux translates by iptables.
+    Iptables,
+    /// Linux translates by nftables, a rule after the other.
+    NftablesLinear,
+    /// Linux translates by nftables, with a map.
+    NftablesMap,
+    /// Sluice forwards.
+    SluiceForward,
+    /// Sluice translates.
+    Sluice,
+}
+
+impl Case {
+    /// All of them, in the order of measuring.
+    pub const ALL: [Case; 7] = [
+        Self::Generator,
+        Self::LinuxForward,
+        Self::Iptables,
+        Self::NftablesLinear,
+        Self::NftablesMap,
+        Self::SluiceForward,
+        Self::Sluice,
+    ];
+
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Generator => "generator",
+            Self::LinuxForward => "linux-forward",
+            Self::Iptables => "iptables",
+            Self::NftablesLinear => "nftables-linear",
+            Self::NftablesMap => "nftables-map",
+            Self::SluiceForward => "sluice-forward",
+            Self::Sluice => "sluice",
+        }
+    }
+
+    /// The case of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|case| case.name() == name)
+    }
+
+    /// Does it have rules and translate?
+    pub fn translates(self) -> bool {
+        !matches!(self, Self::Generator | Self::LinuxForward | Self::SluiceForward)
+    }
+
+    /// Is it Sluice?
+    pub fn is_sluice(self) -> bool {
+        matches!(self, Self::SluiceForward | Self::Sluice)
+    }
+}
+
+/// Why a gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum GatewayError {
+    /// A command of its set-up.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// A file or process.
+    #[error("{what}: {source}")]
+    System {
+        /// Which.
+        what: String,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// Sluice ended, or did not serve in time.
+    #[error("sluice does not run: {0}")]
+    Sluice(String),
+}
+
+/// A running gateway; it ends when it is dropped.
+#[derive(Debug)]
+pub struct Gateway {
+    sluice: Option<sluice::Process>,
+}
+
+impl Gateway {
+    /// Start a case with so many source-NAT rules, for at most `sessions` sessions.
+    pub fn start(
+        case: Case,
+        rules: u32,
+        topology: &Topology,
+        program: &Path,
+        outside: &mut Outside<'_>,
+    ) -> Result<Self, GatewayError> {
+        if case.is_sluice() {
+            let rules = if case.translates() { rules } else { 0 };
+            let sluice = Some(sluice::Process::start(rules, topology, program, outside)?);
+            return Ok(Self { sluice });
+        }
+        linux::start(case, rules, topology)?;
+        Ok(Self { sluice: None })
+    }
+
+    /// What its own counters say of the time by stage, where it has such.
+    pub fn stages(&self) -> Option<Stages> {
+        self.sluice.as_ref().and_then(|sluice| sluice.stages().ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn case_is_found_by_its_name() {
+        Case::ALL
+            .into_iter()
+            .for_each(|case| assert_eq!(Some(case), Case::named(case.name())));
+        assert_eq!(None, Case::named("vpp"));
+    }
+}

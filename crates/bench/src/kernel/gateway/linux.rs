@@ -1,0 +1,125 @@
+//! Linux as the gateway, at its best: one core receives by packet steering, nothing looks at packets that need not.
+
+use std::fmt::Write;
+
+use super::{Case, GatewayError};
+use crate::kernel::command::{feed, run};
+use crate::kernel::topology::{
+    GATEWAY, GENERATOR_ADDRESS, GENERATOR_MAC, INSIDE, INSIDE_ADDRESS, INSIDE_NETWORKS, OUTSIDE, OUTSIDE_ADDRESS, POOL,
+    SINK_ADDRESS, SINK_MAC, Topology, inside_network, mac_text, steer,
+};
+
+/// Set the gateway's namespace up for a case.
+pub fn start(case: Case, rules: u32, topology: &Topology) -> Result<(), GatewayError> {
+    steer(GATEWAY, INSIDE, topology.cores.gateway)?;
+    if case == Case::Generator {
+        feed(&format!("ip netns exec {GATEWAY} nft -f -"), &drop_all())?;
+        return Ok(());
+    }
+    let mut settings = String::from("net.ipv4.ip_forward=1 net.ipv4.ip_early_demux=0");
+    for interface in ["all", "default", INSIDE, OUTSIDE] {
+        let _ = write!(settings, " net.ipv4.conf.{interface}.rp_filter=0");
+        let _ = write!(settings, " net.ipv4.conf.{interface}.send_redirects=0");
+    }
+    run(&format!("ip netns exec {GATEWAY} sysctl -q -w {settings}"))?;
+    for line in [
+        format!("address add {INSIDE_ADDRESS} dev {INSIDE}"),
+        format!("address add {OUTSIDE_ADDRESS} dev {OUTSIDE}"),
+        format!(
+            "neighbour add {GENERATOR_ADDRESS} lladdr {} dev {INSIDE} nud permanent",
+            mac_text(GENERATOR_MAC)
+        ),
+        format!(
+            "neighbour add {SINK_ADDRESS} lladdr {} dev {OUTSIDE} nud permanent",
+            mac_text(SINK_MAC)
+        ),
+        format!("route add {INSIDE_NETWORKS} via {GENERATOR_ADDRESS}"),
+        format!("route add default via {SINK_ADDRESS}"),
+    ] {
+        run(&format!("ip -n {GATEWAY} {line}"))?;
+    }
+    match case {
+        Case::Iptables => feed(
+            &format!("ip netns exec {GATEWAY} {}", iptables_restore()),
+            &iptables(rules),
+        )?,
+        Case::NftablesLinear => feed(&format!("ip netns exec {GATEWAY} nft -f -"), &nftables_linear(rules))?,
+        Case::NftablesMap => feed(&format!("ip netns exec {GATEWAY} nft -f -"), &nftables_map(rules))?,
+        _ => String::new(),
+    };
+    Ok(())
+}
+
+/// The iptables that keeps rules in the kernel's own tables, where there is one: it is the faster of the two.
+fn iptables_restore() -> &'static str {
+    match run("iptables-legacy-restore --version") {
+        Ok(_) => "iptables-legacy-restore",
+        Err(_) => "iptables-restore",
+    }
+}
+
+fn drop_all() -> String {
+    format!(
+        "table netdev gateway {{ chain arrive {{
+            type filter hook ingress device {INSIDE} priority 0; policy drop;
+        }}\n}}\n"
+    )
+}
+
+fn iptables(rules: u32) -> String {
+    let mut text = String::from("*nat\n");
+    for rule in 0..rules {
+        let network = inside_network(rule);
+        let _ = writeln!(
+            text,
+            "-A POSTROUTING -s {network}/24 -j SNAT --to-source {}-{}",
+            POOL[0], POOL[1]
+        );
+    }
+    text + "COMMIT\n"
+}
+
+fn nftables_linear(rules: u32) -> String {
+    nftables((0..rules).fold(String::new(), |mut text, rule| {
+        let _ = writeln!(
+            text,
+            "ip saddr {}/24 snat to {}-{}",
+            inside_network(rule),
+            POOL[0],
+            POOL[1]
+        );
+        text
+    }))
+}
+
+fn nftables_map(rules: u32) -> String {
+    let elements: Vec<String> = (0..rules)
+        .map(|rule| format!("{}/24 : {}-{}", inside_network(rule), POOL[0], POOL[1]))
+        .collect();
+    nftables(format!("snat ip to ip saddr map {{ {} }}\n", elements.join(", ")))
+}
+
+fn nftables(rules: String) -> String {
+    format!("table ip gateway {{ chain leave {{\ntype nat hook postrouting priority 100;\n{rules}}}\n}}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_as_many_as_asked_and_the_last_one_is_the_last_network() {
+        let iptables = iptables(1_000);
+        assert_eq!(1_000, iptables.matches("-j SNAT").count());
+        assert!(iptables.trim_end().ends_with("203.0.113.255\nCOMMIT"));
+        assert!(
+            iptables
+                .lines()
+                .nth(1_000)
+                .is_some_and(|line| line.contains("-s 10.3.231.0/24 "))
+        );
+        assert_eq!(1_000, nftables_linear(1_000).matches("snat to").count());
+        assert_eq!(1_000, nftables_map(1_000).matches("/24 : ").count());
+        assert_eq!(1, nftables_map(1_000).matches("snat ip to").count());
+    }
+}

@@ -1,0 +1,243 @@
+//! Sluice as the gateway: the daemon on AF_XDP, one worker on the gateway's core.
+
+use std::fmt::Write;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::GatewayError;
+use crate::kernel::command::{CommandError, feed, run};
+use crate::kernel::inside::Outside;
+use crate::kernel::topology::{
+    GATEWAY, GENERATOR_ADDRESS, GENERATOR_MAC, INSIDE, INSIDE_ADDRESS, INSIDE_NETWORKS, OUTSIDE, OUTSIDE_ADDRESS, POOL,
+    SINK_ADDRESS, SINK_MAC, Topology, inside_network, mac_text,
+};
+use crate::kernel::traffic::{NEW_FLOWS, OPENED};
+
+const FOLDER: &str = "/run/sluice-bench";
+const SOCKET: &str = "/run/sluice-bench/control";
+const LOG: &str = "/run/sluice-bench/log";
+
+/// Longest time to its start.
+const START: Duration = Duration::from_secs(60);
+
+/// The running daemon.
+#[derive(Debug)]
+pub struct Process {
+    program: PathBuf,
+    child: Child,
+}
+
+impl Process {
+    /// Start it with so many rules, and let the kernel's half of AF_XDP receive on the gateway's core.
+    pub fn start(
+        rules: u32,
+        topology: &Topology,
+        program: &Path,
+        outside: &mut Outside<'_>,
+    ) -> Result<Self, GatewayError> {
+        let system = |what: &str| {
+            let what = what.to_owned();
+            move |source| GatewayError::System { what, source }
+        };
+        fs::create_dir_all(FOLDER).map_err(system(FOLDER))?;
+        let file = format!("{FOLDER}/gateway.toml");
+        fs::write(&file, configuration(rules, topology.cores.gateway)).map_err(system(&file))?;
+        let log = File::create(LOG).map_err(system(LOG))?;
+        let cores = format!("{},{}", topology.cores.traffic, topology.cores.gateway);
+        let child = Command::new("ip")
+            .args(["netns", "exec", GATEWAY, "taskset", "-c", &cores])
+            .arg(program)
+            .args(["run", "-c", &file])
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().map_err(system(LOG))?)
+            .stderr(log)
+            .spawn()
+            .map_err(system(&program.display().to_string()))?;
+        let mut process = Self {
+            program: program.into(),
+            child,
+        };
+        process.wait()?;
+        for interface in [INSIDE, OUTSIDE] {
+            let file = format!("/sys/class/net/{interface}/threaded");
+            feed(&format!("ip netns exec {GATEWAY} tee {file}"), "1")?;
+            outside.pin(&format!("napi/{interface}-"), topology.cores.gateway);
+        }
+        Ok(process)
+    }
+
+    fn wait(&mut self) -> Result<(), GatewayError> {
+        let began = Instant::now();
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(GatewayError::Sluice(format!("{status}: {}", last_words())));
+            }
+            match self.stages() {
+                Ok(_) => return Ok(()),
+                Err(error) if began.elapsed() > START => {
+                    return Err(GatewayError::Sluice(format!("{error}; {}", last_words())));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    /// What the worker's counters say now.
+    pub fn stages(&self) -> Result<Stages, CommandError> {
+        let program = self.program.display();
+        let text = run(&format!(
+            "ip netns exec {GATEWAY} {program} show cores --json --socket {SOCKET}"
+        ))?;
+        Ok(Stages::parse(&text))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = run(&format!("kill -TERM {}", self.child.id()));
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(10) {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn last_words() -> String {
+    let log = fs::read_to_string(LOG).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(12)..].join("\n")
+}
+
+fn configuration(rules: u32, core: usize) -> String {
+    let sessions = if rules == 0 { 1_024 } else { NEW_FLOWS + 2 * OPENED };
+    let mut text = format!(
+        r#"[system]
+name = "bench"
+workers = [{core}]
+state-directory = "{FOLDER}/state"
+
+[sessions]
+ipv4 = {sessions}
+ipv6 = 1024
+
+[control]
+socket = "{SOCKET}"
+log = "warn"
+
+[interfaces.inside]
+device = "{INSIDE}"
+addresses = ["{INSIDE_ADDRESS}"]
+
+[interfaces.outside]
+device = "{OUTSIDE}"
+addresses = ["{OUTSIDE_ADDRESS}"]
+
+[[routes]]
+to = "{INSIDE_NETWORKS}"
+via = "{GENERATOR_ADDRESS}"
+
+[[routes]]
+to = "0.0.0.0/0"
+via = "{SINK_ADDRESS}"
+
+[[neighbours.static]]
+address = "{GENERATOR_ADDRESS}"
+mac = "{}"
+interface = "inside"
+
+[[neighbours.static]]
+address = "{SINK_ADDRESS}"
+mac = "{}"
+interface = "outside"
+"#,
+        mac_text(GENERATOR_MAC),
+        mac_text(SINK_MAC)
+    );
+    if rules > 0 {
+        let _ = write!(text, "\n[nat.pools.outside]\naddresses = [\"{}\"]\n", POOL[2]);
+    }
+    for rule in 0..rules {
+        let network = inside_network(rule);
+        let _ = write!(
+            text,
+            "\n[[nat.source]]\nfrom = \"{network}/24\"\nout = \"outside\"\npool = \"outside\"\n"
+        );
+    }
+    text
+}
+
+/// Cycles and packets as the workers count them, all workers together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stages {
+    /// Cycles from session lookup to rewrite, slow path included.
+    pub session: u64,
+    /// Packets received.
+    pub packets: u64,
+}
+
+impl Stages {
+    /// The sums in `sluice show cores --json`.
+    fn parse(text: &str) -> Self {
+        let whole: Value = serde_json::from_str(text).unwrap_or_default();
+        let cores = whole.as_array().or_else(|| whole.get("cores")?.as_array());
+        let mut stages = Self::default();
+        for core in cores.into_iter().flatten() {
+            let counters = core.get("counters").and_then(Value::as_array);
+            for counter in counters.into_iter().flatten() {
+                let name = counter.get("name").and_then(Value::as_str).unwrap_or_default();
+                if name.contains("cycles") && name.contains("session") {
+                    stages.session += counter.get("count").and_then(Value::as_u64).unwrap_or(0);
+                }
+            }
+            stages.packets += core.pointer("/received/packets").and_then(Value::as_u64).unwrap_or(0);
+        }
+        stages
+    }
+
+    /// Nanoseconds of the stage per packet since an earlier reading; `None` where nothing was counted.
+    pub fn translation_ns(&self, before: &Self, tsc_hz: u64) -> Option<f64> {
+        let cycles = self.session.checked_sub(before.session)?;
+        let packets = self.packets.checked_sub(before.packets)?;
+        (cycles > 0 && packets > 0).then(|| cycles as f64 * 1e9 / tsc_hz as f64 / packets as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configuration_is_valid_with_as_many_rules_as_asked() {
+        for rules in [0, 1, 1_000] {
+            let text = configuration(rules, 1);
+            assert_eq!(rules as usize, text.matches("[[nat.source]]").count());
+            assert_eq!(rules > 0, text.contains("[nat.pools.outside]"));
+        }
+        assert!(configuration(1_000, 1).contains("from = \"10.3.231.0/24\""));
+    }
+
+    #[test]
+    fn stages_are_summed_over_workers() {
+        let core = r#"{"worker":0,"received":{"packets":100,"bytes":1},"counters":[
+            {"name":"cycles-session","count":4000},{"name":"cycles-parse","count":9},{"name":"sessions-created","count":3}]}"#;
+        let stages = Stages::parse(&format!("[{core},{core}]"));
+        let expected = Stages {
+            session: 8_000,
+            packets: 200,
+        };
+        assert_eq!(expected, stages);
+        assert_eq!(expected, Stages::parse(&format!("{{\"cores\":[{core},{core}]}}")));
+        assert_eq!(Some(20.0), stages.translation_ns(&Stages::default(), 2_000_000_000));
+        assert_eq!(None, stages.translation_ns(&stages, 2_000_000_000));
+        assert_eq!(None, Stages::parse("[]").translation_ns(&stages, 1));
+    }
+}

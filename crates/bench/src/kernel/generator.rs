@@ -1,0 +1,279 @@
+//! The generator: a process of its own in its own network namespace, told what to send by lines on its input.
+//!
+//! | line | answer |
+//! | --- | --- |
+//! | `open N` | `opened N`, when one packet of each of the first N flows is sent, slowly |
+//! | `established N RATE` | none; sends at RATE packets per second (0: as fast as it can), each of a flow of the first N drawn anew |
+//! | `new FROM COUNT RATE` | none; sends one packet of each flow from FROM on |
+//! | `stop` | `sent N`: all packets that the interface has taken since the start |
+
+use std::io::{BufRead, Write};
+use std::net::Ipv4Addr;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+
+use arrayvec::ArrayVec;
+use clap::Args;
+use sluice_dpdk::workers::{Stop, Worker};
+use sluice_dpdk::{Device, Devices, DpdkIo, Driver, Eal, Plan, PortPlan, tsc};
+use sluice_engine::io::{BATCH, HAND, Lent, PacketIo, Slot};
+
+use super::frame::{Ends, Template};
+
+/// Packets per second while flows are opened.
+const OPENING_RATE: u64 = 50_000;
+
+/// What the generator needs to know at its start.
+#[derive(Args, Clone, Debug)]
+pub struct GeneratorArguments {
+    /// Interface.
+    #[arg(long)]
+    interface: String,
+    /// Core.
+    #[arg(long)]
+    core: usize,
+    /// Bytes of a frame, check sequence counted.
+    #[arg(long)]
+    bytes: usize,
+    /// Network of the inside hosts.
+    #[arg(long)]
+    inside: Ipv4Addr,
+    /// The server.
+    #[arg(long)]
+    server: Ipv4Addr,
+    /// AF_XDP in place of AF_PACKET.
+    #[arg(long)]
+    xdp: bool,
+}
+
+/// What is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Task {
+    Open { flows: u32 },
+    Established { flows: u32, rate: u64 },
+    New { from: u32, count: u32, rate: u64 },
+    Nothing,
+}
+
+impl Task {
+    /// The task of a line; `None` for a line that is none.
+    fn parse(line: &str) -> Option<Self> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |index: usize| words.get(index)?.parse::<u32>().ok();
+        Some(match *words.first()? {
+            "open" => Self::Open { flows: number(1)? },
+            "established" => Self::Established {
+                flows: number(1).filter(|&flows| flows > 0)?,
+                rate: number(2)?.into(),
+            },
+            "new" => Self::New {
+                from: number(1)?,
+                count: number(2)?,
+                rate: number(3)?.into(),
+            },
+            "stop" => Self::Nothing,
+            _ => return None,
+        })
+    }
+}
+
+/// Run the generator until its input ends.
+pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Error>> {
+    let device: Device = arguments.interface.parse()?;
+    let driver = if arguments.xdp { Driver::AfXdp } else { Driver::AfPacket };
+    let port = PortPlan {
+        driver: Some(driver),
+        ..PortPlan::new("traffic", device)
+    };
+    let plan = Plan::new(vec![port], 1);
+    let eal = Eal::start(&plan.needs(&[arguments.core], Some(false)))?;
+    let (devices, mut hands) = Devices::open(eal, &plan)?;
+    let io = hands.pop().ok_or("no hand for one worker")?;
+    let source_mac = devices.ports().first().map(|port| port.mac()).unwrap_or_default();
+    let ends = Ends {
+        source_mac,
+        destination_mac: super::topology::INSIDE_MAC,
+        inside: arguments.inside,
+        server: arguments.server,
+    };
+    let template = Template::new(&ends, arguments.bytes);
+    let (tell, tasks) = channel();
+    let worker = Worker::start(eal, "traffic", arguments.core, move |stop| {
+        let mut generator = Generator { io, template, sent: 0 };
+        generator.work(&tasks, &stop);
+        generator.io
+    })?;
+    println!("ready");
+    for line in std::io::stdin().lock().lines() {
+        let task = Task::parse(&line?).ok_or("no such task")?;
+        tell.send(task)?;
+    }
+    // It waits for the next task, and ends when there can be none.
+    drop(tell);
+    let io = worker.stop().map_err(|_| "the generator's worker panicked")?;
+    drop(io);
+    devices.close()?;
+    Ok(())
+}
+
+struct Generator {
+    io: DpdkIo,
+    template: Template,
+    sent: u64,
+}
+
+impl Generator {
+    fn work(&mut self, tasks: &Receiver<Task>, stop: &Stop) {
+        let mut task = Task::Nothing;
+        while !stop.is_asked() {
+            let next = match task {
+                Task::Nothing => tasks.recv().map_err(|_| TryRecvError::Disconnected),
+                _ => tasks.try_recv(),
+            };
+            match next {
+                Ok(Task::Nothing) => {
+                    say(&format!("sent {}", self.sent));
+                    task = Task::Nothing;
+                }
+                Ok(other) => task = other,
+                Err(TryRecvError::Disconnected) => return,
+                Err(TryRecvError::Empty) => {}
+            }
+            task = self.round(task);
+        }
+    }
+
+    /// Do a slice of a task, at most some thousand packets; what remains of it.
+    fn round(&mut self, task: Task) -> Task {
+        match task {
+            Task::Nothing => Task::Nothing,
+            Task::Open { flows } => {
+                let mut pace = Pace::new(OPENING_RATE);
+                let mut flow = 0;
+                while flow < flows {
+                    pace.wait();
+                    let count = self.send((flows - flow).min(BATCH as u32) as usize, |index| flow + index);
+                    pace.sent(count);
+                    flow += count as u32;
+                }
+                say(&format!("opened {flows}"));
+                Task::Nothing
+            }
+            Task::Established { flows, rate } => {
+                let mut pace = Pace::new(rate);
+                for _ in 0..64 {
+                    pace.wait();
+                    let drawn = self.sent as u32;
+                    let count = self.send(BATCH, |index| scatter(drawn.wrapping_add(index)) % flows);
+                    pace.sent(count);
+                }
+                task
+            }
+            Task::New { from, count, rate } => {
+                let mut pace = Pace::new(rate);
+                let (mut from, mut count) = (from, count);
+                for _ in 0..64 {
+                    pace.wait();
+                    let sent = self.send(count.min(BATCH as u32) as usize, |index| from + index) as u32;
+                    pace.sent(sent as usize);
+                    (from, count) = (from + sent, count - sent);
+                    if count == 0 {
+                        return Task::Nothing;
+                    }
+                }
+                Task::New { from, count, rate }
+            }
+        }
+    }
+
+    /// Send packets of flows; how many the interface took, always the first ones.
+    fn send(&mut self, count: usize, flow: impl Fn(u32) -> u32) -> usize {
+        let made = self.io.allocate(count);
+        let length = self.template.len();
+        {
+            let mut lent = Lent::new();
+            self.io.lend(&mut lent);
+            for (index, packet) in lent.iter_mut().enumerate() {
+                if packet.set_len(length) {
+                    self.template.write(flow(index as u32), packet.bytes_mut());
+                }
+            }
+        }
+        let slots: ArrayVec<Slot, HAND> = (0..made as Slot).collect();
+        let taken = self.io.transmit(0, &slots);
+        self.io.free(&slots[taken..]);
+        self.io.end();
+        self.sent += taken as u64;
+        taken
+    }
+}
+
+/// Spreads numbers in order over all of them.
+fn scatter(number: u32) -> u32 {
+    let mixed = number.wrapping_mul(0x9e37_79b1);
+    (mixed ^ (mixed >> 15)).wrapping_mul(0x85eb_ca77) >> 8
+}
+
+/// Keeps a rate by the time stamp counter.
+struct Pace {
+    cycles_per_packet: u64,
+    due: u64,
+}
+
+impl Pace {
+    /// `rate` packets per second; 0 is no limit.
+    fn new(rate: u64) -> Self {
+        Self {
+            cycles_per_packet: tsc::frequency().checked_div(rate).unwrap_or(0),
+            due: tsc::now(),
+        }
+    }
+
+    fn wait(&self) {
+        while self.cycles_per_packet > 0 && tsc::now() < self.due {
+            std::hint::spin_loop();
+        }
+    }
+
+    fn sent(&mut self, packets: usize) {
+        self.due += self.cycles_per_packet * packets as u64;
+    }
+}
+
+/// A line to who started the generator; a closed pipe means that nobody reads any more.
+fn say(line: &str) {
+    let mut output = std::io::stdout();
+    let _ = writeln!(output, "{line}").and_then(|()| output.flush());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn task_is_read_from_a_line() {
+        assert_eq!(Some(Task::Open { flows: 8000 }), Task::parse("open 8000"));
+        let established = Task::Established { flows: 10, rate: 7 };
+        assert_eq!(Some(established), Task::parse("established 10 7\n"));
+        let new = Task::New {
+            from: 1,
+            count: 2,
+            rate: 0,
+        };
+        assert_eq!(Some(new), Task::parse("new 1 2 0"));
+        assert_eq!(Some(Task::Nothing), Task::parse("stop"));
+    }
+
+    #[test]
+    fn task_that_is_none_is_refused() {
+        for line in ["", "open", "open x", "established 0 1", "new 1 2", "dance 3"] {
+            assert_eq!(None, Task::parse(line), "{line}");
+        }
+    }
+
+    #[test]
+    fn scatter_reaches_all_flows() {
+        let mut hits = [0u32; 100];
+        (0..10_000).for_each(|number| hits[scatter(number) as usize % 100] += 1);
+        assert!(hits.iter().all(|&hits| (50..200).contains(&hits)), "{hits:?}");
+    }
+}

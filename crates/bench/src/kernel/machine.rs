@@ -1,0 +1,155 @@
+//! What the kernel says about the machine: the time of its cores, the packets of its interfaces.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+/// Hundredths of a second, in which the kernel counts the time of cores (USER_HZ).
+const TICK: Duration = Duration::from_millis(10);
+
+/// The two cores of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cores {
+    /// Generator and receiver.
+    pub traffic: usize,
+    /// The gateway.
+    pub gateway: usize,
+}
+
+impl Cores {
+    /// The first two of those that this process may use; `None` where it may use one only.
+    pub fn choose() -> Option<Self> {
+        let allowed = sluice_dpdk::eal::allowed_cores();
+        Some(Self {
+            traffic: *allowed.first()?,
+            gateway: *allowed.get(1)?,
+        })
+    }
+
+    /// The mask of one core, as receive packet steering wants it: words of 32 bits, the highest first.
+    pub fn mask(core: usize) -> String {
+        let words = (0..=core / 32).rev().map(|word| match word == core / 32 {
+            true => format!("{:x}", 1u32 << (core % 32)),
+            false => "00000000".into(),
+        });
+        words.collect::<Vec<_>>().join(",")
+    }
+}
+
+/// What a core has not spent on work since the machine started: idle, waiting for disks, taken by the host.
+pub fn unused_time(core: usize) -> Duration {
+    unused_of(&fs::read_to_string("/proc/stat").unwrap_or_default(), core)
+}
+
+fn unused_of(stat: &str, core: usize) -> Duration {
+    let name = format!("cpu{core}");
+    let line = stat.lines().find(|line| line.split(' ').next() == Some(&name));
+    let fields: Vec<u32> = line
+        .map(|line| {
+            line.split_whitespace()
+                .skip(1)
+                .filter_map(|field| field.parse().ok())
+                .collect()
+        })
+        .unwrap_or_default();
+    let field = |index: usize| fields.get(index).copied().unwrap_or(0);
+    // user nice system idle iowait irq softirq steal
+    TICK * (field(3) + field(4) + field(7))
+}
+
+/// Packets of an interface.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packets {
+    /// Received.
+    pub received: u64,
+    /// Sent.
+    pub sent: u64,
+    /// Lost on the way out.
+    pub send_drops: u64,
+}
+
+/// Packets of an interface in the network namespace of a process.
+pub fn packets(process: u32, interface: &str) -> Packets {
+    let text = fs::read_to_string(format!("/proc/{process}/net/dev")).unwrap_or_default();
+    packets_of(&text, interface)
+}
+
+fn packets_of(dev: &str, interface: &str) -> Packets {
+    let rest = dev
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(interface)?.strip_prefix(':'));
+    let fields: Vec<u64> = rest
+        .map(|rest| rest.split_whitespace().filter_map(|field| field.parse().ok()).collect())
+        .unwrap_or_default();
+    let field = |index: usize| fields.get(index).copied().unwrap_or(0);
+    Packets {
+        received: field(1),
+        sent: field(9),
+        send_drops: field(11),
+    }
+}
+
+/// Wait until a core has next to nothing to do, at most `limit`: what the trial before left to the kernel is done.
+pub fn settle(core: usize, limit: Duration) {
+    let began = Instant::now();
+    while began.elapsed() < limit {
+        let (from, unused) = (Instant::now(), unused_time(core));
+        std::thread::sleep(Duration::from_millis(200));
+        if unused_time(core).saturating_sub(unused) > from.elapsed() * 8 / 10 {
+            return;
+        }
+    }
+}
+
+/// Load averages over 1, 5 and 15 minutes, as the kernel writes them.
+pub fn load_average() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+}
+
+/// Does this process run as root?
+pub fn is_root() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+    uids.and_then(|uids| uids.split_whitespace().nth(1)) == Some("0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mask_of_a_core_is_hexadecimal_in_words() {
+        assert_eq!("1", Cores::mask(0));
+        assert_eq!("2", Cores::mask(1));
+        assert_eq!("80000000", Cores::mask(31));
+        assert_eq!("4,00000000", Cores::mask(34));
+        assert_eq!("1,00000000,00000000", Cores::mask(64));
+    }
+
+    #[test]
+    fn unused_time_is_idle_waiting_and_stolen() {
+        let stat = "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 1 2 3 400 50 6 7 8 0 0\ncpu10 1 1 1 1 1 1 1 1 0 0\n";
+        assert_eq!(Duration::from_millis(4580), unused_of(stat, 0));
+        assert_eq!(Duration::from_millis(30), unused_of(stat, 10));
+        assert_eq!(Duration::ZERO, unused_of(stat, 1));
+    }
+
+    #[test]
+    fn packets_are_those_of_the_named_interface() {
+        let dev = "Inter-|   Receive\n face |bytes\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n\
+                   slb: 100 7 0 0 0 0 0 0 200 8 0 5 0 0 0 0\n";
+        let expected = Packets {
+            received: 7,
+            sent: 8,
+            send_drops: 5,
+        };
+        assert_eq!(expected, packets_of(dev, "slb"));
+        assert_eq!(Packets::default(), packets_of(dev, "sl"));
+    }
+
+    #[test]
+    fn this_machine_has_time_and_a_load() {
+        assert_eq!(3, load_average().split(' ').count());
+        assert!(unused_time(Cores::choose().map_or(0, |cores| cores.traffic)) > Duration::ZERO);
+    }
+}

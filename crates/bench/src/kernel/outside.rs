@@ -1,0 +1,145 @@
+//! The half outside of the namespaces: makes them, takes the rows, does what only it can.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+use serde_json::Value;
+
+use super::command::run as command;
+use super::machine::{Cores, is_root};
+use super::traffic::NEW_FLOWS;
+use crate::rows::{Row, Run};
+
+/// Why nothing is measured.
+#[derive(Debug, thiserror::Error)]
+pub enum KernelError {
+    /// It needs root.
+    #[error("network namespaces need root here: run it with sudo")]
+    NotRoot,
+    /// It needs two cores.
+    #[error("generator and gateway need a core each, and this process may use one only")]
+    OneCore,
+    /// A process does not start, or a pipe breaks.
+    #[error("{0}")]
+    Pipe(#[from] std::io::Error),
+    /// The half inside failed; it has said why.
+    #[error("the measuring process ended with {0}")]
+    Inside(std::process::ExitStatus),
+}
+
+/// Start the half inside and take its rows.
+pub fn run(run: &mut Run<'_>) -> Result<(), KernelError> {
+    if !is_root() {
+        return Err(KernelError::NotRoot);
+    }
+    Cores::choose().ok_or(KernelError::OneCore)?;
+    let _widened = Widened::conntrack()?;
+    let mut arguments = vec!["--pdeathsig", "KILL", "unshare"];
+    arguments.extend([
+        "--mount",
+        "--net",
+        "--pid",
+        "--ipc",
+        "--fork",
+        "--kill-child=KILL",
+        "--mount-proc",
+    ]);
+    let mut child = Command::new("setpriv")
+        .args(arguments)
+        .arg(std::env::current_exe()?)
+        .args(std::env::args_os().skip(1))
+        .arg("--inside")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let broken = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+    let mut answers = child.stdin.take().ok_or_else(broken)?;
+    for line in BufReader::new(child.stdout.take().ok_or_else(broken)?).lines() {
+        take(&line?, run, &mut answers)?;
+    }
+    let status = child.wait()?;
+    if status.success() {
+        Ok(())
+    } else {
+        Err(KernelError::Inside(status))
+    }
+}
+
+fn take(line: &str, run: &mut Run<'_>, answers: &mut ChildStdin) -> Result<(), KernelError> {
+    let message: Value = serde_json::from_str(line).unwrap_or_default();
+    if let Some(row) = message.get("row").and_then(Row::from_json) {
+        (run.row)(row);
+    } else if let Some(note) = message.get("note").and_then(Value::as_str) {
+        eprintln!("sluice-bench: {note}");
+    } else if let Some(thread) = message.get("pin").and_then(Value::as_str) {
+        let core = message.get("core").and_then(Value::as_u64).unwrap_or(0);
+        let pinned = pin(thread, core);
+        writeln!(answers, "{pinned}")?;
+        answers.flush()?;
+    } else {
+        // DPDK's and others' own lines.
+        eprintln!("{line}");
+    }
+    Ok(())
+}
+
+/// Pin the kernel threads whose names begin so, and all that such a thread does; how many there are.
+fn pin(thread: &str, core: u64) -> usize {
+    let name = |process: &Path| fs::read_to_string(process.join("comm")).unwrap_or_default();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let named = processes.filter(|process| name(&process.path()).starts_with(thread));
+    named
+        .filter(|process| {
+            let process = process.file_name();
+            command(&format!("taskset -p -c {core} {}", process.to_string_lossy())).is_ok()
+        })
+        .count()
+}
+
+/// The machine's connection tracking, wide enough for all flows of a trial as long as this lives. A shell that
+/// outlives this process, however that ends, puts back what was.
+struct Widened {
+    keeper: Child,
+}
+
+const KEEPER: &str = r#"
+trap "" INT TERM HUP
+most=/proc/sys/net/netfilter/nf_conntrack_max
+buckets=/sys/module/nf_conntrack/parameters/hashsize
+modprobe -q nf_conntrack 2>/dev/null
+before_most=$(cat $most) && before_buckets=$(cat $buckets) && {
+    echo $1 > $buckets && echo $1 > $most || echo "connection tracking stays at $before_most entries" >&2
+    echo ready
+    cat > /dev/null
+    echo $before_buckets > $buckets
+    echo $before_most > $most
+} 2>&1
+"#;
+
+impl Widened {
+    fn conntrack() -> Result<Self, KernelError> {
+        let entries = NEW_FLOWS.next_power_of_two().to_string();
+        let mut keeper = Command::new("sh")
+            .args(["-c", KEEPER, "keeper", &entries])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let output = keeper.stdout.take();
+        for line in output.map(BufReader::new).into_iter().flat_map(BufRead::lines) {
+            match line?.as_str() {
+                "ready" => break,
+                other => eprintln!("sluice-bench: {other}"),
+            }
+        }
+        Ok(Self { keeper })
+    }
+}
+
+impl Drop for Widened {
+    fn drop(&mut self) {
+        drop(self.keeper.stdin.take());
+        let _ = self.keeper.wait();
+    }
+}

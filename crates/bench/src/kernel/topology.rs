@@ -1,0 +1,222 @@
+//! Three hosts in a row: generator, gateway, sink, with the sink's packets counted by what they carry.
+
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+use super::command::{CommandError, feed, run};
+use super::frame::SERVER_PORT;
+use super::machine::Cores;
+
+/// Namespace of the generator.
+pub const GENERATOR: &str = "slb-generator";
+/// Namespace of the gateway.
+pub const GATEWAY: &str = "slb-gateway";
+/// Namespace of the sink.
+pub const SINK: &str = "slb-sink";
+
+/// Interface of the generator.
+pub const GENERATOR_INTERFACE: &str = "slb-gen";
+/// Interface of the gateway towards the generator.
+pub const INSIDE: &str = "slb-in";
+/// Interface of the gateway towards the sink.
+pub const OUTSIDE: &str = "slb-out";
+/// Interface of the sink.
+pub const SINK_INTERFACE: &str = "slb-sink";
+
+/// Address of the generator's interface.
+pub const GENERATOR_MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
+/// Address of the gateway's inside interface.
+pub const INSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 1, 2];
+/// Address of the gateway's outside interface.
+pub const OUTSIDE_MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
+/// Address of the sink's interface.
+pub const SINK_MAC: [u8; 6] = [2, 0, 0, 0, 2, 2];
+
+/// The gateway's inside address, with its prefix: the inside networks lie behind the generator.
+pub const INSIDE_ADDRESS: &str = "192.168.0.1/24";
+/// The generator's address on that link: next hop to the inside networks.
+pub const GENERATOR_ADDRESS: &str = "192.168.0.2";
+/// The gateway's outside address, with its prefix.
+pub const OUTSIDE_ADDRESS: &str = "198.51.100.2/24";
+/// The sink's address: next hop to the server.
+pub const SINK_ADDRESS: &str = "198.51.100.1";
+/// The server that the traffic is for.
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+/// First and last address of the pool; the network is theirs.
+pub const POOL: [&str; 3] = ["203.0.113.0", "203.0.113.255", "203.0.113.0/24"];
+/// All inside networks.
+pub const INSIDE_NETWORKS: &str = "10.0.0.0/8";
+
+/// Network of rule number `rule`, counted from 0: a /24.
+pub fn inside_network(rule: u32) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a00_0000 | (rule << 8 & 0x00ff_ff00))
+}
+
+/// A MAC address as text.
+pub fn mac_text(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}
+
+/// The hosts and their wires; they go when it is dropped.
+#[derive(Debug)]
+pub struct Topology {
+    /// Who works where.
+    pub cores: Cores,
+    /// A process in the sink's namespace, by which its counters are read.
+    sink: Child,
+}
+
+impl Topology {
+    /// Make the namespaces and wires. The sink drops at ingress: it counts on `translated` what carries a
+    /// source of the pool, on `plain` what carries an inside host's.
+    pub fn build(cores: Cores) -> Result<Self, CommandError> {
+        let sink = || {
+            Command::new("ip")
+                .args(["netns", "exec", SINK, "sleep", "infinity"])
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .spawn()
+                .map_err(|source| CommandError::Missing {
+                    line: "ip netns exec".into(),
+                    source,
+                })
+        };
+        for host in [GENERATOR, GATEWAY, SINK] {
+            run(&format!("ip netns add {host}"))?;
+            run(&format!(
+                "ip netns exec {host} sysctl -q -w net.ipv6.conf.default.disable_ipv6=1"
+            ))?;
+            run(&format!("ip -n {host} link set lo up"))?;
+        }
+        wire(
+            (GENERATOR, GENERATOR_INTERFACE, GENERATOR_MAC),
+            (GATEWAY, INSIDE, INSIDE_MAC),
+        )?;
+        wire((GATEWAY, OUTSIDE, OUTSIDE_MAC), (SINK, SINK_INTERFACE, SINK_MAC))?;
+        steer(SINK, SINK_INTERFACE, cores.traffic)?;
+        let rules = format!(
+            "table netdev sink {{
+                counter translated {{ }}
+                counter plain {{ }}
+                chain arrive {{
+                    type filter hook ingress device {SINK_INTERFACE} priority 0; policy accept;
+                    ip saddr {} ip daddr {SERVER} udp dport {SERVER_PORT} counter name translated drop
+                    ip saddr {INSIDE_NETWORKS} ip daddr {SERVER} udp dport {SERVER_PORT} counter name plain drop
+                }}
+            }}\n",
+            POOL[2]
+        );
+        feed(&format!("ip netns exec {SINK} nft -f -"), &rules)?;
+        run(&format!(
+            "ip -n {SINK} address add {SINK_ADDRESS}/24 dev {SINK_INTERFACE}"
+        ))?;
+        Ok(Self { cores, sink: sink()? })
+    }
+
+    /// A process in the sink's namespace.
+    pub fn sink(&self) -> u32 {
+        self.sink.id()
+    }
+
+    /// What has arrived at the sink: from the pool's addresses, and from inside hosts' own.
+    pub fn arrived(&self) -> Result<Arrived, CommandError> {
+        Ok(Arrived::parse(&run(&format!(
+            "ip netns exec {SINK} nft -j list counters"
+        ))?))
+    }
+}
+
+impl Drop for Topology {
+    fn drop(&mut self) {
+        let _ = self.sink.kill();
+        let _ = self.sink.wait();
+        for host in [SINK, GATEWAY, GENERATOR] {
+            let _ = run(&format!("ip netns delete {host}"));
+        }
+    }
+}
+
+/// Packets at the sink, by their source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrived {
+    /// From the pool.
+    pub translated: u64,
+    /// From inside hosts' own addresses.
+    pub plain: u64,
+}
+
+impl Arrived {
+    fn parse(listing: &str) -> Self {
+        let listing: Value = serde_json::from_str(listing).unwrap_or_default();
+        let count = |name: &str| {
+            let entries = listing.get("nftables")?.as_array()?.iter();
+            let mut counters = entries.filter_map(|entry| entry.get("counter"));
+            let counter = counters.find(|counter| counter.get("name").and_then(Value::as_str) == Some(name))?;
+            counter.get("packets")?.as_u64()
+        };
+        Self {
+            translated: count("translated").unwrap_or(0),
+            plain: count("plain").unwrap_or(0),
+        }
+    }
+}
+
+type End = (&'static str, &'static str, [u8; 6]);
+
+/// A veth pair between two hosts, up, without the offloads that veth would fake.
+fn wire(left: End, right: End) -> Result<(), CommandError> {
+    run(&format!(
+        "ip link add {} netns {} address {} type veth peer name {} netns {} address {}",
+        left.1,
+        left.0,
+        mac_text(left.2),
+        right.1,
+        right.0,
+        mac_text(right.2)
+    ))?;
+    for (host, interface, _) in [left, right] {
+        run(&format!(
+            "ip netns exec {host} ethtool -K {interface} rx off tx off sg off tso off gso off gro off"
+        ))?;
+        run(&format!("ip -n {host} link set {interface} up"))?;
+    }
+    Ok(())
+}
+
+/// Let a core receive what comes in by an interface.
+pub fn steer(host: &str, interface: &str, core: usize) -> Result<(), CommandError> {
+    let file = format!("/sys/class/net/{interface}/queues/rx-0/rps_cpus");
+    feed(&format!("ip netns exec {host} tee {file}"), &Cores::mask(core)).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_have_a_network_each() {
+        assert_eq!("10.0.0.0", inside_network(0).to_string());
+        assert_eq!("10.3.231.0", inside_network(999).to_string());
+        assert_eq!("10.39.15.0", inside_network(9_999).to_string());
+    }
+
+    #[test]
+    fn arrived_is_read_from_a_listing_of_counters() {
+        let listing = r#"{"nftables": [{"metainfo": {"version": "1.0.6"}},
+            {"counter": {"family": "netdev", "name": "translated", "table": "sink", "packets": 12, "bytes": 720}},
+            {"counter": {"family": "netdev", "name": "plain", "table": "sink", "packets": 3, "bytes": 180}}]}"#;
+        let expected = Arrived {
+            translated: 12,
+            plain: 3,
+        };
+        assert_eq!(expected, Arrived::parse(listing));
+        assert_eq!(Arrived::default(), Arrived::parse("nothing of the kind"));
+    }
+
+    #[test]
+    fn mac_is_written_in_hexadecimal() {
+        assert_eq!("02:00:00:00:01:01", mac_text(GENERATOR_MAC));
+    }
+}

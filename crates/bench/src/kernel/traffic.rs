@@ -1,0 +1,145 @@
+//! The generator as its controller sees it: a process that answers lines.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+use super::topology::{GENERATOR, GENERATOR_INTERFACE, Topology};
+
+/// Why the generator does not do as it is told.
+#[derive(Debug, thiserror::Error)]
+pub enum TrafficError {
+    /// It does not start or its pipes break.
+    #[error("the generator: {0}")]
+    Pipe(#[from] std::io::Error),
+    /// It answers something else.
+    #[error("the generator answered {answer:?}, not {expected:?}")]
+    Answer {
+        /// What it said.
+        answer: String,
+        /// What it should say.
+        expected: &'static str,
+    },
+}
+
+/// A flow's packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flows {
+    /// Of so many flows, opened before.
+    Established(u32),
+    /// Each opens a flow.
+    New,
+}
+
+impl Flows {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Established(_) => "established",
+            Self::New => "new",
+        }
+    }
+}
+
+/// Most flows that one trial opens.
+pub const NEW_FLOWS: u32 = 3_500_000;
+
+/// Flows that are opened before any trial, to see that packets arrive.
+pub const OPENED: u32 = 8_000;
+
+/// A running generator.
+#[derive(Debug)]
+pub struct Traffic {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Traffic {
+    /// Start it in its namespace, for frames of `bytes` bytes from the hosts of rule number `rule`.
+    pub fn start(topology: &Topology, bytes: usize, rule: u32, xdp: bool) -> Result<Self, TrafficError> {
+        let core = topology.cores.traffic.to_string();
+        let inside = super::topology::inside_network(rule).to_string();
+        let server = super::topology::SERVER.to_string();
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", GENERATOR, "taskset", "-c", &core]);
+        command.arg(std::env::current_exe()?).arg("generate");
+        command.args([
+            "--interface",
+            GENERATOR_INTERFACE,
+            "--core",
+            &core,
+            "--bytes",
+            &bytes.to_string(),
+        ]);
+        command.args(["--inside", &inside, "--server", &server]);
+        if xdp {
+            command.arg("--xdp");
+        }
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        let mut traffic = Self {
+            child,
+            input,
+            output: BufReader::new(output.ok_or_else(closed)?),
+        };
+        traffic.expect("ready")?;
+        Ok(traffic)
+    }
+
+    /// Its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Send one packet of each of the first flows, slowly.
+    pub fn open(&mut self, flows: u32) -> Result<(), TrafficError> {
+        self.tell(&format!("open {flows}"))?;
+        self.expect("opened").map(drop)
+    }
+
+    /// Begin to send, at most `rate` packets per second; 0 is no limit.
+    pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), TrafficError> {
+        match flows {
+            Flows::Established(flows) => self.tell(&format!("established {flows} {rate}")),
+            Flows::New => self.tell(&format!("new {OPENED} {NEW_FLOWS} {rate}")),
+        }
+    }
+
+    /// Stop to send; how many packets were sent since the start.
+    pub fn stop(&mut self) -> Result<u64, TrafficError> {
+        self.tell("stop")?;
+        let line = self.expect("sent")?;
+        Ok(line.split(' ').nth(1).and_then(|count| count.parse().ok()).unwrap_or(0))
+    }
+
+    fn tell(&mut self, line: &str) -> Result<(), TrafficError> {
+        let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+        let input = self.input.as_mut().ok_or_else(closed)?;
+        writeln!(input, "{line}")?;
+        Ok(input.flush()?)
+    }
+
+    /// The next answer, which begins with a word; DPDK's own lines before it are passed over.
+    fn expect(&mut self, expected: &'static str) -> Result<String, TrafficError> {
+        let mut answer = String::new();
+        loop {
+            let mut line = String::new();
+            if self.output.read_line(&mut line)? == 0 {
+                return Err(TrafficError::Answer { answer, expected });
+            }
+            if line.trim().split(' ').next() == Some(expected) {
+                return Ok(line.trim().into());
+            }
+            answer = line.trim().into();
+        }
+    }
+}
+
+impl Drop for Traffic {
+    fn drop(&mut self) {
+        // The end of its input ends it in order.
+        drop(self.input.take());
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,273 @@
+//! One trial: a topology, a gateway, traffic, and what came through in some windows of time.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::command::CommandError;
+use super::gateway::{Case, Gateway, GatewayError, Stages};
+use super::inside::Outside;
+use super::machine::{Cores, Packets, packets, settle, unused_time};
+use super::topology::{Arrived, GENERATOR_INTERFACE, SINK_INTERFACE, Topology};
+use super::traffic::{Flows, OPENED, Traffic, TrafficError};
+
+/// Time between the first packet and the first window.
+const WARM_UP: Duration = Duration::from_millis(300);
+
+/// Longest time that a trial waits for the machine to be quiet.
+const QUIET: Duration = Duration::from_secs(3);
+
+/// Share of its time from which the gateway's core is what limits.
+const BUSY: f64 = 0.95;
+
+/// Share of the offered packets from which nothing but the generator limits.
+const WHOLE: f64 = 0.98;
+
+/// Why a trial gave no figures.
+#[derive(Debug, thiserror::Error)]
+pub enum TrialError {
+    /// The topology.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The gateway.
+    #[error(transparent)]
+    Gateway(#[from] GatewayError),
+    /// The generator.
+    #[error(transparent)]
+    Traffic(#[from] TrafficError),
+    /// Packets got lost before it began.
+    #[error("of {OPENED} packets, each of another flow, {arrived:?} arrived")]
+    Silent {
+        /// What came.
+        arrived: Arrived,
+    },
+    /// What arrived in the end is not what should.
+    #[error("{received} packets came in at the sink, and of these {right} as they should be")]
+    Wrong {
+        /// All.
+        received: u64,
+        /// From the right addresses.
+        right: u64,
+    },
+}
+
+/// What is to be tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Trial {
+    /// The gateway.
+    pub case: Case,
+    /// Source-NAT rules.
+    pub rules: u32,
+    /// Whose packets.
+    pub flows: Flows,
+    /// Bytes of a frame.
+    pub bytes: usize,
+    /// Offered packets per second; 0 for as many as the generator can.
+    pub rate: u32,
+    /// Windows to measure.
+    pub windows: usize,
+    /// Length of each.
+    pub window: Duration,
+    /// The generator sends by AF_XDP.
+    pub xdp: bool,
+}
+
+/// What limited a window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Limit {
+    /// All that was offered came through, and the gateway's core had time left.
+    Generator,
+    /// Packets got lost although the gateway's core had time left.
+    Veth,
+    /// The gateway's core had no time left.
+    Gateway,
+}
+
+impl Limit {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Generator => "generator",
+            Self::Veth => "veth",
+            Self::Gateway => "gateway",
+        }
+    }
+
+    fn of(busy_share: f64, offered: f64, arrived: f64) -> Self {
+        match () {
+            () if busy_share >= BUSY => Self::Gateway,
+            () if arrived < offered * WHOLE => Self::Veth,
+            () => Self::Generator,
+        }
+    }
+}
+
+/// A window's figures.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample {
+    /// Packets per second at the sink.
+    pub packets_per_s: f64,
+    /// Packets per second that the gateway's interface was given, accepted or not.
+    pub offered_per_s: f64,
+    /// Share of the gateway's core that was in use.
+    pub busy_share: f64,
+    /// Time of the gateway's core per packet at the sink.
+    pub cpu_ns_per_packet: f64,
+    /// Time from session lookup to rewrite per packet, by the gateway's own counters.
+    pub nat_ns_per_packet: Option<f64>,
+    /// What limited it.
+    pub limit: Limit,
+}
+
+/// What all counters say at one time.
+struct Reading {
+    at: Instant,
+    unused: Duration,
+    sink: Packets,
+    generator: Packets,
+}
+
+impl Reading {
+    fn take(topology: &Topology, traffic: &Traffic) -> Self {
+        Self {
+            at: Instant::now(),
+            unused: unused_time(topology.cores.gateway),
+            sink: packets(topology.sink(), SINK_INTERFACE),
+            generator: packets(traffic.process(), GENERATOR_INTERFACE),
+        }
+    }
+
+    fn since(&self, before: &Self, case: Case, nat_ns_per_packet: Option<f64>) -> Sample {
+        let seconds = (self.at - before.at).as_secs_f64();
+        let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
+        let sent = rate(self.generator.sent, before.generator.sent);
+        let offered_per_s = sent + rate(self.generator.send_drops, before.generator.send_drops);
+        let packets_per_s = match case {
+            Case::Generator => sent,
+            _ => rate(self.sink.received, before.sink.received),
+        };
+        let unused = self.unused.saturating_sub(before.unused).as_secs_f64();
+        let busy_share = (1.0 - unused / seconds).clamp(0.0, 1.0);
+        Sample {
+            packets_per_s,
+            offered_per_s,
+            busy_share,
+            cpu_ns_per_packet: busy_share * 1e9 / packets_per_s.max(1.0),
+            nat_ns_per_packet,
+            limit: Limit::of(busy_share, offered_per_s, packets_per_s),
+        }
+    }
+}
+
+impl Trial {
+    /// Build all, measure, and take all down.
+    pub fn run(&self, cores: Cores, program: &Path, outside: &mut Outside<'_>) -> Result<Vec<Sample>, TrialError> {
+        settle(cores.gateway, QUIET);
+        let topology = Topology::build(cores)?;
+        let gateway = Gateway::start(self.case, self.rules, &topology, program, outside)?;
+        let mut traffic = Traffic::start(&topology, self.bytes, self.rules.saturating_sub(1), self.xdp)?;
+        self.open(&topology, &mut traffic)?;
+        settle(cores.gateway, QUIET);
+        let (mut samples, hz) = (Vec::new(), sluice_dpdk::tsc::frequency());
+        traffic.begin(self.flows, self.rate)?;
+        std::thread::sleep(WARM_UP);
+        for _ in 0..self.windows {
+            let stages = gateway.stages();
+            let before = Reading::take(&topology, &traffic);
+            std::thread::sleep(self.window);
+            let after = Reading::take(&topology, &traffic);
+            let nat = stages.and_then(|stages: Stages| gateway.stages()?.translation_ns(&stages, hz));
+            samples.push(after.since(&before, self.case, nat.filter(|_| self.case.translates())));
+        }
+        traffic.stop()?;
+        self.check(&topology)?;
+        Ok(samples)
+    }
+
+    /// Every flow that is to be established sends a packet, and all of them arrive.
+    fn open(&self, topology: &Topology, traffic: &mut Traffic) -> Result<(), TrialError> {
+        if self.case == Case::Generator {
+            return Ok(());
+        }
+        let mut arrived = Arrived::default();
+        for _ in 0..3 {
+            let before = topology.arrived()?;
+            traffic.open(OPENED)?;
+            std::thread::sleep(Duration::from_millis(100));
+            arrived = topology.arrived()?;
+            if self.right(&arrived) - self.right(&before) >= u64::from(OPENED) {
+                return Ok(());
+            }
+        }
+        Err(TrialError::Silent { arrived })
+    }
+
+    fn right(&self, arrived: &Arrived) -> u64 {
+        match self.case.translates() {
+            true => arrived.translated,
+            false => arrived.plain,
+        }
+    }
+
+    fn check(&self, topology: &Topology) -> Result<(), TrialError> {
+        if self.case == Case::Generator {
+            return Ok(());
+        }
+        // What still waits in the sink's queue is counted at the interface and not yet by the rules.
+        std::thread::sleep(Duration::from_millis(100));
+        let received = packets(topology.sink(), SINK_INTERFACE).received;
+        let right = self.right(&topology.arrived()?);
+        match received - right.min(received) <= received / 100 {
+            true => Ok(()),
+            false => Err(TrialError::Wrong { received, right }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limit_is_the_gateway_where_its_core_is_busy() {
+        assert_eq!(Limit::Gateway, Limit::of(0.99, 900.0, 500.0));
+        assert_eq!(Limit::Gateway, Limit::of(0.99, 500.0, 500.0));
+    }
+
+    #[test]
+    fn limit_is_the_wire_where_packets_get_lost_and_the_generator_where_none_do() {
+        assert_eq!(Limit::Veth, Limit::of(0.5, 900.0, 500.0));
+        assert_eq!(Limit::Generator, Limit::of(0.5, 500.0, 499.0));
+    }
+
+    #[test]
+    fn sample_is_what_changed_between_two_readings() {
+        let reading = |milliseconds: u64, unused: u64, received: u64, sent: u64, send_drops: u64| {
+            let sink = Packets {
+                received,
+                ..Packets::default()
+            };
+            let generator = Packets {
+                sent,
+                send_drops,
+                ..Packets::default()
+            };
+            (milliseconds, Duration::from_millis(unused), sink, generator)
+        };
+        let start = Instant::now();
+        let read = |(milliseconds, unused, sink, generator): (u64, Duration, Packets, Packets)| Reading {
+            at: start + Duration::from_millis(milliseconds),
+            unused,
+            sink,
+            generator,
+        };
+        let before = read(reading(0, 100, 1_000, 1_000, 0));
+        let after = read(reading(2_000, 1_100, 401_000, 501_000, 100_000));
+        let sample = after.since(&before, Case::Iptables, None);
+        assert_eq!(200_000.0, sample.packets_per_s);
+        assert_eq!(300_000.0, sample.offered_per_s);
+        assert_eq!(0.5, sample.busy_share);
+        assert_eq!(2_500.0, sample.cpu_ns_per_packet);
+        assert_eq!(Limit::Veth, sample.limit);
+        assert_eq!(250_000.0, after.since(&before, Case::Generator, None).packets_per_s);
+    }
+}

@@ -1,0 +1,97 @@
+//! Figures that were measured elsewhere or before, shown beside ours and labelled for what they are.
+
+/// A figure from elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Reference {
+    /// The bench that it stands beside.
+    pub bench: &'static str,
+    /// The figure that it is one of.
+    pub figure: &'static str,
+    /// What was measured.
+    pub what: &'static str,
+    /// The value, in the figure's unit.
+    pub value: f64,
+    /// Where it comes from.
+    pub source: &'static str,
+}
+
+const PROBE: &str =
+    "the limit: hash, buckets, batch and rewrite alone; 2.1 GHz Sapphire-Rapids-class core, quiet, huge pages";
+const VPP: &str = "VPP 26.06, packets in memory, its generator not counted; 2.1 GHz Sapphire-Rapids-class core";
+const LINUX: &str = "Linux on veth, an earlier run; 2.1 GHz Sapphire-Rapids-class core";
+
+const fn cycles(what: &'static str, value: f64, source: &'static str) -> Reference {
+    Reference {
+        bench: "nat-path",
+        figure: "cycles_per_packet",
+        what,
+        value,
+        source,
+    }
+}
+
+const fn created(what: &'static str, value: f64) -> Reference {
+    Reference {
+        bench: "nat-path",
+        figure: "sessions_per_s",
+        what,
+        value,
+        source: VPP,
+    }
+}
+
+const fn rate(what: &'static str, value: f64) -> Reference {
+    Reference {
+        bench: "kernel",
+        figure: "packets_per_s",
+        what,
+        value,
+        source: LINUX,
+    }
+}
+
+/// All of them.
+pub const REFERENCES: &[Reference] = &[
+    cycles("probe, 8 k sessions", 63.0, PROBE),
+    cycles("probe, 64 k sessions", 77.0, PROBE),
+    cycles("probe, 1 M sessions", 100.0, PROBE),
+    cycles("probe, 16 M sessions", 145.0, PROBE),
+    cycles("VPP forwarding, one route", 52.0, VPP),
+    cycles("VPP NAT44-ED, 1 flow", 136.0, VPP),
+    cycles("VPP NAT44-ED, 8 k flows in random order", 255.0, VPP),
+    cycles("VPP NAT44-ED, 64 k flows in random order", 297.0, VPP),
+    cycles("VPP NAT44-ED, 1 M flows in random order", 775.0, VPP),
+    cycles("VPP NAT44-EI, 64 k flows in order", 141.0, VPP),
+    cycles("VPP stateful ACL, 64 k flows", 134.0, VPP),
+    created("VPP new NAT sessions, least", 500_000.0),
+    created("VPP new NAT sessions, most", 850_000.0),
+    rate("Linux forwarding, established", 650_000.0),
+    rate("iptables, established", 490_000.0),
+    rate("iptables, new flows, 1 rule", 292_000.0),
+    rate("iptables, new flows, 1,000 rules", 43_000.0),
+    rate("iptables, new flows, 10,000 rules", 4_900.0),
+];
+
+/// Those that stand beside a bench's figure.
+pub fn beside(bench: &str, figure: &str) -> Vec<Reference> {
+    let these = REFERENCES
+        .iter()
+        .filter(|reference| reference.bench == bench && reference.figure == figure);
+    these.copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_stand_beside_their_figure_alone() {
+        assert_eq!(11, beside("nat-path", "cycles_per_packet").len());
+        assert!(beside("kernel", "cycles_per_packet").is_empty());
+        assert!(
+            REFERENCES
+                .iter()
+                .all(|reference| reference.value > 0.0 && !reference.source.is_empty())
+        );
+    }
+}

@@ -1,0 +1,211 @@
+//! What a bench leaves: its rows, with the machine, the time and the command line that they come from.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::kernel::machine::load_average;
+use crate::rows::Row;
+
+/// Why a result can't be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ResultError {
+    /// The file.
+    #[error("{file}: {source}")]
+    File {
+        /// Which.
+        file: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// It is no result of a bench.
+    #[error("{file} holds no result of a bench: {reason}")]
+    Foreign {
+        /// Which.
+        file: PathBuf,
+        /// What is missing.
+        reason: String,
+    },
+}
+
+/// Where the rows of a bench go where nothing else is said, and where the report looks.
+pub const FOLDER: &str = "target/bench";
+
+/// The file of a bench in [`FOLDER`].
+pub fn default_file(bench: &str) -> PathBuf {
+    Path::new(FOLDER).join(bench).with_extension("json")
+}
+
+/// A bench and its rows.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// The bench.
+    pub bench: String,
+    /// What was typed.
+    pub command: String,
+    /// When it began, as RFC 3339 writes it.
+    pub began: String,
+    /// The machine: pairs of what and how much.
+    pub host: Vec<(String, String)>,
+    /// The rows.
+    pub rows: Vec<Row>,
+    load_before: String,
+}
+
+impl Measured {
+    /// A bench that begins now, without rows.
+    pub fn begin(bench: &str) -> Self {
+        let words: Vec<String> = std::env::args().skip(1).collect();
+        Self {
+            bench: bench.into(),
+            command: format!("sluice-bench {}", words.join(" ")),
+            began: now(),
+            load_before: load_average(),
+            ..Self::default()
+        }
+    }
+
+    /// As JSON, with the machine as it is now.
+    pub fn json(&self) -> Value {
+        let rows: Vec<_> = self.rows.iter().map(Row::json).collect();
+        json!({
+            "bench": self.bench,
+            "command": self.command,
+            "began": self.began,
+            "ended": now(),
+            "load_average": {"before": self.load_before, "after": load_average()},
+            "host": host(),
+            "rows": rows,
+        })
+    }
+
+    /// Write it to a file, whose folder is made.
+    pub fn write(&self, file: &Path) -> Result<(), ResultError> {
+        let failed = |source| ResultError::File {
+            file: file.into(),
+            source,
+        };
+        if let Some(folder) = file.parent() {
+            std::fs::create_dir_all(folder).map_err(failed)?;
+        }
+        std::fs::write(file, format!("{:#}\n", self.json())).map_err(failed)
+    }
+
+    /// Read it from a file.
+    pub fn read(file: &Path) -> Result<Self, ResultError> {
+        let failed = |source| ResultError::File {
+            file: file.into(),
+            source,
+        };
+        let text = std::fs::read_to_string(file).map_err(failed)?;
+        Self::parse(&text).map_err(|reason| ResultError::Foreign {
+            file: file.into(),
+            reason,
+        })
+    }
+
+    /// Read it from text; what is missing where it is something else.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let whole: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let string = |name: &str| whole.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let rows = whole.get("rows").and_then(Value::as_array).ok_or("it has no rows")?;
+        let bench = match string("bench") {
+            bench if bench.is_empty() => return Err("it names no bench".into()),
+            bench => bench,
+        };
+        let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let host = whole.get("host").and_then(Value::as_object);
+        let mut host: Vec<(String, String)> = host
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| (name.clone(), plain(value)))
+            .collect();
+        if let Some(load) = whole.get("load_average") {
+            let at = |name: &str| load.get(name).map(plain).unwrap_or_default();
+            host.push((
+                "load average before; after".into(),
+                format!("{}; {}", at("before"), at("after")),
+            ));
+        }
+        Ok(Self {
+            bench,
+            command: string("command"),
+            began: string("began"),
+            host,
+            rows: rows.iter().filter_map(Row::from_json).collect(),
+            load_before: String::new(),
+        })
+    }
+}
+
+/// The time, to the second.
+fn now() -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let seconds = UNIX_EPOCH + Duration::from_secs(since.as_secs());
+    humantime::format_rfc3339_seconds(seconds).to_string()
+}
+
+/// The machine: processor, cores, frequency of its time stamp counter, memory, kernel, DPDK.
+fn host() -> Value {
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let value_of = |text: &str, name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.map(|rest| rest.trim_start_matches([' ', '\t', ':']).to_owned())
+    };
+    let memory = value_of(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
+    let kilobytes: u64 = memory.split(' ').next().and_then(|text| text.parse().ok()).unwrap_or(0);
+    json!({
+        "cpu": value_of(&read("/proc/cpuinfo"), "model name").unwrap_or_else(|| "unknown".into()),
+        "cores": std::thread::available_parallelism().map_or(0, usize::from),
+        "tsc_hz": sluice_dpdk::tsc::frequency(),
+        "memory_mib": kilobytes / 1024,
+        "kernel": read("/proc/sys/kernel/osrelease").trim(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn result_comes_back_from_its_file() {
+        let mut measured = Measured::begin("kernel");
+        measured.rows.push(
+            Row::new("iptables")
+                .key("rules", 1)
+                .figure("packets_per_s", &[1.0, 2.0, 3.0]),
+        );
+        let folder = std::env::temp_dir().join(format!("sluice-bench-{}", std::process::id()));
+        let file = folder.join("deeper").join("kernel.json");
+        measured.write(&file).expect("a folder for temporary files");
+        let back = Measured::read(&file).expect("what was written");
+        std::fs::remove_dir_all(&folder).expect("it was made");
+        assert_eq!("kernel", back.bench);
+        assert_eq!(measured.began, back.began);
+        assert_eq!(Some(2.0), back.rows[0].median("packets_per_s"));
+        assert!(back.host.iter().any(|(name, value)| name == "cpu" && !value.is_empty()));
+    }
+
+    #[test]
+    fn result_that_is_none_is_refused_with_a_reason() {
+        assert!(Measured::parse("{").is_err());
+        assert_eq!(
+            Err("it has no rows".into()),
+            Measured::parse("{\"bench\":\"x\"}").map(|_| ())
+        );
+        assert_eq!(
+            Err("it names no bench".into()),
+            Measured::parse("{\"rows\":[]}").map(|_| ())
+        );
+        let missing = Measured::read(Path::new("/no/such/file.json"))
+            .expect_err("not there")
+            .to_string();
+        assert!(missing.starts_with("/no/such/file.json: "), "{missing}");
+    }
+
+    #[test]
+    fn file_of_a_bench_has_its_name() {
+        assert_eq!(Path::new("target/bench/nat-path.json"), default_file("nat-path"));
+    }
+}
