@@ -82,6 +82,21 @@ impl Revisions {
     }
 }
 
+/// What it takes to send a packet.
+#[derive(Clone, Copy)]
+pub struct Exit<'c> {
+    /// This worker.
+    pub own: WorkerIndex,
+    /// What is fixed.
+    pub setup: &'c Setup,
+    /// What the last commit decided.
+    pub policy: &'c Policy,
+    /// Routes and neighbours.
+    pub paths: &'c Paths,
+    /// Counters.
+    pub counters: &'c WorkerCounters,
+}
+
 /// The worker's state, lent to a node.
 pub struct Ctx<'c, 'm> {
     /// The moment of the burst.
@@ -109,6 +124,12 @@ pub struct Ctx<'c, 'm> {
 }
 
 impl<'c, 'm> Ctx<'c, 'm> {
+    /// What it takes to send.
+    #[inline(always)]
+    pub fn exit(&self) -> Exit<'c> {
+        Exit { own: self.own, setup: self.setup, policy: self.policy, paths: self.paths, counters: self.counters }
+    }
+
     /// What it takes to end a session.
     pub fn tools(&self) -> Tools<'c> {
         Tools {

@@ -57,7 +57,7 @@ pub fn cut(
         let place = (first + piece) as Slot;
         batch.meta[first + piece] = meta;
         if fragments.emit(piece, packet) {
-            let out = output(packet, &meta.layers, hop, mac, ctx);
+            let out = output(packet, &meta.layers, hop, mac, &ctx.exit());
             leave(place, out, &mut batch.meta[first + piece], hop, lists);
         } else {
             lists.discard(place, Own::FragmentUnfit);

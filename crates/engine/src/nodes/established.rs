@@ -15,8 +15,8 @@ use crate::batch::{Batch, Complaint, Lists, Note, Slots, Stage, put};
 use crate::context::Ctx;
 use crate::family::{Family, Session};
 use crate::io::{HAND, Slot};
-use crate::nodes::output::output;
-use crate::nodes::{dont_fragment, leave};
+use crate::nodes::dont_fragment;
+use crate::nodes::output::{Ways, send};
 use crate::policy::{self, Nat, Policy};
 use crate::reason::{Own, Reason};
 use crate::shard::Shard;
@@ -63,9 +63,11 @@ pub fn established<F: Family>(
         }
     }
     let mut used = 0;
+    let mut ways = Ways::default();
     for (place, &slot) in slots.iter().enumerate() {
-        used += u64::from(step::<F>(slot, place, batch, lists, ctx, work));
+        used += u64::from(step::<F>(slot, place, batch, lists, ctx, work, &mut ways));
     }
+    ways.settle(&ctx.exit());
     ctx.counters.session_packets.add(used);
 }
 
@@ -80,11 +82,15 @@ fn keys<F: Family>(
     slots: Slots,
 ) -> Slots {
     let mut stay = Slots::new();
+    // Most packets of a batch came in by one interface.
+    let (mut last, mut context, mut outside) = (u16::MAX, 0, false);
     for slot in slots {
         let meta = &mut batch.meta[slot as usize % HAND];
         let frame = batch.packets[slot as usize].bytes();
-        let interface = ctx.policy.interface(meta.interface);
-        let (context, outside) = interface.map_or((0, false), |i| (i.context, i.outside));
+        if meta.interface != last {
+            last = meta.interface;
+            (context, outside) = ctx.policy.interface(last).map_or((0, false), |i| (i.context, i.outside));
+        }
         let key = if meta.layers.flags.has(Flags::ICMP_ERROR) {
             match F::quoted(&meta.layers, frame, context) {
                 Ok(key) => key,
@@ -117,7 +123,9 @@ fn step<F: Family>(
     lists: &mut Lists,
     ctx: &mut Ctx<'_, '_>,
     work: &Lookups<F>,
+    ways: &mut Ways,
 ) -> bool {
+    let exit = ctx.exit();
     let meta = &mut batch.meta[slot as usize % HAND];
     let layers = &meta.layers;
     let packet = &mut batch.packets[slot as usize];
@@ -140,26 +148,21 @@ fn step<F: Family>(
         return false;
     }
     let hop = session.hop(direction);
-    let mtu = ctx
-        .policy
-        .interfaces
-        .get(hop.interface())
-        .map_or(0, |egress| egress.mtu);
     // What stops a packet is found before anything is written: it is answered or parked as it came.
+    let Some(way) = ways.of(direction, hop, &exit) else {
+        lists.wait(slot, ctx.paths.wanted(hop));
+        return true;
+    };
     if layers.ttl <= 1 {
         lists.complain(slot, Complaint::TimeExceeded, sluice_route::Reason::TtlExceeded);
         return true;
     }
     let length = layers.end.saturating_sub(layers.l3);
-    let cut = length > mtu;
+    let cut = length > way.mtu;
     if cut && (F::SIX || dont_fragment(packet.bytes(), layers)) {
-        lists.complain(slot, Complaint::TooBig(mtu), sluice_route::Reason::TooBig);
+        lists.complain(slot, Complaint::TooBig(way.mtu), sluice_route::Reason::TooBig);
         return true;
     }
-    let Some(mac) = ctx.paths.mac(hop) else {
-        lists.wait(slot, ctx.paths.wanted(hop));
-        return true;
-    };
     if layers.flags.has(Flags(Flags::ICMP_ERROR.0 | Flags::ICMP_QUERY.0)) {
         if let Err(reason) = translate_icmp::<F>(packet.bytes_mut(), layers, session, direction) {
             lists.discard(slot, reason);
@@ -176,8 +179,7 @@ fn step<F: Family>(
     if cut {
         lists.cut(slot, hop);
     } else {
-        let out = output(packet, layers, hop, mac, ctx);
-        leave(slot, out, meta, hop, lists);
+        send(way, slot, packet, meta, lists, &exit);
     }
     true
 }

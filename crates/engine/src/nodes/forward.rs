@@ -3,15 +3,15 @@
 //! Exits: transmit, gateway (an address of its own), complain (no route, TTL, MTU), cut, unresolved, hand over, drop.
 
 use sluice_route::{Reason as Route, SourceValidation};
-use sluice_wire::Packet;
+use sluice_wire::{Direction, Packet};
 use sluice_wire::layers::Layers;
 
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::Ctx;
 use crate::family::Family;
 use crate::io::{HAND, Slot};
-use crate::nodes::output::output;
-use crate::nodes::{decrement, dont_fragment, leave};
+use crate::nodes::output::{Ways, send};
+use crate::nodes::{decrement, dont_fragment};
 use crate::paths::{Destination, Wanted};
 use crate::reason::Own;
 
@@ -26,6 +26,7 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
         addresses[place] = F::addresses(layers, batch.packets[slot as usize].bytes()).1;
     }
     F::routes(ctx.paths, &addresses[..slots.len()], &mut routes[..slots.len()]);
+    let mut ways = Ways::default();
     for (place, &slot) in slots.iter().enumerate() {
         let meta = &mut batch.meta[slot as usize % HAND];
         let packet = &mut batch.packets[slot as usize];
@@ -38,8 +39,9 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
         } else {
             ctx.paths.destination::<F>(routes[place], addresses[place])
         };
-        step::<F>(slot, packet, meta, destination, lists, ctx);
+        step::<F>(slot, packet, meta, destination, lists, ctx, &mut ways);
     }
+    ways.settle(&ctx.exit());
 }
 
 #[inline(always)]
@@ -50,7 +52,9 @@ fn step<F: Family>(
     destination: Destination,
     lists: &mut Lists,
     ctx: &Ctx<'_, '_>,
+    ways: &mut Ways,
 ) {
+    let exit = ctx.exit();
     let (layers, own) = (&meta.layers, meta.own);
     // Before anything is asked or answered for a source that may be forged.
     if !own
@@ -70,28 +74,21 @@ fn step<F: Family>(
     if !own && layers.ttl <= 1 {
         return lists.complain(slot, Complaint::TimeExceeded, Route::TtlExceeded);
     }
-    let mtu = ctx
-        .policy
-        .interfaces
-        .get(hop.interface())
-        .map_or(0, |egress| egress.mtu);
-    let length = layers.end.saturating_sub(layers.l3);
-    let cut = length > mtu;
-    if cut && (F::SIX || dont_fragment(packet.bytes(), layers)) {
-        return lists.complain(slot, Complaint::TooBig(mtu), Route::TooBig);
-    }
     // The neighbour first: a packet that has to wait is parked as it came.
-    let Some(mac) = ctx.paths.mac(hop) else {
+    let Some(way) = ways.of(Direction::Forward, hop, &exit) else {
         return lists.wait(slot, ctx.paths.wanted(hop));
     };
+    let cut = layers.end.saturating_sub(layers.l3) > way.mtu;
+    if cut && (F::SIX || dont_fragment(packet.bytes(), layers)) {
+        return lists.complain(slot, Complaint::TooBig(way.mtu), Route::TooBig);
+    }
     if !own {
         decrement::<F>(packet, layers);
     }
     if cut {
         return lists.cut(slot, hop);
     }
-    let out = output(packet, layers, hop, mac, ctx);
-    leave(slot, out, meta, hop, lists);
+    send(way, slot, packet, meta, lists, &exit);
 }
 
 #[cold]

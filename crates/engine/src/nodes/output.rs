@@ -1,11 +1,12 @@
 //! output: the link header of the next hop, and the port.
 
 use sluice_wire::layers::{Class, Layers};
-use sluice_wire::{Packet, ethernet};
+use sluice_wire::{Direction, Packet, ethernet};
 
-use crate::batch::Hop;
-use crate::context::Ctx;
-use crate::io::{PortIndex, WorkerIndex};
+use crate::batch::{Hop, Lists, Meta};
+use crate::context::Exit;
+use crate::io::{PortIndex, Slot, WorkerIndex};
+use crate::nodes::leave;
 use crate::policy::Interface;
 use crate::reason::Own;
 
@@ -20,19 +21,125 @@ pub enum Out {
     Drop(Own),
 }
 
-/// Write the link header for a hop whose neighbour has this MAC address.
+/// What output needs of a hop, gathered once and kept while packets take the same hop.
+#[derive(Clone, Copy, Debug)]
+pub struct Way {
+    hop: Hop,
+    /// Destination and source MAC address.
+    addresses: [u8; 12],
+    /// Largest L3 datagram.
+    pub mtu: u16,
+    port: PortIndex,
+    /// No tags, and this worker has the port's queue.
+    plain: bool,
+    frames: u32,
+    bytes: u64,
+}
+
+impl Way {
+    const NONE: Way = Way { hop: Hop::NONE, addresses: [0; 12], mtu: 0, port: 0, plain: false, frames: 0, bytes: 0 };
+}
+
+/// The ways of a node's packets: one per direction of sessions.
+#[derive(Debug)]
+pub struct Ways([Way; 2]);
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self([Way::NONE; 2])
+    }
+}
+
+impl Ways {
+    /// The way of a hop; none where its neighbour's MAC address is not known, or the interface is gone.
+    #[inline(always)]
+    pub fn of(&mut self, direction: Direction, hop: Hop, exit: &Exit<'_>) -> Option<&mut Way> {
+        let way = &mut self.0[direction as usize];
+        if way.hop != hop && !gather(way, hop, exit) {
+            return None;
+        }
+        Some(way)
+    }
+
+    /// Count what was sent. Must be called at the end of the node.
+    pub fn settle(&mut self, exit: &Exit<'_>) {
+        for way in &mut self.0 {
+            count(way, exit);
+            way.hop = Hop::NONE;
+        }
+    }
+}
+
+/// Count what was sent on a way.
+fn count(way: &mut Way, exit: &Exit<'_>) {
+    if way.frames > 0
+        && let Some(counters) = exit.counters.interfaces.get(way.hop.interface())
+    {
+        counters.sent.add(way.frames.into());
+        counters.sent_bytes.add(way.bytes);
+    }
+    (way.frames, way.bytes) = (0, 0);
+}
+
+#[inline(never)]
+fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
+    count(way, exit);
+    way.hop = Hop::NONE;
+    let (Some(interface), Some(mac)) = (exit.policy.interfaces.get(hop.interface()), exit.paths.mac(hop)) else {
+        return false;
+    };
+    let mut addresses = [0; 12];
+    addresses[..6].copy_from_slice(&mac);
+    addresses[6..].copy_from_slice(&interface.mac);
+    let plain = interface.tags.is_empty() && exit.policy.sender(exit.setup, interface.port, exit.own).is_none();
+    *way = Way { hop, addresses, mtu: interface.mtu, port: interface.port, plain, frames: 0, bytes: 0 };
+    true
+}
+
+/// Send a packet on its way: the link header, then the port's list, or another worker's.
 #[inline(always)]
-pub fn output(packet: &mut Packet<'_>, layers: &Layers, hop: Hop, mac: [u8; 6], ctx: &Ctx<'_, '_>) -> Out {
-    let Some(interface) = ctx.policy.interfaces.get(hop.interface()) else {
+pub fn send(way: &mut Way, slot: Slot, packet: &mut Packet<'_>, meta: &mut Meta, lists: &mut Lists, exit: &Exit<'_>) {
+    if way.plain
+        && meta.layers.tags == 0
+        && let Some(head) = packet.bytes_mut().first_chunk_mut()
+    {
+        // The type behind the addresses is right as it came.
+        *head = way.addresses;
+        way.frames += 1;
+        way.bytes += packet.len() as u64;
+        meta.egress = way.hop.interface() as u16;
+        lists.send(way.port, slot);
+        return;
+    }
+    send_by_parts(way, slot, packet, meta, lists, exit);
+}
+
+#[cold]
+fn send_by_parts(
+    way: &Way,
+    slot: Slot,
+    packet: &mut Packet<'_>,
+    meta: &mut Meta,
+    lists: &mut Lists,
+    exit: &Exit<'_>,
+) {
+    let [a, b, c, d, e, f, ..] = way.addresses;
+    let out = output(packet, &meta.layers, way.hop, [a, b, c, d, e, f], exit);
+    leave(slot, out, meta, way.hop, lists);
+}
+
+/// Write the link header for a hop whose neighbour has this MAC address.
+pub fn output(packet: &mut Packet<'_>, layers: &Layers, hop: Hop, mac: [u8; 6], exit: &Exit<'_>) -> Out {
+    let Some(interface) = exit.policy.interfaces.get(hop.interface()) else {
         return Out::Drop(Own::InterfaceGone);
     };
     if !link_header(packet, layers, interface, mac) {
         return Out::Drop(Own::NoBuffer);
     }
-    match ctx.policy.sender(ctx.setup, interface.port, ctx.own) {
+    match exit.policy.sender(exit.setup, interface.port, exit.own) {
         Some(sender) => Out::HandOver(sender, hop.interface() as u16),
         None => {
-            if let Some(counters) = ctx.counters.interfaces.get(hop.interface()) {
+            if let Some(counters) = exit.counters.interfaces.get(hop.interface()) {
                 counters.sent_bytes.add(packet.len() as u64);
                 counters.sent.add(1);
             }
