@@ -127,7 +127,13 @@ impl<'c, 'm> Ctx<'c, 'm> {
     /// What it takes to send.
     #[inline(always)]
     pub fn exit(&self) -> Exit<'c> {
-        Exit { own: self.own, setup: self.setup, policy: self.policy, paths: self.paths, counters: self.counters }
+        Exit {
+            own: self.own,
+            setup: self.setup,
+            policy: self.policy,
+            paths: self.paths,
+            counters: self.counters,
+        }
     }
 
     /// What it takes to end a session.

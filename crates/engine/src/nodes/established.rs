@@ -89,7 +89,10 @@ fn keys<F: Family>(
         let frame = batch.packets[slot as usize].bytes();
         if meta.interface != last {
             last = meta.interface;
-            (context, outside) = ctx.policy.interface(last).map_or((0, false), |i| (i.context, i.outside));
+            (context, outside) = ctx
+                .policy
+                .interface(last)
+                .map_or((0, false), |i| (i.context, i.outside));
         }
         let key = if meta.layers.flags.has(Flags::ICMP_ERROR) {
             match F::quoted(&meta.layers, frame, context) {

@@ -37,7 +37,15 @@ pub struct Way {
 }
 
 impl Way {
-    const NONE: Way = Way { hop: Hop::NONE, addresses: [0; 12], mtu: 0, port: 0, plain: false, frames: 0, bytes: 0 };
+    const NONE: Way = Way {
+        hop: Hop::NONE,
+        addresses: [0; 12],
+        mtu: 0,
+        port: 0,
+        plain: false,
+        frames: 0,
+        bytes: 0,
+    };
 }
 
 /// The ways of a node's packets: one per direction of sessions.
@@ -92,7 +100,15 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     addresses[..6].copy_from_slice(&mac);
     addresses[6..].copy_from_slice(&interface.mac);
     let plain = interface.tags.is_empty() && exit.policy.sender(exit.setup, interface.port, exit.own).is_none();
-    *way = Way { hop, addresses, mtu: interface.mtu, port: interface.port, plain, frames: 0, bytes: 0 };
+    *way = Way {
+        hop,
+        addresses,
+        mtu: interface.mtu,
+        port: interface.port,
+        plain,
+        frames: 0,
+        bytes: 0,
+    };
     true
 }
 
@@ -115,14 +131,7 @@ pub fn send(way: &mut Way, slot: Slot, packet: &mut Packet<'_>, meta: &mut Meta,
 }
 
 #[cold]
-fn send_by_parts(
-    way: &Way,
-    slot: Slot,
-    packet: &mut Packet<'_>,
-    meta: &mut Meta,
-    lists: &mut Lists,
-    exit: &Exit<'_>,
-) {
+fn send_by_parts(way: &Way, slot: Slot, packet: &mut Packet<'_>, meta: &mut Meta, lists: &mut Lists, exit: &Exit<'_>) {
     let [a, b, c, d, e, f, ..] = way.addresses;
     let out = output(packet, &meta.layers, way.hop, [a, b, c, d, e, f], exit);
     leave(slot, out, meta, way.hop, lists);
