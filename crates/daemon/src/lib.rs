@@ -12,6 +12,7 @@ mod machine;
 mod packet_text;
 mod pcapng;
 mod ports;
+pub mod replay;
 mod run;
 mod socket;
 mod start;
@@ -20,7 +21,7 @@ mod workers;
 
 pub use sluice_config as config;
 
-pub use load::{Loaded, load};
+pub use load::{Loaded, load, load_for_replay};
 pub use machine::{MachineError, machine};
 pub use ports::{Outlook, outlook, plan};
 pub use run::run;
@@ -46,6 +47,9 @@ pub enum DaemonError {
     /// A wrong configuration.
     #[error("{0}")]
     Configuration(Diagnosis),
+    /// A replay that fails.
+    #[error(transparent)]
+    Replay(#[from] replay::ReplayError),
     /// No control socket.
     #[error(transparent)]
     Socket(#[from] socket::SocketError),

@@ -26,12 +26,30 @@ pub struct Loaded {
 /// # Errors
 /// The file can't be read, or is wrong.
 pub fn load(path: &Path) -> Result<Loaded, DaemonError> {
+    checked(path, machine(EntryBytes::default())?)
+}
+
+/// Read and check a configuration for a replay: no core of this machine is pinned, and no device opened.
+///
+/// # Errors
+/// The file can't be read, or is wrong.
+pub fn load_for_replay(path: &Path) -> Result<Loaded, DaemonError> {
+    let machine = Machine {
+        cores: (0..=MOST_CORES).collect(),
+        ..machine(EntryBytes::default())?
+    };
+    checked(path, machine)
+}
+
+/// More cores than any configuration names.
+const MOST_CORES: u16 = 1023;
+
+fn checked(path: &Path, machine: Machine) -> Result<Loaded, DaemonError> {
     let text = fs::read_to_string(path).map_err(|error| DaemonError::File {
         path: path.to_owned(),
         error,
     })?;
     let name = path.display().to_string();
-    let machine = machine(EntryBytes::default())?;
     let checked = check(&name, &text, &machine).map_err(DaemonError::Configuration)?;
     Ok(Loaded {
         name,

@@ -124,6 +124,9 @@ pub struct Replay {
     /// Where what an interface sends is written; dropped where not given.
     #[arg(long = "out", value_name = "INTERFACE=CAPTURE", value_parser = interface_file)]
     pub outputs: Vec<InterfaceFile>,
+    /// Workers in place of those configured; the bytes are the same with any number.
+    #[arg(long, value_name = "NUMBER")]
+    pub workers: Option<u16>,
     /// Print the counters as JSON.
     #[arg(long)]
     pub json: bool,

@@ -10,6 +10,7 @@ pub mod control;
 pub mod exit;
 pub mod generate;
 pub mod packets;
+pub mod replay;
 pub mod show;
 
 use std::io::Write;
@@ -25,7 +26,7 @@ pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Comm
     let socket = &arguments.socket;
     match &arguments.command {
         Command::Run { config } => Ok(sluice_daemon::run(sluice_daemon::load(config)?, output)?),
-        Command::Replay(_) => Ok(()),
+        Command::Replay(replay) => replay::replay(replay, output),
         Command::Check { file, json } => check::check(file, *json, output),
         Command::Apply { file, dry_run, json } => control::apply(socket, file, *dry_run, *json, output),
         Command::Show(show) => show::show(socket, show, output),

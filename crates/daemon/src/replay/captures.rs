@@ -1,0 +1,298 @@
+//! Capture files, read frame by frame and written with nanoseconds.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
+use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
+use pcap_file::pcapng::{Block, PcapNgReader};
+use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
+
+/// What is wrong with a capture file.
+#[derive(Debug, thiserror::Error)]
+pub enum CaptureError {
+    /// It can't be opened or written.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel says.
+        error: std::io::Error,
+    },
+    /// It is something else.
+    #[error("{} is no capture file: pcap and pcapng are read", .0.display())]
+    NoCapture(PathBuf),
+    /// It ends within a frame.
+    #[error("{} is cut off behind frame {frames}: what follows is incomplete", path.display())]
+    CutOff {
+        /// The file.
+        path: PathBuf,
+        /// Frames that are whole.
+        frames: u64,
+    },
+    /// A block or header that makes no sense.
+    #[error("{} is damaged behind frame {frames}: {what}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Frames before it.
+        frames: u64,
+        /// What is wrong.
+        what: String,
+    },
+    /// Frames of another kind of link.
+    #[error("{} holds frames of the link type {link}: only Ethernet can be replayed", path.display())]
+    ForeignLink {
+        /// The file.
+        path: PathBuf,
+        /// The link type's name.
+        link: String,
+    },
+}
+
+/// A frame and when it was captured.
+#[derive(Clone, Debug, Default)]
+pub struct Captured {
+    /// Since the epoch; never before the frame before it.
+    pub at: Duration,
+    /// Its bytes, as far as they were captured.
+    pub bytes: Vec<u8>,
+    /// Its length on the wire.
+    pub length: u32,
+}
+
+enum Reader {
+    Pcap(PcapReader<BufReader<File>>),
+    PcapNg(Box<PcapNgReader<BufReader<File>>>),
+}
+
+/// A capture that is read.
+pub struct Input {
+    path: PathBuf,
+    reader: Reader,
+    next: Option<Captured>,
+    frames: u64,
+    last: Duration,
+}
+
+fn is_ethernet(link: DataLink) -> bool {
+    link == DataLink::ETHERNET
+}
+
+impl Input {
+    /// Open a capture and read its first frame.
+    ///
+    /// # Errors
+    /// No capture, or none that can be replayed.
+    pub fn open(path: &Path) -> Result<Self, CaptureError> {
+        let wrong = |error| CaptureError::File {
+            path: path.to_owned(),
+            error,
+        };
+        let mut file = File::open(path).map_err(wrong)?;
+        let mut magic = [0; 4];
+        let known = file.read(&mut magic).map_err(wrong)?;
+        file.seek(SeekFrom::Start(0)).map_err(wrong)?;
+        let file = BufReader::new(file);
+        let none = |_: PcapError| CaptureError::NoCapture(path.to_owned());
+        let reader = match magic {
+            _ if known < 4 => return Err(CaptureError::NoCapture(path.to_owned())),
+            [0x0a, 0x0d, 0x0d, 0x0a] => Reader::PcapNg(Box::new(PcapNgReader::new(file).map_err(none)?)),
+            _ => {
+                let reader = PcapReader::new(file).map_err(none)?;
+                foreign(path, reader.header().datalink)?;
+                Reader::Pcap(reader)
+            }
+        };
+        let mut input = Self {
+            path: path.to_owned(),
+            reader,
+            next: None,
+            frames: 0,
+            last: Duration::ZERO,
+        };
+        input.next = input.read()?;
+        Ok(input)
+    }
+
+    /// When the next frame was captured; none at the end.
+    pub fn next_time(&self) -> Option<Duration> {
+        self.next.as_ref().map(|frame| frame.at)
+    }
+
+    /// The next frame; none at the end.
+    ///
+    /// # Errors
+    /// What follows it can't be read: it is given out all the same at the call before.
+    pub fn take(&mut self) -> Result<Option<Captured>, CaptureError> {
+        let next = self.read()?;
+        Ok(std::mem::replace(&mut self.next, next))
+    }
+
+    fn read(&mut self) -> Result<Option<Captured>, CaptureError> {
+        let frame = match &mut self.reader {
+            Reader::Pcap(reader) => match reader.next_packet() {
+                None => Ok(None),
+                Some(Ok(packet)) => Ok(Some(Captured {
+                    at: packet.timestamp,
+                    length: packet.orig_len,
+                    bytes: packet.data.into_owned(),
+                })),
+                Some(Err(error)) => Err(error),
+            },
+            Reader::PcapNg(reader) => match next_of_blocks(reader) {
+                Ok(Some((link, _))) if !is_ethernet(link) => {
+                    foreign(&self.path, link)?;
+                    Ok(None)
+                }
+                Ok(found) => Ok(found.map(|(_, frame)| frame)),
+                Err(error) => Err(error),
+            },
+        };
+        let frame = frame.map_err(|error| self.damaged(error))?;
+        Ok(frame.map(|mut frame| {
+            self.frames += 1;
+            frame.at = frame.at.max(self.last);
+            self.last = frame.at;
+            frame
+        }))
+    }
+
+    fn damaged(&self, error: PcapError) -> CaptureError {
+        let (path, frames) = (self.path.clone(), self.frames);
+        match error {
+            PcapError::IncompleteBuffer => CaptureError::CutOff { path, frames },
+            PcapError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+                CaptureError::CutOff { path, frames }
+            }
+            PcapError::IoError(error) => CaptureError::File { path, error },
+            error => CaptureError::Damaged {
+                path,
+                frames,
+                what: error.to_string(),
+            },
+        }
+    }
+}
+
+fn foreign(path: &Path, link: DataLink) -> Result<(), CaptureError> {
+    if is_ethernet(link) {
+        return Ok(());
+    }
+    Err(CaptureError::ForeignLink {
+        path: path.to_owned(),
+        link: format!("{link:?}"),
+    })
+}
+
+/// The next frame of a pcapng file and the link that it is from.
+fn next_of_blocks(reader: &mut PcapNgReader<BufReader<File>>) -> Result<Option<(DataLink, Captured)>, PcapError> {
+    loop {
+        let found = match reader.next_block() {
+            None => return Ok(None),
+            Some(block) => match block? {
+                // The library takes the raw number for nanoseconds, whatever the interface says of its unit.
+                Block::EnhancedPacket(packet) => {
+                    let raw = packet.timestamp.as_nanos();
+                    (packet.interface_id, raw, packet.original_len, packet.data.into_owned())
+                }
+                Block::Packet(packet) => {
+                    let interface = u32::from(packet.interface_id);
+                    let raw = u128::from(packet.timestamp);
+                    (interface, raw, packet.original_len, packet.data.into_owned())
+                }
+                Block::SimplePacket(packet) => (0, 0, packet.original_len, packet.data.into_owned()),
+                _ => continue,
+            },
+        };
+        let (interface, raw, length, bytes) = found;
+        let Some(interface) = reader.interfaces().get(interface as usize) else {
+            return Err(PcapError::InvalidField(
+                "a packet of an interface that was not described",
+            ));
+        };
+        let frame = Captured {
+            at: time(interface, raw),
+            bytes,
+            length,
+        };
+        return Ok(Some((interface.linktype, frame)));
+    }
+}
+
+/// A timestamp in the interface's unit: microseconds, where it names none.
+fn time(interface: &InterfaceDescriptionBlock<'_>, raw: u128) -> Duration {
+    let resolution = interface.options.iter().find_map(|option| match option {
+        InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
+        _ => None,
+    });
+    let nanoseconds = match resolution.unwrap_or(6) {
+        binary if binary & 0x80 != 0 => (raw * 1_000_000_000) >> (binary & 0x7f).min(90),
+        decimal if decimal <= 9 => raw * 10u128.pow(u32::from(9 - decimal)),
+        decimal => raw / 10u128.pow(u32::from(decimal - 9).min(30)),
+    };
+    Duration::from_nanos(nanoseconds.min(u128::from(u64::MAX)) as u64)
+}
+
+/// A capture that is written.
+pub struct Output {
+    path: PathBuf,
+    writer: PcapWriter<BufWriter<File>>,
+}
+
+impl Output {
+    /// Begin a file.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn create(path: &Path) -> Result<Self, CaptureError> {
+        let wrong = |error| CaptureError::File {
+            path: path.to_owned(),
+            error,
+        };
+        let header = PcapHeader {
+            datalink: DataLink::ETHERNET,
+            ts_resolution: TsResolution::NanoSecond,
+            endianness: Endianness::Little,
+            ..PcapHeader::default()
+        };
+        let file = BufWriter::new(File::create(path).map_err(wrong)?);
+        let writer = PcapWriter::with_header(file, header).map_err(|error| wrong(io(error)))?;
+        Ok(Self {
+            path: path.to_owned(),
+            writer,
+        })
+    }
+
+    /// Add a frame.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn write(&mut self, at: Duration, frame: &[u8]) -> Result<(), CaptureError> {
+        let packet = PcapPacket::new(at, frame.len() as u32, frame);
+        let written = self.writer.write_packet(&packet);
+        written.map(drop).map_err(|error| CaptureError::File {
+            path: self.path.clone(),
+            error: io(error),
+        })
+    }
+
+    /// Bring everything to the file.
+    ///
+    /// # Errors
+    /// It can't be written.
+    pub fn finish(self) -> Result<(), CaptureError> {
+        let path = self.path;
+        let flushed = self.writer.into_writer().flush();
+        flushed.map_err(|error| CaptureError::File { path, error })
+    }
+}
+
+fn io(error: PcapError) -> std::io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        error => std::io::Error::other(error.to_string()),
+    }
+}

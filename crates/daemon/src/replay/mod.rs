@@ -1,0 +1,170 @@
+//! `sluice replay`: the engine on capture files, on a clock that the captures drive.
+//!
+//! Frames enter one by one, in the order of their timestamps; before each, time passes in steps so that timers run.
+//! Whatever is sent at a moment gets that moment as its timestamp. Nothing here asks a clock, a device or chance:
+//! the same captures give the same bytes, whatever the machine and the number of workers.
+
+mod captures;
+mod summary;
+mod world;
+
+use std::path::PathBuf;
+
+use sluice_config::Config;
+use sluice_config::config::Link;
+use sluice_engine::io::PortIndex;
+
+use crate::Loaded;
+use crate::build::{self, BuildError};
+use captures::{Input, Output};
+use world::World;
+
+pub use captures::CaptureError;
+pub use summary::{InterfaceSummary, InventedNeighbour, Summary};
+
+/// What to replay.
+#[derive(Clone, Debug, Default)]
+pub struct Replay {
+    /// What interfaces receive.
+    pub inputs: Vec<(String, PathBuf)>,
+    /// Where what interfaces send is written.
+    pub outputs: Vec<(String, PathBuf)>,
+    /// Workers, in place of those configured.
+    pub workers: Option<u16>,
+}
+
+/// Why a replay fails.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// An interface that is not configured.
+    #[error("no interface is called `{name}`: there are {}", known.join(", "))]
+    UnknownInterface {
+        /// As typed.
+        name: String,
+        /// Those configured.
+        known: Vec<String>,
+    },
+    /// A VLAN, whose frames are those of its parent.
+    #[error("`{vlan}` is a VLAN of `{parent}`: its tagged frames belong into the capture of `{parent}`")]
+    Vlan {
+        /// The VLAN.
+        vlan: String,
+        /// The interface that carries it.
+        parent: String,
+    },
+    /// The same interface twice.
+    #[error("interface `{0}` is given two captures for the same direction")]
+    Twice(String),
+    /// More workers than shards, or none.
+    #[error("{workers} workers for {shards} shards: 1 to {shards} are possible")]
+    Workers {
+        /// As typed.
+        workers: u16,
+        /// Shards of the configuration.
+        shards: u16,
+    },
+    /// A file.
+    #[error(transparent)]
+    Capture(#[from] CaptureError),
+    /// A configuration without parameters.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A data plane that can't be made.
+    #[error(transparent)]
+    Plane(#[from] sluice_engine::plane::PlaneError),
+}
+
+/// Replay captures.
+///
+/// # Errors
+/// A file that can't be read to its end, or a name that means nothing.
+pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError> {
+    let config = &loaded.checked.config;
+    let shards = config.document.system.shards;
+    let workers = request.workers.unwrap_or(config.cores.len() as u16);
+    if workers == 0 || workers > shards {
+        return Err(ReplayError::Workers { workers, shards });
+    }
+    let mut inputs = Vec::new();
+    for (port, path) in by_port(config, &request.inputs)? {
+        inputs.push((port, Input::open(path)?));
+    }
+    let mut outputs: Vec<Option<Output>> = build::ports(config).iter().map(|_| None).collect();
+    for (port, path) in by_port(config, &request.outputs)? {
+        if let Some(place) = outputs.get_mut(usize::from(port)) {
+            *place = Some(Output::create(path)?);
+        }
+    }
+    let memory = World::memory(config, workers)?;
+    let mut memory = memory.allocate();
+    let mut world = World::new(config, workers, &mut memory)?;
+    let start = inputs
+        .iter()
+        .filter_map(|(_, input)| input.next_time())
+        .min()
+        .unwrap_or_default();
+    while let Some(place) = earliest(&inputs) {
+        let Some((port, input)) = inputs.get_mut(place) else {
+            break;
+        };
+        let Some(frame) = input.take()? else { continue };
+        let at = frame.at.saturating_sub(start).as_nanos() as u64;
+        world.advance(at, &mut |port, at, bytes| write(&mut outputs, start, port, at, bytes))?;
+        world.receive(*port, &frame, &mut |port, at, bytes| {
+            write(&mut outputs, start, port, at, bytes)
+        })?;
+    }
+    for output in outputs.into_iter().flatten() {
+        output.finish()?;
+    }
+    Ok(world.summary())
+}
+
+/// The input with the earliest frame; of several, the one given first.
+fn earliest(inputs: &[(PortIndex, Input)]) -> Option<usize> {
+    let times = inputs.iter().enumerate();
+    let times = times.filter_map(|(place, (_, input))| Some((input.next_time()?, place)));
+    times.min().map(|(_, place)| place)
+}
+
+fn write(
+    outputs: &mut [Option<Output>],
+    start: std::time::Duration,
+    port: PortIndex,
+    at: u64,
+    frame: &[u8],
+) -> Result<(), CaptureError> {
+    match outputs.get_mut(usize::from(port)) {
+        Some(Some(output)) => output.write(start + std::time::Duration::from_nanos(at), frame),
+        _ => Ok(()),
+    }
+}
+
+/// The ports of interfaces named on the command line.
+fn by_port<'a>(config: &Config, named: &'a [(String, PathBuf)]) -> Result<Vec<(PortIndex, &'a PathBuf)>, ReplayError> {
+    let ports = build::ports(config);
+    let mut found: Vec<(PortIndex, &PathBuf)> = Vec::new();
+    for (name, path) in named {
+        let (index, interface) = config.interface(name).ok_or_else(|| ReplayError::UnknownInterface {
+            name: name.clone(),
+            known: config
+                .interfaces
+                .iter()
+                .map(|interface| interface.name.clone())
+                .collect(),
+        })?;
+        if let Link::Vlan { parent, .. } = &interface.link {
+            let parent = config.interfaces.get(usize::from(*parent));
+            return Err(ReplayError::Vlan {
+                vlan: name.clone(),
+                parent: parent.map_or_else(String::new, |parent| parent.name.clone()),
+            });
+        }
+        let port = ports.iter().position(|&owner| owner == index).unwrap_or(0) as PortIndex;
+        if found.iter().any(|(other, _)| *other == port) {
+            return Err(ReplayError::Twice(name.clone()));
+        }
+        found.push((port, path));
+    }
+    Ok(found)
+}

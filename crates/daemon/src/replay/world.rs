@@ -1,0 +1,323 @@
+//! The engine on frames in memory, and its time.
+
+use std::collections::BTreeMap;
+
+use sluice_config::Config;
+use sluice_engine::io::memory::{MemoryIo, Sent, Wires};
+use sluice_engine::io::{PortIndex, WorkerIndex};
+use sluice_engine::plane::Plane;
+use sluice_engine::policy::Port;
+use sluice_engine::request::{Counter, Request};
+use sluice_engine::time::Now;
+use sluice_engine::worker::Worker;
+use sluice_route::Address;
+use sluice_route::neighbour::{NeighbourIndex, State};
+use sluice_table::memory::Line;
+use sluice_wire::Checksums;
+use sluice_wire::layers::{Class, Fragment, parse};
+
+use super::ReplayError;
+use super::captures::{CaptureError, Captured};
+use super::summary::{self, InventedNeighbour, Summary};
+use crate::build::{self, Secrets};
+
+/// Nanoseconds of a tick of the session timers: time passes in steps of as many, or more.
+const TICK: u64 = 10_000_000;
+
+/// Most steps between two frames, however long nothing came.
+const STEPS: u64 = 1_000;
+
+/// Longest frame that a buffer holds.
+const LONGEST: usize = 65_000;
+
+/// Takes what is sent: port, nanosecond, frame.
+type Sink<'s> = dyn FnMut(PortIndex, u64, &[u8]) -> Result<(), CaptureError> + 's;
+
+/// Lines of memory that the tables need, by worker and shard.
+pub struct Memory {
+    shards: usize,
+    lines: usize,
+}
+
+impl Memory {
+    /// The memory, one part for each shard.
+    pub fn allocate(&self) -> Vec<Vec<Line>> {
+        (0..self.shards).map(|_| vec![Line::ZERO; self.lines]).collect()
+    }
+}
+
+/// Workers, the wires to their ports, and what is known of the replay.
+pub struct World<'m> {
+    plane: Plane,
+    workers: Vec<Worker<'m>>,
+    wires: Vec<Wires>,
+    desks: Vec<Counter>,
+    now: Now,
+    /// By port: the address that frames get in place of their destination.
+    readdress: Vec<Option<[u8; 6]>>,
+    invented: BTreeMap<(u16, Address), [u8; 6]>,
+    /// Packets that had been put aside when neighbours were looked for last.
+    parked: u64,
+    incomplete: u64,
+}
+
+fn plane(config: &Config, workers: u16) -> Result<(Plane, Vec<Option<[u8; 6]>>), ReplayError> {
+    let owners = build::ports(config);
+    let configured = owners.iter().map(|&index| config.interfaces.get(usize::from(index)));
+    let mut macs = Vec::new();
+    let mut readdress = Vec::new();
+    let mut ports = Vec::new();
+    for (number, interface) in (0u8..).zip(configured) {
+        let mac = interface.and_then(|interface| interface.mac).map(|mac| mac.bytes());
+        let made = [2, 0x53, 0x6c, 0, 1, number];
+        macs.push(mac.unwrap_or(made));
+        readdress.push(mac.is_none().then_some(made));
+        ports.push(Port {
+            name: interface.map_or_else(String::new, |interface| interface.name.clone()),
+            sender: (workers > 1).then_some(build::FIRST),
+        });
+    }
+    let setup = build::setup(config, ports, workers.into(), Secrets::FIXED)?;
+    let policy = build::policy(config, &macs, &build::pool_names(config))?;
+    let routes = build::routes(config, &policy.interfaces)?;
+    let limits = build::neighbour_limits(config);
+    let plane = Plane::new(setup, policy, &routes, limits, workers.into(), Now::at(0))?;
+    Ok((plane, readdress))
+}
+
+impl<'m> World<'m> {
+    /// What its tables need.
+    ///
+    /// # Errors
+    /// A configuration without parameters.
+    pub fn memory(config: &Config, workers: u16) -> Result<Memory, ReplayError> {
+        let (plane, _) = plane(config, workers)?;
+        Ok(Memory {
+            shards: plane.setup().owners.len(),
+            lines: plane.lines().total(),
+        })
+    }
+
+    /// A world at nanosecond 0.
+    ///
+    /// # Errors
+    /// A configuration without parameters.
+    pub fn new(config: &Config, workers: u16, memory: &'m mut [Vec<Line>]) -> Result<Self, ReplayError> {
+        let (plane, readdress) = plane(config, workers)?;
+        let room = config
+            .interfaces
+            .iter()
+            .map(|interface| usize::from(interface.mtu))
+            .max();
+        let mut world = Self {
+            plane,
+            workers: Vec::new(),
+            wires: Vec::new(),
+            desks: Vec::new(),
+            now: Now::at(0),
+            readdress,
+            invented: BTreeMap::new(),
+            parked: 0,
+            incomplete: 0,
+        };
+        let mut parts: Vec<Option<&'m mut [Line]>> = memory.iter_mut().map(|part| Some(part.as_mut_slice())).collect();
+        let ports = world.readdress.len();
+        for (own, io) in (0u16..).zip(MemoryIo::workers(workers.into(), ports)) {
+            let wires = io.wires();
+            wires.set_room(room.unwrap_or(1500).max(1500) + 512);
+            world.wires.push(wires);
+            // One queue a port, as a kernel interface has.
+            let receives = (0..ports as PortIndex).filter(|_| own == build::FIRST).collect();
+            let memory = |shard: u16| {
+                parts
+                    .get_mut(usize::from(shard))
+                    .and_then(Option::take)
+                    .unwrap_or_default()
+            };
+            let (worker, desk) = world.plane.worker(own, Box::new(io), receives, memory, || 0)?;
+            world.workers.push(worker);
+            world.desks.push(desk);
+        }
+        for neighbour in &config.neighbours {
+            world.set_neighbour(neighbour.interface, neighbour.address.into(), neighbour.mac.bytes());
+        }
+        Ok(world)
+    }
+
+    fn set_neighbour(&mut self, interface: u16, address: Address, mac: [u8; 6]) {
+        let owner = usize::from(self.plane.policy().owner);
+        let request = Request::SetNeighbour {
+            interface,
+            address,
+            mac,
+        };
+        if let (Some(desk), Some(worker)) = (self.desks.get(owner), self.workers.get_mut(owner)) {
+            // A round serves one request; where the table is full, packets go on waiting.
+            let _ = desk.requests.try_send(request);
+            worker.round(self.now);
+            let _ = desk.replies.try_recv();
+        }
+    }
+
+    /// Let time pass until `at`, in steps, so that timers run.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn advance(&mut self, at: u64, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
+        let from = self.now.nanoseconds;
+        let step = (at.saturating_sub(from) / STEPS).next_multiple_of(TICK).max(TICK);
+        let mut next = (from / TICK + 1) * TICK;
+        while next <= at {
+            self.now = Now::at(next);
+            self.sweep(sink)?;
+            next += step;
+        }
+        let ticked = self.now.tick != Now::at(at).tick;
+        self.now = Now::at(at);
+        if ticked {
+            self.sweep(sink)?;
+        }
+        Ok(())
+    }
+
+    /// A frame comes in, now.
+    ///
+    /// # Errors
+    /// Those of the sink.
+    pub fn receive(&mut self, port: PortIndex, frame: &Captured, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
+        if frame.length as usize > frame.bytes.len() || frame.bytes.len() > LONGEST {
+            self.incomplete += 1;
+        }
+        if frame.bytes.len() > LONGEST {
+            return Ok(());
+        }
+        let own = self.readdress.get(usize::from(port)).copied().flatten();
+        let mut bytes = frame.bytes.clone();
+        if let (Some(own), Some(destination)) = (own, bytes.first_chunk_mut::<6>())
+            && destination[0] & 1 == 0
+        {
+            *destination = own;
+        }
+        if let Some(wires) = self.wires.get(usize::from(build::FIRST)) {
+            wires.inject(port, &bytes, Checksums::Unverified);
+        }
+        self.settle(sink)
+    }
+
+    /// Every timer that is due runs, on every shard, and what follows from it.
+    fn sweep(&mut self, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
+        loop {
+            let before = self.ended();
+            // A round looks after one shard of its worker.
+            for _ in 0..self.plane.setup().owners.len() {
+                self.round();
+            }
+            self.settle(sink)?;
+            if self.ended() == before {
+                return Ok(());
+            }
+        }
+    }
+
+    fn ended(&self) -> u64 {
+        let counters = self.plane.counters().iter();
+        counters.map(|worker| worker.sessions_ended.get()).sum()
+    }
+
+    fn round(&mut self) -> usize {
+        self.workers.iter_mut().map(|worker| worker.round(self.now)).sum()
+    }
+
+    /// Workers work until none has anything to do; what they sent goes to the sink.
+    fn settle(&mut self, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
+        loop {
+            while self.round() > 0 {}
+            if !self.invent() {
+                break;
+            }
+        }
+        let mut sent: Vec<Sent> = self.wires.iter().flat_map(|wires| wires.take_sent()).collect();
+        // What leaves at the same moment is ordered by flow, not by the worker that had it; flows keep their order.
+        sent.sort_by_cached_key(|sent| (sent.port, flow(&sent.frame)));
+        for sent in sent {
+            sink(sent.port, self.now.nanoseconds, &sent.frame)?;
+        }
+        Ok(())
+    }
+
+    /// Neighbours that are asked for answer at once, from an address made up. True where there was one.
+    fn invent(&mut self) -> bool {
+        // Whoever wants a neighbour that is not known is put aside: nothing new there, nobody to look for.
+        let counters = self.plane.counters().iter().flat_map(|worker| worker.interfaces.iter());
+        let parked = counters.map(|interface| interface.parked.get()).sum();
+        if std::mem::replace(&mut self.parked, parked) == parked {
+            return false;
+        }
+        let table = self.plane.neighbours().clone();
+        let mut wanted = Vec::new();
+        for index in 0..table.capacity() as u32 {
+            if let Some(neighbour) = table.snapshot(NeighbourIndex(index))
+                && neighbour.state == State::Incomplete
+            {
+                wanted.push((neighbour.interface, neighbour.address));
+            }
+        }
+        for &(interface, address) in &wanted {
+            let number = address.number();
+            let [.., a, b, c, d] = number.to_be_bytes();
+            let mac = [2, 0x53, a, b, c, d];
+            self.invented.insert((interface, address), mac);
+            self.set_neighbour(interface, address, mac);
+        }
+        !wanted.is_empty()
+    }
+
+    /// What happened so far.
+    pub fn summary(&self) -> Summary {
+        let plane = &self.plane;
+        let any_mac: Vec<bool> = self.readdress.iter().map(Option::is_some).collect();
+        let name = |index: u16| {
+            plane
+                .policy()
+                .interface(index)
+                .map_or("", |interface| interface.name.as_str())
+        };
+        let invented = self.invented.iter();
+        Summary {
+            workers: self.workers.len() as WorkerIndex,
+            duration: self.now.nanoseconds,
+            interfaces: summary::interfaces(plane, &any_mac),
+            drops: summary::drops(plane),
+            sessions: summary::sessions(plane),
+            invented_neighbours: invented
+                .map(|(&(interface, address), &mac)| InventedNeighbour::new(name(interface), address.into(), mac))
+                .collect(),
+            incomplete: self.incomplete,
+            balanced: plane.counters().iter().map(|worker| worker.imbalance()).sum::<i64>() == 0,
+        }
+    }
+}
+
+/// What tells flows apart on the wire: protocol, addresses, ports.
+fn flow(frame: &[u8]) -> (u8, [u64; 4], [u16; 2]) {
+    let Ok(layers) = parse(frame) else {
+        return Default::default();
+    };
+    let ports = match layers.fragment {
+        Fragment::Whole => [layers.source_port, layers.destination_port],
+        _ => [0; 2],
+    };
+    match layers.class {
+        Class::Ipv4 => {
+            let key = layers.key4(frame, 0);
+            let (source, destination) = (key.tuple.source.into(), key.tuple.destination.into());
+            (key.protocol, [0, source, 0, destination], ports)
+        }
+        Class::Ipv6 => {
+            let key = layers.key6(frame, 0);
+            let ([a, b], [c, d]) = (key.tuple.source, key.tuple.destination);
+            (key.protocol, [a, b, c, d], ports)
+        }
+        _ => Default::default(),
+    }
+}

@@ -1,0 +1,104 @@
+//! `sluice replay`: the engine on capture files.
+
+use std::io::Write;
+
+use sluice_daemon::load_for_replay;
+use sluice_daemon::replay::{self as engine, Summary};
+
+use crate::arguments::{InterfaceFile, Replay};
+use crate::columns::{Align, Columns, grouped};
+use crate::exit::CommandError;
+
+/// Replay captures and print what happened.
+///
+/// # Errors
+/// The configuration is wrong, or a capture can't be read or written.
+pub fn replay(arguments: &Replay, output: &mut dyn Write) -> Result<(), CommandError> {
+    let loaded = load_for_replay(&arguments.config)?;
+    let files = |named: &[InterfaceFile]| {
+        let files = named.iter().map(|file| (file.interface.clone(), file.path.clone()));
+        files.collect()
+    };
+    let request = engine::Replay {
+        inputs: files(&arguments.inputs),
+        outputs: files(&arguments.outputs),
+        workers: arguments.workers,
+    };
+    let summary = engine::replay(&loaded, &request).map_err(sluice_daemon::DaemonError::from)?;
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut *output, &summary).map_err(std::io::Error::from)?;
+        writeln!(output)?;
+        return Ok(());
+    }
+    as_text(&summary, output)
+}
+
+fn as_text(summary: &Summary, output: &mut dyn Write) -> Result<(), CommandError> {
+    let mut interfaces = Columns::new(&[
+        ("INTERFACE", Align::Left),
+        ("RECEIVED", Align::Right),
+        ("SENT", Align::Right),
+        ("MADE", Align::Right),
+        ("DROPPED", Align::Right),
+        ("TO HOST", Align::Right),
+        ("WAITING", Align::Right),
+    ]);
+    for interface in &summary.interfaces {
+        interfaces.row([
+            interface.name.clone(),
+            grouped(interface.received),
+            grouped(interface.sent),
+            grouped(interface.made),
+            grouped(interface.dropped),
+            grouped(interface.to_host),
+            grouped(interface.parked.saturating_sub(interface.unparked)),
+        ]);
+    }
+    interfaces.flush(output)?;
+    if !summary.drops.is_empty() {
+        let mut drops = Columns::new(&[
+            ("DROPPED", Align::Right),
+            ("REASON", Align::Left),
+            ("MEANING", Align::Left),
+        ]);
+        for drop in &summary.drops {
+            drops.row([grouped(drop.packets), drop.name.clone(), drop.help.clone()]);
+        }
+        writeln!(output)?;
+        drops.flush(output)?;
+    }
+    let sessions: Vec<_> = summary
+        .sessions
+        .iter()
+        .map(|counter| format!("{} {}", grouped(counter.count), counter.name))
+        .collect();
+    writeln!(output, "\nSessions: {}", sessions.join(", "))?;
+    for interface in summary.interfaces.iter().filter(|interface| interface.any_mac) {
+        writeln!(
+            output,
+            "{}: no mac is configured, so frames were taken whatever their destination address",
+            interface.name
+        )?;
+    }
+    for neighbour in &summary.invented_neighbours {
+        let (interface, address, mac) = (&neighbour.interface, neighbour.address, &neighbour.mac);
+        writeln!(
+            output,
+            "{interface}: {address} was made up to be at {mac}: nobody answers in a capture"
+        )?;
+    }
+    if summary.incomplete > 0 {
+        writeln!(
+            output,
+            "{} frames are in the captures in part only",
+            grouped(summary.incomplete)
+        )?;
+    }
+    if !summary.balanced {
+        writeln!(
+            output,
+            "The counters do not balance: a fault of the program, please report it"
+        )?;
+    }
+    Ok(())
+}
