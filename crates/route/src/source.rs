@@ -7,7 +7,7 @@ use crate::{Address, FibReader, InterfaceIndex, NextHop, NextHops, Reason};
 pub enum SourceValidation {
     /// The best route to the source leads out by the interface that the packet came in by (RFC 3704 section 2.2).
     Strict,
-    /// There is a route to the source other than the default route (RFC 3704 section 2.4).
+    /// There is a route to the source, be it the default route (RFC 3704 section 2.4).
     Loose,
     /// Not at all.
     #[default]
@@ -33,9 +33,6 @@ pub fn validate_source(
         NextHop::Attached(interface) | NextHop::Gateway { interface, .. } => interface,
         NextHop::Local(_) | NextHop::Drop(_) => return Err(Reason::SourceValidation),
     };
-    let valid = match mode {
-        SourceValidation::Strict => interface == arrival,
-        _ => route.length > 0,
-    };
+    let valid = mode == SourceValidation::Loose || interface == arrival;
     if valid { Ok(()) } else { Err(Reason::SourceValidation) }
 }
