@@ -37,6 +37,8 @@ pub struct Way {
     pub length: u16,
     /// The nodes that it met.
     pub steps: ArrayVec<Step, STEPS>,
+    /// Interface that it left by, where it was sent.
+    pub egress: Option<u16>,
 }
 
 /// What is to be traced, and what was.
@@ -88,6 +90,7 @@ impl Tracer {
                 bytes,
                 length,
                 steps,
+                egress: None,
             });
             let _ = self.live.try_push((slot as Slot, self.ways.len() - 1));
         }
@@ -101,6 +104,17 @@ impl Tracer {
             let Some(way) = self.ways.get_mut(way) else { continue };
             if way.steps.last().is_none_or(|last| last.exit != exit) {
                 let _ = way.steps.try_push(Step { node, exit });
+            }
+        }
+    }
+
+    /// All nodes have run: write down by which interface what is traced leaves.
+    pub(crate) fn end(&mut self, batch: &Batch<'_, '_>, lists: &Lists) {
+        for &(slot, way) in &self.live {
+            if let Some(way) = self.ways.get_mut(way)
+                && lists.place(slot) == Some("transmit")
+            {
+                way.egress = Some(batch.meta(slot).egress);
             }
         }
     }

@@ -293,6 +293,9 @@ impl<'m> Worker<'m> {
                 );
             }
             lists.abandon(Own::Loop);
+            if let Some(tracer) = tracer {
+                tracer.end(&batch, lists);
+            }
             if let Some(tap) = &mut self.tap {
                 tap.leaving(&batch, lists, 0, now);
             }

@@ -131,15 +131,23 @@ fn record(control: &Control, worker: u16, way: &Way) -> TraceRecord {
         node: step.node.into(),
         verdict: step.exit.into(),
     };
+    let name = |interface| {
+        plane
+            .policy()
+            .interface(interface)
+            .map_or(String::new(), |interface| interface.name.clone())
+    };
+    let mut steps: Vec<_> = way.steps.iter().map(step).collect();
+    steps.extend(way.egress.map(|egress| TraceStep {
+        node: "transmit".into(),
+        verdict: name(egress),
+    }));
     TraceRecord {
         time: way.nanoseconds,
         worker,
-        interface: plane
-            .policy()
-            .interface(way.interface)
-            .map_or(String::new(), |i| i.name.clone()),
+        interface: name(way.interface),
         packet: describe(&way.bytes, way.length),
-        steps: way.steps.iter().map(step).collect(),
+        steps,
     }
 }
 
