@@ -1,0 +1,317 @@
+//! The binary on capture files: what goes in, what comes out, and what is refused.
+
+use std::fs::{self, File};
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use pcap_file::DataLink;
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
+use sluice_testkit::packet;
+use tempfile::TempDir;
+
+const CONFIGURATION: &str = r#"
+[sessions]
+ipv4 = 4096
+ipv6 = 1024
+
+[interfaces.inside]
+device = "null:"
+addresses = ["10.0.0.1/24", "2001:db8:1::1/64"]
+mac = "02:00:00:00:00:01"
+
+[interfaces.outside]
+device = "null:"
+addresses = ["198.51.100.1/24", "2001:db8:2::1/64"]
+mac = "02:00:00:00:00:02"
+
+[[routes]]
+to = "0.0.0.0/0"
+via = "198.51.100.254"
+
+[[routes]]
+to = "::/0"
+via = "2001:db8:2::fe"
+
+[nat.pools.public]
+addresses = ["198.51.100.10-198.51.100.11"]
+
+[[nat.source]]
+from = "10.0.0.0/24"
+out = "outside"
+pool = "public"
+"#;
+
+const INSIDE: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const OUTSIDE: [u8; 6] = [2, 0, 0, 0, 0, 2];
+const HOST: [u8; 6] = [2, 0, 0, 0, 9, 9];
+
+/// A folder with a configuration and captures in it.
+struct Folder(TempDir);
+
+impl Folder {
+    fn new(configuration: &str) -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        fs::write(folder.path("sluice.toml"), configuration).unwrap();
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// A capture of frames with milliseconds between them.
+    fn capture(&self, name: &str, link: DataLink, frames: &[Vec<u8>]) {
+        let header = PcapHeader {
+            datalink: link,
+            ..PcapHeader::default()
+        };
+        let mut writer = PcapWriter::with_header(File::create(self.path(name)).unwrap(), header).unwrap();
+        for (number, frame) in (0u64..).zip(frames) {
+            let at = Duration::from_millis(1_700_000_000_000 + 3 * number);
+            writer
+                .write_packet(&PcapPacket::new(at, frame.len() as u32, frame))
+                .unwrap();
+        }
+    }
+
+    fn replay(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command.current_dir(self.0.path()).args(["replay", "-c", "sluice.toml"]);
+        command.args(arguments).output().unwrap()
+    }
+
+    fn frames(&self, name: &str) -> Vec<Vec<u8>> {
+        let mut reader = PcapReader::new(File::open(self.path(name)).unwrap()).unwrap();
+        std::iter::from_fn(|| Some(reader.next_packet()?.unwrap().data.into_owned())).collect()
+    }
+
+    /// A replay that must be refused; what it says.
+    fn refusal(&self, status: i32, arguments: &[&str]) -> String {
+        let output = self.replay(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(Some(status), output.status.code(), "{said}");
+        said
+    }
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// UDP of many hosts to many servers, pings, and an echo request to the gateway.
+fn traffic() -> Vec<Vec<u8>> {
+    let mut frames = Vec::new();
+    for number in 0..200u16 {
+        let host = Ipv4Addr::new(10, 0, 0, 2 + (number % 40) as u8);
+        let server = Ipv4Addr::new(192, 0, 2, 1 + (number % 7) as u8);
+        let (source, port) = (format!("{host}:{}", 5000 + number), 53 + number % 3);
+        let frame = packet::udp4(source.as_str(), format!("{server}:{port}").as_str());
+        frames.push(frame.macs(HOST, INSIDE).payload(&number.to_be_bytes()).build());
+        let echo = packet::icmp4_echo(host.to_string().as_str(), "192.0.2.9", number, 1);
+        frames.push(echo.macs(HOST, INSIDE).build());
+        let six = packet::udp6("[2001:db8:1::7]:4000", "[2001:db8:9::1]:53");
+        frames.push(six.macs(HOST, INSIDE).build());
+    }
+    frames.push(
+        packet::icmp4_echo("10.0.0.7", "10.0.0.1", 1, 1)
+            .macs(HOST, INSIDE)
+            .build(),
+    );
+    frames
+}
+
+#[test]
+fn flow_out_is_translated_and_counted() {
+    let folder = Folder::new(CONFIGURATION);
+    let datagram = packet::udp4("10.0.0.2:5000", "192.0.2.1:53").payload(b"question");
+    folder.capture("in.pcap", DataLink::ETHERNET, &[datagram.macs(HOST, INSIDE).build()]);
+    let output = folder.replay(&["--in", "inside=in.pcap", "--out", "outside=out.pcap", "--json"]);
+    let summary = json(&output);
+    let sent: Vec<_> = folder
+        .frames("out.pcap")
+        .into_iter()
+        .filter(|frame| frame.get(12..14) == Some(&[8, 0]))
+        .collect();
+    assert_eq!(1, sent.len(), "{summary}");
+    let frame = &sent[0];
+    let (source, port) = (&frame[26..30], u16::from_be_bytes([frame[34], frame[35]]));
+    assert!(
+        [[198, 51, 100, 10], [198, 51, 100, 11]]
+            .iter()
+            .any(|address| address == source)
+    );
+    assert!(port >= 1024);
+    // What an independent builder makes of the translated addresses is what left, byte by byte.
+    let source = format!("{}.{}.{}.{}:{port}", source[0], source[1], source[2], source[3]);
+    let expected = packet::udp4(source.as_str(), "192.0.2.1:53")
+        .payload(b"question")
+        .ttl(63);
+    let next_hop: [u8; 6] = frame[..6].try_into().unwrap();
+    assert_eq!(expected.macs(OUTSIDE, next_hop).build(), *frame);
+    assert_eq!(true, summary["balanced"]);
+    let invented = summary["invented-neighbours"].as_array().unwrap();
+    let addresses: Vec<_> = invented.iter().map(|neighbour| &neighbour["address"]).collect();
+    assert_eq!(vec!["10.0.0.2", "198.51.100.254"], addresses);
+}
+
+#[test]
+fn any_number_of_workers_gives_the_same_bytes() {
+    let folder = Folder::new(CONFIGURATION);
+    folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
+    let mut seen = Vec::new();
+    for workers in ["1", "2", "4"] {
+        let output = folder.replay(&[
+            "--in",
+            "inside=in.pcap",
+            "--out",
+            "inside=i.pcap",
+            "--out",
+            "outside=o.pcap",
+            "--workers",
+            workers,
+            "--json",
+        ]);
+        assert_eq!(true, json(&output)["balanced"]);
+        seen.push((
+            fs::read(folder.path("i.pcap")).unwrap(),
+            fs::read(folder.path("o.pcap")).unwrap(),
+        ));
+    }
+    assert!(folder.frames("o.pcap").len() >= 600);
+    assert_eq!(seen[0], seen[1]);
+    assert_eq!(seen[0], seen[2]);
+}
+
+/// Captures of real applications, where this machine has them.
+#[test]
+fn real_captures_give_the_same_bytes_with_any_number_of_workers() {
+    let captures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/captures/applications");
+    let Ok(files) = fs::read_dir(&captures) else {
+        println!(
+            "no captures at {}: generated ones alone were replayed",
+            captures.display()
+        );
+        return;
+    };
+    let mut files: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|kind| kind == "pcap"));
+    files.sort();
+    let open = CONFIGURATION
+        .replace("mac = \"02:00:00:00:00:01\"", "source-validation = \"off\"")
+        .replace("mac = \"02:00:00:00:00:02\"", "source-validation = \"off\"")
+        .replace("10.0.0.0/24", "0.0.0.0/0");
+    let folder = Folder::new(&open);
+    let mut replayed = 0;
+    for file in files.iter().take(12) {
+        let input = format!("inside={}", file.display());
+        let mut seen: Vec<Vec<u8>> = Vec::new();
+        for workers in ["1", "2", "4"] {
+            let output = folder.replay(&[
+                "--in",
+                &input,
+                "--out",
+                "outside=o.pcap",
+                "--workers",
+                workers,
+                "--json",
+            ]);
+            if !output.status.success() {
+                let said = String::from_utf8(output.stderr).unwrap();
+                assert!(
+                    said.contains("only Ethernet can be replayed"),
+                    "{}: {said}",
+                    file.display()
+                );
+                break;
+            }
+            assert_eq!(true, json(&output)["balanced"], "{}", file.display());
+            seen.push(fs::read(folder.path("o.pcap")).unwrap());
+        }
+        replayed += usize::from(seen.len() == 3);
+        assert!(seen.windows(2).all(|pair| pair[0] == pair[1]), "{}", file.display());
+    }
+    assert!(replayed > 0);
+}
+
+#[test]
+fn capture_that_is_cut_off_is_named_with_its_last_frame() {
+    let folder = Folder::new(CONFIGURATION);
+    folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
+    let whole = fs::read(folder.path("in.pcap")).unwrap();
+    // The file's header, two frames of 16 bytes of header each, and a part of the third.
+    let traffic = traffic();
+    let two = 24 + 32 + traffic[0].len() + traffic[1].len();
+    fs::write(folder.path("cut.pcap"), &whole[..two + 20]).unwrap();
+    let said = folder.refusal(1, &["--in", "inside=cut.pcap"]);
+    assert!(said.contains("cut.pcap is cut off behind frame 2"), "{said}");
+}
+
+#[test]
+fn capture_of_a_foreign_link_or_no_capture_is_refused() {
+    let folder = Folder::new(CONFIGURATION);
+    folder.capture("wifi.pcap", DataLink::IEEE802_11, &traffic());
+    let said = folder.refusal(1, &["--in", "inside=wifi.pcap"]);
+    assert!(said.contains("wifi.pcap") && said.contains("only Ethernet"), "{said}");
+    let said = folder.refusal(1, &["--in", "inside=sluice.toml"]);
+    assert!(said.contains("sluice.toml is no capture file"), "{said}");
+    let said = folder.refusal(1, &["--in", "inside=nowhere.pcap"]);
+    assert!(said.contains("nowhere.pcap"), "{said}");
+}
+
+#[test]
+fn interface_that_is_not_configured_or_a_vlan_is_refused() {
+    let folder = Folder::new(&(CONFIGURATION.to_owned() + "[interfaces.guests]\nparent = \"inside\"\nvlan = \"7\"\n"));
+    folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
+    let said = folder.refusal(1, &["--in", "insid=in.pcap"]);
+    assert!(
+        said.contains("no interface is called `insid`: there are inside, outside"),
+        "{said}"
+    );
+    let said = folder.refusal(1, &["--in", "guests=in.pcap"]);
+    assert!(said.contains("`guests` is a VLAN of `inside`"), "{said}");
+    let said = folder.refusal(1, &["--in", "inside=in.pcap", "--in", "inside=in.pcap"]);
+    assert!(said.contains("two captures"), "{said}");
+}
+
+#[test]
+fn configuration_that_is_wrong_is_refused_with_its_place() {
+    let folder = Folder::new(&CONFIGURATION.replace("pool = \"public\"", "pool = \"pubic\""));
+    folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
+    let said = folder.refusal(3, &["--in", "inside=in.pcap"]);
+    assert!(said.contains("sluice.toml:") && said.contains("pubic"), "{said}");
+}
+
+/// Every example forwards: frames of a host on its first interface go in, and no counter is lost.
+#[test]
+fn examples_run() {
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut count = 0;
+    for file in fs::read_dir(examples).unwrap() {
+        let path = file.unwrap().path();
+        if path.extension().is_none_or(|kind| kind != "toml") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        // Small tables: what is asked is whether it runs, not how much it holds.
+        let text: String = text
+            .lines()
+            .map(|line| match line.split_once(" = ") {
+                Some(("ipv4" | "ipv6", value)) if value.trim().starts_with(|c: char| c.is_ascii_digit()) => {
+                    format!("{} = 65536\n", line.split(' ').next().unwrap())
+                }
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        let interface = text.lines().find_map(|line| line.strip_prefix("[interfaces.")).unwrap();
+        let interface = interface.trim_end_matches(']').trim_matches('"');
+        let folder = Folder::new(&text);
+        folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
+        let output = folder.replay(&["--in", &format!("{interface}=in.pcap"), "--json"]);
+        assert_eq!(true, json(&output)["balanced"], "{}", path.display());
+        count += 1;
+    }
+    assert!(count > 0);
+}
