@@ -2,7 +2,7 @@
 
 mod rig;
 
-use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
+use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig};
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::layers;
 
@@ -118,4 +118,24 @@ fn ping_through_the_gateway_keeps_its_identifier_inside() {
         .payload(b"abc");
     let ttl = sent[0].frame[22];
     assert_eq!(expected.ttl(ttl).build(), sent[0].frame);
+}
+
+#[test]
+fn arp_request_for_a_pool_address_on_the_link_is_answered_outside_alone() {
+    let mut rig = Rig::new(Plan::default());
+    let pool = POOL.to_string();
+    let sent = rig.send(
+        OUTSIDE,
+        &packet::arp_request(ROUTER_MAC, "203.0.113.254", pool.as_str()),
+    );
+    let expected = packet::arp_reply(OUTSIDE_MAC, pool.as_str(), ROUTER_MAC, "203.0.113.254");
+    assert_eq!(
+        vec![expected],
+        sent.into_iter().map(|sent| sent.frame).collect::<Vec<_>>()
+    );
+    // Nobody's address, and the pool asked for on another link.
+    let nobody = packet::arp_request(ROUTER_MAC, "203.0.113.254", "203.0.113.77");
+    assert!(rig.send(OUTSIDE, &nobody).is_empty());
+    let elsewhere = packet::arp_request(HOST_MAC, HOST, pool.as_str());
+    assert!(rig.send(INSIDE, &elsewhere).is_empty());
 }

@@ -14,7 +14,7 @@ use sluice_wire::{Packet, arp};
 use crate::batch::{Batch, Complaint, Lists, Meta, Note, Stage, put};
 use crate::context::{Ctx, Owner};
 use crate::nodes::parse::classify;
-use crate::policy::Interface;
+use crate::policy::{Interface, Policy};
 use crate::reason::{Own, Reason};
 
 /// What a discovery message comes to.
@@ -50,7 +50,7 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
         };
         let packet = &mut batch.packets[slot as usize];
         let outcome = match meta.layers.class {
-            Class::Arp => hear_arp(packet, &meta, interface, owner, now),
+            Class::Arp => hear_arp(packet, &meta, interface, policy, owner, now),
             _ => hear_discovery(packet, &meta, interface, owner, now),
         };
         let counters = ctx.counters.interfaces.get(meta.interface as usize);
@@ -84,13 +84,29 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
     }
 }
 
-fn hear_arp(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, owner: &mut Owner, now: u64) -> Outcome {
+/// Whether the gateway answers for an address on a link: its own, and outside addresses of translation that lie there.
+fn answers_for(interface: &Interface, policy: &Policy, address: u32) -> bool {
+    let plain = Address::V4(address);
+    let nat = &policy.nat4;
+    let stands_in =
+        || nat.pools.owner(address).is_some() || nat.rules.destination().iter().any(|rule| rule.external == address);
+    interface.link.owns(plain) || interface.outside && interface.link.is_on_link(plain) && stands_in()
+}
+
+fn hear_arp(
+    packet: &mut Packet<'_>,
+    meta: &Meta,
+    interface: &Interface,
+    policy: &Policy,
+    owner: &mut Owner,
+    now: u64,
+) -> Outcome {
     let Some(message) = arp::Arp::new(meta.layers.datagram(packet.bytes())) else {
         return Outcome::Drop(sluice_wire::Fault::BadArp.into());
     };
     let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
     let asks = message.operation() == arp::REQUEST;
-    let for_us = interface.link.owns(Address::V4(target));
+    let for_us = answers_for(interface, policy, target);
     let on_link = interface.link.has_neighbour(Address::V4(sender));
     let heard = match (asks && for_us, for_us) {
         (true, _) => Heard::Solicitation,
