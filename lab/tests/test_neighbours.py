@@ -13,8 +13,16 @@ BROADCAST = "ff:ff:ff:ff:ff:ff"
 
 @pytest.fixture(scope="module")
 def document():
-    """Neighbours age fast enough to be watched."""
-    return configuration.changed(configuration.standard(), neighbours={"reachable": "2s", "retransmit": "200ms"})
+    """Neighbours age fast enough to be watched, and bob's pool lies on the outside link."""
+    standard = configuration.standard()
+    return configuration.changed(
+        standard,
+        neighbours={"reachable": "2s", "retransmit": "200ms"},
+        nat={
+            "pools": {"link": {"addresses": ["198.51.100.16-198.51.100.19"]}},
+            "source": [*standard["nat"]["source"], {"from": "192.168.2.0/24", "out": "outside", "pool": "link"}],
+        },
+    )
 
 
 def test_arp_request_for_the_gateway_is_answered(topology):
@@ -102,25 +110,17 @@ def test_neighbour_that_went_silent_is_given_up(topology, gateway):
 
 
 @pytest.mark.sluice
-def test_arp_request_for_a_pool_address_on_the_link_is_answered(topology, gateway):
+def test_arp_request_for_a_pool_address_on_the_link_is_answered(topology):
     """A pool may lie on the outside link itself: then nobody routes it, and the gateway answers for it."""
-    changed = configuration.changed(
-        gateway.document, nat={"pools": {"carrier": {"addresses": ["198.51.100.16-198.51.100.19"]}}}
-    )
-    original = gateway.document
-    gateway.apply(changed)
-    try:
-        with Wire(topology.upstream) as wire:
-            wire.send(
-                Ether(src=wire.mac, dst=BROADCAST)
-                / ARP(hwsrc=wire.mac, psrc=topology.upstream.address, pdst="198.51.100.17")
-            )
-            reply = wire.expect(lambda frame: ARP in frame and frame[ARP].op == 2)
-        assert "198.51.100.17" == reply[ARP].psrc
-        output = topology.alice.run("ping", "-n", "-c", "1", "-W", "5", topology.server.address)
-        assert "1 received" in output
-    finally:
-        gateway.apply(original)
+    with Wire(topology.upstream) as wire:
+        wire.send(
+            Ether(src=wire.mac, dst=BROADCAST)
+            / ARP(hwsrc=wire.mac, psrc=topology.upstream.address, pdst="198.51.100.17")
+        )
+        reply = wire.expect(lambda frame: ARP in frame and frame[ARP].op == 2)
+    assert "198.51.100.17" == reply[ARP].psrc
+    output = topology.bob.run("ping", "-n", "-c", "1", "-W", "5", topology.server.address)
+    assert "1 received" in output
 
 
 def test_pool_behind_a_route_is_not_answered_for_on_the_link(topology):

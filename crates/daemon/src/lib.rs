@@ -49,7 +49,7 @@ pub enum DaemonError {
     Configuration(Diagnosis),
     /// A replay that fails.
     #[error(transparent)]
-    Replay(#[from] replay::ReplayError),
+    Replay(#[from] Box<replay::ReplayError>),
     /// No control socket.
     #[error(transparent)]
     Socket(#[from] socket::SocketError),
@@ -58,7 +58,7 @@ pub enum DaemonError {
     Eal(#[from] sluice_dpdk::EalError),
     /// Devices, pools or rings can't be had.
     #[error(transparent)]
-    Devices(sluice_dpdk::SetError),
+    Devices(Box<sluice_dpdk::SetError>),
     /// The memory of the tables can't be had.
     #[error(transparent)]
     Memory(#[from] sluice_dpdk::memory::MemoryError),

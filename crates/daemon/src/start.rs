@@ -125,7 +125,7 @@ fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
             };
             DaemonError::Configuration(place(&loaded.name, &loaded.text, vec![fault]))
         }
-        None => DaemonError::Devices(error),
+        None => DaemonError::Devices(Box::new(error)),
     }
 }
 

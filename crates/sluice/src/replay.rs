@@ -24,7 +24,8 @@ pub fn replay(arguments: &Replay, output: &mut dyn Write) -> Result<(), CommandE
         outputs: files(&arguments.outputs),
         workers: arguments.workers,
     };
-    let summary = engine::replay(&loaded, &request).map_err(sluice_daemon::DaemonError::from)?;
+    let summary =
+        engine::replay(&loaded, &request).map_err(|error| sluice_daemon::DaemonError::Replay(Box::new(error)))?;
     if arguments.json {
         serde_json::to_writer_pretty(&mut *output, &summary).map_err(std::io::Error::from)?;
         writeln!(output)?;

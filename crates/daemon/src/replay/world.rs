@@ -53,15 +53,17 @@ pub struct World<'m> {
     wires: Vec<Wires>,
     desks: Vec<Counter>,
     now: Now,
-    /// By port: the address that frames get in place of their destination.
-    readdress: Vec<Option<[u8; 6]>>,
+    readdress: Readdress,
     invented: BTreeMap<(u16, Address), [u8; 6]>,
     /// Packets that had been put aside when neighbours were looked for last.
     parked: u64,
     incomplete: u64,
 }
 
-fn plane(config: &Config, workers: u16) -> Result<(Plane, Vec<Option<[u8; 6]>>), ReplayError> {
+/// By port: the address that frames get in place of their destination, where the configuration names none.
+type Readdress = Vec<Option<[u8; 6]>>;
+
+fn plane(config: &Config, workers: u16) -> Result<(Plane, Readdress), ReplayError> {
     let owners = build::ports(config);
     let configured = owners.iter().map(|&index| config.interfaces.get(usize::from(index)));
     let mut macs = Vec::new();
