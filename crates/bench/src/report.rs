@@ -14,7 +14,7 @@ use crate::result::{FOLDER, Measured, ResultError};
 #[derive(Args, Clone, Debug)]
 pub struct ReportArguments {
     /// Folder of the results, files as --json writes them.
-    #[arg(long, default_value = FOLDER, value_name = "FOLDER")]
+    #[arg(default_value = FOLDER, value_name = "FOLDER")]
     from: PathBuf,
     /// The page; report.html in the folder of the results where not given.
     #[arg(long, value_name = "FILE")]

@@ -2,7 +2,7 @@
 //!
 //! | line | answer |
 //! | --- | --- |
-//! | `open N` | `opened N`, when one packet of each of the first N flows is sent, slowly |
+//! | `open N RATE` | `opened N`, when one packet of each of the first N flows is sent |
 //! | `established N RATE` | none; sends at RATE packets per second (0: as fast as it can), each of a flow of the first N drawn anew |
 //! | `new FROM COUNT RATE` | none; sends one packet of each flow from FROM on |
 //! | `stop` | `sent N`: all packets that the interface has taken since the start |
@@ -18,9 +18,6 @@ use sluice_dpdk::{Device, Devices, DpdkIo, Driver, Eal, Plan, PortPlan, tsc};
 use sluice_engine::io::{BATCH, HAND, Lent, PacketIo, Slot};
 
 use super::frame::{Ends, Template};
-
-/// Packets per second while flows are opened.
-const OPENING_RATE: u64 = 50_000;
 
 /// What the generator needs to know at its start.
 #[derive(Args, Clone, Debug)]
@@ -48,7 +45,7 @@ pub struct GeneratorArguments {
 /// What is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
-    Open { flows: u32 },
+    Open { flows: u32, rate: u64 },
     Established { flows: u32, rate: u64 },
     New { from: u32, count: u32, rate: u64 },
     Nothing,
@@ -60,7 +57,10 @@ impl Task {
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |index: usize| words.get(index)?.parse::<u32>().ok();
         Some(match *words.first()? {
-            "open" => Self::Open { flows: number(1)? },
+            "open" => Self::Open {
+                flows: number(1)?,
+                rate: number(2)?.into(),
+            },
             "established" => Self::Established {
                 flows: number(1).filter(|&flows| flows > 0)?,
                 rate: number(2)?.into(),
@@ -146,8 +146,8 @@ impl Generator {
     fn round(&mut self, task: Task) -> Task {
         match task {
             Task::Nothing => Task::Nothing,
-            Task::Open { flows } => {
-                let mut pace = Pace::new(OPENING_RATE);
+            Task::Open { flows, rate } => {
+                let mut pace = Pace::new(rate);
                 let mut flow = 0;
                 while flow < flows {
                     pace.wait();
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn task_is_read_from_a_line() {
-        assert_eq!(Some(Task::Open { flows: 8000 }), Task::parse("open 8000"));
+        assert_eq!(Some(Task::Open { flows: 8000, rate: 9 }), Task::parse("open 8000 9"));
         let established = Task::Established { flows: 10, rate: 7 };
         assert_eq!(Some(established), Task::parse("established 10 7\n"));
         let new = Task::New {
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn task_that_is_none_is_refused() {
-        for line in ["", "open", "open x", "established 0 1", "new 1 2", "dance 3"] {
+        for line in ["", "open 1", "open x 1", "established 0 1", "new 1 2", "dance 3"] {
             assert_eq!(None, Task::parse(line), "{line}");
         }
     }

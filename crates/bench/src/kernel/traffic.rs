@@ -92,9 +92,9 @@ impl Traffic {
         self.child.id()
     }
 
-    /// Send one packet of each of the first flows, slowly.
-    pub fn open(&mut self, flows: u32) -> Result<(), TrafficError> {
-        self.tell(&format!("open {flows}"))?;
+    /// Send one packet of each of the first flows, `rate` a second.
+    pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), TrafficError> {
+        self.tell(&format!("open {flows} {rate}"))?;
         self.expect("opened").map(drop)
     }
 

@@ -194,7 +194,7 @@ impl Stages {
             let counters = core.get("counters").and_then(Value::as_array);
             for counter in counters.into_iter().flatten() {
                 let name = counter.get("name").and_then(Value::as_str).unwrap_or_default();
-                if name.contains("cycles") && name.contains("session") {
+                if name == "cycles-session" {
                     stages.session += counter.get("count").and_then(Value::as_u64).unwrap_or(0);
                 }
             }
