@@ -273,15 +273,9 @@ pub fn conntrack_line(session: &Session) -> String {
     line + " mark=0 use=1"
 }
 
-/// The nearest of the kernel's names for a state of RFC 7857.
-fn tcp_state(state: &str) -> &'static str {
-    match state {
-        "established" => "ESTABLISHED",
-        "c-fin" | "s-fin" => "FIN_WAIT",
-        "c-fin-s-fin" | "c-fin+s-fin" => "LAST_ACK",
-        "trans" => "CLOSE",
-        _ => "SYN_SENT",
-    }
+/// The kernel writes the same names in capitals.
+fn tcp_state(state: &str) -> String {
+    state.to_uppercase().replace('-', "_")
 }
 
 fn flow(protocol: u8, flow: &Flow, type4: u8, type6: u8) -> String {

@@ -155,7 +155,8 @@ pub struct Session {
     pub reverse: Flow,
     /// Which side sent the first packet.
     pub initiator: Initiator,
-    /// State of TCP in the words of RFC 7857; of others `unanswered` or `answered`.
+    /// State of TCP by the kernel's names in small letters: `none`, `syn-sent`, `established`, `fin-wait`, `time-wait`,
+    /// `close`; of others `unanswered` or `answered`.
     pub state: String,
     /// Whether both directions have been seen.
     pub answered: bool,

@@ -138,7 +138,7 @@ fn session(shown: &Shown, policy: &Policy, pools: &[String]) -> Session {
         } else {
             Initiator::Inside
         },
-        state: shown.state.unwrap_or(plain).into(),
+        state: shown.state.unwrap_or(plain).to_lowercase().replace('_', "-"),
         answered: shown.answered,
         expires: shown.seconds_left.into(),
         inside_interface: name(inside),

@@ -120,6 +120,8 @@ pub fn neighbour_limits(config: &Config) -> NeighbourLimits {
     let nanoseconds = |period: sluice_config::value::Period| period.duration().as_nanos() as u64;
     let timing = Timing {
         reachable: nanoseconds(neighbours.reachable),
+        // Who wants answers to count for shorter wants silence to be noticed sooner too.
+        delay: Timing::default().delay.min(nanoseconds(neighbours.reachable)),
         retransmit: nanoseconds(neighbours.retransmit),
         attempts: neighbours.requests,
         ..Timing::default()
