@@ -198,7 +198,7 @@ impl Stages {
                     stages.session += counter.get("count").and_then(Value::as_u64).unwrap_or(0);
                 }
             }
-            stages.packets += core.pointer("/received/packets").and_then(Value::as_u64).unwrap_or(0);
+            stages.packets += core.get("packets").and_then(Value::as_u64).unwrap_or(0);
         }
         stages
     }
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn stages_are_summed_over_workers() {
-        let core = r#"{"worker":0,"received":{"packets":100,"bytes":1},"counters":[
+        let core = r#"{"worker":0,"packets":100,"counters":[
             {"name":"cycles-session","count":4000},{"name":"cycles-parse","count":9},{"name":"sessions-created","count":3}]}"#;
         let stages = Stages::parse(&format!("[{core},{core}]"));
         let expected = Stages {
