@@ -30,7 +30,7 @@ impl Direction {
 
 /// IPv4 addresses, ports and context: 16 bytes, compared as two words. ICMP queries carry their
 /// identifier in both ports' place: source port on the way out, destination port on the way back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, Eq, Pod, Zeroable)]
 #[repr(C, align(8))]
 pub struct Tuple4 {
     /// Source address.
@@ -43,6 +43,20 @@ pub struct Tuple4 {
     pub destination_port: u16,
     /// Context.
     pub context: Context,
+}
+
+impl PartialEq for Tuple4 {
+    /// All at once, not field by field: the record that it is held against has just come from memory.
+    #[inline(always)]
+    fn eq(&self, other: &Self) -> bool {
+        bytemuck::cast::<Self, u128>(*self) == bytemuck::cast::<Self, u128>(*other)
+    }
+}
+
+impl std::hash::Hash for Tuple4 {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        bytemuck::cast::<Self, u128>(*self).hash(state);
+    }
 }
 
 /// IPv6 addresses, ports and context: 40 bytes.
