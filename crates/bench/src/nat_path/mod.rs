@@ -10,6 +10,7 @@ mod rig;
 use sluice_dpdk::Devices;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
+use sluice_engine::counters::Stage;
 use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
 use sluice_engine::request::{Cursor, Shown};
 use sluice_engine::time::Now;
@@ -85,6 +86,21 @@ pub fn run(run: &mut Run<'_>, only: Option<u32>) -> Result<(), Failure> {
         established(run, eal, next(), sessions, runs)?;
     }
     created(run, eal, next(), if run.quick { 64_000 } else { 1_000_000 }, runs)
+}
+
+/// Figures of the worker's stages, in the order of [`Stage::ALL`].
+const STAGES: [&str; Stage::ALL.len()] = [
+    "receive_cycles",
+    "parse_cycles",
+    "session_cycles",
+    "forward_cycles",
+    "transmit_cycles",
+    "housekeeping_cycles",
+];
+
+/// What the worker has spent on each of its stages so far.
+fn stages_of(gateway: &Gateway<'_>) -> [u64; Stage::ALL.len()] {
+    Stage::ALL.map(|stage| gateway.plane.counters()[0].cycles[stage as usize].get())
 }
 
 /// Public addresses and ports of the flows.
@@ -382,6 +398,7 @@ fn established(
     let directions: &[Direction] = &[Direction::Up, Direction::Down, Direction::Both];
     let mut random = Random(88_172_645_463_325_252);
     let mut figures: Vec<[Vec<f64>; 3]> = directions.iter().map(|_| Default::default()).collect();
+    let mut stages: Vec<[Vec<f64>; Stage::ALL.len()]> = directions.iter().map(|_| Default::default()).collect();
     let mut listing: [Vec<f64>; 3] = Default::default();
     let (mut limits, mut limit_sources) = (Vec::new(), Vec::new());
     let before = gateway.session_packets()?;
@@ -399,12 +416,16 @@ fn established(
         for (place, &direction) in directions.iter().enumerate() {
             let mut draw = |port| draw(&mut random, sessions, &publics, port);
             let base = empty(&mut source, direction, Checksums::Vouched, &mut draw);
+            let before = stages_of(&gateway);
             let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || {
                 let now = gateway.now();
                 gateway.worker.round(now);
             });
             if looped.sent != looped.came {
                 return Err(format!("{} packets went in and {} came out", looped.sent, looped.came).into());
+            }
+            for ((runs, after), before) in stages[place].iter_mut().zip(stages_of(&gateway)).zip(before) {
+                runs.push((after - before) as f64 / looped.sent as f64);
             }
             verify(&looped.samples, &publics)?;
             sent += looped.sent;
@@ -460,8 +481,12 @@ fn established(
             .key("checksums", "vouched")
             .key("memory", backing.clone())
     };
-    for (direction, [costs, loops, empties]) in directions.iter().zip(&figures) {
-        let row = rates(row("established", *direction), costs, loops, empties).figure("bytes_per_session", &[bytes]);
+    for ((direction, [costs, loops, empties]), stages) in directions.iter().zip(&figures).zip(&stages) {
+        let mut row = rates(row("established", *direction), costs, loops, empties).figure("bytes_per_session", &[bytes]);
+        // By the worker's own clock, which ticks between its steps: the sum is a little above the cost.
+        for (name, runs) in STAGES.iter().zip(stages) {
+            row = row.figure(name, runs);
+        }
         (run.row)(row);
     }
     if sessions == 1_000_000 {
