@@ -5,9 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
-pub mod decision;
 pub mod fib;
-pub mod forward;
 pub mod neighbour;
 pub mod next_hop;
 pub mod policer;
@@ -16,9 +14,7 @@ pub mod routes;
 pub mod source;
 
 pub use address::{Address, InterfaceIndex, Prefix};
-pub use decision::Decision;
 pub use fib::{Fib, FibReader};
-pub use forward::{Forward, forward_check};
 pub use next_hop::{NextHop, NextHopKeeper, NextHops, Refusal};
 pub use policer::TokenBucket;
 pub use reason::Reason;

@@ -55,6 +55,4 @@ reasons! {
         "A newer packet took its place in the queue for the same unresolved neighbour (RFC 4861, 7.2.2).";
     ParkedTooLong "parked-too-long"
         "Waited for address resolution longer than allowed.";
-    PolicedLocal "policed-local"
-        "Addressed to the gateway itself and above the rate allowed for its class.";
 }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use sluice_route::neighbour::{Heard, NeighbourIndex, NeighbourKeeper, Neighbours, Timing};
+use sluice_route::neighbour::{Heard, NeighbourKeeper, Neighbours, Timing};
 use sluice_route::{
-    Address, Decision, Fib, Interface, NextHop, NextHopKeeper, Prefix, Reason, Refusal, Route, RouteError, RouteSet,
+    Address, Fib, Interface, NextHop, NextHopKeeper, Prefix, Reason, Refusal, Route, RouteError, RouteSet,
     SourceValidation, Via, validate_source,
 };
 use sluice_table::prefix::Quiescence;
@@ -234,38 +234,6 @@ fn next_hop_slot_waits_for_readers_and_gives_its_neighbour_back() {
     router.quiescence.pass(0);
     router.keeper.reclaim();
     assert_eq!(0, router.neighbours.uses(neighbour));
-}
-
-#[test]
-fn decision_holds_the_neighbour_until_released() {
-    let router = Router::new(&RouteSet::new(&two(), &[]).unwrap());
-    let mut keeper = NeighbourKeeper::new(router.neighbours.clone(), Timing::default(), 0);
-    let host = address("10.0.0.77");
-    keeper.hear(
-        0,
-        host,
-        Some([2, 0, 0, 0, 0, 7]),
-        Heard::Solicitation,
-        true,
-        0,
-        &mut |_| {},
-    );
-    let next_hop = router.fib.reader().find(host).unwrap().value;
-    let table = router.keeper.table();
-    let decision = Decision::decide(next_hop, host, &table, &router.neighbours).unwrap();
-    assert_eq!(
-        (0, Some(NeighbourIndex(0))),
-        (decision.interface(), decision.neighbour())
-    );
-    assert_eq!(1, router.neighbours.uses(NeighbourIndex(0)));
-    decision.release(&router.neighbours);
-    assert_eq!(0, router.neighbours.uses(NeighbourIndex(0)));
-    let unknown = Decision::decide(next_hop, address("10.0.0.78"), &table, &router.neighbours).unwrap();
-    assert_eq!(None, unknown.neighbour());
-    assert_eq!(
-        Err(Reason::NoRoute),
-        Decision::decide(u32::MAX, host, &table, &router.neighbours)
-    );
 }
 
 #[test]
