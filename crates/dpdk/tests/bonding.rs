@@ -4,7 +4,7 @@ mod support;
 
 use sluice_dpdk::{Driver, Plan, PortPlan};
 use sluice_engine::io::PacketIo;
-use support::{exchange, on_each_memory, port, veth, wait_for};
+use support::{exchange_by_kernel, on_each_memory, port, veth, wait_for};
 
 #[test]
 fn bonds_by_lacp_exchange_frames() {
@@ -28,8 +28,8 @@ fn bonds_by_lacp_exchange_frames() {
                 .all(|port| port.active_members() == 2 && port.link().up)
                 .then_some(())
         });
-        exchange(hand, 0, 1, 2_000, 64);
-        exchange(hand, 1, 0, 2_000, 1514);
+        exchange_by_kernel(hand, 0, 1, 2_000, 64);
+        exchange_by_kernel(hand, 1, 0, 2_000, 1514);
         opened.close();
     });
 }
@@ -58,7 +58,7 @@ fn bond_with_jumbo_carries_frames_whole() {
                 .all(|port| port.active_members() == 2)
                 .then_some(())
         });
-        exchange(hand, 0, 1, 200, 9014);
+        exchange_by_kernel(hand, 0, 1, 200, 9014);
         opened.close();
     });
 }

@@ -3,7 +3,9 @@
 mod support;
 
 use sluice_dpdk::{Devices, DpdkIo, Driver, Plan, PortPlan};
-use support::{close, exchange, frame, is_ours, on_each_memory, plan, port, receive_some, send, veth, wait_for};
+use support::{
+    close, exchange_by_kernel, frame, is_ours, on_each_memory, plan, port, receive_some, send, veth, wait_for,
+};
 
 fn by(driver: Driver, name: &str) -> PortPlan {
     PortPlan {
@@ -22,8 +24,8 @@ fn af_xdp_and_af_packet_on_veth_exchange_frames() {
         veth("va", "vb", 1500);
         let mut opened = scenario.open(&Plan::new(vec![port("va"), by(Driver::AfPacket, "vb")], 1));
         assert_eq!(Driver::AfXdp, opened.devices.ports()[0].driver());
-        exchange(&mut opened.hand, 1, 0, 20_000, 64);
-        exchange(&mut opened.hand, 0, 1, 20_000, 1514);
+        exchange_by_kernel(&mut opened.hand, 1, 0, 20_000, 64);
+        exchange_by_kernel(&mut opened.hand, 0, 1, 20_000, 1514);
         assert_eq!(Some(20_000), Some(opened.devices.ports()[0].statistics().sent));
         opened.close();
     });
@@ -40,8 +42,8 @@ fn af_packet_carries_jumbo_frames_whole() {
         let mut opened = scenario.open(&Plan::new(vec![jumbo("va"), jumbo("vb")], 1));
         assert_eq!(Driver::AfPacket, opened.devices.ports()[0].driver());
         for length in [60, 1900, 1983, 8014, 9014] {
-            exchange(&mut opened.hand, 0, 1, 200, length);
-            exchange(&mut opened.hand, 1, 0, 200, length);
+            exchange_by_kernel(&mut opened.hand, 0, 1, 200, length);
+            exchange_by_kernel(&mut opened.hand, 1, 0, 200, length);
         }
         opened.close();
     });
