@@ -18,7 +18,7 @@ use crate::session::{Session4, Session6};
 use crate::time::{Now, TICKS_PER_SECOND};
 
 /// Sessions that end in one round of a shard's timers at most.
-const EXPIRIES: usize = 64;
+const EXPIRIES: usize = 128;
 
 /// One shard.
 pub struct Shard<'m> {

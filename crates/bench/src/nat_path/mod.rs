@@ -3,7 +3,9 @@
 //! Buffers are DPDK mbufs passed first in, first out, headers written [`rig::LAG`] packets before they are read.
 //! Cost = loop(source, receive, path, transmit, free) - loop(source, free).
 
+mod created;
 mod flows;
+mod opening;
 mod probe;
 mod rig;
 
@@ -13,13 +15,13 @@ use sluice_dpdk::tsc;
 use sluice_engine::counters::Stage;
 use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
 use sluice_engine::request::{Cursor, Shown};
-use sluice_engine::time::Now;
 use sluice_wire::Checksums;
-use sluice_wire::tcp::flag;
 
 use crate::rows::{Row, Run};
-use flows::{FRAME, Random, Written, data, ends};
-use rig::{BUFFERS, Gateway, Job, LAG, Source, mark};
+use created::created;
+use flows::{FRAME, Random, Written, data};
+use opening::{open, verify};
+use rig::{BUFFERS, Gateway, Job, LAG, Source};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -287,93 +289,6 @@ fn name(checksums: Checksums) -> &'static str {
     }
 }
 
-/// The first packets of all flows; where they are translated to.
-fn open(source: &mut Source, gateway: &mut Gateway<'_>, sessions: u32) -> Result<Publics, Failure> {
-    let mut publics = vec![(0, 0); sessions as usize];
-    let address = |frame: &[u8]| {
-        let word = |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
-        (word(26), u16::from_be_bytes([frame[34], frame[35]]))
-    };
-    // SYN or datagram out, SYN and ACK or datagram back, ACK or datagram out.
-    for step in 0..3u16 {
-        let mut number = 0;
-        while number < sessions {
-            let port = step & 1;
-            source.feed(&[(port, 64)], Checksums::Vouched, |_| {
-                let written = (number < sessions).then(|| {
-                    let public = (step == 1).then(|| publics[number as usize]);
-                    let (flags, numbers) = match step {
-                        0 => (flag::SYN, (1, 0)),
-                        1 => (flag::SYN | flag::ACK, (1, 2)),
-                        _ => (flag::ACK, (2, 2)),
-                    };
-                    Written {
-                        flags,
-                        numbers,
-                        ..data(number, public)
-                    }
-                });
-                number += 1;
-                written
-            });
-            let now = gateway.now();
-            gateway.worker.round(now);
-            source.drain(1 - port, |frame| {
-                if let Some(public) = publics.get_mut(mark(frame) as usize).filter(|_| step == 0) {
-                    *public = address(frame);
-                }
-            });
-        }
-    }
-    let missing = publics.iter().filter(|public| public.1 == 0).count();
-    if missing > 0 {
-        return Err(format!("{missing} of {sessions} flows were not translated").into());
-    }
-    Ok(publics)
-}
-
-/// Hold sampled outputs against frames built by an independent library.
-fn verify(samples: &[[u8; FRAME]], publics: &Publics) -> Result<(), Failure> {
-    for frame in samples {
-        let number = mark(frame);
-        let e = ends(number);
-        let public = *publics.get(number as usize).ok_or("a frame of no flow came out")?;
-        let up = frame[..6] == flows::ROUTER_MAC;
-        let (source, destination, macs) = if up {
-            (public, e.remote, (flows::OUTSIDE_MAC, flows::ROUTER_MAC))
-        } else {
-            (e.remote, e.inside, (flows::INSIDE_MAC, flows::HOST_MAC))
-        };
-        let builder = etherparse::PacketBuilder::ethernet2(macs.0, macs.1);
-        let mut ip = etherparse::Ipv4Header::new(
-            26,
-            63,
-            etherparse::IpNumber(if e.tcp { 6 } else { 17 }),
-            source.0.to_be_bytes(),
-            destination.0.to_be_bytes(),
-        )?;
-        ip.dont_fragment = true;
-        let builder = builder.ip(etherparse::IpHeaders::Ipv4(ip, Default::default()));
-        let mut expected = Vec::new();
-        if e.tcp {
-            let mut payload = [0; 6];
-            payload[2..].copy_from_slice(&number.to_be_bytes());
-            builder
-                .tcp(source.1, destination.1, 2, 0x2000)
-                .ack(2)
-                .write(&mut expected, &payload)?;
-        } else {
-            let mut payload = [0; 18];
-            payload[14..].copy_from_slice(&number.to_be_bytes());
-            builder.udp(source.1, destination.1).write(&mut expected, &payload)?;
-        }
-        if expected != frame {
-            return Err(format!("flow {number} came out as {frame:02x?}, expected {expected:02x?}").into());
-        }
-    }
-    Ok(())
-}
-
 fn established(
     run: &mut Run<'_>,
     eal: &'static sluice_dpdk::eal::Eal,
@@ -497,80 +412,6 @@ fn established(
             &listing[2],
         ));
     }
-    drop(gateway);
-    source.close();
-    drop(Devices::close(devices));
-    Ok(())
-}
-
-/// New sessions at a steady number of them: each packet opens one, and as many end.
-fn created(
-    run: &mut Run<'_>,
-    eal: &'static sluice_dpdk::eal::Eal,
-    number: u32,
-    sessions: u32,
-    runs: usize,
-) -> Result<(), Failure> {
-    let (mut source, devices, hand) = rig::join(eal, number)?;
-    let capacity = sessions + sessions / 4 + 16 * 1024;
-    let mut plane = rig::plane(Job::Translate, capacity, true)?;
-    plane.collect();
-    let mut memory = rig::memory(&plane)?;
-    let mut gateway = Gateway::new(plane, hand, &mut memory)?;
-    // Time goes so fast that as many sessions as wanted are open within their timeout of 120 s.
-    let step = 120_000_000_000 / u64::from(sessions);
-    let mut flow = 0u32;
-    let mut clock = gateway.now().nanoseconds;
-    let publics = Publics::new();
-    let (mut costs, mut empties, mut loops, mut rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let space = sessions * 4;
-    for turn in 0..=runs {
-        let mut opening = |_port: u16| {
-            flow = (flow + 1) % space;
-            Written {
-                flags: flag::SYN,
-                numbers: (1, 0),
-                ..data(flow, None)
-            }
-        };
-        let mut random = Random(1);
-        let base = empty(&mut source, Direction::Up, Checksums::Vouched, |port| Written {
-            flags: flag::SYN,
-            ..draw(&mut random, space, &publics, port)
-        });
-        let counters = gateway.plane.counters()[0].clone();
-        let before = (counters.sessions_created.get(), counters.sessions_ended.get());
-        let looped = full(&mut source, Direction::Up, Checksums::Vouched, &mut opening, || {
-            clock += 64 * step;
-            gateway.worker.round(Now::at(clock));
-        });
-        let made = counters.sessions_created.get() - before.0;
-        let ended = counters.sessions_ended.get() - before.1;
-        // The first turn fills the table and touches its memory.
-        if turn == 0 {
-            continue;
-        }
-        if looped.sent != looped.came || made != looped.sent {
-            return Err(format!("{} opened, {made} made, {} came out", looped.sent, looped.came).into());
-        }
-        if made.abs_diff(ended) * 20 > made {
-            return Err(format!("{made} sessions were made and {ended} ended").into());
-        }
-        costs.push(looped.cycles - base);
-        rates.push(tsc::frequency() as f64 / (looped.cycles - base));
-        loops.push(looped.cycles);
-        empties.push(base);
-    }
-    let row = Row::new("new")
-        .key("sessions", sessions)
-        .key("family", 4)
-        .key("direction", "up")
-        .key("mapping", "address-and-port-dependent")
-        .figure("cycles_per_packet", &costs)
-        .figure("sessions_per_s", &rates)
-        .figure("loop_cycles", &loops)
-        .figure("empty_loop_cycles", &empties);
-    (run.row)(row);
     drop(gateway);
     source.close();
     drop(Devices::close(devices));

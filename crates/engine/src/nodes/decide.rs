@@ -194,13 +194,15 @@ fn open<F: Family>(
         inbound_refresh: schedule.refreshes(false),
         interface: meta.interface,
     });
-    // The timer of a TCP session is set by its first segment, in `established`.
-    let mut seconds = schedule.seconds(TimeoutClass::TCP_TRANSITORY_OPEN);
+    let (mut tracking, mut timer) = (Tracking::default(), TimeoutClass::TCP_TRANSITORY_OPEN);
     if protocol != TCP {
-        let mut tracking = Tracking::of_datagrams(protocol, layers.destination_port, schedule);
-        seconds = schedule.seconds(tracking.track_datagram(Direction::Forward));
-        session.track_mut().tracking = tracking;
+        tracking = Tracking::of_datagrams(protocol, layers.destination_port, schedule);
+        timer = tracking.track_datagram(Direction::Forward);
     }
+    // The first packet goes on to `established`, which sets the timer only where it is another.
+    tracking.set_timer(timer);
+    let seconds = schedule.seconds(timer);
+    session.track_mut().tracking = tracking;
     session.track_mut().last_seen = ctx.now.stamp();
     let reverse = F::make_key(made.reverse, protocol);
     let inserted = F::table(shard).insert(hash, F::hash_one(ctx.hasher, &reverse), session);

@@ -1,0 +1,85 @@
+//! New sessions.
+
+use sluice_dpdk::{Devices, tsc};
+use sluice_engine::time::Now;
+use sluice_wire::Checksums;
+use sluice_wire::tcp::flag;
+
+use super::flows::{Random, Written, data};
+use super::rig::{self, Gateway, Job};
+use super::{Direction, Failure, Publics, draw, empty, full};
+use crate::rows::{Row, Run};
+
+/// New sessions at a steady number of them: each packet opens one, and as many end.
+pub fn created(
+    run: &mut Run<'_>,
+    eal: &'static sluice_dpdk::eal::Eal,
+    number: u32,
+    sessions: u32,
+    runs: usize,
+) -> Result<(), Failure> {
+    let (mut source, devices, hand) = rig::join(eal, number)?;
+    let capacity = sessions + sessions / 4 + 16 * 1024;
+    let mut plane = rig::plane(Job::Translate, capacity, true)?;
+    plane.collect();
+    let mut memory = rig::memory(&plane)?;
+    let mut gateway = Gateway::new(plane, hand, &mut memory)?;
+    // Time goes so fast that as many sessions as wanted are open within their timeout of 120 s.
+    let step = 120_000_000_000 / u64::from(sessions);
+    let mut flow = 0u32;
+    let mut clock = gateway.now().nanoseconds;
+    let publics = Publics::new();
+    let (mut costs, mut empties, mut loops, mut rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let space = sessions * 4;
+    for turn in 0..=runs {
+        let mut opening = |_port: u16| {
+            flow = (flow + 1) % space;
+            Written {
+                flags: flag::SYN,
+                numbers: (1, 0),
+                ..data(flow, None)
+            }
+        };
+        let mut random = Random(1);
+        let base = empty(&mut source, Direction::Up, Checksums::Vouched, |port| Written {
+            flags: flag::SYN,
+            ..draw(&mut random, space, &publics, port)
+        });
+        let counters = gateway.plane.counters()[0].clone();
+        let before = (counters.sessions_created.get(), counters.sessions_ended.get());
+        let looped = full(&mut source, Direction::Up, Checksums::Vouched, &mut opening, || {
+            clock += 64 * step;
+            gateway.worker.round(Now::at(clock));
+        });
+        let made = counters.sessions_created.get() - before.0;
+        let ended = counters.sessions_ended.get() - before.1;
+        // The first turn fills the table and touches its memory.
+        if turn == 0 {
+            continue;
+        }
+        if looped.sent != looped.came || made != looped.sent {
+            return Err(format!("{} opened, {made} made, {} came out", looped.sent, looped.came).into());
+        }
+        if made.abs_diff(ended) * 20 > made {
+            return Err(format!("{made} sessions were made and {ended} ended").into());
+        }
+        costs.push(looped.cycles - base);
+        rates.push(tsc::frequency() as f64 / (looped.cycles - base));
+        loops.push(looped.cycles);
+        empties.push(base);
+    }
+    let row = Row::new("new")
+        .key("sessions", sessions)
+        .key("family", 4)
+        .key("direction", "up")
+        .key("mapping", "address-and-port-dependent")
+        .figure("cycles_per_packet", &costs)
+        .figure("sessions_per_s", &rates)
+        .figure("loop_cycles", &loops)
+        .figure("empty_loop_cycles", &empties);
+    (run.row)(row);
+    drop(gateway);
+    source.close();
+    drop(Devices::close(devices));
+    Ok(())
+}
