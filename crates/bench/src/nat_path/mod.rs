@@ -397,7 +397,8 @@ fn established(
             .key("memory", backing.clone())
     };
     for ((direction, [costs, loops, empties]), stages) in directions.iter().zip(&figures).zip(&stages) {
-        let mut row = rates(row("established", *direction), costs, loops, empties).figure("bytes_per_session", &[bytes]);
+        let mut row =
+            rates(row("established", *direction), costs, loops, empties).figure("bytes_per_session", &[bytes]);
         // By the worker's own clock, which ticks between its steps: the sum is a little above the cost.
         for (name, runs) in STAGES.iter().zip(stages) {
             row = row.figure(name, runs);
