@@ -9,7 +9,7 @@ from lab.topology import FORWARDED
 def standard():
     """NAT for both inside networks onto a pool, IPv6 routed, one port forwarded, small tables."""
     return {
-        "system": {"name": "lab", "workers": 1, "state-directory": "/run/lab/state"},
+        "system": {"name": "lab", "workers": 1},
         "sessions": {"ipv4": 16384, "ipv6": 4096},
         "control": {"socket": "/run/lab/control", "log": "debug"},
         "interfaces": {
@@ -37,7 +37,7 @@ def _interface(device, *addresses):
 
 
 def changed(document, **tables):
-    """A copy in which tables are merged: `changed(standard(), gateway={"ttl": 32})`."""
+    """A copy in which tables are merged: `changed(standard(), system={"shards": 4})`."""
     result = copy.deepcopy(document)
     _merge(result, {name.replace("_", "-"): value for name, value in tables.items()})
     return result

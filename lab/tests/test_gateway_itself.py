@@ -13,7 +13,7 @@ def document():
     return configuration.changed(
         configuration.standard(),
         gateway={"policing": {"echo": {"rate": 50, "burst": 20}}},
-        interfaces={"inside1": {"router-advertisements": {"interval": "4s", "dns": ["2001:db8:b::130"]}}},
+        interfaces={"inside1": {"router-advertisements": {"interval": "4s"}}},
     )
 
 

@@ -86,15 +86,9 @@ pub struct Interface {
     /// BCP 38.
     pub source_validation: schema::SourceValidation,
     /// What it announces to IPv6 hosts, where it does.
-    pub advertisements: Option<Advertisements>,
-    /// Which checksums are computed on receive.
-    pub checksums: schema::ChecksumPolicy,
+    pub advertisements: Option<schema::RouterAdvertisements>,
     /// What happens to TCP and UDP whose checksum a local sender left to the device.
     pub left_to_offload: schema::LeftToOffload,
-    /// Packets between link-local addresses that are not for the gateway.
-    pub link_local: schema::Passage,
-    /// Multicast that is not for the gateway.
-    pub multicast: schema::Passage,
 }
 
 /// What an interface is made of.
@@ -123,15 +117,6 @@ pub enum Link {
         /// The tags.
         tags: Tags,
     },
-}
-
-/// Router advertisements of an interface (RFC 4861, 6.2.1).
-#[derive(Clone, Debug, PartialEq)]
-pub struct Advertisements {
-    /// As written.
-    pub settings: schema::RouterAdvertisements,
-    /// Networks that are announced: as written, or those of the interface's addresses.
-    pub prefixes: Vec<Prefix>,
 }
 
 /// A static route.

@@ -13,7 +13,7 @@ const FIXED: &[(&str, &str)] = &[
     ("system.shards", "a session stays in its shard for life"),
     ("system.hugepages", "packet buffers are taken at start"),
     ("system.busy-poll", "workers choose how they wait at start"),
-    ("system.state-directory", "state is opened at start"),
+    ("system.watchdog", "the watch begins at start"),
     ("sessions.ipv4", "the memory of the session table is taken at start"),
     ("sessions.ipv6", "the memory of the session table is taken at start"),
     ("interfaces.*.device", "devices are opened at start"),
@@ -29,9 +29,15 @@ const FIXED: &[(&str, &str)] = &[
     ("neighbours.ipv4", "the memory of the table is taken at start"),
     ("neighbours.ipv6", "the memory of the table is taken at start"),
     ("neighbours.parked", "the memory of the table is taken at start"),
+    ("neighbours.parked-each", "the table is made at start"),
+    ("neighbours.reachable", "the timers of neighbours are set at start"),
+    ("neighbours.retransmit", "the timers of neighbours are set at start"),
+    ("neighbours.requests", "the timers of neighbours are set at start"),
     ("fragments.packets", "the memory of the table is taken at start"),
     ("fragments.parked", "the memory of the table is taken at start"),
+    ("fragments.timeout", "the table is made at start"),
     ("control.socket", "the socket is opened at start"),
+    ("control.log", "the log begins at start"),
     ("control.trace-limit", "the memory of traces is taken at start"),
     ("control.capture-limit", "the memory of captures is taken at start"),
 ];
@@ -235,6 +241,18 @@ pool = "public"
         let expected = [
             "sessions.ipv4 changed: the memory of the session table is taken at start",
             "system.shards changed: a session stays in its shard for life",
+        ];
+        assert_eq!(expected.map(String::from).to_vec(), changes(BASE, &new));
+    }
+
+    #[test]
+    fn difference_of_what_is_set_up_once_needs_a_restart() {
+        let new = BASE.to_owned()
+            + "[neighbours]\nreachable = \"9s\"\n[fragments]\ntimeout = \"9s\"\n[control]\nlog = \"warn\"\n";
+        let expected = [
+            "control.log changed: the log begins at start",
+            "fragments.timeout changed: the table is made at start",
+            "neighbours.reachable changed: the timers of neighbours are set at start",
         ];
         assert_eq!(expected.map(String::from).to_vec(), changes(BASE, &new));
     }

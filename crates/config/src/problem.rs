@@ -212,9 +212,6 @@ pub enum Problem {
     /// A network that hosts can't make addresses in.
     #[error("hosts cannot make addresses of their own in `{0}`")]
     NotAutonomous(Prefix),
-    /// An IPv4 network or address where IPv6 is needed.
-    #[error("`{0}` is not IPv6")]
-    NotIpv6(String),
     /// An IPv6 network or address where IPv4 is needed.
     #[error("`{0}` is not IPv4")]
     NotIpv4(String),
@@ -407,7 +404,6 @@ impl Problem {
             Self::OverlappingLinks { .. } => "hosts of one network are on one link; split it by longer prefixes".into(),
             Self::NothingToAnnounce(_) => "add an IPv6 address with /64, or take `router-advertisements` away".into(),
             Self::NotAutonomous(_) => "use a /64 (RFC 4862, 5.5.3), or set `autonomous = false`".into(),
-            Self::NotIpv6(_) => "write an IPv6 one such as 2001:db8::/64".into(),
             Self::NotIpv4(_) => "translation is between IPv4 addresses; IPv6 is routed as it is".into(),
             Self::PreferredBeyondValid => "lower it (RFC 4861, 4.6.2)".into(),
             Self::RouteIncomplete(_) => "add `via = \"…\"`, `interface = \"…\"` or `action = \"blackhole\"`".into(),

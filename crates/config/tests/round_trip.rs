@@ -59,7 +59,7 @@ fn interface() -> impl Strategy<Value = Interface> {
         option::of(tags),
         vec(interface_address(), 0..3),
         any::<(Option<u16>, Option<u16>)>(),
-        option::of((any::<bool>(), period(), option::of(vec(prefix(), 0..3)))),
+        option::of((any::<bool>(), period(), any::<(bool, bool)>())),
     )
         .prop_map(
             |(device, members, parent, tags, addresses, (mtu, queues), advertisements)| Interface {
@@ -73,10 +73,11 @@ fn interface() -> impl Strategy<Value = Interface> {
                 addresses,
                 mtu,
                 queues,
-                router_advertisements: advertisements.map(|(send, interval, prefixes)| RouterAdvertisements {
+                router_advertisements: advertisements.map(|(send, interval, (managed, other))| RouterAdvertisements {
                     send,
                     interval,
-                    prefixes,
+                    managed,
+                    other,
                     ..RouterAdvertisements::default()
                 }),
                 ..Interface::default()

@@ -16,8 +16,27 @@ const PROBES: usize = 8;
 /// Most fragments of a datagram that wait for its first.
 pub const WAITING: usize = 8;
 
-/// How long a datagram is remembered (RFC 6146: FRAGMENT_MIN), in nanoseconds.
-pub const PATIENCE: u64 = 2_000_000_000;
+/// Limits of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Datagrams under way.
+    pub datagrams: usize,
+    /// Fragments that wait, of all datagrams together.
+    pub parked: usize,
+    /// How long a datagram is remembered, in nanoseconds.
+    pub patience: u64,
+}
+
+impl Default for Limits {
+    /// With the patience of RFC 6146 (FRAGMENT_MIN).
+    fn default() -> Self {
+        Self {
+            datagrams: 4_096,
+            parked: 1_024,
+            patience: 2_000_000_000,
+        }
+    }
+}
 
 /// What all fragments of a datagram share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +70,9 @@ pub type Ready<'r> = dyn FnMut(Waiting) -> Result<(), Waiting> + 'r;
 pub struct Datagrams {
     entries: Box<[Entry]>,
     hasher: Hasher,
+    limits: Limits,
+    /// Fragments that wait.
+    parked: usize,
     next: usize,
 }
 
@@ -66,14 +88,16 @@ pub enum Place {
 }
 
 impl Datagrams {
-    /// A table for `capacity` datagrams.
-    pub fn new(capacity: usize, secret: [u64; 2]) -> Self {
-        let entries = (0..capacity.max(PROBES).next_power_of_two())
+    /// A table with room for at least [`Limits::datagrams`].
+    pub fn new(limits: Limits, secret: [u64; 2]) -> Self {
+        let entries = (0..limits.datagrams.max(PROBES).next_power_of_two())
             .map(|_| Entry::default())
             .collect();
         Self {
             entries,
             hasher: Hasher::new(secret),
+            limits,
+            parked: 0,
             next: 0,
         }
     }
@@ -112,7 +136,7 @@ impl Datagrams {
         let place = free?;
         self.entries[place] = Entry {
             key: *key,
-            until: now.nanoseconds + PATIENCE,
+            until: now.nanoseconds + self.limits.patience,
             ports: None,
             waiting: ArrayVec::new(),
         };
@@ -127,7 +151,7 @@ impl Datagrams {
         };
         let entry = &mut self.entries[place];
         entry.ports = Some(ports);
-        entry.release(ready);
+        self.parked -= entry.release(ready);
         true
     }
 
@@ -138,7 +162,7 @@ impl Datagrams {
         };
         match self.entries[place].ports {
             Some((source, destination)) => Place::Known(source, destination),
-            None if self.entries[place].waiting.is_full() => Place::Full,
+            None if self.entries[place].waiting.is_full() || self.parked >= self.limits.parked => Place::Full,
             None => Place::Wait(place as u32),
         }
     }
@@ -149,9 +173,14 @@ impl Datagrams {
         let Some(entry) = self.entries.get_mut(place as usize) else {
             return Err(waiting);
         };
+        // Others of the same burst may have taken the last place.
+        if self.parked >= self.limits.parked {
+            return Err(waiting);
+        }
         entry.waiting.try_push(waiting).map_err(|error| error.element())?;
+        self.parked += 1;
         if entry.ports.is_some() {
-            entry.release(ready);
+            self.parked -= entry.release(ready);
         }
         Ok(())
     }
@@ -163,9 +192,10 @@ impl Datagrams {
             self.next = (self.next + 1) & (self.entries.len() - 1);
             let entry = &mut self.entries[self.next];
             if entry.ports.is_some() {
-                entry.release(ready);
+                self.parked -= entry.release(ready);
             }
             if entry.until <= now.nanoseconds {
+                self.parked -= entry.waiting.len();
                 entry.waiting.drain(..).for_each(&mut *expired);
             }
         }
@@ -173,13 +203,15 @@ impl Datagrams {
 }
 
 impl Entry {
-    /// Let what waits go on, in the order of arrival.
-    fn release(&mut self, ready: &mut Ready<'_>) {
+    /// Let what waits go on, in the order of arrival; how many did.
+    fn release(&mut self, ready: &mut Ready<'_>) -> usize {
+        let before = self.waiting.len();
         while let Some(waiting) = self.waiting.pop_at(0) {
             if let Err(waiting) = ready(waiting) {
                 self.waiting.insert(0, waiting);
                 break;
             }
         }
+        before - self.waiting.len()
     }
 }

@@ -9,6 +9,7 @@ use sluice_table::hash::Fold;
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Context, Packet, validity};
 
+use crate::datagrams;
 use crate::family::{Family, V4, V6};
 use crate::io::{PortIndex, WorkerIndex};
 
@@ -27,8 +28,8 @@ pub struct Setup {
     pub secret: [u64; 2],
     /// Secret of the function that spreads inside addresses over shards.
     pub steering: [u64; 2],
-    /// Most datagrams in fragments under way.
-    pub fragments: usize,
+    /// Datagrams in fragments.
+    pub fragments: datagrams::Limits,
 }
 
 impl Setup {
@@ -97,6 +98,12 @@ pub struct Advertise {
     pub valid: u32,
     /// Preferred lifetime of prefixes in seconds.
     pub preferred: u32,
+    /// Hosts may make addresses of their own in prefixes of 64 bits.
+    pub autonomous: bool,
+    /// Hosts get addresses by DHCPv6.
+    pub managed: bool,
+    /// Hosts get other settings by DHCPv6.
+    pub other: bool,
 }
 
 /// Translation of one family.

@@ -5,6 +5,7 @@ mod rig;
 use std::net::SocketAddrV4;
 
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
+use sluice_engine::datagrams::Limits;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 
@@ -140,7 +141,10 @@ fn fragments_beyond_the_bound_of_a_datagram_are_dropped_and_the_others_wait() {
 #[test]
 fn datagrams_beyond_the_table_are_dropped_by_name() {
     let mut rig = Rig::new(Plan {
-        fragments: 8,
+        fragments: Limits {
+            datagrams: 8,
+            ..Limits::default()
+        },
         ..Plan::default()
     });
     for identification in 0..20 {
@@ -155,9 +159,63 @@ fn datagrams_beyond_the_table_are_dropped_by_name() {
 }
 
 #[test]
+fn fragments_beyond_what_may_wait_in_all_are_dropped_by_name() {
+    let limits = Limits {
+        datagrams: 64,
+        parked: 3,
+        ..Limits::default()
+    };
+    let plan = || Plan {
+        fragments: limits,
+        ..Plan::default()
+    };
+    let later: Vec<_> = (0..5).map(|number| pieces(&datagram(), number)[1].clone()).collect();
+    let mut one_by_one = Rig::new(plan());
+    for piece in &later {
+        assert!(one_by_one.send(INSIDE, piece).is_empty());
+    }
+    let mut together = Rig::new(plan());
+    for piece in &later {
+        together.wires[0].inject(INSIDE, piece, Checksums::Unverified);
+    }
+    together.round();
+    for mut rig in [one_by_one, together] {
+        assert_eq!(vec![("fragments-full", 2)], rig.all_drops());
+        assert_eq!(3, rig.workers[0].io_mut().parked());
+        // Those whose first comes, and those that are given up, make room.
+        assert_eq!(2, rig.send(INSIDE, &pieces(&datagram(), 0)[0]).len());
+        assert!(rig.send(INSIDE, &pieces(&datagram(), 9)[1]).is_empty());
+        rig.pass(2500);
+        assert_eq!((2, 3), (rig.drops("fragments-full"), rig.drops("fragment-timeout")));
+        assert!(rig.send(INSIDE, &pieces(&datagram(), 10)[1]).is_empty());
+        assert_eq!((2, 1), (rig.drops("fragments-full"), rig.workers[0].io_mut().parked()));
+    }
+}
+
+#[test]
+fn fragments_wait_as_long_as_is_configured() {
+    let mut rig = Rig::new(Plan {
+        fragments: Limits {
+            datagrams: 64,
+            patience: 5_000_000_000,
+            ..Limits::default()
+        },
+        ..Plan::default()
+    });
+    rig.send(INSIDE, &pieces(&datagram(), 77)[1]);
+    rig.pass(4500);
+    assert!(rig.all_drops().is_empty());
+    rig.pass(1000);
+    assert_eq!(vec![("fragment-timeout", 1)], rig.all_drops());
+}
+
+#[test]
 fn first_fragments_that_release_more_than_a_burst_lose_none() {
     let mut rig = Rig::new(Plan {
-        fragments: 256,
+        fragments: Limits {
+            datagrams: 256,
+            ..Limits::default()
+        },
         ..Plan::default()
     });
     let datagrams: Vec<_> = (0..32)

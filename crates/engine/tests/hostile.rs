@@ -5,6 +5,7 @@ mod rig;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rig::{HOST_MAC, INSIDE_MAC, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
+use sluice_engine::datagrams::Limits;
 use sluice_testkit::packet::{Frame, Network, Transport};
 use sluice_testkit::strategy;
 use sluice_wire::Checksums;
@@ -89,7 +90,10 @@ fn small(workers: usize, translate: bool, known: bool) -> Plan {
         translate,
         known_neighbours: known,
         sessions: 64,
-        fragments: 16,
+        fragments: Limits {
+            datagrams: 16,
+            ..Limits::default()
+        },
         pool_ports: (1024, 2047),
         outside_mtu: 700,
         interfaces: |interfaces| {

@@ -283,6 +283,9 @@ fn advertising() -> Plan {
                 lifetime: 1800,
                 valid: 86_400,
                 preferred: 14_400,
+                autonomous: true,
+                managed: false,
+                other: false,
             });
         },
         ..plan()
@@ -319,6 +322,30 @@ fn router_is_advertised_by_its_timer() {
     assert!(frame.windows(16).any(|bytes| bytes == prefix));
     rig.seconds(1201);
     assert_eq!(2, rig.sent().iter().filter(|sent| is_advertisement(sent)).count());
+}
+
+#[test]
+fn router_advertises_what_dhcpv6_is_for_and_whether_hosts_make_addresses() {
+    // Byte 59: flags of the router (RFC 4861, 4.2); byte 3 of the prefix: on link, autonomous (4.6.2).
+    let flags = |plan: Plan| {
+        let mut rig = Rig::new(plan);
+        rig.round();
+        let frame = rig.sent()[0].frame.clone();
+        let prefix = v6("2001:db8:1::").octets();
+        let place = frame.windows(16).position(|bytes| bytes == prefix).unwrap();
+        (frame[59], frame[place - 13])
+    };
+    assert_eq!((0, 0xc0), flags(advertising()));
+    let managed = Plan {
+        interfaces: |interfaces| {
+            (advertising().interfaces)(interfaces);
+            if let Some(advertise) = &mut interfaces[0].advertise {
+                (advertise.autonomous, advertise.managed, advertise.other) = (false, true, true);
+            }
+        },
+        ..plan()
+    };
+    assert_eq!((0xc0, 0x80), flags(managed));
 }
 
 #[test]

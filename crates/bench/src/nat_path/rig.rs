@@ -7,6 +7,7 @@ use sluice_dpdk::memory::Region;
 use sluice_dpdk::port::PortPlan;
 use sluice_dpdk::tsc;
 use sluice_dpdk::{Devices, DpdkIo, Plan};
+use sluice_engine::datagrams::Limits;
 use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Interface, Nat, Policy, Port, Setup};
@@ -286,7 +287,10 @@ pub fn plane(job: Job, sessions: u32, short: bool) -> Result<Plane, Failure> {
             .into(),
         secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
         steering: [0x0f1e_2d3c_4b5a_6978, 0x8796_a5b4_c3d2_e1f0],
-        fragments: 64,
+        fragments: Limits {
+            datagrams: 64,
+            ..Limits::default()
+        },
     };
     Ok(Plane::new(
         setup,

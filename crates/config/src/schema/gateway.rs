@@ -19,10 +19,6 @@ pub struct Rate {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Gateway {
-    /// Time to live and hop limit of what the gateway sends.
-    pub ttl: u8,
-    /// Whether it answers ICMP and ICMPv6 echo requests.
-    pub echo: bool,
     /// ICMP errors that it makes (RFC 1812, 4.3.2.8; RFC 4443, 2.4 f).
     pub icmp_errors: Rate,
     /// Limits on what is addressed to the gateway, by class, so that no flood of one locks out the others.
@@ -32,8 +28,6 @@ pub struct Gateway {
 impl Default for Gateway {
     fn default() -> Self {
         Self {
-            ttl: 64,
-            echo: true,
             icmp_errors: Rate {
                 rate: 1_000,
                 burst: 100,
@@ -51,9 +45,7 @@ pub struct Policing {
     pub neighbours: Rate,
     /// Echo requests and replies.
     pub echo: Rate,
-    /// ICMP errors about the gateway's own packets.
-    pub icmp_errors: Rate,
-    /// Everything else.
+    /// Everything else, ICMP errors about the gateway's own packets with it.
     pub other: Rate,
 }
 
@@ -65,10 +57,6 @@ impl Default for Policing {
                 burst: 1_000,
             },
             echo: Rate {
-                rate: 1_000,
-                burst: 200,
-            },
-            icmp_errors: Rate {
                 rate: 1_000,
                 burst: 200,
             },
@@ -139,7 +127,7 @@ pub struct Fragments {
     pub packets: u32,
     /// Fragments that may wait, all together.
     pub parked: u32,
-    /// How long the fragments of a packet are kept together.
+    /// How long the fragments of a packet are kept together, from the first that comes (RFC 6146, FRAGMENT_MIN).
     pub timeout: Period,
 }
 
@@ -148,7 +136,7 @@ impl Default for Fragments {
         Self {
             packets: 4_096,
             parked: 1_024,
-            timeout: Period::seconds(15),
+            timeout: Period::seconds(2),
         }
     }
 }

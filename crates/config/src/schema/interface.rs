@@ -1,9 +1,8 @@
 //! `[interfaces.NAME]`: a device, a bond of devices, or a VLAN of another interface.
 
 use serde::{Deserialize, Serialize};
-use std::net::Ipv6Addr;
 
-use crate::value::{Device, InterfaceAddress, Mac, Period, Prefix, Tags};
+use crate::value::{Device, InterfaceAddress, Mac, Period, Tags};
 
 /// `[interfaces.NAME]`. Exactly one of `device`, `bond` and `parent` says what it is made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -38,14 +37,8 @@ pub struct Interface {
     /// Announce this gateway to IPv6 hosts (RFC 4861).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router_advertisements: Option<RouterAdvertisements>,
-    /// Which checksums are computed on receive.
-    pub checksums: ChecksumPolicy,
     /// What happens to TCP and UDP whose checksum a local sender left to the device.
     pub left_to_offload: LeftToOffload,
-    /// Packets between link-local addresses that are not for the gateway.
-    pub link_local: Passage,
-    /// Multicast that is not for the gateway.
-    pub multicast: Passage,
 }
 
 impl Default for Interface {
@@ -61,10 +54,7 @@ impl Default for Interface {
             mac: None,
             source_validation: SourceValidation::Loose,
             router_advertisements: None,
-            checksums: ChecksumPolicy::Device,
             left_to_offload: LeftToOffload::Complete,
-            link_local: Passage::Drop,
-            multicast: Passage::Drop,
         }
     }
 }
@@ -101,18 +91,6 @@ pub enum SourceValidation {
     Off,
 }
 
-/// Which checksums are computed on receive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ChecksumPolicy {
-    /// Those that the device has not vouched for.
-    Device,
-    /// All of them, whatever the device says.
-    Compute,
-    /// None of TCP, UDP and ICMP; IPv4 headers always.
-    Skip,
-}
-
 /// What happens to TCP and UDP whose checksum a local sender left to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -123,17 +101,8 @@ pub enum LeftToOffload {
     Drop,
 }
 
-/// Whether packets of a kind go through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Passage {
-    /// They are dropped and counted.
-    Drop,
-    /// They go on as any other.
-    Pass,
-}
-
-/// `router-advertisements = { … }` of an interface (RFC 4861, 6.2.1). Given means sent.
+/// `router-advertisements = { … }` of an interface (RFC 4861, 6.2.1). Given means sent. The networks of its
+/// own addresses are announced.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct RouterAdvertisements {
@@ -143,10 +112,7 @@ pub struct RouterAdvertisements {
     pub interval: Period,
     /// How long hosts use this gateway as default router; 0 s: not at all.
     pub lifetime: Period,
-    /// Networks that are announced; those of the interface's own addresses where not given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prefixes: Option<Vec<Prefix>>,
-    /// Hosts may make addresses of their own in these networks (RFC 4862); needs /64.
+    /// Hosts may make addresses of their own in the networks of this interface (RFC 4862); needs /64.
     pub autonomous: bool,
     /// How long an address that a host made is preferred for new connections.
     pub preferred_lifetime: Period,
@@ -156,9 +122,6 @@ pub struct RouterAdvertisements {
     pub managed: bool,
     /// Hosts get other settings by DHCPv6.
     pub other: bool,
-    /// DNS servers (RFC 8106).
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub dns: Vec<Ipv6Addr>,
 }
 
 impl Default for RouterAdvertisements {
@@ -167,13 +130,11 @@ impl Default for RouterAdvertisements {
             send: true,
             interval: Period::seconds(600),
             lifetime: Period::seconds(1800),
-            prefixes: None,
             autonomous: true,
             preferred_lifetime: Period::seconds(604_800),
             valid_lifetime: Period::seconds(2_592_000),
             managed: false,
             other: false,
-            dns: Vec::new(),
         }
     }
 }

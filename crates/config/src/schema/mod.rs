@@ -8,9 +8,7 @@ mod nat;
 mod system;
 
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
-pub use interface::{
-    Bond, BondMode, ChecksumPolicy, Interface, LeftToOffload, Passage, RouterAdvertisements, SourceValidation,
-};
+pub use interface::{Bond, BondMode, Interface, LeftToOffload, RouterAdvertisements, SourceValidation};
 pub use nat::{DestinationRule, Nat, Pairing, Pool, SourceRule};
 pub use system::{Control, Hugepages, LogLevel, Sessions, System, Timeouts, Watchdog};
 
@@ -25,7 +23,7 @@ use crate::value::Prefix;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Document {
-    /// The process: cores, memory, state.
+    /// The process: cores and memory.
     pub system: System,
     /// The session table.
     pub sessions: Sessions,

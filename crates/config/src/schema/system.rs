@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::value::{Period, Port, Workers};
 
-/// `[system]`: cores, memory, state.
+/// `[system]`: cores and memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct System {
@@ -21,8 +21,6 @@ pub struct System {
     pub hugepages: Hugepages,
     /// Poll without ever sleeping: lowest latency, and every worker's core always busy.
     pub busy_poll: bool,
-    /// Where the state that outlives a restart is kept, such as the keys of the tables.
-    pub state_directory: PathBuf,
     /// The watch over the workers.
     pub watchdog: Watchdog,
 }
@@ -35,7 +33,6 @@ impl Default for System {
             shards: 16,
             hugepages: Hugepages::Auto,
             busy_poll: false,
-            state_directory: "/var/lib/sluice".into(),
             watchdog: Watchdog::default(),
         }
     }

@@ -5,11 +5,11 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::{Check, is_link_local};
-use crate::config::{Advertisements, Interface, Link};
+use crate::config::{Interface, Link};
 use crate::problem::Problem;
 use crate::read::place;
 use crate::schema;
-use crate::value::{Device, DeviceKind, Period, Prefix};
+use crate::value::{Device, DeviceKind, InterfaceAddress, Period};
 
 /// RFC 894.
 const ETHERNET_MTU: u16 = 1_500;
@@ -60,10 +60,7 @@ impl Check<'_> {
             mac: written.mac,
             source_validation: written.source_validation,
             advertisements,
-            checksums: written.checksums,
             left_to_offload: written.left_to_offload,
-            link_local: written.link_local,
-            multicast: written.multicast,
         })
     }
 
@@ -131,33 +128,27 @@ impl Check<'_> {
         }
     }
 
-    fn advertisements(&mut self, name: &str, written: &schema::Interface) -> Option<Advertisements> {
+    fn advertisements(&mut self, name: &str, written: &schema::Interface) -> Option<schema::RouterAdvertisements> {
         let settings = written
             .router_advertisements
             .as_ref()
             .filter(|settings| settings.send)?;
         let base = place!["interfaces", name, "router-advertisements"];
         let at = |key| [base, place![key]].concat();
-        let own = || {
-            let mut networks: Vec<Prefix> = Vec::new();
-            for address in &written.addresses {
-                let network = address.network();
-                if address.address().is_ipv6() && !is_link_local(address.address()) && !networks.contains(&network) {
-                    networks.push(network);
-                }
-            }
-            networks
-        };
-        let prefixes = settings.prefixes.clone().unwrap_or_else(own);
-        if prefixes.is_empty() && settings.prefixes.is_none() {
+        let announced = |address: &&InterfaceAddress| address.address().is_ipv6() && !is_link_local(address.address());
+        let mut networks: Vec<_> = written
+            .addresses
+            .iter()
+            .filter(announced)
+            .map(|own| own.network())
+            .collect();
+        networks.dedup();
+        if networks.is_empty() {
             self.report(base, Problem::NothingToAnnounce(name.to_owned()));
         }
-        for (k, prefix) in prefixes.iter().enumerate() {
-            let at = [base, place!["prefixes", k]].concat();
-            if prefix.ipv4().is_some() {
-                self.report(&at, Problem::NotIpv6(prefix.to_string()));
-            } else if settings.autonomous && prefix.net().prefix_len() != 64 {
-                self.report(&at, Problem::NotAutonomous(*prefix));
+        for network in networks {
+            if settings.autonomous && network.net().prefix_len() != 64 {
+                self.report(base, Problem::NotAutonomous(network));
             }
         }
         // RFC 4861, 6.2.1; RFC 8319 raises the lifetime to 65,535 s.
@@ -183,10 +174,7 @@ impl Check<'_> {
         if settings.preferred_lifetime > settings.valid_lifetime {
             self.report(&at("preferred-lifetime"), Problem::PreferredBeyondValid);
         }
-        Some(Advertisements {
-            settings: settings.clone(),
-            prefixes,
-        })
+        Some(settings.clone())
     }
 
     /// Each device belongs to one interface.
@@ -260,7 +248,7 @@ impl Check<'_> {
 
     /// Addresses are unique, and no two links share a network. Link-local ones count on their link alone.
     fn links(&mut self) {
-        let mut seen: Vec<(&String, crate::value::InterfaceAddress)> = Vec::new();
+        let mut seen: Vec<(&String, InterfaceAddress)> = Vec::new();
         for (name, written) in &self.document.interfaces {
             for (k, &address) in written.addresses.iter().enumerate() {
                 let at = place!["interfaces", name, "addresses", k];

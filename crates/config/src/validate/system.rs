@@ -150,12 +150,6 @@ impl Check<'_> {
             fragments.timeout,
             second..=Period::seconds(60),
         );
-        self.in_range(
-            place!["gateway", "ttl"],
-            "a time to live",
-            document.gateway.ttl,
-            1..=255,
-        );
         let control = &document.control;
         self.in_range(
             place!["control", "trace-limit"],

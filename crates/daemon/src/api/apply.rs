@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use sluice_config::api::{ApplyAnswer, ApplyRequest};
+use sluice_config::config::Neighbour;
 use sluice_config::{Change, Complaint, Config, check, difference};
 
 use super::{Refusal, Shared};
@@ -23,6 +24,13 @@ fn changes(old: &Config, new: &Config) -> Vec<Change> {
     for change in &mut changes {
         if moves_leases(&change.key) && change.fixed.is_none() {
             change.fixed = Some("the port leases of pools lie in memory that is taken at start".into());
+        }
+        let stays = |neighbour: &Neighbour| {
+            let same = |other: &Neighbour| (other.interface, other.address) == (neighbour.interface, neighbour.address);
+            new.neighbours.iter().any(same)
+        };
+        if change.key == "neighbours.static" && !old.neighbours.iter().all(stays) {
+            change.fixed = Some("a static neighbour is forgotten at a restart".into());
         }
     }
     changes
@@ -98,6 +106,32 @@ pub(super) async fn apply(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use sluice_config::Machine;
+    use sluice_config::memory::EntryBytes;
+
+    #[test]
+    fn static_neighbours_come_and_change_live_and_go_at_a_restart() {
+        let config = |neighbours: &str| {
+            let text = format!("[interfaces.a]\ndevice = \"null:\"\naddresses = [\"10.0.0.1/24\"]\n{neighbours}");
+            let machine = Machine {
+                cores: vec![0, 1],
+                memory: 1 << 40,
+                entry: EntryBytes::default(),
+            };
+            check("test", &text, &machine)
+                .unwrap_or_else(|wrong| panic!("{wrong}"))
+                .config
+        };
+        let neighbour = |last: u8, mac: u8| {
+            format!("[[neighbours.static]]\naddress = \"10.0.0.{last}\"\nmac = \"02:00:00:00:00:0{mac}\"\n")
+        };
+        let (none, one, moved) = (config(""), config(&neighbour(2, 1)), config(&neighbour(2, 2)));
+        let fixed = |old, new| changes(old, new).iter().any(|change| change.fixed.is_some());
+        assert!(!fixed(&none, &one));
+        assert!(!fixed(&one, &moved));
+        assert!(fixed(&one, &none));
+        assert!(fixed(&one, &config(&neighbour(3, 1))));
+    }
 
     #[test]
     fn pool_that_changes_its_addresses_moves_leases_and_its_timeouts_do_not() {

@@ -91,13 +91,16 @@ fn link(configured: &Configured, index: InterfaceIndex, mac: [u8; 6]) -> sluice_
 }
 
 fn advertise(configured: &Configured) -> Option<Advertise> {
-    let settings = &configured.advertisements.as_ref()?.settings;
+    let settings = configured.advertisements.as_ref()?;
     let seconds = |period: sluice_config::value::Period| u32::try_from(period.duration().as_secs()).unwrap_or(u32::MAX);
     settings.send.then(|| Advertise {
         interval: seconds(settings.interval),
         lifetime: seconds(settings.lifetime).min(u32::from(u16::MAX)) as u16,
         valid: seconds(settings.valid_lifetime),
         preferred: seconds(settings.preferred_lifetime),
+        autonomous: settings.autonomous,
+        managed: settings.managed,
+        other: settings.other,
     })
 }
 

@@ -8,6 +8,7 @@ pub use translation::{pool_names, translation};
 
 use sluice_config::Config;
 use sluice_config::config::Timeouts;
+use sluice_engine::datagrams;
 use sluice_engine::io::WorkerIndex;
 use sluice_engine::plane::NeighbourLimits;
 use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Setup};
@@ -74,6 +75,7 @@ pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets
     let count = config.document.system.shards;
     let shards = Shards::new(count.into()).ok_or(BuildError::Shards(count))?;
     let sessions = &config.document.sessions;
+    let fragments = &config.document.fragments;
     Ok(Setup {
         shards,
         owners: Setup::owners(shards, workers),
@@ -81,7 +83,11 @@ pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets
         ports,
         secret: secrets.sessions,
         steering: secrets.steering,
-        fragments: config.document.fragments.packets as usize,
+        fragments: datagrams::Limits {
+            datagrams: fragments.packets as usize,
+            parked: fragments.parked as usize,
+            patience: fragments.timeout.duration().as_nanos() as u64,
+        },
     })
 }
 
@@ -158,3 +164,48 @@ pub(crate) fn timeouts(timeouts: &Timeouts) -> sluice_nat::Timeouts {
 
 /// The worker that sends for all by a device with one queue.
 pub const FIRST: WorkerIndex = 0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_config::memory::EntryBytes;
+    use sluice_config::{Machine, check};
+
+    fn config(text: &str) -> Config {
+        let machine = Machine {
+            cores: vec![0, 1],
+            memory: 1 << 40,
+            entry: EntryBytes::default(),
+        };
+        let checked = check("test", text, &machine).unwrap_or_else(|wrong| panic!("{wrong}"));
+        checked.config.into_inner()
+    }
+
+    #[test]
+    fn fragments_of_the_configuration_limit_the_table() {
+        let config =
+            config("[interfaces.a]\ndevice = \"null:\"\n[fragments]\npackets = 9\nparked = 7\ntimeout = \"5s\"\n");
+        let expected = datagrams::Limits {
+            datagrams: 9,
+            parked: 7,
+            patience: 5_000_000_000,
+        };
+        assert_eq!(
+            expected,
+            setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap().fragments
+        );
+    }
+
+    #[test]
+    fn advertisements_of_the_configuration_reach_the_interface() {
+        let config = config(
+            "[interfaces.a]\ndevice = \"null:\"\naddresses = [\"2001:db8::1/80\"]\n\
+             router-advertisements = { autonomous = false, managed = true, other = true }\n",
+        );
+        let advertise = interfaces(&config, &[[2, 0, 0, 0, 0, 1]])[0].advertise.unwrap();
+        assert_eq!(
+            (false, true, true),
+            (advertise.autonomous, advertise.managed, advertise.other)
+        );
+    }
+}

@@ -226,7 +226,7 @@ fn advertise(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
                 address: prefix.address().number(),
                 length,
                 on_link: true,
-                autonomous: length == 64,
+                autonomous: advertise.autonomous && length == 64,
                 valid: advertise.valid,
                 preferred: advertise.preferred,
             },
@@ -234,8 +234,8 @@ fn advertise(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
     }
     let router = ndp::Router {
         hop_limit: 64,
-        managed: false,
-        other: false,
+        managed: advertise.managed,
+        other: advertise.other,
         lifetime: advertise.lifetime,
         mtu: Some(interface.mtu.into()),
         prefixes: &prefixes,

@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use sluice_engine::counters::WorkerCounters;
+use sluice_engine::datagrams::Limits;
 use sluice_engine::io::Handover;
 pub use sluice_engine::io::memory::Sent;
 use sluice_engine::io::memory::{MemoryIo, Wires};
@@ -83,7 +84,7 @@ pub struct Plan {
     pub sender: Option<u16>,
     /// Packets that a ring to a worker holds.
     pub ring: usize,
-    pub fragments: usize,
+    pub fragments: Limits,
     /// Wraps a worker's devices.
     pub device: fn(MemoryIo) -> Box<dyn Handover>,
     /// Changes interfaces, before routes are derived from them.
@@ -107,7 +108,10 @@ impl Default for Plan {
             limits: NeighbourLimits::default(),
             sender: None,
             ring: 1024,
-            fragments: 64,
+            fragments: Limits {
+                datagrams: 64,
+                ..Limits::default()
+            },
             device: |io| Box::new(io),
             interfaces: |_| {},
             routes: Vec::new(),

@@ -123,7 +123,6 @@ fn configuration(rules: u32, core: usize) -> String {
         r#"[system]
 name = "bench"
 workers = [{core}]
-state-directory = "{FOLDER}/state"
 
 [sessions]
 ipv4 = {sessions}
