@@ -4,7 +4,7 @@
 
 use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
-use sluice_wire::{Packet, ipv4};
+use sluice_wire::{Checksums, Packet, ipv4};
 
 use crate::batch::{Batch, Lists, put};
 use crate::context::Ctx;
@@ -23,9 +23,11 @@ pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
         frames: 0,
         bytes: 0,
     };
-    for (slot, packet) in batch.packets.iter_mut().enumerate().skip(first) {
-        let meta = &mut batch.meta[slot];
+    let ours = untagged.and_then(|number| policy.interface(number));
+    let slots = batch.packets.iter_mut().zip(batch.meta.iter_mut());
+    for (slot, (packet, meta)) in slots.enumerate().skip(first) {
         let slot = slot as Slot;
+        let checksums = packet.checksums();
         let frame = packet.bytes();
         let length = frame.len() as u64;
         let layers = match layers::parse(frame) {
@@ -37,45 +39,42 @@ pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
                 continue;
             }
         };
-        let number = if layers.tags == 0 {
-            untagged
+        let (number, interface) = if layers.tags == 0 {
+            (untagged, ours)
         } else {
-            tagged(ctx, port, &layers, frame)
+            let number = tagged(ctx, port, &layers, frame);
+            (number, number.and_then(|number| policy.interface(number)))
         };
         meta.layers = layers;
         meta.interface = number.unwrap_or(tally.interface);
         meta.own = false;
         tally.count(ctx, meta.interface, length);
-        let Some(interface) = number.and_then(|number| policy.interface(number)) else {
+        let Some(interface) = interface else {
             lists.discard(slot, Own::UnknownVlan);
             continue;
         };
-        if let Err(reason) = check(packet, &layers, interface, ctx) {
-            lists.discard(slot, reason);
-            continue;
+        match check(frame, checksums, &layers, interface) {
+            Ok(Validity::Valid) => classify(slot, packet, &layers, interface, lists),
+            Ok(Validity::LeftToOffload) if interface.complete_checksums => {
+                validity::complete_checksum(packet.bytes_mut(), &layers);
+                ctx.counters.checksums_completed.add(1);
+                classify(slot, packet, &layers, interface, lists);
+            }
+            Ok(Validity::LeftToOffload) => lists.discard(slot, Own::LeftToOffload),
+            Err(reason) => lists.discard(slot, reason),
         }
-        classify(slot, packet, &layers, interface, lists);
     }
     tally.flush(ctx);
 }
 
 /// Whether the frame is for us and fit to be forwarded.
 #[inline(always)]
-fn check(packet: &mut Packet<'_>, layers: &Layers, interface: &Interface, ctx: &Ctx<'_, '_>) -> Result<(), Reason> {
-    let frame = packet.bytes();
+fn check(frame: &[u8], checksums: Checksums, layers: &Layers, interface: &Interface) -> Result<Validity, Reason> {
     let ours = frame.first_chunk::<6>() == Some(&interface.mac);
     if !ours && !layers.flags.has(Flags::MULTICAST) {
         return Err(Own::NotOurMac.into());
     }
-    match validity::validate(frame, packet.checksums(), layers, &interface.validity)? {
-        Validity::Valid => Ok(()),
-        Validity::LeftToOffload if interface.complete_checksums => {
-            validity::complete_checksum(packet.bytes_mut(), layers);
-            ctx.counters.checksums_completed.add(1);
-            Ok(())
-        }
-        Validity::LeftToOffload => Err(Own::LeftToOffload.into()),
-    }
+    Ok(validity::validate(frame, checksums, layers, &interface.validity)?)
 }
 
 /// Which way a valid packet goes.
