@@ -82,12 +82,12 @@ def test_table_too_large_for_the_memory_is_refused_with_both_sizes(topology, bin
         (('"203.0.113.16/28"', '"203.0.113.16/28", "203.0.113.20"'), "203.0.113.20"),
         (('pool = "carrier"', 'pool = "carier"'), "carier"),
         (("workers = 1", "workers = 1000"), "1000"),
-        (("[gateway]", "[gateway"), "gateway"),
+        (("[control]", "[control"), "control"),
     ],
     ids=["unknown-key", "bad-address", "overlapping-pool", "unknown-pool", "too-many-workers", "syntax"],
 )
 def test_wrong_configuration_is_refused_with_file_and_line(topology, binary, wrong, says):
-    text = configuration.text({**configuration.standard(), "gateway": {"ttl": 64}})
+    text = configuration.text(configuration.standard())
     assert wrong[0] in text
     line = text[: text.index(wrong[0])].count("\n") + 1
     gateway = Sluice(topology.gateway, binary)
