@@ -1,0 +1,21 @@
+//! What a session costs in memory, index and both directions included.
+
+use sluice_engine::session::{Session4, Session6};
+use sluice_table::flow::{FlowTable, Record};
+use sluice_table::memory::Line;
+
+fn bytes_per_session<R: Record>(capacity: usize) -> f64 {
+    (FlowTable::<R>::lines_for(capacity) * size_of::<Line>()) as f64 / capacity as f64
+}
+
+#[test]
+fn session_at_capacity_takes_no_more_memory_than_promised() {
+    for capacity in [1_024, 8_000, 65_536, 1_000_000, 16_000_000] {
+        let (four, six) = (
+            bytes_per_session::<Session4>(capacity),
+            bytes_per_session::<Session6>(capacity),
+        );
+        assert!(four <= 160.0, "{four} bytes for each of {capacity} IPv4 sessions");
+        assert!(six <= 224.0, "{six} bytes for each of {capacity} IPv6 sessions");
+    }
+}
