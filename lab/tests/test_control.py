@@ -110,6 +110,52 @@ def test_apply_under_traffic_loses_nothing(topology, gateway):
     assert "150 packets transmitted, 150 received" in ping.output
 
 
+def _with_pool(document, *addresses, **others):
+    pool = {"carrier": {"addresses": list(addresses), **others}}
+    return {**document, "nat": {**document["nat"], "pools": pool}}
+
+
+def _leases(gateway, address):
+    """Public addresses of an inside host's sessions."""
+    rows = gateway.show("sessions", "--inside", address)["sessions"]
+    return {row["reverse"]["destination"] for row in rows if row.get("pool")}
+
+
+def test_apply_of_other_pools_under_traffic_keeps_what_stays_and_ends_the_rest(topology, gateway, conversation):
+    asking, answering = conversation
+    original = gateway.document
+    ping = topology.alice.spawn("ping", "-n", "-i", "0.02", "-c", "150", "-W", "5", topology.server.address)
+    ping.wait_for_line("icmp_seq=5 ")
+    # All sessions of a host share its public address (RFC 4787, REQ-2).
+    (public,) = _leases(gateway, topology.alice.address)
+    (port,) = [row["reverse"]["destination-port"] for row in _session_of(gateway, asking.getsockname()[1])]
+    others = [address for address in POOL if address != public]
+    for addresses in [[public], [public, *others[:3]], [*others, public]]:
+        gateway.apply(_with_pool(original, *addresses, ports="1024-65534"))
+        gateway.apply(_with_pool(original, *addresses, pairing="soft"))
+        asking.send(b"more")
+        assert (b"more", (public, port)) == answering.recvfrom(100)
+    assert 0 == ping.wait(20)
+    assert "150 packets transmitted, 150 received" in ping.output
+
+    gateway.apply(_with_pool(original, *others))
+    waiting.until(lambda: public not in _leases(gateway, topology.alice.address), "the sessions without a port to end")
+    asking.send(b"again")
+    data, (address, _) = answering.recvfrom(100)
+    assert b"again" == data and address in others
+    counters = {row["name"]: row["count"] for core in gateway.show("cores")["cores"] for row in core["counters"]}
+    assert counters["sessions-withdrawn"] >= 1
+    gateway.apply(original)
+
+
+def test_apply_of_more_addresses_than_there_is_memory_for_is_refused_with_a_hint(topology, gateway):
+    before = gateway.show("sessions")["sessions"]
+    path = gateway.write(_with_pool(gateway.document, "203.0.113.16/28", "192.0.2.0/24"), "large.toml")
+    output = gateway.command("apply", path, check=False)
+    assert "large.toml:" in output and "bytes for their port leases" in output and "spare-addresses" in output
+    assert len(before) == len(gateway.show("sessions")["sessions"])
+
+
 def test_apply_of_a_wrong_configuration_is_refused_whole_and_the_running_one_goes_on(topology, gateway):
     before = gateway.show("routes")
     wrong = configuration.text(gateway.document).replace('pool = "carrier"', 'pool = "carier"')

@@ -16,6 +16,7 @@ const FIXED: &[(&str, &str)] = &[
     ("system.watchdog", "the watch begins at start"),
     ("sessions.ipv4", "the memory of the session table is taken at start"),
     ("sessions.ipv6", "the memory of the session table is taken at start"),
+    ("nat.spare-addresses", "the memory of port leases is taken at start"),
     ("interfaces.*.device", "devices are opened at start"),
     ("interfaces.*.bond", "devices are opened at start"),
     ("interfaces.*.parent", "devices are opened at start"),
@@ -237,8 +238,9 @@ pool = "public"
 
     #[test]
     fn difference_of_capacity_needs_a_restart() {
-        let new = BASE.to_owned() + "[sessions]\nipv4 = 5000\n[system]\nshards = 4\n";
+        let new = BASE.to_owned() + "[sessions]\nipv4 = 5000\n[system]\nshards = 4\n[nat]\nspare-addresses = 9\n";
         let expected = [
+            "nat.spare-addresses changed: the memory of port leases is taken at start",
             "sessions.ipv4 changed: the memory of the session table is taken at start",
             "system.shards changed: a session stays in its shard for life",
         ];

@@ -141,6 +141,7 @@ fn document() -> impl Strategy<Value = Document> {
         vec((prefix(), option::of("[a-z]{1,9}"), ".{0,9}"), 0..3),
     )
         .prop_map(|(pools, source)| Nat {
+            spare_addresses: 3,
             pools: pools.into_iter().collect(),
             source: source
                 .into_iter()

@@ -12,6 +12,7 @@ use sluice_engine::plane::Plane;
 use sluice_engine::request::{Reply, Request};
 
 use crate::Loaded;
+use crate::build::PoolNames;
 use crate::desk::{Desk, Gone};
 use crate::start::Running;
 use crate::watchdog::Watchdog;
@@ -50,7 +51,7 @@ pub struct Control {
     /// Ethernet addresses by port.
     pub(crate) macs: Vec<[u8; 6]>,
     /// Pools by index.
-    pub(crate) pools: Vec<String>,
+    pools: Mutex<PoolNames>,
     /// The machine that configurations are checked against.
     pub(crate) machine: Machine,
     /// When the engine's clock began, by the clock on the wall.
@@ -85,7 +86,7 @@ impl Control {
             counters,
             devices: running.devices,
             macs: running.macs,
-            pools: running.pools,
+            pools: Mutex::new(running.pools),
             machine: loaded.machine,
             started: SystemTime::now()
                 .checked_sub(running.began.elapsed())
@@ -110,6 +111,16 @@ impl Control {
     /// Another configuration runs.
     pub(crate) fn set_config(&self, config: Valid<Config>) {
         *lock(&self.config) = Arc::new(config);
+    }
+
+    /// Pools by index.
+    pub(crate) fn pools(&self) -> PoolNames {
+        lock(&self.pools).clone()
+    }
+
+    /// Pools have other indexes.
+    pub(crate) fn set_pools(&self, pools: PoolNames) {
+        *lock(&self.pools) = pools;
     }
 
     /// How many workers there are.

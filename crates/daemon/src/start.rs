@@ -33,7 +33,7 @@ pub struct Running {
     /// Ethernet addresses by port.
     pub macs: Vec<[u8; 6]>,
     /// Pools by index.
-    pub pools: Vec<String>,
+    pub pools: build::PoolNames,
     /// When the engine's clock began.
     pub began: Instant,
 }
@@ -65,7 +65,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
             sender: (usize::from(port.queues()) < count && port.queues() == 1).then_some(build::FIRST),
         })
         .collect();
-    let pools = build::pool_names(config);
+    let pools = build::pool_names(config, &Vec::new());
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
     let setup = build::setup(config, ports, count, secrets)?;
     let policy = build::policy(config, &macs, &pools)?;

@@ -16,6 +16,11 @@ impl Counter {
             .store(self.0.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
     }
 
+    /// Set, from the one thread that writes.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Release);
+    }
+
     /// Take away, from the one thread that writes.
     pub fn remove(&self, count: u64) {
         self.add(count.wrapping_neg());
@@ -113,6 +118,10 @@ pub struct WorkerCounters {
     pub session_packets: Counter,
     /// Sessions decided again after a change of policy.
     pub sessions_revised: Counter,
+    /// Sessions ended because no pool has their public address and port any more; among [`Self::sessions_ended`].
+    pub sessions_withdrawn: Counter,
+    /// Generation of the change of pools that this worker has seen through.
+    pub leases_settled: Counter,
     /// Buffers that a burst forgot: a bug, always 0.
     pub forgotten: Counter,
     /// Unverified packets whose checksum a local sender had left to offload, completed here.

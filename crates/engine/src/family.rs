@@ -2,7 +2,7 @@
 
 use sluice_nat::icmp::{translate_error4, translate_error6};
 use sluice_nat::rewrite::{Rewrite, Transport, rewrite4, rewrite6};
-use sluice_nat::{Decision, Ports, Tuple};
+use sluice_nat::{Decision, PoolIndex, Ports, Tuple};
 use sluice_table::flow::{FlowTable, Record};
 use sluice_table::hash::Hasher;
 use sluice_table::prefix::NO_ROUTE;
@@ -45,6 +45,8 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn set_hop(&mut self, direction: Direction, hop: Hop);
     /// Set the generation.
     fn set_generation(&mut self, generation: u32);
+    /// Set the pool that has the leased port.
+    fn set_pool(&mut self, pool: PoolIndex);
     /// A record with every decision made.
     fn made(parts: Parts<F>) -> Self;
 }
@@ -340,6 +342,9 @@ macro_rules! family {
             }
             fn set_generation(&mut self, generation: u32) {
                 self.generation = generation;
+            }
+            fn set_pool(&mut self, pool: PoolIndex) {
+                self.nat = self.nat.with_pool(pool);
             }
             fn made(parts: Parts<$family>) -> Self {
                 Self {

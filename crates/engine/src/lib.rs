@@ -12,6 +12,7 @@ pub mod counters;
 pub mod datagrams;
 pub mod family;
 pub mod io;
+pub mod leases;
 pub mod nodes;
 pub mod paths;
 pub mod plane;

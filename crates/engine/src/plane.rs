@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use sluice_nat::Pools;
+use sluice_nat::Ports;
 use sluice_route::fib::FibError;
 use sluice_route::neighbour::{NeighbourKeeper, Neighbours, Parking, Timing};
 use sluice_route::policer::Policer;
@@ -18,7 +18,7 @@ use crate::counters::WorkerCounters;
 use crate::datagrams::Datagrams;
 use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
-use crate::policy::{Policy, Setup};
+use crate::policy::{Leases, Policy, Setup};
 use crate::request::{Counter, desk};
 use crate::shard::{Lines, Shard, ShardError};
 use crate::time::Now;
@@ -73,24 +73,17 @@ pub enum PlaneError {
     /// Counters have room for the interfaces of the start.
     #[error("{0} interfaces, but there is room for the {1} of the start only")]
     MoreInterfaces(usize, usize),
-    /// The memory of port leases was made for other pools.
-    #[error("pool {0} has other addresses or ports than at the start, or is new")]
-    OtherPool(sluice_nat::PoolIndex),
-}
-
-/// Whether every pool has the addresses and ports of the start's in its place, which the memory of leases is made for.
-fn covered<A: sluice_nat::Address>(first: &Pools<A>, pools: &Pools<A>) -> Result<(), PlaneError> {
-    for (number, pool) in pools.iter() {
-        let same = first.get(number).is_some_and(|first| {
-            first.ports() == pool.ports()
-                && first.addresses() == pool.addresses()
-                && (0..pool.addresses()).all(|k| first.address(k) == pool.address(k))
-        });
-        if !same {
-            return Err(PlaneError::OtherPool(number));
-        }
-    }
-    Ok(())
+    /// The memory of port leases was made for smaller pools.
+    #[error("the pools need {needed} bytes for their port leases, {reserved} were reserved at the start")]
+    PoolsTooLarge {
+        /// What they need.
+        needed: usize,
+        /// What there is.
+        reserved: usize,
+    },
+    /// Sessions may still hold ports that the pools have lost: a pool that got one back would lend it twice.
+    #[error("sessions that the last change of pools left without a port are still being ended")]
+    Unsettled,
 }
 
 /// The control thread's part.
@@ -104,8 +97,10 @@ pub struct Plane {
     quiescence: Arc<Quiescence>,
     counters: Vec<Arc<WorkerCounters>>,
     keeper: Option<NeighbourKeeper>,
-    /// Pools of the start.
-    pools: (Pools<u32>, Pools<[u64; 2]>),
+    /// Memory of each shard.
+    lines: Lines,
+    /// The leases before the last change: freed here, not by the last worker that turns from them.
+    before: Leases,
     now: Now,
 }
 
@@ -113,7 +108,7 @@ impl Plane {
     /// A plane for `workers` workers with its first policy and routes.
     pub fn new(
         setup: Setup,
-        policy: Policy,
+        mut policy: Policy,
         routes: &RouteSet,
         limits: NeighbourLimits,
         workers: usize,
@@ -136,10 +131,12 @@ impl Plane {
         let mut fib = Fib::new(quiescence.clone());
         fib.apply(routes, &mut next_hops)?;
         let interfaces = policy.interfaces.len();
+        policy.leases = Leases::of(&policy, setup.shards);
         Ok(Self {
-            setup: Arc::new(setup),
             keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
-            pools: (policy.nat4.pools.clone(), policy.nat6.pools.clone()),
+            lines: Lines::of(&setup, &policy),
+            before: Leases::default(),
+            setup: Arc::new(setup),
             policy: Publisher::new(policy),
             fib,
             next_hops,
@@ -155,7 +152,7 @@ impl Plane {
 
     /// Memory of each shard.
     pub fn lines(&self) -> Lines {
-        Lines::of(&self.setup, self.policy.current())
+        self.lines
     }
 
     /// Make the worker `own`. `memory` gives each of its shards [`Lines::total`] lines, by the shard's number. Call it
@@ -219,20 +216,63 @@ impl Plane {
         Ok((worker, counter))
     }
 
-    /// Take a new policy and new routes as one commit, or refuse both: memory was made for the interfaces and pools of
-    /// the start. The policy's generation is set here.
+    /// Take a new policy and new routes as one commit, or refuse both: memory was made for the interfaces of the start,
+    /// and for its pools with some room. The policy's generation and leases are set here.
     pub fn commit(&mut self, mut policy: Policy, routes: &RouteSet) -> Result<u32, PlaneError> {
         let most = self.counters.first().map_or(0, |counters| counters.interfaces.len());
         if policy.interfaces.len() > most {
             return Err(PlaneError::MoreInterfaces(policy.interfaces.len(), most));
         }
-        covered(&self.pools.0, &policy.nat4.pools)?;
-        covered(&self.pools.1, &policy.nat6.pools)?;
-        policy.generation = self.policy.current().generation.wrapping_add(1);
+        let current = self.policy.current();
+        policy.generation = current.generation.wrapping_add(1);
         let generation = policy.generation;
+        let leases = self.new_leases(&policy)?;
         self.fib.apply(routes, &mut self.next_hops)?;
+        if let Some(leases) = leases {
+            self.before = self.policy.current().leases.clone();
+            policy.leases = Leases { generation, ..leases };
+        } else {
+            policy.leases = self.policy.current().leases.clone();
+        }
         self.policy.publish(policy);
         Ok(generation)
+    }
+
+    /// Whether the memory of port leases takes the pools of a policy, and may change now.
+    pub fn admits_pools(&self, policy: &Policy) -> Result<(), PlaneError> {
+        self.new_leases(policy).map(|_| ())
+    }
+
+    /// The leases of a policy; none where they are as they were.
+    fn new_leases(&self, policy: &Policy) -> Result<Option<Leases>, PlaneError> {
+        let leases = Leases::of(policy, self.setup.shards);
+        if leases.is_same(&self.policy.current().leases) {
+            return Ok(None);
+        }
+        let taken = [
+            (Ports::lines(&leases.four, 0), self.lines.ports4),
+            (Ports::lines(&leases.six, 0), self.lines.ports6),
+        ];
+        if let Some((needed, reserved)) = taken.into_iter().find(|(needed, reserved)| needed > reserved) {
+            let bytes = |lines: usize| lines * size_of::<Line>() * self.setup.owners.len();
+            return Err(PlaneError::PoolsTooLarge {
+                needed: bytes(needed),
+                reserved: bytes(reserved),
+            });
+        }
+        match self.is_settled() {
+            true => Ok(Some(leases)),
+            false => Err(PlaneError::Unsettled),
+        }
+    }
+
+    /// Whether all that the last change of pools asked for is done: ports are lent as it says, and no session holds one
+    /// that no pool has. Until then pools can't change again.
+    pub fn is_settled(&self) -> bool {
+        let generation = u64::from(self.policy.current().leases.generation);
+        self.counters
+            .iter()
+            .all(|worker| worker.leases_settled.get() == generation)
     }
 
     /// Free what no worker keeps any more. Call it now and then.

@@ -2,7 +2,7 @@
 
 use sluice_nat::shard::Shards;
 use sluice_nat::timeout::Schedule;
-use sluice_nat::{Pools, Rules};
+use sluice_nat::{Layout, Pools, Rules};
 use sluice_route::policer::Class;
 use sluice_route::{Address, SourceValidation};
 use sluice_table::hash::Fold;
@@ -30,6 +30,8 @@ pub struct Setup {
     pub steering: [u64; 2],
     /// Datagrams in fragments.
     pub fragments: datagrams::Limits,
+    /// Public IPv4 addresses that pools may gain later, as far as memory for their leases is concerned.
+    pub spare_addresses: u32,
 }
 
 impl Setup {
@@ -160,6 +162,33 @@ impl Interface {
     }
 }
 
+/// Where port leases lie. The plane fills it in.
+#[derive(Clone, Debug, Default)]
+pub struct Leases {
+    /// Generation of the commit that was the last to change it.
+    pub generation: u32,
+    /// Leases of IPv4 pools.
+    pub four: Layout<u32>,
+    /// Leases of IPv6 pools.
+    pub six: Layout<[u64; 2]>,
+}
+
+impl Leases {
+    /// Leases of a policy's pools.
+    pub fn of(policy: &Policy, shards: Shards) -> Self {
+        Self {
+            generation: 0,
+            four: Layout::new(&policy.nat4.pools, shards),
+            six: Layout::new(&policy.nat6.pools, shards),
+        }
+    }
+
+    /// Whether the same ports are lent in the same way.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.four.is_same(&other.four) && self.six.is_same(&other.six)
+    }
+}
+
 /// A commit.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -179,6 +208,8 @@ pub struct Policy {
     pub limits: Limits,
     /// Worker that owns neighbours and the gateway's own traffic.
     pub owner: WorkerIndex,
+    /// Where port leases lie.
+    pub leases: Leases,
 }
 
 impl Policy {
@@ -201,6 +232,7 @@ impl Policy {
             timeouts: Schedule::default(),
             limits: LIMITS,
             owner: 0,
+            leases: Leases::default(),
         }
     }
 

@@ -63,14 +63,14 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// What one shard of `setup` takes.
+    /// What one shard of `setup` takes; for leases of IPv4 with room for the spare addresses.
     pub fn of(setup: &Setup, policy: &Policy) -> Self {
         let [four, six] = setup.sessions_per_shard();
         Self {
             sessions4: FlowTable::<Session4>::lines_for(four),
             sessions6: FlowTable::<Session6>::lines_for(six),
-            ports4: Ports::lines(&policy.nat4.pools, setup.shards),
-            ports6: Ports::lines(&policy.nat6.pools, setup.shards),
+            ports4: Ports::lines(&policy.leases.four, setup.spare_addresses),
+            ports6: Ports::lines(&policy.leases.six, 0),
         }
     }
 
@@ -96,7 +96,6 @@ impl<'m> Shard<'m> {
         let (sessions6, rest) = rest.split_at_mut(lines.sessions6.min(rest.len()));
         let (ports4, ports6) = rest.split_at_mut(lines.ports4.min(rest.len()));
         let secret = Secret(setup.secret);
-        let (pools4, pools6) = (&policy.nat4.pools, &policy.nat6.pools);
         let number32 = u32::from(number);
         Ok(Self {
             number,
@@ -104,8 +103,8 @@ impl<'m> Shard<'m> {
             sessions6: FlowTable::new(sessions6, six)?,
             wheel4: Wheel::new(now.tick),
             wheel6: Wheel::new(now.tick),
-            ports4: Ports::new(pools4, setup.shards, number32, secret, ports4)?,
-            ports6: Ports::new(pools6, setup.shards, number32, secret, ports6)?,
+            ports4: Ports::new(&policy.leases.four, number32, secret, ports4)?,
+            ports6: Ports::new(&policy.leases.six, number32, secret, ports6)?,
         })
     }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use sluice_nat::{PoolIndex, PortClass};
 use sluice_table::hash::{Fold, Hasher};
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Reader;
@@ -14,6 +15,7 @@ use crate::counters::{Stage, WorkerCounters};
 use crate::datagrams::Ready;
 use crate::family::{V4, V6};
 use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
+use crate::leases::Settling;
 use crate::nodes::established::{Lookups, established};
 use crate::nodes::{complain, decide, forward, fragments, gateway, neighbour, parse, revise};
 use crate::paths::Paths;
@@ -94,6 +96,7 @@ struct State<'m> {
     owner: Option<Box<Owner>>,
     lists: Box<Lists>,
     meta: Box<[Meta; HAND]>,
+    settling: Settling,
     look4: Box<Lookups<V4>>,
     look6: Box<Lookups<V6>>,
 }
@@ -137,6 +140,7 @@ impl<'m> Worker<'m> {
                 counters: parts.counters,
                 owner: parts.owner.map(Box::new),
                 meta: Box::new([Meta::default(); HAND]),
+                settling: Settling::default(),
                 look4: Box::default(),
                 look6: Box::default(),
             },
@@ -194,14 +198,21 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Whether an answer to the control thread is under way, which rounds without packets bring forward.
+    /// Whether something that the control thread asked for is under way, which rounds without packets bring forward.
     pub fn is_answering(&self) -> bool {
-        self.desk.is_answering()
+        self.desk.is_answering() || self.parts.settling.is_under_way()
     }
 
     /// Receive nothing more: further rounds let out what is under way.
     pub fn stop_receiving(&mut self) {
         self.receives.clear();
+    }
+
+    /// Ports of an IPv4 pool that are lent, for tests.
+    pub fn lent(&self, pool: PoolIndex) -> u32 {
+        let shards = self.parts.shards.iter().flatten();
+        let used = |shard: &Shard<'_>| PortClass::ALL.map(|class| shard.ports4.used(pool, class));
+        shards.flat_map(|shard| used(shard)).sum()
     }
 
     /// The devices, to be fed and read by tests and `replay`.
@@ -239,6 +250,7 @@ impl<'m> Worker<'m> {
         }
         let overdue = now.nanoseconds.saturating_sub(self.generation.1) > OVERDUE;
         let state = &mut self.parts;
+        state.settling.follow(&mut state.shards, policy);
         {
             let mut lent = Lent::new();
             self.io.lend(&mut lent);

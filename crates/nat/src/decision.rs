@@ -67,6 +67,11 @@ impl Decision {
         self.leased().then_some(self.pool)
     }
 
+    /// The same with the leased port in another pool.
+    pub fn with_pool(self, pool: PoolIndex) -> Self {
+        Self { pool, ..self }
+    }
+
     /// Do packets of a direction go out, towards the side that sees translated addresses? With a translated
     /// source the forward ones do, with a forwarded port alone the answers (RFC 4787, REQ-6).
     #[inline(always)]

@@ -24,7 +24,7 @@ pub use decision::{Decision, Translation};
 pub use family::{Address, Tuple};
 pub use keyed::Secret;
 pub use pool::{Pairing, Pool, PoolIndex, Pools};
-pub use ports::{Exhausted, Lease, PortClass, Ports};
+pub use ports::{Exhausted, Layout, Lease, PortClass, Ports};
 pub use reason::Reason;
 pub use rule::{DestinationRule, Prefix, Rules, SourceRule, Target};
 pub use timeout::{Schedule, TimeoutClass, Timeouts};

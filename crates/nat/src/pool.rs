@@ -124,6 +124,17 @@ pub struct ValidPool<A> {
 }
 
 impl<A: Address> ValidPool<A> {
+    /// What stands where no pool is: it has no address.
+    fn none() -> Self {
+        Self {
+            ranges: Box::default(),
+            count: 0,
+            ports: (1, 1),
+            pairing: Pairing::default(),
+            timeouts: Schedule::default(),
+        }
+    }
+
     /// How many addresses.
     #[inline(always)]
     pub fn addresses(&self) -> u32 {
@@ -168,6 +179,16 @@ impl<A: Address> ValidPool<A> {
         &self.timeouts
     }
 
+    /// Has it the address, and lends it the port?
+    pub fn lends(&self, address: A, port: u16) -> bool {
+        (self.ports.0..=self.ports.1).contains(&port) && self.index_of(address).is_some()
+    }
+
+    /// Whether it lends the same ports in the same way as another.
+    pub(crate) fn lends_as(&self, other: &Self) -> bool {
+        (&self.ranges, self.ports, self.pairing) == (&other.ranges, other.ports, other.pairing)
+    }
+
     /// Outside ports per protocol, all addresses together.
     pub fn capacity(&self) -> u64 {
         u64::from(self.count) * (u64::from(self.ports.1) - u64::from(self.ports.0) + 1)
@@ -194,6 +215,11 @@ impl<A: Address> Default for Pools<A> {
 impl<A: Address> Pools<A> {
     /// Check each pool, and all against each other: two may share an address only where their ports differ.
     pub fn new(pools: &[Pool<A>]) -> Result<Self, PoolError> {
+        Self::placed(&pools.iter().map(Some).collect::<Vec<_>>())
+    }
+
+    /// The same with places that are left free: an index is a pool's for as long as sessions may name it.
+    pub fn placed(pools: &[Option<&Pool<A>>]) -> Result<Self, PoolError> {
         if pools.len() > usize::from(PoolIndex::MAX) + 1 {
             return Err(PoolError::TooMany { count: pools.len() });
         }
@@ -201,6 +227,10 @@ impl<A: Address> Pools<A> {
         let mut owners = Vec::new();
         for (index, pool) in pools.iter().enumerate() {
             let index = index as PoolIndex;
+            let Some(pool) = pool else {
+                valid.push(ValidPool::none());
+                continue;
+            };
             valid.push(check(index, pool)?);
             owners.extend(pool.addresses.iter().map(|&(first, last)| (first, last, index)));
         }

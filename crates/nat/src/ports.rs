@@ -5,17 +5,20 @@
 //! 64 ports runs full.
 
 mod bits;
+mod layout;
 
-use sluice_table::memory::{Line, lines_of};
+use sluice_table::memory::Line;
 use sluice_table::prefetch::prefetch_all_at;
 use sluice_wire::layers::{Class, Flags, Layers};
 use thiserror::Error;
 
-use self::bits::{Range, Region, next, pick, start};
+use self::bits::{next, pick, start};
+pub use self::layout::Layout;
+use self::layout::Range;
 use crate::keyed::{Secret, sip, spot, spread};
 use crate::pool::Pairing;
-use crate::shard::{BLOCK, Shards};
-use crate::{Address, Decision, PoolIndex, Pools, Reason, Tuple};
+use crate::shard::BLOCK;
+use crate::{Address, Decision, PoolIndex, Reason, Tuple};
 
 /// What ports are counted by: each class has all of a pool's ports (RFC 7857, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -109,50 +112,63 @@ pub struct TooSmall {
 #[derive(Debug)]
 pub struct Ports<'m, A> {
     memory: &'m mut [u64],
-    regions: Box<[Region<A>]>,
-    shards: Shards,
+    layout: Layout<A>,
     shard: u32,
     secret: Secret,
+    /// The layout to change over to, and where it will be written.
+    next: Option<Layout<A>>,
+    other: &'m mut [u64],
 }
 
 impl<'m, A: Address> Ports<'m, A> {
-    /// Lines of memory that the ports of one shard take: the same for each shard.
-    pub fn lines(pools: &Pools<A>, shards: Shards) -> usize {
-        let words: usize = pools
-            .iter()
-            .map(|(_, pool)| Region::new(pool, shards, 0).length())
-            .sum();
-        lines_of(words * size_of::<u64>())
+    /// Lines of memory that the ports of one shard take, the same for each shard: the layout with room for so many
+    /// more addresses, and as much again, where the next one is written while this one is in use.
+    pub fn lines(layout: &Layout<A>, spare: u32) -> usize {
+        2 * (layout.lines() + Layout::<A>::lines_of_spare(spare, layout.shards))
     }
 
     /// The ports of one shard, all free. What the memory held is lost.
-    pub fn new(
-        pools: &Pools<A>,
-        shards: Shards,
-        shard: u32,
-        secret: Secret,
-        memory: &'m mut [Line],
-    ) -> Result<Self, TooSmall> {
-        let (needed, given) = (Self::lines(pools, shards), memory.len());
+    pub fn new(layout: &Layout<A>, shard: u32, secret: Secret, memory: &'m mut [Line]) -> Result<Self, TooSmall> {
+        let (needed, given) = (Self::lines(layout, 0), memory.len());
         if given < needed {
             return Err(TooSmall { needed, given });
         }
+        let (memory, other) = memory.split_at_mut(given / 2);
         let memory: &mut [u64] = bytemuck::cast_slice_mut(memory);
-        let mut start = 0;
-        let mut regions = Vec::with_capacity(pools.len());
-        for (_, pool) in pools.iter() {
-            let region = Region::new(pool, shards, start);
-            region.free_all(memory, shards, shard);
-            start += region.length();
-            regions.push(region);
-        }
+        layout.write(memory, shard);
         Ok(Self {
             memory,
-            regions: regions.into(),
-            shards,
+            layout: layout.clone(),
             shard,
             secret,
+            next: None,
+            other: bytemuck::cast_slice_mut(other),
         })
+    }
+
+    /// Change over to the layout of other pools: before the next lease, or at [`Ports::change_over`]. It must not
+    /// take more than the memory was made for.
+    pub fn prepare(&mut self, next: &Layout<A>) {
+        debug_assert!(next.words() <= self.other.len());
+        if next.words() <= self.other.len() {
+            self.next = Some(next.clone());
+        }
+    }
+
+    /// Change over now, if that is due: what was lent stays so as far as a pool still has it. What none has any more
+    /// is free of this shard; the sessions that hold it must end before a pool gets it back.
+    #[cold]
+    pub fn change_over(&mut self) {
+        let Some(next) = self.next.take() else { return };
+        next.write(self.other, self.shard);
+        next.inherit(self.other, &self.layout, self.memory, self.shard);
+        core::mem::swap(&mut self.memory, &mut self.other);
+        self.layout = next;
+    }
+
+    /// Whether another layout waits.
+    pub fn is_prepared(&self) -> bool {
+        self.next.is_some()
     }
 
     /// Lend a port to a new session. The address is a keyed function of the inside host alone (paired pooling:
@@ -173,7 +189,10 @@ impl<'m, A: Address> Ports<'m, A> {
     /// The first half of [`Ports::lease`], for a batch of new sessions: where the port shall come from. Asks the
     /// processor for the line.
     #[inline]
-    pub fn aim<T: Tuple<Address = A>>(&self, pool: PoolIndex, class: PortClass, key: &T) -> Aim {
+    pub fn aim<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> Aim {
+        if self.next.is_some() {
+            self.change_over();
+        }
         let (host, flow) = digest(self.secret, class, key);
         let range = match class {
             PortClass::Query => Range::Any,
@@ -189,11 +208,15 @@ impl<'m, A: Address> Ports<'m, A> {
             class,
             range,
         };
-        if let Some(region) = self.regions.get(usize::from(pool)) {
+        let (regions, shards) = (&self.layout.regions, self.layout.shards);
+        if let Some(region) = regions
+            .get(usize::from(pool))
+            .filter(|region| region.geometry.addresses > 0)
+        {
             aim.address = spread((host >> 32) as u32, region.geometry.addresses as u32);
-            let (block, (from, to), _) = region.ranges(self.shards, self.shard, aim.address, range);
+            let (block, (from, to), _) = region.ranges(shards, self.shard, aim.address, range);
             let at = from + start(flow, from, to);
-            aim.block = block + at as u32 * self.shards.count();
+            aim.block = block + at as u32 * shards.count();
             aim.place = region.word(class, aim.address as usize) + at;
             prefetch_all_at(self.memory, aim.place);
         }
@@ -205,7 +228,7 @@ impl<'m, A: Address> Ports<'m, A> {
     pub fn lend(&mut self, aim: Aim) -> Result<Lease<A>, Exhausted> {
         let (Some(word), Some(region)) = (
             self.memory.get_mut(aim.place),
-            self.regions.get_mut(usize::from(aim.pool)),
+            self.layout.regions.get(usize::from(aim.pool)),
         ) else {
             return Err(Exhausted);
         };
@@ -215,7 +238,7 @@ impl<'m, A: Address> Ports<'m, A> {
         }
         let bit = pick(*word, aim.flow);
         *word &= !(1 << bit);
-        region.used[aim.class as usize] += 1;
+        self.memory[region.start + aim.class as usize] += 1;
         let port = (aim.block * BLOCK + bit) as u16;
         Ok(Lease {
             address: region.pool.address(aim.address),
@@ -226,7 +249,8 @@ impl<'m, A: Address> Ports<'m, A> {
     /// Lend the next free port where the one aimed at is the last of its word, or none.
     #[inline(never)]
     fn search(&mut self, aim: Aim) -> Result<Lease<A>, Exhausted> {
-        let Some(region) = self.regions.get_mut(usize::from(aim.pool)) else {
+        let shards = self.layout.shards;
+        let Some(region) = self.layout.regions.get(usize::from(aim.pool)) else {
             return Err(Exhausted);
         };
         let mut address = aim.address as usize;
@@ -236,13 +260,13 @@ impl<'m, A: Address> Ports<'m, A> {
             0
         };
         loop {
-            let (block, first, second) = region.ranges(self.shards, self.shard, address as u32, aim.range);
+            let (block, first, second) = region.ranges(shards, self.shard, address as u32, aim.range);
             let mut bits = region.bits(self.memory, aim.class, address);
             let found = bits.find(first, aim.flow).or_else(|| bits.find(second, aim.flow));
             if let Some((at, bit)) = found {
                 bits.take(at, bit);
-                region.used[aim.class as usize] += 1;
-                let port = (block + at as u32 * self.shards.count()) * BLOCK + bit;
+                self.memory[region.start + aim.class as usize] += 1;
+                let port = (block + at as u32 * shards.count()) * BLOCK + bit;
                 return Ok(Lease {
                     address: region.pool.address(address as u32),
                     port: port as u16,
@@ -259,41 +283,47 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
-    /// Take one certain port, as when sessions outlive a change of the pools; false where it is not this shard's,
-    /// not the pool's, or lent.
+    /// Take one certain port, as for a session that was not opened here; false where it is not this shard's, not the
+    /// pool's, or lent.
     pub fn claim(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
+        self.change_over();
         let Some((address, at, bit)) = self.place(pool, lease) else {
             return false;
         };
-        let region = &mut self.regions[usize::from(pool)];
+        let region = &self.layout.regions[usize::from(pool)];
         let mut bits = region.bits(self.memory, class, address);
         if !bits.is_free(at, bit) {
             return false;
         }
         bits.take(at, bit);
-        region.used[class as usize] += 1;
+        self.memory[region.start + class as usize] += 1;
         true
     }
 
-    /// Give a port back; false, and nothing done, where it was not lent by this shard.
+    /// Give a port back; false, and nothing done, where it was not lent by this shard. `pool` is the one that lent it:
+    /// where another has it since, that one gets it.
     #[inline]
     pub fn give_back(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
-        let Some((address, at, bit)) = self.place(pool, lease) else {
-            return false;
+        let (pool, place) = match self.place(pool, lease) {
+            Some(place) => (pool, place),
+            None => match self.place_elsewhere(lease) {
+                Some(found) => found,
+                None => return false,
+            },
         };
-        let region = &mut self.regions[usize::from(pool)];
-        let (first, last) = region.pool.ports();
+        let (address, at, bit) = place;
+        let region = &self.layout.regions[usize::from(pool)];
         let mut bits = region.bits(self.memory, class, address);
-        if bits.is_free(at, bit) || !(first..=last).contains(&lease.port) {
+        if bits.is_free(at, bit) {
             return false;
         }
         bits.put(at, bit);
-        region.used[class as usize] -= 1;
+        self.memory[region.start + class as usize] -= 1;
         true
     }
 
     /// Give back what a session holds, if anything: called once when it ends, with its decision and its reverse
-    /// key. False where there was a lease and it was not lent, which is a bug of the caller.
+    /// key. False where there was a lease and it was not lent: no pool has the port any more, or it was given back.
     #[inline]
     pub fn release<T: Tuple<Address = A>>(&mut self, decision: Decision, protocol: u8, reverse: &T) -> bool {
         let Some(pool) = decision.pool() else { return true };
@@ -321,7 +351,7 @@ impl<'m, A: Address> Ports<'m, A> {
             port: reverse.destination_port(),
         };
         if let Some((address, at, _)) = self.place(pool, lease)
-            && let Some(region) = self.regions.get(usize::from(pool))
+            && let Some(region) = self.layout.regions.get(usize::from(pool))
         {
             prefetch_all_at(self.memory, region.word(class, address) + at);
         }
@@ -329,23 +359,29 @@ impl<'m, A: Address> Ports<'m, A> {
 
     /// How many ports of a pool are lent by this shard.
     pub fn used(&self, pool: PoolIndex, class: PortClass) -> u32 {
-        self.regions
-            .get(usize::from(pool))
-            .map_or(0, |region| region.used[class as usize])
+        let region = self.layout.regions.get(usize::from(pool));
+        region.map_or(0, |region| self.memory[region.start + class as usize] as u32)
     }
 
-    /// Address, word and bit of a port that this shard owns.
+    /// Address, word and bit of a pool's port that this shard owns.
     #[inline(always)]
     fn place(&self, pool: PoolIndex, lease: Lease<A>) -> Option<(usize, usize, u32)> {
-        let region = self.regions.get(usize::from(pool))?;
+        let shards = self.layout.shards;
+        let region = self.layout.regions.get(usize::from(pool))?;
         let address = region.pool.index_of(lease.address)?;
-        let first = self
-            .shards
-            .first_block(lease.address, region.geometry.first_block, self.shard);
+        let first = region.first_block(shards, self.shard, lease.address);
         let behind = (u32::from(lease.port) / BLOCK).checked_sub(first)?;
-        let at = (behind >> self.shards.shift()) as usize;
-        let owned = behind & (self.shards.count() - 1) == 0 && at < region.geometry.words;
-        owned.then_some((address as usize, at, u32::from(lease.port) % BLOCK))
+        let at = (behind >> shards.shift()) as usize;
+        let (low, high) = region.pool.ports();
+        let owned = behind & (shards.count() - 1) == 0 && at < region.geometry.words;
+        (owned && (low..=high).contains(&lease.port)).then_some((address as usize, at, u32::from(lease.port) % BLOCK))
+    }
+
+    /// The place of a port that has come to another pool.
+    #[cold]
+    fn place_elsewhere(&self, lease: Lease<A>) -> Option<(PoolIndex, (usize, usize, u32))> {
+        let pool = self.layout.holder(lease)?;
+        Some((pool, self.place(pool, lease)?))
     }
 }
 

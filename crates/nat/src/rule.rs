@@ -281,7 +281,7 @@ fn check_source<A: Address>(rules: &[SourceRule<A>], pools: &Pools<A>) -> Result
                 length,
             });
         }
-        if pools.get(pool).is_none() {
+        if pools.get(pool).is_none_or(|pool| pool.addresses() == 0) {
             return Err(RuleError::UnknownPool { rule, pool });
         }
         keys.push((context, inside, outside, rule));

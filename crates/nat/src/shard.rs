@@ -15,6 +15,9 @@ pub const BLOCKS: u32 = 65_536 / BLOCK;
 pub struct Shards(u32);
 
 impl Shards {
+    /// One shard for all.
+    pub const ONE: Self = Self(1);
+
     /// `None` where the count is not a power of two from 1 to [`BLOCKS`].
     pub fn new(count: u32) -> Option<Self> {
         (count.is_power_of_two() && count <= BLOCKS).then_some(Self(count))

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use proptest::prelude::*;
 use sluice_nat::pool::{Pairing, Pool, Pools};
-use sluice_nat::ports::{Exhausted, Lease, PortClass, Ports};
+use sluice_nat::ports::{Exhausted, Layout, Lease, PortClass, Ports};
 use sluice_nat::shard::Shards;
 use sluice_nat::{Secret, decision};
 use sluice_table::memory::Line;
@@ -31,7 +31,7 @@ fn small(addresses: u32, ports: std::ops::RangeInclusive<u16>) -> Pool<u32> {
 }
 
 fn memory(pools: &Pools<u32>, shards: Shards) -> Vec<Line> {
-    vec![Line([u64::MAX; 8]); Ports::lines(pools, shards)]
+    vec![Line([u64::MAX; 8]); Ports::lines(&Layout::new(pools, shards), 0)]
 }
 
 /// A generator of test input: the same on every run.
@@ -59,7 +59,7 @@ fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
     let pools = Pools::new(&[soft, hard]).unwrap();
     let shards = Shards::new(4).unwrap();
     let mut memory = memory(&pools, shards);
-    let mut ports = Ports::new(&pools, shards, 2, SECRET, &mut memory).unwrap();
+    let mut ports = Ports::new(&Layout::new(&pools, shards), 2, SECRET, &mut memory).unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut lent: Vec<(u16, PortClass, Lease<u32>)> = Vec::new();
     let mut oracle = HashSet::new();
@@ -117,7 +117,7 @@ fn leases_soft_pairing_use_every_port_of_all_shards() {
         let mut all = HashSet::new();
         for shard in 0..count {
             let mut memory = memory(&pools, shards);
-            let mut ports = Ports::new(&pools, shards, shard, SECRET, &mut memory).unwrap();
+            let mut ports = Ports::new(&Layout::new(&pools, shards), shard, SECRET, &mut memory).unwrap();
             let mut inside = 0;
             while let Ok(lease) = ports.lease(0, PortClass::Query, &key(inside, 7, 1)) {
                 assert!(all.insert(lease));
@@ -137,7 +137,7 @@ fn rfc4787_req2_sessions_of_a_host_share_an_outside_address() {
         let mut of_host = HashSet::new();
         for shard in 0..4 {
             let mut memory = memory(&pools, shards);
-            let mut ports = Ports::new(&pools, shards, shard, SECRET, &mut memory).unwrap();
+            let mut ports = Ports::new(&Layout::new(&pools, shards), shard, SECRET, &mut memory).unwrap();
             for remote in 0..5 {
                 of_host.insert(
                     ports
@@ -175,7 +175,7 @@ fn rfc7857_section4_full_paired_address_refuses_unless_soft() {
         .unwrap();
         let shards = Shards::new(1).unwrap();
         let mut memory = memory(&pools, shards);
-        let mut ports = Ports::new(&pools, shards, 0, SECRET, &mut memory).unwrap();
+        let mut ports = Ports::new(&Layout::new(&pools, shards), 0, SECRET, &mut memory).unwrap();
         (0..1000)
             .filter(|&port| ports.lease(0, PortClass::Tcp, &key(1, 5000 + port, 1)).is_ok())
             .count()
@@ -189,7 +189,7 @@ fn rfc4787_req3_a_lent_port_is_not_lent_again_per_protocol() {
     let pools = Pools::new(&[small(1, 5000..=5000)]).unwrap();
     let shards = Shards::new(1).unwrap();
     let mut memory = memory(&pools, shards);
-    let mut ports = Ports::new(&pools, shards, 0, SECRET, &mut memory).unwrap();
+    let mut ports = Ports::new(&Layout::new(&pools, shards), 0, SECRET, &mut memory).unwrap();
     for class in PortClass::ALL {
         assert_eq!(
             Ok(Lease {
@@ -208,7 +208,7 @@ fn rfc4787_req3a_port_range_is_preserved() {
     for count in [1, 4, 16] {
         let shards = Shards::new(count).unwrap();
         let mut memory = memory(&pools, shards);
-        let mut ports = Ports::new(&pools, shards, count - 1, SECRET, &mut memory).unwrap();
+        let mut ports = Ports::new(&Layout::new(&pools, shards), count - 1, SECRET, &mut memory).unwrap();
         let owned = (1..1024)
             .filter(|&port| shards.shard_of(BASE, port) == count - 1)
             .count() as u32;
@@ -226,7 +226,7 @@ fn lease_same_input_gives_same_ports_another_secret_others() {
     let shards = Shards::new(2).unwrap();
     let lend = |secret| {
         let mut memory = memory(&pools, shards);
-        let mut ports = Ports::new(&pools, shards, 0, secret, &mut memory).unwrap();
+        let mut ports = Ports::new(&Layout::new(&pools, shards), 0, secret, &mut memory).unwrap();
         (0..100)
             .map(|n| ports.lease(0, PortClass::Tcp, &key(n, 5000, 1)).unwrap())
             .collect::<Vec<_>>()
@@ -245,8 +245,8 @@ fn lease_aimed_in_batches_gives_the_same_ports() {
     let shards = Shards::new(1).unwrap();
     let flows: Vec<_> = (0..2000).map(|n| key(n / 16, 900 + n as u16, n)).collect();
     let (mut one, mut other) = (memory(&pools, shards), memory(&pools, shards));
-    let mut singly = Ports::new(&pools, shards, 0, SECRET, &mut one).unwrap();
-    let mut batched = Ports::new(&pools, shards, 0, SECRET, &mut other).unwrap();
+    let mut singly = Ports::new(&Layout::new(&pools, shards), 0, SECRET, &mut one).unwrap();
+    let mut batched = Ports::new(&Layout::new(&pools, shards), 0, SECRET, &mut other).unwrap();
     for batch in flows.chunks(64) {
         let aims: Vec<_> = batch.iter().map(|flow| batched.aim(0, PortClass::Udp, flow)).collect();
         for (flow, aim) in batch.iter().zip(aims) {
@@ -261,7 +261,7 @@ fn lease_of_low_ports_from_a_pool_without_them_spreads() {
     let pools = Pools::new(&[small(1, 1024..=65_535)]).unwrap();
     let shards = Shards::new(1).unwrap();
     let mut memory = memory(&pools, shards);
-    let mut ports = Ports::new(&pools, shards, 0, SECRET, &mut memory).unwrap();
+    let mut ports = Ports::new(&Layout::new(&pools, shards), 0, SECRET, &mut memory).unwrap();
     let blocks: HashSet<_> = (0..500)
         .map(|n| ports.lease(0, PortClass::Udp, &key(n, 123, n)).unwrap().port / 64)
         .collect();
@@ -273,7 +273,7 @@ fn claim_port_of_a_surviving_session_is_not_lent() {
     let pools = Pools::new(&[small(1, 6000..=6063)]).unwrap();
     let shards = Shards::new(1).unwrap();
     let mut memory = memory(&pools, shards);
-    let mut ports = Ports::new(&pools, shards, 0, SECRET, &mut memory).unwrap();
+    let mut ports = Ports::new(&Layout::new(&pools, shards), 0, SECRET, &mut memory).unwrap();
     let survivor = Lease {
         address: BASE,
         port: 6007,
@@ -299,8 +299,14 @@ fn claim_port_of_a_surviving_session_is_not_lent() {
 fn ports_memory_too_small_is_refused() {
     let pools = Pools::new(&[small(1, 1024..=65_535)]).unwrap();
     let shards = Shards::new(1).unwrap();
-    let needed = Ports::lines(&pools, shards);
-    let refused = Ports::new(&pools, shards, 0, SECRET, &mut vec![Line::ZERO; needed - 1]).unwrap_err();
+    let needed = Ports::lines(&Layout::new(&pools, shards), 0);
+    let refused = Ports::new(
+        &Layout::new(&pools, shards),
+        0,
+        SECRET,
+        &mut vec![Line::ZERO; needed - 1],
+    )
+    .unwrap_err();
     assert_eq!((needed, needed - 1), (refused.needed, refused.given));
 }
 
@@ -312,8 +318,8 @@ fn release_by_decision_returns_the_lease_once() {
     };
     let pools = Pools::new(&[pool]).unwrap();
     let shards = Shards::new(8).unwrap();
-    let mut memory = vec![Line::ZERO; Ports::lines(&pools, shards)];
-    let mut ports = Ports::new(&pools, shards, 5, SECRET, &mut memory).unwrap();
+    let mut memory = vec![Line::ZERO; Ports::lines(&Layout::new(&pools, shards), 0)];
+    let mut ports = Ports::new(&Layout::new(&pools, shards), 5, SECRET, &mut memory).unwrap();
     let forward = Tuple6 {
         source: [0xfd00 << 48, 7],
         destination: [1, 2],
@@ -341,7 +347,7 @@ proptest! {
         let pools = Pools::new(&[Pool { pairing, ..small(addresses, first..=first + length) }]).unwrap();
         let shards = Shards::new(1 << shift).unwrap();
         let mut memory = memory(&pools, shards);
-        let mut ports = Ports::new(&pools, shards, 0, SECRET, &mut memory).unwrap();
+        let mut ports = Ports::new(&Layout::new(&pools, shards), 0, SECRET, &mut memory).unwrap();
         let mut oracle = Vec::new();
         for (number, port, class, lend) in operations {
             let class = PortClass::ALL[class as usize];
@@ -365,6 +371,103 @@ proptest! {
         }
         for class in PortClass::ALL {
             prop_assert_eq!(oracle.iter().filter(|held| held.0 == class).count() as u32, ports.used(0, class));
+        }
+    }
+}
+
+/// One of some ways to give the same sixteen addresses to up to three pools.
+fn layouts() -> impl Strategy<Value = Vec<Option<Pool<u32>>>> {
+    let pool = |addresses: (u32, u32), ports: (u16, u16), soft: bool| Pool {
+        addresses: vec![(BASE + addresses.0, BASE + addresses.0 + addresses.1)],
+        ports: ports.0..=ports.0 + ports.1,
+        pairing: if soft { Pairing::Soft } else { Pairing::Hard },
+        ..Pool::new(0, 0)
+    };
+    let one = (0u32..12, 0u32..4, 1u16..300, 0u16..300, any::<bool>())
+        .prop_map(move |(from, more, port, ports, soft)| pool((from, more), (port, ports), soft));
+    let some = proptest::collection::vec(proptest::option::of(one), 0..4);
+    some.prop_filter("pools that overlap", |pools| {
+        Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>()).is_ok()
+    })
+}
+
+proptest! {
+    #[test]
+    fn leases_across_changes_of_pools_agree_with_the_oracle(
+        changes in proptest::collection::vec(
+            (layouts(), proptest::collection::vec((any::<u32>(), 0u16..4, 0u8..3, 0u8..10), 0..60)), 1..8),
+        shift in 0u32..5,
+    ) {
+        let shards = Shards::new(1 << shift).unwrap();
+        let shard = shards.count() - 1;
+        let lines = 2 * Layout::<u32>::lines_of_spare(16, shards) + Ports::lines(&Layout::<u32>::default(), 0);
+        let mut memory = vec![Line([u64::MAX; 8]); 4 * lines];
+        let mut ports = Ports::new(&Layout::default(), shard, SECRET, &mut memory).unwrap();
+        let mut oracle: Vec<(u16, PortClass, Lease<u32>)> = Vec::new();
+        for (pools, steps) in changes {
+            let pools = Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>()).unwrap();
+            ports.prepare(&Layout::new(&pools, shards));
+            for (number, pool, class, what) in steps {
+                let class = PortClass::ALL[class as usize];
+                if what < 6 {
+                    if let Ok(lease) = ports.lease(pool, class, &key(number & 0xff, number as u16, number)) {
+                        prop_assert!(oracle.iter().all(|held| (held.1, held.2) != (class, lease)));
+                        prop_assert_eq!(Some(pool), pools.lends(lease.address, lease.port, lease.port));
+                        oracle.push((pool, class, lease));
+                    }
+                } else if !oracle.is_empty() {
+                    // By the pool that lent it, even where another has it since, or none.
+                    let (pool, class, lease) = oracle.swap_remove(number as usize % oracle.len());
+                    let known = ports.is_prepared() || pools.lends(lease.address, lease.port, lease.port).is_some();
+                    prop_assert_eq!(known, ports.give_back(pool, class, lease));
+                }
+            }
+            // Sessions without a port end before the pools change again.
+            ports.change_over();
+            oracle.retain(|&(pool, class, lease)| {
+                let stays = pools.lends(lease.address, lease.port, lease.port).is_some();
+                stays || ports.give_back(pool, class, lease)
+            });
+            for (pool, _) in pools.iter() {
+                for class in PortClass::ALL {
+                    let lent = oracle.iter().filter(|(_, other, lease)| {
+                        *other == class && pools.lends(lease.address, lease.port, lease.port) == Some(pool)
+                    });
+                    prop_assert_eq!(lent.count() as u32, ports.used(pool, class));
+                }
+            }
+        }
+        let left = oracle.len();
+        let lent = oracle.into_iter().filter(|&(pool, class, lease)| ports.give_back(pool, class, lease));
+        prop_assert_eq!(left, lent.count());
+        prop_assert!((0..4).all(|pool| PortClass::ALL.iter().all(|&class| ports.used(pool, class) == 0)));
+    }
+
+    #[test]
+    fn layout_after_all_leases_came_back_lends_every_port_again(pools in layouts(), others in layouts()) {
+        let shards = Shards::new(2).unwrap();
+        let made = |pools: &Vec<Option<Pool<u32>>>| {
+            Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>()).unwrap()
+        };
+        let (first, second) = (made(&pools), made(&others));
+        let mut memory = vec![Line::ZERO; 4 * Layout::<u32>::lines_of_spare(16, shards)];
+        let mut ports = Ports::new(&Layout::new(&first, shards), 1, SECRET, &mut memory).unwrap();
+        let leases: Vec<_> = (0..200)
+            .filter_map(|n| Some((n as u16 % 3, ports.lease(n as u16 % 3, PortClass::Udp, &key(n, 5000, n)).ok()?)))
+            .collect();
+        ports.prepare(&Layout::new(&second, shards));
+        ports.change_over();
+        for (pool, lease) in leases {
+            ports.give_back(pool, PortClass::Udp, lease);
+        }
+        for (pool, valid) in second.iter() {
+            for address in 0..valid.addresses() {
+                for port in valid.ports().0..=valid.ports().1 {
+                    let lease = Lease { address: valid.address(address), port };
+                    let own = shards.shard_of(lease.address, port) == 1;
+                    prop_assert_eq!(own, ports.claim(pool, PortClass::Udp, lease));
+                }
+            }
         }
     }
 }

@@ -291,6 +291,7 @@ pub fn plane(job: Job, sessions: u32, short: bool) -> Result<Plane, Failure> {
             datagrams: 64,
             ..Limits::default()
         },
+        spare_addresses: 0,
     };
     Ok(Plane::new(
         setup,

@@ -8,9 +8,12 @@ use super::Timeouts;
 use crate::value::{AddressRange, Port, PortRange, Prefix, Transport};
 
 /// `[nat]`: address translation. A packet that no rule names is routed as it is.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Nat {
+    /// Addresses that pools may gain by `sluice apply`, beyond those of the start: the memory of their port leases is
+    /// taken at start, about 50 KiB for each. A change of pools that needs more is refused until a restart.
+    pub spare_addresses: u32,
     /// Pools of outside addresses by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub pools: IndexMap<String, Pool>,
@@ -20,6 +23,17 @@ pub struct Nat {
     /// Destination rules (port forwarding); the one with the fewest ports decides.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destination: Vec<DestinationRule>,
+}
+
+impl Default for Nat {
+    fn default() -> Self {
+        Self {
+            spare_addresses: 64,
+            pools: IndexMap::new(),
+            source: Vec::new(),
+            destination: Vec::new(),
+        }
+    }
 }
 
 /// `[nat.pools.NAME]`: outside addresses and their ports.

@@ -18,6 +18,12 @@ impl Check<'_> {
     pub(super) fn pools(&mut self, interfaces: &[Interface], inherited: &Timeouts) -> Vec<Pool> {
         let document = self.document;
         let mut pools = Vec::new();
+        self.in_range(
+            place!["nat", "spare-addresses"],
+            "a number of addresses",
+            u64::from(document.nat.spare_addresses),
+            0..=MOST_ADDRESSES,
+        );
         for (index, (name, written)) in document.nat.pools.iter().enumerate() {
             let at = place!["nat", "pools", name];
             self.name(at, name);

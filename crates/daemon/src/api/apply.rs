@@ -1,30 +1,30 @@
 //! `apply`: another configuration, taken over as one commit or refused whole.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::extract::State;
 use sluice_config::api::{ApplyAnswer, ApplyRequest};
 use sluice_config::config::Neighbour;
-use sluice_config::{Change, Complaint, Config, check, difference};
+use sluice_config::{Change, Complaint, Config, Fault, check, difference, place};
+use sluice_engine::plane::PlaneError;
+use sluice_engine::policy::Policy;
+use tokio::time::Instant;
 
 use super::{Refusal, Shared};
 use crate::build;
+use crate::control::Control;
 
-/// Whether a change is one that leases of ports hang on.
-fn moves_leases(key: &str) -> bool {
-    let Some(rest) = key.strip_prefix("nat.pools") else {
-        return false;
-    };
-    let mut steps = rest.split('.').skip(2);
-    !matches!(steps.next(), Some("timeouts" | "pairing"))
-}
+/// How long a change waits for the one before to be seen through.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(2);
 
 /// What differs, and what of it a running process can't take over.
 fn changes(old: &Config, new: &Config) -> Vec<Change> {
     let mut changes = difference(old, new).changes;
     for change in &mut changes {
-        if moves_leases(&change.key) && change.fixed.is_none() {
-            change.fixed = Some("the port leases of pools lie in memory that is taken at start".into());
-        }
         let stays = |neighbour: &Neighbour| {
             let same = |other: &Neighbour| (other.interface, other.address) == (neighbour.interface, neighbour.address);
             new.neighbours.iter().any(same)
@@ -34,6 +34,24 @@ fn changes(old: &Config, new: &Config) -> Vec<Change> {
         }
     }
     changes
+}
+
+/// A refusal about the pools as a whole, and what to do.
+fn refused_pools(request: &ApplyRequest, error: &PlaneError) -> ApplyAnswer {
+    let hint = match error {
+        PlaneError::PoolsTooLarge { .. } => {
+            "restart with this configuration, or raise `spare-addresses` in [nat] first"
+        }
+        _ => "apply it again in a few seconds",
+    };
+    let fault = Fault {
+        key: ["nat", "pools"].map(str::to_owned).to_vec(),
+        what: error.to_string(),
+        hint: Some(hint.into()),
+    };
+    ApplyAnswer::Refused {
+        complaints: place(&request.name, &request.text, vec![fault]).complaints(),
+    }
 }
 
 fn refused(message: String) -> ApplyAnswer {
@@ -46,6 +64,19 @@ fn refused(message: String) -> ApplyAnswer {
             hint: None,
             advice: false,
         }],
+    }
+}
+
+/// Whether the pools of a policy are possible. Waits a while for the sessions that the change before left without a
+/// port: they end first.
+async fn admitted(control: &Control, policy: &Policy) -> Result<(), PlaneError> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let admitted = control.plane().admits_pools(policy);
+        if !matches!(admitted, Err(PlaneError::Unsettled)) || Instant::now() >= deadline {
+            return admitted;
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -73,12 +104,16 @@ pub(super) async fn apply(
         return Ok(Json(ApplyAnswer::NeedsRestart { changes }));
     }
     let advice = checked.advice.complaints();
-    let built = build::policy(&checked.config, &control.macs, &control.pools)
+    let pools = build::pool_names(&checked.config, &control.pools());
+    let built = build::policy(&checked.config, &control.macs, &pools)
         .and_then(|policy| Ok((build::routes(&checked.config, &policy.interfaces)?, policy)));
     let (routes, policy) = match built {
         Ok(built) => built,
         Err(error) => return Ok(Json(refused(error.to_string()))),
     };
+    if let Err(error) = admitted(&control, &policy).await {
+        return Ok(Json(refused_pools(&request, &error)));
+    }
     let generation = u64::from(control.plane().policy().generation);
     if request.dry_run || changes.is_empty() {
         let generation = generation + u64::from(!changes.is_empty());
@@ -93,6 +128,7 @@ pub(super) async fn apply(
         Ok(generation) => generation.into(),
         Err(error) => return Ok(Json(refused(error.to_string()))),
     };
+    control.set_pools(pools);
     control.set_config(checked.config);
     control.set_neighbours().await?;
     tracing::info!("commit {generation}: {} changes from {}", changes.len(), request.name);
@@ -131,25 +167,5 @@ mod tests {
         assert!(!fixed(&one, &moved));
         assert!(fixed(&one, &none));
         assert!(fixed(&one, &config(&neighbour(3, 1))));
-    }
-
-    #[test]
-    fn pool_that_changes_its_addresses_moves_leases_and_its_timeouts_do_not() {
-        for key in [
-            "nat.pools",
-            "nat.pools.public",
-            "nat.pools.public.addresses",
-            "nat.pools.public.ports",
-        ] {
-            assert!(moves_leases(key), "{key}");
-        }
-        for key in [
-            "nat.pools.public.timeouts.udp",
-            "nat.pools.public.pairing",
-            "nat.source",
-            "routes",
-        ] {
-            assert!(!moves_leases(key), "{key}");
-        }
     }
 }

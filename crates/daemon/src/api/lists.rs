@@ -216,6 +216,7 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("sessions-ended", counters.sessions_ended.get()),
             counter("session-packets", counters.session_packets.get()),
             counter("sessions-revised", counters.sessions_revised.get()),
+            counter("sessions-withdrawn", counters.sessions_withdrawn.get()),
             counter("checksums-completed", counters.checksums_completed.get()),
         ];
         others.extend(Stage::ALL.iter().map(|&stage| {

@@ -8,6 +8,7 @@ use sluice_engine::request::{Cursor, Endpoint, Filter, Reply, Request, Shown};
 use sluice_route::Prefix;
 
 use super::{Refusal, Shared};
+use crate::build::PoolNames;
 
 /// Sessions of a page where no limit is given.
 const PAGE: u32 = 1_024;
@@ -75,10 +76,8 @@ pub(super) async fn list(
             None => Some((worker + 1, Cursor::default())).filter(|(worker, _)| *worker < control.workers()),
         };
         if !sessions.is_empty() || next.is_none() {
-            let plane = control.plane();
-            let items = sessions
-                .iter()
-                .map(|shown| session(shown, plane.policy(), &control.pools));
+            let (pools, plane) = (control.pools(), control.plane());
+            let items = sessions.iter().map(|shown| session(shown, plane.policy(), &pools));
             return Ok(Json(Page {
                 items: items.collect(),
                 next: next.map(|(worker, cursor)| format!("{worker}-{}", cursor.pack())),
@@ -114,7 +113,7 @@ pub(super) async fn clear(State(control): Shared, Json(wanted): Json<SessionFilt
     Ok(Json(Cleared { count }))
 }
 
-fn session(shown: &Shown, policy: &Policy, pools: &[String]) -> Session {
+fn session(shown: &Shown, policy: &Policy, pools: &PoolNames) -> Session {
     let flow = |flow: &sluice_engine::request::Flow, direction: usize| Flow {
         source: flow.source,
         source_port: flow.source_port,
@@ -143,7 +142,7 @@ fn session(shown: &Shown, policy: &Policy, pools: &[String]) -> Session {
         expires: shown.seconds_left.into(),
         inside_interface: name(inside),
         outside_interface: name(outside),
-        pool: shown.pool.and_then(|pool| pools.get(usize::from(pool)).cloned()),
+        pool: shown.pool.and_then(|pool| pools.get(usize::from(pool))?.clone()),
         shard: shown.shard,
     }
 }

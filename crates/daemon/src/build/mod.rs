@@ -4,7 +4,7 @@ mod interfaces;
 mod translation;
 
 pub use interfaces::{Ports, interfaces, ports, routes};
-pub use translation::{pool_names, translation};
+pub use translation::{PoolNames, pool_names, translation};
 
 use sluice_config::Config;
 use sluice_config::config::Timeouts;
@@ -88,15 +88,16 @@ pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets
             parked: fragments.parked as usize,
             patience: fragments.timeout.duration().as_nanos() as u64,
         },
+        spare_addresses: config.document.nat.spare_addresses,
     })
 }
 
-/// What a commit decides. `macs` has the Ethernet address of each port; `pools` the pools' names in the order of their
-/// indexes, which stay theirs for the life of the process.
+/// What a commit decides. `macs` has the Ethernet address of each port; `pools` the pools' names at the places of their
+/// indexes.
 ///
 /// # Errors
 /// See [`BuildError`].
-pub fn policy(config: &Config, macs: &[[u8; 6]], pools: &[String]) -> Result<Policy, BuildError> {
+pub fn policy(config: &Config, macs: &[[u8; 6]], pools: &PoolNames) -> Result<Policy, BuildError> {
     let interfaces = interfaces(config, macs);
     let mut policy = Policy::new(macs.len(), interfaces);
     policy.nat4 = translation(config, pools)?;

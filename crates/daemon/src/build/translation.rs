@@ -11,24 +11,39 @@ use sluice_wire::ipv4::protocol;
 
 use super::{BuildError, timeouts};
 
-/// The pools' names in the order of the file.
-pub fn pool_names(config: &Config) -> Vec<String> {
-    config.pools.iter().map(|pool| pool.name.clone()).collect()
+/// Names of pools at the places of their indexes; none where a pool was removed.
+pub type PoolNames = Vec<Option<String>>;
+
+/// The names of a configuration's pools: those of the configuration `before` keep their indexes, which sessions hold,
+/// and a new one gets a place that was free before.
+pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
+    let stays = |name: &String| config.pools.iter().any(|pool| pool.name == *name);
+    let mut names: PoolNames = before.iter().map(|name| name.clone().filter(&stays)).collect();
+    let mut free = before.iter().enumerate().filter(|(_, name)| name.is_none());
+    for pool in &config.pools {
+        if names.iter().flatten().any(|name| *name == pool.name) {
+            continue;
+        }
+        match free.next() {
+            Some((place, _)) => names[place] = Some(pool.name.clone()),
+            None => names.push(Some(pool.name.clone())),
+        }
+    }
+    names
 }
 
-/// Pools and rules. A pool's index is the place of its name in `names`: sessions keep it.
+/// Pools and rules. A pool's index is the place of its name in `names`: sessions hold it.
 ///
 /// # Errors
 /// Pools or rules that contradict one another.
-pub fn translation(config: &Config, names: &[String]) -> Result<Nat<V4>, BuildError> {
-    let ordered = names
-        .iter()
-        .filter_map(|name| config.pools.iter().find(|pool| pool.name == *name));
-    let pools: Vec<_> = ordered.map(pool).collect();
-    let pools = Pools::new(&pools)?;
+pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildError> {
+    let find = |name: &Option<String>| config.pools.iter().find(|pool| Some(&pool.name) == name.as_ref());
+    let pools: Vec<_> = names.iter().map(|name| find(name).map(pool)).collect();
+    let pools = Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>())?;
     let index = |place: u16| {
         let name = config.pools.get(usize::from(place)).map(|pool| &pool.name);
-        names.iter().position(|known| Some(known) == name).unwrap_or(0) as PoolIndex
+        let known = names.iter().position(|known| known.as_ref() == name);
+        known.unwrap_or(0) as PoolIndex
     };
     let source: Vec<_> = config
         .source
@@ -76,5 +91,42 @@ fn destination(rule: &DestinationRule) -> sluice_nat::DestinationRule<u32> {
         ports: Some((rule.ports.first(), rule.ports.last())),
         target: rule.to.to_bits(),
         target_port: Some(rule.to_ports.first()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_config::memory::EntryBytes;
+    use sluice_config::{Machine, check};
+
+    fn config(pools: &[&str]) -> Config {
+        let mut text = String::from("[interfaces.a]\ndevice = \"null:\"\n");
+        for (last, name) in pools.iter().enumerate() {
+            text += &format!("[nat.pools.{name}]\naddresses = [\"198.51.100.{last}\"]\n");
+            text += &format!("[[nat.source]]\nfrom = \"10.{last}.0.0/16\"\npool = \"{name}\"\n");
+        }
+        let machine = Machine {
+            cores: vec![0, 1],
+            memory: 1 << 40,
+            entry: EntryBytes::default(),
+        };
+        let checked = check("test", &text, &machine).unwrap_or_else(|wrong| panic!("{wrong}"));
+        checked.config.into_inner()
+    }
+
+    #[test]
+    fn pool_names_keep_their_places_and_a_new_one_gets_a_place_long_free() {
+        let name = |name: &str| Some(name.to_owned());
+        let first = pool_names(&config(&["a", "b", "c"]), &Vec::new());
+        assert_eq!(vec![name("a"), name("b"), name("c")], first);
+        // Sessions may still name the place of `b`.
+        let second = pool_names(&config(&["d", "c", "a"]), &first);
+        assert_eq!(vec![name("a"), None, name("c"), name("d")], second);
+        let third = pool_names(&config(&["e", "c", "d"]), &second);
+        assert_eq!(vec![None, name("e"), name("c"), name("d")], third);
+        let nat = translation(&config(&["e", "c", "d"]), &third).unwrap();
+        assert_eq!(0, nat.pools.get(0).unwrap().addresses());
+        assert_eq!(Some(2), nat.pools.owner(0xc633_6401));
     }
 }

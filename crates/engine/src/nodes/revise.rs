@@ -8,6 +8,7 @@ use sluice_wire::Direction;
 use crate::batch::{Batch, Hop, Lists, put};
 use crate::context::Ctx;
 use crate::family::{Family, Session};
+use crate::leases::{Lessor, lessor};
 use crate::nodes::decide::{Plan, Translation, plan};
 use crate::shard::end;
 
@@ -52,9 +53,15 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
                         session.set_hop(direction, hop);
                     }
                 }
+                if let Lessor::Pool(pool) = lessor::<F>(session, ctx.policy) {
+                    session.set_pool(pool);
+                }
                 session.set_generation(generation);
             }
             None => {
+                if lessor::<F>(&session, ctx.policy) == Lessor::Nobody {
+                    ctx.counters.sessions_withdrawn.add(1);
+                }
                 end::<F>(shard, index, &tools);
             }
         }
@@ -67,6 +74,10 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Option<[Hop; 2]>
     use sluice_nat::Tuple;
     let key = session.key(Direction::Forward);
     let hops = [session.hop(Direction::Forward), session.hop(Direction::Reverse)];
+    let lessor = lessor::<F>(session, ctx.policy);
+    if lessor == Lessor::Nobody {
+        return None;
+    }
     let Translation { target, pool, hops } = match plan::<F>(ctx, session.interface(), &key, &Default::default()) {
         Plan::Session(translation) => translation,
         // A neighbour that is away for the moment does not end a session: it keeps its hops until the next commit.
@@ -79,13 +90,9 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Option<[Hop; 2]>
         Some(target) => nat.translates_destination() && reverse.source() == target.address,
         None => !nat.translates_destination(),
     };
-    let same_pool = match (pool, nat.pool()) {
-        (Some(now), Some(then)) => {
-            let port = reverse.destination_port();
-            now == then && F::nat(ctx.policy).pools.lends(reverse.destination(), port, port) == Some(now)
-        }
-        (None, None) => true,
-        _ => false,
+    let same_pool = match lessor {
+        Lessor::Pool(lessor) => pool == Some(lessor),
+        _ => pool.is_none(),
     };
     (same_target && same_pool).then_some(hops)
 }

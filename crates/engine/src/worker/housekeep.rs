@@ -20,6 +20,8 @@ impl Worker<'_> {
             paths: &state.paths,
             counters: &state.counters,
         };
+        state.settling.follow(&mut state.shards, policy);
+        state.settling.advance(&mut state.shards, policy, &tools);
         // One shard a round, again as long as it has more to do.
         let count = state.shards.len();
         for _ in 0..count {

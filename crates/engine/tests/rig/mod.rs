@@ -76,6 +76,7 @@ pub struct Plan {
     pub translate: bool,
     pub pool: Vec<(u32, u32)>,
     pub pool_ports: (u16, u16),
+    pub spare_addresses: u32,
     pub forwards: Vec<DestinationRule<u32>>,
     pub known_neighbours: bool,
     pub outside_mtu: u16,
@@ -102,6 +103,7 @@ impl Default for Plan {
             translate: true,
             pool: vec![(POOL.to_bits(), POOL.to_bits() + 1)],
             pool_ports: (1024, 65_535),
+            spare_addresses: 8,
             forwards: Vec::new(),
             known_neighbours: true,
             outside_mtu: 1500,
@@ -232,6 +234,7 @@ impl Rig {
             secret: [1, 2],
             steering: [3, 4],
             fragments: plan.fragments,
+            spare_addresses: plan.spare_addresses,
         };
         let now = Now::at(1_000_000_000);
         let mut plane = Plane::new(setup, policy, &routes, plan.limits, plan.workers, now).unwrap();

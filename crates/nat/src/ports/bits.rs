@@ -1,164 +1,14 @@
-//! The bits of one pool's ports: a bit is set while its port is free.
-//!
-//! Per class: one bit per address that has a free port; then per address a summary, one bit per word that has a
-//! free port, and the words of 64 ports, which are the blocks that the shard owns in ascending order.
+//! The bits of one address's ports in one class: a bit is set while its port is free.
 
-use super::{CLASSES, PortClass};
-use crate::Address;
 use crate::keyed::spread;
-use crate::pool::ValidPool;
-use crate::shard::{BLOCK, Shards};
-
-/// Blocks of the ports below 1024.
-const LOW_BLOCKS: u32 = 1024 / BLOCK;
-
-/// Which ports suit a session (RFC 4787, REQ-3a).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Range {
-    /// Below 1024 rather than others.
-    Low,
-    /// From 1024 on, where the pool has such.
-    High,
-    /// All the same.
-    Any,
-}
-
-/// One pool's place in the memory.
-#[derive(Debug)]
-pub(super) struct Region<A> {
-    pub(super) pool: ValidPool<A>,
-    pub(super) geometry: Geometry,
-    /// Ports lent, by class.
-    pub(super) used: [u32; CLASSES],
-    /// First word.
-    start: usize,
-}
-
-/// How a pool's words lie.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Geometry {
-    /// First block of the pool's ports.
-    pub(super) first_block: u32,
-    pub(super) addresses: usize,
-    /// Words of 64 ports per address.
-    pub(super) words: usize,
-    /// Words of the summary of an address.
-    summary: usize,
-    /// Words of the addresses that have a free port, per class.
-    available: usize,
-}
-
-impl Geometry {
-    /// Words per address and class.
-    #[inline(always)]
-    fn stride(&self) -> usize {
-        self.summary + self.words
-    }
-
-    /// Words per class.
-    #[inline(always)]
-    fn class(&self) -> usize {
-        self.available + self.addresses * self.stride()
-    }
-}
-
-impl<A: Address> Region<A> {
-    pub(super) fn new(pool: &ValidPool<A>, shards: Shards, start: usize) -> Self {
-        let (first, last) = pool.ports();
-        let (first_block, last_block) = (u32::from(first) / BLOCK, u32::from(last) / BLOCK);
-        let words = (last_block - first_block + 1).div_ceil(shards.count()) as usize;
-        let addresses = pool.addresses() as usize;
-        let (summary, available) = (words.div_ceil(64), addresses.div_ceil(64));
-        let geometry = Geometry {
-            first_block,
-            addresses,
-            words,
-            summary,
-            available,
-        };
-        Self {
-            pool: pool.clone(),
-            geometry,
-            used: [0; CLASSES],
-            start,
-        }
-    }
-
-    /// Words that it takes.
-    pub(super) fn length(&self) -> usize {
-        CLASSES * self.geometry.class()
-    }
-
-    /// Place in the memory of an address's first word of ports.
-    #[inline(always)]
-    pub(super) fn word(&self, class: PortClass, address: usize) -> usize {
-        let geometry = &self.geometry;
-        let addresses = self.start + class as usize * geometry.class() + geometry.available;
-        addresses + address * geometry.stride() + geometry.summary
-    }
-
-    /// The bits of one address and class.
-    #[inline(always)]
-    pub(super) fn bits<'a>(&self, memory: &'a mut [u64], class: PortClass, address: usize) -> Bits<'a> {
-        let geometry = &self.geometry;
-        let class = &mut memory[self.start + class as usize * geometry.class()..];
-        let (available, addresses) = class.split_at_mut(geometry.available);
-        let one = &mut addresses[address * geometry.stride()..][..geometry.stride()];
-        let (summary, words) = one.split_at_mut(geometry.summary);
-        Bits {
-            available,
-            address,
-            summary,
-            words,
-        }
-    }
-
-    /// The first block that a shard owns of an address, the range of words to search first, and the one after.
-    #[inline(always)]
-    pub(super) fn ranges(
-        &self,
-        shards: Shards,
-        shard: u32,
-        address: u32,
-        range: Range,
-    ) -> (u32, (usize, usize), (usize, usize)) {
-        let block = shards.first_block(self.pool.address(address), self.geometry.first_block, shard);
-        let words = self.geometry.words;
-        let low = (LOW_BLOCKS.saturating_sub(block) + shards.count() - 1) >> shards.shift();
-        let low = (low as usize).min(words);
-        match range {
-            Range::Low if low > 0 => (block, (0, low), (low, words)),
-            Range::High if low < words => (block, (low, words), (0, 0)),
-            _ => (block, (0, words), (0, 0)),
-        }
-    }
-
-    /// Set the bits of all ports that the shard owns, and no others.
-    pub(super) fn free_all(&self, memory: &mut [u64], shards: Shards, shard: u32) {
-        let (first, last) = self.pool.ports();
-        memory[self.start..][..self.length()].fill(0);
-        for class in PortClass::ALL {
-            for address in 0..self.geometry.addresses {
-                let outside = self.pool.address(address as u32);
-                let block = shards.first_block(outside, self.geometry.first_block, shard);
-                let mut bits = self.bits(memory, class, address);
-                for at in 0..self.geometry.words {
-                    let from = (block + at as u32 * shards.count()) * BLOCK;
-                    let own = from.max(u32::from(first))..(from + BLOCK).min(u32::from(last) + 1);
-                    own.for_each(|port| bits.put(at, port % BLOCK));
-                }
-            }
-        }
-    }
-}
 
 /// The bits of one address and class.
 pub(super) struct Bits<'a> {
     /// One bit per address of the class.
     pub(super) available: &'a mut [u64],
-    address: usize,
-    summary: &'a mut [u64],
-    words: &'a mut [u64],
+    pub(super) address: usize,
+    pub(super) summary: &'a mut [u64],
+    pub(super) words: &'a mut [u64],
 }
 
 impl Bits<'_> {
@@ -186,7 +36,13 @@ impl Bits<'_> {
     /// Lend a free port.
     #[inline(always)]
     pub(super) fn take(&mut self, at: usize, bit: u32) {
-        self.words[at] &= !(1 << bit);
+        self.take_all(at, 1 << bit);
+    }
+
+    /// Lend free ports of a word.
+    #[inline(always)]
+    pub(super) fn take_all(&mut self, at: usize, ports: u64) {
+        self.words[at] &= !ports;
         if self.words[at] != 0 {
             return;
         }
@@ -199,11 +55,17 @@ impl Bits<'_> {
     /// Make a port free.
     #[inline(always)]
     pub(super) fn put(&mut self, at: usize, bit: u32) {
+        self.put_all(at, 1 << bit);
+    }
+
+    /// Make ports of a word free: at least one.
+    #[inline(always)]
+    pub(super) fn put_all(&mut self, at: usize, ports: u64) {
         if self.words[at] == 0 {
             self.summary[at / 64] |= 1 << (at % 64);
             self.available[self.address / 64] |= 1 << (self.address % 64);
         }
-        self.words[at] |= 1 << bit;
+        self.words[at] |= ports;
     }
 }
 

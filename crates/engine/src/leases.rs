@@ -1,0 +1,149 @@
+//! After a change of pools: ports are lent as the new ones say, and sessions whose port no pool has any more end.
+//!
+//! Each shard's leases change over before its next one, at the latest when its turn comes: one shard a round. Then all
+//! sessions are looked at, a few a round. A port that a pool loses and gets back is not lent twice, because the
+//! plane lets pools change again only after that.
+
+use sluice_nat::{PoolIndex, Tuple};
+use sluice_table::flow::RecordIndex;
+
+use crate::family::{Family, Session, V4, V6};
+use crate::policy::Policy;
+use crate::shard::{Shard, Tools, end};
+
+/// Sessions that one round looks at.
+const LOOKED_AT: u32 = 64;
+
+/// Who has the port of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lessor {
+    /// The session needs none.
+    None,
+    /// A pool.
+    Pool(PoolIndex),
+    /// No pool has it any more.
+    Nobody,
+}
+
+/// Who has a session's port by a policy.
+pub fn lessor<F: Family>(session: &F::Session, policy: &Policy) -> Lessor {
+    let Some(then) = session.nat().pool() else {
+        return Lessor::None;
+    };
+    let pools = &F::nat(policy).pools;
+    let (address, port) = (session.reverse().destination(), session.reverse().destination_port());
+    if pools.get(then).is_some_and(|pool| pool.lends(address, port)) {
+        return Lessor::Pool(then);
+    }
+    pools.lends(address, port, port).map_or(Lessor::Nobody, Lessor::Pool)
+}
+
+/// Where the walk over the sessions is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    shard: usize,
+    six: bool,
+    record: u32,
+}
+
+/// What a worker has to do after a change of pools.
+#[derive(Debug, Default)]
+pub struct Settling {
+    /// Generation of the last change that was seen.
+    generation: u32,
+    /// None where everything is done.
+    place: Option<Place>,
+}
+
+impl Settling {
+    /// Whether something is left to be done.
+    pub fn is_under_way(&self) -> bool {
+        self.place.is_some()
+    }
+
+    /// Before anything else is done by a policy: leases come from its pools.
+    #[inline(always)]
+    pub fn follow(&mut self, shards: &mut [Option<Box<Shard<'_>>>], policy: &Policy) {
+        if policy.leases.generation != self.generation {
+            self.begin(shards, policy);
+        }
+    }
+
+    #[cold]
+    fn begin(&mut self, shards: &mut [Option<Box<Shard<'_>>>], policy: &Policy) {
+        self.generation = policy.leases.generation;
+        self.place = Some(Place::default());
+        for shard in shards.iter_mut().flatten() {
+            shard.ports4.prepare(&policy.leases.four);
+            shard.ports6.prepare(&policy.leases.six);
+        }
+    }
+
+    /// A round's share: one shard's leases change over, or [`LOOKED_AT`] records are looked at.
+    pub fn advance(&mut self, shards: &mut [Option<Box<Shard<'_>>>], policy: &Policy, tools: &Tools<'_>) {
+        let Some(place) = self.place else { return };
+        let prepared = |shard: &&mut Box<Shard<'_>>| shard.ports4.is_prepared() || shard.ports6.is_prepared();
+        if let Some(shard) = shards.iter_mut().flatten().find(prepared) {
+            shard.ports4.change_over();
+            shard.ports6.change_over();
+            return;
+        }
+        let left = shards.iter_mut().enumerate().skip(place.shard);
+        let next = left
+            .filter_map(|(number, shard)| Some((number, shard.as_mut()?)))
+            .next();
+        let Some((number, shard)) = next else {
+            self.place = None;
+            tools.counters.leases_settled.set(self.generation.into());
+            return;
+        };
+        // Shards of other workers are skipped.
+        let place = match number == place.shard {
+            true => place,
+            false => Place {
+                shard: number,
+                ..Place::default()
+            },
+        };
+        let record = match place.six {
+            false => look::<V4>(shard, place.record, policy, tools),
+            true => look::<V6>(shard, place.record, policy, tools),
+        };
+        self.place = Some(match record {
+            Some(record) => Place { record, ..place },
+            None => Place {
+                shard: number + usize::from(place.six),
+                six: !place.six,
+                record: 0,
+            },
+        });
+    }
+}
+
+/// Look at some records; where to go on.
+fn look<F: Family>(shard: &mut Shard<'_>, from: u32, policy: &Policy, tools: &Tools<'_>) -> Option<u32> {
+    let mut found = [(RecordIndex(0), Lessor::None); LOOKED_AT as usize];
+    let mut count = 0;
+    let next = F::table_ref(shard).scan(from, LOOKED_AT, |index, session| {
+        let lessor = lessor::<F>(session, policy);
+        let stays = session.nat().pool().map_or(Lessor::None, Lessor::Pool);
+        if let Some(place) = found.get_mut(count).filter(|_| lessor != stays) {
+            *place = (index, lessor);
+            count += 1;
+        }
+    });
+    for &(index, lessor) in &found[..count] {
+        match lessor {
+            Lessor::Pool(pool) => {
+                if let Some(session) = F::table(shard).get_mut(index) {
+                    session.set_pool(pool);
+                }
+            }
+            _ => {
+                end::<F>(shard, index, tools);
+                tools.counters.sessions_withdrawn.add(1);
+            }
+        }
+    }
+    next
+}
