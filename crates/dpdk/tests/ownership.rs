@@ -319,14 +319,14 @@ impl Bench {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 6 } else { 512 },
+        cases: if cfg!(miri) { 3 } else { 512 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
 
     #[test]
     fn hand_under_any_steps_neither_loses_nor_doubles_a_buffer(
-        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 20 } else { 80 }),
+        steps in prop::collection::vec(step(), 0..if cfg!(miri) { 8 } else { 80 }),
         limit in 0..400usize,
         shelves in 0..8usize,
     ) {
