@@ -6,6 +6,8 @@ mod api;
 pub mod build;
 mod control;
 mod desk;
+#[cfg(test)]
+mod faults;
 mod load;
 mod log;
 mod machine;

@@ -1,5 +1,6 @@
 //! The workers' threads: rounds until they are told to end.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,9 +40,8 @@ impl Workers {
             let quiet = quiet.clone();
             let body = move |stop| rounds(worker, &stop, &quiet, Idle::new(busy_poll), began);
             let guarded = move |stop| {
-                // Half a data plane is worse than none: a supervisor starts a new one.
-                if catch_unwind(AssertUnwindSafe(|| body(stop))).is_err() {
-                    std::process::abort();
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(stop))) {
+                    fail(number, core, &*panic);
                 }
             };
             threads.push(Thread::start(eal, &format!("worker-{number}"), core.into(), guarded)?);
@@ -73,6 +73,17 @@ impl Workers {
             let _ = thread.stop();
         }
     }
+}
+
+/// A worker has panicked. Half a data plane is worse than none: a supervisor starts a new one.
+fn fail(number: usize, core: u16, panic: &(dyn Any + Send)) -> ! {
+    let texts = (panic.downcast_ref::<&str>(), panic.downcast_ref::<String>());
+    let what = texts.0.copied().or(texts.1.map(String::as_str)).unwrap_or("a panic");
+    tracing::error!(
+        "worker {number} on core {core} failed by a fault of the program, please report it: {what}; \
+         the process ends at once, because no other worker can take its sessions over"
+    );
+    std::process::abort()
 }
 
 fn rounds(mut worker: Worker<'static>, stop: &Stop, quiet: &AtomicBool, mut idle: Idle, began: Instant) {

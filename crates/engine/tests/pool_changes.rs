@@ -37,7 +37,11 @@ fn pools(places: &[Place]) -> Option<Pools<u32>> {
 /// The even hosts use the first pool, the others the last.
 fn pool_of(places: &[Place], host: u8) -> Option<u16> {
     let mut present = (0u16..).zip(places).filter(|(_, place)| place.is_some());
-    let found = if host.is_multiple_of(2) { present.next() } else { present.last() };
+    let found = if host.is_multiple_of(2) {
+        present.next()
+    } else {
+        present.last()
+    };
     found.map(|(place, _)| place)
 }
 

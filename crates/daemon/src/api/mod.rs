@@ -52,7 +52,12 @@ fn failure(status: StatusCode, message: String) -> Response {
 /// # Errors
 /// Those of the listener.
 pub(crate) async fn serve(control: Arc<Control>, listener: tokio::net::UnixListener) -> std::io::Result<()> {
-    let router = Router::new()
+    axum::serve(listener, guarded(routes(), control)).await
+}
+
+/// What is answered, and by whom.
+pub(crate) fn routes() -> Router<Arc<Control>> {
+    Router::new()
         .route(path::STATUS, get(lists::status))
         .route(path::INTERFACES, get(lists::interfaces))
         .route(path::ROUTES, get(lists::routes))
@@ -65,9 +70,13 @@ pub(crate) async fn serve(control: Arc<Control>, listener: tokio::net::UnixListe
         .route(path::TRACE, post(packets::trace))
         .route(path::CAPTURE, post(packets::capture))
         .route(path::APPLY, post(apply::apply))
+}
+
+/// Routes behind their boundary: what panics there fails alone.
+pub(crate) fn guarded(routes: Router<Arc<Control>>, control: Arc<Control>) -> Router {
+    routes
         .layer(from_fn_with_state(control.clone(), guard))
-        .with_state(control);
-    axum::serve(listener, router).await
+        .with_state(control)
 }
 
 /// A request whose answering panics fails alone, and is counted.
