@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use kernel::KernelArguments;
 use kernel::generator::GeneratorArguments;
+use nat_path::NatPathArguments;
 use report::ReportArguments;
 use rows::{Row, Run};
 
@@ -33,11 +34,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Bench {
     /// One core's packets through translation and forwarding, in memory, beside the limit.
-    NatPath {
-        /// Only this many sessions, and nothing else.
-        #[arg(long, value_name = "N")]
-        sessions: Option<u32>,
-    },
+    NatPath(NatPathArguments),
     /// The same wires and traffic through Linux and through Sluice.
     Kernel(KernelArguments),
     /// Everything measured, as one HTML page with plots.
@@ -57,7 +54,7 @@ fn main() -> ExitCode {
         Bench::Kernel(kernel) if kernel.inside() => kernel::inside::run(kernel, arguments.quick),
         Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
         Bench::Report(report) => report::run(report),
-        Bench::NatPath { sessions } => measure(&arguments, "nat-path", |run| nat_path::run(run, *sessions)),
+        Bench::NatPath(path) => measure(&arguments, "nat-path", |run| nat_path::run(run, path)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

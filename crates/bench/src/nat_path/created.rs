@@ -1,13 +1,14 @@
 //! New sessions.
 
 use sluice_dpdk::{Devices, tsc};
+use sluice_engine::counters::Stage;
 use sluice_engine::time::Now;
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag;
 
 use super::flows::{Random, Written, data};
 use super::rig::{self, Gateway, Job};
-use super::{Direction, Failure, Publics, draw, empty, full};
+use super::{Direction, Failure, Publics, STAGES, draw, empty, full, stages_of};
 use crate::rows::{Row, Run};
 
 /// New sessions at a steady number of them: each packet opens one, and as many end.
@@ -30,6 +31,7 @@ pub fn created(
     let mut clock = gateway.now().nanoseconds;
     let publics = Publics::new();
     let (mut costs, mut empties, mut loops, mut rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let mut stages: [Vec<f64>; Stage::ALL.len()] = Default::default();
     let space = sessions * 4;
     for turn in 0..=runs {
         let mut opening = |_port: u16| {
@@ -47,6 +49,7 @@ pub fn created(
         });
         let counters = gateway.plane.counters()[0].clone();
         let before = (counters.sessions_created.get(), counters.sessions_ended.get());
+        let spent = stages_of(&gateway);
         let looped = full(&mut source, Direction::Up, Checksums::Vouched, &mut opening, || {
             clock += 64 * step;
             gateway.worker.round(Now::at(clock));
@@ -63,12 +66,15 @@ pub fn created(
         if made.abs_diff(ended) * 20 > made {
             return Err(format!("{made} sessions were made and {ended} ended").into());
         }
+        for ((runs, after), before) in stages.iter_mut().zip(stages_of(&gateway)).zip(spent) {
+            runs.push((after - before) as f64 / looped.sent as f64);
+        }
         costs.push(looped.cycles - base);
         rates.push(tsc::frequency() as f64 / (looped.cycles - base));
         loops.push(looped.cycles);
         empties.push(base);
     }
-    let row = Row::new("new")
+    let mut row = Row::new("new")
         .key("sessions", sessions)
         .key("family", 4)
         .key("direction", "up")
@@ -77,6 +83,9 @@ pub fn created(
         .figure("sessions_per_s", &rates)
         .figure("loop_cycles", &loops)
         .figure("empty_loop_cycles", &empties);
+    for (name, runs) in STAGES.iter().zip(&stages) {
+        row = row.figure(name, runs);
+    }
     (run.row)(row);
     drop(gateway);
     source.close();

@@ -5,6 +5,7 @@
 
 mod created;
 mod flows;
+mod listing;
 mod opening;
 mod probe;
 mod rig;
@@ -14,12 +15,12 @@ use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
 use sluice_engine::counters::Stage;
 use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
-use sluice_engine::request::{Cursor, Shown};
 use sluice_wire::Checksums;
 
 use crate::rows::{Row, Run};
 use created::created;
 use flows::{FRAME, Random, Written, data};
+use listing::listing;
 use opening::{open, verify};
 use rig::{BUFFERS, Gateway, Job, LAG, Source};
 
@@ -65,29 +66,68 @@ impl Direction {
     }
 }
 
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Case {
+    /// Receive, new MAC addresses, transmit.
+    L2fwd,
+    /// Forwarding by the routes, without sessions.
+    Forward,
+    /// Packets of known sessions, beside the limit.
+    Established,
+    /// The same while sessions are listed.
+    Listing,
+    /// Packets that each open a session.
+    New,
+}
+
+/// What to measure: everything where nothing is said.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct NatPathArguments {
+    /// Only this case.
+    #[arg(long, value_name = "CASE")]
+    only: Option<Case>,
+    /// Only this many sessions; the established case alone unless another is named.
+    #[arg(long, value_name = "N")]
+    sessions: Option<u32>,
+}
+
 /// Run it.
-pub fn run(run: &mut Run<'_>, only: Option<u32>) -> Result<(), Failure> {
+pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failure> {
     let eal = rig::start()?;
-    let sizes: &[u32] = if run.quick {
-        &[8_000, 64_000]
-    } else {
-        &[8_000, 64_000, 1_000_000, 16_000_000]
-    };
     let runs = if run.quick { 3 } else { 7 };
+    let only = arguments.only.or(arguments.sessions.and(Some(Case::Established)));
+    let wanted = |case| only.is_none_or(|only| only == case);
     let mut number = 1;
     let mut next = || {
         number += 1;
         number
     };
-    if let Some(sessions) = only {
-        return established(run, eal, next(), sessions, runs);
+    if wanted(Case::L2fwd) {
+        l2fwd(run, eal, next(), runs)?;
     }
-    l2fwd(run, eal, next(), runs)?;
-    forward(run, eal, next(), runs)?;
-    for &sessions in sizes {
-        established(run, eal, next(), sessions, runs)?;
+    if wanted(Case::Forward) {
+        forward(run, eal, next(), runs)?;
     }
-    created(run, eal, next(), if run.quick { 64_000 } else { 1_000_000 }, runs)
+    if wanted(Case::Established) {
+        let sizes: &[u32] = match &arguments.sessions {
+            Some(one) => std::slice::from_ref(one),
+            None if run.quick => &[8_000, 64_000],
+            None => &[8_000, 64_000, 1_000_000, 16_000_000],
+        };
+        for &sessions in sizes {
+            established(run, eal, next(), sessions, runs)?;
+        }
+    }
+    let usual = if run.quick { 64_000 } else { 1_000_000 };
+    let sessions = arguments.sessions.unwrap_or(usual);
+    if wanted(Case::Listing) {
+        listing(run, eal, next(), sessions, runs)?;
+    }
+    if wanted(Case::New) {
+        created(run, eal, next(), sessions, runs)?;
+    }
+    Ok(())
 }
 
 /// Figures of the worker's stages, in the order of [`Stage::ALL`].
@@ -314,7 +354,6 @@ fn established(
     let mut random = Random(88_172_645_463_325_252);
     let mut figures: Vec<[Vec<f64>; 3]> = directions.iter().map(|_| Default::default()).collect();
     let mut stages: Vec<[Vec<f64>; Stage::ALL.len()]> = directions.iter().map(|_| Default::default()).collect();
-    let mut listing: [Vec<f64>; 3] = Default::default();
     let (mut limits, mut limit_sources) = (Vec::new(), Vec::new());
     let before = gateway.session_packets()?;
     let mut sent = 0;
@@ -348,31 +387,6 @@ fn established(
             costs.push(looped.cycles - base);
             loops.push(looped.cycles);
             empties.push(base);
-            if sessions == 1_000_000 && direction == Direction::Both {
-                let mut spare: Option<Vec<Shown>> = Some(Vec::with_capacity(4096));
-                let mut cursor = Cursor::default();
-                let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || {
-                    if let Some(mut into) = spare.take() {
-                        into.clear();
-                        let _ = gateway.list(cursor, into);
-                    }
-                    let now = gateway.now();
-                    gateway.worker.round(now);
-                    if let Some((next, sessions)) = gateway.listed() {
-                        cursor = next.unwrap_or_default();
-                        spare = Some(sessions);
-                    }
-                });
-                sent += looped.sent;
-                while spare.is_none() {
-                    let now = gateway.now();
-                    gateway.worker.round(now);
-                    spare = gateway.listed().map(|(_, sessions)| sessions);
-                }
-                listing[0].push(looped.cycles - base);
-                listing[1].push(looped.cycles);
-                listing[2].push(base);
-            }
         }
     }
     let counted = gateway.session_packets()? - before;
@@ -404,14 +418,6 @@ fn established(
             row = row.figure(name, runs);
         }
         (run.row)(row);
-    }
-    if sessions == 1_000_000 {
-        (run.row)(rates(
-            row("listing", Direction::Both),
-            &listing[0],
-            &listing[1],
-            &listing[2],
-        ));
     }
     drop(gateway);
     source.close();
