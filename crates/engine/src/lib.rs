@@ -14,6 +14,7 @@ pub mod family;
 pub mod io;
 pub mod leases;
 pub mod nodes;
+pub mod opening;
 pub mod paths;
 pub mod plane;
 pub mod policy;

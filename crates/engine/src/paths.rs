@@ -123,3 +123,103 @@ impl Paths {
         validate_source(validation, F::plain(source), interface, &self.fib, &self.next_hops)
     }
 }
+
+/// A hop by direction, and how many sessions in a row have had it since its count was written down.
+type Counts = [(Hop, u32); 2];
+
+const NO_COUNTS: Counts = [(Hop::NONE, 0); 2];
+
+/// Holds of neighbours that the sessions of a batch take, counted and written down together: each write of a
+/// neighbour's count is a locked one.
+#[derive(Debug)]
+pub struct Holds(Counts);
+
+impl Default for Holds {
+    fn default() -> Self {
+        Self(NO_COUNTS)
+    }
+}
+
+impl Holds {
+    /// Hold the hops of both directions for one more session. False, and nothing held, where one is another's by now.
+    #[inline(always)]
+    pub fn take(&mut self, paths: &Paths, hops: [Hop; 2]) -> bool {
+        for (place, hop) in hops.into_iter().enumerate() {
+            let (held, count) = &mut self.0[place];
+            if *held == hop {
+                *count += 1;
+            } else if !self.begin(paths, hops, place) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Another hop than before. Its first hold is written at once, and stays as long as its session does: nobody
+    /// takes the neighbour away before the others are written.
+    #[inline(never)]
+    fn begin(&mut self, paths: &Paths, hops: [Hop; 2], place: usize) -> bool {
+        Self::write(paths, &mut self.0[place]);
+        if paths.hold(hops[place]) {
+            self.0[place].0 = hops[place];
+            return true;
+        }
+        self.give_back(paths, &hops[..place]);
+        false
+    }
+
+    /// Give holds of the last session back.
+    #[cold]
+    pub fn give_back(&mut self, paths: &Paths, hops: &[Hop]) {
+        self.settle(paths);
+        hops.iter().for_each(|&hop| paths.let_go(hop));
+    }
+
+    /// Write down what has been counted.
+    pub fn settle(&mut self, paths: &Paths) {
+        self.0.iter_mut().for_each(|counted| Self::write(paths, counted));
+    }
+
+    fn write(paths: &Paths, counted: &mut (Hop, u32)) {
+        let (hop, count) = std::mem::replace(counted, (Hop::NONE, 0));
+        if count > 0 {
+            paths.neighbours.hold_again(NeighbourIndex(hop.neighbour()), count);
+        }
+    }
+}
+
+/// The same for holds that are given back.
+#[derive(Debug)]
+pub struct Returns(Counts);
+
+impl Default for Returns {
+    fn default() -> Self {
+        Self(NO_COUNTS)
+    }
+}
+
+impl Returns {
+    /// Give the holds of one more session back.
+    #[inline(always)]
+    pub fn give(&mut self, paths: &Paths, hops: [Hop; 2]) {
+        for (counted, hop) in self.0.iter_mut().zip(hops) {
+            if counted.0 != hop {
+                Self::write(paths, counted);
+                counted.0 = hop;
+            }
+            counted.1 += 1;
+        }
+    }
+
+    /// Write down what has been counted.
+    pub fn settle(&mut self, paths: &Paths) {
+        self.0.iter_mut().for_each(|counted| Self::write(paths, counted));
+    }
+
+    fn write(paths: &Paths, counted: &mut (Hop, u32)) {
+        let (hop, count) = std::mem::replace(counted, (Hop::NONE, 0));
+        if count > 0 {
+            paths.neighbours.release_many(NeighbourIndex(hop.neighbour()), count);
+        }
+    }
+}

@@ -1,24 +1,27 @@
 //! A shard: the sessions, timers and port leases that one worker at a time writes.
 
+use arrayvec::ArrayVec;
 use sluice_nat::ports::TooSmall;
 use sluice_nat::{Ports, Secret};
-use sluice_table::flow::{FlowTable, Misfit, RecordIndex};
+use sluice_table::flow::{FlowTable, Misfit, Record, RecordIndex};
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
 use sluice_table::wheel::{Verdict, Wheel};
 use sluice_wire::Direction;
 
-use crate::batch::Hop;
+use crate::batch::put;
 use crate::counters::WorkerCounters;
 use crate::family::{Family, Session, V4, V6};
 use crate::nodes::established::schedule_of;
-use crate::paths::Paths;
+use crate::paths::{Paths, Returns};
 use crate::policy::{Policy, Setup};
 use crate::session::{Session4, Session6};
 use crate::time::{Now, TICKS_PER_SECOND};
 
 /// Sessions that end in one round of a shard's timers at most.
 const EXPIRIES: usize = 128;
+/// Sessions that end together.
+const TOGETHER: usize = 32;
 
 /// One shard.
 pub struct Shard<'m> {
@@ -128,24 +131,55 @@ pub struct Tools<'c> {
 }
 
 fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, policy: &Policy, tools: &Tools<'_>) -> bool {
-    let mut silent = [RecordIndex(0); EXPIRIES];
-    let mut count = 0;
+    let mut silent = ArrayVec::<RecordIndex, EXPIRIES>::new();
     let (wheel, table) = F::wheel(shard);
     let progress = wheel.advance(table, now.tick, EXPIRIES as u32, |index, session| {
         let left = remaining::<F>(session, now, policy);
         if left > 0 {
             return Verdict::Rearm(now.tick + u64::from(left));
         }
-        if let Some(place) = silent.get_mut(count) {
-            *place = index;
-            count += 1;
-        }
+        put(&mut silent, index);
         Verdict::Expire
     });
-    for &index in &silent[..count] {
-        end::<F>(shard, index, tools);
+    if !silent.is_empty() {
+        end_all::<F>(shard, &silent, tools);
     }
     !progress.caught_up
+}
+
+/// End sessions that are off the wheel, together: what the end of each touches is asked for before the first ends.
+fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Tools<'_>) {
+    for silent in silent.chunks(TOGETHER) {
+        let mut keys = ArrayVec::<F::Key, { 2 * TOGETHER }>::new();
+        let mut hashes = [0; 2 * TOGETHER];
+        for &index in silent {
+            let session = F::table_ref(shard).get(index).copied().unwrap_or_default();
+            put(&mut keys, session.key(Direction::Forward));
+            put(&mut keys, session.key(Direction::Reverse));
+            F::ports(shard).prefetch_release(session.nat(), session.protocol(), session.reverse());
+        }
+        F::hash(tools.hasher, &keys, &mut hashes[..keys.len()]);
+        for &hash in &hashes[..keys.len()] {
+            F::table_ref(shard).prefetch(hash);
+        }
+        let mut returns = Returns::default();
+        let mut ended = 0;
+        for (&index, hashes) in silent.iter().zip(hashes.chunks_exact(2)) {
+            if let Some(session) = F::table(shard).remove(index, hashes[0], hashes[1]) {
+                F::ports(shard).release(session.nat(), session.protocol(), session.reverse());
+                returns.give(
+                    tools.paths,
+                    [Direction::Forward, Direction::Reverse].map(|d| session.hop(d)),
+                );
+                ended += 1;
+            }
+        }
+        returns.settle(tools.paths);
+        tools.counters.sessions_ended.add(ended);
+        if F::SIX {
+            tools.counters.sessions_six.remove(ended);
+        }
+    }
 }
 
 /// Ticks until a session ends, if nothing more comes.
@@ -158,7 +192,6 @@ pub fn remaining<F: Family>(session: &F::Session, now: Now, policy: &Policy) -> 
 
 /// End a session: off the wheel, out of the table, and everything that it held given back.
 pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Tools<'_>) -> Option<F::Session> {
-    use sluice_table::flow::Record;
     let (wheel, table) = F::wheel(shard);
     let session = table.get(index)?;
     let hash = |direction| F::hash_one(tools.hasher, &session.key(direction));
@@ -166,7 +199,7 @@ pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Tools<'
     let session = wheel.remove(table, index, forward, reverse)?;
     F::ports(shard).release(session.nat(), session.protocol(), session.reverse());
     for direction in [Direction::Forward, Direction::Reverse] {
-        tools.paths.let_go(Hop(session.hop(direction).0));
+        tools.paths.let_go(session.hop(direction));
     }
     tools.counters.sessions_ended.add(1);
     if F::SIX {

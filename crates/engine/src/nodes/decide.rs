@@ -3,18 +3,14 @@
 //! Exits: established again (a session now exists), forward (nothing to translate), gateway, unresolved, complain,
 //! drop. What is found is data in the session's record; only `established` touches the packet.
 
-use sluice_nat::{PoolIndex, PortClass, Target, TimeoutClass, Tracking, Tuple, decision};
+use sluice_nat::{PoolIndex, Target, Tuple};
 use sluice_route::SourceValidation;
-use sluice_table::flow::Refused;
-use sluice_wire::Direction;
-use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Flags, Layers};
-use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
-use crate::batch::{Batch, Complaint, Hop, Lists, Meta, put};
+use crate::batch::{Batch, Complaint, Hop, Lists, put};
 use crate::context::Ctx;
-use crate::family::{Family, Parts, Session};
-use crate::io::Slot;
+use crate::family::Family;
+use crate::opening::Openings;
 use crate::paths::{Destination, Wanted};
 use crate::reason::{Own, Reason};
 
@@ -112,8 +108,9 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: 
 /// Decide about packets of no known session.
 #[inline(never)]
 pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    let mut openings = Openings::<F>::default();
     for slot in std::mem::take(F::decides(lists)) {
-        let meta = *batch.meta(slot);
+        let meta = batch.meta(slot);
         let frame = batch.packets[slot as usize].bytes();
         let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
         let key = F::key(&meta.layers, frame, context);
@@ -123,10 +120,7 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             Plan::Session(_) | Plan::Drop(Reason::Nat(sluice_nat::Reason::Unsolicited)) if error => {
                 lists.discard(slot, sluice_nat::Reason::IcmpErrorWithoutSession);
             }
-            Plan::Session(translation) => match open::<F>(ctx, &meta, &key, translation) {
-                Ok(()) => put(F::lookups(lists), slot),
-                Err(refusal) => refuse(slot, refusal, lists),
-            },
+            Plan::Session(translation) => openings.ask(slot, key, translation),
             Plan::Plain => put(F::forwards(lists), slot),
             Plan::Gateway => put(&mut lists.gateway, slot),
             Plan::Wait(wanted) => lists.wait(slot, Some(wanted)),
@@ -134,95 +128,5 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             Plan::Drop(reason) => lists.discard(slot, reason),
         }
     }
-}
-
-fn refuse(slot: Slot, (complaint, reason): (Option<Complaint>, Reason), lists: &mut Lists) {
-    match complaint {
-        Some(complaint) => lists.complain(slot, complaint, reason),
-        None => lists.discard(slot, reason),
-    }
-}
-
-/// Open a session for a packet, unless one has been opened since it was looked up.
-fn open<F: Family>(
-    ctx: &mut Ctx<'_, '_>,
-    meta: &Meta,
-    key: &F::Key,
-    translation: Translation<F>,
-) -> Result<(), (Option<Complaint>, Reason)> {
-    let protocol = F::protocol(key);
-    let hash = F::hash_one(ctx.hasher, key);
-    let policy = ctx.policy;
-    let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut) else {
-        return Err((None, Own::Forgotten.into()));
-    };
-    if F::table_ref(shard).find(hash, key).is_some() {
-        return Ok(());
-    }
-    let layers = &meta.layers;
-    if layers.ttl <= 1 {
-        return Err((Some(Complaint::TimeExceeded), sluice_route::Reason::TtlExceeded.into()));
-    }
-    if protocol == TCP && layers.tcp_flags & (SYN | ACK | RST | FIN) != SYN {
-        return Err((None, sluice_nat::Reason::NotOpening.into()));
-    }
-    if layers.flags.has(Flags::ICMP_REPLY) {
-        return Err((None, sluice_nat::Reason::Unsolicited.into()));
-    }
-    let nat = F::nat(policy);
-    let mut lease = None;
-    if let Some(pool) = translation.pool {
-        let class = PortClass::of_layers(layers).ok_or((None, sluice_nat::Reason::UnsupportedProtocol.into()))?;
-        let ports = F::ports(shard);
-        let leased = ports.lease(pool, class, F::tuple(key));
-        let leased = leased.map_err(|_| (Some(Complaint::NoResources), sluice_nat::Reason::PortsExhausted.into()))?;
-        lease = Some((pool, leased));
-    }
-    let context = F::tuple(key).context();
-    let made = decision::translate(F::tuple(key), protocol, context, translation.target, lease);
-    let schedule = translation
-        .pool
-        .and_then(|pool| nat.pools.get(pool))
-        .map_or(&policy.timeouts, |p| p.timeouts());
-    let mut session = F::Session::made(Parts {
-        forward: *F::tuple(key),
-        reverse: made.reverse,
-        nat: made.decision,
-        hops: translation.hops,
-        generation: policy.generation,
-        protocol,
-        inbound_refresh: schedule.refreshes(false),
-        interface: meta.interface,
-    });
-    let (mut tracking, mut timer) = (Tracking::default(), TimeoutClass::TCP_TRANSITORY_OPEN);
-    if protocol != TCP {
-        tracking = Tracking::of_datagrams(protocol, layers.destination_port, schedule);
-        timer = tracking.track_datagram(Direction::Forward);
-    }
-    // The first packet goes on to `established`, which sets the timer only where it is another.
-    tracking.set_timer(timer);
-    let seconds = schedule.seconds(timer);
-    session.track_mut().tracking = tracking;
-    session.track_mut().last_seen = ctx.now.stamp();
-    let reverse = F::make_key(made.reverse, protocol);
-    let inserted = F::table(shard).insert(hash, F::hash_one(ctx.hasher, &reverse), session);
-    match inserted {
-        Ok(index) => {
-            let (wheel, table) = F::wheel(shard);
-            wheel.schedule(table, index, ctx.now.due(seconds));
-            for hop in translation.hops {
-                ctx.paths.hold(hop);
-            }
-            ctx.counters.sessions_created.add(1);
-            ctx.counters.sessions_six.add(u64::from(F::SIX));
-            Ok(())
-        }
-        Err(refused) => {
-            F::ports(shard).release(made.decision, protocol, &made.reverse);
-            Err(match refused {
-                Refused::Full | Refused::Crowded => (Some(Complaint::NoResources), Own::SessionsFull.into()),
-                Refused::Duplicate { .. } | Refused::Mirrored => (None, Own::SessionClash.into()),
-            })
-        }
-    }
+    openings.open(batch, lists, ctx);
 }

@@ -279,19 +279,25 @@ impl Neighbours {
         false
     }
 
-    /// One more hold of an entry that the caller holds already, as when a session is copied.
+    /// So many more holds of an entry that the caller holds already.
     #[inline(always)]
-    pub fn hold_again(&self, index: NeighbourIndex) {
+    pub fn hold_again(&self, index: NeighbourIndex, count: u32) {
         if let Some(slot) = self.slots.get(index.0 as usize) {
-            slot.uses.fetch_add(1, Ordering::Relaxed);
+            slot.uses.fetch_add(count, Ordering::Relaxed);
         }
     }
 
     /// Give a hold back.
     #[inline(always)]
     pub fn release(&self, index: NeighbourIndex) {
+        self.release_many(index, 1);
+    }
+
+    /// Give so many holds back.
+    #[inline(always)]
+    pub fn release_many(&self, index: NeighbourIndex, count: u32) {
         if let Some(slot) = self.slots.get(index.0 as usize) {
-            slot.uses.fetch_sub(1, Ordering::Release);
+            slot.uses.fetch_sub(count, Ordering::Release);
         }
     }
 

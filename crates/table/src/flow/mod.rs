@@ -256,7 +256,8 @@ impl<'m, R: Record> FlowTable<'m, R> {
         prefetch_all_at(self.records, index.0 as usize);
     }
 
-    /// Insert a record, found from now on by its forward and its reverse key, whose hashes these are.
+    /// Insert a record, found from now on by its forward and its reverse key, whose hashes these are. Asks for the
+    /// record that the next insertion will write.
     pub fn insert(&mut self, forward_hash: u64, reverse_hash: u64, record: R) -> Result<RecordIndex, Refused> {
         let reverse_key = record.key(Direction::Reverse);
         if forward_hash == reverse_hash && record.matches(&reverse_key, Direction::Forward) {
@@ -289,6 +290,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
         *place = record;
         *place.links_mut() = Links::IDLE;
         self.live += 1;
+        self.prefetch_insert();
         Ok(index)
     }
 

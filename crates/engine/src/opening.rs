@@ -1,0 +1,336 @@
+//! Sessions that the packets of one batch open, opened together: each pass asks memory for what the next one reads.
+//!
+//! The outcome is that of opening one after the other in the order of the packets: of several packets of one flow the
+//! first opens the session, and ports are lent in that order, so that how packets fall into batches does not show.
+
+use arrayvec::ArrayVec;
+use sluice_nat::ports::Aim;
+use sluice_nat::{PortClass, TimeoutClass, Tracking, Tuple, decision};
+use sluice_table::flow::{RecordIndex, Refused};
+use sluice_wire::Direction;
+use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::layers::{Flags, Layers};
+use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
+
+use crate::batch::{Batch, Complaint, Lists, Meta, put};
+use crate::context::Ctx;
+use crate::family::{Family, Parts, Session};
+use crate::io::{HAND, Slot};
+use crate::nodes::decide::Translation;
+use crate::paths::Holds;
+use crate::reason::{Own, Reason};
+use crate::shard::Shard;
+
+/// Why no session is opened, and what the sender is told.
+type Refusal = (Option<Complaint>, Reason);
+
+/// How far a packet's session has come.
+#[derive(Clone, Copy)]
+enum State<F: Family> {
+    /// It may have one, with a port of where this aims, if one is needed.
+    Asked(Option<Aim>),
+    /// It has one already.
+    Known,
+    /// It belongs to the flow of an earlier packet of the batch, and shares what becomes of that.
+    Follows(u8),
+    /// It may have none.
+    Refused(Refusal),
+    /// Everything but the record is there.
+    Made(decision::Translation<F::Tuple>),
+    /// The neighbour that it leads to went away meanwhile: to be decided again.
+    Stale,
+}
+
+#[derive(Clone, Copy)]
+struct Opening<F: Family> {
+    slot: Slot,
+    translation: Translation<F>,
+    state: State<F>,
+}
+
+/// The packets of a batch that ask for a session, in order.
+pub struct Openings<F: Family> {
+    openings: ArrayVec<Opening<F>, HAND>,
+    /// Their keys, by the same place.
+    keys: ArrayVec<F::Key, HAND>,
+}
+
+impl<F: Family> Default for Openings<F> {
+    fn default() -> Self {
+        Self {
+            openings: ArrayVec::new(),
+            keys: ArrayVec::new(),
+        }
+    }
+}
+
+impl<F: Family> Openings<F> {
+    /// A packet asks for a session.
+    #[inline(always)]
+    pub fn ask(&mut self, slot: Slot, key: F::Key, translation: Translation<F>) {
+        put(
+            &mut self.openings,
+            Opening {
+                slot,
+                translation,
+                state: State::Asked(None),
+            },
+        );
+        put(&mut self.keys, key);
+    }
+
+    /// Open sessions for all that asked: they are looked up again, or refused.
+    pub fn open(mut self, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+        let count = self.keys.len();
+        let (mut forward, mut reverse) = ([0; HAND], [0; HAND]);
+        F::hash(ctx.hasher, &self.keys, &mut forward[..count]);
+        self.aim(batch, ctx);
+        let reverses = self.lend(batch, ctx, &forward);
+        F::hash(ctx.hasher, &reverses, &mut reverse[..reverses.len()]);
+        self.prefetch(batch, ctx, &reverse);
+        self.insert(batch, ctx, &forward, &reverse);
+        self.go_on(lists);
+    }
+
+    /// Refuse what may open no session, and choose where the ports of the others shall come from.
+    fn aim(&mut self, batch: &Batch<'_, '_>, ctx: &mut Ctx<'_, '_>) {
+        for (opening, key) in self.openings.iter_mut().zip(&self.keys) {
+            let meta = batch.meta(opening.slot);
+            opening.state = match (admit::<F>(&meta.layers, key), shard_of(ctx, meta)) {
+                (Err(refusal), _) => State::Refused(refusal),
+                (_, None) => State::Refused((None, Own::Forgotten.into())),
+                (Ok(()), Some(shard)) => match (opening.translation.pool, PortClass::of_layers(&meta.layers)) {
+                    (None, _) => State::Asked(None),
+                    (Some(_), None) => State::Refused((None, sluice_nat::Reason::UnsupportedProtocol.into())),
+                    (Some(pool), Some(class)) => State::Asked(Some(F::ports(shard).aim(pool, class, F::tuple(key)))),
+                },
+            };
+        }
+    }
+
+    /// Lend the ports, in the order of the packets, to flows that are new. Returns the keys of the answers, of those
+    /// openings alone that are made.
+    fn lend(&mut self, batch: &Batch<'_, '_>, ctx: &mut Ctx<'_, '_>, forward: &[u64; HAND]) -> ArrayVec<F::Key, HAND> {
+        let mut reverses = ArrayVec::new();
+        let mut seen = Seen::default();
+        for place in 0..self.openings.len() {
+            let (opening, key, hash) = (self.openings[place], self.keys[place], forward[place]);
+            let Some(shard) = shard_of(ctx, batch.meta(opening.slot)) else {
+                continue;
+            };
+            if F::table_ref(shard).find(hash, &key).is_some() {
+                self.openings[place].state = State::Known;
+                continue;
+            }
+            let leader = |&earlier: &usize| {
+                let made = matches!(self.openings[earlier].state, State::Made(_));
+                made && forward[earlier] == hash && self.keys[earlier] == key
+            };
+            if seen.maybe(hash)
+                && let Some(leader) = (0..place).find(leader)
+            {
+                self.openings[place].state = State::Follows(leader as u8);
+                continue;
+            }
+            let State::Asked(aim) = opening.state else { continue };
+            let table = F::table_ref(shard);
+            let full = table.len() + reverses.len() >= table.capacity()
+                && table.len() + self.made_in(batch, batch.meta(opening.slot).shard) >= table.capacity();
+            self.openings[place].state = match make::<F>(shard, &key, &opening.translation, aim, full) {
+                Ok(made) => {
+                    seen.mark(hash);
+                    put(&mut reverses, F::make_key(made.reverse, F::protocol(&key)));
+                    State::Made(made)
+                }
+                Err(refusal) => State::Refused(refusal),
+            };
+        }
+        reverses
+    }
+
+    /// Sessions made so far that a shard has to take.
+    #[cold]
+    fn made_in(&self, batch: &Batch<'_, '_>, shard: u16) -> usize {
+        let made = self
+            .openings
+            .iter()
+            .filter(|opening| matches!(opening.state, State::Made(_)));
+        made.filter(|opening| batch.meta(opening.slot).shard == shard).count()
+    }
+
+    /// Ask memory for where the answers' keys are put, and for the first records.
+    fn prefetch(&self, batch: &Batch<'_, '_>, ctx: &mut Ctx<'_, '_>, reverse: &[u64; HAND]) {
+        let made = self
+            .openings
+            .iter()
+            .filter(|opening| matches!(opening.state, State::Made(_)));
+        for (opening, &hash) in made.zip(reverse) {
+            if let Some(shard) = shard_of(ctx, batch.meta(opening.slot)) {
+                let table = F::table_ref(shard);
+                table.prefetch(hash);
+                table.prefetch_insert();
+            }
+        }
+    }
+
+    /// Write the records, and set their timers.
+    fn insert(&mut self, batch: &Batch<'_, '_>, ctx: &mut Ctx<'_, '_>, forward: &[u64; HAND], reverse: &[u64; HAND]) {
+        let mut holds = Holds::default();
+        let (mut created, mut made) = (0, reverse.iter());
+        for ((opening, key), &hash) in self.openings.iter_mut().zip(&self.keys).zip(forward) {
+            let State::Made(decided) = opening.state else { continue };
+            let Some(&reverse) = made.next() else { break };
+            let meta = batch.meta(opening.slot);
+            if !holds.take(ctx.paths, opening.translation.hops) {
+                if let Some(shard) = shard_of(ctx, meta) {
+                    F::ports(shard).release(decided.decision, F::protocol(key), &decided.reverse);
+                }
+                opening.state = State::Stale;
+                continue;
+            }
+            let (session, seconds) = session::<F>(ctx, meta, key, &opening.translation, &decided);
+            let due = ctx.now.due(seconds);
+            let Some(shard) = shard_of(ctx, meta) else { continue };
+            match insert::<F>(shard, session, (hash, reverse), due) {
+                Ok(_) => created += 1,
+                Err(refusal) => {
+                    F::ports(shard).release(decided.decision, F::protocol(key), &decided.reverse);
+                    holds.give_back(ctx.paths, &opening.translation.hops);
+                    opening.state = State::Refused(refusal);
+                }
+            }
+        }
+        holds.settle(ctx.paths);
+        ctx.counters.sessions_created.add(created);
+        if F::SIX {
+            ctx.counters.sessions_six.add(created);
+        }
+    }
+
+    /// Where the packets go on.
+    fn go_on(&self, lists: &mut Lists) {
+        for opening in &self.openings {
+            let state = match opening.state {
+                State::Follows(leader) => self.openings[leader as usize].state,
+                state => state,
+            };
+            match state {
+                State::Refused((Some(complaint), reason)) => lists.complain(opening.slot, complaint, reason),
+                State::Refused((None, reason)) => lists.discard(opening.slot, reason),
+                State::Stale => put(F::decides(lists), opening.slot),
+                _ => put(F::lookups(lists), opening.slot),
+            }
+        }
+    }
+}
+
+/// A sieve of hashes: without a false no.
+#[derive(Default)]
+struct Seen([u64; 16]);
+
+impl Seen {
+    #[inline(always)]
+    fn maybe(&self, hash: u64) -> bool {
+        self.0[hash as usize / 64 % 16] >> (hash % 64) & 1 != 0
+    }
+    #[inline(always)]
+    fn mark(&mut self, hash: u64) {
+        self.0[hash as usize / 64 % 16] |= 1 << (hash % 64);
+    }
+}
+
+#[inline(always)]
+fn shard_of<'s, 'm>(ctx: &'s mut Ctx<'_, 'm>, meta: &Meta) -> Option<&'s mut Shard<'m>> {
+    ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut)
+}
+
+/// Whether a packet may open a session at all.
+#[inline(always)]
+fn admit<F: Family>(layers: &Layers, key: &F::Key) -> Result<(), Refusal> {
+    if layers.ttl <= 1 {
+        return Err((Some(Complaint::TimeExceeded), sluice_route::Reason::TtlExceeded.into()));
+    }
+    if F::protocol(key) == TCP && layers.tcp_flags & (SYN | ACK | RST | FIN) != SYN {
+        return Err((None, sluice_nat::Reason::NotOpening.into()));
+    }
+    if layers.flags.has(Flags::ICMP_REPLY) {
+        return Err((None, sluice_nat::Reason::Unsolicited.into()));
+    }
+    Ok(())
+}
+
+/// Lend the port and compose the translation.
+#[inline(always)]
+fn make<F: Family>(
+    shard: &mut Shard<'_>,
+    key: &F::Key,
+    translation: &Translation<F>,
+    aim: Option<Aim>,
+    full: bool,
+) -> Result<decision::Translation<F::Tuple>, Refusal> {
+    let mut lease = None;
+    if let (Some(pool), Some(aim)) = (translation.pool, aim) {
+        let lent = F::ports(shard).lend(aim);
+        let lent = lent.map_err(|_| (Some(Complaint::NoResources), sluice_nat::Reason::PortsExhausted.into()))?;
+        lease = Some((pool, lent));
+    }
+    let (tuple, protocol) = (F::tuple(key), F::protocol(key));
+    let made = decision::translate(tuple, protocol, tuple.context(), translation.target, lease);
+    if full {
+        F::ports(shard).release(made.decision, protocol, &made.reverse);
+        return Err((Some(Complaint::NoResources), Own::SessionsFull.into()));
+    }
+    Ok(made)
+}
+
+/// The record of a new session, and its first timeout in seconds.
+#[inline(always)]
+fn session<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    key: &F::Key,
+    translation: &Translation<F>,
+    made: &decision::Translation<F::Tuple>,
+) -> (F::Session, u32) {
+    let protocol = F::protocol(key);
+    let pool = translation.pool.and_then(|pool| F::nat(ctx.policy).pools.get(pool));
+    let schedule = pool.map_or(&ctx.policy.timeouts, |pool| pool.timeouts());
+    let mut session = F::Session::made(Parts {
+        forward: *F::tuple(key),
+        reverse: made.reverse,
+        nat: made.decision,
+        hops: translation.hops,
+        generation: ctx.policy.generation,
+        protocol,
+        inbound_refresh: schedule.refreshes(false),
+        interface: meta.interface,
+    });
+    let (mut tracking, mut timer) = (Tracking::default(), TimeoutClass::TCP_TRANSITORY_OPEN);
+    if protocol != TCP {
+        tracking = Tracking::of_datagrams(protocol, meta.layers.destination_port, schedule);
+        timer = tracking.track_datagram(Direction::Forward);
+    }
+    // The first packet goes on to `established`, which sets the timer only where it is another.
+    tracking.set_timer(timer);
+    session.track_mut().tracking = tracking;
+    session.track_mut().last_seen = ctx.now.stamp();
+    (session, schedule.seconds(timer))
+}
+
+/// Put a session into its shard's table, and on its wheel.
+#[inline(always)]
+fn insert<F: Family>(
+    shard: &mut Shard<'_>,
+    session: F::Session,
+    (forward, reverse): (u64, u64),
+    due: u64,
+) -> Result<RecordIndex, Refusal> {
+    let inserted = F::table(shard).insert(forward, reverse, session);
+    let index = inserted.map_err(|refused| match refused {
+        Refused::Full | Refused::Crowded => (Some(Complaint::NoResources), Own::SessionsFull.into()),
+        Refused::Duplicate { .. } | Refused::Mirrored => (None, Own::SessionClash.into()),
+    })?;
+    let (wheel, table) = F::wheel(shard);
+    wheel.schedule(table, index, due);
+    Ok(index)
+}
