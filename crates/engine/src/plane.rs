@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrayvec::ArrayVec;
 use sluice_nat::Ports;
 use sluice_route::fib::FibError;
-use sluice_route::neighbour::{NeighbourKeeper, Neighbours, Parking, Timing};
+use sluice_route::neighbour::{NeighbourKeeper, Neighbours, Parking, Timing, Waiting};
 use sluice_route::policer::Policer;
 use sluice_route::{Fib, NextHopKeeper, RouteSet};
 use sluice_table::memory::Line;
@@ -97,6 +97,7 @@ pub struct Plane {
     quiescence: Arc<Quiescence>,
     counters: Vec<Arc<WorkerCounters>>,
     keeper: Option<NeighbourKeeper>,
+    waiting: Waiting,
     /// Memory of each shard.
     lines: Lines,
     /// The leases before the last change: freed here, not by the last worker that turns from them.
@@ -141,6 +142,7 @@ impl Plane {
             fib,
             next_hops,
             neighbours,
+            waiting: Waiting::new(0),
             limits,
             quiescence,
             counters: (0..workers)
@@ -177,23 +179,25 @@ impl Plane {
             let number = number as u16;
             shards.push(Shard::new(number, &self.setup, policy, self.now, memory(number))?);
         }
-        let owner = (own == policy.owner)
-            .then(|| self.keeper.take())
-            .flatten()
-            .map(|keeper| Owner {
+        let keeper = (own == policy.owner).then(|| self.keeper.take()).flatten();
+        let owner = keeper.map(|keeper| {
+            let parking = Parking::new(
+                self.limits.capacity,
+                self.limits.parked,
+                self.limits.parked_in_all,
+                self.limits.patience,
+            );
+            self.waiting = parking.waiting();
+            Owner {
                 keeper,
-                parking: Parking::new(
-                    self.limits.capacity,
-                    self.limits.parked,
-                    self.limits.parked_in_all,
-                    self.limits.patience,
-                ),
+                parking,
                 actions: ArrayVec::new(),
                 policer: Policer::new(policy.limits, self.now.nanoseconds),
                 limits: policy.limits,
                 datagrams: Datagrams::new(self.setup.fragments, self.setup.secret),
                 advertise_at: vec![(self.now.nanoseconds, None); policy.interfaces.len()],
-            });
+            }
+        });
         let (desk, counter) = desk();
         let worker = Worker::new(Parts {
             own,
@@ -305,6 +309,11 @@ impl Plane {
     /// Neighbours, to be listed.
     pub fn neighbours(&self) -> &Arc<Neighbours> {
         &self.neighbours
+    }
+
+    /// Packets that wait for neighbours.
+    pub fn waiting(&self) -> &Waiting {
+        &self.waiting
     }
 
     /// Counters by worker.

@@ -52,6 +52,23 @@ fn packets_that_wait_are_sent_in_order_once_the_neighbour_answers() {
 }
 
 #[test]
+fn packets_that_wait_are_counted_for_their_neighbour() {
+    let mut rig = Rig::new(plan());
+    let waiting = |rig: &Rig| {
+        let neighbour = rig.plane.neighbours().find(OUTSIDE, plain(ROUTER)).unwrap();
+        rig.plane.waiting().of(neighbour)
+    };
+    for port in 1..=3 {
+        rig.host_sends(&datagram(port));
+        assert_eq!(u32::from(port), waiting(&rig));
+    }
+    rig.send(OUTSIDE, &reply());
+    assert_eq!(0, waiting(&rig));
+    rig.host_sends(&datagram(4));
+    assert_eq!(0, waiting(&rig));
+}
+
+#[test]
 fn packets_beyond_the_bound_replace_the_oldest() {
     let mut rig = Rig::new(plan());
     for port in 1..=10 {

@@ -124,7 +124,7 @@ pub(super) async fn routes(State(control): Shared) -> Json<Page<Route>> {
             NextHop::Drop(RouteRefusal::Blackhole) => (None, None, "blackhole"),
             NextHop::Drop(RouteRefusal::Unreachable) => (None, None, "unreachable"),
             NextHop::Drop(RouteRefusal::Prohibit) => (None, None, "prohibit"),
-            // Broadcast addresses of the links, which nobody configured.
+            // Broadcast addresses of the links and link-local ones, which nobody configured.
             NextHop::Drop(_) => return None,
         };
         Some(Route {
@@ -162,7 +162,7 @@ fn known(control: &Control) -> Vec<(sluice_route::neighbour::Neighbour, Neighbou
                     state => state.name(),
                 }
                 .into(),
-                parked: 0,
+                parked: plane.waiting().of(neighbour.index),
             };
             (neighbour, listed)
         })

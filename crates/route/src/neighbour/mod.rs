@@ -17,5 +17,5 @@ use crate::address;
 
 pub use hash::Key as HashKey;
 pub use keeper::{Action, Advertisement, Heard, NeighbourKeeper, Resolution, Timing};
-pub use parking::Parking;
+pub use parking::{Parking, Waiting};
 pub use table::{Mac, Neighbour, NeighbourIndex, Neighbours, State};

@@ -1,5 +1,8 @@
 //! Which packets wait for which neighbour. The packets themselves belong to the engine: here they are handles.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use super::table::NeighbourIndex;
 use crate::{Reason, Time};
 
@@ -36,6 +39,30 @@ pub struct Parking<H> {
     parked: usize,
     per_neighbour: u32,
     patience: Time,
+    waiting: Waiting,
+}
+
+/// How many handles wait for each neighbour, for anybody to read.
+#[derive(Clone, Debug)]
+pub struct Waiting(Arc<[AtomicU32]>);
+
+impl Waiting {
+    /// For so many neighbours: none.
+    pub fn new(neighbours: usize) -> Self {
+        Self((0..neighbours).map(|_| AtomicU32::new(0)).collect())
+    }
+
+    /// How many wait for a neighbour.
+    pub fn of(&self, neighbour: NeighbourIndex) -> u32 {
+        let count = self.0.get(neighbour.0 as usize);
+        count.map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, neighbour: NeighbourIndex, length: u32) {
+        if let Some(count) = self.0.get(neighbour.0 as usize) {
+            count.store(length, Ordering::Relaxed);
+        }
+    }
 }
 
 impl<H> Parking<H> {
@@ -66,7 +93,13 @@ impl<H> Parking<H> {
             parked: 0,
             per_neighbour: per_neighbour.clamp(1, 64) as u32,
             patience,
+            waiting: Waiting::new(neighbours),
         }
+    }
+
+    /// How many wait for each neighbour.
+    pub fn waiting(&self) -> Waiting {
+        self.waiting.clone()
     }
 
     /// Handles parked now.
@@ -115,6 +148,7 @@ impl<H> Parking<H> {
         }
         queue.last = at;
         queue.length += 1;
+        self.waiting.set(neighbour, queue.length);
         self.parked += 1;
         Ok(replaced)
     }
@@ -130,6 +164,7 @@ impl<H> Parking<H> {
             queue.last = NONE;
         }
         queue.length -= 1;
+        self.waiting.set(neighbour, queue.length);
         self.free = at;
         self.parked -= 1;
         let (older, newer) = (place.older, place.newer);
@@ -195,6 +230,8 @@ mod tests {
                     }
                 }
                 prop_assert_eq!(list.len(), parking.len());
+                let waiting = list.iter().filter(|(other, ..)| *other == neighbour).count();
+                prop_assert_eq!(waiting as u32, parking.waiting().of(index));
             }
         }
     }
