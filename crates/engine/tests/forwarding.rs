@@ -302,6 +302,24 @@ fn link_local_is_not_forwarded() {
 }
 
 #[test]
+fn link_local_of_ipv4_is_not_forwarded_with_or_without_translation() {
+    for translate in [false, true] {
+        let mut rig = Rig::new(Plan {
+            translate,
+            policy: |policy| policy.interfaces[0].validation = SourceValidation::Loose,
+            ..Plan::default()
+        });
+        for frame in [
+            packet::udp4("169.254.1.10:5000", "198.51.100.7:53"),
+            packet::udp4("192.168.1.10:5000", "169.254.1.99:53"),
+        ] {
+            assert!(rig.host_sends(&frame).is_empty());
+        }
+        assert_eq!(vec![("link-local", 2)], rig.all_drops(), "{translate}");
+    }
+}
+
+#[test]
 fn frame_for_another_mac_address_is_dropped() {
     let mut rig = Rig::new(plan());
     let frame = datagram4().macs(HOST_MAC, OUTSIDE_MAC).build();

@@ -26,15 +26,18 @@ pub enum Refusal {
     Prohibit,
     /// Drop: broadcast or network address of an attached network.
     DirectedBroadcast,
+    /// Drop: an address that is good on its link alone.
+    LinkLocal,
 }
 
 impl Refusal {
-    const ALL: [Refusal; 5] = [
+    const ALL: [Refusal; 6] = [
         Refusal::NoRoute,
         Refusal::Blackhole,
         Refusal::Unreachable,
         Refusal::Prohibit,
         Refusal::DirectedBroadcast,
+        Refusal::LinkLocal,
     ];
 
     /// The reason under which such a packet is counted.
@@ -45,6 +48,7 @@ impl Refusal {
             Refusal::Unreachable => Reason::Unreachable,
             Refusal::Prohibit => Reason::Prohibited,
             Refusal::DirectedBroadcast => Reason::DirectedBroadcast,
+            Refusal::LinkLocal => Reason::LinkLocal,
         }
     }
 }

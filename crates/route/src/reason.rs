@@ -44,7 +44,7 @@ reasons! {
     SourceValidation "source-validation"
         "The source address does not belong behind the interface that the packet came in by (BCP 38).";
     LinkLocal "link-local"
-        "Addressed to or from a link-local address, which is never forwarded (RFC 4291 section 2.5.6).";
+        "Addressed to or from a link-local address, which is never forwarded (RFC 3927 section 2.7, RFC 4291 section 2.5.6).";
     NeighbourUnresolved "neighbour-unresolved"
         "The next hop does not answer address resolution.";
     NeighbourTableFull "neighbour-table-full"

@@ -162,7 +162,8 @@ pub struct RouteSet {
 }
 
 impl RouteSet {
-    /// Routes to the interfaces' addresses and networks, and the configured ones.
+    /// Routes to the interfaces' addresses and networks, the configured ones, and none to IPv4 link-local addresses
+    /// (RFC 3927 section 2.7) unless one of these leads there.
     pub fn new(interfaces: &[Interface], configured: &[Route]) -> Result<Self, RouteError> {
         let mut set = Self::default();
         for interface in interfaces {
@@ -187,6 +188,11 @@ impl RouteSet {
                 return Err(RouteError::RouteTwice(route.prefix));
             }
         }
+        // 169.254.0.0/16
+        let link_local = Prefix::new(Address::V4(0xa9fe_0000), 16);
+        set.routes
+            .entry(link_local)
+            .or_insert(NextHop::Drop(Refusal::LinkLocal));
         Ok(set)
     }
 

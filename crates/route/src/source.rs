@@ -1,6 +1,6 @@
 //! Source validation: BCP 38, RFC 3704.
 
-use crate::{Address, FibReader, InterfaceIndex, NextHop, NextHops, Reason};
+use crate::{Address, FibReader, InterfaceIndex, NextHop, NextHops, Reason, Refusal};
 
 /// How the source address of a packet is held against the routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,7 @@ pub fn validate_source(
     let route = fib.find(source).ok_or(Reason::SourceValidation)?;
     let interface = match next_hops.get(route.value) {
         NextHop::Attached(interface) | NextHop::Gateway { interface, .. } => interface,
+        NextHop::Drop(Refusal::LinkLocal) => return Err(Reason::LinkLocal),
         NextHop::Local(_) | NextHop::Drop(_) => return Err(Reason::SourceValidation),
     };
     let valid = mode == SourceValidation::Loose || interface == arrival;

@@ -95,6 +95,35 @@ fn interface_addresses_become_local_attached_and_broadcast_routes() {
 }
 
 #[test]
+fn rfc3927_s2_7_no_default_route_leads_to_link_local_addresses_but_one_of_their_own_does() {
+    let default = by("0.0.0.0/0", "192.0.2.1");
+    let router = Router::new(&RouteSet::new(&two(), &[default]).unwrap());
+    assert_eq!(NextHop::Drop(Refusal::LinkLocal), router.to("169.254.7.7"));
+    assert_eq!(
+        Some(NextHop::Gateway {
+            interface: 1,
+            address: address("192.0.2.1")
+        }),
+        Some(router.to("169.253.7.7"))
+    );
+    let table = router.keeper.table();
+    let validated = |mode| validate_source(mode, address("169.254.7.7"), 0, &router.fib.reader(), &table);
+    assert_eq!(Err(Reason::LinkLocal), validated(SourceValidation::Loose));
+    assert_eq!(Err(Reason::LinkLocal), validated(SourceValidation::Strict));
+    assert_eq!(Ok(()), validated(SourceValidation::Off));
+
+    let routed = Router::new(&RouteSet::new(&two(), &[by("169.254.0.0/16", "192.0.2.1")]).unwrap());
+    assert!(matches!(
+        routed.to("169.254.7.7"),
+        NextHop::Gateway { interface: 1, .. }
+    ));
+    let tunnel = [interface(0, &["169.254.9.1/30"])];
+    let attached = Router::new(&RouteSet::new(&tunnel, &[]).unwrap());
+    assert_eq!(NextHop::Attached(0), attached.to("169.254.9.2"));
+    assert_eq!(NextHop::Drop(Refusal::LinkLocal), attached.to("169.254.9.5"));
+}
+
+#[test]
 fn refused_routes_are_named() {
     let gateway = |interface| Via::Gateway {
         address: address("fe80::9"),

@@ -55,7 +55,8 @@ impl Document {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Route {
-    /// Destination network; `0.0.0.0/0` and `::/0` are the default routes.
+    /// Destination network; `0.0.0.0/0` and `::/0` are the default routes. No default route leads to 169.254.0.0/16
+    /// (RFC 3927, 2.7): a route of its own does.
     pub to: Prefix,
     /// Address of the next gateway, on the link of one of the interfaces.
     #[serde(skip_serializing_if = "Option::is_none")]
