@@ -17,8 +17,17 @@ use crate::time::{Now, TICKS_PER_SECOND};
 use crate::trace::Tracer;
 use sluice_wire::Direction;
 
-/// Records that one round looks at for a list.
+/// Records that one round looks at for a list, at most.
 pub const LOOKED_AT: u32 = 64;
+
+/// Packets of a round that is full of them, for one record that it looks at.
+const PACKETS_PER_RECORD: usize = 16;
+
+/// Records that a round of so many packets looks at: few where packets fill its time, many where it has time to spare.
+pub fn portion(packets: usize) -> u32 {
+    let spare = (LOOKED_AT as usize).saturating_sub(packets);
+    spare.max(packets / PACKETS_PER_RECORD).min(LOOKED_AT as usize) as u32
+}
 
 /// Addresses and a port of one side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -323,16 +332,17 @@ impl Desk {
         self.clearing = Some((cursor, filter, ended));
     }
 
-    /// Go on with what is under way, by [`LOOKED_AT`] records.
+    /// Go on with what is under way, by the records of a [`portion`].
     pub(crate) fn advance(
         &mut self,
         shards: &mut [Option<Box<Shard<'_>>>],
+        portion: u32,
         now: Now,
         policy: &Policy,
         tools: &Tools<'_>,
     ) {
         if let Some((cursor, filter, mut into)) = self.listing.take() {
-            let room = (into.capacity() - into.len()).min(LOOKED_AT as usize);
+            let room = (into.capacity() - into.len()).min(portion as usize);
             let next = step(shards, cursor, room as u32, now, policy, |_, _, shown| {
                 if filter.matches(shown) {
                     into.push(*shown);
@@ -348,7 +358,7 @@ impl Desk {
         if let Some((cursor, filter, mut ended)) = self.clearing.take() {
             let mut meant = [(0, false, RecordIndex(0)); LOOKED_AT as usize];
             let mut count = 0;
-            let next = step(shards, cursor, LOOKED_AT, now, policy, |six, index, shown| {
+            let next = step(shards, cursor, portion, now, policy, |six, index, shown| {
                 if filter.matches(shown)
                     && let Some(place) = meant.get_mut(count)
                 {
@@ -463,5 +473,16 @@ fn show<F: Family>(shard: u16, session: &F::Session, now: Now, policy: &Policy) 
         pool: session.nat().pool(),
         inbound: !session.nat().outbound(Direction::Forward),
         shard,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portion_of_a_round_full_of_packets_is_small_and_never_nothing() {
+        assert_eq!([64, 63, 4, 4, 8, 64], [0, 1, 60, 64, 128, 10_000].map(portion));
+        assert!((0..1000).all(|packets| (1..=LOOKED_AT).contains(&portion(packets))));
     }
 }

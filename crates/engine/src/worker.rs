@@ -171,7 +171,7 @@ impl<'m> Worker<'m> {
         }
         packets += self.burst(Source::Workers, now);
         let start = (self.cycles)();
-        self.housekeep(now);
+        self.housekeep(packets, now);
         self.count(Stage::Housekeeping, start);
         packets += self.resume_all(now);
         if self.parts.has_actions() || !self.parts.lists.tasks.is_empty() {

@@ -3,7 +3,7 @@
 use super::Worker;
 use crate::batch::{Task, put};
 use crate::reason::Own;
-use crate::request::{Reply, Request};
+use crate::request::{Reply, Request, portion};
 use crate::shard::Tools;
 use crate::time::Now;
 
@@ -11,7 +11,8 @@ use crate::time::Now;
 const BUDGET: usize = 16;
 
 impl Worker<'_> {
-    pub(super) fn housekeep(&mut self, now: Now) {
+    /// What a round of so many packets has to do beside them.
+    pub(super) fn housekeep(&mut self, packets: usize, now: Now) {
         self.requests(now);
         let policy = self.policy.load();
         let state = &mut self.parts;
@@ -34,7 +35,8 @@ impl Worker<'_> {
                 break;
             }
         }
-        self.desk.advance(&mut state.shards, now, policy, &tools);
+        self.desk
+            .advance(&mut state.shards, portion(packets), now, policy, &tools);
         let Some(owner) = state.owner.as_deref_mut() else {
             return;
         };

@@ -20,6 +20,9 @@ use crate::prefetch::prefetch_all_at;
 use index::{Bucket, Entry, Glance, Index};
 use sluice_wire::key::Direction;
 
+/// How far ahead of a scan records are asked for.
+const SCANNED_AHEAD: usize = 4;
+
 /// Most records of one table.
 pub const CAPACITY_LIMIT: usize = 1 << 30;
 
@@ -326,6 +329,7 @@ impl<'m, R: Record> FlowTable<'m, R> {
     pub fn scan(&self, cursor: u32, count: u32, mut visit: impl FnMut(RecordIndex, &R)) -> Option<u32> {
         let end = self.fresh.min(cursor.saturating_add(count));
         for index in cursor..end {
+            prefetch_all_at(self.records, index as usize + SCANNED_AHEAD);
             if let Some(record) = self.records.get(index as usize)
                 && record.links().is_live()
             {
