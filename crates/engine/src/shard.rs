@@ -20,8 +20,8 @@ use crate::time::{Now, TICKS_PER_SECOND};
 
 /// Sessions that end in one round of a shard's timers at most.
 const EXPIRIES: usize = 128;
-/// Sessions that end together.
-const TOGETHER: usize = 32;
+/// How many sessions ahead of the one that ends memory is asked for.
+const AHEAD: usize = 12;
 
 /// One shard.
 pub struct Shard<'m> {
@@ -134,9 +134,10 @@ fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, policy: &Policy, tools: &T
     let mut silent = ArrayVec::<RecordIndex, EXPIRIES>::new();
     let (wheel, table) = F::wheel(shard);
     let progress = wheel.advance(table, now.tick, EXPIRIES as u32, |index, session| {
-        let left = remaining::<F>(session, now, policy);
+        let timeout = timeout::<F>(session, policy);
+        let left = timeout.saturating_sub(now.since(session.track().last_seen));
         if left > 0 {
-            return Verdict::Rearm(now.tick + u64::from(left));
+            return Verdict::Rearm(now.due_in(left.into(), timeout.into()));
         }
         put(&mut silent, index);
         Verdict::Expire
@@ -147,47 +148,55 @@ fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, policy: &Policy, tools: &T
     !progress.caught_up
 }
 
-/// End sessions that are off the wheel, together: what the end of each touches is asked for before the first ends.
+/// End sessions that are off the wheel, together: what the end of each touches is asked for a few sessions ahead.
 fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Tools<'_>) {
-    for silent in silent.chunks(TOGETHER) {
-        let mut keys = ArrayVec::<F::Key, { 2 * TOGETHER }>::new();
-        let mut hashes = [0; 2 * TOGETHER];
-        for &index in silent {
-            let session = F::table_ref(shard).get(index).copied().unwrap_or_default();
-            put(&mut keys, session.key(Direction::Forward));
-            put(&mut keys, session.key(Direction::Reverse));
-            F::ports(shard).prefetch_release(session.nat(), session.protocol(), session.reverse());
-        }
-        F::hash(tools.hasher, &keys, &mut hashes[..keys.len()]);
-        for &hash in &hashes[..keys.len()] {
+    let mut keys = ArrayVec::<F::Key, { 2 * EXPIRIES }>::new();
+    let mut hashes = [0; 2 * EXPIRIES];
+    for &index in silent {
+        let session = F::table_ref(shard).get(index).copied().unwrap_or_default();
+        put(&mut keys, session.key(Direction::Forward));
+        put(&mut keys, session.key(Direction::Reverse));
+        F::ports(shard).prefetch_release(session.nat(), session.protocol(), session.reverse());
+    }
+    let hashes = &mut hashes[..keys.len()];
+    F::hash(tools.hasher, &keys, hashes);
+    let (now, later) = hashes.split_at((2 * AHEAD).min(hashes.len()));
+    for &hash in now {
+        F::table_ref(shard).prefetch(hash);
+    }
+    let mut later = later.chunks_exact(2);
+    let mut returns = Returns::default();
+    let mut ended = 0;
+    for (&index, hashes) in silent.iter().zip(hashes.chunks_exact(2)) {
+        for &hash in later.next().unwrap_or_default() {
             F::table_ref(shard).prefetch(hash);
         }
-        let mut returns = Returns::default();
-        let mut ended = 0;
-        for (&index, hashes) in silent.iter().zip(hashes.chunks_exact(2)) {
-            if let Some(session) = F::table(shard).remove(index, hashes[0], hashes[1]) {
-                F::ports(shard).release(session.nat(), session.protocol(), session.reverse());
-                returns.give(
-                    tools.paths,
-                    [Direction::Forward, Direction::Reverse].map(|d| session.hop(d)),
-                );
-                ended += 1;
-            }
+        if let Some(session) = F::table(shard).remove(index, hashes[0], hashes[1]) {
+            F::ports(shard).release(session.nat(), session.protocol(), session.reverse());
+            returns.give(
+                tools.paths,
+                [Direction::Forward, Direction::Reverse].map(|d| session.hop(d)),
+            );
+            ended += 1;
         }
-        returns.settle(tools.paths);
-        tools.counters.sessions_ended.add(ended);
-        if F::SIX {
-            tools.counters.sessions_six.remove(ended);
-        }
+    }
+    returns.settle(tools.paths);
+    tools.counters.sessions_ended.add(ended);
+    if F::SIX {
+        tools.counters.sessions_six.remove(ended);
     }
 }
 
 /// Ticks until a session ends, if nothing more comes.
 pub fn remaining<F: Family>(session: &F::Session, now: Now, policy: &Policy) -> u32 {
-    let track = session.track();
-    let seconds = schedule_of::<F>(policy, session).seconds(track.tracking.timer());
-    let timeout = seconds.saturating_mul(TICKS_PER_SECOND as u32);
-    timeout.saturating_sub(now.since(track.last_seen))
+    timeout::<F>(session, policy).saturating_sub(now.since(session.track().last_seen))
+}
+
+/// Ticks of silence after which a session ends.
+#[inline(always)]
+fn timeout<F: Family>(session: &F::Session, policy: &Policy) -> u32 {
+    let seconds = schedule_of::<F>(policy, session).seconds(session.track().tracking.timer());
+    seconds.saturating_mul(TICKS_PER_SECOND as u32)
 }
 
 /// End a session: off the wheel, out of the table, and everything that it held given back.

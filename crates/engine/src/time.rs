@@ -4,6 +4,9 @@
 /// 497 days and are compared by difference.
 pub const TICKS_PER_SECOND: u64 = 100;
 
+/// Ticks of a span of the timer wheel's middle level: 0.64 s.
+const GRAIN: u64 = 64;
+
 /// The moment of a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
@@ -23,10 +26,20 @@ impl Now {
         }
     }
 
-    /// The tick in `seconds` seconds.
+    /// The tick in `seconds` seconds, as [`Now::due_in`].
     #[inline(always)]
     pub fn due(self, seconds: u32) -> u64 {
-        self.tick + u64::from(seconds) * TICKS_PER_SECOND
+        let timeout = u64::from(seconds) * TICKS_PER_SECOND;
+        self.due_in(timeout, timeout)
+    }
+
+    /// When to ask about a session that may end in `left` ticks of its timeout: then, or where [`GRAIN`] is small
+    /// beside the timeout, at the next tick that it divides, which spares the timer wheel its finest step.
+    #[inline(always)]
+    pub fn due_in(self, left: u64, timeout: u64) -> u64 {
+        let due = self.tick + left;
+        let coarse = timeout >= 64 * GRAIN;
+        if coarse { due.next_multiple_of(GRAIN) } else { due }
     }
 
     /// The low bits, as sessions keep them.

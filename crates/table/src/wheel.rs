@@ -19,7 +19,7 @@ const LEVELS: usize = 3;
 const BITS: u32 = 6;
 const SPANS: usize = 1 << BITS;
 /// Lists per span: as many records are on their way from memory at once.
-const CHAINS: usize = 4;
+const CHAINS: usize = 8;
 
 /// What becomes of a record that the wheel asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
