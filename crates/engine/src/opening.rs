@@ -21,6 +21,9 @@ use crate::paths::Holds;
 use crate::reason::{Own, Reason};
 use crate::shard::Shard;
 
+/// How many sessions ahead of the one that is written memory is asked for.
+const AHEAD: usize = 16;
+
 /// Why no session is opened, and what the sender is told.
 type Refusal = (Option<Complaint>, Reason);
 
@@ -87,8 +90,7 @@ impl<F: Family> Openings<F> {
         self.aim(batch, ctx);
         let reverses = self.lend(batch, ctx, &forward);
         F::hash(ctx.hasher, &reverses, &mut reverse[..reverses.len()]);
-        self.prefetch(batch, ctx, &reverse);
-        self.insert(batch, ctx, &forward, &reverse);
+        self.insert(batch, ctx, &forward, &reverse[..reverses.len()]);
         self.go_on(lists);
     }
 
@@ -158,28 +160,32 @@ impl<F: Family> Openings<F> {
         made.filter(|opening| batch.meta(opening.slot).shard == shard).count()
     }
 
-    /// Ask memory for where the answers' keys are put, and for the first records.
-    fn prefetch(&self, batch: &Batch<'_, '_>, ctx: &mut Ctx<'_, '_>, reverse: &[u64; HAND]) {
-        let made = self
-            .openings
-            .iter()
-            .filter(|opening| matches!(opening.state, State::Made(_)));
-        for (opening, &hash) in made.zip(reverse) {
-            if let Some(shard) = shard_of(ctx, batch.meta(opening.slot)) {
-                let table = F::table_ref(shard);
-                table.prefetch(hash);
-                table.prefetch_insert();
+    /// Write the records, and set their timers. What an answer's key is put into is asked for a few sessions ahead.
+    fn insert(&mut self, batch: &Batch<'_, '_>, ctx: &mut Ctx<'_, '_>, forward: &[u64; HAND], reverse: &[u64]) {
+        let mut places = ArrayVec::<u8, HAND>::new();
+        for (place, opening) in self.openings.iter().enumerate() {
+            if matches!(opening.state, State::Made(_)) {
+                put(&mut places, place as u8);
             }
         }
-    }
-
-    /// Write the records, and set their timers.
-    fn insert(&mut self, batch: &Batch<'_, '_>, ctx: &mut Ctx<'_, '_>, forward: &[u64; HAND], reverse: &[u64; HAND]) {
+        let ask = |ctx: &mut Ctx<'_, '_>, slot, hash| {
+            if let Some(shard) = shard_of(ctx, batch.meta(slot)) {
+                F::table_ref(shard).prefetch(hash);
+                F::table_ref(shard).prefetch_insert();
+            }
+        };
+        for (&place, &hash) in places.iter().zip(reverse).take(AHEAD) {
+            ask(ctx, self.openings[place as usize].slot, hash);
+        }
         let mut holds = Holds::default();
-        let (mut created, mut made) = (0, reverse.iter());
-        for ((opening, key), &hash) in self.openings.iter_mut().zip(&self.keys).zip(forward) {
+        let mut created = 0;
+        for (number, (&place, &reverse_hash)) in places.iter().zip(reverse).enumerate() {
+            if let (Some(&later), Some(&hash)) = (places.get(number + AHEAD), reverse.get(number + AHEAD)) {
+                ask(ctx, self.openings[later as usize].slot, hash);
+            }
+            let (key, hash) = (&self.keys[place as usize], forward[place as usize]);
+            let opening = &mut self.openings[place as usize];
             let State::Made(decided) = opening.state else { continue };
-            let Some(&reverse) = made.next() else { break };
             let meta = batch.meta(opening.slot);
             if !holds.take(ctx.paths, opening.translation.hops) {
                 if let Some(shard) = shard_of(ctx, meta) {
@@ -191,7 +197,7 @@ impl<F: Family> Openings<F> {
             let (session, seconds) = session::<F>(ctx, meta, key, &opening.translation, &decided);
             let due = ctx.now.due(seconds);
             let Some(shard) = shard_of(ctx, meta) else { continue };
-            match insert::<F>(shard, session, (hash, reverse), due) {
+            match insert::<F>(shard, session, (hash, reverse_hash), due) {
                 Ok(_) => created += 1,
                 Err(refusal) => {
                     F::ports(shard).release(decided.decision, F::protocol(key), &decided.reverse);
