@@ -36,6 +36,8 @@ pub struct Hand<B: RawBuffers> {
     /// On the way out: taken out of their slots, in the order of the call.
     leaving: [Buffer; HAND],
     leaving_windows: [Window; HAND],
+    /// What travelled with the buffers that other workers handed over.
+    came: [Carried; BATCH],
     shelves: Box<[Shelf]>,
     /// Indexes of empty shelves.
     free_shelves: Vec<u16>,
@@ -66,6 +68,7 @@ impl<B: RawBuffers> Hand<B> {
             windows: [Window::default(); HAND],
             leaving: [Buffer::NONE; HAND],
             leaving_windows: [Window::default(); HAND],
+            came: [[0; 8]; BATCH],
             shelves: vec![shelf; parked].into_boxed_slice(),
             free_shelves: (0..parked).rev().map(|index| index as u16).collect(),
             refused,
@@ -328,12 +331,16 @@ impl<B: RawBuffers> Handover for Hand<B> {
 
     fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
         let to = (self.length + carried.remaining_capacity()).min(HAND);
-        let mut came: [Carried; BATCH] = [[0; 8]; BATCH];
-        let room = to - self.length;
-        let (source, coming) = self.ask(to);
-        let count = source.take(coming, &mut came[..room]);
+        let places = self.length..to;
+        let room = places.len().min(BATCH);
+        let coming = Coming {
+            buffers: &mut self.buffers[places.clone()],
+            rooms: &mut self.rooms[places.clone()],
+            windows: &mut self.windows[places],
+        };
+        let count = self.source.take(coming, &mut self.came[..room]);
         self.admit(count);
-        carried.extend(came[..count].iter().copied());
+        carried.extend(self.came[..count].iter().copied());
         count
     }
 }

@@ -43,6 +43,7 @@ impl Hop {
 
 /// What later nodes need to know of a packet: found out once, by `parse`.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
 pub struct Meta {
     /// Where the headers are.
     pub layers: Layers,

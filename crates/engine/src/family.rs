@@ -1,13 +1,15 @@
 //! IPv4 and IPv6 behind one trait, so that a node is written once.
 
 use sluice_nat::icmp::{translate_error4, translate_error6};
-use sluice_nat::rewrite::{Rewrite, Transport, rewrite4, rewrite6};
+use sluice_nat::rewrite::{Rewrite, Transport, rewrite_plain4, rewrite_plain6, rewrite4, rewrite6};
+use sluice_nat::tracking::Segment;
 use sluice_nat::{Decision, PoolIndex, Ports, Tuple};
 use sluice_table::flow::{FlowTable, Record};
 use sluice_table::hash::Hasher;
 use sluice_table::prefix::NO_ROUTE;
 use sluice_table::wheel::Wheel;
-use sluice_wire::layers::{Fragment, Layers};
+use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::layers::{Fragment, Layers, Plain};
 use sluice_wire::quote::quoted;
 use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6};
 
@@ -36,7 +38,7 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     /// IP protocol.
     fn protocol(&self) -> u8;
     /// Whether inbound packets keep it alive.
-    fn inbound_refresh(&self) -> bool;
+    fn refreshes(&self, direction: Direction) -> bool;
     /// Interface of the first packet.
     fn interface(&self) -> u16;
     /// Next hop of a direction.
@@ -119,6 +121,14 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn ports<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut Ports<'m, Self::Address>;
     /// Rewrite a packet of a session, and count it down by a hop; false where its headers are too short.
     fn rewrite(frame: &mut [u8], layers: &Layers, session: &Self::Session, direction: Direction) -> bool;
+    /// Translate a plain packet of a session, count it down by a hop and track it. Says what tracking found, and gives
+    /// the link header back, to be written; none, and nothing done, where the packet is not plain.
+    fn plain<'f>(
+        frame: &'f mut [u8],
+        layers: &Layers,
+        session: &mut Self::Session,
+        direction: Direction,
+    ) -> Option<(Tracked, &'f mut [u8])>;
     /// Translate an ICMP error about a packet of a session, and count it down by a hop.
     fn rewrite_error(
         frame: &mut [u8],
@@ -131,7 +141,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     /// The same of many.
     fn routes(paths: &Paths, addresses: &[Self::Address], values: &mut [u32]);
     /// An address as routing has it.
-    fn plain(address: Self::Address) -> sluice_route::Address;
+    fn address(address: Self::Address) -> sluice_route::Address;
     /// Source and destination of a packet.
     fn addresses(layers: &Layers, frame: &[u8]) -> (Self::Address, Self::Address);
     /// Whether an address is a group's: multicast, or broadcast on a link.
@@ -148,6 +158,19 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn wide(address: Self::Address) -> [u64; 2] {
         sluice_nat::Address::words(address)
     }
+}
+
+/// What tracking found in a packet.
+#[derive(Clone, Copy, Debug)]
+pub enum Tracked {
+    /// What most are: its timer runs already.
+    Known,
+    /// A TCP segment still to be tracked.
+    Segment(Segment),
+    /// A datagram still to be tracked.
+    Datagram,
+    /// What changes nothing.
+    Nothing,
 }
 
 /// IPv4.
@@ -180,7 +203,7 @@ fn routes6(paths: &Paths, addresses: &[[u64; 2]], values: &mut [u32]) {
 macro_rules! family {
     ($family:ident, $address:ty, $tuple:ident, $key:ident, $session:ident, $six:literal, $keyfn:ident, $hash:ident,
      $one:ident, $table:ident, $lookup:ident, $decide:ident, $revise:ident, $forward:ident, $nat:ident,
-     $wheel:ident, $ports:ident, $rewrite:ident,
+     $wheel:ident, $ports:ident, $rewrite:ident, $rewrite_plain:ident,
      $error:ident, $fib:ident, $plain:ident, $bits:ident, $routes:ident) => {
         impl Family for $family {
             type Address = $address;
@@ -267,6 +290,32 @@ macro_rules! family {
                 )
             }
             #[inline(always)]
+            fn plain<'f>(
+                frame: &'f mut [u8],
+                layers: &Layers,
+                session: &mut $session,
+                direction: Direction,
+            ) -> Option<(Tracked, &'f mut [u8])> {
+                let Plain {
+                    link,
+                    network,
+                    transport,
+                } = layers.plain_mut(frame)?;
+                let tcp = layers.protocol == TCP;
+                // Read before it is written: a load that spans a fresh store waits for it.
+                let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
+                let rewrite = Rewrite::new(&session.forward, &session.reverse, session.nat, direction);
+                $rewrite_plain(network, transport, !tcp, &rewrite, 1);
+                let tracked = if session.track.tracking.track_plain(direction, tcp, &segment) {
+                    Tracked::Known
+                } else if tcp {
+                    Tracked::Segment(segment)
+                } else {
+                    Tracked::Datagram
+                };
+                Some((tracked, link))
+            }
+            #[inline(always)]
             fn addresses(layers: &Layers, frame: &[u8]) -> ($address, $address) {
                 let key = layers.$keyfn(frame, 0);
                 (key.tuple.source, key.tuple.destination)
@@ -291,7 +340,7 @@ macro_rules! family {
                 $routes(paths, addresses, values)
             }
             #[inline(always)]
-            fn plain(address: $address) -> sluice_route::Address {
+            fn address(address: $address) -> sluice_route::Address {
                 sluice_route::Address::$plain($bits(address))
             }
         }
@@ -326,8 +375,8 @@ macro_rules! family {
                 self.protocol
             }
             #[inline(always)]
-            fn inbound_refresh(&self) -> bool {
-                self.inbound_refresh != 0
+            fn refreshes(&self, direction: Direction) -> bool {
+                self.refreshes >> (direction as u8) & 1 != 0
             }
             #[inline(always)]
             fn interface(&self) -> u16 {
@@ -354,7 +403,10 @@ macro_rules! family {
                     hops: [parts.hops[0].0, parts.hops[1].0],
                     generation: parts.generation,
                     protocol: parts.protocol,
-                    inbound_refresh: parts.inbound_refresh.into(),
+                    refreshes: [Direction::Forward, Direction::Reverse]
+                        .map(|direction| u8::from(parts.inbound_refresh | parts.nat.outbound(direction)) << direction as u8)
+                        .into_iter()
+                        .sum(),
                     interface: parts.interface,
                     ..Self::default()
                 }
@@ -382,6 +434,7 @@ family!(
     wheel4,
     ports4,
     rewrite4,
+    rewrite_plain4,
     translate_error4,
     v4,
     V4,
@@ -407,6 +460,7 @@ family!(
     wheel6,
     ports6,
     rewrite6,
+    rewrite_plain6,
     translate_error6,
     v6,
     V6,

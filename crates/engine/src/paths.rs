@@ -62,7 +62,7 @@ impl Paths {
         let (interface, address, gateway) = match self.next_hops.get(route) {
             NextHop::Drop(refusal) => return Destination::Refused(refusal.reason()),
             NextHop::Local(_) => return Destination::Local,
-            NextHop::Attached(interface) => (interface, F::plain(address), false),
+            NextHop::Attached(interface) => (interface, F::address(address), false),
             NextHop::Gateway { interface, address } => (interface, address, true),
         };
         match self.neighbours.find(interface, address) {
@@ -120,7 +120,7 @@ impl Paths {
         interface: u16,
         source: F::Address,
     ) -> Result<(), Reason> {
-        validate_source(validation, F::plain(source), interface, &self.fib, &self.next_hops)
+        validate_source(validation, F::address(source), interface, &self.fib, &self.next_hops)
     }
 }
 

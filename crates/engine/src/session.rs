@@ -48,8 +48,8 @@ macro_rules! session {
             pub inspect: u32,
             /// IP protocol.
             pub protocol: u8,
-            /// Inbound packets keep it alive too.
-            pub inbound_refresh: u8,
+            /// Bit by direction: its packets keep the session alive (RFC 4787, REQ-6).
+            pub refreshes: u8,
             /// Interface that the first packet came in by.
             pub interface: u16,
             pub(crate) spare: [u8; $pad],

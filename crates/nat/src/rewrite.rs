@@ -89,6 +89,83 @@ pub(crate) fn udp_checksum(field: u16, delta: Delta) -> u16 {
     if field == 0 { 0 } else { changed }
 }
 
+/// A TCP or UDP checksum after a change. Not a branch: which of them comes next nobody can foretell.
+#[inline(always)]
+fn changed(field: u16, udp: bool, l4: Delta) -> u16 {
+    let after = l4.apply(field);
+    let after = select_unpredictable(udp & (after == 0), 0xffff, after);
+    select_unpredictable(udp & (field == 0), 0, after)
+}
+
+/// Ports and checksum of the TCP or UDP header of a plain packet.
+#[inline(always)]
+fn plain_transport(header: &mut [u8; 20], udp: bool, ports: u32, l4: Delta) {
+    let (tcp_field, udp_field) = ([header[16], header[17]], [header[6], header[7]]);
+    let field = u16::from_be_bytes(select_unpredictable(udp, udp_field, tcp_field));
+    let at = select_unpredictable(udp, 6, 16);
+    let after = changed(field, udp, l4).to_be_bytes();
+    header[..4].copy_from_slice(&ports.to_be_bytes());
+    header[at..at + 2].copy_from_slice(&after);
+}
+
+/// Addresses, checksum and TTL of an IPv4 header.
+#[inline(always)]
+fn network4(header: &mut [u8; 20], rewrite: &Rewrite<'_, Tuple4>, hops: u8) {
+    let other = rewrite.other;
+    // Fewer hops: the word of TTL and protocol becomes smaller by hops * 256.
+    let changed = rewrite.l3.and(Delta(!(u16::from(hops) << 8)));
+    header[8] = header[8].wrapping_sub(hops);
+    amend(header, 10, changed);
+    let addresses = u64::from(other.destination) << 32 | u64::from(other.source);
+    header[12..20].copy_from_slice(&addresses.to_be_bytes());
+}
+
+/// Addresses and hop limit of an IPv6 header.
+#[inline(always)]
+fn network6(header: &mut [u8; 40], rewrite: &Rewrite<'_, Tuple6>, hops: u8) {
+    let other = rewrite.other;
+    header[7] = header[7].wrapping_sub(hops);
+    let words = [
+        other.destination[0],
+        other.destination[1],
+        other.source[0],
+        other.source[1],
+    ];
+    for (bytes, word) in header[8..].as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *bytes = word.to_be_bytes();
+    }
+}
+
+/// Rewrite a plain IPv4 packet ([`Flags::PLAIN`]), and count `hops` off its time to live, which must be larger.
+#[inline(always)]
+pub fn rewrite_plain4(
+    network: &mut [u8; 20],
+    transport: &mut [u8; 20],
+    udp: bool,
+    rewrite: &Rewrite<'_, Tuple4>,
+    hops: u8,
+) {
+    network4(network, rewrite, hops);
+    let other = rewrite.other;
+    let ports = u32::from(other.destination_port) << 16 | u32::from(other.source_port);
+    plain_transport(transport, udp, ports, rewrite.l4);
+}
+
+/// Rewrite a plain IPv6 packet; otherwise as [`rewrite_plain4`].
+#[inline(always)]
+pub fn rewrite_plain6(
+    network: &mut [u8; 40],
+    transport: &mut [u8; 20],
+    udp: bool,
+    rewrite: &Rewrite<'_, Tuple6>,
+    hops: u8,
+) {
+    network6(network, rewrite, hops);
+    let other = rewrite.other;
+    let ports = u32::from(other.destination_port) << 16 | u32::from(other.source_port);
+    plain_transport(transport, udp, ports, rewrite.l4);
+}
+
 /// Ports (source and destination as one word), identifier and checksum of a transport header, from its first byte
 /// on. False where it is too short. TCP and UDP take the same way: which of them comes next nobody can predict.
 #[inline(always)]
@@ -99,10 +176,7 @@ fn transport_header(bytes: &mut [u8], transport: Transport, ports: u32, l4: Delt
         let Some(field) = bytes.get_mut(at..).and_then(|tail| tail.first_chunk_mut::<2>()) else {
             return false;
         };
-        let before = u16::from_be_bytes(*field);
-        let after = l4.apply(before);
-        let after = select_unpredictable(udp & (after == 0), 0xffff, after);
-        *field = select_unpredictable(udp & (before == 0), 0, after).to_be_bytes();
+        *field = changed(u16::from_be_bytes(*field), udp, l4).to_be_bytes();
         let Some(header) = bytes.first_chunk_mut::<4>() else {
             return false;
         };
@@ -138,13 +212,8 @@ pub fn rewrite4(
     let Some(header) = frame.get_mut(l3..).and_then(|tail| tail.first_chunk_mut::<20>()) else {
         return false;
     };
+    network4(header, rewrite, hops);
     let other = rewrite.other;
-    // Fewer hops: the word of TTL and protocol becomes smaller by hops * 256.
-    let changed = rewrite.l3.and(Delta(!(u16::from(hops) << 8)));
-    header[8] = header[8].wrapping_sub(hops);
-    amend(header, 10, changed);
-    let addresses = u64::from(other.destination) << 32 | u64::from(other.source);
-    header[12..20].copy_from_slice(&addresses.to_be_bytes());
     let ports = u32::from(other.destination_port) << 16 | u32::from(other.source_port);
     let Some(tail) = frame.get_mut(l4..) else { return false };
     transport_header(tail, transport, ports, rewrite.l4)
@@ -163,17 +232,8 @@ pub fn rewrite6(
     let Some(header) = frame.get_mut(l3..).and_then(|tail| tail.first_chunk_mut::<40>()) else {
         return false;
     };
+    network6(header, rewrite, hops);
     let other = rewrite.other;
-    header[7] = header[7].wrapping_sub(hops);
-    let words = [
-        other.destination[0],
-        other.destination[1],
-        other.source[0],
-        other.source[1],
-    ];
-    for (bytes, word) in header[8..].as_chunks_mut::<8>().0.iter_mut().zip(words) {
-        *bytes = word.to_be_bytes();
-    }
     let ports = u32::from(other.destination_port) << 16 | u32::from(other.source_port);
     let Some(tail) = frame.get_mut(l4..) else { return false };
     transport_header(tail, transport, ports, rewrite.l4)

@@ -5,6 +5,8 @@
 //! section 2.2): each side's are trusted only up to [`REACH`] beyond what the other side has acknowledged, so that
 //! somebody who does not see the packets can't move the window that a reset must hit.
 
+use core::hint::select_unpredictable;
+
 use bytemuck::{Pod, Zeroable};
 use sluice_wire::Direction;
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
@@ -103,15 +105,20 @@ impl Segment {
     /// Of a transport header and its data; none where the header is cut short.
     #[inline(always)]
     pub fn read(payload: &[u8]) -> Option<Self> {
-        let header = payload.first_chunk::<20>()?;
+        Some(Self::of(payload.first_chunk()?, payload.len()))
+    }
+
+    /// Of a transport header that with its data has `length` bytes.
+    #[inline(always)]
+    pub fn of(header: &[u8; 20], length: usize) -> Self {
         let number = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let offset = usize::from(header[12] >> 4) * 4;
-        Some(Self {
+        Self {
             flags: header[13],
             sequence: number(4),
             acknowledgment: number(8),
-            length: payload.len().saturating_sub(offset) as u32,
-        })
+            length: length.saturating_sub(offset) as u32,
+        }
     }
 
     /// May it open a session? A SYN alone does.
@@ -185,32 +192,47 @@ impl Tracking {
         TimeoutClass(self.class)
     }
 
+    /// The short way for what most packets are: data of an established TCP session, or any datagram, whose timer
+    /// runs already. False, and nothing done, where it is another packet. `segment` counts where `tcp` says so;
+    /// no branch depends on the protocol, since nobody can foretell it.
+    #[inline(always)]
+    pub fn track_plain(&mut self, direction: Direction, tcp: bool, segment: &Segment) -> bool {
+        let class = select_unpredictable(tcp, TimeoutClass::TCP_ESTABLISHED.0, self.class);
+        if (class != self.timer) | (tcp & !self.is_established_data(segment)) {
+            return false;
+        }
+        self.flags |= (direction as u8) << 2;
+        self.follow(direction, segment, tcp);
+        true
+    }
+
+    #[inline(always)]
+    fn is_established_data(&self, segment: &Segment) -> bool {
+        let plain = segment.flags & (SYN | FIN | RST | ACK) == ACK;
+        plain & (self.state == TcpState::Established as u8) & (self.flags & SEEN == SEEN)
+    }
+
     /// A segment of a TCP session. Says which timer begins anew.
     #[inline(always)]
     pub fn track(&mut self, direction: Direction, segment: &Segment) -> TimeoutClass {
-        let plain = segment.flags & (SYN | FIN | RST | ACK) == ACK;
-        if plain & (self.state == TcpState::Established as u8) & (self.flags & SEEN == SEEN) {
+        if self.is_established_data(segment) {
             self.flags |= (direction as u8) << 2;
-            self.follow(direction, segment);
+            self.follow(direction, segment, true);
             return TimeoutClass::TCP_ESTABLISHED;
         }
         self.track_control(direction, segment)
     }
 
-    /// Follow both sides' numbers, where both are known.
+    /// Follow both sides' numbers, where both are known; nothing where `counts` is false.
     #[inline(always)]
-    fn follow(&mut self, direction: Direction, segment: &Segment) {
+    fn follow(&mut self, direction: Direction, segment: &Segment, counts: bool) {
         let (this, other) = (direction as usize, direction.opposite() as usize);
         let end = segment.end();
         let credible = end.wrapping_sub(self.acknowledged[other]) <= REACH;
-        let ahead = beyond(end, self.end[this]) & credible;
-        self.end[this] = if ahead { end } else { self.end[this] };
-        let ahead = beyond(segment.acknowledgment, self.acknowledged[this]);
-        self.acknowledged[this] = if ahead {
-            segment.acknowledgment
-        } else {
-            self.acknowledged[this]
-        };
+        let ahead = beyond(end, self.end[this]) & credible & counts;
+        self.end[this] = select_unpredictable(ahead, end, self.end[this]);
+        let ahead = beyond(segment.acknowledgment, self.acknowledged[this]) & counts;
+        self.acknowledged[this] = select_unpredictable(ahead, segment.acknowledgment, self.acknowledged[this]);
     }
 
     /// Does a reset fall into what its side has sent and the other not yet acknowledged? Before that side has sent
@@ -321,13 +343,13 @@ impl Tracking {
 
     fn follow_known(&mut self, direction: Direction, segment: &Segment) {
         if segment.flags & ACK != 0 {
-            self.follow(direction, segment);
+            self.follow(direction, segment, true);
         } else {
             let without = Segment {
                 acknowledgment: self.acknowledged[direction as usize],
                 ..*segment
             };
-            self.follow(direction, &without);
+            self.follow(direction, &without, true);
         }
     }
 }

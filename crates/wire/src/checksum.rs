@@ -103,13 +103,13 @@ impl Delta {
     #[inline(always)]
     #[must_use]
     pub fn and(self, other: Self) -> Self {
-        Self(fold(self.0 as u64 + other.0 as u64))
+        Self(add(self.0, other.0))
     }
 
     /// The checksum field after the change (RFC 1624: HC' = ~(~HC + ~m + m')). A wrong checksum stays wrong.
     #[inline(always)]
     #[must_use]
     pub fn apply(self, field: u16) -> u16 {
-        !fold((!field) as u64 + self.0 as u64)
+        !add(!field, self.0)
     }
 }

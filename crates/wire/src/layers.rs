@@ -54,7 +54,7 @@ impl Flags {
     pub const ICMP_QUERY: Flags = Flags(0x10);
     /// With [`Flags::ICMP_QUERY`]: it is the answer.
     pub const ICMP_REPLY: Flags = Flags(0x20);
-    /// A whole TCP or UDP packet over IPv4 without options.
+    /// A whole TCP or UDP packet over IPv4 without options, or over IPv6 without extension headers.
     pub const PLAIN: Flags = Flags(0x40);
 
     /// Whether any of `bits` is set.
@@ -102,44 +102,49 @@ pub struct Layers {
 
 const _: () = assert!(size_of::<Layers>() <= 24 && size_of::<Result<Layers, Fault>>() <= 24);
 
+/// The short way: an untagged whole TCP or UDP packet over IPv4 without options. `head` is where the frame of
+/// `length` bytes begins.
+#[inline(always)]
+pub(crate) fn short(head: &[u8; 54], length: usize) -> Option<Layers> {
+    const L4: usize = ethernet::LENGTH + ipv4::LENGTH;
+    let kind = u32::from_be_bytes([head[12], head[13], head[14], head[15]]) & 0xffff_ff00;
+    let total = u16::from_be_bytes([head[16], head[17]]) as usize;
+    let fragment = u16::from_be_bytes([head[20], head[21]]) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET);
+    let protocol = head[23];
+    let tcp = protocol == protocol::TCP;
+    let least = if tcp { 40 } else { 28 };
+    let end = ethernet::LENGTH + total;
+    let plain = (kind == 0x0800_4500)
+        & (fragment == 0)
+        & (tcp | (protocol == protocol::UDP))
+        & (total >= least)
+        & (end <= length)
+        & (end <= u16::MAX as usize);
+    plain.then(|| Layers {
+        l3: ethernet::LENGTH as u16,
+        l4: L4 as u16,
+        end: end as u16,
+        source_port: u16::from_be_bytes([head[L4], head[L4 + 1]]),
+        destination_port: u16::from_be_bytes([head[L4 + 2], head[L4 + 3]]),
+        protocol,
+        ttl: head[22],
+        // Not a branch: which of the two a packet is can't be foretold.
+        tcp_flags: head[L4 + 13] & (tcp as u8).wrapping_neg(),
+        class: Class::Ipv4,
+        fragment: Fragment::Whole,
+        tags: 0,
+        flags: Flags::PLAIN.with(destination_flags([
+            head[0], head[1], head[2], head[3], head[4], head[5],
+        ])),
+    })
+}
+
 /// Find the layers of a frame: as far as needed to place them, not yet whether they are valid (see
 /// [`crate::validity::validate`]). An untagged whole TCP or UDP packet over IPv4 without options takes the short way.
 #[inline(always)]
 pub fn parse(frame: &[u8]) -> Result<Layers, Fault> {
-    const L4: usize = ethernet::LENGTH + ipv4::LENGTH;
-    if let Some(head) = frame.first_chunk::<54>() {
-        let kind = u32::from_be_bytes([head[12], head[13], head[14], head[15]]) & 0xffff_ff00;
-        let total = u16::from_be_bytes([head[16], head[17]]) as usize;
-        let fragment = u16::from_be_bytes([head[20], head[21]]) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET);
-        let protocol = head[23];
-        let tcp = protocol == protocol::TCP;
-        let least = if tcp { 40 } else { 28 };
-        let end = ethernet::LENGTH + total;
-        let plain = (kind == 0x0800_4500)
-            & (fragment == 0)
-            & (tcp | (protocol == protocol::UDP))
-            & (total >= least)
-            & (end <= frame.len())
-            & (end <= u16::MAX as usize);
-        if plain {
-            return Ok(Layers {
-                l3: ethernet::LENGTH as u16,
-                l4: L4 as u16,
-                end: end as u16,
-                source_port: u16::from_be_bytes([head[L4], head[L4 + 1]]),
-                destination_port: u16::from_be_bytes([head[L4 + 2], head[L4 + 3]]),
-                protocol,
-                ttl: head[22],
-                // Not a branch: which of the two a packet is can't be foretold.
-                tcp_flags: head[L4 + 13] & (tcp as u8).wrapping_neg(),
-                class: Class::Ipv4,
-                fragment: Fragment::Whole,
-                tags: 0,
-                flags: Flags::PLAIN.with(destination_flags([
-                    head[0], head[1], head[2], head[3], head[4], head[5],
-                ])),
-            });
-        }
+    if let Some(layers) = frame.first_chunk().and_then(|head| short(head, frame.len())) {
+        return Ok(layers);
     }
     // The long way writes to a place of its own, so that the short way stays in registers.
     let mut layers = Layers::default();
@@ -229,12 +234,7 @@ fn network4(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
         layers.flags = layers.flags.with(Flags::OPTIONS);
     }
     transport(frame, layers)?;
-    if header_length == ipv4::LENGTH
-        && layers.fragment == Fragment::Whole
-        && matches!(layers.protocol, protocol::TCP | protocol::UDP)
-    {
-        layers.flags = layers.flags.with(Flags::PLAIN);
-    }
+    mark_plain(layers, header_length == ipv4::LENGTH);
     Ok(())
 }
 
@@ -256,7 +256,19 @@ fn network6(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
     if chain.count > 0 {
         layers.flags = layers.flags.with(Flags::OPTIONS);
     }
-    transport(frame, layers)
+    transport(frame, layers)?;
+    mark_plain(layers, chain.count == 0);
+    Ok(())
+}
+
+/// A whole TCP or UDP packet is plain, where nothing stands between its headers.
+fn mark_plain(layers: &mut Layers, adjacent: bool) {
+    if adjacent
+        && layers.fragment == Fragment::Whole
+        && matches!(layers.protocol, protocol::TCP | protocol::UDP)
+    {
+        layers.flags = layers.flags.with(Flags::PLAIN);
+    }
 }
 
 /// Which part of its datagram a packet with these extension headers is. An atomic fragment is whole (RFC 6946).
@@ -318,6 +330,17 @@ pub(crate) fn ports(payload: &[u8], protocol: u8, flags: &mut Flags) -> Option<(
     kind.has(Flags::ICMP_QUERY).then_some((identifier, identifier))
 }
 
+/// The headers of a plain packet.
+#[derive(Debug)]
+pub struct Plain<'f, const N: usize> {
+    /// Ethernet, and tags.
+    pub link: &'f mut [u8],
+    /// IP.
+    pub network: &'f mut [u8; N],
+    /// TCP, or UDP and what follows it.
+    pub transport: &'f mut [u8; 20],
+}
+
 impl Layers {
     /// The IP datagram or ARP message.
     #[inline(always)]
@@ -341,6 +364,23 @@ impl Layers {
     #[inline(always)]
     pub fn payload_mut<'f>(&self, frame: &'f mut [u8]) -> &'f mut [u8] {
         frame.get_mut(self.l4 as usize..self.end as usize).unwrap_or_default()
+    }
+
+    /// Link, IP and transport header of a plain packet ([`Flags::PLAIN`]) of the class whose header has `N` bytes, to
+    /// be written. None where it is another packet, or the frame ends before 20 bytes of transport header do.
+    #[inline(always)]
+    pub fn plain_mut<'f, const N: usize>(&self, frame: &'f mut [u8]) -> Option<Plain<'f, N>> {
+        if !self.flags.has(Flags::PLAIN) {
+            return None;
+        }
+        let (link, rest) = frame.split_at_mut_checked(self.l3 as usize)?;
+        let (network, rest) = rest.split_first_chunk_mut()?;
+        let transport = rest.first_chunk_mut()?;
+        Some(Plain {
+            link,
+            network,
+            transport,
+        })
     }
 
     /// The `k`-th VLAN tag, counted from the outermost.

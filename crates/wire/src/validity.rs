@@ -4,7 +4,7 @@
 use crate::fault::Fault;
 use crate::ipv4::{Ipv4, protocol};
 use crate::ipv6::Ipv6;
-use crate::layers::{Class, Flags, Fragment, Layers};
+use crate::layers::{self, Class, Flags, Fragment, Layers};
 use crate::packet::Checksums;
 use crate::tcp::flag;
 use crate::{arp, checksum, icmp, icmpv6, ipv4, ipv6, tcp, udp};
@@ -43,33 +43,57 @@ pub enum Validity {
 #[inline(always)]
 pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Policy) -> Result<Validity, Fault> {
     if layers.flags.has(Flags::PLAIN)
+        && layers.class == Class::Ipv4
         && matches!(checksums, Checksums::Vouched | Checksums::Unverified)
         && let Some(head) = frame
             .get(layers.l3 as usize..)
             .and_then(|tail| tail.first_chunk::<34>())
     {
-        let source = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
-        let destination = u32::from_be_bytes([head[16], head[17], head[18], head[19]]);
-        let room = layers.end.saturating_sub(layers.l4) as u32;
-        let length = u16::from_be_bytes([head[24], head[25]]) as u32;
-        let udp = (length >= 8) & (length <= room);
-        let offset = (head[32] >> 4) as u32 * 4;
-        let tcp = (offset >= 20) & (offset <= room) & !is_nonsense(layers.tcp_flags);
-        let is_tcp = layers.protocol == protocol::TCP;
-        let transport = (is_tcp & tcp) | (!is_tcp & udp);
-        let suspect = is_suspect(source, 224) | is_suspect(destination, 240) | (source == destination);
-        let covered = if is_tcp { room } else { length };
-        if transport & !suspect && (checksums == Checksums::Vouched || sums_are_right(frame, layers, head, covered)) {
+        if short(head, layers) && (checksums == Checksums::Vouched || sums_are_right(frame, *layers, head)) {
             return Ok(Validity::Valid);
         }
     }
     validate_any(frame, checksums, layers, policy)
 }
 
-/// Whether the checksums of a plain packet are right; `head` is where it begins, `covered` the length that the
-/// transport checksum covers.
+/// Place and check at once, the short way: the layers of an untagged whole TCP or UDP packet over IPv4 without options
+/// in which nothing is wrong whatever the policy. None for every other packet, which [`crate::layers::parse`] places
+/// and [`validate`] judges.
+#[inline(always)]
+pub fn plain(frame: &[u8], checksums: Checksums) -> Option<Layers> {
+    let head = frame.first_chunk()?;
+    let layers = layers::short(head, frame.len())?;
+    let network = head.last_chunk::<40>()?.first_chunk()?;
+    let good = short(network, &layers)
+        && (checksums == Checksums::Vouched
+            || (checksums == Checksums::Unverified && sums_are_right(frame, layers, network)));
+    good.then_some(layers)
+}
+
+/// Whether the fields of a plain packet are right and its addresses beyond doubt, checksums aside; `head` is where its
+/// IP header begins.
+#[inline(always)]
+fn short(head: &[u8; 34], layers: &Layers) -> bool {
+    let source = u32::from_be_bytes([head[12], head[13], head[14], head[15]]);
+    let destination = u32::from_be_bytes([head[16], head[17], head[18], head[19]]);
+    let room = layers.end.saturating_sub(layers.l4) as u32;
+    let length = u16::from_be_bytes([head[24], head[25]]) as u32;
+    let udp = (length >= 8) & (length <= room);
+    let offset = (head[32] >> 4) as u32 * 4;
+    let tcp = (offset >= 20) & (offset <= room) & !is_nonsense(layers.tcp_flags);
+    let is_tcp = layers.protocol == protocol::TCP;
+    let transport = (is_tcp & tcp) | (!is_tcp & udp);
+    transport & !(is_suspect(source, 224) | is_suspect(destination, 240) | (source == destination))
+}
+
+/// Whether the checksums of a plain packet are right; `head` is where it begins.
 #[inline(never)]
-fn sums_are_right(frame: &[u8], layers: &Layers, head: &[u8; 34], covered: u32) -> bool {
+fn sums_are_right(frame: &[u8], layers: Layers, head: &[u8; 34]) -> bool {
+    let covered = if layers.protocol == protocol::TCP {
+        layers.end.saturating_sub(layers.l4)
+    } else {
+        u16::from_be_bytes([head[24], head[25]])
+    };
     let Some((header, _)) = head.split_first_chunk::<{ ipv4::LENGTH }>() else {
         return false;
     };
@@ -79,7 +103,7 @@ fn sums_are_right(frame: &[u8], layers: &Layers, head: &[u8; 34], covered: u32) 
     };
     let none = layers.protocol == protocol::UDP && udp::CHECKSUM.read(payload) == 0;
     let (source, destination) = (ipv4::SOURCE.read(header), ipv4::DESTINATION.read(header));
-    let pseudo = checksum::pseudo4(source, destination, layers.protocol, covered as u16);
+    let pseudo = checksum::pseudo4(source, destination, layers.protocol, covered);
     checksum::sum(header) == 0xffff && (none || checksum::add(checksum::sum(payload), pseudo) == 0xffff)
 }
 

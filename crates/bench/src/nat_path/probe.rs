@@ -161,7 +161,7 @@ impl<'m> Probe<'m> {
         let mut keys = [FlowKey4::default(); BATCH];
         let mut hashes = [0u64; BATCH];
         let mut found = [u32::MAX; BATCH];
-        for (i, key) in keys.iter_mut().enumerate() {
+        for (i, (key, hash)) in keys.iter_mut().zip(&mut hashes).enumerate() {
             if let Some(ahead) = self.frames.get_mut(first + i + BATCH) {
                 prefetch_write(&ahead[HEADER]);
             }
@@ -181,10 +181,8 @@ impl<'m> Probe<'m> {
                 },
                 protocol: p[23],
             };
-        }
-        self.hasher.hash4(&keys, &mut hashes);
-        for hash in hashes {
-            prefetch_read_at(self.buckets, hash as usize & mask);
+            *hash = self.hasher.one4(key);
+            prefetch_read_at(self.buckets, *hash as usize & mask);
         }
         for (hash, found) in hashes.iter().zip(&mut found) {
             let bucket = &self.buckets[*hash as usize & mask];

@@ -3,6 +3,8 @@
 //! Exits: transmit, decide (no session), revise (session of an older policy), cut (too big, may be cut),
 //! complain (TTL, MTU), unresolved (neighbour unknown), hand over (another worker's shard), drop.
 
+use core::hint::select_unpredictable;
+
 use sluice_nat::TimeoutClass;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::tracking::Segment;
@@ -11,19 +13,24 @@ use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Flags, Fragment, Layers};
 
-use crate::batch::{Batch, Complaint, Lists, Note, Slots, Stage, put};
-use crate::context::Ctx;
-use crate::family::{Family, Session};
+use crate::batch::{Batch, Complaint, Lists, Note, Stage, put};
+use crate::context::{Ctx, Exit};
+use crate::family::{Family, Session, Tracked};
 use crate::io::{HAND, Slot};
 use crate::nodes::dont_fragment;
-use crate::nodes::output::{Ways, send};
+use crate::nodes::output::{Ways, send_by_parts};
 use crate::policy::{self, Nat, Policy};
 use crate::reason::{Own, Reason};
 use crate::shard::Shard;
 use crate::time::Now;
 
-/// Keys, hashes and candidates of a batch: filled in one pass, used in the next.
+/// Packets of a group. While one group is translated, the next one's records are under way, and the index of the one
+/// after that: what a core asks for at once stays below what it keeps under way.
+const GROUP: usize = 16;
+
+/// What the passes leave for each other, by the packet's place in the list.
 pub struct Lookups<F: Family> {
+    slots: [Slot; HAND],
     keys: [F::Key; HAND],
     hashes: [u64; HAND],
     candidates: [Candidate; HAND],
@@ -32,6 +39,7 @@ pub struct Lookups<F: Family> {
 impl<F: Family> Default for Lookups<F> {
     fn default() -> Self {
         Self {
+            slots: [0; HAND],
             keys: [F::Key::default(); HAND],
             hashes: [0; HAND],
             candidates: [Candidate::NONE; HAND],
@@ -49,42 +57,54 @@ pub fn established<F: Family>(
     work: &mut Lookups<F>,
 ) {
     let slots = std::mem::take(F::lookups(lists));
-    let slots = keys::<F>(batch, lists, ctx, nat, work, slots);
-    // Keys lie at their place in the list, so that they are hashed together.
-    F::hash(ctx.hasher, &work.keys[..slots.len()], &mut work.hashes[..slots.len()]);
-    for (place, &slot) in slots.iter().enumerate() {
-        if let Some(shard) = ctx.shard_of(batch.meta(slot)) {
-            F::table_ref(shard).prefetch(work.hashes[place]);
-        }
-    }
-    for (place, &slot) in slots.iter().enumerate() {
-        if let Some(shard) = ctx.shard_of(batch.meta(slot)) {
-            work.candidates[place] = F::table_ref(shard).candidate(work.hashes[place]);
-        }
-    }
-    let mut used = 0;
+    let mut rest = slots.as_slice();
+    let exit = ctx.exit();
     let mut ways = Ways::default();
-    for (place, &slot) in slots.iter().enumerate() {
-        used += u64::from(step::<F>(slot, place, batch, lists, ctx, work, &mut ways));
+    let mut used = 0;
+    // Places up to which keys are made, candidates sought, packets translated.
+    let (mut made, mut sought, mut done) = (0, 0, 0);
+    while !rest.is_empty() || done < made {
+        let group;
+        (group, rest) = rest.split_at(rest.len().min(GROUP));
+        let last = (made, sought);
+        made = keys::<F>(group, made, batch, lists, ctx, nat, work);
+        // Keys lie side by side, so that they are hashed together.
+        F::hash(ctx.hasher, &work.keys[last.0..made], &mut work.hashes[last.0..made]);
+        for place in last.0..made {
+            if let Some(shard) = ctx.shard_of(batch.meta(work.slots[place])) {
+                F::table_ref(shard).prefetch(work.hashes[place]);
+            }
+        }
+        for place in last.1..last.0 {
+            if let Some(shard) = ctx.shard_of(batch.meta(work.slots[place])) {
+                work.candidates[place] = F::table_ref(shard).candidate(work.hashes[place]);
+            }
+        }
+        sought = last.0;
+        for place in done..last.1 {
+            used += u64::from(step::<F>(place, batch, lists, ctx, &exit, work, &mut ways));
+        }
+        done = last.1;
     }
-    ways.settle(&ctx.exit());
+    ways.settle(&exit);
     ctx.counters.session_packets.add(used);
 }
 
-/// Keys of all packets that stay with this worker, hashed together afterwards; the others are handed over.
+/// Keys of the packets of a group that stay with this worker, from place `made` on; the others are handed over.
+/// Returns up to where keys are made.
 #[inline(always)]
 fn keys<F: Family>(
+    group: &[Slot],
+    mut made: usize,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut Ctx<'_, '_>,
     nat: &Nat<F>,
     work: &mut Lookups<F>,
-    slots: Slots,
-) -> Slots {
-    let mut stay = Slots::new();
-    // Most packets of a batch came in by one interface.
+) -> usize {
+    // Most packets of a group came in by one interface.
     let (mut last, mut context, mut outside) = (u16::MAX, 0, false);
-    for slot in slots {
+    for &slot in group {
         let meta = &mut batch.meta[slot as usize % HAND];
         let frame = batch.packets[slot as usize].bytes();
         if meta.interface != last {
@@ -106,29 +126,31 @@ fn keys<F: Family>(
             F::key(&meta.layers, frame, context)
         };
         meta.shard = policy::shard_of::<F>(nat, ctx.setup.shards, ctx.fold, &key, outside);
-        let owner = ctx.setup.owners.get(meta.shard as usize).copied().unwrap_or(ctx.own);
-        if owner != ctx.own {
+        if ctx.shards.get(meta.shard as usize).is_none_or(Option::is_none) {
+            let owner = ctx.setup.owners.get(meta.shard as usize).copied().unwrap_or(ctx.own);
             lists.hand_over(slot, owner, Note::new(Stage::Session, meta));
             continue;
         }
-        work.keys[stay.len()] = key;
-        put(&mut stay, slot);
+        if let (Some(place), Some(of)) = (work.keys.get_mut(made), work.slots.get_mut(made)) {
+            (*place, *of) = (key, slot);
+            made += 1;
+        }
     }
-    stay
+    made
 }
 
 /// One packet; whether it used a session.
 #[inline(always)]
 fn step<F: Family>(
-    slot: Slot,
     place: usize,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut Ctx<'_, '_>,
+    exit: &Exit<'_>,
     work: &Lookups<F>,
     ways: &mut Ways,
 ) -> bool {
-    let exit = ctx.exit();
+    let slot = work.slots[place];
     let meta = &mut batch.meta[slot as usize % HAND];
     let layers = &meta.layers;
     let packet = &mut batch.packets[slot as usize];
@@ -152,7 +174,7 @@ fn step<F: Family>(
     }
     let hop = session.hop(direction);
     // What stops a packet is found before anything is written: it is answered or parked as it came.
-    let Some(way) = ways.of(direction, hop, &exit) else {
+    let Some(way) = ways.of(hop, exit) else {
         lists.wait(slot, ctx.paths.wanted(hop));
         return true;
     };
@@ -166,55 +188,72 @@ fn step<F: Family>(
         lists.complain(slot, Complaint::TooBig(way.mtu), sluice_route::Reason::TooBig);
         return true;
     }
-    if layers.flags.has(Flags(Flags::ICMP_ERROR.0 | Flags::ICMP_QUERY.0)) {
-        if let Err(reason) = translate_icmp::<F>(packet.bytes_mut(), layers, session, direction) {
-            lists.discard(slot, reason);
-            return true;
-        }
-    } else if !F::rewrite(packet.bytes_mut(), layers, session, direction) {
-        lists.discard(slot, sluice_nat::Reason::Truncated);
-        return true;
-    }
-    let rearm = track::<F>(packet.bytes(), layers, session, direction, length, ctx.now);
-    if let Some(class) = rearm {
+    let bytes = packet.len();
+    let (tracked, link) = match F::plain(packet.bytes_mut(), layers, session, direction) {
+        Some((tracked, link)) => (tracked, link),
+        None => match translate::<F>(packet.bytes_mut(), layers, session, direction) {
+            Ok(tracked) => (tracked, packet.bytes_mut()),
+            Err(reason) => {
+                lists.discard(slot, reason);
+                return true;
+            }
+        },
+    };
+    let sent = !cut && way.take(link, bytes, slot, meta, lists);
+    let refreshes = session.refreshes(direction);
+    let track = session.track_mut();
+    track.packets[direction as usize] += 1;
+    track.bytes[direction as usize] += u64::from(length);
+    if matches!(tracked, Tracked::Known) {
+        track.last_seen = select_unpredictable(refreshes, ctx.now.stamp(), track.last_seen);
+    } else if let Some(class) = track_further::<F>(tracked, session, direction, ctx.now) {
         reschedule::<F>(shard, index, class, ctx.policy, ctx.now);
     }
     if cut {
         lists.cut(slot, hop);
-    } else {
-        send(way, slot, packet, meta, lists, &exit);
+    } else if !sent {
+        send_by_parts(way, slot, packet, meta, lists, exit);
     }
     true
 }
 
-/// Count and track; the timeout class whose timer must begin now, where it is another than before.
-#[inline(always)]
-fn track<F: Family>(
-    frame: &[u8],
+/// Translate what is not plain.
+#[inline(never)]
+fn translate<F: Family>(
+    frame: &mut [u8],
     layers: &Layers,
-    session: &mut F::Session,
+    session: &F::Session,
     direction: Direction,
-    length: u16,
-    now: Now,
-) -> Option<TimeoutClass> {
-    let outbound = session.nat().outbound(direction);
-    let refreshes = outbound | session.inbound_refresh();
-    let protocol = session.protocol();
-    let track = session.track_mut();
-    track.packets[direction as usize] += 1;
-    track.bytes[direction as usize] += u64::from(length);
+) -> Result<Tracked, Reason> {
+    if layers.flags.has(Flags(Flags::ICMP_ERROR.0 | Flags::ICMP_QUERY.0)) {
+        translate_icmp::<F>(frame, layers, session, direction)?;
+    } else if !F::rewrite(frame, layers, session, direction) {
+        return Err(sluice_nat::Reason::Truncated.into());
+    }
     // RFC 5508 REQ-6, RFC 7857 s7.1: an error neither refreshes nor ends a session.
     if layers.flags.has(Flags::ICMP_ERROR) || layers.fragment == Fragment::Later {
-        return None;
+        return Ok(Tracked::Nothing);
     }
-    let before = track.tracking.timer();
-    let class = if protocol == TCP {
-        match Segment::read(layers.payload(frame)) {
-            Some(segment) => track.tracking.track(direction, &segment),
-            None => TimeoutClass::UNCHANGED,
-        }
-    } else {
-        track.tracking.track_datagram(direction)
+    if session.protocol() != TCP {
+        return Ok(Tracked::Datagram);
+    }
+    Ok(Segment::read(layers.payload(frame)).map_or(Tracked::Nothing, Tracked::Segment))
+}
+
+/// Track what changes a session's state, or its timer; the class, where another timer begins now.
+#[inline(never)]
+fn track_further<F: Family>(
+    tracked: Tracked,
+    session: &mut F::Session,
+    direction: Direction,
+    now: Now,
+) -> Option<TimeoutClass> {
+    let refreshes = session.refreshes(direction);
+    let track = session.track_mut();
+    let class = match tracked {
+        Tracked::Known | Tracked::Nothing => return None,
+        Tracked::Datagram => track.tracking.track_datagram(direction),
+        Tracked::Segment(segment) => track.tracking.track(direction, &segment),
     };
     if class == TimeoutClass::UNCHANGED {
         return None;
@@ -222,7 +261,7 @@ fn track<F: Family>(
     if refreshes {
         track.last_seen = now.stamp();
     }
-    (class != before).then_some(class)
+    (class != track.tracking.timer()).then_some(class)
 }
 
 /// Let a session's timer begin anew with another timeout.

@@ -4,7 +4,7 @@
 
 use sluice_route::{Reason as Route, SourceValidation};
 use sluice_wire::layers::Layers;
-use sluice_wire::{Direction, Packet};
+use sluice_wire::Packet;
 
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::Ctx;
@@ -34,7 +34,7 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
             lists.discard(slot, Own::Multicast);
             continue;
         }
-        let destination = if F::SIX && F::plain(addresses[place]).is_link_local() {
+        let destination = if F::SIX && F::address(addresses[place]).is_link_local() {
             on_link::<F>(addresses[place], meta, ctx)
         } else {
             ctx.paths.destination::<F>(routes[place], addresses[place])
@@ -75,7 +75,7 @@ fn step<F: Family>(
         return lists.complain(slot, Complaint::TimeExceeded, Route::TtlExceeded);
     }
     // The neighbour first: a packet that has to wait is parked as it came.
-    let Some(way) = ways.of(Direction::Forward, hop, &exit) else {
+    let Some(way) = ways.of(hop, &exit) else {
         return lists.wait(slot, ctx.paths.wanted(hop));
     };
     let cut = layers.end.saturating_sub(layers.l3) > way.mtu;
@@ -102,7 +102,7 @@ fn refuse(slot: Slot, reason: Route, lists: &mut Lists) {
 /// Link-local addresses have no route: they are the gateway's own, or a neighbour's that it answers (RFC 4291, 2.5.6).
 #[cold]
 fn on_link<F: Family>(address: F::Address, meta: &Meta, ctx: &Ctx<'_, '_>) -> Destination {
-    let plain = F::plain(address);
+    let plain = F::address(address);
     let owns = ctx
         .policy
         .interface(meta.interface)
@@ -123,7 +123,7 @@ fn validate<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, layers: &Layers, frame
         .policy
         .interface(interface)
         .map_or(SourceValidation::Strict, |i| i.validation);
-    if F::SIX && F::plain(F::addresses(layers, frame).0).is_link_local() {
+    if F::SIX && F::address(F::addresses(layers, frame).0).is_link_local() {
         return Err(Route::LinkLocal);
     }
     if validation == SourceValidation::Off {

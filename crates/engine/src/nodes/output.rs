@@ -1,7 +1,7 @@
 //! output: the link header of the next hop, and the port.
 
 use sluice_wire::layers::{Class, Layers};
-use sluice_wire::{Direction, Packet, ethernet};
+use sluice_wire::{Packet, ethernet};
 
 use crate::batch::{Hop, Lists, Meta};
 use crate::context::Exit;
@@ -48,21 +48,23 @@ impl Way {
     };
 }
 
-/// The ways of a node's packets: one per direction of sessions.
+/// The ways of a node's packets: as many hops as a burst is likely to have, more take each other's place.
 #[derive(Debug)]
-pub struct Ways([Way; 2]);
+pub struct Ways([Way; WAYS]);
+
+const WAYS: usize = 4;
 
 impl Default for Ways {
     fn default() -> Self {
-        Self([Way::NONE; 2])
+        Self([Way::NONE; WAYS])
     }
 }
 
 impl Ways {
     /// The way of a hop; none where its neighbour's MAC address is not known, or the interface is gone.
     #[inline(always)]
-    pub fn of(&mut self, direction: Direction, hop: Hop, exit: &Exit<'_>) -> Option<&mut Way> {
-        let way = &mut self.0[direction as usize];
+    pub fn of(&mut self, hop: Hop, exit: &Exit<'_>) -> Option<&mut Way> {
+        let way = &mut self.0[(hop.interface() ^ hop.neighbour() as usize) % WAYS];
         if way.hop != hop && !gather(way, hop, exit) {
             return None;
         }
@@ -112,26 +114,39 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     true
 }
 
+impl Way {
+    /// Write the link header `link` of a frame of `length` bytes that came without tags, and send it. False, and nothing
+    /// done, where it takes more: tags, or another worker's queue.
+    #[inline(always)]
+    pub fn take(&mut self, link: &mut [u8], length: usize, slot: Slot, meta: &mut Meta, lists: &mut Lists) -> bool {
+        if self.plain
+            && meta.layers.tags == 0
+            && let Some(head) = link.first_chunk_mut()
+        {
+            // The type behind the addresses is right as it came.
+            *head = self.addresses;
+            self.frames += 1;
+            self.bytes += length as u64;
+            meta.egress = self.hop.interface() as u16;
+            lists.send(self.port, slot);
+            return true;
+        }
+        false
+    }
+}
+
 /// Send a packet on its way: the link header, then the port's list, or another worker's.
 #[inline(always)]
 pub fn send(way: &mut Way, slot: Slot, packet: &mut Packet<'_>, meta: &mut Meta, lists: &mut Lists, exit: &Exit<'_>) {
-    if way.plain
-        && meta.layers.tags == 0
-        && let Some(head) = packet.bytes_mut().first_chunk_mut()
-    {
-        // The type behind the addresses is right as it came.
-        *head = way.addresses;
-        way.frames += 1;
-        way.bytes += packet.len() as u64;
-        meta.egress = way.hop.interface() as u16;
-        lists.send(way.port, slot);
-        return;
+    let length = packet.len();
+    if !way.take(packet.bytes_mut(), length, slot, meta, lists) {
+        send_by_parts(way, slot, packet, meta, lists, exit);
     }
-    send_by_parts(way, slot, packet, meta, lists, exit);
 }
 
+/// The link header of frames with tags, or for another worker's queue.
 #[cold]
-fn send_by_parts(way: &Way, slot: Slot, packet: &mut Packet<'_>, meta: &mut Meta, lists: &mut Lists, exit: &Exit<'_>) {
+pub fn send_by_parts(way: &Way, slot: Slot, packet: &mut Packet<'_>, meta: &mut Meta, lists: &mut Lists, exit: &Exit<'_>) {
     let [a, b, c, d, e, f, ..] = way.addresses;
     let out = output(packet, &meta.layers, way.hop, [a, b, c, d, e, f], exit);
     leave(slot, out, meta, way.hop, lists);

@@ -6,9 +6,9 @@ use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Checksums, Packet, ipv4};
 
-use crate::batch::{Batch, Lists, put};
+use crate::batch::{Batch, Lists, Meta, put};
 use crate::context::Ctx;
-use crate::io::{PortIndex, Slot};
+use crate::io::{HAND, PortIndex, Slot};
 use crate::policy::Interface;
 use crate::reason::{Own, Reason};
 
@@ -23,48 +23,84 @@ pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
         frames: 0,
         bytes: 0,
     };
-    let ours = untagged.and_then(|number| policy.interface(number));
-    let slots = batch.packets.iter_mut().zip(batch.meta.iter_mut());
-    for (slot, (packet, meta)) in slots.enumerate().skip(first) {
-        let slot = slot as Slot;
-        let checksums = packet.checksums();
+    let ours = untagged.and_then(|number| Some((number, policy.interface(number)?)));
+    let (mut frames, mut bytes) = (0, 0);
+    for slot in first..batch.packets.len().min(HAND) {
+        let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let frame = packet.bytes();
-        let length = frame.len() as u64;
-        let layers = match layers::parse(frame) {
-            Ok(layers) => layers,
-            Err(fault) => {
-                tally.count(ctx, tally.interface, length);
-                (meta.interface, meta.layers) = (tally.interface, Layers::default());
-                lists.discard(slot, fault);
-                continue;
-            }
-        };
-        let (number, interface) = if layers.tags == 0 {
-            (untagged, ours)
+        if let Some((number, interface)) = ours
+            && let Some(layers) = validity::plain(frame, packet.checksums())
+            && frame.first_chunk() == Some(&interface.mac)
+        {
+            frames += 1;
+            bytes += frame.len() as u64;
+            *meta = Meta {
+                layers,
+                interface: number,
+                ..Meta::default()
+            };
+            let list = if interface.stateful[0] {
+                &mut lists.lookup4
+            } else {
+                &mut lists.forward4
+            };
+            put(list, slot as Slot);
         } else {
-            let number = tagged(ctx, port, &layers, frame);
-            (number, number.and_then(|number| policy.interface(number)))
-        };
-        meta.layers = layers;
-        meta.interface = number.unwrap_or(tally.interface);
-        meta.own = false;
-        tally.count(ctx, meta.interface, length);
-        let Some(interface) = interface else {
-            lists.discard(slot, Own::UnknownVlan);
-            continue;
-        };
-        match check(frame, checksums, &layers, interface) {
-            Ok(Validity::Valid) => classify(slot, packet, &layers, interface, lists),
-            Ok(Validity::LeftToOffload) if interface.complete_checksums => {
-                validity::complete_checksum(packet.bytes_mut(), &layers);
-                ctx.counters.checksums_completed.add(1);
-                classify(slot, packet, &layers, interface, lists);
-            }
-            Ok(Validity::LeftToOffload) => lists.discard(slot, Own::LeftToOffload),
-            Err(reason) => lists.discard(slot, reason),
+            unlike(slot as Slot, packet, meta, lists, ctx, port, &mut tally);
         }
     }
     tally.flush(ctx);
+    if let Some((number, _)) = ours {
+        let interface = number;
+        Tally { interface, frames, bytes }.flush(ctx);
+    }
+}
+
+/// Every packet but the plain ones.
+#[inline(never)]
+fn unlike(
+    slot: Slot,
+    packet: &mut Packet<'_>,
+    meta: &mut Meta,
+    lists: &mut Lists,
+    ctx: &Ctx<'_, '_>,
+    port: PortIndex,
+    tally: &mut Tally,
+) {
+    let policy = ctx.policy;
+    let checksums = packet.checksums();
+    let frame = packet.bytes();
+    let length = frame.len() as u64;
+    let layers = match layers::parse(frame) {
+        Ok(layers) => layers,
+        Err(fault) => {
+            tally.count(ctx, tally.interface, length);
+            (meta.interface, meta.layers) = (tally.interface, Layers::default());
+            return lists.discard(slot, fault);
+        }
+    };
+    let number = if layers.tags == 0 {
+        policy.untagged.get(port as usize).copied().flatten()
+    } else {
+        ctx.policy.tagged(port, &[layers.tag(frame, 0), layers.tag(frame, 1)])
+    };
+    meta.layers = layers;
+    meta.interface = number.unwrap_or(tally.interface);
+    meta.own = false;
+    tally.count(ctx, meta.interface, length);
+    let Some(interface) = number.and_then(|number| policy.interface(number)) else {
+        return lists.discard(slot, Own::UnknownVlan);
+    };
+    match check(frame, checksums, &layers, interface) {
+        Ok(Validity::Valid) => classify(slot, packet, &layers, interface, lists),
+        Ok(Validity::LeftToOffload) if interface.complete_checksums => {
+            validity::complete_checksum(packet.bytes_mut(), &layers);
+            ctx.counters.checksums_completed.add(1);
+            classify(slot, packet, &layers, interface, lists);
+        }
+        Ok(Validity::LeftToOffload) => lists.discard(slot, Own::LeftToOffload),
+        Err(reason) => lists.discard(slot, reason),
+    }
 }
 
 /// Whether the frame is for us and fit to be forwarded.
@@ -115,11 +151,6 @@ fn is_discovery(frame: &[u8], layers: &Layers) -> bool {
         && frame
             .get(layers.l4 as usize)
             .is_some_and(|kind| (133..=137).contains(kind))
-}
-
-#[cold]
-fn tagged(ctx: &Ctx<'_, '_>, port: PortIndex, layers: &Layers, frame: &[u8]) -> Option<u16> {
-    ctx.policy.tagged(port, &[layers.tag(frame, 0), layers.tag(frame, 1)])
 }
 
 /// Received frames and bytes, added up while the interface stays the same.

@@ -97,11 +97,11 @@ impl Worker<'_> {
 
     fn hand_over(&mut self) {
         let state = &mut self.parts;
-        let mut offered = std::mem::take(&mut state.lists.hand_over);
-        while let Some(&(_, to, _)) = offered.first() {
+        let lists = &mut *state.lists;
+        while let Some(&(_, to, _)) = lists.hand_over.first() {
             let mut slots = ArrayVec::<Slot, HAND>::new();
             let mut carried = ArrayVec::<Carried, HAND>::new();
-            offered.retain(|&mut (slot, worker, words)| {
+            lists.hand_over.retain(|&mut (slot, worker, words)| {
                 if worker == to {
                     put(&mut slots, slot);
                     put(&mut carried, words);
@@ -111,7 +111,7 @@ impl Worker<'_> {
             let taken = self.io.hand_over(to, &slots, &carried);
             state.counters.handed_over.add(taken as u64);
             for &slot in &slots[taken..] {
-                state.lists.discard(slot, Own::HandoverFull);
+                lists.discard(slot, Own::HandoverFull);
             }
         }
     }
