@@ -404,7 +404,9 @@ macro_rules! family {
                     generation: parts.generation,
                     protocol: parts.protocol,
                     refreshes: [Direction::Forward, Direction::Reverse]
-                        .map(|direction| u8::from(parts.inbound_refresh | parts.nat.outbound(direction)) << direction as u8)
+                        .map(|direction| {
+                            u8::from(parts.inbound_refresh | parts.nat.outbound(direction)) << direction as u8
+                        })
                         .into_iter()
                         .sum(),
                     interface: parts.interface,

@@ -4,7 +4,7 @@ use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, IpHeaders, PacketBuilde
 use proptest::prelude::*;
 use sluice_nat::decision::{Translation, translate};
 use sluice_nat::ports::Lease;
-use sluice_nat::rewrite::{Rewrite, Transport, rewrite4, rewrite6};
+use sluice_nat::rewrite::{Rewrite, Transport, rewrite_plain4, rewrite_plain6, rewrite4, rewrite6};
 use sluice_nat::rule::Target;
 use sluice_wire::{Direction, Tuple4, Tuple6};
 
@@ -100,7 +100,14 @@ proptest! {
 
         let mut frame = build4(&forward, protocol, ttl, &payload);
         let rewrite = Rewrite::new(&forward, &reverse, decision, Direction::Forward);
+        let before = frame.clone();
         prop_assert!(rewrite4(&mut frame, L3, L3 + 20, transport, &rewrite, 1));
+        let mut short = before;
+        let headers = short[L3..].split_first_chunk_mut().and_then(|(ip, rest)| Some((ip, rest.first_chunk_mut()?)));
+        if let (6 | 17, Some((ip, header))) = (protocol, headers) {
+            rewrite_plain4(ip, header, protocol == 17, &rewrite, 1);
+            prop_assert_eq!(&short, &frame);
+        }
         prop_assert_eq!(&build4(&there, protocol, ttl - 1, &payload), &frame);
 
         let mut frame = build4(&reverse, protocol, ttl, &payload);
@@ -125,7 +132,14 @@ proptest! {
 
         let mut frame = build6(&forward, protocol, hops, &payload);
         let rewrite = Rewrite::new(&forward, &reverse, decision, Direction::Forward);
+        let before = frame.clone();
         prop_assert!(rewrite6(&mut frame, L3, L3 + 40, transport, &rewrite, 1));
+        let mut short = before;
+        let headers = short[L3..].split_first_chunk_mut().and_then(|(ip, rest)| Some((ip, rest.first_chunk_mut()?)));
+        if let (6 | 17, Some((ip, header))) = (protocol, headers) {
+            rewrite_plain6(ip, header, protocol == 17, &rewrite, 1);
+            prop_assert_eq!(&short, &frame);
+        }
         prop_assert_eq!(&build6(&reversed!(Tuple6, reverse), protocol, hops - 1, &payload), &frame);
 
         let mut frame = build6(&reverse, protocol, hops, &payload);

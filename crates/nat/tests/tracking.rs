@@ -262,6 +262,49 @@ proptest! {
     }
 
     #[test]
+    fn tracking_any_segments_the_short_way_is_the_long_way(
+        segments in proptest::collection::vec((any::<bool>(), 0u8..64, 0u32..70_000, any::<bool>()), 1..60), client: u32,
+        server: u32, timers in proptest::collection::vec(0u8..4, 60),
+    ) {
+        let mut ends = Ends::open(client, server);
+        for ((backward, flags, length, data), timer) in segments.into_iter().zip(timers) {
+            let direction = if backward { Reverse } else { Forward };
+            ends.tracking.set_timer(TimeoutClass(timer));
+            let segment = Segment {
+                flags: if data { ACK } else { flags },
+                sequence: ends.next[direction as usize].wrapping_add(length / 7).wrapping_sub(1000),
+                acknowledgment: ends.next[1 - direction as usize],
+                length,
+            };
+            let (mut short, mut long) = (ends.tracking, ends.tracking);
+            let known = short.track_plain(direction, true, &segment);
+            let class = long.track(direction, &segment);
+            prop_assert_eq!(if known { long } else { ends.tracking }, short);
+            prop_assert!(!known || class == long.timer());
+            prop_assert!(known || !(data && class == long.timer() && ends.tracking.state() == TcpState::Established));
+            ends.tracking = long;
+        }
+    }
+
+    #[test]
+    fn tracking_any_datagrams_the_short_way_is_the_long_way(
+        directions in proptest::collection::vec(any::<bool>(), 1..20), timer in 0u8..8, garbage: (u8, u32, u32, u32),
+    ) {
+        let mut tracking = Tracking::of_datagrams(17, 4000, &Schedule::default());
+        tracking.set_timer(TimeoutClass(timer));
+        let segment = Segment { flags: garbage.0, sequence: garbage.1, acknowledgment: garbage.2, length: garbage.3 };
+        for backward in directions {
+            let direction = if backward { Reverse } else { Forward };
+            let (mut short, mut long) = (tracking, tracking);
+            let known = short.track_plain(direction, false, &segment);
+            let class = long.track_datagram(direction);
+            prop_assert_eq!(class == tracking.timer(), known);
+            prop_assert_eq!(if known { long } else { tracking }, short);
+            tracking = long;
+        }
+    }
+
+    #[test]
     fn tracking_any_segments_never_panics_and_agrees_with_the_table(
         segments in proptest::collection::vec((any::<bool>(), 0u8..32, 0u32..2000), 1..60), client: u32, server: u32,
     ) {

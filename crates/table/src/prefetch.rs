@@ -20,6 +20,22 @@ pub fn prefetch_read_at<T>(slice: &[T], index: usize) {
     read(slice.as_ptr().wrapping_add(index).cast());
 }
 
+/// Ask for the first line of `slice[index]`, not nearer than the second-level cache: a core keeps far more of these
+/// under way than it could in the first. An index beyond the end is harmless.
+#[inline(always)]
+pub fn prefetch_far_at<T>(slice: &[T], index: usize) {
+    far(slice.as_ptr().wrapping_add(index).cast());
+}
+
+/// Ask for every line of `slice[index]`, not nearer than the second-level cache.
+#[inline(always)]
+pub fn prefetch_all_far_at<T>(slice: &[T], index: usize) {
+    let first: *const u8 = slice.as_ptr().wrapping_add(index).cast();
+    for line in 0..size_of::<T>().div_ceil(crate::memory::LINE) {
+        far(first.wrapping_add(line * crate::memory::LINE));
+    }
+}
+
 /// Ask for every line of `slice[index]`, to write them. An index beyond the end is harmless.
 #[inline(always)]
 pub fn prefetch_all_at<T>(slice: &[T], index: usize) {
@@ -27,6 +43,17 @@ pub fn prefetch_all_at<T>(slice: &[T], index: usize) {
     for line in 0..size_of::<T>().div_ceil(crate::memory::LINE) {
         write(first.wrapping_add(line * crate::memory::LINE));
     }
+}
+
+#[inline(always)]
+fn far(address: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: as in `read`.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T1 }>(address.cast());
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = address;
 }
 
 #[inline(always)]

@@ -1,5 +1,7 @@
 //! Where the layers of a frame lie, and what a node needs to know of them: found once, carried as 18 bytes.
 
+use core::hint::select_unpredictable;
+
 use crate::ethernet::{self, ethertype};
 use crate::fault::Fault;
 use crate::field::Mac;
@@ -103,23 +105,23 @@ pub struct Layers {
 const _: () = assert!(size_of::<Layers>() <= 24 && size_of::<Result<Layers, Fault>>() <= 24);
 
 /// The short way: an untagged whole TCP or UDP packet over IPv4 without options. `head` is where the frame of
-/// `length` bytes begins.
+/// `length` bytes begins. Flags of the Ethernet destination are left out.
 #[inline(always)]
 pub(crate) fn short(head: &[u8; 54], length: usize) -> Option<Layers> {
     const L4: usize = ethernet::LENGTH + ipv4::LENGTH;
-    let kind = u32::from_be_bytes([head[12], head[13], head[14], head[15]]) & 0xffff_ff00;
+    // Type, version and header length; all but the class and the total length.
+    let kind = u32::from_be_bytes([head[12], head[13], head[14], 0]);
     let total = u16::from_be_bytes([head[16], head[17]]) as usize;
-    let fragment = u16::from_be_bytes([head[20], head[21]]) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET);
+    let fragment = u16::from_ne_bytes([head[20], head[21]]) & (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be();
     let protocol = head[23];
     let tcp = protocol == protocol::TCP;
-    let least = if tcp { 40 } else { 28 };
+    let least = select_unpredictable(tcp, 40, 28);
     let end = ethernet::LENGTH + total;
-    let plain = (kind == 0x0800_4500)
-        & (fragment == 0)
-        & (tcp | (protocol == protocol::UDP))
-        & (total >= least)
-        & (end <= length)
-        & (end <= u16::MAX as usize);
+    let plain = kind == 0x0800_4500
+        && fragment == 0
+        && (tcp | (protocol == protocol::UDP))
+        && total >= least
+        && end <= length.min(u16::MAX as usize);
     plain.then(|| Layers {
         l3: ethernet::LENGTH as u16,
         l4: L4 as u16,
@@ -128,14 +130,11 @@ pub(crate) fn short(head: &[u8; 54], length: usize) -> Option<Layers> {
         destination_port: u16::from_be_bytes([head[L4 + 2], head[L4 + 3]]),
         protocol,
         ttl: head[22],
-        // Not a branch: which of the two a packet is can't be foretold.
-        tcp_flags: head[L4 + 13] & (tcp as u8).wrapping_neg(),
+        tcp_flags: select_unpredictable(tcp, head[L4 + 13], 0),
         class: Class::Ipv4,
         fragment: Fragment::Whole,
         tags: 0,
-        flags: Flags::PLAIN.with(destination_flags([
-            head[0], head[1], head[2], head[3], head[4], head[5],
-        ])),
+        flags: Flags::PLAIN,
     })
 }
 
@@ -143,7 +142,11 @@ pub(crate) fn short(head: &[u8; 54], length: usize) -> Option<Layers> {
 /// [`crate::validity::validate`]). An untagged whole TCP or UDP packet over IPv4 without options takes the short way.
 #[inline(always)]
 pub fn parse(frame: &[u8]) -> Result<Layers, Fault> {
-    if let Some(layers) = frame.first_chunk().and_then(|head| short(head, frame.len())) {
+    if let Some(head) = frame.first_chunk()
+        && let Some(mut layers) = short(head, frame.len())
+    {
+        let destination = [head[0], head[1], head[2], head[3], head[4], head[5]];
+        layers.flags = layers.flags.with(destination_flags(destination));
         return Ok(layers);
     }
     // The long way writes to a place of its own, so that the short way stays in registers.
@@ -263,10 +266,7 @@ fn network6(frame: &[u8], layers: &mut Layers) -> Result<(), Fault> {
 
 /// A whole TCP or UDP packet is plain, where nothing stands between its headers.
 fn mark_plain(layers: &mut Layers, adjacent: bool) {
-    if adjacent
-        && layers.fragment == Fragment::Whole
-        && matches!(layers.protocol, protocol::TCP | protocol::UDP)
-    {
+    if adjacent && layers.fragment == Fragment::Whole && matches!(layers.protocol, protocol::TCP | protocol::UDP) {
         layers.flags = layers.flags.with(Flags::PLAIN);
     }
 }

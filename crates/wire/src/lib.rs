@@ -35,4 +35,4 @@ pub use key::{Context, Direction, FlowKey4, FlowKey6, Tuple4, Tuple6};
 pub use layers::{Class, Flags, Fragment, Layers, parse};
 pub use packet::{Checksums, Packet, Window};
 pub use quote::{Quoted, quoted};
-pub use validity::{Policy, Validity, complete_checksum, validate};
+pub use validity::{Policy, Validity, complete_checksum, plain, validate};

@@ -26,7 +26,7 @@ use crate::time::Now;
 
 /// Packets of a group. While one group is translated, the next one's records are under way, and the index of the one
 /// after that: what a core asks for at once stays below what it keeps under way.
-const GROUP: usize = 16;
+const GROUP: usize = 32;
 
 /// What the passes leave for each other, by the packet's place in the list.
 pub struct Lookups<F: Family> {
@@ -82,6 +82,12 @@ pub fn established<F: Family>(
         }
         sought = last.0;
         for place in done..last.1 {
+            let ahead = place + 4;
+            if ahead < last.1
+                && let Some(shard) = ctx.shard_of(batch.meta(work.slots[ahead]))
+            {
+                F::table_ref(shard).approach(work.candidates[ahead]);
+            }
             used += u64::from(step::<F>(place, batch, lists, ctx, &exit, work, &mut ways));
         }
         done = last.1;

@@ -3,8 +3,8 @@
 //! Exits: transmit, gateway (an address of its own), complain (no route, TTL, MTU), cut, unresolved, hand over, drop.
 
 use sluice_route::{Reason as Route, SourceValidation};
-use sluice_wire::layers::Layers;
 use sluice_wire::Packet;
+use sluice_wire::layers::Layers;
 
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::Ctx;

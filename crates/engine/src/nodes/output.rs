@@ -146,7 +146,14 @@ pub fn send(way: &mut Way, slot: Slot, packet: &mut Packet<'_>, meta: &mut Meta,
 
 /// The link header of frames with tags, or for another worker's queue.
 #[cold]
-pub fn send_by_parts(way: &Way, slot: Slot, packet: &mut Packet<'_>, meta: &mut Meta, lists: &mut Lists, exit: &Exit<'_>) {
+pub fn send_by_parts(
+    way: &Way,
+    slot: Slot,
+    packet: &mut Packet<'_>,
+    meta: &mut Meta,
+    lists: &mut Lists,
+    exit: &Exit<'_>,
+) {
     let [a, b, c, d, e, f, ..] = way.addresses;
     let out = output(packet, &meta.layers, way.hop, [a, b, c, d, e, f], exit);
     leave(slot, out, meta, way.hop, lists);

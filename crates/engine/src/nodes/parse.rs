@@ -29,8 +29,7 @@ pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let frame = packet.bytes();
         if let Some((number, interface)) = ours
-            && let Some(layers) = validity::plain(frame, packet.checksums())
-            && frame.first_chunk() == Some(&interface.mac)
+            && let Some(layers) = validity::plain(frame, packet.checksums(), &interface.mac)
         {
             frames += 1;
             bytes += frame.len() as u64;
@@ -52,7 +51,12 @@ pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
     tally.flush(ctx);
     if let Some((number, _)) = ours {
         let interface = number;
-        Tally { interface, frames, bytes }.flush(ctx);
+        Tally {
+            interface,
+            frames,
+            bytes,
+        }
+        .flush(ctx);
     }
 }
 

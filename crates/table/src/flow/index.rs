@@ -8,7 +8,7 @@
 //! The other bucket follows from bucket and tag alone, and leads back from there to the home bucket: entries move
 //! without their hash.
 
-use crate::prefetch::prefetch_read_at;
+use crate::prefetch::{prefetch_far_at, prefetch_read_at};
 use crate::simd::tags::{Lanes, equal};
 use bytemuck::{Pod, Zeroable};
 
@@ -186,7 +186,7 @@ impl<'m> Index<'m> {
 
     #[inline(always)]
     pub fn prefetch(&self, hash: u64) {
-        prefetch_read_at(self.buckets, self.home(hash) as usize);
+        prefetch_far_at(self.buckets, self.home(hash) as usize);
     }
 
     #[inline(always)]

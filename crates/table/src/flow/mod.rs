@@ -16,7 +16,7 @@ pub(crate) use record::Previous;
 pub use record::{Links, Record, RecordIndex};
 
 use crate::memory::{LINE, Line};
-use crate::prefetch::prefetch_all_at;
+use crate::prefetch::{prefetch_all_at, prefetch_all_far_at};
 use index::{Bucket, Entry, Glance, Index};
 use sluice_wire::key::Direction;
 
@@ -174,12 +174,18 @@ impl<'m, R: Record> FlowTable<'m, R> {
     pub fn candidate(&self, hash: u64) -> Candidate {
         match self.index.glance(hash) {
             Glance::Entry(entry) => {
-                prefetch_all_at(self.records, (entry >> 1) as usize);
+                prefetch_all_far_at(self.records, (entry >> 1) as usize);
                 Candidate(entry)
             }
             Glance::Elsewhere => Candidate::ELSEWHERE,
             Glance::Nothing => Candidate::NONE,
         }
+    }
+
+    /// Shortly before the third pass: the candidate's lines come near.
+    #[inline(always)]
+    pub fn approach(&self, candidate: Candidate) {
+        prefetch_all_at(self.records, (candidate.0 >> 1) as usize);
     }
 
     /// Third pass: the record that has this key, and as which direction's.
