@@ -1,6 +1,10 @@
 //! `kernel`: the same wires and traffic through Linux and through Sluice, on two cores: generator and receiver on
 //! the first, the gateway on the second.
 //!
+//! Linux receives on the gateway's core by packet steering. What comes in by XDP can't be steered: veth runs its
+//! receive half where the sender runs, so Sluice's worker has its core to itself, and the time of both cores is told
+//! beside that of the gateway's.
+//!
 //! Everything lives in private namespaces and goes with them. A process outside of them does what can't be done
 //! inside: it widens the connection tracking of Linux meanwhile, and pins the kernel threads of the gateway.
 
@@ -48,6 +52,9 @@ pub struct KernelArguments {
     /// The generator sends by AF_XDP in place of AF_PACKET.
     #[arg(long)]
     xdp_generator: bool,
+    /// The kernel's half of AF_XDP receives for Sluice in a thread of its own, in place of an interrupt of the sender's.
+    #[arg(long)]
+    napi_thread: bool,
     /// Set in the process that runs inside the namespaces.
     #[arg(long, hide = true)]
     inside: bool,

@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::device::Device;
 use crate::eal::has_capability;
 use crate::interface::{Interface, exists};
+use crate::moderation;
 
 /// Largest MTU that AF_XDP serves: its buffers lie in pages of 4,096 bytes.
 pub const AF_XDP_MTU: u16 = 3400;
@@ -213,6 +214,17 @@ pub fn limits(device: &Device, mtu: u16, queues: u16, wanted: Option<Driver>) ->
             choice.queues,
             if choice.queues == 1 { "" } else { "s" }
         ))),
+        Driver::AfXdp => {
+            if let Device::Kernel { interface } = device
+                && exists(interface)
+                && !moderation::possible(interface)
+            {
+                limits.push(Limit::note(format!(
+                    "/sys/class/net/{interface} can't be written: frames may be fetched one by one, which costs more \
+                     (by hand: 2 into napi_defer_hard_irqs and 200000 into gro_flush_timeout there)"
+                )));
+            }
+        }
         Driver::AfPacket => limits.push(Limit::note(
             "AF_PACKET shows outer tags of type 0x88a8 as 0x8100: 802.1ad needs AF_XDP or a card".into(),
         )),

@@ -14,6 +14,7 @@ pub mod injection;
 pub mod interface;
 mod mbufs;
 pub mod memory;
+mod moderation;
 pub mod pool;
 pub mod port;
 mod ring;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::device::{Device, RingEnd};
 use crate::driver::{Choice, Driver, choose};
 use crate::eal::{Eal, error_text};
+use crate::moderation::Moderation;
 use crate::pool::Pool;
 use crate::ring::{Pair, Ring};
 use crate::set::DESCRIPTORS;
@@ -112,6 +113,8 @@ pub struct Port {
     members: Vec<(u16, bool)>,
     /// A ring port's rings, gone after it, and whether it is end A.
     pair: Option<(Arc<Pair>, bool)>,
+    /// Settings of the interface below, put back after the port is closed.
+    moderation: Option<Moderation>,
     /// What the port receives into; it outlives the port.
     _pool: Arc<Pool>,
 }
@@ -135,8 +138,12 @@ impl Port {
             detach: true,
             members: Vec::new(),
             pair: None,
+            moderation: None,
             _pool: pool.clone(),
         };
+        if let (Device::Kernel { interface }, Driver::AfXdp) = (&plan.device, port.choice.driver) {
+            port.moderation = Some(Moderation::set(interface));
+        }
         match &plan.device {
             Device::Ring { name, end, depth } => port.attach_rings(eal, &opening, name, *end, *depth)?,
             Device::Bond { members } => port.attach_members(&opening, members)?,

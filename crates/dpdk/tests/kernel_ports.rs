@@ -32,6 +32,30 @@ fn af_xdp_and_af_packet_on_veth_exchange_frames() {
 }
 
 #[test]
+fn af_xdp_moderates_its_interface_and_puts_back_what_was() {
+    on_each_memory("af_xdp_moderates_its_interface_and_puts_back_what_was", |scenario| {
+        let settings = || {
+            ["va", "vb"].map(|interface| {
+                ["napi_defer_hard_irqs", "gro_flush_timeout"].map(|name| {
+                    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/{name}"));
+                    text.expect("a setting of every interface").trim().to_owned()
+                })
+            })
+        };
+        veth("va", "vb", 1500);
+        std::fs::write("/sys/class/net/vb/gro_flush_timeout", "77").expect("root may write it");
+        let opened = scenario.open(&Plan::new(vec![port("va"), port("vb")], 1));
+        assert_eq!(
+            [["2", "200000"], ["2", "77"]],
+            settings(),
+            "an operator's own value stays"
+        );
+        opened.close();
+        assert_eq!([["0", "0"], ["0", "77"]], settings());
+    });
+}
+
+#[test]
 fn af_packet_carries_jumbo_frames_whole() {
     on_each_memory("af_packet_carries_jumbo_frames_whole", |scenario| {
         veth("va", "vb", 9000);

@@ -103,11 +103,16 @@ impl Gateway {
         rules: u32,
         topology: &Topology,
         program: &Path,
+        napi_thread: bool,
         outside: &mut Outside<'_>,
     ) -> Result<Self, GatewayError> {
         if case.is_sluice() {
             let rules = if case.translates() { rules } else { 0 };
-            let sluice = Some(sluice::Process::start(rules, topology, program, outside)?);
+            let sluice = sluice::Process::start(rules, topology, program)?;
+            if napi_thread {
+                sluice::receive_in_threads(topology, outside)?;
+            }
+            let sluice = Some(sluice);
             return Ok(Self { sluice });
         }
         linux::start(case, rules, topology)?;

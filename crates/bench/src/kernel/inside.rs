@@ -112,6 +112,7 @@ fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
                         windows: arguments.runs(quick),
                         window: arguments.window(quick),
                         xdp: arguments.xdp_generator,
+                        napi_thread: arguments.napi_thread,
                     });
                 }
             }
@@ -174,7 +175,8 @@ impl Bench<'_> {
             .figure("packets_per_s", &figures(|sample| sample.packets_per_s))
             .figure("offered_per_s", &figures(|sample| sample.offered_per_s))
             .figure("busy_share", &figures(|sample| sample.busy_share))
-            .figure("cpu_ns_per_packet", &cpu);
+            .figure("cpu_ns_per_packet", &cpu)
+            .figure("both_ns_per_packet", &figures(|sample| sample.both_ns_per_packet));
         let own: Vec<f64> = samples.iter().filter_map(|sample| sample.nat_ns_per_packet).collect();
         match (trial.case.is_sluice(), self.forward.get(&key)) {
             _ if !trial.case.translates() => row,
@@ -215,6 +217,7 @@ mod tests {
             offered_per_s: 1e6,
             busy_share: 1.0,
             cpu_ns_per_packet,
+            both_ns_per_packet: 2.0 * cpu_ns_per_packet,
             nat_ns_per_packet,
             limit: Limit::Gateway,
         }

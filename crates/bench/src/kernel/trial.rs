@@ -72,6 +72,8 @@ pub struct Trial {
     pub window: Duration,
     /// The generator sends by AF_XDP.
     pub xdp: bool,
+    /// The kernel receives for Sluice in a thread.
+    pub napi_thread: bool,
 }
 
 /// What limited a window.
@@ -115,6 +117,8 @@ pub struct Sample {
     pub busy_share: f64,
     /// Time of the gateway's core per packet at the sink.
     pub cpu_ns_per_packet: f64,
+    /// Time of both cores per packet at the sink, generator and receiver counted.
+    pub both_ns_per_packet: f64,
     /// Time from session lookup to rewrite per packet, by the gateway's own counters.
     pub nat_ns_per_packet: Option<f64>,
     /// What limited it.
@@ -125,6 +129,7 @@ pub struct Sample {
 struct Reading {
     at: Instant,
     unused: Duration,
+    unused_of_traffic: Duration,
     sink: Packets,
     generator: Packets,
 }
@@ -134,6 +139,7 @@ impl Reading {
         Self {
             at: Instant::now(),
             unused: unused_time(topology.cores.gateway),
+            unused_of_traffic: unused_time(topology.cores.traffic),
             sink: packets(topology.sink(), SINK_INTERFACE),
             generator: packets(traffic.process(), GENERATOR_INTERFACE),
         }
@@ -148,13 +154,18 @@ impl Reading {
             Case::Generator => sent,
             _ => rate(self.sink.received, before.sink.received),
         };
-        let unused = self.unused.saturating_sub(before.unused).as_secs_f64();
-        let busy_share = (1.0 - unused / seconds).clamp(0.0, 1.0);
+        let busy = |now: Duration, then: Duration| {
+            let unused = now.saturating_sub(then).as_secs_f64();
+            (1.0 - unused / seconds).clamp(0.0, 1.0)
+        };
+        let busy_share = busy(self.unused, before.unused);
+        let both = busy_share + busy(self.unused_of_traffic, before.unused_of_traffic);
         Sample {
             packets_per_s,
             offered_per_s,
             busy_share,
             cpu_ns_per_packet: busy_share * 1e9 / packets_per_s.max(1.0),
+            both_ns_per_packet: both * 1e9 / packets_per_s.max(1.0),
             nat_ns_per_packet,
             limit: Limit::of(busy_share, offered_per_s, packets_per_s),
         }
@@ -166,7 +177,7 @@ impl Trial {
     pub fn run(&self, cores: Cores, program: &Path, outside: &mut Outside<'_>) -> Result<Vec<Sample>, TrialError> {
         settle(cores.gateway, QUIET);
         let topology = Topology::build(cores)?;
-        let gateway = Gateway::start(self.case, self.rules, &topology, program, outside)?;
+        let gateway = Gateway::start(self.case, self.rules, &topology, program, self.napi_thread, outside)?;
         let mut traffic = Traffic::start(&topology, self.bytes, self.rules.saturating_sub(1), self.xdp)?;
         self.open(&topology, &mut traffic)?;
         settle(cores.gateway, QUIET);
@@ -261,6 +272,7 @@ mod tests {
         let read = |(milliseconds, unused, sink, generator): (u64, Duration, Packets, Packets)| Reading {
             at: start + Duration::from_millis(milliseconds),
             unused,
+            unused_of_traffic: Duration::ZERO,
             sink,
             generator,
         };
@@ -271,6 +283,7 @@ mod tests {
         assert_eq!(300_000.0, sample.offered_per_s);
         assert_eq!(0.5, sample.busy_share);
         assert_eq!(2_500.0, sample.cpu_ns_per_packet);
+        assert_eq!(7_500.0, sample.both_ns_per_packet);
         assert_eq!(Limit::Veth, sample.limit);
         assert_eq!(250_000.0, after.since(&before, Case::Generator, None).packets_per_s);
     }

@@ -32,13 +32,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// Start it with so many rules, and let the kernel's half of AF_XDP receive on the gateway's core.
-    pub fn start(
-        rules: u32,
-        topology: &Topology,
-        program: &Path,
-        outside: &mut Outside<'_>,
-    ) -> Result<Self, GatewayError> {
+    /// Start it with so many rules.
+    pub fn start(rules: u32, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
         let system = |what: &str| {
             let what = what.to_owned();
             move |source| GatewayError::System { what, source }
@@ -62,11 +57,6 @@ impl Process {
             child,
         };
         process.wait()?;
-        for interface in [INSIDE, OUTSIDE] {
-            let file = format!("/sys/class/net/{interface}/threaded");
-            feed(&format!("ip netns exec {GATEWAY} tee {file}"), "1")?;
-            outside.pin(&format!("napi/{interface}-"), topology.cores.gateway);
-        }
         Ok(process)
     }
 
@@ -109,6 +99,16 @@ impl Drop for Process {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Let threads of the kernel, on the generator's core, do the receive half of AF_XDP.
+pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Result<(), GatewayError> {
+    for interface in [INSIDE, OUTSIDE] {
+        let file = format!("/sys/class/net/{interface}/threaded");
+        feed(&format!("ip netns exec {GATEWAY} tee {file}"), "1")?;
+        outside.pin(&format!("napi/{interface}-"), topology.cores.traffic);
+    }
+    Ok(())
 }
 
 fn last_words() -> String {
