@@ -24,7 +24,7 @@ pub fn created(
     let mut plane = rig::plane(Job::Translate, capacity, true)?;
     plane.collect();
     let mut memory = rig::memory(&plane)?;
-    let mut gateway = Gateway::new(plane, hand, &mut memory)?;
+    let mut gateway = Gateway::new(Job::Translate, plane, hand, &mut memory)?;
     // Time goes so fast that as many sessions as wanted are open within their timeout of 120 s.
     let step = 120_000_000_000 / u64::from(sessions);
     let mut flow = 0u32;
@@ -45,7 +45,7 @@ pub fn created(
         let mut random = Random(1);
         let base = empty(&mut source, Direction::Up, Checksums::Vouched, |port| Written {
             flags: flag::SYN,
-            ..draw(&mut random, space, &publics, port)
+            ..draw::<Written>(&mut random, space, &publics, port)
         });
         let counters = gateway.plane.counters()[0].clone();
         let before = (counters.sessions_created.get(), counters.sessions_ended.get());

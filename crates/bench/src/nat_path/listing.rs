@@ -4,7 +4,7 @@ use sluice_dpdk::Devices;
 use sluice_engine::request::{Cursor, Shown};
 use sluice_wire::Checksums;
 
-use super::flows::Random;
+use super::flows::{Random, Written};
 use super::opening::{open, verify};
 use super::rig::{self, Gateway, Job};
 use super::{Direction, Failure, draw, empty, full, rates};
@@ -51,13 +51,13 @@ pub fn listing(
     let plane = rig::plane(Job::Translate, capacity, false)?;
     let mut memory = rig::memory(&plane)?;
     let backing = memory.backing().to_string();
-    let mut gateway = Gateway::new(plane, hand, &mut memory)?;
-    let publics = open(&mut source, &mut gateway, sessions)?;
+    let mut gateway = Gateway::new(Job::Translate, plane, hand, &mut memory)?;
+    let publics = open::<Written>(&mut source, &mut gateway, sessions)?;
     let mut random = Random(88_172_645_463_325_252);
     let direction = Direction::Both;
     let [mut costs, mut loops, mut empties, mut alone, mut added, mut pace] = [(); 6].map(|()| Vec::new());
     for _ in 0..runs {
-        let mut draw = |port| draw(&mut random, sessions, &publics, port);
+        let mut draw = |port| draw::<Written>(&mut random, sessions, &publics, port);
         let base = empty(&mut source, direction, Checksums::Vouched, &mut draw);
         let mut list = List {
             cursor: Cursor::default(),
@@ -81,7 +81,7 @@ pub fn listing(
                 if looped.sent != looped.came {
                     return Err(format!("{} packets went in and {} came out", looped.sent, looped.came).into());
                 }
-                verify(&looped.samples, &publics)?;
+                verify::<Written>(&looped.samples, &publics)?;
                 if listing {
                     busy += looped.cycles;
                     packets += looped.sent;

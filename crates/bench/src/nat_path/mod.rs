@@ -9,6 +9,9 @@ mod listing;
 mod opening;
 mod probe;
 mod rig;
+mod rules;
+mod six;
+mod wire;
 
 use sluice_dpdk::Devices;
 use sluice_dpdk::memory::Region;
@@ -19,10 +22,12 @@ use sluice_wire::Checksums;
 
 use crate::rows::{Row, Run};
 use created::created;
-use flows::{FRAME, Random, Written, data};
+use flows::{Random, Written, data};
 use listing::listing;
 use opening::{open, verify};
 use rig::{BUFFERS, Gateway, Job, LAG, Source};
+use six::Written6;
+use wire::{Sample, Wire};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -90,7 +95,24 @@ pub struct NatPathArguments {
     /// Only this many sessions; the established case alone unless another is named.
     #[arg(long, value_name = "N")]
     sessions: Option<u32>,
+    /// Only this family of the established case.
+    #[arg(long, value_name = "FAMILY")]
+    family: Option<Family>,
 }
+
+/// IPv4 or IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Family {
+    /// IPv4.
+    #[value(name = "4")]
+    Four,
+    /// IPv6.
+    #[value(name = "6")]
+    Six,
+}
+
+/// Sessions up to which IPv6 is measured too where no family is named.
+const SIX: u32 = 64_000;
 
 /// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failure> {
@@ -116,7 +138,12 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
             None => &[8_000, 64_000, 1_000_000, 16_000_000],
         };
         for &sessions in sizes {
-            established(run, eal, next(), sessions, runs)?;
+            if arguments.family != Some(Family::Six) {
+                established::<Written>(run, eal, next(), sessions, runs)?;
+            }
+            if arguments.family.map_or(sessions <= SIX, |family| family == Family::Six) {
+                established::<Written6>(run, eal, next(), sessions, runs)?;
+            }
         }
     }
     let usual = if run.quick { 64_000 } else { 1_000_000 };
@@ -150,14 +177,19 @@ type Publics = Vec<(u32, u16)>;
 
 /// Draw a flow and what is sent of it by a port (2 and 3 stand for 0 and 1).
 #[inline(always)]
-fn draw(random: &mut Random, sessions: u32, publics: &Publics, port: u16) -> Written {
+fn draw<W: Wire>(random: &mut Random, sessions: u32, publics: &Publics, port: u16) -> W {
     let number = random.below(sessions.into());
     let public = (port & 1 == 1).then(|| publics[number as usize]);
-    data(number, public)
+    data(number, public).into()
 }
 
 /// Cycles per packet of loop(source, free).
-fn empty(source: &mut Source, direction: Direction, checksums: Checksums, mut draw: impl FnMut(u16) -> Written) -> f64 {
+fn empty<W: Wire>(
+    source: &mut Source,
+    direction: Direction,
+    checksums: Checksums,
+    mut draw: impl FnMut(u16) -> W,
+) -> f64 {
     let ports = direction.looped();
     let each: usize = ports.iter().map(|(_, count)| count).sum();
     let rounds = PACKETS / each;
@@ -176,15 +208,15 @@ struct Loop {
     cycles: f64,
     sent: u64,
     came: u64,
-    samples: Vec<[u8; FRAME]>,
+    samples: Vec<Sample>,
 }
 
 /// Cycles per packet of loop(source, receive, path, transmit, free).
-fn full(
+fn full<W: Wire>(
     source: &mut Source,
     direction: Direction,
     checksums: Checksums,
-    mut draw: impl FnMut(u16) -> Written,
+    mut draw: impl FnMut(u16) -> W,
     mut path: impl FnMut(),
 ) -> Loop {
     let ports = direction.ports();
@@ -222,16 +254,15 @@ fn full(
 impl Source {
     /// Free what came out of a port; now and then keep a copy of a frame.
     #[inline(always)]
-    fn discard_sampling(&mut self, port: u16, round: usize, samples: &mut Vec<[u8; FRAME]>) -> usize {
+    fn discard_sampling(&mut self, port: u16, round: usize, samples: &mut Vec<Sample>) -> usize {
         // A round has 64 packets of each port: one copy every 16 rounds is one packet in 1,024.
         if !round.is_multiple_of(SAMPLE / 64 + 1) {
             return self.discard(port);
         }
         let mut first = true;
         self.drain(port, |frame| {
-            if first && let Some(frame) = frame.first_chunk() {
-                samples.push(*frame);
-                first = false;
+            if std::mem::take(&mut first) {
+                samples.push(Sample::of(frame));
             }
         })
     }
@@ -243,7 +274,7 @@ fn l2fwd(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, ru
     let publics = Publics::new();
     let (mut costs, mut empties, mut loops) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..runs {
-        let mut draw = |port| draw(&mut random, 8_000, &publics, port);
+        let mut draw = |port| draw::<Written>(&mut random, 8_000, &publics, port);
         let base = empty(&mut source, Direction::Up, Checksums::Vouched, &mut draw);
         let looped = full(&mut source, Direction::Up, Checksums::Vouched, &mut draw, || {
             let count = hand.receive(0);
@@ -292,13 +323,13 @@ fn forward(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, 
     let (mut source, devices, hand) = rig::join(eal, number)?;
     let plane = rig::plane(Job::Forward, 16, false)?;
     let mut memory = rig::memory(&plane)?;
-    let mut gateway = Gateway::new(plane, hand, &mut memory)?;
+    let mut gateway = Gateway::new(Job::Forward, plane, hand, &mut memory)?;
     for checksums in [Checksums::Vouched, Checksums::Unverified] {
         let mut random = Random(88_172_645_463_325_252);
         let publics = Publics::new();
         let (mut costs, mut empties, mut loops) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..runs {
-            let mut draw = |port| draw(&mut random, 8_000, &publics, port);
+            let mut draw = |port| draw::<Written>(&mut random, 8_000, &publics, port);
             let base = empty(&mut source, Direction::Up, checksums, &mut draw);
             let looped = full(&mut source, Direction::Up, checksums, &mut draw, || {
                 let now = gateway.now();
@@ -329,7 +360,7 @@ fn name(checksums: Checksums) -> &'static str {
     }
 }
 
-fn established(
+fn established<W: Wire>(
     run: &mut Run<'_>,
     eal: &'static sluice_dpdk::eal::Eal,
     number: u32,
@@ -338,12 +369,16 @@ fn established(
 ) -> Result<(), Failure> {
     let (mut source, devices, hand) = rig::join(eal, number)?;
     let capacity = sessions + sessions / 16 + 16 * 1024;
-    let plane = rig::plane(Job::Translate, capacity, false)?;
-    let bytes = plane.lines().sessions4 as f64 * 64.0 * f64::from(rig::SHARDS) / f64::from(capacity);
+    let six = W::FAMILY == 6;
+    let job = if six { Job::Translate6 } else { Job::Translate };
+    let plane = rig::plane(job, capacity, false)?;
+    let lines = plane.lines();
+    let lines = if six { lines.sessions6 } else { lines.sessions4 };
+    let bytes = lines as f64 * 64.0 * f64::from(rig::SHARDS) / f64::from(capacity);
     let mut memory = rig::memory(&plane)?;
     let backing = memory.backing().to_string();
-    let mut gateway = Gateway::new(plane, hand, &mut memory)?;
-    let publics = open(&mut source, &mut gateway, sessions)?;
+    let mut gateway = Gateway::new(job, plane, hand, &mut memory)?;
+    let publics = open::<W>(&mut source, &mut gateway, sessions)?;
     let mut limit_memory = Region::new(probe::words(sessions as usize, BUFFERS as usize / 32 * 32) * 8)?;
     let mut limit = probe::Probe::new(
         bytemuck::cast_slice_mut(limit_memory.lines()),
@@ -368,7 +403,7 @@ fn established(
         limits.push((both - alone) / translated as f64);
         limit_sources.push(alone / PACKETS as f64);
         for (place, &direction) in directions.iter().enumerate() {
-            let mut draw = |port| draw(&mut random, sessions, &publics, port);
+            let mut draw = |port| draw::<W>(&mut random, sessions, &publics, port);
             let base = empty(&mut source, direction, Checksums::Vouched, &mut draw);
             let before = stages_of(&gateway);
             let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || {
@@ -381,7 +416,7 @@ fn established(
             for ((runs, after), before) in stages[place].iter_mut().zip(stages_of(&gateway)).zip(before) {
                 runs.push((after - before) as f64 / looped.sent as f64);
             }
-            verify(&looped.samples, &publics)?;
+            verify::<W>(&looped.samples, &publics)?;
             sent += looped.sent;
             let [costs, loops, empties] = &mut figures[place];
             costs.push(looped.cycles - base);
@@ -393,22 +428,26 @@ fn established(
     if counted != sent {
         return Err(format!("{sent} packets went through, the sessions counted {counted}").into());
     }
-    let common = |case| Row::new(case).key("sessions", sessions).key("family", 4);
+    let common = |case| Row::new(case).key("sessions", sessions).key("family", W::FAMILY);
     let hertz = tsc::frequency() as f64;
     let mpps: Vec<f64> = limits.iter().map(|cost| hertz / cost / 1e6).collect();
-    (run.row)(
-        common("probe")
-            .key("direction", "up")
-            .figure("cycles_per_packet", &limits)
-            .figure("mpps", &mpps)
-            .figure("empty_loop_cycles", &limit_sources),
-    );
+    // The limit is that of IPv4 records.
+    if !six {
+        (run.row)(
+            common("probe")
+                .key("direction", "up")
+                .figure("cycles_per_packet", &limits)
+                .figure("mpps", &mpps)
+                .figure("empty_loop_cycles", &limit_sources),
+        );
+    }
     let row = |case, direction: Direction| {
         common(case)
             .key("direction", direction.name())
             .key("mapping", "address-and-port-dependent")
             .key("checksums", "vouched")
             .key("memory", backing.clone())
+            .key("bytes", W::LENGTH as u32 + 4)
     };
     for ((direction, [costs, loops, empties]), stages) in directions.iter().zip(&figures).zip(&stages) {
         let mut row =

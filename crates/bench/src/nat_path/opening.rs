@@ -3,16 +3,19 @@
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag;
 
-use super::flows::{self, FRAME, Written, data, ends};
-use super::rig::{Gateway, Source, mark};
+use super::flows::{self, Written, data, ends};
+use super::rig::{Gateway, Source};
+use super::six;
+use super::wire::{Sample, Wire, mark};
 use super::{Failure, Publics};
 
 /// The first packets of all flows; where they are translated to.
-pub fn open(source: &mut Source, gateway: &mut Gateway<'_>, sessions: u32) -> Result<Publics, Failure> {
+pub fn open<W: Wire>(source: &mut Source, gateway: &mut Gateway<'_>, sessions: u32) -> Result<Publics, Failure> {
     let mut publics = vec![(0, 0); sessions as usize];
     let address = |frame: &[u8]| {
         let word = |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
-        (word(26), u16::from_be_bytes([frame[34], frame[35]]))
+        let port = [frame[W::SOURCE_PORT], frame[W::SOURCE_PORT + 1]];
+        (word(W::SOURCE), u16::from_be_bytes(port))
     };
     // SYN or datagram out, SYN and ACK or datagram back, ACK or datagram out.
     for step in 0..3u16 {
@@ -27,11 +30,11 @@ pub fn open(source: &mut Source, gateway: &mut Gateway<'_>, sessions: u32) -> Re
                         1 => (flag::SYN | flag::ACK, (1, 2)),
                         _ => (flag::ACK, (2, 2)),
                     };
-                    Written {
+                    W::from(Written {
                         flags,
                         numbers,
                         ..data(number, public)
-                    }
+                    })
                 });
                 number += 1;
                 written
@@ -53,8 +56,8 @@ pub fn open(source: &mut Source, gateway: &mut Gateway<'_>, sessions: u32) -> Re
 }
 
 /// Hold sampled outputs against frames built by an independent library.
-pub fn verify(samples: &[[u8; FRAME]], publics: &Publics) -> Result<(), Failure> {
-    for frame in samples {
+pub fn verify<W: Wire>(samples: &[Sample], publics: &Publics) -> Result<(), Failure> {
+    for frame in samples.iter().map(Sample::frame) {
         let number = mark(frame);
         let e = ends(number);
         let public = *publics.get(number as usize).ok_or("a frame of no flow came out")?;
@@ -65,27 +68,37 @@ pub fn verify(samples: &[[u8; FRAME]], publics: &Publics) -> Result<(), Failure>
             (e.remote, e.inside, (flows::INSIDE_MAC, flows::HOST_MAC))
         };
         let builder = etherparse::PacketBuilder::ethernet2(macs.0, macs.1);
-        let mut ip = etherparse::Ipv4Header::new(
-            26,
-            63,
-            etherparse::IpNumber(if e.tcp { 6 } else { 17 }),
-            source.0.to_be_bytes(),
-            destination.0.to_be_bytes(),
-        )?;
-        ip.dont_fragment = true;
-        let builder = builder.ip(etherparse::IpHeaders::Ipv4(ip, Default::default()));
+        let protocol = etherparse::IpNumber(if e.tcp { 6 } else { 17 });
+        let builder = if W::FAMILY == 4 {
+            let (source, destination) = (source.0.to_be_bytes(), destination.0.to_be_bytes());
+            let mut ip = etherparse::Ipv4Header::new(26, 63, protocol, source, destination)?;
+            ip.dont_fragment = true;
+            builder.ip(etherparse::IpHeaders::Ipv4(ip, Default::default()))
+        } else {
+            let halves = if up {
+                (six::PUBLIC, six::REMOTE)
+            } else {
+                (six::REMOTE, six::INSIDE)
+            };
+            let (source, destination) = (six::address(halves.0, source.0), six::address(halves.1, destination.0));
+            builder.ipv6(source, destination, 63)
+        };
+        // What is left of the frame for the payload, which the mark ends.
+        let headers = if W::FAMILY == 4 { 34 } else { 54 };
+        let filled = |transport: usize| {
+            let mut payload = vec![0; W::LENGTH - headers - transport];
+            let at = payload.len() - 4;
+            payload[at..].copy_from_slice(&number.to_be_bytes());
+            payload
+        };
         let mut expected = Vec::new();
         if e.tcp {
-            let mut payload = [0; 6];
-            payload[2..].copy_from_slice(&number.to_be_bytes());
             builder
                 .tcp(source.1, destination.1, 2, 0x2000)
                 .ack(2)
-                .write(&mut expected, &payload)?;
+                .write(&mut expected, &filled(20))?;
         } else {
-            let mut payload = [0; 18];
-            payload[14..].copy_from_slice(&number.to_be_bytes());
-            builder.udp(source.1, destination.1).write(&mut expected, &payload)?;
+            builder.udp(source.1, destination.1).write(&mut expected, &filled(8))?;
         }
         if expected != frame {
             return Err(format!("flow {number} came out as {frame:02x?}, expected {expected:02x?}").into());

@@ -10,18 +10,18 @@ use sluice_dpdk::{Devices, DpdkIo, Plan};
 use sluice_engine::datagrams::Limits;
 use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
 use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Interface, Nat, Policy, Port, Setup};
+use sluice_engine::policy::{Policy, Port, Setup};
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
-use sluice_nat::rule::{Prefix, Rules, SourceRule};
 use sluice_nat::shard::Shards;
-use sluice_nat::{Pool, Pools, Timeouts};
-use sluice_route::{Address, Route, RouteSet, SourceValidation, Via};
+use sluice_route::RouteSet;
 use sluice_table::memory::Line;
-use sluice_wire::{Checksums, validity};
+use sluice_wire::Checksums;
 
-use super::flows::{FRAME, HOST_MAC, INSIDE_MAC, MARK, OUTSIDE_MAC, ROUTER_MAC, Written, write};
+use super::flows::{HOST_MAC, ROUTER_MAC};
+use super::rules;
+use super::wire::Wire;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -31,14 +31,14 @@ pub const BUFFERS: u32 = 8191;
 pub const LAG: usize = 4096;
 /// Shards.
 pub const SHARDS: u32 = 16;
-/// Public addresses begin here.
-const POOL: u32 = 0xc612_0000;
 
 /// What the gateway does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Job {
-    /// Translation with sessions.
+    /// Translation of IPv4 with sessions.
     Translate,
+    /// Translation of IPv6 with sessions.
+    Translate6,
     /// Forwarding by the routes.
     Forward,
 }
@@ -104,11 +104,11 @@ pub fn join(eal: &'static Eal, number: u32) -> Result<(Source, Devices, DpdkIo),
 impl Source {
     /// Write up to 64 frames towards each of two ports, as `draw` says for each port, and send them.
     #[inline(always)]
-    pub fn feed(
+    pub fn feed<W: Wire>(
         &mut self,
         ports: &[(u16, usize)],
         checksums: Checksums,
-        mut draw: impl FnMut(u16) -> Option<Written>,
+        mut draw: impl FnMut(u16) -> Option<W>,
     ) -> usize {
         let total: usize = ports.iter().map(|&(_, count)| count).sum();
         let made = self.io.allocate(total);
@@ -122,11 +122,9 @@ impl Source {
                     let (Some(written), Some(packet)) = (draw(port), packets.next()) else {
                         break;
                     };
-                    packet.set_len(FRAME);
+                    packet.set_len(W::LENGTH);
                     packet.set_checksums(checksums);
-                    if let Some(frame) = packet.bytes_mut().first_chunk_mut() {
-                        write(frame, &written);
-                    }
+                    written.write(packet.bytes_mut());
                     used[place] += 1;
                 }
             }
@@ -178,14 +176,6 @@ impl Source {
     }
 }
 
-/// The number that a frame carries.
-pub fn mark(frame: &[u8]) -> u32 {
-    frame
-        .get(MARK..FRAME)
-        .and_then(|bytes| bytes.try_into().ok())
-        .map_or(u32::MAX, u32::from_be_bytes)
-}
-
 /// A gateway of one worker.
 pub struct Gateway<'m> {
     /// Control side.
@@ -199,86 +189,19 @@ pub struct Gateway<'m> {
 
 /// The plane of a gateway with place for `sessions` sessions.
 pub fn plane(job: Job, sessions: u32, short: bool) -> Result<Plane, Failure> {
-    let translate = job == Job::Translate;
-    let interface = |index: u16, mac, address: &str| -> Result<Interface, Failure> {
-        let address = Address::V4(address.parse::<std::net::Ipv4Addr>()?.to_bits());
-        Ok(Interface {
-            name: format!("port{index}"),
-            port: index,
-            tags: Vec::new(),
-            mac,
-            mtu: 1500,
-            link: sluice_route::Interface {
-                index,
-                addresses: vec![(address, 24)],
-            },
-            context: 0,
-            stateful: [translate, false],
-            outside: translate && index == 1,
-            validation: SourceValidation::Off,
-            validity: validity::Policy::default(),
-            complete_checksums: true,
-            advertise: None,
-        })
-    };
-    let interfaces = vec![
-        interface(0, INSIDE_MAC, "192.168.1.1")?,
-        interface(1, OUTSIDE_MAC, "192.0.2.1")?,
-    ];
+    let interfaces = rules::interfaces(job)?;
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
     let mut policy = Policy::new(2, interfaces);
-    if translate {
-        let addresses = sessions / 2 / 32_256 + 2;
-        let timeouts = if short {
-            Timeouts {
-                tcp_transitory_open: 120,
-                udp: 120,
-                ..Timeouts::default()
-            }
-        } else {
-            Timeouts::default()
-        };
-        let pool = Pool {
-            timeouts,
-            ..Pool::new(POOL, POOL + addresses - 1)
-        };
-        let pools = Pools::new(&[pool])?;
-        let inside = Prefix {
-            address: 0x0a00_0000,
-            length: 8,
-        };
-        let rules = Rules::new(
-            &[SourceRule {
-                context: 0,
-                inside,
-                outside: Some(1),
-                pool: 0,
-            }],
-            &[],
-            &pools,
-        )?;
-        policy.nat4 = Nat { rules, pools };
-    }
-    let route = |prefix: u32, length, via: &str| -> Result<Route, Failure> {
-        let address = Address::V4(via.parse::<std::net::Ipv4Addr>()?.to_bits());
-        Ok(Route {
-            prefix: sluice_route::Prefix::new(Address::V4(prefix), length),
-            via: Via::Gateway {
-                address,
-                interface: None,
-            },
-        })
-    };
-    let mut routes = vec![route(0, 0, "192.0.2.254")?];
-    if translate {
-        routes.push(route(0x0a00_0000, 8, "192.168.1.254")?);
-    }
-    let routes = RouteSet::new(&links, &routes)?;
+    rules::translate(&mut policy, job, sessions, short)?;
+    let routes = RouteSet::new(&links, &rules::routes(job)?)?;
     let shards = Shards::new(SHARDS).ok_or("shards")?;
     let setup = Setup {
         shards,
         owners: Setup::owners(shards, 1),
-        sessions: [sessions, SHARDS],
+        sessions: match job {
+            Job::Translate6 => [SHARDS, sessions],
+            _ => [sessions, SHARDS],
+        },
         ports: ["inside", "outside"]
             .map(|name| Port {
                 name: name.into(),
@@ -310,7 +233,7 @@ pub fn memory(plane: &Plane) -> Result<Region, Failure> {
 
 impl<'m> Gateway<'m> {
     /// A gateway over its devices and memory.
-    pub fn new(mut plane: Plane, io: DpdkIo, memory: &'m mut Region) -> Result<Self, Failure> {
+    pub fn new(job: Job, mut plane: Plane, io: DpdkIo, memory: &'m mut Region) -> Result<Self, Failure> {
         let lines = plane.lines().total();
         let mut rest: &mut [Line] = memory.lines();
         let give = |_| {
@@ -326,8 +249,7 @@ impl<'m> Gateway<'m> {
             start: tsc::now(),
             frequency: tsc::frequency(),
         };
-        for (interface, address, mac) in [(0, "192.168.1.254", HOST_MAC), (1, "192.0.2.254", ROUTER_MAC)] {
-            let address = Address::V4(address.parse::<std::net::Ipv4Addr>()?.to_bits());
+        for ((interface, address), mac) in (0..).zip(rules::neighbours(job)?).zip([HOST_MAC, ROUTER_MAC]) {
             gateway.ask(Request::SetNeighbour {
                 interface,
                 address,

@@ -1,0 +1,147 @@
+//! What the gateways of this bench are told: interfaces, routes, and translation.
+
+use sluice_engine::policy::{Interface, Nat, Policy};
+use sluice_nat::rule::{Prefix, Rules, SourceRule};
+use sluice_nat::{Pool, Pools, Timeouts};
+use sluice_route::{Address, Route, SourceValidation, Via};
+use sluice_wire::validity;
+
+use super::flows::{INSIDE_MAC, OUTSIDE_MAC};
+use super::rig::Job;
+use super::{Failure, six};
+
+/// Public IPv4 addresses begin here.
+const POOL: u32 = 0xc612_0000;
+
+/// The gateway's addresses and its neighbours', inside and outside.
+struct Sides {
+    own: [&'static str; 2],
+    neighbours: [&'static str; 2],
+    length: u8,
+}
+
+fn sides(job: Job) -> Sides {
+    match job {
+        Job::Translate6 => Sides {
+            own: ["2001:db8:4::1", "2001:db8:5::1"],
+            neighbours: ["2001:db8:4::fe", "2001:db8:5::fe"],
+            length: 64,
+        },
+        Job::Translate | Job::Forward => Sides {
+            own: ["192.168.1.1", "192.0.2.1"],
+            neighbours: ["192.168.1.254", "192.0.2.254"],
+            length: 24,
+        },
+    }
+}
+
+fn address(text: &str) -> Result<Address, Failure> {
+    Ok(text.parse::<std::net::IpAddr>()?.into())
+}
+
+/// The neighbours inside and outside.
+pub fn neighbours(job: Job) -> Result<[Address; 2], Failure> {
+    let [inside, outside] = sides(job).neighbours;
+    Ok([address(inside)?, address(outside)?])
+}
+
+/// The interfaces inside and outside.
+pub fn interfaces(job: Job) -> Result<Vec<Interface>, Failure> {
+    let Sides { own, length, .. } = sides(job);
+    let mut interfaces = Vec::new();
+    for ((index, mac), own) in (0..).zip([INSIDE_MAC, OUTSIDE_MAC]).zip(own) {
+        interfaces.push(Interface {
+            name: format!("port{index}"),
+            port: index,
+            tags: Vec::new(),
+            mac,
+            mtu: 1500,
+            link: sluice_route::Interface {
+                index,
+                addresses: vec![(address(own)?, length)],
+            },
+            context: 0,
+            stateful: [job == Job::Translate, job == Job::Translate6],
+            outside: job != Job::Forward && index == 1,
+            validation: SourceValidation::Off,
+            validity: validity::Policy::default(),
+            complete_checksums: true,
+            advertise: None,
+        });
+    }
+    Ok(interfaces)
+}
+
+/// A default route outside, and where something is translated one to the inside hosts.
+pub fn routes(job: Job) -> Result<Vec<Route>, Failure> {
+    let [inside, outside] = neighbours(job)?;
+    let route = |prefix: Address, length, address| Route {
+        prefix: sluice_route::Prefix::new(prefix, length),
+        via: Via::Gateway {
+            address,
+            interface: None,
+        },
+    };
+    let hosts = |half: u64| Address::V6(u128::from(half) << 64);
+    Ok(match job {
+        Job::Forward => vec![route(Address::V4(0), 0, outside)],
+        Job::Translate => vec![
+            route(Address::V4(0), 0, outside),
+            route(Address::V4(0x0a00_0000), 8, inside),
+        ],
+        Job::Translate6 => vec![route(Address::V6(0), 0, outside), route(hosts(six::INSIDE), 64, inside)],
+    })
+}
+
+fn nat<F: sluice_engine::family::Family>(
+    inside: Prefix<F::Address>,
+    (first, last): (F::Address, F::Address),
+    timeouts: Timeouts,
+) -> Result<Nat<F>, Failure> {
+    let pool = Pool {
+        timeouts,
+        ..Pool::new(first, last)
+    };
+    let pools = Pools::new(&[pool])?;
+    let rule = SourceRule {
+        context: 0,
+        inside,
+        outside: Some(1),
+        pool: 0,
+    };
+    let rules = Rules::new(&[rule], &[], &pools)?;
+    Ok(Nat { rules, pools })
+}
+
+/// Translation of all inside hosts onto as many public addresses as `sessions` sessions need; short timeouts where
+/// sessions shall end.
+pub fn translate(policy: &mut Policy, job: Job, sessions: u32, short: bool) -> Result<(), Failure> {
+    let addresses = sessions / 2 / 32_256 + 2;
+    let timeouts = match short {
+        true => Timeouts {
+            tcp_transitory_open: 120,
+            udp: 120,
+            ..Timeouts::default()
+        },
+        false => Timeouts::default(),
+    };
+    match job {
+        Job::Forward => {}
+        Job::Translate => {
+            let inside = Prefix {
+                address: 0x0a00_0000,
+                length: 8,
+            };
+            policy.nat4 = nat(inside, (POOL, POOL + addresses - 1), timeouts)?;
+        }
+        Job::Translate6 => {
+            let inside = Prefix {
+                address: [six::INSIDE, 0],
+                length: 64,
+            };
+            let public = |number: u32| [six::PUBLIC, number.into()];
+            policy.nat6 = nat(inside, (public(1), public(addresses)), timeouts)?;
+        }
+    }
+    Ok(())
+}
