@@ -38,7 +38,7 @@ impl List {
     }
 }
 
-/// The same load without and with a list under way, in turns, until as many sessions as there are have been listed.
+/// The same load without and with a list under way, in turns. All runs together list as many sessions as there are.
 pub fn listing(
     run: &mut Run<'_>,
     eal: &'static sluice_dpdk::eal::Eal,
@@ -56,16 +56,17 @@ pub fn listing(
     let mut random = Random(88_172_645_463_325_252);
     let direction = Direction::Both;
     let [mut costs, mut loops, mut empties, mut alone, mut added, mut pace] = [(); 6].map(|()| Vec::new());
+    let mut list = List {
+        cursor: Cursor::default(),
+        spare: Some(Vec::with_capacity(ANSWER)),
+        listed: 0,
+    };
     for _ in 0..runs {
         let mut draw = |port| draw::<Written>(&mut random, sessions, &publics, port);
         let base = empty(&mut source, direction, Checksums::Vouched, &mut draw);
-        let mut list = List {
-            cursor: Cursor::default(),
-            spare: Some(Vec::with_capacity(ANSWER)),
-            listed: 0,
-        };
+        let begun = list.listed;
         let (mut quiet, mut busy, mut turns, mut packets) = (0.0, 0.0, 0u32, 0);
-        while list.listed < u64::from(sessions) {
+        while list.listed - begun < u64::from(sessions).div_ceil(runs as u64) {
             // Each goes first as often as second, so that a drift of the machine favours neither.
             for listing in [turns % 2 == 0, turns % 2 != 0] {
                 let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || {
@@ -105,7 +106,7 @@ pub fn listing(
         empties.push(base);
         alone.push(quiet - base);
         added.push((busy - quiet) / (quiet - base) * 100.0);
-        pace.push(packets as f64 / list.listed as f64);
+        pace.push(packets as f64 / (list.listed - begun) as f64);
     }
     let row = Row::new("listing")
         .key("sessions", sessions)
