@@ -11,7 +11,7 @@ use sluice_table::wheel::Wheel;
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Fragment, Layers, Plain};
 use sluice_wire::quote::quoted;
-use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6};
+use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, ipv4, ipv6};
 
 use crate::batch::{Hop, Lists, Slots};
 use crate::io::HAND;
@@ -144,6 +144,14 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn address(address: Self::Address) -> sluice_route::Address;
     /// Source and destination of a packet.
     fn addresses(layers: &Layers, frame: &[u8]) -> (Self::Address, Self::Address);
+    /// Destination of a packet.
+    #[inline(always)]
+    fn destination(layers: &Layers, frame: &[u8]) -> Self::Address {
+        Self::addresses(layers, frame).1
+    }
+    /// Count a plain packet down by a hop, and give its link header back, to be written; none, and nothing done, where
+    /// the packet is not plain.
+    fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]>;
     /// Whether an address is a group's: multicast, or broadcast on a link.
     #[inline(always)]
     fn is_group(address: Self::Address) -> bool {
@@ -203,7 +211,7 @@ fn routes6(paths: &Paths, addresses: &[[u64; 2]], values: &mut [u32]) {
 macro_rules! family {
     ($family:ident, $address:ty, $tuple:ident, $key:ident, $session:ident, $six:literal, $keyfn:ident, $hash:ident,
      $one:ident, $table:ident, $lookup:ident, $decide:ident, $revise:ident, $forward:ident, $nat:ident,
-     $wheel:ident, $ports:ident, $rewrite:ident, $rewrite_plain:ident,
+     $wheel:ident, $ports:ident, $rewrite:ident, $rewrite_plain:ident, $count_down:path,
      $error:ident, $fib:ident, $plain:ident, $bits:ident, $routes:ident) => {
         impl Family for $family {
             type Address = $address;
@@ -319,6 +327,12 @@ macro_rules! family {
             fn addresses(layers: &Layers, frame: &[u8]) -> ($address, $address) {
                 let key = layers.$keyfn(frame, 0);
                 (key.tuple.source, key.tuple.destination)
+            }
+            #[inline(always)]
+            fn count_down<'f>(frame: &'f mut [u8], layers: &Layers) -> Option<&'f mut [u8]> {
+                let Plain { link, network, .. } = layers.plain_mut(frame)?;
+                $count_down(network);
+                Some(link)
             }
             #[cold]
             fn rewrite_error(
@@ -437,6 +451,7 @@ family!(
     ports4,
     rewrite4,
     rewrite_plain4,
+    ipv4::count_down,
     translate_error4,
     v4,
     V4,
@@ -463,6 +478,7 @@ family!(
     ports6,
     rewrite6,
     rewrite_plain6,
+    ipv6::count_down,
     translate_error6,
     v6,
     V6,

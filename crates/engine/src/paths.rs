@@ -51,10 +51,17 @@ impl Paths {
     /// Where a next hop leads that the route of `address` names.
     #[inline(always)]
     pub fn destination<F: Family>(&self, route: u32, address: F::Address) -> Destination {
-        if let Some((interface, neighbour)) = self.next_hops.bound(route) {
-            return Destination::Hop(Hop::new(interface, neighbour.0));
+        match self.bound(route) {
+            Some(hop) => Destination::Hop(hop),
+            None => self.unbound::<F>(route, address),
         }
-        self.unbound::<F>(route, address)
+    }
+
+    /// Where a next hop leads that is a gateway whose neighbour is known: most are.
+    #[inline(always)]
+    pub fn bound(&self, route: u32) -> Option<Hop> {
+        let (interface, neighbour) = self.next_hops.bound(route)?;
+        Some(Hop::new(interface, neighbour.0))
     }
 
     #[inline]

@@ -108,6 +108,16 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
     }
 }
 
+/// Count the time to live of a header down by one, and its checksum with it (RFC 1624); it must not be 0.
+#[inline(always)]
+pub fn count_down(header: &mut [u8; LENGTH]) {
+    // The word of TTL and protocol becomes smaller by 256.
+    const LESS: checksum::Delta = checksum::Delta(!0x0100);
+    header[8] = header[8].wrapping_sub(1);
+    let field = LESS.apply(u16::from_be_bytes([header[10], header[11]]));
+    header[10..12].copy_from_slice(&field.to_be_bytes());
+}
+
 /// Check that every option lies in its room and none asks for a source route, where those are refused.
 pub fn check_options(options: &[u8], refuse_source_routes: bool) -> Result<(), Fault> {
     let mut rest = options;

@@ -115,12 +115,17 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
 }
 
 impl Way {
+    /// Whether a packet leaves without tags by this worker's own queue, and came without tags.
+    #[inline(always)]
+    pub fn takes(&self, layers: &Layers) -> bool {
+        self.plain && layers.tags == 0
+    }
+
     /// Write the link header `link` of a frame of `length` bytes that came without tags, and send it. False, and nothing
     /// done, where it takes more: tags, or another worker's queue.
     #[inline(always)]
     pub fn take(&mut self, link: &mut [u8], length: usize, slot: Slot, meta: &mut Meta, lists: &mut Lists) -> bool {
-        if self.plain
-            && meta.layers.tags == 0
+        if self.takes(&meta.layers)
             && let Some(head) = link.first_chunk_mut()
         {
             // The type behind the addresses is right as it came.
