@@ -188,6 +188,10 @@ impl Datagrams {
     /// Look at `budget` entries: fragments whose first has come go to `ready`, those that have waited too long to
     /// `expired`.
     pub fn sweep(&mut self, now: Now, budget: usize, ready: &mut Ready<'_>, expired: &mut impl FnMut(Waiting)) {
+        // As a rule nothing waits, and entries are large.
+        if self.parked == 0 {
+            return;
+        }
         for _ in 0..budget.min(self.entries.len()) {
             self.next = (self.next + 1) & (self.entries.len() - 1);
             let entry = &mut self.entries[self.next];
