@@ -41,10 +41,7 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let clear = (1..5u16).prop_map(|port| Event::Clear { port });
     // A session may end up to 0.64 s late: no sum of sevens is a timeout.
     let wait = (1..30u16).prop_map(|sevens| Event::Wait(7 * sevens));
-    vec(
-        prop_oneof![8 => out, 6 => back, 2 => wait, 1 => clear],
-        1..120,
-    )
+    vec(prop_oneof![8 => out, 6 => back, 2 => wait, 1 => clear], 1..120)
 }
 
 /// A flow from inside: protocol, source, remote.
