@@ -1,6 +1,8 @@
 //! Rules: what is translated. A list, asked in order of specificity, whatever the order it was written in.
 
 use core::net::IpAddr;
+use core::ops::Range;
+use std::collections::{BTreeSet, HashMap};
 
 use sluice_wire::Context;
 use thiserror::Error;
@@ -153,10 +155,46 @@ pub enum RuleError {
     },
 }
 
+/// Source rules that are compared one after the other; more are found by their prefix.
+const FEW: usize = 8;
+
+/// Where the source rules of a prefix lie in the list, by context, length and address.
+#[derive(Clone, Debug, Default)]
+struct Index {
+    /// Lengths of prefixes that rules have, longest first.
+    lengths: Box<[u8]>,
+    places: HashMap<(Context, u8, u128), Range<usize>>,
+}
+
+impl Index {
+    /// Of rules of which those with one prefix lie together.
+    fn new<A: Address>(rules: &[SourceRule<A>]) -> Self {
+        if rules.len() <= FEW {
+            return Self::default();
+        }
+        let mut index = Self {
+            lengths: rules
+                .iter()
+                .map(|rule| rule.inside.length)
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .rev()
+                .collect(),
+            places: HashMap::with_capacity(rules.len()),
+        };
+        for (place, rule) in rules.iter().enumerate() {
+            let key = (rule.context, rule.inside.length, rule.inside.address.number());
+            index.places.entry(key).or_insert(place..place).end = place + 1;
+        }
+        index
+    }
+}
+
 /// Rules that have been checked, most specific first. Immutable: a change makes new ones.
 #[derive(Clone, Debug)]
 pub struct Rules<A> {
     source: Box<[SourceRule<A>]>,
+    index: Index,
     destination: Box<[DestinationRule<A>]>,
     /// A bit for each port that some destination rule forwards.
     forwarded: Box<[u64; 1024]>,
@@ -166,6 +204,7 @@ impl<A: Address> Default for Rules<A> {
     fn default() -> Self {
         Self {
             source: Box::default(),
+            index: Index::default(),
             destination: Box::default(),
             forwarded: Box::new([0; 1024]),
         }
@@ -188,13 +227,22 @@ impl<A: Address> Rules<A> {
             }
         }
         let mut source: Box<[_]> = source.into();
-        source.sort_by_key(|rule| (core::cmp::Reverse(rule.inside.length), rule.outside.is_none()));
+        source.sort_by_key(|rule| {
+            let inside = rule.inside;
+            (
+                core::cmp::Reverse(inside.length),
+                rule.context,
+                inside.address.number(),
+                rule.outside.is_none(),
+            )
+        });
         let mut destination: Box<[_]> = destination.into();
         destination.sort_by_key(|rule| {
             let (first, last) = ports(rule);
             (rule.protocol.is_none(), last - first)
         });
         Ok(Self {
+            index: Index::new(&source),
             source,
             destination,
             forwarded,
@@ -243,12 +291,22 @@ impl<A: Address> Rules<A> {
     /// the key as destination rules left it, and the interface that the packet leaves through.
     #[inline]
     pub fn decide_source<T: Tuple<Address = A>>(&self, key: &T, interface: u16) -> Option<PoolIndex> {
-        let matches = |rule: &&SourceRule<A>| {
-            rule.inside.contains(key.source())
-                && rule.context == key.context()
-                && rule.outside.is_none_or(|named| named == interface)
-        };
-        self.source.iter().find(matches).map(|rule| rule.pool)
+        let leaves = |rule: &&SourceRule<A>| rule.outside.is_none_or(|named| named == interface);
+        if self.source.len() <= FEW {
+            let inside = |rule: &&SourceRule<A>| rule.inside.contains(key.source()) && rule.context == key.context();
+            let rule = self.source.iter().filter(inside).find(leaves)?;
+            return Some(rule.pool);
+        }
+        self.index.lengths.iter().find_map(|&length| {
+            let prefix = Prefix {
+                address: key.source(),
+                length,
+            };
+            let address = key.source().number() & !prefix.host_bits();
+            let places = self.index.places.get(&(key.context(), length, address))?;
+            let rules = self.source.get(places.clone())?;
+            rules.iter().find(leaves).map(|rule| rule.pool)
+        })
     }
 }
 

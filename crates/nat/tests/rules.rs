@@ -1,5 +1,6 @@
 //! Rules: decided by specificity, refused by name.
 
+use proptest::prelude::*;
 use sluice_nat::rule::{DestinationRule, Prefix, RuleError, Rules, SourceRule};
 use sluice_nat::{Address, Pool, PoolIndex, Pools};
 use sluice_wire::Tuple4;
@@ -210,4 +211,50 @@ fn destination_rule_of_a_lent_port_is_refused() {
         ..lent
     };
     assert!(Rules::new(&[], &[tunnel], &pools()).is_ok());
+}
+
+/// Addresses of prefixes that lie within each other.
+fn address() -> impl Strategy<Value = u32> {
+    prop::sample::select(vec![0x0a00_0000u32, 0x0a00_0100, 0x0a01_0203, 0x0a80_0000, 0xc0a8_0101])
+}
+
+/// Rules that match different packets.
+fn rules() -> impl Strategy<Value = Vec<SourceRule<u32>>> {
+    let rule = (address(), 0u8..=32, prop::option::of(0u16..3), 0u16..3, 0u32..2).prop_map(
+        |(address, length, outside, pool, context)| {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+            SourceRule {
+                context,
+                ..source(address & mask, length, outside, pool)
+            }
+        },
+    );
+    prop::collection::vec(rule, 1..60).prop_map(|mut rules| {
+        let mut seen = std::collections::BTreeSet::new();
+        rules.retain(|rule| seen.insert((rule.context, rule.inside, rule.outside)));
+        rules
+    })
+}
+
+/// A source, its context, and the interface that it leaves through.
+fn asked() -> impl Strategy<Value = (u32, u32, u16)> {
+    (address(), 0u32..4, 0u32..2, 0u16..4)
+        .prop_map(|(address, low, context, interface)| (address | low, context, interface))
+}
+
+proptest! {
+    #[test]
+    fn source_rules_any_number_decide_as_each_compared(
+        rules in rules(), asked in prop::collection::vec(asked(), 1..40),
+    ) {
+        let valid = Rules::new(&rules, &[], &pools()).unwrap();
+        for (from, context, interface) in asked {
+            let matching = rules.iter().filter(|rule| {
+                rule.context == context && rule.inside.contains(from) && rule.outside.is_none_or(|named| named == interface)
+            });
+            let best = matching.max_by_key(|rule| (rule.inside.length, rule.outside.is_some()));
+            let key = Tuple4 { source: from, context, ..Tuple4::default() };
+            prop_assert_eq!(best.map(|rule| rule.pool), valid.decide_source(&key, interface));
+        }
+    }
 }

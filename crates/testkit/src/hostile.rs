@@ -6,7 +6,7 @@ use sluice_wire::icmpv6::packet_too_big;
 use sluice_wire::vlan::Tag;
 use sluice_wire::{
     Checksums, Class, Flags, Layers, Packet, Policy, Validity, arp, complete_checksum, icmp, icmpv6, ipv4, ipv6, ndp,
-    parse, plain, quoted, tcp, udp, validate, vlan,
+    parse, plain4, plain6, quoted, tcp, udp, validate, vlan,
 };
 
 const EVERYTHING: [Checksums; 5] = [
@@ -45,18 +45,17 @@ pub fn wire(bytes: &[u8]) {
         );
         let freely = validate(bytes, checksums, &layers, &lenient);
         let mac = bytes.first_chunk().copied().unwrap_or_default();
-        let least =
-            Flags::PLAIN == layers.flags && layers.class == Class::Ipv4 && layers.tags == 0 && bytes.len() >= 54;
+        let least = if layers.class == Class::Ipv4 { 54 } else { 74 };
+        let common = Flags::PLAIN == layers.flags && layers.tags == 0 && bytes.len() >= least;
         let looked = matches!(checksums, Checksums::Vouched | Checksums::Unverified);
-        let short = (least && looked && strict == Ok(Validity::Valid)).then_some(layers);
+        let expected = (common && looked && strict == Ok(Validity::Valid)).then_some(layers);
         // Who asks for an address (RFC 2131) goes the long way, as do groups.
         let unicast = bytes[0] & 1 == 0 && bytes.get(30..34) != Some(&[0xff; 4]);
-        assert_eq!(
-            short.filter(|_| unicast),
-            plain(bytes, checksums, &mac).filter(|_| unicast),
-            "placed and checked at once, another packet"
-        );
-        assert_eq!(None, plain(bytes, checksums, &mac.map(|byte| !byte)), "not ours");
+        let short = |mac| plain4(bytes, checksums, mac).or_else(|| plain6(bytes, checksums, mac));
+        if unicast || layers.class == Class::Ipv6 && bytes[0] & 1 == 0 {
+            assert_eq!(expected, short(&mac), "placed and checked at once, another packet");
+        }
+        assert_eq!(None, short(&mac.map(|byte| !byte)), "not ours");
         assert!(strict.is_err() || strict == freely, "a lenient policy found a fault");
     }
     let unverified = validate(bytes, Checksums::Unverified, &layers, &lenient);

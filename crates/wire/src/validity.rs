@@ -4,10 +4,9 @@
 use core::hint::select_unpredictable;
 
 use crate::fault::Fault;
-use crate::field::Mac;
 use crate::ipv4::{Ipv4, protocol};
 use crate::ipv6::Ipv6;
-use crate::layers::{self, Class, Flags, Fragment, Layers};
+use crate::layers::{Class, Flags, Fragment, Layers};
 use crate::packet::Checksums;
 use crate::tcp::flag;
 use crate::{arp, checksum, icmp, icmpv6, ipv4, ipv6, tcp, udp};
@@ -64,40 +63,30 @@ pub fn validate(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
     validate_any(frame, checksums, layers, policy)
 }
 
-/// Place and check at once, the short way: the layers of an untagged whole TCP or UDP packet to `mac`, over IPv4
-/// without options, in which nothing is wrong whatever the policy. None for every other packet, which
-/// [`crate::layers::parse`] places and [`validate`] judges.
-#[inline(always)]
-pub fn plain(frame: &[u8], checksums: Checksums, mac: &Mac) -> Option<Layers> {
-    let head: &[u8; 54] = frame.first_chunk()?;
-    let (ours, _) = head.split_first_chunk()?;
-    let layers = layers::short(head, frame.len()).filter(|_| ours == mac)?;
-    let network = head.last_chunk::<40>()?.first_chunk()?;
-    let good = short(
-        network,
-        layers.protocol,
-        layers.end.wrapping_sub(layers.l4),
-        layers.tcp_flags,
-    ) && (checksums == Checksums::Vouched
-        || (checksums == Checksums::Unverified && sums_are_right(frame, layers, network)));
-    good.then_some(layers)
-}
-
 /// Whether the fields of a plain packet are right and its addresses beyond doubt, checksums aside; `head` is where its
 /// IP header begins.
 #[inline(always)]
-fn short(head: &[u8; 34], protocol: u8, room: u16, tcp_flags: u8) -> bool {
+pub(crate) fn short(head: &[u8; 34], protocol: u8, room: u16, tcp_flags: u8) -> bool {
+    let Some(transport) = head.last_chunk() else {
+        return false;
+    };
+    let suspect = SUSPECT[head[12] as usize] & BAD_SOURCE | SUSPECT[head[16] as usize] & BAD_DESTINATION;
+    let (source, destination) = (&head[12..16], &head[16..20]);
+    lengths_are_right(transport, protocol, room, tcp_flags) && suspect == 0 && source != destination
+}
+
+/// Whether what a TCP or UDP header says of its own length fits its room, and its flags make sense. Not a branch on the
+/// protocol, since nobody can foretell it.
+#[inline(always)]
+pub(crate) fn lengths_are_right(transport: &[u8; 14], protocol: u8, room: u16, tcp_flags: u8) -> bool {
     let tcp = protocol == protocol::TCP;
-    // What the transport header says of its own length; not a branch, since nobody can foretell the protocol.
-    let data_offset = u16::from(head[32] >> 4) * 4;
-    let length = u16::from_be_bytes([head[24], head[25]]);
+    let data_offset = u16::from(transport[12] >> 4) * 4;
+    let length = u16::from_be_bytes([transport[4], transport[5]]);
     let claimed = select_unpredictable(tcp, data_offset, length);
     let least = select_unpredictable(tcp, tcp::LENGTH as u16, udp::LENGTH as u16);
     // Datagrams have no flags.
     let flags = select_unpredictable(tcp, tcp_flags, flag::ACK);
-    let suspect = SUSPECT[head[12] as usize] & BAD_SOURCE | SUSPECT[head[16] as usize] & BAD_DESTINATION;
-    let (source, destination) = (&head[12..16], &head[16..20]);
-    claimed >= least && claimed <= room && suspect == 0 && !is_nonsense(flags) && source != destination
+    claimed >= least && claimed <= room && !is_nonsense(flags)
 }
 
 /// By the first byte of an address: whether it can't be a source, or a destination.
@@ -121,7 +110,7 @@ const BAD_DESTINATION: u8 = 2;
 
 /// Whether the checksums of a plain packet are right; `head` is where it begins.
 #[inline(never)]
-fn sums_are_right(frame: &[u8], layers: Layers, head: &[u8; 34]) -> bool {
+pub(crate) fn sums_are_right(frame: &[u8], layers: Layers, head: &[u8; 34]) -> bool {
     let covered = if layers.protocol == protocol::TCP {
         layers.end.saturating_sub(layers.l4)
     } else {
@@ -286,7 +275,7 @@ fn martian4(source: u32, destination: u32, layers: &Layers) -> Result<(), Fault>
 
 /// Sources and destinations that RFC 4291 keeps off the wire: multicast sources, loopback, addresses mapped from IPv4,
 /// unspecified unless it is ICMPv6 to a group (duplicate address detection, router solicitation, listener reports).
-fn martian6(source: u128, destination: u128, layers: &Layers) -> Result<(), Fault> {
+pub(crate) fn martian6(source: u128, destination: u128, layers: &Layers) -> Result<(), Fault> {
     let reserved = |address: u128| address == 1 || address >> 32 == 0xffff;
     let group = destination >> 120 == 0xff;
     if source >> 120 == 0xff || reserved(source) || (source == 0 && !(group && layers.protocol == protocol::ICMPV6)) {
@@ -369,7 +358,7 @@ fn covered(datagram: &[u8], payload: &[u8], layers: &Layers) -> Option<Covered> 
     Some(Covered { field, length, pseudo })
 }
 
-fn transport_checksum(
+pub(crate) fn transport_checksum(
     datagram: &[u8],
     payload: &[u8],
     checksums: Checksums,

@@ -4,7 +4,7 @@
 
 use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
-use sluice_wire::{Checksums, Packet, ipv4};
+use sluice_wire::{Checksums, Packet, ipv4, plain4, plain6};
 
 use crate::batch::{Batch, Lists, Meta, put};
 use crate::context::Ctx;
@@ -29,7 +29,7 @@ pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let frame = packet.bytes();
         if let Some((number, interface)) = ours
-            && let Some(layers) = validity::plain(frame, packet.checksums(), &interface.mac)
+            && let Some(layers) = plain4(frame, packet.checksums(), &interface.mac)
         {
             frames += 1;
             bytes += frame.len() as u64;
@@ -60,7 +60,7 @@ pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
     }
 }
 
-/// Every packet but the plain ones.
+/// Every packet but the plain ones of IPv4.
 #[inline(never)]
 fn unlike(
     slot: Slot,
@@ -72,9 +72,27 @@ fn unlike(
     tally: &mut Tally,
 ) {
     let policy = ctx.policy;
+    let untagged = policy.untagged.get(port as usize).copied().flatten();
     let checksums = packet.checksums();
     let frame = packet.bytes();
     let length = frame.len() as u64;
+    if let Some(number) = untagged
+        && let Some(interface) = policy.interface(number)
+        && let Some(layers) = plain6(frame, checksums, &interface.mac)
+    {
+        *meta = Meta {
+            layers,
+            interface: number,
+            ..Meta::default()
+        };
+        tally.count(ctx, number, length);
+        let list = if interface.stateful[1] {
+            &mut lists.lookup6
+        } else {
+            &mut lists.forward6
+        };
+        return put(list, slot);
+    }
     let layers = match layers::parse(frame) {
         Ok(layers) => layers,
         Err(fault) => {
@@ -84,7 +102,7 @@ fn unlike(
         }
     };
     let number = if layers.tags == 0 {
-        policy.untagged.get(port as usize).copied().flatten()
+        untagged
     } else {
         ctx.policy.tagged(port, &[layers.tag(frame, 0), layers.tag(frame, 1)])
     };
