@@ -8,7 +8,7 @@ use sluice_wire::checksum::Delta;
 use sluice_wire::layers::{Flags, Fragment, Layers};
 use sluice_wire::{Direction, Tuple4, Tuple6};
 
-use crate::Decision;
+use crate::{Decision, Tuple};
 
 /// What of a packet's transport header a rewrite touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +108,12 @@ fn plain_transport(header: &mut [u8; 20], udp: bool, ports: u32, l4: Delta) {
     header[at..at + 2].copy_from_slice(&after);
 }
 
+/// Source and destination port, as they stand in a packet that the other direction's key describes.
+#[inline(always)]
+fn ports<T: Tuple>(other: &T) -> u32 {
+    u32::from(other.destination_port()) << 16 | u32::from(other.source_port())
+}
+
 /// Addresses, checksum and TTL of an IPv4 header.
 #[inline(always)]
 fn network4(header: &mut [u8; 20], rewrite: &Rewrite<'_, Tuple4>, hops: u8) {
@@ -146,8 +152,7 @@ pub fn rewrite_plain4(
     hops: u8,
 ) {
     network4(network, rewrite, hops);
-    let other = rewrite.other;
-    let ports = u32::from(other.destination_port) << 16 | u32::from(other.source_port);
+    let ports = ports(rewrite.other);
     plain_transport(transport, udp, ports, rewrite.l4);
 }
 
@@ -161,8 +166,7 @@ pub fn rewrite_plain6(
     hops: u8,
 ) {
     network6(network, rewrite, hops);
-    let other = rewrite.other;
-    let ports = u32::from(other.destination_port) << 16 | u32::from(other.source_port);
+    let ports = ports(rewrite.other);
     plain_transport(transport, udp, ports, rewrite.l4);
 }
 
@@ -213,8 +217,7 @@ pub fn rewrite4(
         return false;
     };
     network4(header, rewrite, hops);
-    let other = rewrite.other;
-    let ports = u32::from(other.destination_port) << 16 | u32::from(other.source_port);
+    let ports = ports(rewrite.other);
     let Some(tail) = frame.get_mut(l4..) else { return false };
     transport_header(tail, transport, ports, rewrite.l4)
 }
@@ -233,8 +236,7 @@ pub fn rewrite6(
         return false;
     };
     network6(header, rewrite, hops);
-    let other = rewrite.other;
-    let ports = u32::from(other.destination_port) << 16 | u32::from(other.source_port);
+    let ports = ports(rewrite.other);
     let Some(tail) = frame.get_mut(l4..) else { return false };
     transport_header(tail, transport, ports, rewrite.l4)
 }

@@ -30,19 +30,20 @@ pub fn prefetch_far_at<T>(slice: &[T], index: usize) {
 /// Ask for every line of `slice[index]`, not nearer than the second-level cache.
 #[inline(always)]
 pub fn prefetch_all_far_at<T>(slice: &[T], index: usize) {
-    let first: *const u8 = slice.as_ptr().wrapping_add(index).cast();
-    for line in 0..size_of::<T>().div_ceil(crate::memory::LINE) {
-        far(first.wrapping_add(line * crate::memory::LINE));
-    }
+    lines(slice, index).for_each(far);
 }
 
 /// Ask for every line of `slice[index]`, to write them. An index beyond the end is harmless.
 #[inline(always)]
 pub fn prefetch_all_at<T>(slice: &[T], index: usize) {
+    lines(slice, index).for_each(write);
+}
+
+/// Where the lines of `slice[index]` begin.
+#[inline(always)]
+fn lines<T>(slice: &[T], index: usize) -> impl Iterator<Item = *const u8> {
     let first: *const u8 = slice.as_ptr().wrapping_add(index).cast();
-    for line in 0..size_of::<T>().div_ceil(crate::memory::LINE) {
-        write(first.wrapping_add(line * crate::memory::LINE));
-    }
+    (0..size_of::<T>().div_ceil(crate::memory::LINE)).map(move |line| first.wrapping_add(line * crate::memory::LINE))
 }
 
 #[inline(always)]

@@ -25,8 +25,11 @@ use crate::shard::Shard;
 use crate::time::Now;
 
 /// Packets of a group. While one group is translated, the next one's records are under way, and the index of the one
-/// after that: what a core asks for at once stays below what it keeps under way.
+/// after that.
 const GROUP: usize = 32;
+
+/// How many packets ahead of its own a record is brought from the second-level cache into the first.
+const NEAR: usize = 4;
 
 /// What the passes leave for each other, by the packet's place in the list.
 pub struct Lookups<F: Family> {
@@ -82,7 +85,7 @@ pub fn established<F: Family>(
         }
         sought = last.0;
         for place in done..last.1 {
-            let ahead = place + 4;
+            let ahead = place + NEAR;
             if ahead < last.1
                 && let Some(shard) = ctx.shard_of(batch.meta(work.slots[ahead]))
             {
