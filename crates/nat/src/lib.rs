@@ -7,7 +7,9 @@
 //! Everything is generic over the family ([`family::Tuple`]): IPv4, and IPv6 to IPv6 with ports.
 #![forbid(unsafe_code)]
 
+pub mod behaviour;
 pub mod decision;
+pub mod deterministic;
 pub mod family;
 pub mod icmp;
 mod keyed;
@@ -20,7 +22,9 @@ pub mod shard;
 pub mod timeout;
 pub mod tracking;
 
+pub use behaviour::{Behaviour, Blocks, Filtering, Hold, Limits, Mapping, PortSelection, Rate, SubscriberLimits};
 pub use decision::{Decision, Translation};
+pub use deterministic::Deterministic;
 pub use family::{Address, Tuple};
 pub use keyed::Secret;
 pub use pool::{Pairing, Pool, PoolIndex, Pools};

@@ -6,6 +6,8 @@ use core::ops::RangeInclusive;
 use thiserror::Error;
 
 use crate::Address;
+use crate::behaviour::{Behaviour, Blocks, Hold, Limits, PortSelection, SubscriberLimits};
+use crate::deterministic::Deterministic;
 use crate::timeout::{Schedule, TimeoutError, Timeouts};
 
 /// Place of a pool in the configuration, counted from 0.
@@ -31,10 +33,31 @@ pub struct Pool<A> {
     pub addresses: Vec<(A, A)>,
     /// Ports, and ICMP identifiers.
     pub ports: RangeInclusive<u16>,
+    /// Ports among those that are not lent (RFC 7422, variable R).
+    pub reserved: Vec<RangeInclusive<u16>>,
     /// What happens when the paired address is full.
     pub pairing: Pairing,
     /// Timeouts of the sessions that use the pool.
     pub timeouts: Timeouts,
+    /// Mapping and filtering by class: TCP, UDP, ICMP queries.
+    pub behaviour: [Behaviour; 3],
+    /// With address-and-port-dependent mapping: flows to different destinations may share an outside port
+    /// (RFC 7857, section 3).
+    pub overlap: bool,
+    /// Which free port a mapping gets.
+    pub selection: PortSelection,
+    /// UDP: even inside ports get even outside ports, odd ones odd (RFC 4787, REQ-4).
+    pub parity: bool,
+    /// Blocks of ports; none: port by port.
+    pub blocks: Option<Blocks>,
+    /// How long freed ports wait.
+    pub hold: Hold,
+    /// Inside addresses whose outside address and ports are computed (RFC 7422).
+    pub deterministic: Option<Deterministic<A>>,
+    /// Limits of each subscriber.
+    pub subscriber: SubscriberLimits,
+    /// Limits of the pool.
+    pub limits: Limits,
 }
 
 impl<A: Address> Pool<A> {
@@ -43,8 +66,18 @@ impl<A: Address> Pool<A> {
         Self {
             addresses: vec![(first, last)],
             ports: 1024..=u16::MAX,
+            reserved: Vec::new(),
             pairing: Pairing::default(),
             timeouts: Timeouts::default(),
+            behaviour: [Behaviour::default(); 3],
+            overlap: false,
+            selection: PortSelection::default(),
+            parity: false,
+            blocks: None,
+            hold: Hold::default(),
+            deterministic: None,
+            subscriber: SubscriberLimits::default(),
+            limits: Limits::default(),
         }
     }
 }

@@ -65,6 +65,7 @@ fn pool(configured: &sluice_config::config::Pool) -> Pool<u32> {
             schema::Pairing::Soft => Pairing::Soft,
         },
         timeouts: timeouts(&configured.timeouts),
+        ..Pool::new(0, 0)
     }
 }
 
