@@ -1,7 +1,7 @@
 //! A keyed function of a flow: SipHash, so that outside ports stay hard to guess (RFC 6056, section 3.3.3).
 
 /// The installation's secret, 128 bits of randomness that the caller provides.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Secret(pub [u64; 2]);
 
 impl core::fmt::Debug for Secret {

@@ -24,7 +24,7 @@ pub mod tracking;
 
 pub use behaviour::{Behaviour, Blocks, Filtering, Hold, Limits, Mapping, PortSelection, Rate, SubscriberLimits};
 pub use decision::{Decision, Translation};
-pub use deterministic::Deterministic;
+pub use deterministic::{Deterministic, Plan};
 pub use family::{Address, Tuple};
 pub use keyed::Secret;
 pub use pool::{Pairing, Pool, PoolIndex, Pools};

@@ -1,0 +1,59 @@
+//! The line that a change of the configuration leaves in the log, from which the owner of every port can be computed
+//! later (RFC 7422, section 3).
+
+use core::fmt::Write;
+
+use super::{Plan, Spans};
+use crate::Address;
+
+impl<A: Address> Plan<A> {
+    /// The line, with a time as the caller writes it: time, I, O, D, M, A and R as in the RFC, and C, which I and O
+    /// alone do not tell. An address and its length stand for a prefix; addresses that are none are ranges of length
+    /// 32 or 128. IPv6 addresses stand in brackets. The key of a random deal is not in it.
+    pub fn record(&self, time: &str) -> String {
+        let mut line = format!("[{time}]:");
+        let inside = Spans::new(vec![(self.first, self.last)]);
+        write_addresses(&mut line, &inside);
+        line.push(':');
+        write_addresses(&mut line, &self.addresses);
+        // Writing to a string does not fail.
+        let _ = write!(line, ":{}:", self.dynamic);
+        let _ = write!(line, "{}", self.most.unwrap_or(self.share));
+        let _ = write!(line, ":{}:", self.algorithm.number());
+        let reserved = Spans::without((1, u32::from(u16::MAX)), self.ports.ranges());
+        for (at, (first, last)) in reserved.ranges().enumerate() {
+            let comma = if at > 0 { "," } else { "" };
+            let _ = match first == last {
+                true => write!(line, "{comma}{first}"),
+                false => write!(line, "{comma}{first}-{last}"),
+            };
+        }
+        let _ = write!(line, ":{}", self.compression);
+        line
+    }
+}
+
+fn write_addresses<A: Address>(line: &mut String, addresses: &Spans<A>) {
+    let shown = |address: A| match address.display() {
+        core::net::IpAddr::V4(address) => address.to_string(),
+        core::net::IpAddr::V6(address) => format!("[{address}]"),
+    };
+    let mut ranges = addresses.ranges();
+    if let (Some((first, last)), None) = (ranges.next(), ranges.next()) {
+        let host = (first.number() ^ last.number()).wrapping_add(1);
+        let prefix =
+            first.number() & host.wrapping_sub(1) == 0 && last.number() & host.wrapping_sub(1) == host.wrapping_sub(1);
+        if host.is_power_of_two() && prefix {
+            let _ = write!(line, "{}:{}", shown(first), u32::from(A::BITS) - host.trailing_zeros());
+            return;
+        }
+    }
+    for (at, (first, last)) in addresses.ranges().enumerate() {
+        let comma = if at > 0 { "," } else { "" };
+        let _ = match first == last {
+            true => write!(line, "{comma}{}", shown(first)),
+            false => write!(line, "{comma}{}-{}", shown(first), shown(last)),
+        };
+    }
+    let _ = write!(line, ":{}", A::BITS);
+}

@@ -1,0 +1,84 @@
+//! What one inside address has outside.
+
+use super::{Algorithm, Plan, permutation};
+use crate::Address;
+
+/// The outside ports of one inside address: the same numbers of TCP, UDP and ICMP queries.
+#[derive(Clone, Copy, Debug)]
+pub struct Share<'a, A> {
+    plan: &'a Plan<A>,
+    /// Counted from the first inside address.
+    subscriber: u32,
+}
+
+impl<'a, A: Address> Share<'a, A> {
+    #[inline(always)]
+    pub(super) fn new(plan: &'a Plan<A>, subscriber: u32) -> Self {
+        Self { plan, subscriber }
+    }
+
+    /// How many ports.
+    #[inline(always)]
+    pub fn count(&self) -> u32 {
+        self.plan.share
+    }
+
+    /// The one outside address; none where the ports are spread over all.
+    #[inline]
+    pub fn address(&self) -> Option<A> {
+        let plan = self.plan;
+        let one = plan.algorithm.is_paired() || plan.addresses.count() == 1;
+        one.then(|| self.at(0).0)
+    }
+
+    /// The `k`-th port and its address; the last where there are not so many.
+    #[inline]
+    pub fn at(&self, k: u32) -> (A, u16) {
+        let plan = self.plan;
+        let k = k.min(plan.share - 1);
+        let (compression, addresses) = (plan.compression, plan.addresses.count());
+        let (address, slot) = (self.subscriber / compression, self.subscriber % compression);
+        let (address, index) = match plan.algorithm {
+            Algorithm::Sequential => (address, slot * plan.share + k),
+            Algorithm::Staggered => (address, k * compression + slot),
+            Algorithm::RoundRobin => {
+                let position = u64::from(self.subscriber) * u64::from(plan.share) + u64::from(k);
+                let addresses = u64::from(addresses);
+                ((position % addresses) as u32, (position / addresses) as u32)
+            }
+            Algorithm::Interlaced => {
+                let turn = u64::from(self.subscriber % addresses) + u64::from(k);
+                let slot = self.subscriber / addresses;
+                ((turn % u64::from(addresses)) as u32, k * compression + slot)
+            }
+            Algorithm::Random(key) => {
+                let place = slot * plan.share + k;
+                (
+                    address,
+                    permutation::image_of(key, address, compression * plan.share, place),
+                )
+            }
+        };
+        (plan.addresses.at(address), plan.ports.at(index) as u16)
+    }
+
+    /// Which of the ports it is; none where it is not of them.
+    #[inline]
+    pub fn index_of(&self, address: A, port: u16) -> Option<u32> {
+        let (subscriber, k) = self.plan.owner(address, port)?;
+        (subscriber == u64::from(self.subscriber)).then_some(k)
+    }
+
+    /// First and last port, where they are one range of one address.
+    pub fn range(&self) -> Option<(A, u16, u16)> {
+        let ((address, first), (other, last)) = (self.at(0), self.at(self.count() - 1));
+        let whole = address == other && u32::from(last) + 1 == u32::from(first) + self.count();
+        (whole && self.plan.algorithm == Algorithm::Sequential).then_some((address, first, last))
+    }
+
+    /// All ports with their addresses, in order of `k`.
+    pub fn iter(&self) -> impl Iterator<Item = (A, u16)> + use<'a, A> {
+        let share = *self;
+        (0..share.count()).map(move |k| share.at(k))
+    }
+}
