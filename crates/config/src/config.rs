@@ -157,10 +157,30 @@ pub struct Pool {
     pub name: String,
     /// Addresses in the order of the file; no two overlap.
     pub addresses: Vec<AddressRange>,
-    /// Ports and ICMP identifiers that are given out.
+    /// From the first to the last port and ICMP identifier that is given out.
     pub ports: PortRange,
+    /// Ports between them that are not given out, in ascending order; no two overlap.
+    pub reserved: Vec<PortRange>,
     /// What happens when a paired address has no port left.
     pub pairing: schema::Pairing,
+    /// Mapping and filtering of TCP, UDP and ICMP queries.
+    pub behaviour: [(schema::Mapping, schema::Filtering); 3],
+    /// Flows to different destinations may share a port; some protocol is mapped by destination.
+    pub overlap: bool,
+    /// Which free port a mapping gets.
+    pub selection: schema::PortSelection,
+    /// Whether UDP ports keep their parity.
+    pub parity: bool,
+    /// Blocks of ports of a size that fits.
+    pub block: Option<schema::Block>,
+    /// How long ports and blocks wait after use, in whole seconds.
+    pub hold: Duration,
+    /// Inside addresses that are dealt their ports; they fit.
+    pub deterministic: Option<schema::Deterministic>,
+    /// Limits of each subscriber.
+    pub subscriber: schema::SubscriberLimits,
+    /// Limits of the pool.
+    pub limits: schema::SessionLimits,
     /// Timeouts of its sessions.
     pub timeouts: Timeouts,
 }

@@ -1,7 +1,10 @@
 //! What can be wrong with a configuration: what, and what to do about it.
 
+mod pool;
+
 use std::net::{IpAddr, Ipv4Addr};
 
+pub use self::pool::PoolProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
 
 /// One thing that is wrong. [`std::fmt::Display`] says what, [`Problem::hint`] what to do.
@@ -303,6 +306,9 @@ pub enum Problem {
         /// Whose link.
         interface: String,
     },
+    /// How a pool lends its ports.
+    #[error(transparent)]
+    Pool(#[from] PoolProblem),
     /// A pool that no rule uses.
     #[error("no rule uses pool `{0}`")]
     UnusedPool(String),
@@ -429,6 +435,7 @@ impl Problem {
                 "a pool may hold an address only of the interface that its rules lead `out` by".into()
             }
             Self::PoolHoldsBroadcast { .. } => "leave it out: write a range instead of the prefix".into(),
+            Self::Pool(problem) => problem.hint(),
             Self::UnusedPool(name) => format!("add a [[nat.source]] with `pool = \"{name}\"`, or take the pool away"),
             Self::DuplicateSource(_) => {
                 "keep one of them; a longer prefix or a named interface would be more specific".into()

@@ -222,6 +222,12 @@ fn form(message: &str, written: &str) -> Problem {
             hint: Some(format!("write {}", plainly(family))),
         };
     }
+    if message.starts_with("wanted string") {
+        return Problem::Form {
+            what: misfit(written),
+            hint: Some("write a text in quotes".into()),
+        };
+    }
     if message.starts_with("string values must be quoted") {
         return Problem::Form {
             what: "a text without quotes".into(),

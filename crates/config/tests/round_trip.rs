@@ -100,6 +100,92 @@ fn timeouts() -> impl Strategy<Value = Timeouts> {
         })
 }
 
+fn by_protocol<T: Copy + std::fmt::Debug>(
+    one: impl Strategy<Value = T> + Clone,
+) -> impl Strategy<Value = ByProtocol<T>> {
+    let some = option::of(one.clone());
+    prop_oneof![
+        Just(ByProtocol::default()),
+        one.prop_map(|one| ByProtocol::from([Some(one); 3])),
+        [some.clone(), some.clone(), some].prop_map(ByProtocol::from),
+    ]
+}
+
+fn rate() -> impl Strategy<Value = Option<Rate>> {
+    option::of(any::<(u32, u32)>().prop_map(|(rate, burst)| Rate { rate, burst }))
+}
+
+fn limits() -> impl Strategy<Value = SessionLimits> {
+    (any::<Option<u32>>(), rate()).prop_map(|(sessions, new_sessions)| SessionLimits { sessions, new_sessions })
+}
+
+fn deterministic() -> impl Strategy<Value = Deterministic> {
+    let algorithm = prop_oneof![
+        Just(Algorithm::Sequential),
+        Just(Algorithm::Staggered),
+        Just(Algorithm::RoundRobin),
+        Just(Algorithm::Interlaced),
+        Just(Algorithm::Random)
+    ];
+    let key = option::of(any::<u128>().prop_map(Key::new));
+    (range(), any::<(u16, u16, Option<u32>)>(), algorithm, key).prop_map(
+        |(inside, (compression, dynamic, maximum_ports), algorithm, key)| Deterministic {
+            inside,
+            compression,
+            dynamic,
+            algorithm,
+            maximum_ports,
+            key,
+        },
+    )
+}
+
+/// A pool without addresses and timeouts.
+fn lending() -> impl Strategy<Value = Pool> {
+    let ports = || vec(ports(), 0..4).prop_map(PortRanges);
+    let mapping = by_protocol(prop_oneof![
+        Just(Mapping::EndpointIndependent),
+        Just(Mapping::AddressAndPortDependent)
+    ]);
+    let filtering = by_protocol(prop_oneof![
+        Just(Filtering::EndpointIndependent),
+        Just(Filtering::AddressDependent),
+        Just(Filtering::AddressAndPortDependent)
+    ]);
+    let block = option::of(any::<(u16, u16, bool)>().prop_map(|(size, maximum, spare)| Block { size, maximum, spare }));
+    let subscriber = (by_protocol(any::<u32>()), limits()).prop_map(|(ports, limits)| SubscriberLimits {
+        ports,
+        sessions: limits.sessions,
+        new_sessions: limits.new_sessions,
+    });
+    (
+        (ports(), ports(), mapping, filtering),
+        (any::<[bool; 4]>(), block, period(), option::of(deterministic())),
+        (subscriber, limits()),
+    )
+        .prop_map(|(ports, lends, limited)| Pool {
+            addresses: Vec::new(),
+            ports: ports.0,
+            reserved_ports: ports.1,
+            pairing: if lends.0[0] { Pairing::Soft } else { Pairing::Hard },
+            mapping: ports.2,
+            filtering: ports.3,
+            overlap: lends.0[1],
+            port_selection: if lends.0[2] {
+                PortSelection::Preserve
+            } else {
+                PortSelection::Random
+            },
+            parity: lends.0[3],
+            block: lends.1,
+            hold: lends.2,
+            deterministic: lends.3,
+            subscriber: limited.0,
+            limits: limited.1,
+            timeouts: Timeouts::default(),
+        })
+}
+
 fn document() -> impl Strategy<Value = Document> {
     let workers = prop_oneof![
         any::<u16>().prop_map(Workers::Count),
@@ -130,18 +216,19 @@ fn document() -> impl Strategy<Value = Document> {
             interface,
             action,
         });
-    let pool = (vec(range(), 0..4), ports(), timeouts()).prop_map(|(addresses, ports, timeouts)| Pool {
+    let pool = (vec(range(), 0..4), lending(), timeouts()).prop_map(|(addresses, lending, timeouts)| Pool {
         addresses,
-        ports,
-        pairing: Pairing::Soft,
         timeouts,
+        ..lending
     });
     let nat = (
         vec(("[a-z. -]{1,9}", pool), 0..3),
         vec((prefix(), option::of("[a-z]{1,9}"), ".{0,9}"), 0..3),
+        limits(),
     )
-        .prop_map(|(pools, source)| Nat {
+        .prop_map(|(pools, source, limits)| Nat {
             spare_addresses: 3,
+            limits,
             pools: pools.into_iter().collect(),
             source: source
                 .into_iter()

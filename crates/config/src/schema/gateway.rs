@@ -5,13 +5,13 @@ use std::net::IpAddr;
 
 use crate::value::{Mac, Period};
 
-/// A limit: so many packets a second, and so many at once after a silence.
+/// A limit: so many packets, or sessions, a second, and so many at once after a silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Rate {
-    /// Packets a second, on all workers together.
+    /// A second, on all workers together.
     pub rate: u32,
-    /// Packets at once.
+    /// At once.
     pub burst: u32,
 }
 

@@ -5,11 +5,15 @@
 mod gateway;
 mod interface;
 mod nat;
+mod pool;
 mod system;
 
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
 pub use interface::{Bond, BondMode, Interface, LeftToOffload, RouterAdvertisements, SourceValidation};
-pub use nat::{DestinationRule, Nat, Pairing, Pool, SourceRule};
+pub use nat::{DestinationRule, Nat, SourceRule};
+pub use pool::{
+    Algorithm, Block, Deterministic, Filtering, Mapping, Pairing, Pool, PortSelection, SessionLimits, SubscriberLimits,
+};
 pub use system::{Control, Hugepages, LogLevel, Sessions, System, Timeouts, Watchdog};
 
 use std::net::IpAddr;

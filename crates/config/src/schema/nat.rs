@@ -4,8 +4,8 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
-use super::Timeouts;
-use crate::value::{AddressRange, Port, PortRange, Prefix, Transport};
+use super::pool::{Pool, SessionLimits, is_default};
+use crate::value::{Port, PortRange, Prefix, Transport};
 
 /// `[nat]`: address translation. A packet that no rule names is routed as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -14,6 +14,9 @@ pub struct Nat {
     /// Addresses that pools may gain by `sluice apply`, beyond those of the start: the memory of their port leases is
     /// taken at start, about 50 KiB for each. A change of pools that needs more is refused until a restart.
     pub spare_addresses: u32,
+    /// Limits of all translation together.
+    #[serde(skip_serializing_if = "is_default")]
+    pub limits: SessionLimits,
     /// Pools of outside addresses by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub pools: IndexMap<String, Pool>,
@@ -29,48 +32,12 @@ impl Default for Nat {
     fn default() -> Self {
         Self {
             spare_addresses: 64,
+            limits: SessionLimits::default(),
             pools: IndexMap::new(),
             source: Vec::new(),
             destination: Vec::new(),
         }
     }
-}
-
-/// `[nat.pools.NAME]`: outside addresses and their ports.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct Pool {
-    /// Addresses, ranges and prefixes; they need not be contiguous. May hold an address of the interface that its
-    /// rules lead out by: the gateway opens no TCP or UDP connections of its own there.
-    pub addresses: Vec<AddressRange>,
-    /// Ports and ICMP identifiers that are given out. Ports that destination rules forward must lie outside.
-    #[serde(default = "unprivileged")]
-    pub ports: PortRange,
-    /// What happens when the address that an inside host is paired with has no port left.
-    #[serde(default)]
-    pub pairing: Pairing,
-    /// How long a silent session of this pool lives; what is not given comes from `[sessions.timeouts]`.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub timeouts: Timeouts,
-}
-
-/// What happens when the address that an inside host is paired with (RFC 4787, REQ-2) has no port left.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pairing {
-    /// Its new sessions are refused (RFC 7857, 4).
-    #[default]
-    Hard,
-    /// They get another address of the pool.
-    Soft,
-}
-
-fn unprivileged() -> PortRange {
-    PortRange::UNPRIVILEGED
-}
-
-fn is_default(timeouts: &Timeouts) -> bool {
-    *timeouts == Timeouts::default()
 }
 
 /// `[[nat.source]]`: connections from a network out by an interface get an address of a pool.

@@ -3,6 +3,7 @@
 
 mod interfaces;
 mod nat;
+mod pool;
 mod routes;
 mod system;
 

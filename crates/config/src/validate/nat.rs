@@ -18,6 +18,7 @@ impl Check<'_> {
     pub(super) fn pools(&mut self, interfaces: &[Interface], inherited: &Timeouts) -> Vec<Pool> {
         let document = self.document;
         let mut pools = Vec::new();
+        self.session_limits(place!["nat", "limits"], &document.nat.limits);
         self.in_range(
             place!["nat", "spare-addresses"],
             "a number of addresses",
@@ -41,14 +42,7 @@ impl Check<'_> {
             if !document.nat.source.iter().any(|rule| rule.pool == *name) {
                 self.advise(place!["nat", "pools", name], Problem::UnusedPool(name.clone()));
             }
-            let at = place!["nat", "pools", name, "timeouts"];
-            pools.push(Pool {
-                name: name.clone(),
-                addresses: written.addresses.clone(),
-                ports: written.ports,
-                pairing: written.pairing,
-                timeouts: self.timeouts(at, &written.timeouts, Some(inherited)),
-            });
+            pools.extend(self.pool(name, written, inherited));
         }
         pools
     }
@@ -127,7 +121,7 @@ impl Check<'_> {
             .pools
             .iter()
             .take(index)
-            .filter(|(_, other)| other.ports.overlap(&written.ports).is_some());
+            .filter(|(_, other)| ports_overlap(other, written));
         let others = earlier.flat_map(|(name, other)| other.addresses.iter().map(move |range| (name.as_str(), range)));
         let own = written.addresses.iter().take(k).map(|range| (pool, range));
         let found = others
@@ -234,11 +228,11 @@ impl Check<'_> {
     /// A port that a pool gives out could belong to a session of an inside host when its rule is asked for.
     fn forwards_lent_port(&mut self, k: usize, written: &schema::DestinationRule) {
         let lent = |pool: &schema::Pool, address: Ipv4Addr| -> Option<PortRange> {
-            pool.addresses
-                .iter()
-                .any(|range| range.contains(address))
-                .then_some(())?;
-            pool.ports.overlap(&written.port)
+            let holds = pool.addresses.iter().any(|range| range.contains(address));
+            let free = pool.ports.without(&pool.reserved_ports);
+            free.iter()
+                .find_map(|free| free.overlap(&written.port))
+                .filter(|_| holds)
         };
         let pools = &self.document.nat.pools;
         let found = pools
@@ -253,4 +247,11 @@ impl Check<'_> {
             self.report(place!["nat", "destination", k, "port"], problem);
         }
     }
+}
+
+/// Whether the ports of two pools lie among each other: from the first to the last of each, since a pool's leases are
+/// kept as one range.
+fn ports_overlap(one: &schema::Pool, other: &schema::Pool) -> bool {
+    let hulls = one.ports.hull().zip(other.ports.hull());
+    hulls.is_some_and(|(one, other)| one.overlap(&other).is_some())
 }

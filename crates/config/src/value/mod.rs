@@ -1,16 +1,20 @@
 //! Values as an operator writes them: each a type of its own, parsed once, printed back as written.
 
 mod address;
+mod by_protocol;
 mod device;
+mod key;
 mod period;
 mod ports;
 mod vlan;
 mod workers;
 
 pub use address::{AddressRange, InterfaceAddress, Mac, Prefix};
+pub use by_protocol::ByProtocol;
 pub use device::{Device, DeviceKind};
+pub use key::Key;
 pub use period::Period;
-pub use ports::{Port, PortRange, Transport};
+pub use ports::{Port, PortRange, PortRanges, Transport};
 pub use vlan::Tags;
 pub use workers::Workers;
 
@@ -60,6 +64,9 @@ pub enum ValueError {
     /// Not a length of time.
     #[error("`{0}` is not a length of time")]
     Period(String),
+    /// Not a key; what is written is not repeated.
+    #[error("this is not a key")]
+    Key,
     /// Not one or two VLAN tags.
     #[error("`{0}` is not one or two VLAN tags")]
     Tags(String),
@@ -95,6 +102,7 @@ impl ValueError {
             Self::Transport(_) => "write tcp or udp".into(),
             Self::Port(_) => "write a number from 1 to 65535".into(),
             Self::Period(_) => "write a length of time with its unit such as 90s, 5m or 2h4m".into(),
+            Self::Key => "write 32 hexadecimal digits, such as `openssl rand -hex 16` prints".into(),
             Self::Tags(_) => "write \"100\" for one tag or \"100.200\" for an outer and an inner one".into(),
             Self::TagRange(_) => "VLAN identifiers go from 1 to 4094".into(),
             Self::DeviceKind(_) => format!(

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::{ValueError, written_as_text};
 
@@ -127,6 +128,108 @@ impl fmt::Display for PortRange {
 
 written_as_text!(PortRange, "a port or a range such as \"1024-65535\"");
 
+/// Ranges of ports, in any order. Written as one range, or as a list of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortRanges(pub Vec<PortRange>);
+
+impl PortRanges {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// From the lowest to the highest port; none of nothing.
+    pub fn hull(&self) -> Option<PortRange> {
+        let first = self.0.iter().map(PortRange::first).min()?;
+        PortRange::new(first, self.0.iter().map(PortRange::last).max()?)
+    }
+
+    /// The ranges in ascending order without those of `others`; no two touch.
+    pub fn without(&self, others: &Self) -> Vec<PortRange> {
+        let mut free: Vec<PortRange> = Vec::new();
+        for port in self.merged() {
+            let (mut from, last) = (u32::from(port.first), port.last);
+            for other in others.merged() {
+                let end = u32::from(other.first).min(u32::from(last) + 1);
+                free.extend(
+                    u16::try_from(from)
+                        .ok()
+                        .and_then(|from| PortRange::new(from, (end - 1) as u16)),
+                );
+                from = from.max(u32::from(other.last) + 1);
+            }
+            free.extend(u16::try_from(from).ok().and_then(|from| PortRange::new(from, last)));
+        }
+        free
+    }
+
+    /// In ascending order; no two touch.
+    fn merged(&self) -> Vec<PortRange> {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        let mut merged: Vec<PortRange> = Vec::with_capacity(sorted.len());
+        for range in sorted {
+            match merged.last_mut() {
+                Some(before) if u32::from(range.first) <= u32::from(before.last) + 1 => {
+                    before.last = before.last.max(range.last);
+                }
+                _ => merged.push(range),
+            }
+        }
+        merged
+    }
+}
+
+impl From<PortRange> for PortRanges {
+    fn from(range: PortRange) -> Self {
+        Self(vec![range])
+    }
+}
+
+impl Serialize for PortRanges {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_slice() {
+            [range] => range.serialize(serializer),
+            ranges => ranges.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PortRanges {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+
+        impl<'de> Visitor<'de> for Read {
+            type Value = PortRanges;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a range of ports such as \"1024-65535\", or a list of them")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<PortRanges, E> {
+                let range: Result<PortRange, _> = text.parse();
+                range
+                    .map(PortRanges::from)
+                    .map_err(|e| E::custom(format!("{e}\n{}", e.hint())))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<PortRanges, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<PortRanges, A::Error> {
+                let mut ranges = Vec::new();
+                while let Some(range) = list.next_element()? {
+                    ranges.push(range);
+                }
+                Ok(PortRanges(ranges))
+            }
+        }
+
+        deserializer.deserialize_any(Read)
+    }
+}
+
 /// One port, 1 to 65535.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Port(u16);
@@ -157,3 +260,26 @@ impl fmt::Display for Port {
 }
 
 written_as_text!(Port, "a port");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ranges(text: &str) -> PortRanges {
+        PortRanges(text.split_whitespace().map(|range| range.parse().unwrap()).collect())
+    }
+
+    #[test]
+    fn port_ranges_without_others_are_what_remains() {
+        let free = |ports, reserved| ranges(ports).without(&ranges(reserved));
+        assert_eq!(ranges("1024-65535").0, free("1024-65535", ""));
+        assert_eq!(
+            ranges("1024-5003 5005-65534").0,
+            free("1024-65535", "65535 5004 1-1023")
+        );
+        assert_eq!(ranges("1-9 30-40").0, free("30-40 1-5 6-9", "10-29"));
+        assert_eq!(ranges("2-8").0, free("1-9", "9 1"));
+        assert_eq!(ranges("").0, free("5-9", "1-6 7-65535"));
+        assert_eq!(Some(PortRange { first: 1, last: 40 }), ranges("30-40 1-5").hull());
+    }
+}

@@ -1,12 +1,16 @@
 //! Pools and rules of address translation.
 
 use sluice_config::Config;
-use sluice_config::config::{DestinationRule, SourceRule};
+use sluice_config::config::{self as configured, DestinationRule, SourceRule};
 use sluice_config::schema;
-use sluice_config::value::Transport;
+use sluice_config::value::{AddressRange, Transport};
 use sluice_engine::family::V4;
 use sluice_engine::policy::Nat;
-use sluice_nat::{Pairing, Pool, PoolIndex, Pools, Prefix, Rules};
+use sluice_nat::deterministic::Algorithm;
+use sluice_nat::{
+    Behaviour, Blocks, Deterministic, Filtering, Hold, Limits, Mapping, Pairing, Pool, PoolIndex, Pools, PortSelection,
+    Prefix, Rate, Rules, Secret, SubscriberLimits,
+};
 use sluice_wire::ipv4::protocol;
 
 use super::{BuildError, timeouts};
@@ -55,17 +59,90 @@ pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildE
     Ok(Nat { rules, pools })
 }
 
-fn pool(configured: &sluice_config::config::Pool) -> Pool<u32> {
-    let range = |range: &sluice_config::value::AddressRange| (range.first().to_bits(), range.last().to_bits());
+fn pool(configured: &configured::Pool) -> Pool<u32> {
+    let range = |range: &AddressRange| (range.first().to_bits(), range.last().to_bits());
     Pool {
         addresses: configured.addresses.iter().map(range).collect(),
         ports: configured.ports.first()..=configured.ports.last(),
+        reserved: configured
+            .reserved
+            .iter()
+            .map(|range| range.first()..=range.last())
+            .collect(),
         pairing: match configured.pairing {
             schema::Pairing::Hard => Pairing::Hard,
             schema::Pairing::Soft => Pairing::Soft,
         },
         timeouts: timeouts(&configured.timeouts),
-        ..Pool::new(0, 0)
+        behaviour: configured.behaviour.map(behaviour),
+        overlap: configured.overlap,
+        selection: match configured.selection {
+            schema::PortSelection::Random => PortSelection::Random,
+            schema::PortSelection::Preserve => PortSelection::Preserve,
+        },
+        parity: configured.parity,
+        blocks: configured.block.map(|block| Blocks {
+            size: block.size,
+            most: block.maximum,
+            spare: block.spare,
+        }),
+        hold: Hold {
+            seconds: u32::try_from(configured.hold.as_secs()).unwrap_or(u32::MAX),
+            ..Hold::default()
+        },
+        deterministic: configured.deterministic.as_ref().map(deterministic),
+        subscriber: SubscriberLimits {
+            ports: configured.subscriber.ports.each(),
+            sessions: configured.subscriber.sessions,
+            rate: configured.subscriber.new_sessions.map(rate),
+        },
+        limits: limits(&configured.limits),
+    }
+}
+
+fn behaviour((mapping, filtering): (schema::Mapping, schema::Filtering)) -> Behaviour {
+    Behaviour {
+        mapping: match mapping {
+            schema::Mapping::EndpointIndependent => Mapping::EndpointIndependent,
+            schema::Mapping::AddressAndPortDependent => Mapping::AddressAndPortDependent,
+        },
+        filtering: match filtering {
+            schema::Filtering::EndpointIndependent => Filtering::EndpointIndependent,
+            schema::Filtering::AddressDependent => Filtering::AddressDependent,
+            schema::Filtering::AddressAndPortDependent => Filtering::AddressAndPortDependent,
+        },
+    }
+}
+
+fn deterministic(written: &schema::Deterministic) -> Deterministic<u32> {
+    // A valid configuration has the key where it is needed.
+    let key = written.key.map_or([0; 2], |key| key.words());
+    Deterministic {
+        inside: (written.inside.first().to_bits(), written.inside.last().to_bits()),
+        compression: written.compression,
+        dynamic: written.dynamic,
+        most: written.maximum_ports,
+        algorithm: match written.algorithm {
+            schema::Algorithm::Sequential => Algorithm::Sequential,
+            schema::Algorithm::Staggered => Algorithm::Staggered,
+            schema::Algorithm::RoundRobin => Algorithm::RoundRobin,
+            schema::Algorithm::Interlaced => Algorithm::Interlaced,
+            schema::Algorithm::Random => Algorithm::Random(Secret(key)),
+        },
+    }
+}
+
+fn limits(written: &schema::SessionLimits) -> Limits {
+    Limits {
+        sessions: written.sessions,
+        rate: written.new_sessions.map(rate),
+    }
+}
+
+fn rate(written: schema::Rate) -> Rate {
+    Rate {
+        per_second: written.rate,
+        burst: written.burst,
     }
 }
 
@@ -107,12 +184,16 @@ mod tests {
             text += &format!("[nat.pools.{name}]\naddresses = [\"198.51.100.{last}\"]\n");
             text += &format!("[[nat.source]]\nfrom = \"10.{last}.0.0/16\"\npool = \"{name}\"\n");
         }
+        read(&text)
+    }
+
+    fn read(text: &str) -> Config {
         let machine = Machine {
             cores: vec![0, 1],
             memory: 1 << 40,
             entry: EntryBytes::default(),
         };
-        let checked = check("test", &text, &machine).unwrap_or_else(|wrong| panic!("{wrong}"));
+        let checked = check("test", text, &machine).unwrap_or_else(|wrong| panic!("{wrong}"));
         checked.config.into_inner()
     }
 
@@ -129,5 +210,89 @@ mod tests {
         let nat = translation(&config(&["e", "c", "d"]), &third).unwrap();
         assert_eq!(0, nat.pools.get(0).unwrap().addresses());
         assert_eq!(Some(2), nat.pools.owner(0xc633_6401));
+    }
+
+    #[test]
+    fn pool_of_the_configuration_lends_as_it_says() {
+        let text = r#"
+[interfaces.a]
+device = "null:"
+[nat.pools.a]
+addresses = ["198.51.100.16/28"]
+ports = ["1024-4999", "5100-65535"]
+reserved-ports = ["5000-6000", 9999]
+pairing = "soft"
+mapping = { tcp = "address-and-port-dependent" }
+filtering = { udp = "address-dependent" }
+overlap = true
+parity = true
+hold = "30s"
+deterministic = { inside = "10.0.0.0/24", compression = 16, dynamic = 0, algorithm = "random", maximum-ports = 5000, key = "000000000000000a000000000000000b" }
+subscriber = { ports = { udp = 100 }, sessions = 300, new-sessions = { rate = 5, burst = 7 } }
+limits = { sessions = 9000 }
+[nat.pools.b]
+addresses = ["198.51.100.32/28"]
+port-selection = "preserve"
+[nat.pools.c]
+addresses = ["198.51.100.48/28"]
+block = { size = 256, maximum = 3, spare = false }
+"#;
+        let pools: Vec<_> = read(text).pools.iter().map(pool).collect();
+        let plain = |first: u32, last: u32| Pool::new(0xc633_6400 + first, 0xc633_6400 + last);
+        let expected = Pool {
+            ports: 1024..=u16::MAX,
+            reserved: vec![5000..=6000, 9999..=9999],
+            pairing: Pairing::Soft,
+            behaviour: [
+                Behaviour::ADDRESS_AND_PORT_DEPENDENT,
+                Behaviour {
+                    filtering: Filtering::AddressDependent,
+                    ..Behaviour::default()
+                },
+                Behaviour::default(),
+            ],
+            overlap: true,
+            parity: true,
+            hold: Hold {
+                seconds: 30,
+                ..Hold::default()
+            },
+            deterministic: Some(Deterministic {
+                inside: (0x0a00_0000, 0x0a00_00ff),
+                compression: 16,
+                dynamic: 0,
+                most: Some(5000),
+                algorithm: Algorithm::Random(Secret([10, 11])),
+            }),
+            subscriber: SubscriberLimits {
+                ports: [None, Some(100), None],
+                sessions: Some(300),
+                rate: Some(Rate {
+                    per_second: 5,
+                    burst: 7,
+                }),
+            },
+            limits: Limits {
+                sessions: Some(9000),
+                rate: None,
+            },
+            ..plain(16, 31)
+        };
+        assert_eq!(expected, pools[0]);
+        let expected = Pool {
+            selection: PortSelection::Preserve,
+            ..plain(32, 47)
+        };
+        assert_eq!(expected, pools[1]);
+        let blocks = Blocks {
+            size: 256,
+            most: 3,
+            spare: false,
+        };
+        let expected = Pool {
+            blocks: Some(blocks),
+            ..plain(48, 63)
+        };
+        assert_eq!(expected, pools[2]);
     }
 }
