@@ -198,7 +198,7 @@ fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>) -> Res
     let [four, six] = plane.setup().sessions;
     tracing::info!("{four} IPv4 sessions in {}", sum(lines.sessions4));
     tracing::info!("{six} IPv6 sessions in {}", sum(lines.sessions6));
-    tracing::info!("port leases in {}", sum(lines.ports4 + lines.ports6));
+    tracing::info!("port leases in {}", sum(lines.bindings4 + lines.bindings6));
     tracing::info!(
         "neighbours in {}",
         sluice_config::memory::Bytes(plane.neighbours().bytes() as u64)

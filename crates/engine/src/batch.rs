@@ -19,8 +19,10 @@ pub struct Hop(pub u32);
 impl Hop {
     /// No hop.
     pub const NONE: Hop = Hop(u32::MAX);
+    /// Back to where translation begins: the packet leads to an inside host by its outside address (RFC 4787, REQ-9).
+    pub const HAIRPIN: Hop = Hop(u32::MAX - 1);
     /// Most interfaces that a hop can name.
-    pub const INTERFACES: usize = 1 << 11;
+    pub const INTERFACES: usize = (1 << 11) - 1;
     /// Most neighbours that a hop can name.
     pub const NEIGHBOURS: usize = 1 << 21;
 
@@ -41,6 +43,33 @@ impl Hop {
     }
 }
 
+/// Where a packet comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Origin {
+    /// Received.
+    #[default]
+    Received,
+    /// Made by the gateway itself: not counted down, not validated, not translated.
+    Own,
+    /// Received from inside and addressed to the outside address of an inside host: it goes on as if it came from
+    /// outside (RFC 4787, REQ-9).
+    Hairpinned,
+}
+
+impl Origin {
+    fn pack(self) -> u64 {
+        self as u64
+    }
+    fn unpack(word: u64) -> Self {
+        match word & 3 {
+            1 => Self::Own,
+            2 => Self::Hairpinned,
+            _ => Self::Received,
+        }
+    }
+}
+
 /// What later nodes need to know of a packet: found out once, by `parse`.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
@@ -53,8 +82,16 @@ pub struct Meta {
     pub shard: u16,
     /// Interface that it goes out by, once it is finished.
     pub egress: u16,
-    /// Made by the gateway itself: not counted down, not validated, not translated.
-    pub own: bool,
+    /// Where it comes from.
+    pub origin: Origin,
+}
+
+impl Meta {
+    /// Whether the gateway itself made it.
+    #[inline(always)]
+    pub fn own(&self) -> bool {
+        self.origin == Origin::Own
+    }
 }
 
 /// Work that needs new buffers: done in the second half of a burst.
@@ -97,8 +134,8 @@ pub struct Note {
     pub stage: Stage,
     /// Interface that it came in by.
     pub interface: u16,
-    /// Made by the gateway itself.
-    pub own: bool,
+    /// Where it comes from.
+    pub origin: Origin,
     /// Ports of the datagram, for fragments.
     pub ports: (u16, u16),
 }
@@ -110,14 +147,14 @@ impl Note {
         Self {
             stage,
             interface: meta.interface,
-            own: meta.own,
+            origin: meta.origin,
             ports,
         }
     }
 
     fn pack(self) -> Carried {
         let mut words = [0; 8];
-        words[1] = u64::from(self.interface) | u64::from(self.own) << 16;
+        words[1] = u64::from(self.interface) | self.origin.pack() << 16;
         words[2] = u64::from(self.ports.0) << 16 | u64::from(self.ports.1);
         words[0] = match self.stage {
             Stage::Session => 0,
@@ -167,7 +204,7 @@ impl Note {
         Some(Self {
             stage,
             interface: words[1] as u16,
-            own: words[1] >> 16 & 1 != 0,
+            origin: Origin::unpack(words[1] >> 16),
             ports,
         })
     }

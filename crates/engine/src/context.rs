@@ -6,7 +6,7 @@ use sluice_route::policer::Policer;
 use sluice_table::flow::RecordIndex;
 use sluice_table::hash::{Fold, Hasher};
 
-use crate::batch::Meta;
+use crate::batch::{Meta, Origin};
 use crate::counters::WorkerCounters;
 use crate::datagrams::Datagrams;
 use crate::io::{HAND, Parked, WorkerIndex};
@@ -22,8 +22,8 @@ pub struct Waiting {
     pub parked: Parked,
     /// Interface that it came in by.
     pub interface: u16,
-    /// Made by the gateway itself.
-    pub own: bool,
+    /// Where it comes from.
+    pub origin: Origin,
 }
 
 /// What the one worker has that owns neighbours, fragments and the gateway's own traffic.
@@ -139,6 +139,7 @@ impl<'c, 'm> Ctx<'c, 'm> {
     /// What it takes to end a session.
     pub fn tools(&self) -> Tools<'c> {
         Tools {
+            now: self.now,
             hasher: self.hasher,
             paths: self.paths,
             counters: self.counters,

@@ -3,7 +3,7 @@
 use sluice_nat::icmp::{translate_error4, translate_error6};
 use sluice_nat::rewrite::{Rewrite, Transport, rewrite_plain4, rewrite_plain6, rewrite4, rewrite6};
 use sluice_nat::tracking::Segment;
-use sluice_nat::{Decision, PoolIndex, Ports, Tuple};
+use sluice_nat::{Bindings, Decision, PoolIndex, Tuple};
 use sluice_table::flow::{FlowTable, Record};
 use sluice_table::hash::Hasher;
 use sluice_table::prefix::NO_ROUTE;
@@ -49,6 +49,8 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn set_generation(&mut self, generation: u32);
     /// Set the pool that has the leased port.
     fn set_pool(&mut self, pool: PoolIndex);
+    /// Set what answers arrive as, and what translation decided, before the record is in a table.
+    fn translate_as(&mut self, reverse: F::Tuple, nat: Decision);
     /// A record with every decision made.
     fn made(parts: Parts<F>) -> Self;
 }
@@ -117,10 +119,12 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn nat(policy: &Policy) -> &Nat<Self>;
     /// The shard's timers of this family.
     fn wheel<'t, 'm>(shard: &'t mut Shard<'m>) -> (&'t mut Wheel, &'t mut FlowTable<'m, Self::Session>);
-    /// The shard's leases of this family.
-    fn ports<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut Ports<'m, Self::Address>;
-    /// Rewrite a packet of a session, and count it down by a hop; false where its headers are too short.
-    fn rewrite(frame: &mut [u8], layers: &Layers, session: &Self::Session, direction: Direction) -> bool;
+    /// What the shard has lent of this family.
+    fn bindings<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut Bindings<'m, Self::Address>;
+    /// The same, to read.
+    fn bindings_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t Bindings<'m, Self::Address>;
+    /// Rewrite a packet of a session, and count it down by so many hops; false where its headers are too short.
+    fn rewrite(frame: &mut [u8], layers: &Layers, session: &Self::Session, direction: Direction, hops: u8) -> bool;
     /// Translate a plain packet of a session, count it down by a hop and track it. Says what tracking found, and gives
     /// the link header back, to be written; none, and nothing done, where the packet is not plain.
     fn plain<'f>(
@@ -129,12 +133,13 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         session: &mut Self::Session,
         direction: Direction,
     ) -> Option<(Tracked, &'f mut [u8])>;
-    /// Translate an ICMP error about a packet of a session, and count it down by a hop.
+    /// Translate an ICMP error about a packet of a session, and count it down by so many hops.
     fn rewrite_error(
         frame: &mut [u8],
         layers: &Layers,
         session: &Self::Session,
         direction: Direction,
+        hops: u8,
     ) -> Result<(), Reason>;
     /// The value of the longest route to an address; [`sluice_table::prefix::NO_ROUTE`] where there is none.
     fn route(paths: &Paths, address: Self::Address) -> u32;
@@ -160,6 +165,19 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
             high >> 56 == 0xff
         } else {
             low as u32 >= 0xe000_0000
+        }
+    }
+    /// The first bits of an address, in two words.
+    #[inline(always)]
+    fn prefix(address: Self::Address, length: u8) -> [u64; 2] {
+        let [high, low] = Self::wide(address);
+        if Self::SIX && length < 128 {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+            [high & (mask >> 64) as u64, low & mask as u64]
+        } else if !Self::SIX && length < 32 {
+            [high, low & u64::MAX << (32 - length)]
+        } else {
+            [high, low]
         }
     }
     /// An address in two words.
@@ -211,7 +229,7 @@ fn routes6(paths: &Paths, addresses: &[[u64; 2]], values: &mut [u32]) {
 macro_rules! family {
     ($family:ident, $address:ty, $tuple:ident, $key:ident, $session:ident, $six:literal, $keyfn:ident, $hash:ident,
      $one:ident, $table:ident, $lookup:ident, $decide:ident, $revise:ident, $forward:ident, $nat:ident,
-     $wheel:ident, $ports:ident, $rewrite:ident, $rewrite_plain:ident, $count_down:path,
+     $wheel:ident, $bindings:ident, $rewrite:ident, $rewrite_plain:ident, $count_down:path,
      $error:ident, $fib:ident, $plain:ident, $bits:ident, $routes:ident) => {
         impl Family for $family {
             type Address = $address;
@@ -281,11 +299,15 @@ macro_rules! family {
                 (&mut shard.$wheel, &mut shard.$table)
             }
             #[inline(always)]
-            fn ports<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut Ports<'m, $address> {
-                &mut shard.$ports
+            fn bindings<'t, 'm>(shard: &'t mut Shard<'m>) -> &'t mut Bindings<'m, $address> {
+                &mut shard.$bindings
             }
             #[inline(always)]
-            fn rewrite(frame: &mut [u8], layers: &Layers, session: &$session, direction: Direction) -> bool {
+            fn bindings_ref<'t, 'm>(shard: &'t Shard<'m>) -> &'t Bindings<'m, $address> {
+                &shard.$bindings
+            }
+            #[inline(always)]
+            fn rewrite(frame: &mut [u8], layers: &Layers, session: &$session, direction: Direction, hops: u8) -> bool {
                 let transport = Transport::of(layers.protocol, layers.fragment == Fragment::Later);
                 let rewrite = Rewrite::new(&session.forward, &session.reverse, session.nat, direction);
                 $rewrite(
@@ -294,7 +316,7 @@ macro_rules! family {
                     layers.l4 as usize,
                     transport,
                     &rewrite,
-                    1,
+                    hops,
                 )
             }
             #[inline(always)]
@@ -340,10 +362,11 @@ macro_rules! family {
                 layers: &Layers,
                 session: &$session,
                 direction: Direction,
+                hops: u8,
             ) -> Result<(), Reason> {
                 let quote = quoted(frame, layers)?;
                 let rewrite = Rewrite::new(&session.forward, &session.reverse, session.nat, direction);
-                Ok($error(frame, layers, &quote, &rewrite, 1)?)
+                Ok($error(frame, layers, &quote, &rewrite, hops)?)
             }
             #[inline(always)]
             fn route(paths: &Paths, address: $address) -> u32 {
@@ -409,6 +432,9 @@ macro_rules! family {
             fn set_pool(&mut self, pool: PoolIndex) {
                 self.nat = self.nat.with_pool(pool);
             }
+            fn translate_as(&mut self, reverse: $tuple, nat: Decision) {
+                (self.reverse, self.nat) = (reverse, nat);
+            }
             fn made(parts: Parts<$family>) -> Self {
                 Self {
                     forward: parts.forward,
@@ -448,7 +474,7 @@ family!(
     forward4,
     nat4,
     wheel4,
-    ports4,
+    bindings4,
     rewrite4,
     rewrite_plain4,
     ipv4::count_down,
@@ -475,7 +501,7 @@ family!(
     forward6,
     nat6,
     wheel6,
-    ports6,
+    bindings6,
     rewrite6,
     rewrite_plain6,
     ipv6::count_down,

@@ -6,6 +6,7 @@
 
 use sluice_nat::{PoolIndex, Tuple};
 use sluice_table::flow::RecordIndex;
+use sluice_wire::Direction;
 
 use crate::family::{Family, Session, V4, V6};
 use crate::policy::Policy;
@@ -27,15 +28,24 @@ pub enum Lessor {
 
 /// Who has a session's port by a policy.
 pub fn lessor<F: Family>(session: &F::Session, policy: &Policy) -> Lessor {
+    use sluice_nat::Holding;
     let Some(then) = session.nat().pool() else {
         return Lessor::None;
     };
     let pools = &F::nat(policy).pools;
-    let (address, port) = (session.reverse().destination(), session.reverse().destination_port());
+    let public = match session.nat().outbound(Direction::Forward) {
+        true => session.reverse(),
+        false => session.forward(),
+    };
+    let (address, port) = (public.destination(), public.destination_port());
     if pools.get(then).is_some_and(|pool| pool.lends(address, port)) {
         return Lessor::Pool(then);
     }
-    pools.lends(address, port, port).map_or(Lessor::Nobody, Lessor::Pool)
+    // Mappings and blocks stay with their pool; a port alone may come to another.
+    let heir = pools.lends(address, port, port).filter(|&heir| {
+        session.nat().holding() == Holding::PORT && pools.get(heir).is_some_and(|pool| pool.is_plain())
+    });
+    heir.map_or(Lessor::Nobody, Lessor::Pool)
 }
 
 /// Where the walk over the sessions is.
@@ -74,18 +84,20 @@ impl Settling {
         self.generation = policy.leases.generation;
         self.place = Some(Place::default());
         for shard in shards.iter_mut().flatten() {
-            shard.ports4.prepare(&policy.leases.four);
-            shard.ports6.prepare(&policy.leases.six);
+            shard.bindings4.ports_mut().prepare(&policy.leases.four);
+            shard.bindings6.ports_mut().prepare(&policy.leases.six);
         }
     }
 
     /// A round's share: one shard's leases change over, or [`LOOKED_AT`] records are looked at.
     pub fn advance(&mut self, shards: &mut [Option<Box<Shard<'_>>>], policy: &Policy, tools: &Tools<'_>) {
         let Some(place) = self.place else { return };
-        let prepared = |shard: &&mut Box<Shard<'_>>| shard.ports4.is_prepared() || shard.ports6.is_prepared();
+        let prepared = |shard: &&mut Box<Shard<'_>>| {
+            shard.bindings4.ports().is_prepared() || shard.bindings6.ports().is_prepared()
+        };
         if let Some(shard) = shards.iter_mut().flatten().find(prepared) {
-            shard.ports4.change_over();
-            shard.ports6.change_over();
+            shard.bindings4.ports_mut().change_over();
+            shard.bindings6.ports_mut().change_over();
             return;
         }
         let left = shards.iter_mut().enumerate().skip(place.shard);

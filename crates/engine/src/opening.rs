@@ -4,9 +4,9 @@
 //! first opens the session, and ports are lent in that order, so that how packets fall into batches does not show.
 
 use arrayvec::ArrayVec;
-use sluice_nat::ports::Aim;
-use sluice_nat::{PortClass, TimeoutClass, Tracking, Tuple, decision};
-use sluice_table::flow::{RecordIndex, Refused};
+use sluice_nat::bindings::Aim;
+use sluice_nat::{Address, PortClass, TimeoutClass, Tracking, Tuple, decision};
+use sluice_table::flow::{Record, RecordIndex, Refused};
 use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Flags, Layers};
@@ -30,16 +30,16 @@ type Refusal = (Option<Complaint>, Reason);
 /// How far a packet's session has come.
 #[derive(Clone, Copy)]
 enum State<F: Family> {
-    /// It may have one, with a port of where this aims, if one is needed.
-    Asked(Option<Aim>),
+    /// It may have one.
+    Asked,
     /// It has one already.
     Known,
     /// It belongs to the flow of an earlier packet of the batch, and shares what becomes of that.
     Follows(u8),
     /// It may have none.
     Refused(Refusal),
-    /// Everything but the record is there.
-    Made(decision::Translation<F::Tuple>),
+    /// Everything but the record is there; whether another session may have the same outside port.
+    Made(decision::Translation<F::Tuple>, bool),
     /// The neighbour that it leads to went away meanwhile: to be decided again.
     Stale,
 }
@@ -48,6 +48,8 @@ enum State<F: Family> {
 struct Opening<F: Family> {
     slot: Slot,
     translation: Translation<F>,
+    /// Where its outside port shall come from, if it needs one.
+    aim: Option<Aim>,
     state: State<F>,
 }
 
@@ -76,7 +78,8 @@ impl<F: Family> Openings<F> {
             Opening {
                 slot,
                 translation,
-                state: State::Asked(None),
+                aim: None,
+                state: State::Asked,
             },
         );
         put(&mut self.keys, key);
@@ -102,11 +105,24 @@ impl<F: Family> Openings<F> {
                 (Err(refusal), _) => State::Refused(refusal),
                 (_, None) => State::Refused((None, Own::Forgotten.into())),
                 (Ok(()), Some(shard)) => match (opening.translation.pool, PortClass::of_layers(&meta.layers)) {
-                    (None, _) => State::Asked(None),
+                    (None, _) => State::Asked,
                     (Some(_), None) => State::Refused((None, sluice_nat::Reason::UnsupportedProtocol.into())),
-                    (Some(pool), Some(class)) => State::Asked(Some(F::ports(shard).aim(pool, class, F::tuple(key)))),
+                    (Some(pool), Some(class)) => {
+                        opening.aim = Some(F::bindings(shard).aim(pool, class, F::tuple(key)));
+                        State::Asked
+                    }
                 },
             };
+        }
+        for opening in &self.openings {
+            if let (Some(aim), Some(shard)) = (&opening.aim, shard_of(ctx, batch.meta(opening.slot))) {
+                F::bindings_ref(shard).approach(aim);
+            }
+        }
+        for (opening, key) in self.openings.iter().zip(&self.keys) {
+            if let (Some(aim), Some(shard)) = (&opening.aim, shard_of(ctx, batch.meta(opening.slot))) {
+                F::bindings_ref(shard).near(aim, F::tuple(key));
+            }
         }
     }
 
@@ -125,7 +141,7 @@ impl<F: Family> Openings<F> {
                 continue;
             }
             let leader = |&earlier: &usize| {
-                let made = matches!(self.openings[earlier].state, State::Made(_));
+                let made = matches!(self.openings[earlier].state, State::Made(..));
                 made && forward[earlier] == hash && self.keys[earlier] == key
             };
             if seen.maybe(hash)
@@ -134,18 +150,27 @@ impl<F: Family> Openings<F> {
                 self.openings[place].state = State::Follows(leader as u8);
                 continue;
             }
-            let State::Asked(aim) = opening.state else { continue };
+            let State::Asked = opening.state else { continue };
             let table = F::table_ref(shard);
             let full = table.len() + reverses.len() >= table.capacity()
                 && table.len() + self.made_in(batch, batch.meta(opening.slot).shard) >= table.capacity();
-            self.openings[place].state = match make::<F>(shard, &key, &opening.translation, aim, full) {
-                Ok(made) => {
+            let now = ctx.now.nanoseconds;
+            let Some(shard) = shard_of(ctx, batch.meta(opening.slot)) else {
+                continue;
+            };
+            self.openings[place].state = match make::<F>(shard, &key, &opening, full, now) {
+                Ok((made, overlaps)) => {
                     seen.mark(hash);
                     put(&mut reverses, F::make_key(made.reverse, F::protocol(&key)));
-                    State::Made(made)
+                    State::Made(made, overlaps)
                 }
                 Err(refusal) => State::Refused(refusal),
             };
+        }
+        for opening in &self.openings {
+            if let (State::Made(..), Some(shard)) = (&opening.state, shard_of(ctx, batch.meta(opening.slot))) {
+                F::bindings(shard).publish();
+            }
         }
         reverses
     }
@@ -156,7 +181,7 @@ impl<F: Family> Openings<F> {
         let made = self
             .openings
             .iter()
-            .filter(|opening| matches!(opening.state, State::Made(_)));
+            .filter(|opening| matches!(opening.state, State::Made(..)));
         made.filter(|opening| batch.meta(opening.slot).shard == shard).count()
     }
 
@@ -164,7 +189,7 @@ impl<F: Family> Openings<F> {
     fn insert(&mut self, batch: &Batch<'_, '_>, ctx: &mut Ctx<'_, '_>, forward: &[u64; HAND], reverse: &[u64]) {
         let mut places = ArrayVec::<u8, HAND>::new();
         for (place, opening) in self.openings.iter().enumerate() {
-            if matches!(opening.state, State::Made(_)) {
+            if matches!(opening.state, State::Made(..)) {
                 put(&mut places, place as u8);
             }
         }
@@ -185,22 +210,27 @@ impl<F: Family> Openings<F> {
             }
             let (key, hash) = (&self.keys[place as usize], forward[place as usize]);
             let opening = &mut self.openings[place as usize];
-            let State::Made(decided) = opening.state else { continue };
+            let State::Made(decided, overlaps) = opening.state else {
+                continue;
+            };
             let meta = batch.meta(opening.slot);
             if !holds.take(ctx.paths, opening.translation.hops) {
-                if let Some(shard) = shard_of(ctx, meta) {
-                    F::ports(shard).release(decided.decision, F::protocol(key), &decided.reverse);
-                }
+                give_back::<F>(ctx, meta, key, &decided);
                 opening.state = State::Stale;
                 continue;
             }
             let (session, seconds) = session::<F>(ctx, meta, key, &opening.translation, &decided);
             let due = ctx.now.due(seconds);
+            let hasher = ctx.hasher;
             let Some(shard) = shard_of(ctx, meta) else { continue };
-            match insert::<F>(shard, session, (hash, reverse_hash), due) {
+            let mut inserted = insert::<F>(shard, session, (hash, reverse_hash), due);
+            if let (Err((_, CLASH)), true, Some(aim)) = (&inserted, overlaps, &opening.aim) {
+                inserted = insert_elsewhere::<F>(shard, session, &opening.translation, aim, hash, hasher, due);
+            }
+            match inserted {
                 Ok(_) => created += 1,
                 Err(refusal) => {
-                    F::ports(shard).release(decided.decision, F::protocol(key), &decided.reverse);
+                    give_back::<F>(ctx, meta, key, &decided);
                     holds.give_back(ctx.paths, &opening.translation.hops);
                     opening.state = State::Refused(refusal);
                 }
@@ -265,29 +295,91 @@ fn admit<F: Family>(layers: &Layers, key: &F::Key) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Lend the port and compose the translation.
+/// What a session held goes back that is not opened after all.
+#[cold]
+fn give_back<F: Family>(ctx: &mut Ctx<'_, '_>, meta: &Meta, key: &F::Key, made: &decision::Translation<F::Tuple>) {
+    let now = ctx.now.nanoseconds;
+    if let Some(shard) = shard_of(ctx, meta) {
+        F::bindings(shard).release(made.decision, F::protocol(key), F::tuple(key), &made.reverse, now);
+    }
+}
+
+/// Lend the port and compose the translation; whether another session may have the same port.
 #[inline(always)]
 fn make<F: Family>(
     shard: &mut Shard<'_>,
     key: &F::Key,
-    translation: &Translation<F>,
-    aim: Option<Aim>,
+    opening: &Opening<F>,
     full: bool,
-) -> Result<decision::Translation<F::Tuple>, Refusal> {
-    let mut lease = None;
-    if let (Some(pool), Some(aim)) = (translation.pool, aim) {
-        let lent = F::ports(shard).lend(aim);
-        let lent = lent.map_err(|_| (Some(Complaint::NoResources), sluice_nat::Reason::PortsExhausted.into()))?;
-        lease = Some((pool, lent));
-    }
-    let (tuple, protocol) = (F::tuple(key), F::protocol(key));
-    let made = decision::translate(tuple, protocol, tuple.context(), translation.target, lease);
+    now: u64,
+) -> Result<(decision::Translation<F::Tuple>, bool), Refusal> {
+    let (tuple, protocol, translation) = (F::tuple(key), F::protocol(key), &opening.translation);
+    // Who can't be served is told so; strangers are not (RFC 6888, REQ-11).
     if full {
-        F::ports(shard).release(made.decision, protocol, &made.reverse);
-        return Err((Some(Complaint::NoResources), Own::SessionsFull.into()));
+        let inside = translation.mapped.is_none();
+        return Err((inside.then_some(Complaint::NoResources), Own::SessionsFull.into()));
     }
-    Ok(made)
+    if let (Some(pool), Some(aim)) = (translation.pool, &opening.aim) {
+        let granted = F::bindings(shard).grant(aim, tuple, now);
+        let granted = granted.map_err(|reason| (Some(Complaint::NoResources), reason.into()))?;
+        let lease = Some((pool, granted.lease));
+        let mut made = decision::translate(tuple, protocol, tuple.context(), translation.target, lease);
+        made.decision = made.decision.with_holding(pool, granted.holding);
+        return Ok((made, granted.overlaps));
+    }
+    let mut made = decision::translate(tuple, protocol, tuple.context(), translation.target, None);
+    if let (Some(pool), Some(class)) = (
+        translation.mapped,
+        PortClass::of(protocol, <F::Address as Address>::BITS),
+    ) {
+        let holding = F::bindings(shard).accept(tuple, class, now);
+        let holding = holding.map_err(|reason| (None, reason.into()))?;
+        made.decision = made.decision.with_holding(pool, holding);
+    }
+    Ok((made, false))
 }
+
+/// Put a session whose answers can't be told apart from another's under the next outside port that may do.
+#[cold]
+fn insert_elsewhere<F: Family>(
+    shard: &mut Shard<'_>,
+    mut session: F::Session,
+    translation: &Translation<F>,
+    aim: &Aim,
+    hash: u64,
+    hasher: &sluice_table::hash::Hasher,
+    due: u64,
+) -> Result<RecordIndex, Refusal> {
+    let (forward, protocol) = (*session.forward(), session.protocol());
+    let exhausted = (
+        Some(Complaint::NoResources),
+        Reason::from(sluice_nat::Reason::PortsExhausted),
+    );
+    for attempt in 1..sluice_nat::bindings::TRIES {
+        let Some(pool) = translation.pool else { break };
+        let Some(lease) = F::bindings(shard).another(aim, &forward, attempt) else {
+            continue;
+        };
+        let made = decision::translate(
+            &forward,
+            protocol,
+            forward.context(),
+            translation.target,
+            Some((pool, lease)),
+        );
+        let decision = made.decision.with_holding(pool, session.nat().holding());
+        session.translate_as(made.reverse, decision);
+        let reverse = F::hash_one(hasher, &session.key(Direction::Reverse));
+        match insert::<F>(shard, session, (hash, reverse), due) {
+            Err((_, CLASH)) => {}
+            other => return other,
+        }
+    }
+    Err(exhausted)
+}
+
+/// Two sessions of which answers could be either's.
+const CLASH: Reason = Reason::Own(Own::SessionClash);
 
 /// The record of a new session, and its first timeout in seconds.
 #[inline(always)]
@@ -299,7 +391,7 @@ fn session<F: Family>(
     made: &decision::Translation<F::Tuple>,
 ) -> (F::Session, u32) {
     let protocol = F::protocol(key);
-    let pool = translation.pool.and_then(|pool| F::nat(ctx.policy).pools.get(pool));
+    let pool = made.decision.pool().and_then(|pool| F::nat(ctx.policy).pools.get(pool));
     let schedule = pool.map_or(&ctx.policy.timeouts, |pool| pool.timeouts());
     let mut session = F::Session::made(Parts {
         forward: *F::tuple(key),
@@ -334,7 +426,7 @@ fn insert<F: Family>(
     let inserted = F::table(shard).insert(forward, reverse, session);
     let index = inserted.map_err(|refused| match refused {
         Refused::Full | Refused::Crowded => (Some(Complaint::NoResources), Own::SessionsFull.into()),
-        Refused::Duplicate { .. } | Refused::Mirrored => (None, Own::SessionClash.into()),
+        Refused::Duplicate { .. } | Refused::Mirrored => (None, CLASH),
     })?;
     let (wheel, table) = F::wheel(shard);
     wheel.schedule(table, index, due);

@@ -108,14 +108,18 @@ impl Paths {
 
     /// Hold a hop's neighbour for a session; false where it is another's by now.
     pub fn hold(&self, hop: Hop) -> bool {
-        self.wanted(hop).is_some_and(|wanted| {
-            self.neighbours
-                .hold(NeighbourIndex(hop.neighbour()), wanted.interface, wanted.address)
-        })
+        hop == Hop::HAIRPIN
+            || self.wanted(hop).is_some_and(|wanted| {
+                self.neighbours
+                    .hold(NeighbourIndex(hop.neighbour()), wanted.interface, wanted.address)
+            })
     }
 
     /// Give a session's hold back.
     pub fn let_go(&self, hop: Hop) {
+        if hop == Hop::HAIRPIN {
+            return;
+        }
         self.neighbours.release(NeighbourIndex(hop.neighbour()));
     }
 
@@ -189,7 +193,7 @@ impl Holds {
 
     fn write(paths: &Paths, counted: &mut (Hop, u32)) {
         let (hop, count) = std::mem::replace(counted, (Hop::NONE, 0));
-        if count > 0 {
+        if count > 0 && hop != Hop::HAIRPIN {
             paths.neighbours.hold_again(NeighbourIndex(hop.neighbour()), count);
         }
     }
@@ -225,7 +229,7 @@ impl Returns {
 
     fn write(paths: &Paths, counted: &mut (Hop, u32)) {
         let (hop, count) = std::mem::replace(counted, (Hop::NONE, 0));
-        if count > 0 {
+        if count > 0 && hop != Hop::HAIRPIN {
             paths.neighbours.release_many(NeighbourIndex(hop.neighbour()), count);
         }
     }

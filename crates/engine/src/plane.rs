@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use sluice_nat::Ports;
+use sluice_nat::Bindings;
+use sluice_nat::bindings::Room;
 use sluice_route::fib::FibError;
 use sluice_route::neighbour::{NeighbourKeeper, Neighbours, Parking, Timing, Waiting};
 use sluice_route::policer::Policer;
@@ -16,6 +17,7 @@ use crate::batch::Hop;
 use crate::context::Owner;
 use crate::counters::WorkerCounters;
 use crate::datagrams::Datagrams;
+use crate::family::{V4, V6};
 use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
 use crate::policy::{Leases, Policy, Setup};
@@ -100,6 +102,8 @@ pub struct Plane {
     waiting: Waiting,
     /// Memory of each shard.
     lines: Lines,
+    /// Room of each shard for what IPv4 and IPv6 pools lend.
+    room: [Room; 2],
     /// The leases before the last change: freed here, not by the last worker that turns from them.
     before: Leases,
     now: Now,
@@ -136,6 +140,7 @@ impl Plane {
         Ok(Self {
             keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
             lines: Lines::of(&setup, &policy),
+            room: [setup.room::<V4>(&policy), setup.room::<V6>(&policy)],
             before: Leases::default(),
             setup: Arc::new(setup),
             policy: Publisher::new(policy),
@@ -254,8 +259,8 @@ impl Plane {
             return Ok(None);
         }
         let taken = [
-            (Ports::lines(&leases.four, 0), self.lines.ports4),
-            (Ports::lines(&leases.six, 0), self.lines.ports6),
+            (Bindings::lines(&leases.four, 0, &self.room[0]), self.lines.bindings4),
+            (Bindings::lines(&leases.six, 0, &self.room[1]), self.lines.bindings6),
         ];
         if let Some((needed, reserved)) = taken.into_iter().find(|(needed, reserved)| needed > reserved) {
             let bytes = |lines: usize| lines * size_of::<Line>() * self.setup.owners.len();

@@ -1,8 +1,10 @@
 //! What a commit decides: one immutable snapshot that every worker loads once per burst.
 
+use sluice_nat::bindings::Room;
+use sluice_nat::pool::Home;
 use sluice_nat::shard::Shards;
 use sluice_nat::timeout::Schedule;
-use sluice_nat::{Layout, Pools, Rules};
+use sluice_nat::{Behaviour, Filtering, Layout, Pools, PortClass, Rules};
 use sluice_route::policer::Class;
 use sluice_route::{Address, SourceValidation};
 use sluice_table::hash::Fold;
@@ -32,6 +34,32 @@ pub struct Setup {
     pub fragments: datagrams::Limits,
     /// Public IPv4 addresses that pools may gain later, as far as memory for their leases is concerned.
     pub spare_addresses: u32,
+    /// Subscribers of translation.
+    pub subscribers: Subscribers,
+}
+
+/// What is fixed about subscribers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Subscribers {
+    /// Most of each family, all shards together.
+    pub most: u32,
+    /// Port blocks of all of them.
+    pub blocks: u32,
+    /// Ports and blocks that wait before they are lent again (RFC 6888, REQ-8), all shards together.
+    pub held: u32,
+    /// Length of the inside prefix that is one subscriber, in IPv4 and IPv6.
+    pub prefix: [u8; 2],
+}
+
+impl Default for Subscribers {
+    fn default() -> Self {
+        Self {
+            most: 65_536,
+            blocks: 131_072,
+            held: 131_072,
+            prefix: [32, 128],
+        }
+    }
 }
 
 impl Setup {
@@ -39,6 +67,33 @@ impl Setup {
     pub fn sessions_per_shard(&self) -> [usize; 2] {
         self.sessions
             .map(|all| (all as usize).div_ceil(self.shards.count() as usize).max(1))
+    }
+
+    /// Room of each shard for what pools of a family lend. Every session may have a mapping of its own, and a permission
+    /// where filtering is address-dependent. Subscribers don't spread evenly over shards: there is room for a quarter more.
+    pub fn room<F: Family>(&self, policy: &Policy) -> Room {
+        let family = usize::from(F::SIX);
+        let nat = F::nat(policy);
+        if F::SIX && nat.pools.is_empty() {
+            return Room::NONE;
+        }
+        let shards = self.shards.count() as usize;
+        let share = |all: u32| {
+            let even = (all as usize).div_ceil(shards);
+            if shards == 1 { even } else { even + even / 4 + 64 }
+        };
+        let permits = |behaviour: Behaviour| behaviour.filtering == Filtering::AddressDependent;
+        let permissions = nat
+            .pools
+            .iter()
+            .any(|(_, pool)| PortClass::ALL.iter().any(|&class| permits(pool.behaviour(class))));
+        Room {
+            mappings: self.sessions_per_shard()[family] * (1 + usize::from(permissions)),
+            subscribers: share(self.subscribers.most),
+            blocks: share(self.subscribers.blocks),
+            held: share(self.subscribers.held),
+            subscriber: self.subscribers.prefix[family],
+        }
     }
 
     /// Shards dealt to `workers` workers in turn.
@@ -87,9 +142,6 @@ pub struct Interface {
     pub complete_checksums: bool,
     /// Router advertisements, where they are on.
     pub advertise: Option<Advertise>,
-    /// Largest TCP segment in bytes of data that SYNs over IPv4 may offer, whether they come in or go out here; 20 less
-    /// over IPv6, whose header is as much longer.
-    pub segment_size: Option<u16>,
 }
 
 /// Router advertisements of an interface (RFC 4861).
@@ -201,8 +253,6 @@ pub struct Policy {
     pub interfaces: Vec<Interface>,
     /// By port: the interface of untagged frames, if any.
     pub untagged: Vec<Option<u16>>,
-    /// Some interface limits TCP's segment size.
-    pub limits_segments: bool,
     /// IPv4 translation.
     pub nat4: Nat<V4>,
     /// IPv6 translation.
@@ -230,7 +280,6 @@ impl Policy {
         }
         Self {
             generation: 1,
-            limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             interfaces,
             untagged,
             nat4: Nat::default(),
@@ -272,10 +321,10 @@ impl Policy {
     }
 }
 
-/// Which shard a packet's session belongs to: inside hosts by their address, public addresses by the port block,
+/// Which shard a packet's session belongs to: inside hosts by their address, or the prefix that is their subscriber, public addresses by the port block,
 /// forwarded ports by the host that they lead to. Both directions of a session give the same answer.
 #[inline(always)]
-pub fn shard_of<F: Family>(nat: &Nat<F>, shards: Shards, fold: &Fold, key: &F::Key, outside: bool) -> u16 {
+pub fn shard_of<F: Family>(nat: &Nat<F>, setup: &Setup, fold: &Fold, key: &F::Key, outside: bool) -> u16 {
     use sluice_nat::Tuple;
     let tuple = F::tuple(key);
     let mut inside = tuple.source();
@@ -283,12 +332,15 @@ pub fn shard_of<F: Family>(nat: &Nat<F>, shards: Shards, fold: &Fold, key: &F::K
         let (address, port) = (tuple.destination(), tuple.destination_port());
         match forwarded::<F>(nat, key) {
             Some(target) => inside = target,
-            None if nat.pools.owner(address).is_some() => return shards.shard_of(address, port) as u16,
-            None => {}
+            None => match nat.pools.home(setup.shards, address, port) {
+                Some(Home::Shard(shard)) => return shard as u16,
+                Some(Home::Inside(host)) => inside = host,
+                None => {}
+            },
         }
     }
-    let [high, low] = F::wide(inside);
-    fold.below(low ^ high.rotate_left(32), shards.count()) as u16
+    let [high, low] = F::prefix(inside, setup.subscribers.prefix[usize::from(F::SIX)]);
+    fold.below(low ^ high.rotate_left(32), setup.shards.count()) as u16
 }
 
 /// The inside host that a destination rule leads to.

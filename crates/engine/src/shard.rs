@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 use sluice_nat::ports::TooSmall;
-use sluice_nat::{Ports, Secret};
+use sluice_nat::{Bindings, Secret};
 use sluice_table::flow::{FlowTable, Misfit, Record, RecordIndex};
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
@@ -35,10 +35,10 @@ pub struct Shard<'m> {
     pub wheel4: Wheel,
     /// Timers of IPv6 sessions.
     pub wheel6: Wheel,
-    /// Port leases of IPv4 pools.
-    pub ports4: Ports<'m, u32>,
-    /// Port leases of IPv6 pools.
-    pub ports6: Ports<'m, [u64; 2]>,
+    /// What IPv4 pools have lent.
+    pub bindings4: Bindings<'m, u32>,
+    /// What IPv6 pools have lent.
+    pub bindings6: Bindings<'m, [u64; 2]>,
 }
 
 /// Why a shard can't be made.
@@ -59,10 +59,10 @@ pub struct Lines {
     pub sessions4: usize,
     /// IPv6 sessions.
     pub sessions6: usize,
-    /// Port leases of IPv4 pools.
-    pub ports4: usize,
-    /// Port leases of IPv6 pools.
-    pub ports6: usize,
+    /// What IPv4 pools lend.
+    pub bindings4: usize,
+    /// What IPv6 pools lend.
+    pub bindings6: usize,
 }
 
 impl Lines {
@@ -72,14 +72,14 @@ impl Lines {
         Self {
             sessions4: FlowTable::<Session4>::lines_for(four),
             sessions6: FlowTable::<Session6>::lines_for(six),
-            ports4: Ports::lines(&policy.leases.four, setup.spare_addresses),
-            ports6: Ports::lines(&policy.leases.six, 0),
+            bindings4: Bindings::lines(&policy.leases.four, setup.spare_addresses, &setup.room::<V4>(policy)),
+            bindings6: Bindings::lines(&policy.leases.six, 0, &setup.room::<V6>(policy)),
         }
     }
 
     /// All of it.
     pub fn total(&self) -> usize {
-        self.sessions4 + self.sessions6 + self.ports4 + self.ports6
+        self.sessions4 + self.sessions6 + self.bindings4 + self.bindings6
     }
 }
 
@@ -97,7 +97,7 @@ impl<'m> Shard<'m> {
         let total = memory.len();
         let (sessions4, rest) = memory.split_at_mut(lines.sessions4.min(total));
         let (sessions6, rest) = rest.split_at_mut(lines.sessions6.min(rest.len()));
-        let (ports4, ports6) = rest.split_at_mut(lines.ports4.min(rest.len()));
+        let (bindings4, bindings6) = rest.split_at_mut(lines.bindings4.min(rest.len()));
         let secret = Secret(setup.secret);
         let number32 = u32::from(number);
         Ok(Self {
@@ -106,13 +106,27 @@ impl<'m> Shard<'m> {
             sessions6: FlowTable::new(sessions6, six)?,
             wheel4: Wheel::new(now.tick),
             wheel6: Wheel::new(now.tick),
-            ports4: Ports::new(&policy.leases.four, number32, secret, ports4)?,
-            ports6: Ports::new(&policy.leases.six, number32, secret, ports6)?,
+            bindings4: Bindings::new(
+                &policy.leases.four,
+                number32,
+                secret,
+                &setup.room::<V4>(policy),
+                bindings4,
+            )?,
+            bindings6: Bindings::new(
+                &policy.leases.six,
+                number32,
+                secret,
+                &setup.room::<V6>(policy),
+                bindings6,
+            )?,
         })
     }
 
     /// Let timers run: ends at most [`EXPIRIES`] sessions of each family. True where more may be due.
     pub fn expire(&mut self, now: Now, policy: &Policy, tools: &Tools<'_>) -> bool {
+        self.bindings4.expire(now.nanoseconds, EXPIRIES);
+        self.bindings6.expire(now.nanoseconds, EXPIRIES);
         let four = expire::<V4>(self, now, policy, tools);
         let six = expire::<V6>(self, now, policy, tools);
         four || six
@@ -122,6 +136,8 @@ impl<'m> Shard<'m> {
 /// What it takes to end a session.
 #[derive(Clone, Copy)]
 pub struct Tools<'c> {
+    /// The moment.
+    pub now: Now,
     /// Session keys' hash.
     pub hasher: &'c Hasher,
     /// Holders of neighbours.
@@ -143,25 +159,34 @@ fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, policy: &Policy, tools: &T
         Verdict::Expire
     });
     if !silent.is_empty() {
-        end_all::<F>(shard, &silent, tools);
+        end_all::<F>(shard, &silent, now, tools);
     }
     !progress.caught_up
 }
 
 /// End sessions that are off the wheel, together: what the end of each touches is asked for a few sessions ahead.
-fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Tools<'_>) {
+fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], now: Now, tools: &Tools<'_>) {
     let mut keys = ArrayVec::<F::Key, { 2 * EXPIRIES }>::new();
     let mut hashes = [0; 2 * EXPIRIES];
     for &index in silent {
         let session = F::table_ref(shard).get(index).copied().unwrap_or_default();
         put(&mut keys, session.key(Direction::Forward));
         put(&mut keys, session.key(Direction::Reverse));
-        F::ports(shard).prefetch_release(session.nat(), session.protocol(), session.reverse());
+        let (forward, reverse) = (session.forward(), session.reverse());
+        F::bindings(shard).prefetch_release(session.nat(), session.protocol(), forward, reverse);
+    }
+    let passes = [Bindings::approach_release::<F::Tuple>, Bindings::near_release];
+    for pass in passes {
+        for &index in silent {
+            let session = F::table_ref(shard).get(index).copied().unwrap_or_default();
+            let (forward, reverse) = (session.forward(), session.reverse());
+            pass(F::bindings(shard), session.nat(), session.protocol(), forward, reverse);
+        }
     }
     let hashes = &mut hashes[..keys.len()];
     F::hash(tools.hasher, &keys, hashes);
-    let (now, later) = hashes.split_at((2 * AHEAD).min(hashes.len()));
-    for &hash in now {
+    let (first, later) = hashes.split_at((2 * AHEAD).min(hashes.len()));
+    for &hash in first {
         F::table_ref(shard).prefetch(hash);
     }
     let mut later = later.chunks_exact(2);
@@ -172,7 +197,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
             F::table_ref(shard).prefetch(hash);
         }
         if let Some(session) = F::table(shard).remove(index, hashes[0], hashes[1]) {
-            F::ports(shard).release(session.nat(), session.protocol(), session.reverse());
+            release::<F>(shard, &session, now.nanoseconds);
             returns.give(
                 tools.paths,
                 [Direction::Forward, Direction::Reverse].map(|d| session.hop(d)),
@@ -185,6 +210,13 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
     if F::SIX {
         tools.counters.sessions_six.remove(ended);
     }
+}
+
+/// What a session held of its pool goes back.
+#[inline(always)]
+fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, now: u64) {
+    let (forward, reverse) = (session.forward(), session.reverse());
+    F::bindings(shard).release(session.nat(), session.protocol(), forward, reverse, now);
 }
 
 /// Ticks until a session ends, if nothing more comes.
@@ -206,7 +238,7 @@ pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Tools<'
     let hash = |direction| F::hash_one(tools.hasher, &session.key(direction));
     let (forward, reverse) = (hash(Direction::Forward), hash(Direction::Reverse));
     let session = wheel.remove(table, index, forward, reverse)?;
-    F::ports(shard).release(session.nat(), session.protocol(), session.reverse());
+    release::<F>(shard, &session, tools.now.nanoseconds);
     for direction in [Direction::Forward, Direction::Reverse] {
         tools.paths.let_go(session.hop(direction));
     }

@@ -211,7 +211,7 @@ impl<'m> Worker<'m> {
     /// Ports of an IPv4 pool that are lent, for tests.
     pub fn lent(&self, pool: PoolIndex) -> u32 {
         let shards = self.parts.shards.iter().flatten();
-        let used = |shard: &Shard<'_>| PortClass::ALL.map(|class| shard.ports4.used(pool, class));
+        let used = |shard: &Shard<'_>| PortClass::ALL.map(|class| shard.bindings4.ports().used(pool, class));
         shards.flat_map(|shard| used(shard)).sum()
     }
 

@@ -77,7 +77,10 @@ fn pool_exhausted_refuses_the_new_and_keeps_the_old() {
     // Each protocol has all ports.
     let ping = packet::icmp4_echo("192.168.1.10", "198.51.100.7", 7, 1);
     assert_eq!(OUTSIDE, rig.host_sends(&ping)[0].port);
+    // The sessions end, and their ports wait a while longer (RFC 6888, REQ-8).
     rig.seconds(310);
+    assert_eq!(rig::INSIDE, rig.host_sends(&packet::udp4(inside(60), remote()))[0].port);
+    rig.seconds(130);
     assert_eq!(OUTSIDE, rig.host_sends(&packet::udp4(inside(60), remote()))[0].port);
 }
 

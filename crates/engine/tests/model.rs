@@ -9,6 +9,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, plain};
 use sluice_engine::request::{Cursor, Filter, Reply, Request};
+use sluice_nat::{Behaviour, Filtering};
 use sluice_testkit::packet::{self, Frame};
 
 /// What may happen.
@@ -89,12 +90,18 @@ proptest! {
 
     #[test]
     fn gateway_random_history_agrees_with_the_model(
-        events in events(), workers in prop::sample::select(vec![1usize, 2, 4]),
+        events in events(),
+        workers in prop::sample::select(vec![1usize, 2, 4]),
+        independent in any::<bool>(),
     ) {
         let mut rig = Rig::new(Plan {
             workers,
             sessions: 1024,
             pool_ports: (1024, 3071),
+            behaviour: Behaviour {
+                filtering: Filtering::AddressAndPortDependent,
+                ..if independent { Behaviour::default() } else { Behaviour::ADDRESS_AND_PORT_DEPENDENT }
+            },
             policy: |policy| policy.limits[2] = (u64::MAX / 4, 1 << 30),
             ..Plan::default()
         });
@@ -115,9 +122,12 @@ proptest! {
                     match model.live(&key) {
                         Some(known) => prop_assert_eq!(known, public),
                         None => {
-                            // New: no other flow of the protocol has the port, and the host keeps its address.
-                            let taken = model.sessions.iter().any(|((p, ..), (other, _))| *p == ping && *other == public);
-                            prop_assert!(!taken);
+                            // New: no other flow of the protocol has the port, but those of one mapping, and the host
+                            // keeps its address.
+                            let same = |from: SocketAddrV4| independent && from == source;
+                            for ((p, from, _), (other, _)) in &model.sessions {
+                                prop_assert_eq!(*p == ping && same(*from), *p == ping && *other == public);
+                            }
                             let paired = model.sessions.iter().find(|((_, other, _), _)| other.ip() == source.ip());
                             prop_assert!(paired.is_none_or(|(_, (other, _))| other.ip() == public.ip()));
                             prop_assert!((1024..=3071).contains(&public.port()));

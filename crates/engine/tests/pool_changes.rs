@@ -27,6 +27,7 @@ fn pools(places: &[Place]) -> Option<Pools<u32>> {
             place.map(|(from, more, port, ports)| Pool {
                 addresses: vec![(PUBLIC + from, PUBLIC + from + more)],
                 ports: port..=port + ports,
+                behaviour: [sluice_nat::Behaviour::ADDRESS_AND_PORT_DEPENDENT; 3],
                 ..Pool::new(0, 0)
             })
         })

@@ -26,7 +26,37 @@ pub struct Decision {
 
 const SOURCE: u16 = 1;
 const DESTINATION: u16 = 2;
-const LEASED: u16 = 4;
+const POOLED: u16 = 4;
+
+/// What a session holds of its pool, and gives back when it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holding(u16);
+
+impl Holding {
+    /// Nothing.
+    pub const NOTHING: Self = Self(0);
+    /// An outside port of its own.
+    pub const PORT: Self = Self(8);
+    /// The mapping of its inside address and port.
+    pub const MAPPING: Self = Self(16);
+    /// It is counted by its subscriber.
+    pub const SUBSCRIBER: Self = Self(32);
+    const ALL: u16 = Self::PORT.0 | Self::MAPPING.0 | Self::SUBSCRIBER.0;
+
+    /// Is all of the other held?
+    #[inline(always)]
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl core::ops::BitOr for Holding {
+    type Output = Self;
+    #[inline(always)]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
 
 impl Decision {
     /// The decision of a session that is not translated.
@@ -55,19 +85,35 @@ impl Decision {
         self.flags & DESTINATION != 0
     }
 
-    /// Does the session hold a port that must be given back?
-    #[inline(always)]
-    pub fn leased(self) -> bool {
-        self.flags & LEASED != 0
-    }
-
-    /// The pool of the leased port.
+    /// The pool that translates the session.
     #[inline(always)]
     pub fn pool(self) -> Option<PoolIndex> {
-        self.leased().then_some(self.pool)
+        (self.flags & POOLED != 0).then_some(self.pool)
     }
 
-    /// The same with the leased port in another pool.
+    /// The same where it is known that there is one.
+    #[inline(always)]
+    pub(crate) fn pool_index(self) -> PoolIndex {
+        self.pool
+    }
+
+    /// What the session holds of its pool.
+    #[inline(always)]
+    pub fn holding(self) -> Holding {
+        Holding(self.flags & Holding::ALL)
+    }
+
+    /// The same with something else held, of a pool.
+    #[inline(always)]
+    pub fn with_holding(self, pool: PoolIndex, holding: Holding) -> Self {
+        Self {
+            pool,
+            flags: self.flags & !Holding::ALL | holding.0 | POOLED,
+            ..self
+        }
+    }
+
+    /// The same with another pool, which has the port now.
     pub fn with_pool(self, pool: PoolIndex) -> Self {
         Self { pool, ..self }
     }
@@ -127,7 +173,7 @@ pub fn translate<T: Tuple>(
         remote_port = target.port;
     }
     if let Some((index, lease)) = lease {
-        flags |= SOURCE | LEASED;
+        flags |= SOURCE | POOLED | Holding::PORT.0;
         (near, near_port) = (lease.address, lease.port);
         pool = index;
     }

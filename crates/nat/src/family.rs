@@ -8,7 +8,7 @@ use sluice_wire::checksum::Delta;
 use sluice_wire::{Context, Tuple4, Tuple6};
 
 /// An address of one family, as the keys hold it.
-pub trait Address: Copy + Ord + Hash + Debug + Send + Sync + 'static {
+pub trait Address: bytemuck::Pod + Ord + Hash + Debug + Send + Sync + 'static {
     /// Length in bits: 32 or 128.
     const BITS: u8;
 

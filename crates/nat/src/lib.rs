@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod behaviour;
+pub mod bindings;
 pub mod decision;
 pub mod deterministic;
 pub mod family;
@@ -23,7 +24,8 @@ pub mod timeout;
 pub mod tracking;
 
 pub use behaviour::{Behaviour, Blocks, Filtering, Hold, Limits, Mapping, PortSelection, Rate, SubscriberLimits};
-pub use decision::{Decision, Translation};
+pub use bindings::Bindings;
+pub use decision::{Decision, Holding, Translation};
 pub use deterministic::{Deterministic, Plan};
 pub use family::{Address, Tuple};
 pub use keyed::Secret;

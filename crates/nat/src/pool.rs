@@ -2,12 +2,15 @@
 
 use core::net::IpAddr;
 use core::ops::RangeInclusive;
+use std::sync::Arc;
 
 use thiserror::Error;
 
 use crate::Address;
-use crate::behaviour::{Behaviour, Blocks, Hold, Limits, PortSelection, SubscriberLimits};
-use crate::deterministic::Deterministic;
+use crate::behaviour::{Behaviour, Blocks, Hold, Limits, Mapping, PortSelection, SubscriberLimits};
+use crate::deterministic::{Deterministic, DeterministicError, Plan};
+use crate::ports::PortClass;
+use crate::shard::{BLOCK, BLOCKS, Shards};
 use crate::timeout::{Schedule, TimeoutError, Timeouts};
 
 /// Place of a pool in the configuration, counted from 0.
@@ -119,6 +122,30 @@ pub enum PoolError {
         /// Last port.
         last: u16,
     },
+    /// A block size that is no power of two, or below 64.
+    #[error("pool {pool}: blocks of {size} ports; a block has a power of two of ports, at least 64")]
+    BadBlocks {
+        /// The pool.
+        pool: PoolIndex,
+        /// As configured.
+        size: u16,
+    },
+    /// Ports can't be computed.
+    #[error("pool {pool}: {error}")]
+    Deterministic {
+        /// The pool.
+        pool: PoolIndex,
+        /// Why.
+        error: DeterministicError,
+    },
+    /// Settings that contradict each other.
+    #[error("pool {pool}: {why}")]
+    Contradiction {
+        /// The pool.
+        pool: PoolIndex,
+        /// What is wrong.
+        why: &'static str,
+    },
     /// Two ranges that share an address and a port.
     #[error("pools {pool} and {other} overlap: both have {address}")]
     Overlap {
@@ -152,8 +179,38 @@ pub struct ValidPool<A> {
     ranges: Box<[(A, A, u32)]>,
     count: u32,
     ports: (u16, u16),
+    reserved: Box<[(u16, u16)]>,
     pairing: Pairing,
     timeouts: Schedule,
+    behaviour: [Behaviour; 3],
+    overlap: bool,
+    selection: PortSelection,
+    parity: bool,
+    blocks: Option<Blocks>,
+    hold: Hold,
+    subscriber: SubscriberLimits,
+    limits: Limits,
+    plan: Option<Arc<Plan<A>>>,
+}
+
+/// Where an outside address and port belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home<A> {
+    /// To a shard.
+    Shard(u32),
+    /// To the shard of an inside address.
+    Inside(A),
+}
+
+/// Where a new session's outside port comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The session gets one of its own.
+    Session,
+    /// The session gets any with which its answers are told apart from those of all others.
+    Overlap,
+    /// The mapping of its inside address and port has one.
+    Mapping,
 }
 
 impl<A: Address> ValidPool<A> {
@@ -163,8 +220,18 @@ impl<A: Address> ValidPool<A> {
             ranges: Box::default(),
             count: 0,
             ports: (1, 1),
+            reserved: Box::default(),
             pairing: Pairing::default(),
             timeouts: Schedule::default(),
+            behaviour: [Behaviour::default(); 3],
+            overlap: false,
+            selection: PortSelection::default(),
+            parity: false,
+            blocks: None,
+            hold: Hold::default(),
+            subscriber: SubscriberLimits::default(),
+            limits: Limits::default(),
+            plan: None,
         }
     }
 
@@ -214,17 +281,168 @@ impl<A: Address> ValidPool<A> {
 
     /// Has it the address, and lends it the port?
     pub fn lends(&self, address: A, port: u16) -> bool {
-        (self.ports.0..=self.ports.1).contains(&port) && self.index_of(address).is_some()
+        self.has_port(port) && self.index_of(address).is_some()
+    }
+
+    /// Is the port one of the pool's?
+    #[inline(always)]
+    pub fn has_port(&self, port: u16) -> bool {
+        (self.ports.0..=self.ports.1).contains(&port)
+            && !self
+                .reserved
+                .iter()
+                .any(|&(first, last)| (first..=last).contains(&port))
+    }
+
+    /// Ports that are not lent, in ascending order.
+    pub(crate) fn reserved(&self) -> &[(u16, u16)] {
+        &self.reserved
     }
 
     /// Whether it lends the same ports in the same way as another.
     pub(crate) fn lends_as(&self, other: &Self) -> bool {
-        (&self.ranges, self.ports, self.pairing) == (&other.ranges, other.ports, other.pairing)
+        let timeless = |pool: &Self| Self {
+            timeouts: Schedule::default(),
+            ..pool.clone()
+        };
+        timeless(self) == timeless(other)
+    }
+
+    /// Whether leases of the one are kept as those of the other are.
+    pub fn has_shape_of(&self, other: &Self) -> bool {
+        let shape = |pool: &Self| {
+            let mapping = pool.behaviour.map(|behaviour| behaviour.mapping);
+            (
+                mapping,
+                pool.overlap,
+                pool.selection,
+                pool.blocks.map(|blocks| blocks.size),
+                pool.plan.clone(),
+            )
+        };
+        shape(self) == shape(other)
+    }
+
+    /// Mapping and filtering of a class.
+    #[inline(always)]
+    pub fn behaviour(&self, class: PortClass) -> Behaviour {
+        self.behaviour[class as usize]
+    }
+
+    /// Where the port of a new session of a class comes from.
+    #[inline(always)]
+    pub fn source(&self, class: PortClass) -> Source {
+        match self.behaviour[class as usize].mapping {
+            Mapping::EndpointIndependent => Source::Mapping,
+            Mapping::AddressAndPortDependent if self.overlap => Source::Overlap,
+            Mapping::AddressAndPortDependent => Source::Session,
+        }
+    }
+
+    /// Whether sessions of a class are counted by subscriber.
+    #[inline(always)]
+    pub fn has_subscribers(&self, class: PortClass) -> bool {
+        self.source(class) == Source::Mapping || self.blocks.is_some() || self.subscriber != SubscriberLimits::default()
+    }
+
+    /// Which free port a mapping gets.
+    #[inline(always)]
+    pub fn selection(&self) -> PortSelection {
+        self.selection
+    }
+
+    /// Whether UDP ports keep their parity.
+    #[inline(always)]
+    pub fn keeps_parity(&self) -> bool {
+        self.parity
+    }
+
+    /// Blocks of ports.
+    #[inline(always)]
+    pub fn blocks(&self) -> Option<Blocks> {
+        self.blocks
+    }
+
+    /// How long freed ports wait.
+    #[inline(always)]
+    pub fn hold(&self) -> Hold {
+        self.hold
+    }
+
+    /// Limits of each subscriber.
+    #[inline(always)]
+    pub fn subscriber(&self) -> &SubscriberLimits {
+        &self.subscriber
+    }
+
+    /// Limits of the pool.
+    #[inline(always)]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    /// Whether a bit per port says which are free: not where sessions may share a port, or an address belongs to one
+    /// shard as a whole.
+    pub(crate) fn has_bits(&self) -> bool {
+        self.selection == PortSelection::Random
+            && PortClass::ALL
+                .iter()
+                .any(|&class| self.source(class) != Source::Overlap)
+    }
+
+    /// Whether every session holds a port of its own and nothing else: then another pool may take it over.
+    pub fn is_plain(&self) -> bool {
+        self.has_bits()
+            && self.blocks.is_none()
+            && PortClass::ALL
+                .iter()
+                .all(|&class| self.source(class) == Source::Session)
+    }
+
+    /// Words of 64 ports that always share a shard.
+    #[inline(always)]
+    pub fn unit(&self) -> u32 {
+        match (self.selection, self.blocks) {
+            (PortSelection::Preserve, _) => BLOCKS,
+            (_, Some(blocks)) => u32::from(blocks.size) / BLOCK,
+            _ => 1,
+        }
+    }
+
+    /// Where an address and port belong.
+    #[inline(always)]
+    pub fn home(&self, shards: Shards, address: A, port: u16) -> Home<A> {
+        match self.inside(address, port) {
+            Some(inside) => Home::Inside(inside),
+            None => Home::Shard(self.shard_of(shards, address, port)),
+        }
+    }
+
+    /// The inside address that has a port of the pool by computation (RFC 7422).
+    #[inline(always)]
+    pub fn inside(&self, address: A, port: u16) -> Option<A> {
+        self.plan.as_ref()?.inside(address, port)
+    }
+
+    /// How ports are computed, where they are (RFC 7422).
+    pub fn plan(&self) -> Option<&Plan<A>> {
+        self.plan.as_deref()
+    }
+
+    /// The shard that an address and port that is not computed belong to.
+    #[inline(always)]
+    pub fn shard_of(&self, shards: Shards, address: A, port: u16) -> u32 {
+        shards.shard_of_unit(address, u32::from(port) / (BLOCK * self.unit()))
     }
 
     /// Outside ports per protocol, all addresses together.
     pub fn capacity(&self) -> u64 {
-        u64::from(self.count) * (u64::from(self.ports.1) - u64::from(self.ports.0) + 1)
+        let reserved: u64 = self
+            .reserved
+            .iter()
+            .map(|&(first, last)| u64::from(last - first) + 1)
+            .sum();
+        u64::from(self.count) * (u64::from(self.ports.1) - u64::from(self.ports.0) + 1 - reserved)
     }
 }
 
@@ -322,6 +540,24 @@ impl<A: Address> Pools<A> {
             .map(|range| range.2)
     }
 
+    /// Where an outside address and port belong; none where no pool has the address.
+    #[inline]
+    pub fn home(&self, shards: Shards, address: A, port: u16) -> Option<Home<A>> {
+        let before = self.owners.partition_point(|range| range.0 <= address);
+        let mut owners = self.owners[..before].iter().rev().filter(|range| address <= range.1);
+        let first = owners.next()?.2;
+        // Pools that share an address differ in their ports.
+        let pool = |index: PoolIndex| &self.pools[usize::from(index)];
+        let owner = match pool(first).has_port(port) {
+            true => first,
+            false => owners
+                .map(|range| range.2)
+                .find(|&index| pool(index).has_port(port))
+                .unwrap_or(first),
+        };
+        Some(pool(owner).home(shards, address, port))
+    }
+
     /// A pool that has the address and lends one of the ports from `first` to `last`.
     pub fn lends(&self, address: A, first: u16, last: u16) -> Option<PoolIndex> {
         self.iter()
@@ -360,13 +596,79 @@ fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<ValidPool<A>, P
     if count > ADDRESSES {
         return Err(PoolError::TooLarge { pool: index, count });
     }
+    if let Some(Blocks { size, .. }) = pool.blocks
+        && (!size.is_power_of_two() || u32::from(size) < BLOCK)
+    {
+        return Err(PoolError::BadBlocks { pool: index, size });
+    }
+    let clash = if pool.overlap
+        && pool
+            .behaviour
+            .iter()
+            .all(|one| one.mapping == Mapping::EndpointIndependent)
+    {
+        Some("overlapping ports need address-and-port-dependent mapping")
+    } else if pool.overlap && pool.blocks.is_some() {
+        Some("ports that overlap don't come in blocks")
+    } else if pool.selection == PortSelection::Preserve && pool.blocks.is_some() {
+        Some("ports that are preserved don't come in blocks")
+    } else if pool.selection == PortSelection::Preserve
+        && !pool.overlap
+        && pool
+            .behaviour
+            .iter()
+            .any(|one| one.mapping == Mapping::AddressAndPortDependent)
+    {
+        Some("preserved ports with address-and-port-dependent mapping overlap")
+    } else {
+        None
+    };
+    if let Some(why) = clash {
+        return Err(PoolError::Contradiction { pool: index, why });
+    }
+    let mut reserved: Vec<(u16, u16)> = Vec::new();
+    let mut sorted: Vec<_> = pool
+        .reserved
+        .iter()
+        .map(|range| (*range.start(), *range.end()))
+        .collect();
+    sorted.sort_unstable();
+    for (from, to) in sorted.into_iter().map(|(from, to)| (from.max(first), to.min(last))) {
+        match reserved.last_mut() {
+            _ if to < from => {}
+            Some((_, end)) if u32::from(from) <= u32::from(*end) + 1 => *end = to.max(*end),
+            _ => reserved.push((from, to)),
+        }
+    }
+    if reserved == [(first, last)] {
+        return Err(PoolError::BadPorts {
+            pool: index,
+            first,
+            last,
+        });
+    }
+    let plan = match Plan::of(pool) {
+        None => None,
+        Some(Ok(plan)) => Some(Arc::new(plan)),
+        Some(Err(error)) => return Err(PoolError::Deterministic { pool: index, error }),
+    };
     let timeouts = Schedule::new(&pool.timeouts).map_err(|error| PoolError::Timeout { pool: index, error })?;
     Ok(ValidPool {
         ranges: ranges.into(),
         count: count as u32,
         ports: (first, last),
+        reserved: reserved.into(),
         pairing: pool.pairing,
         timeouts,
+        behaviour: pool.behaviour,
+        overlap: pool.overlap,
+        selection: pool.selection,
+        parity: pool.parity,
+        blocks: pool.blocks,
+        hold: pool.hold,
+        subscriber: pool.subscriber,
+        limits: pool.limits,
+        plan,
     })
 }
 

@@ -5,6 +5,7 @@
 //! 64 ports runs full.
 
 mod bits;
+mod blocks;
 mod layout;
 
 use sluice_table::memory::Line;
@@ -13,12 +14,13 @@ use sluice_wire::layers::{Class, Flags, Layers};
 use thiserror::Error;
 
 use self::bits::{next, pick, start};
+pub use self::blocks::Block;
 pub use self::layout::Layout;
 use self::layout::Range;
 use crate::keyed::{Secret, sip, spot, spread};
 use crate::pool::Pairing;
 use crate::shard::BLOCK;
-use crate::{Address, Decision, PoolIndex, Reason, Tuple};
+use crate::{Address, PoolIndex, Reason, Tuple};
 
 /// What ports are counted by: each class has all of a pool's ports (RFC 7857, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,7 +87,12 @@ pub struct Aim {
     pool: PoolIndex,
     class: PortClass,
     range: Range,
+    /// Bits of a word that suit; others are taken where none of these is free.
+    suits: u64,
 }
+
+/// Bits of even ports.
+const EVEN: u64 = 0x5555_5555_5555_5555;
 
 /// No port is free where the session may have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -166,6 +173,14 @@ impl<'m, A: Address> Ports<'m, A> {
         self.layout = next;
     }
 
+    /// Change over where that is due.
+    #[inline(always)]
+    pub(crate) fn follow(&mut self) {
+        if self.next.is_some() {
+            self.change_over();
+        }
+    }
+
     /// Whether another layout waits.
     pub fn is_prepared(&self) -> bool {
         self.next.is_some()
@@ -190,34 +205,58 @@ impl<'m, A: Address> Ports<'m, A> {
     /// processor for the line.
     #[inline]
     pub fn aim<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> Aim {
-        if self.next.is_some() {
-            self.change_over();
-        }
+        self.follow();
         let (host, flow) = digest(self.secret, class, key);
+        let addresses = self.addresses(pool);
+        self.aim_at(
+            pool,
+            class,
+            spread((host >> 32) as u32, addresses),
+            flow,
+            key.source_port(),
+        )
+    }
+
+    /// How many addresses a pool has by the layout in use.
+    #[inline(always)]
+    pub(crate) fn addresses(&self, pool: PoolIndex) -> u32 {
+        let region = self.layout.regions.get(usize::from(pool));
+        region.map_or(0, |region| region.geometry.addresses as u32)
+    }
+
+    /// The layout in use.
+    pub(crate) fn layout(&self) -> &Layout<A> {
+        &self.layout
+    }
+
+    /// The same for an address of the pool that is known, and a keyed function of what the port is for.
+    #[inline(always)]
+    pub(crate) fn aim_at(&self, pool: PoolIndex, class: PortClass, address: u32, flow: u64, inside_port: u16) -> Aim {
         let range = match class {
             PortClass::Query => Range::Any,
-            _ if key.source_port() < 1024 => Range::Low,
+            _ if inside_port < 1024 => Range::Low,
             _ => Range::High,
         };
         let mut aim = Aim {
             flow,
             place: usize::MAX,
             block: 0,
-            address: 0,
+            address,
             pool,
             class,
             range,
+            suits: u64::MAX,
         };
         let (regions, shards) = (&self.layout.regions, self.layout.shards);
         if let Some(region) = regions
             .get(usize::from(pool))
-            .filter(|region| region.geometry.addresses > 0)
+            .filter(|region| region.geometry.addresses > 0 && region.geometry.stored)
         {
-            aim.address = spread((host >> 32) as u32, region.geometry.addresses as u32);
-            let (block, (from, to), _) = region.ranges(shards, self.shard, aim.address, range);
+            aim.suits = suiting(&region.pool, class, inside_port);
+            let [(from, to), _] = region.ranges(shards, self.shard, address, range);
             let at = from + start(flow, from, to);
-            aim.block = block + at as u32 * shards.count();
-            aim.place = region.word(class, aim.address as usize) + at;
+            aim.block = region.block_at(shards, self.shard, region.pool.address(address), at);
+            aim.place = region.word(class, address as usize) + at;
             prefetch_all_at(self.memory, aim.place);
         }
         aim
@@ -233,10 +272,10 @@ impl<'m, A: Address> Ports<'m, A> {
             return Err(Exhausted);
         };
         // More than one bit: taking one leaves the summary as it is.
-        if *word & word.wrapping_sub(1) == 0 {
+        if *word & word.wrapping_sub(1) == 0 || *word & aim.suits == 0 {
             return self.search(aim);
         }
-        let bit = pick(*word, aim.flow);
+        let bit = pick(*word & aim.suits, aim.flow);
         *word &= !(1 << bit);
         self.memory[region.start + aim.class as usize] += 1;
         let port = (aim.block * BLOCK + bit) as u16;
@@ -260,15 +299,23 @@ impl<'m, A: Address> Ports<'m, A> {
             0
         };
         loop {
-            let (block, first, second) = region.ranges(shards, self.shard, address as u32, aim.range);
+            let [first, second] = region.ranges(shards, self.shard, address as u32, aim.range);
             let mut bits = region.bits(self.memory, aim.class, address);
-            let found = bits.find(first, aim.flow).or_else(|| bits.find(second, aim.flow));
+            let suited = || {
+                (aim.suits != u64::MAX)
+                    .then(|| bits.find_suiting(first, aim.flow, aim.suits))
+                    .flatten()
+            };
+            let found = suited()
+                .or_else(|| bits.find(first, aim.flow))
+                .or_else(|| bits.find(second, aim.flow));
             if let Some((at, bit)) = found {
                 bits.take(at, bit);
                 self.memory[region.start + aim.class as usize] += 1;
-                let port = (block + at as u32 * shards.count()) * BLOCK + bit;
+                let outside = region.pool.address(address as u32);
+                let port = region.block_at(shards, self.shard, outside, at) * BLOCK + bit;
                 return Ok(Lease {
-                    address: region.pool.address(address as u32),
+                    address: outside,
                     port: port as u16,
                 });
             }
@@ -322,39 +369,34 @@ impl<'m, A: Address> Ports<'m, A> {
         true
     }
 
-    /// Give back what a session holds, if anything: called once when it ends, with its decision and its reverse
-    /// key. False where there was a lease and it was not lent: no pool has the port any more, or it was given back.
-    #[inline]
-    pub fn release<T: Tuple<Address = A>>(&mut self, decision: Decision, protocol: u8, reverse: &T) -> bool {
-        let Some(pool) = decision.pool() else { return true };
-        let Some(class) = PortClass::of(protocol, A::BITS) else {
-            return false;
-        };
-        self.give_back(
-            pool,
-            class,
-            Lease {
-                address: reverse.destination(),
-                port: reverse.destination_port(),
-            },
-        )
-    }
-
-    /// Ask the processor for what [`Ports::release`] of the same will touch.
-    #[inline]
-    pub fn prefetch_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, reverse: &T) {
-        let (Some(pool), Some(class)) = (decision.pool(), PortClass::of(protocol, A::BITS)) else {
-            return;
-        };
-        let lease = Lease {
-            address: reverse.destination(),
-            port: reverse.destination_port(),
-        };
+    /// Ask the processor for what [`Ports::give_back`] of the same will touch.
+    #[inline(always)]
+    pub fn prefetch_give_back(&self, pool: PoolIndex, class: PortClass, lease: Lease<A>) {
         if let Some((address, at, _)) = self.place(pool, lease)
             && let Some(region) = self.layout.regions.get(usize::from(pool))
         {
             prefetch_all_at(self.memory, region.word(class, address) + at);
         }
+    }
+
+    /// The shard.
+    pub(crate) fn shard(&self) -> u32 {
+        self.shard
+    }
+
+    /// A keyed function of a whole flow.
+    #[inline(always)]
+    pub(crate) fn flow_hash<T: Tuple<Address = A>>(&self, class: PortClass, key: &T) -> u64 {
+        digest(self.secret, class, key).1
+    }
+
+    /// A port of an address that this shard owns, by a random number. It need not be one of the pool's.
+    #[inline(always)]
+    pub(crate) fn port_at(&self, pool: PoolIndex, address: A, random: u64) -> Option<u16> {
+        let region = self.layout.regions.get(usize::from(pool))?;
+        let at = start(random, 0, region.geometry.words);
+        let block = region.block_at(self.layout.shards, self.shard, address, at);
+        u16::try_from(block * BLOCK + (random as u32 & (BLOCK - 1))).ok()
     }
 
     /// How many ports of a pool are lent by this shard.
@@ -366,15 +408,12 @@ impl<'m, A: Address> Ports<'m, A> {
     /// Address, word and bit of a pool's port that this shard owns.
     #[inline(always)]
     fn place(&self, pool: PoolIndex, lease: Lease<A>) -> Option<(usize, usize, u32)> {
-        let shards = self.layout.shards;
         let region = self.layout.regions.get(usize::from(pool))?;
         let address = region.pool.index_of(lease.address)?;
-        let first = region.first_block(shards, self.shard, lease.address);
-        let behind = (u32::from(lease.port) / BLOCK).checked_sub(first)?;
-        let at = (behind >> shards.shift()) as usize;
-        let (low, high) = region.pool.ports();
-        let owned = behind & (shards.count() - 1) == 0 && at < region.geometry.words;
-        (owned && (low..=high).contains(&lease.port)).then_some((address as usize, at, u32::from(lease.port) % BLOCK))
+        let block = u32::from(lease.port) / BLOCK;
+        let at = region.place_of(self.layout.shards, self.shard, lease.address, block)?;
+        let known = region.geometry.stored && region.pool.has_port(lease.port);
+        known.then_some((address as usize, at, u32::from(lease.port) % BLOCK))
     }
 
     /// The place of a port that has come to another pool.
@@ -382,6 +421,15 @@ impl<'m, A: Address> Ports<'m, A> {
     fn place_elsewhere(&self, lease: Lease<A>) -> Option<(PoolIndex, (usize, usize, u32))> {
         let pool = self.layout.holder(lease)?;
         Some((pool, self.place(pool, lease)?))
+    }
+}
+
+/// Ports of a word that suit an inside port: UDP ports of its parity, where the pool keeps that (RFC 4787, REQ-4).
+#[inline(always)]
+fn suiting<A: Address>(pool: &crate::pool::ValidPool<A>, class: PortClass, inside_port: u16) -> u64 {
+    match pool.keeps_parity() && class == PortClass::Udp {
+        true => EVEN << (inside_port & 1),
+        false => u64::MAX,
     }
 }
 

@@ -31,6 +31,24 @@ reasons! {
         "A packet from outside to a pool's address that no session expects and no rule forwards.";
     PortsExhausted "ports-exhausted"
         "No outside port was free for a new session; the sessions that exist stay.";
+    ForgedSource "forged-source"
+        "A packet from outside whose source is a pool's address: nobody outside has that.";
+    Filtered "filtered"
+        "A packet from outside to a mapped address and port, from where the pool's filtering does not let it in.";
+    SubscriberPorts "subscriber-ports"
+        "A subscriber wanted more outside ports or port blocks than its pool grants to one.";
+    SubscriberSessions "subscriber-sessions"
+        "A subscriber wanted more sessions than its pool grants to one.";
+    SubscriberRate "subscriber-rate"
+        "A subscriber opened sessions faster than its pool grants to one.";
+    PoolSessions "pool-sessions"
+        "A pool has as many sessions as it may have.";
+    PoolRate "pool-rate"
+        "Sessions of a pool were opened faster than it may take them.";
+    SubscribersFull "subscribers-full"
+        "The table of subscribers or of their port blocks is full; those that exist stay.";
+    MappingsFull "mappings-full"
+        "The table of mappings is full; those that exist stay.";
     UnsupportedProtocol "unsupported-protocol"
         "A new flow of a protocol without ports or query identifier, which can't share an outside address.";
     NotOpening "tcp-not-opening"

@@ -38,12 +38,18 @@ impl Shards {
     /// The shard that owns an outside address and port. Every shard owns 1/S of each address's blocks.
     #[inline(always)]
     pub fn shard_of<A: Address>(self, address: A, port: u16) -> u32 {
-        (u32::from(port) / BLOCK).wrapping_add(mix(address)) & (self.0 - 1)
+        self.shard_of_unit(address, u32::from(port) / BLOCK)
     }
 
-    /// The first block from `from` on that `shard` owns of an address; the next are each [`Shards::count`] on.
+    /// The same where a pool deals ports out to shards in larger units than [`BLOCK`]: of unit `unit`.
     #[inline(always)]
-    pub(crate) fn first_block<A: Address>(self, address: A, from: u32, shard: u32) -> u32 {
+    pub fn shard_of_unit<A: Address>(self, address: A, unit: u32) -> u32 {
+        unit.wrapping_add(mix(address)) & (self.0 - 1)
+    }
+
+    /// The first unit from `from` on that `shard` owns of an address; the next are each [`Shards::count`] on.
+    #[inline(always)]
+    pub(crate) fn first_unit<A: Address>(self, address: A, from: u32, shard: u32) -> u32 {
         from + (shard.wrapping_sub(mix(address)).wrapping_sub(from) & (self.0 - 1))
     }
 }
@@ -98,11 +104,11 @@ mod tests {
     }
 
     #[test]
-    fn first_block_any_shard_is_its_own() {
+    fn first_unit_any_shard_is_its_own() {
         let shards = Shards::new(32).unwrap();
         for shard in 0..32 {
             for from in [0, 16, 77] {
-                let block = shards.first_block(0xcb00_7101u32, from, shard);
+                let block = shards.first_unit(0xcb00_7101u32, from, shard);
                 assert!((from..from + 32).contains(&block));
                 assert_eq!(shard, shards.shard_of(0xcb00_7101u32, (block * BLOCK) as u16));
             }

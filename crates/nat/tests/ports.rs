@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sluice_nat::pool::{Pairing, Pool, Pools};
 use sluice_nat::ports::{Exhausted, Layout, Lease, PortClass, Ports};
 use sluice_nat::shard::Shards;
-use sluice_nat::{Secret, decision};
+use sluice_nat::{Behaviour, Secret};
 use sluice_table::memory::Line;
 use sluice_wire::{Tuple4, Tuple6};
 
@@ -311,7 +311,7 @@ fn ports_memory_too_small_is_refused() {
 }
 
 #[test]
-fn release_by_decision_returns_the_lease_once() {
+fn give_back_of_each_class_returns_the_lease_once() {
     let pool = Pool {
         ports: 1024..=65_535,
         ..Pool::new([0x2001_0db8 << 32, 1], [0x2001_0db8 << 32, 16])
@@ -326,15 +326,13 @@ fn release_by_decision_returns_the_lease_once() {
         source_port: 9,
         ..Tuple6::default()
     };
-    for (protocol, class) in [(6, PortClass::Tcp), (17, PortClass::Udp), (58, PortClass::Query)] {
+    for class in PortClass::ALL {
         let lease = ports.lease(0, class, &forward).unwrap();
-        let made = decision::translate(&forward, protocol, 0, None, Some((0, lease)));
         assert_eq!(1, ports.used(0, class));
-        assert!(ports.release(made.decision, protocol, &made.reverse));
+        assert!(ports.give_back(0, class, lease));
         assert_eq!(0, ports.used(0, class));
-        assert!(!ports.release(made.decision, protocol, &made.reverse));
+        assert!(!ports.give_back(0, class, lease));
     }
-    assert!(ports.release(decision::Decision::NONE, 6, &forward));
 }
 
 proptest! {
@@ -381,6 +379,7 @@ fn layouts() -> impl Strategy<Value = Vec<Option<Pool<u32>>>> {
         addresses: vec![(BASE + addresses.0, BASE + addresses.0 + addresses.1)],
         ports: ports.0..=ports.0 + ports.1,
         pairing: if soft { Pairing::Soft } else { Pairing::Hard },
+        behaviour: [Behaviour::ADDRESS_AND_PORT_DEPENDENT; 3],
         ..Pool::new(0, 0)
     };
     let one = (0u32..12, 0u32..4, 1u16..300, 0u16..300, any::<bool>())

@@ -1,10 +1,11 @@
 //! Tables: everything that is looked up per packet, in memory that the caller provides.
 //!
 //! A [`flow::FlowTable`] finds the record of a flow from a packet of either direction, a [`wheel::Wheel`] says
-//! which records fell silent, and [`publish`] hands workers a new
-//! configuration. Unsafe code lives in [`prefetch`] and in `simd` alone.
+//! which records fell silent, a [`compact::Compact`] index finds the records of a [`slab::Slab`], and [`publish`] hands
+//! workers a new configuration. Unsafe code lives in [`prefetch`] and in `simd` alone.
 #![deny(unsafe_code)]
 
+pub mod compact;
 pub mod flow;
 pub mod hash;
 pub mod memory;
@@ -12,4 +13,5 @@ pub mod prefetch;
 pub mod prefix;
 pub mod publish;
 pub mod simd;
+pub mod slab;
 pub mod wheel;

@@ -215,6 +215,7 @@ pub fn plane(job: Job, sessions: u32, short: bool) -> Result<Plane, Failure> {
             ..Limits::default()
         },
         spare_addresses: 0,
+        subscribers: sluice_engine::policy::Subscribers::default(),
     };
     Ok(Plane::new(
         setup,

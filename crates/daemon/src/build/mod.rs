@@ -89,6 +89,7 @@ pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets
             patience: fragments.timeout.duration().as_nanos() as u64,
         },
         spare_addresses: config.document.nat.spare_addresses,
+        subscribers: sluice_engine::policy::Subscribers::default(),
     })
 }
 
@@ -195,19 +196,6 @@ mod tests {
             expected,
             setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap().fragments
         );
-    }
-
-    #[test]
-    fn mss_clamp_of_the_configuration_reaches_the_interface() {
-        let config = config(
-            "[interfaces.a]\ndevice = \"null:\"\nmtu = 1492\nmss-clamp = \"mtu\"\n\
-             [interfaces.b]\ndevice = \"null:\"\nmss-clamp = 1300\n[interfaces.c]\ndevice = \"null:\"\n",
-        );
-        let sizes: Vec<_> = interfaces(&config, &[[2, 0, 0, 0, 0, 1]])
-            .iter()
-            .map(|interface| interface.segment_size)
-            .collect();
-        assert_eq!(vec![Some(1452), Some(1300), None], sizes);
     }
 
     #[test]

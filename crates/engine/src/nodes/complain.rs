@@ -7,7 +7,7 @@ use sluice_wire::ethernet::Link;
 use sluice_wire::layers::{self, Class};
 use sluice_wire::{Packet, icmp, icmpv6};
 
-use crate::batch::{Batch, Complaint, Lists, Meta, Note, Stage, put};
+use crate::batch::{Batch, Complaint, Lists, Meta, Note, Origin, Stage, put};
 use crate::context::Ctx;
 use crate::family::{Family, V4, V6};
 use crate::policy::Interface;
@@ -17,7 +17,7 @@ use crate::policy::Interface;
 pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
     for (slot, complaint, reason) in std::mem::take(&mut lists.complain) {
         let meta = *batch.meta(slot);
-        if meta.own {
+        if meta.own() {
             lists.discard(slot, reason);
             continue;
         }
@@ -47,16 +47,22 @@ pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
     }
 }
 
-/// Send what the gateway made in a slot: parsed anew, then routed.
+/// Send what the gateway made in a slot: parsed anew, then routed. An error about a packet between two inside hosts is
+/// for an outside address, and goes through translation (RFC 5508, REQ-7).
 pub fn own(slot: crate::io::Slot, batch: &mut Batch<'_, '_>, lists: &mut Lists) {
     let meta = &mut batch.meta[slot as usize % crate::io::HAND];
-    meta.own = true;
+    let hairpinned = meta.origin == Origin::Hairpinned;
+    if !hairpinned {
+        meta.origin = Origin::Own;
+    }
     match layers::parse(batch.packets[slot as usize].bytes()) {
         Ok(layers) => {
             meta.layers = layers;
-            match layers.class {
-                Class::Ipv6 => put(V6::forwards(lists), slot),
-                _ => put(V4::forwards(lists), slot),
+            match (layers.class, hairpinned) {
+                (Class::Ipv6, false) => put(V6::forwards(lists), slot),
+                (_, false) => put(V4::forwards(lists), slot),
+                (Class::Ipv6, true) => put(V6::lookups(lists), slot),
+                (_, true) => put(V4::lookups(lists), slot),
             }
         }
         Err(fault) => lists.discard(slot, fault),

@@ -3,13 +3,15 @@
 //! Exits: established again (a session now exists), forward (nothing to translate), gateway, unresolved, complain,
 //! drop. What is found is data in the session's record; only `established` touches the packet.
 
-use sluice_nat::{PoolIndex, Target, Tuple};
+use sluice_nat::bindings::Inbound;
+use sluice_nat::{Address, PoolIndex, PortClass, Target, Tuple};
 use sluice_route::SourceValidation;
-use sluice_wire::layers::{Flags, Layers};
+use sluice_wire::layers::Flags;
 
-use crate::batch::{Batch, Complaint, Hop, Lists, put};
+use crate::batch::{Batch, Complaint, Hop, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::family::Family;
+use crate::io::HAND;
 use crate::opening::Openings;
 use crate::paths::{Destination, Wanted};
 use crate::reason::{Own, Reason};
@@ -22,6 +24,8 @@ pub enum Plan<F: Family> {
     Plain,
     /// An address of the gateway's own.
     Gateway,
+    /// To an inside host by its outside address, from one that is not translated itself: as if it came from outside.
+    Hairpin,
     /// A neighbour has to be found first.
     Wait(Wanted),
     /// Refused, and the sender is told.
@@ -37,41 +41,62 @@ pub struct Translation<F: Family> {
     pub target: Option<Target<F::Address>>,
     /// Pool that a source rule names.
     pub pool: Option<PoolIndex>,
+    /// Pool whose mapping leads to the target.
+    pub mapped: Option<PoolIndex>,
     /// Next hops of both directions.
     pub hops: [Hop; 2],
 }
 
-/// Ask rules and routes about a flow that came in by `interface`.
-pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: &Layers) -> Plan<F> {
+/// Ask rules and routes about a flow that came in by the interface of `meta`, and belongs to its shard.
+pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key) -> Plan<F> {
     let nat = F::nat(ctx.policy);
-    let tuple = F::tuple(key);
+    let (tuple, interface, layers) = (F::tuple(key), meta.interface, &meta.layers);
     let came = ctx.policy.interface(interface);
-    let outside = came.is_some_and(|i| i.outside);
+    let turned = meta.origin == Origin::Hairpinned;
+    let outside = turned || came.is_some_and(|i| i.outside);
     let validation = came.map_or(SourceValidation::Strict, |i| i.validation);
-    let target = if outside {
-        nat.rules.decide_destination(tuple, F::protocol(key))
-    } else {
-        None
+    let (mut target, mut mapped) = (nat.rules.decide_destination(tuple, F::protocol(key)), None);
+    if outside && target.is_none() && nat.pools.owner(tuple.destination()).is_some() {
+        match inbound::<F>(ctx, meta, key) {
+            Inbound::Inside {
+                address, port, pool, ..
+            } => (target, mapped) = (Some(Target { address, port }), Some(pool)),
+            Inbound::Filtered => return Plan::Drop(sluice_nat::Reason::Filtered.into()),
+            Inbound::Unmapped => {}
+        }
+    }
+    let public = target.is_some() || nat.pools.owner(tuple.destination()).is_some();
+    let address = match target {
+        Some(target) if outside => target.address,
+        _ => tuple.destination(),
     };
-    let address = target.map_or(tuple.destination(), |target| target.address);
     if F::is_group(address) {
         return Plan::Drop(Own::Multicast.into());
     }
     let destination = ctx.paths.find::<F>(address);
-    if target.is_none() && nat.pools.owner(address).is_some() {
+    if target.is_none() && public {
         // An interface's own address may be a pool's too: what asks for the gateway itself is answered by it.
         let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
-        let own = matches!(destination, Destination::Local) && asks;
-        return if own {
-            Plan::Gateway
-        } else {
-            Plan::Drop(sluice_nat::Reason::Unsolicited.into())
-        };
+        if matches!(destination, Destination::Local) && asks {
+            return Plan::Gateway;
+        }
+        if outside {
+            return Plan::Drop(sluice_nat::Reason::Unsolicited.into());
+        }
     }
-    if destination != Destination::Local
+    // A source that only a packet between inside hosts can have.
+    let inside_source = nat.pools.owner(tuple.source()).is_some();
+    if outside && !turned && inside_source {
+        return Plan::Drop(sluice_nat::Reason::ForgedSource.into());
+    }
+    if (destination != Destination::Local || public && !outside)
+        && !turned
         && let Err(reason) = ctx.paths.validate_source::<F>(validation, interface, tuple.source())
     {
         return Plan::Drop(reason.into());
+    }
+    if public && !outside {
+        return hairpin::<F>(ctx, key, destination);
     }
     let there = match destination {
         Destination::Hop(hop) => hop,
@@ -93,6 +118,7 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: 
         return Plan::Plain;
     }
     let back = match ctx.paths.find::<F>(tuple.source()) {
+        _ if turned && inside_source => Hop::HAIRPIN,
         Destination::Hop(hop) => hop,
         Destination::Unknown(wanted) => return Plan::Wait(wanted),
         Destination::Local => return Plan::Drop(Own::Loop.into()),
@@ -101,8 +127,52 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: 
     Plan::Session(Translation {
         target,
         pool,
+        mapped,
         hops: [there, back],
     })
+}
+
+/// Who is behind an outside address and port.
+fn inbound<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key) -> Inbound<F::Address> {
+    // Queries are answered to whom the inside host asked, and nobody asks it by an identifier.
+    let class = PortClass::of(F::protocol(key), <F::Address as Address>::BITS);
+    let class = class.filter(|&class| class != PortClass::Query);
+    let (Some(class), Some(shard)) = (class, ctx.shard_of(meta)) else {
+        return Inbound::Unmapped;
+    };
+    F::bindings_ref(shard).inbound(F::tuple(key), class)
+}
+
+/// A packet from inside to an outside address that is translated: its source is translated as if it left, and then it
+/// comes back (RFC 4787, REQ-9).
+#[cold]
+fn hairpin<F: Family>(ctx: &Ctx<'_, '_>, key: &F::Key, destination: Destination) -> Plan<F> {
+    let (nat, tuple) = (F::nat(ctx.policy), F::tuple(key));
+    let leaves = match destination {
+        Destination::Hop(hop) => Some(hop.interface() as u16),
+        Destination::Unknown(wanted) => Some(wanted.interface),
+        Destination::Local | Destination::Refused(_) => None,
+    };
+    let interfaces = (0u16..).zip(&ctx.policy.interfaces);
+    let outside = interfaces
+        .filter(|(_, interface)| interface.outside)
+        .map(|(number, _)| number);
+    let pool = leaves
+        .into_iter()
+        .chain(outside)
+        .find_map(|interface| nat.rules.decide_source(tuple, interface));
+    let Some(pool) = pool else { return Plan::Hairpin };
+    match ctx.paths.find::<F>(tuple.source()) {
+        Destination::Hop(back) => Plan::Session(Translation {
+            target: None,
+            pool: Some(pool),
+            mapped: None,
+            hops: [Hop::HAIRPIN, back],
+        }),
+        Destination::Unknown(wanted) => Plan::Wait(wanted),
+        Destination::Local => Plan::Drop(Own::Loop.into()),
+        Destination::Refused(reason) => Plan::Drop(reason.into()),
+    }
 }
 
 /// Decide about packets of no known session.
@@ -110,12 +180,12 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, key: &F::Key, layers: 
 pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
     let mut openings = Openings::<F>::default();
     for slot in std::mem::take(F::decides(lists)) {
-        let meta = batch.meta(slot);
+        let meta = &mut batch.meta[slot as usize % HAND];
         let frame = batch.packets[slot as usize].bytes();
         let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
         let key = F::key(&meta.layers, frame, context);
         let error = meta.layers.flags.has(Flags::ICMP_ERROR);
-        match plan::<F>(ctx, meta.interface, &key, &meta.layers) {
+        match plan::<F>(ctx, meta, &key) {
             // What would have to be translated is about a session that does not exist (RFC 5508, REQ-4 and REQ-5).
             Plan::Session(_) | Plan::Drop(Reason::Nat(sluice_nat::Reason::Unsolicited)) if error => {
                 lists.discard(slot, sluice_nat::Reason::IcmpErrorWithoutSession);
@@ -123,6 +193,10 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             Plan::Session(translation) => openings.ask(slot, key, translation),
             Plan::Plain => put(F::forwards(lists), slot),
             Plan::Gateway => put(&mut lists.gateway, slot),
+            Plan::Hairpin => {
+                meta.origin = Origin::Hairpinned;
+                put(F::lookups(lists), slot);
+            }
             Plan::Wait(wanted) => lists.wait(slot, Some(wanted)),
             Plan::Complain(complaint, reason) => lists.complain(slot, complaint, reason),
             Plan::Drop(reason) => lists.discard(slot, reason),

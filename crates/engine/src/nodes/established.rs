@@ -6,14 +6,15 @@
 use core::hint::select_unpredictable;
 
 use sluice_nat::TimeoutClass;
+use sluice_nat::Tuple;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::tracking::Segment;
 use sluice_table::flow::{Candidate, RecordIndex};
 use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::TCP;
-use sluice_wire::layers::{Flags, Fragment, Layers};
+use sluice_wire::layers::{self, Flags, Fragment, Layers};
 
-use crate::batch::{Batch, Complaint, Lists, Note, Stage, put};
+use crate::batch::{Batch, Complaint, Hop, Lists, Note, Origin, Stage, put};
 use crate::context::{Ctx, Exit};
 use crate::family::{Family, Session, Tracked};
 use crate::io::{HAND, Slot};
@@ -21,7 +22,6 @@ use crate::nodes::dont_fragment;
 use crate::nodes::output::{Ways, send_by_parts};
 use crate::policy::{self, Nat, Policy};
 use crate::reason::{Own, Reason};
-use crate::segment_size;
 use crate::shard::Shard;
 use crate::time::Now;
 
@@ -135,7 +135,13 @@ fn keys<F: Family>(
         } else {
             F::key(&meta.layers, frame, context)
         };
-        meta.shard = policy::shard_of::<F>(nat, ctx.setup.shards, ctx.fold, &key, outside);
+        meta.shard = policy::shard_of::<F>(
+            nat,
+            ctx.setup,
+            ctx.fold,
+            &key,
+            outside | (meta.origin == Origin::Hairpinned),
+        );
         if ctx.shards.get(meta.shard as usize).is_none_or(Option::is_none) {
             let owner = ctx.setup.owners.get(meta.shard as usize).copied().unwrap_or(ctx.own);
             lists.hand_over(slot, owner, Note::new(Stage::Session, meta));
@@ -185,7 +191,11 @@ fn step<F: Family>(
     let hop = session.hop(direction);
     // What stops a packet is found before anything is written: it is answered or parked as it came.
     let Some(way) = ways.of(hop, exit) else {
-        lists.wait(slot, ctx.paths.wanted(hop));
+        if hop == Hop::HAIRPIN {
+            turn::<F>(slot, index, direction, batch, lists, ctx);
+        } else {
+            lists.wait(slot, ctx.paths.wanted(hop));
+        }
         return true;
     };
     if layers.ttl <= 1 {
@@ -201,7 +211,7 @@ fn step<F: Family>(
     let bytes = packet.len();
     let (tracked, link) = match F::plain(packet.bytes_mut(), layers, session, direction) {
         Some((tracked, link)) => (tracked, link),
-        None => match translate::<F>(packet.bytes_mut(), layers, session, direction) {
+        None => match translate::<F>(packet.bytes_mut(), layers, session, direction, 1) {
             Ok(tracked) => (tracked, packet.bytes_mut()),
             Err(reason) => {
                 lists.discard(slot, reason);
@@ -216,14 +226,8 @@ fn step<F: Family>(
     track.bytes[direction as usize] += u64::from(length);
     if matches!(tracked, Tracked::Known) {
         track.last_seen = select_unpredictable(refreshes, ctx.now.stamp(), track.last_seen);
-    } else {
-        if segment_size::is_offered(&meta.layers) {
-            let interfaces = [meta.interface, hop.interface() as u16];
-            segment_size::limit::<F>(packet, &meta.layers, interfaces, ctx.policy);
-        }
-        if let Some(class) = track_further::<F>(tracked, session, direction, ctx.now) {
-            reschedule::<F>(shard, index, class, ctx.policy, ctx.now);
-        }
+    } else if let Some(class) = track_further::<F>(tracked, session, direction, ctx.now) {
+        reschedule::<F>(shard, index, class, ctx.policy, ctx.now);
     }
     if cut {
         lists.cut(slot, hop);
@@ -233,6 +237,64 @@ fn step<F: Family>(
     true
 }
 
+/// A packet from one inside host to the outside address of another (RFC 4787, REQ-9): its source is translated, and it
+/// goes on as if it came from outside. The way is one hop, counted when it leaves.
+#[cold]
+fn turn<F: Family>(
+    slot: Slot,
+    index: RecordIndex,
+    direction: Direction,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+) {
+    let meta = &mut batch.meta[slot as usize % HAND];
+    let packet = &mut batch.packets[slot as usize];
+    let layers = meta.layers;
+    if meta.origin == Origin::Hairpinned {
+        return lists.discard(slot, Own::Loop);
+    }
+    if layers.ttl <= 1 {
+        return lists.complain(slot, Complaint::TimeExceeded, sluice_route::Reason::TtlExceeded);
+    }
+    let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
+    let Some((shard, session)) = shard.and_then(|shard| {
+        let session = *F::table_ref(shard).get(index)?;
+        Some((shard, session))
+    }) else {
+        return lists.discard(slot, Own::Forgotten);
+    };
+    let tracked = match translate::<F>(packet.bytes_mut(), &layers, &session, direction, 0) {
+        Ok(tracked) => tracked,
+        Err(reason) => return lists.discard(slot, reason),
+    };
+    let refreshes = session.refreshes(direction);
+    let Some(session) = F::table(shard).get_mut(index) else {
+        return;
+    };
+    let track = session.track_mut();
+    track.packets[direction as usize] += 1;
+    track.bytes[direction as usize] += u64::from(layers.end.saturating_sub(layers.l3));
+    if !matches!(tracked, Tracked::Nothing) && refreshes {
+        track.last_seen = ctx.now.stamp();
+    }
+    let as_sent = match direction {
+        Direction::Forward => *session.reverse(),
+        Direction::Reverse => *session.forward(),
+    };
+    if let Some(class) = track_further::<F>(tracked, session, direction, ctx.now) {
+        reschedule::<F>(shard, index, class, ctx.policy, ctx.now);
+    }
+    let Ok(mut layers) = layers::parse(packet.bytes()) else {
+        return lists.discard(slot, Own::Forgotten);
+    };
+    // Later fragments have no ports: these are their datagram's.
+    (layers.source_port, layers.destination_port) = (as_sent.destination_port(), as_sent.source_port());
+    meta.layers = layers;
+    meta.origin = Origin::Hairpinned;
+    put(F::lookups(lists), slot);
+}
+
 /// Translate what is not plain.
 #[inline(never)]
 fn translate<F: Family>(
@@ -240,10 +302,11 @@ fn translate<F: Family>(
     layers: &Layers,
     session: &F::Session,
     direction: Direction,
+    hops: u8,
 ) -> Result<Tracked, Reason> {
     if layers.flags.has(Flags(Flags::ICMP_ERROR.0 | Flags::ICMP_QUERY.0)) {
-        translate_icmp::<F>(frame, layers, session, direction)?;
-    } else if !F::rewrite(frame, layers, session, direction) {
+        translate_icmp::<F>(frame, layers, session, direction, hops)?;
+    } else if !F::rewrite(frame, layers, session, direction, hops) {
         return Err(sluice_nat::Reason::Truncated.into());
     }
     // RFC 5508 REQ-6, RFC 7857 s7.1: an error neither refreshes nor ends a session.
@@ -304,15 +367,16 @@ fn translate_icmp<F: Family>(
     layers: &Layers,
     session: &F::Session,
     direction: Direction,
+    hops: u8,
 ) -> Result<(), Reason> {
     if layers.flags.has(Flags::ICMP_ERROR) {
-        return F::rewrite_error(frame, layers, session, direction);
+        return F::rewrite_error(frame, layers, session, direction, hops);
     }
     // A question against the session's direction is nobody's answer.
     if layers.flags.has(Flags::ICMP_REPLY) != (direction == Direction::Reverse) {
         return Err(sluice_nat::Reason::Unsolicited.into());
     }
-    match F::rewrite(frame, layers, session, direction) {
+    match F::rewrite(frame, layers, session, direction, hops) {
         true => Ok(()),
         false => Err(sluice_nat::Reason::Truncated.into()),
     }

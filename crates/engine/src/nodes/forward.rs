@@ -14,7 +14,6 @@ use crate::nodes::output::{Ways, send};
 use crate::nodes::{decrement, dont_fragment};
 use crate::paths::{Destination, Wanted};
 use crate::reason::Own;
-use crate::segment_size;
 
 /// Route packets.
 #[inline(never)]
@@ -27,9 +26,6 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
         addresses[place] = F::destination(layers, batch.packets[slot as usize].bytes());
     }
     F::routes(ctx.paths, &addresses[..slots.len()], &mut routes[..slots.len()]);
-    if ctx.policy.limits_segments {
-        limit_segments::<F>(batch, &slots, &addresses, &routes, ctx);
-    }
     let exit = ctx.exit();
     let mut ways = Ways::default();
     // Most packets of a batch came in by one interface.
@@ -58,30 +54,6 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
     ways.settle(&exit);
 }
 
-/// Lower the segment sizes that SYNs offer, wherever they go on from here.
-#[cold]
-fn limit_segments<F: Family>(
-    batch: &mut Batch<'_, '_>,
-    slots: &[Slot],
-    addresses: &[F::Address],
-    routes: &[u32],
-    ctx: &Ctx<'_, '_>,
-) {
-    for ((&slot, &address), &route) in slots.iter().zip(addresses).zip(routes) {
-        let meta = &batch.meta[slot as usize % HAND];
-        if !segment_size::is_offered(&meta.layers) {
-            continue;
-        }
-        let egress = match ctx.paths.destination::<F>(route, address) {
-            Destination::Hop(hop) => hop.interface() as u16,
-            Destination::Unknown(wanted) => wanted.interface,
-            Destination::Local | Destination::Refused(_) => continue,
-        };
-        let packet = &mut batch.packets[slot as usize];
-        segment_size::limit::<F>(packet, &meta.layers, [meta.interface, egress], ctx.policy);
-    }
-}
-
 /// What most packets are: plain, to a gateway that is known, on a link that takes them as they are, by an interface
 /// that asks for no check of the source. False, and nothing done, where it is another.
 #[inline(always)]
@@ -97,7 +69,7 @@ fn quick<F: Family>(
     let layers = &meta.layers;
     let bytes = packet.len();
     let length = layers.end.saturating_sub(layers.l3);
-    if !meta.own
+    if !meta.own()
         && layers.ttl > 1
         && let Some(hop) = exit.paths.bound(route)
         && let Some(way) = ways.of(hop, exit)
@@ -121,7 +93,7 @@ fn step<F: Family>(
     ways: &mut Ways,
 ) {
     let exit = ctx.exit();
-    let (layers, own) = (&meta.layers, meta.own);
+    let (layers, own) = (&meta.layers, meta.own());
     // Before anything is asked or answered for a source that may be forged.
     if !own
         && destination != Destination::Local
@@ -173,7 +145,7 @@ fn on_link<F: Family>(address: F::Address, meta: &Meta, ctx: &Ctx<'_, '_>) -> De
         .policy
         .interface(meta.interface)
         .is_some_and(|interface| interface.link.owns(plain));
-    match (owns, meta.own) {
+    match (owns, meta.own()) {
         (true, _) => Destination::Local,
         (false, true) => ctx.paths.neighbour(Wanted {
             interface: meta.interface,

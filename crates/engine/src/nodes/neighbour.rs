@@ -231,7 +231,7 @@ pub fn wait(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>)
         match keeper.resolve(wanted.interface, wanted.address, ctx.now.nanoseconds, emit) {
             Resolution::Pending(neighbour) => put(&mut lists.park, (slot, neighbour)),
             Resolution::Refused(reason) => lists.complain(slot, Complaint::HostUnreachable, reason),
-            Resolution::Known(_) if meta.own => crate::nodes::complain::own(slot, batch, lists),
+            Resolution::Known(_) if meta.own() => crate::nodes::complain::own(slot, batch, lists),
             Resolution::Known(_) => match policy.interface(meta.interface) {
                 Some(interface) => classify(slot, &batch.packets[slot as usize], &meta.layers, interface, lists),
                 None => lists.discard(slot, Own::InterfaceGone),

@@ -6,7 +6,7 @@ use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Checksums, Packet, ipv4, plain4, plain6};
 
-use crate::batch::{Batch, Lists, Meta, put};
+use crate::batch::{Batch, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::io::{HAND, PortIndex, Slot};
 use crate::policy::Interface;
@@ -108,7 +108,7 @@ fn unlike(
     };
     meta.layers = layers;
     meta.interface = number.unwrap_or(tally.interface);
-    meta.own = false;
+    meta.origin = Origin::Received;
     tally.count(ctx, meta.interface, length);
     let Some(interface) = number.and_then(|number| policy.interface(number)) else {
         return lists.discard(slot, Own::UnknownVlan);

@@ -5,7 +5,7 @@
 use sluice_table::flow::Record;
 use sluice_wire::Direction;
 
-use crate::batch::{Batch, Hop, Lists, put};
+use crate::batch::{Batch, Hop, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::family::{Family, Session};
 use crate::leases::{Lessor, lessor};
@@ -36,7 +36,7 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         }
         ctx.counters.sessions_revised.add(1);
         let tools = ctx.tools();
-        let kept = keeps::<F>(ctx, &session);
+        let kept = keeps::<F>(ctx, &meta, &session);
         let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
         let Some(shard) = shard else { continue };
         match kept {
@@ -70,7 +70,7 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
 }
 
 /// The session's hops by the newest policy; none where its translation is no longer what rules and pools say.
-fn keeps<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Option<[Hop; 2]> {
+fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session) -> Option<[Hop; 2]> {
     use sluice_nat::Tuple;
     let key = session.key(Direction::Forward);
     let hops = [session.hop(Direction::Forward), session.hop(Direction::Reverse)];
@@ -78,7 +78,23 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Option<[Hop; 2]>
     if lessor == Lessor::Nobody {
         return None;
     }
-    let Translation { target, pool, hops } = match plan::<F>(ctx, session.interface(), &key, &Default::default()) {
+    // As its first packet came.
+    let first = Meta {
+        interface: session.interface(),
+        shard: meta.shard,
+        origin: if session.hop(Direction::Reverse) == Hop::HAIRPIN {
+            Origin::Hairpinned
+        } else {
+            Origin::Received
+        },
+        ..Meta::default()
+    };
+    let Translation {
+        target,
+        pool,
+        mapped,
+        hops,
+    } = match plan::<F>(ctx, &first, &key) {
         Plan::Session(translation) => translation,
         // A neighbour that is away for the moment does not end a session: it keeps its hops until the next commit.
         Plan::Wait(_) => return Some(hops),
@@ -91,8 +107,8 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Option<[Hop; 2]>
         None => !nat.translates_destination(),
     };
     let same_pool = match lessor {
-        Lessor::Pool(lessor) => pool == Some(lessor),
-        _ => pool.is_none(),
+        Lessor::Pool(lessor) => pool.or(mapped) == Some(lessor),
+        _ => pool.or(mapped).is_none(),
     };
     (same_target && same_pool).then_some(hops)
 }

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use sluice_wire::layers::{self, Class, Fragment};
 
 use super::Resume;
-use crate::batch::{Batch, Complaint, Lists, Note, Stage, put};
+use crate::batch::{Batch, Complaint, Lists, Note, Origin, Stage, put};
 use crate::context::{Ctx, Waiting};
 use crate::family::{Family, V4, V6};
 use crate::io::{BATCH, Carried, HAND, Slot};
@@ -33,7 +33,7 @@ pub fn from_workers(
         }
         meta.layers = layers;
         meta.interface = note.interface;
-        meta.own = note.own;
+        meta.origin = note.origin;
         match note.stage {
             Stage::Session if layers.class == Class::Ipv4 => put(V4::lookups(lists), place),
             Stage::Session => put(V6::lookups(lists), place),
@@ -76,7 +76,7 @@ pub fn from_parking(
         let place = slot as Slot;
         let meta = &mut batch.meta[slot];
         meta.interface = waiting.interface;
-        meta.own = waiting.own;
+        meta.origin = waiting.origin;
         let Ok(layers) = layers::parse(batch.packets[slot].bytes()) else {
             lists.discard(place, Own::Forgotten);
             continue;
@@ -86,7 +86,11 @@ pub fn from_parking(
         match (resume, ctx.policy.interface(waiting.interface)) {
             (Resume::Failed, _) => lists.complain(place, Complaint::HostUnreachable, reason),
             (Resume::Ready, None) => lists.discard(place, Own::InterfaceGone),
-            (Resume::Ready, Some(_)) if waiting.own => own(place, batch, lists),
+            (Resume::Ready, Some(_)) if waiting.origin == Origin::Own => own(place, batch, lists),
+            (Resume::Ready, Some(_)) if waiting.origin == Origin::Hairpinned => match layers.class {
+                Class::Ipv6 => put(V6::lookups(lists), place),
+                _ => put(V4::lookups(lists), place),
+            },
             (Resume::Ready, Some(interface)) => classify(place, &batch.packets[slot], &layers, interface, lists),
         }
     }

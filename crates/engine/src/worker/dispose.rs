@@ -76,7 +76,7 @@ impl Worker<'_> {
             let packet = Waiting {
                 parked,
                 interface: meta.interface,
-                own: meta.own,
+                origin: meta.origin,
             };
             let (back, reason) = match what {
                 Ok(neighbour) => match owner.parking.park(neighbour, packet, now.nanoseconds) {

@@ -17,6 +17,7 @@ impl Worker<'_> {
         let policy = self.policy.load();
         let state = &mut self.parts;
         let tools = Tools {
+            now,
             hasher: &state.hasher,
             paths: &state.paths,
             counters: &state.counters,

@@ -6,7 +6,7 @@ use sluice_wire::ethernet::{Link, multicast6};
 use sluice_wire::{Packet, arp, ndp};
 
 use super::{Resume, Worker};
-use crate::batch::{Batch, Lists, Note, Stage, Task, put};
+use crate::batch::{Batch, Lists, Note, Origin, Stage, Task, put};
 use crate::context::{Ctx, Revisions};
 use crate::io::{HAND, Lent, Slot};
 use crate::nodes::cut;
@@ -136,7 +136,7 @@ fn send(
     }
     let slot = place as Slot;
     let meta = &mut batch.meta[place % HAND];
-    (meta.interface, meta.egress, meta.own) = (number, number, true);
+    (meta.interface, meta.egress, meta.origin) = (number, number, Origin::Own);
     let Some(counters) = ctx.counters.interfaces.get(number as usize) else {
         return false;
     };

@@ -9,11 +9,12 @@ use sluice_engine::io::Handover;
 pub use sluice_engine::io::memory::Sent;
 use sluice_engine::io::memory::{MemoryIo, Wires};
 use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Interface, Nat, Policy, Port, Setup};
+use sluice_engine::policy::{Interface, Nat, Policy, Port, Setup, Subscribers};
 use sluice_engine::reason::Reason;
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request, Shown};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
+use sluice_nat::Behaviour;
 use sluice_nat::rule::{DestinationRule, Prefix, Rules, SourceRule};
 use sluice_nat::shard::Shards;
 use sluice_nat::{Pool, Pools};
@@ -76,6 +77,10 @@ pub struct Plan {
     pub translate: bool,
     pub pool: Vec<(u32, u32)>,
     pub pool_ports: (u16, u16),
+    pub behaviour: Behaviour,
+    /// Changes the pool.
+    pub change_pool: fn(&mut Pool<u32>),
+    pub subscriber_prefix: u8,
     pub spare_addresses: u32,
     pub forwards: Vec<DestinationRule<u32>>,
     pub known_neighbours: bool,
@@ -103,6 +108,9 @@ impl Default for Plan {
             translate: true,
             pool: vec![(POOL.to_bits(), POOL.to_bits() + 1)],
             pool_ports: (1024, 65_535),
+            behaviour: Behaviour::default(),
+            change_pool: |_| {},
+            subscriber_prefix: 32,
             spare_addresses: 8,
             forwards: Vec::new(),
             known_neighbours: true,
@@ -156,7 +164,6 @@ fn interface(index: u16, mac: [u8; 6], addresses: &[&str], mtu: u16, stateful: b
         validity: validity::Policy::default(),
         complete_checksums: true,
         advertise: None,
-        segment_size: None,
     }
 }
 
@@ -182,11 +189,13 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
     let mut policy = Policy::new(2, interfaces);
     if plan.translate {
-        let pool = Pool {
+        let mut pool = Pool {
             addresses: plan.pool.clone(),
             ports: plan.pool_ports.0..=plan.pool_ports.1,
+            behaviour: [plan.behaviour; 3],
             ..Pool::new(1, 1)
         };
+        (plan.change_pool)(&mut pool);
         let pools = Pools::new(&[pool]).unwrap();
         let source = SourceRule {
             context: 0,
@@ -236,6 +245,10 @@ impl Rig {
             steering: [3, 4],
             fragments: plan.fragments,
             spare_addresses: plan.spare_addresses,
+            subscribers: Subscribers {
+                prefix: [plan.subscriber_prefix, 128],
+                ..Subscribers::default()
+            },
         };
         let now = Now::at(1_000_000_000);
         let mut plane = Plane::new(setup, policy, &routes, plan.limits, plan.workers, now).unwrap();

@@ -27,6 +27,15 @@ impl Bits<'_> {
         Some((at, pick(word, flow)))
     }
 
+    /// The same among ports that suit alone.
+    pub(super) fn find_suiting(&self, (from, to): (usize, usize), flow: u64, suits: u64) -> Option<(usize, u32)> {
+        let first = from + start(flow, from, to);
+        let places = (first..to).chain(from..first);
+        let mut words = places.filter_map(|at| Some((at, self.words.get(at)? & suits)));
+        let (at, word) = words.find(|&(_, word)| word != 0)?;
+        Some((at, pick(word, flow)))
+    }
+
     /// Is the port free?
     #[inline(always)]
     pub(super) fn is_free(&self, at: usize, bit: u32) -> bool {

@@ -1,8 +1,9 @@
 //! Where the bits of each pool's ports lie, and how leases move from one layout to another.
 //!
 //! Per pool how many ports are lent of each class; per class one bit per address that has a free port; then per
-//! address a summary, one bit per word that has a free port, and the words of 64 ports, which are the blocks that the
-//! shard owns in ascending order.
+//! address a summary, one bit per word that has a free port, and the words of 64 ports, which are those of the units
+//! that the shard owns in ascending order. A pool of port blocks has a bit per block behind that, set while the block is
+//! nobody's.
 
 use std::sync::Arc;
 
@@ -76,10 +77,23 @@ impl<A: Address> Layout<A> {
 
     /// Lines of memory that a pool of so many addresses with all ports takes in each shard.
     pub fn lines_of_spare(addresses: u32, shards: Shards) -> usize {
+        let all = Geometry::new((0, BLOCKS - 1), 1, true, addresses as usize, shards);
         match addresses {
             0 => 0,
-            _ => lines_of(Geometry::new(0, BLOCKS - 1, addresses as usize, shards).length() * size_of::<u64>()),
+            _ => lines_of(all.length() * size_of::<u64>()),
         }
+    }
+
+    /// A pool.
+    #[inline(always)]
+    pub fn pool(&self, index: PoolIndex) -> Option<&ValidPool<A>> {
+        self.regions.get(usize::from(index)).map(|region| &region.pool)
+    }
+
+    /// How many shards the ports are dealt to.
+    #[inline(always)]
+    pub fn shards(&self) -> Shards {
+        self.shards
     }
 
     pub(super) fn words(&self) -> usize {
@@ -88,7 +102,7 @@ impl<A: Address> Layout<A> {
 
     /// The pool that lends a port now.
     pub(super) fn holder(&self, lease: Lease<A>) -> Option<PoolIndex> {
-        let holds = |region: &Region<A>| region.pool.lends(lease.address, lease.port);
+        let holds = |region: &Region<A>| region.pool.is_plain() && region.pool.lends(lease.address, lease.port);
         self.regions.iter().position(holds).map(|place| place as PoolIndex)
     }
 
@@ -101,32 +115,43 @@ impl<A: Address> Layout<A> {
 
     /// Lend what the layout before had lent, as far as some pool still has it. The bits are all free at first.
     pub(super) fn inherit(&self, memory: &mut [u64], before: &Self, old: &mut [u64], shard: u32) {
-        for from in before.regions.iter() {
+        for (index, from) in before.regions.iter().enumerate() {
+            if !from.geometry.stored {
+                continue;
+            }
             for address in 0..from.geometry.addresses {
                 let outside = from.pool.address(address as u32);
-                let mut heirs = self.regions.iter().filter_map(|region| {
+                let mut heirs = self.regions.iter().enumerate().filter_map(|(heir, region)| {
                     let place = region.pool.index_of(outside)?;
-                    Some((region, place as usize))
+                    // Blocks and mappings know their pool; a single port may come to another one.
+                    let keeps = heir == index && region.pool.has_shape_of(&from.pool);
+                    let takes = region.pool.is_plain() && from.pool.is_plain();
+                    (region.geometry.stored && (keeps || takes)).then_some((region, place as usize))
                 });
                 // Pools share an address only by ports: mostly there is one heir, or none.
                 let (first, others) = (heirs.next(), heirs);
                 let Some(first) = first else { continue };
-                let block = from.first_block(self.shards, shard, outside);
                 for (to, place) in core::iter::once(first).chain(others) {
-                    let own = to.first_block(self.shards, shard, outside);
                     for class in PortClass::ALL {
                         let mut lent = 0;
                         for at in 0..from.geometry.words {
-                            let number = block + at as u32 * self.shards.count();
+                            let number = from.block_at(self.shards, shard, outside, at);
                             let word = from.bits(old, class, address).words[at];
                             let ports = from.owned(number) & !word & to.owned(number);
-                            let heir = (number.wrapping_sub(own) >> self.shards.shift()) as usize;
-                            if ports != 0 && heir < to.geometry.words {
+                            let heir = to.place_of(self.shards, shard, outside, number);
+                            if let Some(heir) = heir.filter(|_| ports != 0) {
                                 to.bits(memory, class, place).take_all(heir, ports);
                                 lent += u64::from(ports.count_ones());
                             }
                         }
                         memory[to.start + class as usize] += lent;
+                    }
+                    for unit in 0..from.geometry.units {
+                        let number = from.block_at(self.shards, shard, outside, unit * from.geometry.unit as usize);
+                        let heir = to.place_of(self.shards, shard, outside, number);
+                        if let Some(heir) = heir.filter(|_| !from.is_unit_free(old, address, unit)) {
+                            to.take_unit(memory, place, heir / to.geometry.unit as usize);
+                        }
                     }
                 }
             }
@@ -146,11 +171,17 @@ pub(super) struct Region<A> {
 /// How a pool's words lie.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Geometry {
-    /// First block of the pool's ports.
-    pub(super) first_block: u32,
+    /// First unit of the pool's ports.
+    first_unit: u32,
+    /// Words of 64 ports in a unit, which always share a shard.
+    pub(super) unit: u32,
+    /// Whether there are bits at all.
+    pub(super) stored: bool,
     pub(super) addresses: usize,
     /// Words of 64 ports per address.
     pub(super) words: usize,
+    /// Port blocks per address; 0 where the pool has none.
+    pub(super) units: usize,
     /// Words of the summary of an address.
     summary: usize,
     /// Words of the addresses that have a free port, per class.
@@ -158,10 +189,15 @@ pub(super) struct Geometry {
 }
 
 impl Geometry {
-    fn new(first_block: u32, last_block: u32, addresses: usize, shards: Shards) -> Self {
-        let words = (last_block - first_block + 1).div_ceil(shards.count()) as usize;
+    /// Of blocks of 64 ports from the first to the last, in units of as many of them.
+    fn new((first, last): (u32, u32), unit: u32, stored: bool, addresses: usize, shards: Shards) -> Self {
+        let first_unit = first / unit;
+        let words = ((last / unit - first_unit + 1).div_ceil(shards.count()) * unit) as usize;
         Self {
-            first_block,
+            first_unit,
+            unit,
+            stored,
+            units: 0,
             addresses,
             words,
             summary: words.div_ceil(64),
@@ -181,9 +217,18 @@ impl Geometry {
         self.available + self.addresses * self.stride()
     }
 
+    /// Words of an address's bits of blocks.
+    #[inline(always)]
+    fn block_bits(&self) -> usize {
+        self.units.div_ceil(64)
+    }
+
     /// Words of all.
     fn length(&self) -> usize {
-        CLASSES + CLASSES * self.class()
+        match self.stored {
+            true => CLASSES + CLASSES * self.class() + self.addresses * self.block_bits(),
+            false => CLASSES,
+        }
     }
 }
 
@@ -191,11 +236,61 @@ impl<A: Address> Region<A> {
     fn new(pool: &ValidPool<A>, shards: Shards, start: usize) -> Self {
         let (first, last) = pool.ports();
         let blocks = (u32::from(first) / BLOCK, u32::from(last) / BLOCK);
+        let addresses = pool.addresses() as usize;
+        let mut geometry = Geometry::new(blocks, pool.unit(), pool.has_bits(), addresses, shards);
+        if pool.blocks().is_some() && geometry.stored {
+            geometry.units = geometry.words / geometry.unit as usize;
+        }
         Self {
             pool: pool.clone(),
-            geometry: Geometry::new(blocks.0, blocks.1, pool.addresses() as usize, shards),
+            geometry,
             start,
         }
+    }
+
+    /// The number, among all of an address, of the block of 64 ports that stands at a place of a shard's words.
+    #[inline(always)]
+    pub(super) fn block_at(&self, shards: Shards, shard: u32, address: A, at: usize) -> u32 {
+        let (unit, at) = (self.geometry.unit, at as u32);
+        let first = shards.first_unit(address, self.geometry.first_unit, shard);
+        (first + at / unit * shards.count()) * unit + at % unit
+    }
+
+    /// The place among a shard's words of a block of 64 ports; none where it is another shard's, or not the pool's.
+    #[inline(always)]
+    pub(super) fn place_of(&self, shards: Shards, shard: u32, address: A, block: u32) -> Option<usize> {
+        let unit = self.geometry.unit;
+        let first = shards.first_unit(address, self.geometry.first_unit, shard);
+        let behind = (block / unit).checked_sub(first)?;
+        let at = ((behind >> shards.shift()) * unit + block % unit) as usize;
+        (behind & (shards.count() - 1) == 0 && at < self.geometry.words).then_some(at)
+    }
+
+    /// First word of an address's bits of blocks.
+    fn block_word(&self, address: usize) -> usize {
+        self.start + CLASSES + CLASSES * self.geometry.class() + address * self.geometry.block_bits()
+    }
+
+    /// An address's bits of blocks.
+    #[inline(always)]
+    pub(super) fn units<'a>(&self, memory: &'a mut [u64], address: usize) -> &'a mut [u64] {
+        &mut memory[self.block_word(address)..][..self.geometry.block_bits()]
+    }
+
+    fn is_unit_free(&self, memory: &[u64], address: usize, unit: usize) -> bool {
+        memory[self.block_word(address) + unit / 64] >> (unit % 64) & 1 != 0
+    }
+
+    /// Give a block away.
+    #[inline(always)]
+    pub(super) fn take_unit(&self, memory: &mut [u64], address: usize, unit: usize) {
+        self.units(memory, address)[unit / 64] &= !(1 << (unit % 64));
+    }
+
+    /// Make a block nobody's.
+    #[inline(always)]
+    pub(super) fn put_unit(&self, memory: &mut [u64], address: usize, unit: usize) {
+        self.units(memory, address)[unit / 64] |= 1 << (unit % 64);
     }
 
     /// Words that it takes.
@@ -232,29 +327,19 @@ impl<A: Address> Region<A> {
         }
     }
 
-    /// The first block that a shard owns of an address.
+    /// The range of words to search first for a port, and the one after.
     #[inline(always)]
-    pub(super) fn first_block(&self, shards: Shards, shard: u32, address: A) -> u32 {
-        shards.first_block(address, self.geometry.first_block, shard)
-    }
-
-    /// The first block that a shard owns of an address, the range of words to search first, and the one after.
-    #[inline(always)]
-    pub(super) fn ranges(
-        &self,
-        shards: Shards,
-        shard: u32,
-        address: u32,
-        range: Range,
-    ) -> (u32, (usize, usize), (usize, usize)) {
-        let block = self.first_block(shards, shard, self.pool.address(address));
-        let words = self.geometry.words;
-        let low = (LOW_BLOCKS.saturating_sub(block) + shards.count() - 1) >> shards.shift();
-        let low = (low as usize).min(words);
+    pub(super) fn ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
+        let (unit, words) = (self.geometry.unit, self.geometry.words);
+        let first = shards.first_unit(self.pool.address(address), self.geometry.first_unit, shard);
+        // Units that hold a port below 1024: larger ones may hold others too.
+        let low = LOW_BLOCKS.div_ceil(unit).saturating_sub(first);
+        let low = (((low + shards.count() - 1) >> shards.shift()) * unit) as usize;
+        let low = low.min(words);
         match range {
-            Range::Low if low > 0 => (block, (0, low), (low, words)),
-            Range::High if low < words => (block, (low, words), (0, 0)),
-            _ => (block, (0, words), (0, 0)),
+            Range::Low if low > 0 => [(0, low), (low, words)],
+            Range::High if low < words => [(low, words), (0, 0)],
+            _ => [(0, words), (0, 0)],
         }
     }
 
@@ -266,21 +351,36 @@ impl<A: Address> Region<A> {
             bits @ 0..BLOCK => (1u64 << bits) - 1,
             _ => u64::MAX,
         };
-        below(u32::from(last) + 1) & !below(first.into())
+        let within = |first: u16, last: u16| below(u32::from(last) + 1) & !below(first.into());
+        let reserved = self.pool.reserved().iter();
+        reserved.fold(within(first, last), |ports, &(first, last)| {
+            ports & !within(first, last)
+        })
     }
 
     /// Set the bits of all ports that the shard owns, and no others.
     fn free_all(&self, memory: &mut [u64], shards: Shards, shard: u32) {
         memory[self.start..][..self.length()].fill(0);
-        for class in PortClass::ALL {
-            for address in 0..self.geometry.addresses {
-                let block = self.first_block(shards, shard, self.pool.address(address as u32));
+        if !self.geometry.stored {
+            return;
+        }
+        for address in 0..self.geometry.addresses {
+            let outside = self.pool.address(address as u32);
+            for class in PortClass::ALL {
                 let mut bits = self.bits(memory, class, address);
                 for at in 0..self.geometry.words {
-                    let ports = self.owned(block + at as u32 * shards.count());
+                    let ports = self.owned(self.block_at(shards, shard, outside, at));
                     if ports != 0 {
                         bits.put_all(at, ports);
                     }
+                }
+            }
+            for unit in 0..self.geometry.units {
+                let words = self.geometry.unit as usize;
+                let whole = (unit * words..(unit + 1) * words)
+                    .any(|at| self.owned(self.block_at(shards, shard, outside, at)) != 0);
+                if whole {
+                    self.put_unit(memory, address, unit);
                 }
             }
         }

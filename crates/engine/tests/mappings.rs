@@ -1,0 +1,537 @@
+//! Mapping, filtering, pairing, port blocks, limits and hairpinning, as RFC 4787, 5382, 5508, 6888 and 7857 ask for
+//! them, on packets.
+
+mod rig;
+
+use std::collections::HashSet;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, Sent, flow, plain};
+use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, PortSelection, Rate, SubscriberLimits};
+use sluice_nat::rule::DestinationRule;
+use sluice_testkit::packet::{self, Frame, flag};
+
+/// The host that the rig knows, and another.
+const OTHER: &str = "192.168.1.11";
+const REMOTES: [&str; 3] = ["198.51.100.7:53", "198.51.100.7:54", "198.51.100.8:53"];
+
+fn socket(text: &str) -> SocketAddrV4 {
+    text.parse().unwrap()
+}
+
+fn inside(port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(HOST.parse().unwrap(), port)
+}
+
+fn other(port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(OTHER.parse().unwrap(), port)
+}
+
+fn rig(plan: Plan) -> Rig {
+    let mut rig = Rig::new(plan);
+    rig.know(INSIDE, plain(OTHER), HOST_MAC);
+    rig
+}
+
+fn filtering(filtering: Filtering) -> Plan {
+    Plan {
+        behaviour: Behaviour {
+            filtering,
+            ..Behaviour::default()
+        },
+        ..Plan::default()
+    }
+}
+
+/// Both protocols with ports.
+fn transports() -> [fn(SocketAddrV4, SocketAddrV4) -> Frame; 2] {
+    [
+        |from, to| packet::udp4(from, to),
+        |from, to| packet::tcp4(from, to).flags(flag::SYN).numbers(1000, 0),
+    ]
+}
+
+fn came_to(sent: &[Sent], to: SocketAddrV4) -> bool {
+    matches!(sent, [one] if one.port == INSIDE && flow(&one.frame).1 == to)
+}
+
+#[test]
+fn rfc4787_req1_mapping_is_endpoint_independent_for_udp_and_tcp() {
+    // RFC 5382, REQ-1 too.
+    for workers in [1, 2, 4] {
+        let mut rig = rig(Plan {
+            workers,
+            ..Plan::default()
+        });
+        for make in transports() {
+            let publics: HashSet<_> = REMOTES
+                .iter()
+                .map(|remote| rig.public(&make(inside(5000), socket(remote))))
+                .collect();
+            assert_eq!(1, publics.len(), "{publics:?}");
+            assert!(!publics.contains(&rig.public(&make(inside(5001), socket(REMOTES[0])))));
+        }
+        assert_eq!(8, rig.live());
+    }
+}
+
+#[test]
+fn address_and_port_dependent_mapping_differs_by_destination() {
+    let mut rig = rig(Plan {
+        behaviour: Behaviour::ADDRESS_AND_PORT_DEPENDENT,
+        ..Plan::default()
+    });
+    let publics: HashSet<_> = REMOTES
+        .iter()
+        .map(|remote| rig.public(&packet::udp4(inside(5000), socket(remote))))
+        .collect();
+    assert_eq!(3, publics.len(), "{publics:?}");
+    // RFC 4787, REQ-2: one address all the same.
+    assert_eq!(
+        1,
+        publics.iter().map(|public| *public.ip()).collect::<HashSet<_>>().len()
+    );
+}
+
+#[test]
+fn rfc7857_section5_mappings_of_protocols_are_apart() {
+    let mut rig = rig(Plan::default());
+    let udp = rig.public(&packet::udp4(inside(5000), socket(REMOTES[0])));
+    let stranger = packet::tcp4(socket(REMOTES[2]), udp).flags(flag::SYN);
+    assert!(rig.router_sends(&stranger).is_empty());
+    assert_eq!(vec![("unsolicited", 1)], rig.all_drops());
+}
+
+#[test]
+fn rfc4787_req8_endpoint_independent_filtering_lets_any_remote_in() {
+    // RFC 5382, REQ-3 and RFC 6888, REQ-7 too.
+    let mut rig = rig(filtering(Filtering::EndpointIndependent));
+    for make in transports() {
+        let public = rig.public(&make(inside(5000), socket(REMOTES[0])));
+        for remote in &REMOTES[1..] {
+            let sent = rig.router_sends(&make(socket(remote), public));
+            assert!(came_to(&sent, inside(5000)), "{:?}", rig.all_drops());
+            assert_eq!(socket(remote), flow(&sent[0].frame).0);
+        }
+    }
+    assert_eq!(6, rig.live());
+}
+
+#[test]
+fn rfc4787_req8_address_dependent_filtering_lets_known_addresses_in() {
+    let mut rig = rig(filtering(Filtering::AddressDependent));
+    for make in transports() {
+        let public = rig.public(&make(inside(5000), socket(REMOTES[0])));
+        let sent = rig.router_sends(&make(socket(REMOTES[1]), public));
+        assert!(came_to(&sent, inside(5000)), "{:?}", rig.all_drops());
+        assert!(rig.router_sends(&make(socket(REMOTES[2]), public)).is_empty());
+        // Once it has been sent to, it may answer from any port.
+        rig.public(&make(inside(5000), socket("198.51.100.8:99")));
+        let sent = rig.router_sends(&make(socket(REMOTES[2]), public));
+        assert!(came_to(&sent, inside(5000)), "{:?}", rig.all_drops());
+    }
+    assert_eq!(2, rig.drops("filtered"));
+}
+
+#[test]
+fn rfc4787_req8_address_and_port_dependent_filtering_lets_answers_in_alone() {
+    let mut rig = rig(filtering(Filtering::AddressAndPortDependent));
+    for make in transports() {
+        let public = rig.public(&make(inside(5000), socket(REMOTES[0])));
+        for remote in &REMOTES[1..] {
+            assert!(rig.router_sends(&make(socket(remote), public)).is_empty());
+        }
+        assert_eq!(public, rig.public(&make(inside(5000), socket(REMOTES[1]))));
+    }
+    assert_eq!(4, rig.drops("filtered"));
+}
+
+#[test]
+fn rfc7857_section7_filtered_packets_do_not_refresh_the_mapping() {
+    let mut rig = rig(filtering(Filtering::AddressAndPortDependent));
+    let public = rig.public(&packet::udp4(inside(5000), socket(REMOTES[0])));
+    for _ in 0..31 {
+        rig.seconds(10);
+        rig.router_sends(&packet::udp4(socket(REMOTES[2]), public));
+    }
+    assert_eq!(0, rig.live());
+}
+
+#[test]
+fn rfc4787_req11_behaviour_is_the_same_at_all_times() {
+    let mut rig = rig(Plan::default());
+    let public = rig.public(&packet::udp4(inside(5000), socket(REMOTES[0])));
+    for port in 6000..6400 {
+        rig.public(&packet::udp4(inside(port), socket(REMOTES[0])));
+    }
+    rig.seconds(200);
+    assert_eq!(public, rig.public(&packet::udp4(inside(5000), socket(REMOTES[2]))));
+    let sent = rig.router_sends(&packet::udp4(socket(REMOTES[1]), public));
+    assert!(came_to(&sent, inside(5000)));
+}
+
+/// Two inside hosts by their public addresses: what reaches the one that is called, and what its answer comes back as.
+fn hairpin(rig: &mut Rig, make: fn(SocketAddrV4, SocketAddrV4) -> Frame) {
+    let callee = rig.public(&make(other(7000), socket(REMOTES[0])));
+    let caller = rig.public(&make(inside(5000), socket(REMOTES[0])));
+    let sent = rig.host_sends(&make(inside(5000), callee).ttl(9));
+    assert!(came_to(&sent, other(7000)), "{:?}", rig.all_drops());
+    // REQ-9a: the caller is seen by its external address and port, and one hop is counted.
+    let expected = make(caller, other(7000)).ttl(8).macs(INSIDE_MAC, HOST_MAC);
+    assert_eq!(expected.build(), sent[0].frame);
+    let sent = rig.host_sends(&packet_back(make(other(7000), caller)));
+    assert!(came_to(&sent, inside(5000)), "{:?}", rig.all_drops());
+    assert_eq!(callee, flow(&sent[0].frame).0);
+    assert!(rig::is_valid(&sent[0].frame));
+}
+
+fn packet_back(frame: Frame) -> Frame {
+    match frame.protocol() {
+        6 => frame.flags(flag::SYN | flag::ACK).numbers(77, 1001),
+        _ => frame.payload(b"answer"),
+    }
+}
+
+#[test]
+fn rfc4787_req9_hairpinning_presents_the_external_source() {
+    // RFC 5382, REQ-8 too.
+    for workers in [1, 2, 4] {
+        for make in transports() {
+            let mut rig = rig(Plan {
+                workers,
+                ..Plan::default()
+            });
+            hairpin(&mut rig, make);
+        }
+    }
+}
+
+#[test]
+fn hairpinning_obeys_filtering() {
+    let mut rig = rig(filtering(Filtering::AddressAndPortDependent));
+    let callee = rig.public(&packet::udp4(other(7000), socket(REMOTES[0])));
+    assert!(rig.host_sends(&packet::udp4(inside(5000), callee)).is_empty());
+    assert_eq!(1, rig.drops("filtered"));
+    // Once both have sent to each other, both hear.
+    let caller = rig.public(&packet::udp4(inside(5000), socket(REMOTES[0])));
+    rig.host_sends(&packet::udp4(other(7000), caller));
+    assert!(came_to(
+        &rig.host_sends(&packet::udp4(inside(5000), callee)),
+        other(7000)
+    ));
+}
+
+#[test]
+fn hairpinning_in_fragments_is_translated_like_its_datagram() {
+    let mut rig = rig(Plan::default());
+    let callee = rig.public(&packet::udp4(other(7000), socket(REMOTES[0])));
+    let whole = packet::udp4(inside(5000), callee).payload(&[7; 1600]);
+    let datagram = &whole.build()[34..];
+    let fragment = |offset: usize, length: usize, more: bool| {
+        // Only the first has a header of its own.
+        let header = if offset == 0 { 8 } else { 0 };
+        let mut frame = packet::udp4(inside(5000), callee)
+            .payload(&vec![0; length - header])
+            .fragment(offset as u16 / 8, more, 77)
+            .macs(HOST_MAC, INSIDE_MAC)
+            .build();
+        frame[34..34 + length].copy_from_slice(&datagram[offset..offset + length]);
+        frame
+    };
+    let mut sent = rig.send(INSIDE, &fragment(0, 800, true));
+    sent.extend(rig.send(INSIDE, &fragment(800, 808, false)));
+    assert_eq!(2, sent.len(), "{:?}", rig.all_drops());
+    for one in sent {
+        assert_eq!(INSIDE, one.port);
+        assert_eq!(Ipv4Addr::new(192, 168, 1, 11).octets(), one.frame[30..34]);
+    }
+}
+
+#[test]
+fn rfc5508_req7_hairpinned_icmp_errors_are_translated() {
+    let mut rig = rig(Plan::default());
+    let callee = rig.public(&packet::udp4(other(7000), socket(REMOTES[0])));
+    let sent = rig.host_sends(&packet::udp4(inside(5000), callee).payload(b"hello"));
+    assert!(came_to(&sent, other(7000)));
+    // The called host refuses: the error comes back from its public address, about what the caller sent.
+    let caller = *flow(&sent[0].frame).0.ip();
+    let error = packet::icmp4_error(*other(0).ip(), caller, 3, 3, &sent[0].frame, 28);
+    let back = rig.host_sends(&error);
+    assert_eq!(1, back.len(), "{:?}", rig.all_drops());
+    assert_eq!(INSIDE, back[0].port);
+    let frame = &back[0].frame;
+    assert_eq!(callee.ip().octets(), frame[26..30]);
+    assert_eq!(HOST.parse::<Ipv4Addr>().unwrap().octets(), frame[30..34]);
+    let quoted = &frame[42..];
+    assert_eq!(HOST.parse::<Ipv4Addr>().unwrap().octets(), quoted[12..16]);
+    assert_eq!(callee.ip().octets(), quoted[16..20]);
+    assert_eq!(
+        [5000u16.to_be_bytes(), callee.port().to_be_bytes()].concat(),
+        quoted[20..24]
+    );
+    assert!(rig::is_valid(frame));
+}
+
+#[test]
+fn packet_too_long_for_the_other_inside_host_is_reported_to_the_caller() {
+    let mut rig = rig(Plan {
+        interfaces: |interfaces| interfaces[0].mtu = 1000,
+        ..Plan::default()
+    });
+    let callee = rig.public(&packet::udp4(other(7000), socket(REMOTES[0])));
+    let sent = rig.host_sends(&packet::udp4(inside(5000), callee).payload(&[1; 1200]).dont_fragment());
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    let frame = &sent[0].frame;
+    assert_eq!(([3, 4], INSIDE), ([frame[34], frame[35]], sent[0].port));
+    assert_eq!(HOST.parse::<Ipv4Addr>().unwrap().octets(), frame[30..34]);
+    assert_eq!(
+        HOST.parse::<Ipv4Addr>().unwrap().octets(),
+        frame[54..58],
+        "quotes what it sent"
+    );
+    assert!(rig::is_valid(frame));
+}
+
+#[test]
+fn destination_rule_works_from_inside_too() {
+    let mut rig = rig(Plan {
+        forwards: vec![DestinationRule {
+            context: 0,
+            protocol: Some(6),
+            external: Ipv4Addr::new(203, 0, 113, 77).to_bits(),
+            ports: Some((80, 80)),
+            target: other(0).ip().to_bits(),
+            target_port: Some(8080),
+        }],
+        ..Plan::default()
+    });
+    let server = socket("203.0.113.77:80");
+    let opening = |from| packet::tcp4(from, server).flags(flag::SYN).numbers(5, 0);
+    let sent = rig.router_sends(&opening(socket(REMOTES[0])));
+    assert!(came_to(&sent, other(8080)), "{:?}", rig.all_drops());
+    let sent = rig.host_sends(&opening(inside(5000)));
+    assert!(came_to(&sent, other(8080)), "{:?}", rig.all_drops());
+    let seen = flow(&sent[0].frame).0;
+    assert_ne!(inside(5000), seen, "the answer would not come back this way");
+    let answer = packet::tcp4(other(8080), seen)
+        .flags(flag::SYN | flag::ACK)
+        .numbers(9, 6);
+    let sent = rig.host_sends(&answer);
+    assert!(came_to(&sent, inside(5000)), "{:?}", rig.all_drops());
+    assert_eq!(server, flow(&sent[0].frame).0);
+}
+
+#[test]
+fn source_that_only_hairpinned_packets_have_is_refused_from_outside() {
+    let mut rig = rig(Plan::default());
+    let callee = rig.public(&packet::udp4(other(7000), socket(REMOTES[0])));
+    let pool = [rig::POOL.to_bits(), rig::POOL.to_bits() + 1].map(Ipv4Addr::from_bits);
+    let forged = pool.into_iter().find(|address| address != callee.ip()).unwrap();
+    let forged = SocketAddrV4::new(forged, 5000);
+    assert!(rig.router_sends(&packet::udp4(forged, callee)).is_empty());
+    assert_eq!(vec![("forged-source", 1)], rig.all_drops());
+}
+
+#[test]
+fn rfc6888_req2_one_address_for_all_sessions_of_a_subscriber() {
+    let mut rig = rig(Plan {
+        pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits() + 7)],
+        ..Plan::default()
+    });
+    let addresses: HashSet<_> = (5000..5100)
+        .map(|port| *rig.public(&packet::udp4(inside(port), socket(REMOTES[0]))).ip())
+        .collect();
+    assert_eq!(1, addresses.len());
+}
+
+#[test]
+fn rfc6888_req4_and_req11_ports_beyond_the_limit_are_refused_and_the_old_stay() {
+    let mut rig = rig(Plan {
+        change_pool: |pool| pool.subscriber.ports = [None, Some(10), None],
+        ..Plan::default()
+    });
+    let publics: Vec<_> = (0..10)
+        .map(|port| rig.public(&packet::udp4(inside(6000 + port), socket(REMOTES[0]))))
+        .collect();
+    let refused = rig.host_sends(&packet::udp4(inside(6010), socket(REMOTES[0])));
+    assert_eq!(INSIDE, refused[0].port);
+    assert_eq!([3, 1], refused[0].frame[34..36], "RFC 6888, REQ-11: host unreachable");
+    assert_eq!(1, rig.drops("subscriber-ports"));
+    // Another destination needs no other port, TCP and another host have their own.
+    rig.public(&packet::udp4(inside(6000), socket(REMOTES[2])));
+    rig.public(&packet::tcp4(inside(6011), socket(REMOTES[0])).flags(flag::SYN));
+    assert_eq!(
+        OUTSIDE,
+        rig.host_sends(&packet::udp4(other(6010), socket(REMOTES[0])))[0].port
+    );
+    for (port, public) in publics.iter().enumerate() {
+        let sent = rig.router_sends(&packet::udp4(socket(REMOTES[0]), *public));
+        assert!(came_to(&sent, inside(6000 + port as u16)));
+    }
+}
+
+#[test]
+fn rfc6888_req5_sessions_beyond_the_limit_are_refused() {
+    let mut rig = rig(Plan {
+        change_pool: |pool| pool.subscriber.sessions = Some(3),
+        ..Plan::default()
+    });
+    let public = rig.public(&packet::udp4(inside(6000), socket(REMOTES[0])));
+    rig.public(&packet::udp4(inside(6000), socket(REMOTES[1])));
+    rig.public(&packet::udp4(inside(6000), socket(REMOTES[2])));
+    assert_eq!(
+        INSIDE,
+        rig.host_sends(&packet::udp4(inside(6000), socket("192.0.2.9:9")))[0].port
+    );
+    // From outside neither, and a stranger is not told.
+    assert!(
+        rig.router_sends(&packet::udp4(socket("192.0.2.9:9"), public))
+            .is_empty()
+    );
+    assert_eq!(2, rig.drops("subscriber-sessions"));
+    assert_eq!(3, rig.live());
+}
+
+#[test]
+fn rfc6888_req4c_rate_of_new_sessions_is_limited() {
+    let mut rig = rig(Plan {
+        change_pool: |pool| {
+            pool.subscriber.rate = Some(Rate {
+                per_second: 10,
+                burst: 20,
+            });
+        },
+        ..Plan::default()
+    });
+    let open = |rig: &mut Rig, count: u16, from: u16| {
+        let through = |port: u16| {
+            let sent = rig.host_sends(&packet::udp4(inside(from + port), socket(REMOTES[0])));
+            u16::from(sent.first().is_some_and(|sent| sent.port == OUTSIDE))
+        };
+        (0..count).map(through).sum::<u16>()
+    };
+    assert_eq!(20, open(&mut rig, 50, 6000));
+    assert_eq!(30, rig.drops("subscriber-rate"));
+    rig.seconds(1);
+    assert_eq!(10, open(&mut rig, 50, 7000));
+}
+
+#[test]
+fn port_blocks_belong_to_one_subscriber_and_are_bounded() {
+    for workers in [1, 4] {
+        let mut rig = rig(Plan {
+            workers,
+            change_pool: |pool| {
+                pool.blocks = Some(Blocks {
+                    size: 64,
+                    most: 2,
+                    spare: false,
+                });
+            },
+            ..Plan::default()
+        });
+        let mut blocks = [HashSet::new(), HashSet::new()];
+        for port in 0..200u16 {
+            for (place, from) in [inside(6000 + port), other(6000 + port)].into_iter().enumerate() {
+                let sent = rig.host_sends(&packet::udp4(from, socket(REMOTES[0])));
+                if sent[0].port == OUTSIDE {
+                    let public = flow(&sent[0].frame).0;
+                    blocks[place].insert((*public.ip(), public.port() / 64));
+                }
+            }
+        }
+        assert!(blocks.iter().all(|blocks| blocks.len() == 2), "{blocks:?}");
+        assert!(blocks[0].is_disjoint(&blocks[1]));
+        assert_eq!(2 * (200 - 128), rig.drops("subscriber-ports"));
+        assert_eq!(256, rig.live());
+    }
+}
+
+#[test]
+fn preserved_port_changes_only_on_collision() {
+    let mut rig = rig(Plan {
+        shards: 1,
+        pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits())],
+        change_pool: |pool| pool.selection = PortSelection::Preserve,
+        ..Plan::default()
+    });
+    for make in transports() {
+        assert_eq!(5000, rig.public(&make(inside(5000), socket(REMOTES[0]))).port());
+        assert_eq!(5001, rig.public(&make(other(5001), socket(REMOTES[0]))).port());
+        let collides = rig.public(&make(other(5000), socket(REMOTES[0])));
+        assert_ne!(5000, collides.port());
+        let answer = match make(inside(1), other(1)).protocol() {
+            6 => packet::tcp4(socket(REMOTES[0]), collides)
+                .flags(flag::SYN | flag::ACK)
+                .numbers(1, 1001),
+            _ => packet::udp4(socket(REMOTES[0]), collides),
+        };
+        assert!(came_to(&rig.router_sends(&answer), other(5000)));
+    }
+}
+
+#[test]
+fn rfc4787_req4_parity_is_kept() {
+    let mut rig = rig(Plan {
+        change_pool: |pool| pool.parity = true,
+        ..Plan::default()
+    });
+    for port in 5000..5100 {
+        let public = rig.public(&packet::udp4(inside(port), socket(REMOTES[0])));
+        assert_eq!(port % 2, public.port() % 2);
+    }
+}
+
+#[test]
+fn rfc7857_section3_ports_overlap_where_destinations_differ() {
+    let mut rig = rig(Plan {
+        shards: 1,
+        pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits())],
+        pool_ports: (2000, 2009),
+        behaviour: Behaviour::ADDRESS_AND_PORT_DEPENDENT,
+        change_pool: |pool| pool.overlap = true,
+        ..Plan::default()
+    });
+    let mut seen = HashSet::new();
+    for remote in 0..20u16 {
+        let remote = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 7), 1000 + remote);
+        let mut through = 0;
+        for port in 0..12 {
+            let sent = rig.host_sends(&packet::udp4(inside(6000 + port), remote));
+            if sent[0].port != OUTSIDE {
+                continue;
+            }
+            through += 1;
+            let public = flow(&sent[0].frame).0;
+            assert!(seen.insert((public, remote)), "two flows that can't be told apart");
+            let back = rig.router_sends(&packet::udp4(remote, public));
+            assert!(came_to(&back, inside(6000 + port)));
+        }
+        assert_eq!(10, through, "all ports of every destination");
+    }
+    assert_eq!(40, rig.drops("ports-exhausted"));
+}
+
+#[test]
+fn limits_of_one_subscriber_leave_others_alone_with_a_prefix_as_subscriber() {
+    let mut rig = rig(Plan {
+        change_pool: |pool| {
+            pool.subscriber = SubscriberLimits {
+                sessions: Some(4),
+                ..SubscriberLimits::default()
+            };
+        },
+        subscriber_prefix: 24,
+        ..Plan::default()
+    });
+    for port in 0..2 {
+        rig.public(&packet::udp4(inside(6000 + port), socket(REMOTES[0])));
+        rig.public(&packet::udp4(other(6000 + port), socket(REMOTES[0])));
+    }
+    // Both hosts are of 192.168.1.0/24.
+    assert_eq!(
+        INSIDE,
+        rig.host_sends(&packet::udp4(other(7000), socket(REMOTES[0])))[0].port
+    );
+    assert_eq!(1, rig.drops("subscriber-sessions"));
+}

@@ -1,0 +1,703 @@
+//! How grants are made, and what they hold given back.
+
+use super::{Aim, Bindings, Grant, Held, PENDING, Waits, ends};
+use crate::behaviour::{Filtering, Hold, PortSelection};
+use crate::decision::Holding;
+use crate::keyed::{sip, spread};
+use crate::pool::{Pairing, Source};
+use crate::ports::{Block, Lease, PortClass};
+
+use crate::{Address, Decision, PoolIndex, Reason, Tuple};
+
+/// Ports that are tried where no bits say which are free.
+pub const TRIES: u32 = 128;
+/// Addresses that are tried with soft pairing, or where an address has to be a shard's own.
+const ADDRESSES: u32 = 8;
+
+impl<A: Address> Bindings<'_, A> {
+    #[inline]
+    pub(super) fn grant_further<T: Tuple<Address = A>>(
+        &mut self,
+        aim: &Aim,
+        key: &T,
+        now: u64,
+    ) -> Result<Grant<A>, Reason> {
+        let Some(host) = aim.host else {
+            return self.grant_overlapping(aim, key);
+        };
+        let found = self.find_subscriber(host, key, aim.pool);
+        let number = match found {
+            Some(number) => number,
+            None => self.enter(host, key, aim.pool)?,
+        };
+        let granted = self.grant_to(number, aim, key, now);
+        if found.is_none() && granted.is_err() {
+            self.leave(host, number, now);
+        }
+        granted
+    }
+
+    /// A port that sessions may share, without a subscriber.
+    fn grant_overlapping<T: Tuple<Address = A>>(&mut self, aim: &Aim, key: &T) -> Result<Grant<A>, Reason> {
+        let lease = self.first(aim, key)?;
+        Ok(Grant {
+            lease,
+            holding: Holding::NOTHING,
+            overlaps: true,
+        })
+    }
+
+    /// The `attempt`-th address and port for a session whose port others may share: the next where the answers of the
+    /// one before can't be told apart from another session's. None after the last.
+    pub fn another<T: Tuple<Address = A>>(&self, aim: &Aim, key: &T, attempt: u32) -> Option<Lease<A>> {
+        let address = match aim.host.and_then(|host| self.find_subscriber(host, key, aim.pool)) {
+            Some(number) => self.subscribers.get(number)?.paired(),
+            None => self.pair(key, aim.pool)?,
+        };
+        (attempt < TRIES).then(|| self.candidate(aim, address, key.source_port(), attempt))?
+    }
+
+    fn first<T: Tuple<Address = A>>(&self, aim: &Aim, key: &T) -> Result<Lease<A>, Reason> {
+        let found = (0..TRIES).find_map(|attempt| self.another(aim, key, attempt));
+        found.ok_or(Reason::PortsExhausted)
+    }
+
+    fn grant_to<T: Tuple<Address = A>>(
+        &mut self,
+        number: u32,
+        aim: &Aim,
+        key: &T,
+        now: u64,
+    ) -> Result<Grant<A>, Reason> {
+        let limits = *self.pool(aim.pool).ok_or(Reason::PortsExhausted)?.subscriber();
+        let subscriber = self.subscribers.get(number).ok_or(Reason::PortsExhausted)?;
+        if limits.sessions.is_some_and(|most| subscriber.sessions() >= most) {
+            return Err(Reason::SubscriberSessions);
+        }
+        if limits.rate.is_some_and(|rate| !subscriber.admits(rate, now)) {
+            return Err(Reason::SubscriberRate);
+        }
+        let ports = subscriber.ports()[aim.class as usize];
+        let more_ports = limits.ports[aim.class as usize].is_none_or(|most| ports < most);
+        let grant = match aim.source {
+            Source::Overlap => Grant {
+                lease: self.first(aim, key)?,
+                holding: Holding::SUBSCRIBER,
+                overlaps: true,
+            },
+            Source::Session if !more_ports => return Err(Reason::SubscriberPorts),
+            Source::Session => Grant {
+                lease: self.lend(number, aim, key)?,
+                holding: Holding::SUBSCRIBER | Holding::PORT,
+                overlaps: false,
+            },
+            Source::Mapping => self.grant_mapping(number, aim, key, more_ports, now)?,
+        };
+        if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+            subscriber.sessions += 1;
+            if grant.holding == Holding::SUBSCRIBER | Holding::PORT {
+                subscriber.ports[aim.class as usize] += 1;
+            }
+            if let Some(rate) = limits.rate {
+                subscriber.charge(rate, now);
+            }
+        }
+        Ok(grant)
+    }
+
+    /// The mapping of the inside address and port: it is there, or is made.
+    #[inline]
+    fn grant_mapping<T: Tuple<Address = A>>(
+        &mut self,
+        number: u32,
+        aim: &Aim,
+        key: &T,
+        more_ports: bool,
+        now: u64,
+    ) -> Result<Grant<A>, Reason> {
+        let inside = (key.source(), key.source_port());
+        let lease = match self.mappings.find(aim.flow, number, inside, aim.class) {
+            Some(mapping) => {
+                let lease = self.mappings.get(mapping).map(|record| record.outside());
+                let lease = lease
+                    .filter(|_| self.mappings.hold(mapping))
+                    .ok_or(Reason::MappingsFull)?;
+                self.permit(aim, key, mapping, lease, now)?;
+                lease
+            }
+            None if !more_ports => return Err(Reason::SubscriberPorts),
+            None => {
+                let lease = self.lend(number, aim, key)?;
+                let made = self.mappings.make(aim.flow, number, inside, lease, aim.class);
+                let Some(mapping) = made else {
+                    self.free_port(number, aim.pool, aim.class, lease, None, now);
+                    return Err(Reason::MappingsFull);
+                };
+                if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+                    subscriber.ports[aim.class as usize] += 1;
+                }
+                if self.pending.len() == PENDING {
+                    self.publish();
+                }
+                let _ = self.pending.try_push(mapping);
+                self.permit(aim, key, mapping, lease, now)?;
+                lease
+            }
+        };
+        Ok(Grant {
+            lease,
+            holding: Holding::SUBSCRIBER | Holding::MAPPING,
+            overlaps: false,
+        })
+    }
+
+    /// With address-dependent filtering the remote address may send from now on.
+    #[inline(always)]
+    fn permit<T: Tuple<Address = A>>(
+        &mut self,
+        aim: &Aim,
+        key: &T,
+        mapping: u32,
+        lease: Lease<A>,
+        now: u64,
+    ) -> Result<(), Reason> {
+        if self.filtering(aim.pool, aim.class) != Filtering::AddressDependent
+            || self.mappings.permit(lease, aim.class, key.destination())
+        {
+            return Ok(());
+        }
+        self.publish();
+        self.let_go(mapping, now);
+        Err(Reason::MappingsFull)
+    }
+
+    /// A session from outside to a mapped address and port, as [`Bindings::inbound`] found it, by the moment `now` in
+    /// nanoseconds.
+    ///
+    /// # Errors
+    /// The reason why there can be none.
+    pub fn accept<T: Tuple<Address = A>>(&mut self, key: &T, class: PortClass, now: u64) -> Result<Holding, Reason> {
+        let outside = Lease {
+            address: key.destination(),
+            port: key.destination_port(),
+        };
+        let mapping = self.mappings.find_outside(outside, class).ok_or(Reason::Unsolicited)?;
+        let record = *self.mappings.get(mapping).ok_or(Reason::Unsolicited)?;
+        let number = record.subscriber();
+        let subscriber = *self.subscribers.get(number).ok_or(Reason::Unsolicited)?;
+        let pool = self.pool(subscriber.pool()).ok_or(Reason::Unsolicited)?;
+        let (limits, filtering) = (*pool.subscriber(), pool.behaviour(class).filtering);
+        if limits.sessions.is_some_and(|most| subscriber.sessions() >= most) {
+            return Err(Reason::SubscriberSessions);
+        }
+        if limits.rate.is_some_and(|rate| !subscriber.admits(rate, now)) {
+            return Err(Reason::SubscriberRate);
+        }
+        let permitted = || filtering != Filtering::AddressDependent;
+        if !record.is_mapping() || !(permitted() || self.mappings.permit(outside, class, key.source())) {
+            return Err(Reason::MappingsFull);
+        }
+        if !self.mappings.hold(mapping) {
+            self.mappings.forbid(outside, class, key.source());
+            return Err(Reason::MappingsFull);
+        }
+        if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+            subscriber.sessions += 1;
+            if let Some(rate) = limits.rate {
+                subscriber.charge(rate, now);
+            }
+        }
+        Ok(Holding::SUBSCRIBER | Holding::MAPPING)
+    }
+
+    /// A subscriber's first session: it is paired with an address.
+    #[inline(never)]
+    fn enter<T: Tuple<Address = A>>(&mut self, host: u64, key: &T, pool: PoolIndex) -> Result<u32, Reason> {
+        let mut paired = self.pair(key, pool).ok_or(Reason::PortsExhausted)?;
+        if self.pool(pool).is_some_and(|valid| valid.blocks().is_some()) {
+            // Of two addresses the one with more blocks left: subscribers spread evenly.
+            let other = self.pair_other(key, pool);
+            let free = |bindings: &mut Self, address: A| {
+                let place = bindings.pool(pool).and_then(|valid| valid.index_of(address));
+                place.map_or(0, |place| bindings.ports.free_blocks(pool, place))
+            };
+            if let Some(other) = other.filter(|&other| other != paired)
+                && free(self, other) > free(self, paired)
+            {
+                paired = other;
+            }
+        }
+        let prefix = self.prefix(key.source());
+        let made = self.subscribers.make(host, key.context(), prefix, pool, paired);
+        made.ok_or(Reason::SubscribersFull)
+    }
+
+    /// The address that an inside host is paired with, by a keyed function (RFC 4787, REQ-2).
+    fn pair<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
+        self.paired(self.host_hash(key.context(), self.prefix(key.source()), pool), pool)
+    }
+
+    fn pair_other<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
+        let host = self.host_hash(key.context(), self.prefix(key.source()), pool);
+        self.paired(sip::<1, 3>(self.secret, &[host], 1), pool)
+    }
+
+    fn paired(&self, hash: u64, pool: PoolIndex) -> Option<A> {
+        let valid = self.pool(pool)?;
+        let count = valid.addresses();
+        if count == 0 {
+            return None;
+        }
+        let first = spread((hash >> 32) as u32, count);
+        if valid.selection() == PortSelection::Random {
+            return Some(valid.address(first));
+        }
+        // An address of this shard's own, which has all of its ports.
+        let (shards, shard) = (self.ports.layout().shards(), self.ports.shard());
+        let mut order = (first..count).chain(0..first).map(|place| valid.address(place));
+        order.find(|&address| valid.shard_of(shards, address, 0) == shard)
+    }
+
+    /// The `attempt`-th port of an address to be tried.
+    fn candidate(&self, aim: &Aim, address: A, inside_port: u16, attempt: u32) -> Option<Lease<A>> {
+        let valid = self.pool(aim.pool)?;
+        let preserves = valid.selection() == PortSelection::Preserve;
+        if attempt == 0 && preserves && valid.has_port(inside_port) {
+            return Some(Lease {
+                address,
+                port: inside_port,
+            });
+        }
+        // Random ones first, then those beside the first of them, so that a few ports are all found.
+        let random = match attempt < TRIES / 2 {
+            true => sip::<1, 3>(self.secret, &[aim.flow], attempt.into()),
+            false => {
+                let first = sip::<1, 3>(self.secret, &[aim.flow], 0);
+                first & !63 | first.wrapping_add(attempt.into()) & 63
+            }
+        };
+        let mut port = self.ports.port_at(aim.pool, address, random)?;
+        // What suits first: parity (RFC 4787, REQ-4), then anything.
+        if valid.keeps_parity() && aim.class == PortClass::Udp && attempt < TRIES / 4 {
+            port = port & !1 | inside_port & 1;
+        }
+        let low = inside_port < 1024 || aim.class == PortClass::Query || valid.ports().1 < 1024;
+        (valid.has_port(port) && (low || port >= 1024)).then_some(Lease { address, port })
+    }
+
+    /// Lend a port to a subscriber: of one of its blocks, of a new one, or of its address.
+    #[inline]
+    fn lend<T: Tuple<Address = A>>(&mut self, number: u32, aim: &Aim, key: &T) -> Result<Lease<A>, Reason> {
+        let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
+        let paired = self.subscribers.get(number).ok_or(Reason::PortsExhausted)?.paired();
+        if valid.blocks().is_some() {
+            return self.lend_of_blocks(number, aim, key);
+        }
+        let Some(place) = valid.index_of(paired) else {
+            // The pool has lost the address since: the subscriber gets another.
+            let paired = self.pair(key, aim.pool).ok_or(Reason::PortsExhausted)?;
+            self.subscribers
+                .records
+                .get_mut(number)
+                .ok_or(Reason::PortsExhausted)?
+                .pair(paired);
+            return self.lend_at(paired, aim, key);
+        };
+        if valid.has_bits() {
+            let port = self
+                .ports
+                .aim_at(aim.pool, aim.class, place, aim.flow, key.source_port());
+            return Ok(self.ports.lend(port)?);
+        }
+        self.lend_at(paired, aim, key)
+    }
+
+    /// Lend a port of an address.
+    fn lend_at<T: Tuple<Address = A>>(&mut self, address: A, aim: &Aim, key: &T) -> Result<Lease<A>, Reason> {
+        let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
+        if valid.has_bits() {
+            let place = valid.index_of(address).ok_or(Reason::PortsExhausted)?;
+            let port = self
+                .ports
+                .aim_at(aim.pool, aim.class, place, aim.flow, key.source_port());
+            return Ok(self.ports.lend(port)?);
+        }
+        self.publish();
+        let free = |lease: &Lease<A>| self.mappings.find_outside(*lease, aim.class).is_none();
+        let mut candidates = (0..TRIES).filter_map(|attempt| self.candidate(aim, address, key.source_port(), attempt));
+        candidates.find(free).ok_or(Reason::PortsExhausted)
+    }
+
+    #[inline]
+    fn lend_of_blocks<T: Tuple<Address = A>>(&mut self, number: u32, aim: &Aim, key: &T) -> Result<Lease<A>, Reason> {
+        let mut next = self.subscribers.get(number).map_or(0, |record| record.blocks);
+        while let Some(owned) = next.checked_sub(1) {
+            let Some(record) = self.subscribers.owned.get_mut(owned) else {
+                break;
+            };
+            next = record.next;
+            let block = record.block();
+            let lent = self
+                .ports
+                .lend_of(aim.pool, aim.class, block, aim.flow, key.source_port());
+            if let Some(lease) = lent {
+                if record.used() == [0; 3]
+                    && let Some(subscriber) = self.subscribers.records.get_mut(number)
+                {
+                    subscriber.empty -= 1;
+                }
+                record.count(aim.class, 1);
+                return Ok(lease);
+            }
+        }
+        self.lend_of_new_block(number, aim, key)
+    }
+
+    /// A subscriber's next block, and a port of it.
+    #[inline(never)]
+    fn lend_of_new_block<T: Tuple<Address = A>>(
+        &mut self,
+        number: u32,
+        aim: &Aim,
+        key: &T,
+    ) -> Result<Lease<A>, Reason> {
+        let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
+        let blocks = valid.blocks().ok_or(Reason::PortsExhausted)?;
+        let (pairing, addresses) = (valid.pairing(), valid.addresses());
+        let subscriber = *self.subscribers.get(number).ok_or(Reason::PortsExhausted)?;
+        if subscriber.block_count >= blocks.most {
+            return Err(Reason::SubscriberPorts);
+        }
+        let paired = match valid.index_of(subscriber.paired()) {
+            Some(paired) => paired,
+            None => {
+                let paired = self.pair(key, aim.pool).ok_or(Reason::PortsExhausted)?;
+                self.subscribers
+                    .records
+                    .get_mut(number)
+                    .ok_or(Reason::PortsExhausted)?
+                    .pair(paired);
+                self.pool(aim.pool)
+                    .and_then(|valid| valid.index_of(paired))
+                    .ok_or(Reason::PortsExhausted)?
+            }
+        };
+        let random = sip::<1, 3>(
+            self.secret,
+            &[aim.flow, u64::from(number)],
+            subscriber.block_count.into(),
+        );
+        let tries = if pairing == Pairing::Soft {
+            addresses.min(ADDRESSES)
+        } else {
+            1
+        };
+        let taken = (0..tries).find_map(|step| self.ports.take_block(aim.pool, (paired + step) % addresses, random));
+        let block = taken.ok_or(Reason::PortsExhausted)?;
+        let owned = super::subscriber::Owned::new(block, subscriber.blocks);
+        let Some(owned) = self.subscribers.owned.take(owned) else {
+            self.ports.put_block(aim.pool, block);
+            return Err(Reason::SubscribersFull);
+        };
+        if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+            subscriber.blocks = owned + 1;
+            subscriber.block_count += 1;
+        }
+        let lent = self
+            .ports
+            .lend_of(aim.pool, aim.class, block, aim.flow, key.source_port());
+        match (lent, self.subscribers.owned.get_mut(owned)) {
+            (Some(lease), Some(record)) => {
+                record.count(aim.class, 1);
+                Ok(lease)
+            }
+            _ => {
+                // A block at the edge of the pool's ports can be without any: it stays, and is empty.
+                if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+                    subscriber.empty += 1;
+                }
+                Err(Reason::PortsExhausted)
+            }
+        }
+    }
+
+    /// Give back what a session holds: called once when it ends, with its decision and its keys, at the moment `now` in
+    /// nanoseconds. False where something of it was not lent.
+    #[inline]
+    pub fn release<T: Tuple<Address = A>>(
+        &mut self,
+        decision: Decision,
+        protocol: u8,
+        forward: &T,
+        reverse: &T,
+        now: u64,
+    ) -> bool {
+        let holding = decision.holding();
+        if holding == Holding::NOTHING {
+            return true;
+        }
+        let Some(class) = PortClass::of(protocol, A::BITS) else {
+            return false;
+        };
+        let pool = decision.pool_index();
+        let (inside, lease, remote, context) = ends(decision, forward, reverse);
+        if holding == Holding::PORT {
+            return self.ports.give_back(pool, class, lease);
+        }
+        if holding.has(Holding::MAPPING) {
+            self.publish();
+            if self.filtering(pool, class) == Filtering::AddressDependent {
+                self.mappings.forbid(lease, class, remote);
+            }
+            let Some(mapping) = self.mappings.find_outside(lease, class) else {
+                return false;
+            };
+            let number = self.mappings.get(mapping).map_or(0, |record| record.subscriber());
+            self.let_go(mapping, now);
+            self.end_session(number, now);
+            return true;
+        }
+        let host = self.host_hash(context, self.prefix(inside.0), pool);
+        let Some(number) = self.subscribers.find(host, context, self.prefix(inside.0), pool) else {
+            return false;
+        };
+        let mut known = true;
+        if holding.has(Holding::PORT) {
+            known = self.free_port(number, pool, class, lease, None, now);
+            if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+                subscriber.ports[class as usize] -= 1;
+            }
+        }
+        self.end_session(number, now);
+        known
+    }
+
+    /// A session of a mapping has ended; with the last one its port is free, after a while where it has to wait.
+    fn let_go(&mut self, mapping: u32, now: u64) {
+        let Some(record) = self.mappings.get(mapping).copied() else {
+            return;
+        };
+        let (number, class, lease) = (record.subscriber(), record.class(), record.outside());
+        let Some(subscriber) = self.subscribers.get(number).copied() else {
+            return;
+        };
+        let (address, port) = record.inside();
+        let hash = self.inside_hash(subscriber.context(), address, port, class);
+        let hold = self.waits(subscriber.pool(), class).filter(|_| record.sessions() == 1);
+        let stored = self.pool(subscriber.pool()).is_some_and(|valid| valid.has_bits());
+        if let Some(hold) = hold.filter(|_| !stored) {
+            // The record itself keeps the port taken.
+            if self.hold(subscriber.pool(), Waits::Record(mapping), hold, now) {
+                self.mappings.let_sleep(mapping, hash);
+                self.count_port(number, class);
+                return;
+            }
+        }
+        if self.mappings.let_go(mapping, hash).is_some() {
+            self.free_port(number, subscriber.pool(), class, lease, hold.filter(|_| stored), now);
+            self.count_port(number, class);
+        }
+    }
+
+    fn count_port(&mut self, number: u32, class: PortClass) {
+        if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+            subscriber.ports[class as usize] -= 1;
+        }
+    }
+
+    /// How long a mapping's port waits (RFC 6888, REQ-8): TCP is tracked, strict filtering keeps strangers out, and a
+    /// block stays with its subscriber.
+    fn waits(&self, pool: PoolIndex, class: PortClass) -> Option<Hold> {
+        let valid = self.pool(pool)?;
+        let waits = class != PortClass::Tcp
+            && valid.behaviour(class).filtering == Filtering::EndpointIndependent
+            && valid.blocks().is_none();
+        Some(valid.hold()).filter(|hold| waits && hold.seconds > 0)
+    }
+
+    /// Keep something from being lent again for a while; false where too much waits already.
+    fn hold(&mut self, pool: PoolIndex, what: Waits<A>, hold: Hold, now: u64) -> bool {
+        if self.held.len() >= self.held.capacity().min(hold.most as usize) {
+            self.not_held += 1;
+            return false;
+        }
+        let due = now + u64::from(hold.seconds) * 1_000_000_000;
+        self.held.push_back(Held { due, pool, what });
+        true
+    }
+
+    /// What has waited long enough is free, at most `count` of it. Pools that wait longer delay those that wait less.
+    pub fn expire(&mut self, now: u64, count: usize) {
+        for _ in 0..count {
+            let Some(held) = self.held.front().copied().filter(|held| held.due <= now) else {
+                return;
+            };
+            self.held.pop_front();
+            match held.what {
+                Waits::Port(class, lease) => {
+                    self.ports.give_back(held.pool, class, lease);
+                }
+                Waits::Block(block) => {
+                    self.ports.put_block(held.pool, block);
+                }
+                Waits::Record(record) => self.mappings.wake(record),
+            }
+        }
+    }
+
+    /// A port is not used any more.
+    fn free_port(
+        &mut self,
+        number: u32,
+        pool: PoolIndex,
+        class: PortClass,
+        lease: Lease<A>,
+        hold: Option<Hold>,
+        now: u64,
+    ) -> bool {
+        let Some(valid) = self.pool(pool) else { return false };
+        if !valid.has_bits() {
+            return true;
+        }
+        let Some(blocks) = valid.blocks() else {
+            if let Some(hold) = hold
+                && self.hold(pool, Waits::Port(class, lease), hold, now)
+            {
+                return true;
+            }
+            return self.ports.give_back(pool, class, lease);
+        };
+        let known = self.ports.give_back(pool, class, lease);
+        let size = u32::from(blocks.size);
+        let has = |block: Block<A>| {
+            block.address == lease.address && u32::from(lease.port).wrapping_sub(block.first.into()) < size
+        };
+        let owned = self.subscribers.blocks_of(number).find(|(_, owned)| has(owned.block()));
+        let Some((owned, _)) = owned else { return known };
+        let Some(record) = self.subscribers.owned.get_mut(owned) else {
+            return known;
+        };
+        record.count(class, -1);
+        if record.used() != [0; 3] {
+            return known;
+        }
+        if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+            subscriber.empty += 1;
+            // The one that is empty now may stay as the spare one; of two, this one goes.
+            if subscriber.empty > u16::from(blocks.spare) {
+                self.give_block_back(number, owned, now);
+            }
+        }
+        known
+    }
+
+    /// A block of a subscriber's without a port in use goes back to the pool, after a while.
+    fn give_block_back(&mut self, number: u32, owned: u32, now: u64) {
+        let (Some(record), Some(subscriber)) = (
+            self.subscribers.owned.get(owned).copied(),
+            self.subscribers.get(number).copied(),
+        ) else {
+            return;
+        };
+        let before = self
+            .subscribers
+            .blocks_of(number)
+            .find(|(_, before)| before.next == owned + 1)
+            .map(|(before, _)| before);
+        match before.and_then(|before| self.subscribers.owned.get_mut(before)) {
+            Some(before) => before.next = record.next,
+            None => {
+                if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+                    subscriber.blocks = record.next;
+                }
+            }
+        }
+        self.subscribers.owned.give_back(owned);
+        if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+            subscriber.block_count -= 1;
+            subscriber.empty -= 1;
+        }
+        let pool = subscriber.pool();
+        let hold = self
+            .pool(pool)
+            .map(|valid| valid.hold())
+            .filter(|hold| hold.seconds > 0);
+        if let Some(hold) = hold
+            && self.hold(pool, Waits::Block(record.block()), hold, now)
+        {
+            return;
+        }
+        self.ports.put_block(pool, record.block());
+    }
+
+    /// A session of a subscriber has ended; with the last one the subscriber goes.
+    fn end_session(&mut self, number: u32, now: u64) {
+        let Some(subscriber) = self.subscribers.records.get_mut(number) else {
+            return;
+        };
+        subscriber.sessions -= 1;
+        if subscriber.is_idle() {
+            let gone = *subscriber;
+            let host = self.host_hash(gone.context(), gone.address(), gone.pool());
+            self.leave(host, number, now);
+        }
+    }
+
+    /// A subscriber without sessions goes, with its blocks.
+    #[inline(never)]
+    fn leave(&mut self, host: u64, number: u32, now: u64) {
+        while let Some(owned) = self
+            .subscribers
+            .get(number)
+            .and_then(|record| record.blocks.checked_sub(1))
+        {
+            self.give_block_back(number, owned, now);
+        }
+        self.subscribers.remove(host, number);
+    }
+
+    /// Ask the processor for what [`Bindings::release`] touches: first pass.
+    #[inline(always)]
+    pub fn prefetch_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
+        let (holding, class) = (decision.holding(), PortClass::of(protocol, A::BITS));
+        let Some(class) = class.filter(|_| holding != Holding::NOTHING) else {
+            return;
+        };
+        let (inside, lease, _, context) = ends(decision, forward, reverse);
+        if holding.has(Holding::MAPPING) {
+            self.mappings.prefetch_outside(lease, class);
+        } else if holding == Holding::PORT {
+            self.ports.prefetch_give_back(decision.pool_index(), class, lease);
+        } else {
+            let host = self.host_hash(context, self.prefix(inside.0), decision.pool_index());
+            self.subscribers.prefetch(host);
+        }
+    }
+
+    /// Second pass: the records.
+    #[inline(always)]
+    pub fn approach_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
+        let Some(class) = PortClass::of(protocol, A::BITS).filter(|_| decision.holding().has(Holding::MAPPING)) else {
+            return;
+        };
+        let (inside, lease, _, context) = ends(decision, forward, reverse);
+        self.mappings.approach_outside(lease, class);
+        self.mappings
+            .prefetch(self.inside_hash(context, inside.0, inside.1, class));
+        self.ports.prefetch_give_back(decision.pool_index(), class, lease);
+    }
+
+    /// Third pass: the subscriber.
+    #[inline(always)]
+    pub fn near_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
+        let Some(class) = PortClass::of(protocol, A::BITS).filter(|_| decision.holding().has(Holding::MAPPING)) else {
+            return;
+        };
+        let (_, lease, _, _) = ends(decision, forward, reverse);
+        if let Some(mapping) = self.mappings.find_outside(lease, class)
+            && let Some(record) = self.mappings.get(mapping)
+        {
+            self.subscribers.records.prefetch(record.subscriber());
+        }
+    }
+}

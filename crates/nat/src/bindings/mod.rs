@@ -1,0 +1,398 @@
+//! What a shard has lent: ports, mappings, and the subscribers that they belong to.
+//!
+//! A new session is granted an outside address and port in passes, so that a batch hides the latency of memory:
+//! [`Bindings::aim`], [`Bindings::approach`], [`Bindings::grant`]. What it was granted is in its [`crate::Decision`], and
+//! goes back by [`Bindings::release`] when it ends.
+
+mod lending;
+mod mapping;
+mod room;
+mod subscriber;
+
+use std::collections::VecDeque;
+
+use arrayvec::ArrayVec;
+
+pub use self::lending::TRIES;
+pub use self::mapping::Mapping;
+use self::mapping::Mappings;
+pub use self::room::Room;
+use self::subscriber::Subscribers;
+pub use self::subscriber::{Owned, Subscriber};
+use crate::behaviour::Filtering;
+use crate::decision::Holding;
+use crate::keyed::{Secret, sip, spot};
+use crate::pool::{Source, ValidPool};
+use crate::ports::{self, Block, Layout, Lease, PortClass, Ports, TooSmall};
+use crate::{Address, Decision, PoolIndex, Reason, Tuple};
+use sluice_table::memory::Line;
+use sluice_wire::{Context, Direction};
+
+/// New mappings of a batch that wait to be found from outside.
+const PENDING: usize = 64;
+
+/// Where a grant shall come from: [`Bindings::aim`].
+#[derive(Clone, Copy, Debug)]
+pub struct Aim {
+    pool: PoolIndex,
+    class: PortClass,
+    source: Source,
+    /// Keyed function of the subscriber; none where the pool counts none.
+    host: Option<u64>,
+    /// Keyed function of what the port is for.
+    flow: u64,
+    /// Where the port comes from, of a session that needs nothing else.
+    port: Option<ports::Aim>,
+}
+
+/// What a new session gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant<A> {
+    /// Outside address and port.
+    pub lease: Lease<A>,
+    /// What the session holds for it.
+    pub holding: Holding,
+    /// Whether another session may have the same: then answers must be told apart by where they come from, and
+    /// [`Bindings::another`] names the next where they can't.
+    pub overlaps: bool,
+}
+
+/// Who is behind an outside address and port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inbound<A> {
+    /// Nobody.
+    Unmapped,
+    /// Somebody who has not asked to hear of this remote address and port.
+    Filtered,
+    /// An inside address and port.
+    Inside {
+        /// Inside address.
+        address: A,
+        /// Inside port.
+        port: u16,
+        /// Context of the inside key.
+        context: Context,
+        /// Pool of the mapping.
+        pool: PoolIndex,
+    },
+}
+
+/// A port or a block that waits before it is lent again (RFC 6888, REQ-8).
+#[derive(Clone, Copy, Debug)]
+struct Held<A> {
+    due: u64,
+    pool: PoolIndex,
+    what: Waits<A>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Waits<A> {
+    Port(PortClass, Lease<A>),
+    Block(Block<A>),
+    /// Number of the mapping's record.
+    Record(u32),
+}
+
+/// Everything that one shard has lent.
+#[derive(Debug)]
+pub struct Bindings<'m, A: Address> {
+    ports: Ports<'m, A>,
+    mappings: Mappings<'m, A>,
+    subscribers: Subscribers<'m, A>,
+    held: VecDeque<Held<A>>,
+    /// Ports and blocks that were free at once because too many waited already.
+    not_held: u64,
+    pending: ArrayVec<u32, PENDING>,
+    secret: Secret,
+    /// Length of the inside prefix that is one subscriber.
+    subscriber: u8,
+}
+
+impl<'m, A: Address> Bindings<'m, A> {
+    /// Lines of memory that one shard takes: room for the layout and so many more addresses, and for what is lent.
+    pub fn lines(layout: &Layout<A>, spare: u32, room: &Room) -> usize {
+        Ports::lines(layout, spare)
+            + mapping::lines_for::<A>(room.mappings)
+            + subscriber::lines_for::<A>(room.subscribers, room.blocks)
+    }
+
+    /// Nothing is lent yet.
+    pub fn new(
+        layout: &Layout<A>,
+        shard: u32,
+        secret: Secret,
+        room: &Room,
+        memory: &'m mut [Line],
+    ) -> Result<Self, TooSmall> {
+        let (needed, given) = (Self::lines(layout, 0, room), memory.len());
+        if given < needed {
+            return Err(TooSmall { needed, given });
+        }
+        let (mappings, rest) = memory.split_at_mut(mapping::lines_for::<A>(room.mappings));
+        let (subscribers, ports) = rest.split_at_mut(subscriber::lines_for::<A>(room.subscribers, room.blocks));
+        Ok(Self {
+            ports: Ports::new(layout, shard, secret, ports)?,
+            mappings: Mappings::new(mappings, room.mappings, secret),
+            subscribers: Subscribers::new(subscribers, room.subscribers, room.blocks),
+            held: VecDeque::with_capacity(room.held),
+            not_held: 0,
+            pending: ArrayVec::new(),
+            secret,
+            subscriber: room.subscriber.min(A::BITS),
+        })
+    }
+
+    /// Ports of the pools.
+    pub fn ports(&self) -> &Ports<'m, A> {
+        &self.ports
+    }
+
+    /// Ports of the pools, to change over to others.
+    pub fn ports_mut(&mut self) -> &mut Ports<'m, A> {
+        &mut self.ports
+    }
+
+    /// How many mappings there are, permissions among them, and at most.
+    pub fn mappings(&self) -> (usize, usize) {
+        (self.mappings.len(), self.mappings.capacity())
+    }
+
+    /// How many subscribers there are, and at most.
+    pub fn subscribers(&self) -> (usize, usize) {
+        (self.subscribers.len(), self.subscribers.records.capacity())
+    }
+
+    /// Ports and blocks that wait before they are lent again, and how many were lent too early for want of room.
+    pub fn held(&self) -> (usize, u64) {
+        (self.held.len(), self.not_held)
+    }
+
+    /// Visit the mappings among the next `count` places from `cursor` on (0 to begin), each with its subscriber.
+    /// Returns the cursor of the next piece; none after the last.
+    pub fn scan_mappings(
+        &self,
+        cursor: u32,
+        count: u32,
+        mut visit: impl FnMut(&Mapping<A>, &Subscriber<A>),
+    ) -> Option<u32> {
+        let end = self.mappings.reach().min(cursor.saturating_add(count));
+        for number in cursor..end {
+            if let Some(record) = self.mappings.get(number).filter(|record| record.is_mapping())
+                && let Some(subscriber) = self.subscribers.get(record.subscriber())
+            {
+                visit(record, subscriber);
+            }
+        }
+        (end < self.mappings.reach()).then_some(end)
+    }
+
+    /// The same of subscribers, each with its blocks.
+    pub fn scan_subscribers(
+        &self,
+        cursor: u32,
+        count: u32,
+        mut visit: impl FnMut(&Subscriber<A>, &mut dyn Iterator<Item = Owned<A>>),
+    ) -> Option<u32> {
+        let reach = self.subscribers.records.reach();
+        let end = reach.min(cursor.saturating_add(count));
+        for number in cursor..end {
+            if let Some(record) = self.subscribers.get(number).filter(|record| !record.is_idle()) {
+                visit(record, &mut self.subscribers.blocks_of(number).map(|(_, owned)| *owned));
+            }
+        }
+        (end < reach).then_some(end)
+    }
+
+    /// First pass for a new session: where its outside port shall come from. Asks the processor for the lines.
+    #[inline]
+    pub fn aim<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> Aim {
+        self.ports.follow();
+        let mut aim = Aim {
+            pool,
+            class,
+            source: Source::Session,
+            host: None,
+            flow: 0,
+            port: None,
+        };
+        let Some(valid) = self.ports.layout().pool(pool) else {
+            return aim;
+        };
+        aim.source = valid.source(class);
+        let counted = valid.has_subscribers(class);
+        if !counted && aim.source == Source::Session {
+            aim.port = Some(self.ports.aim(pool, class, key));
+            return aim;
+        }
+        if counted {
+            let host = self.host_hash(key.context(), self.prefix(key.source()), pool);
+            self.subscribers.prefetch(host);
+            aim.host = Some(host);
+        }
+        aim.flow = match aim.source {
+            Source::Mapping => self.inside_hash(key.context(), key.source(), key.source_port(), class),
+            _ => self.ports.flow_hash(class, key),
+        };
+        if aim.source == Source::Mapping {
+            self.mappings.prefetch(aim.flow);
+        }
+        aim
+    }
+
+    /// Second pass: asks for the records.
+    #[inline(always)]
+    pub fn approach(&self, aim: &Aim) {
+        if let Some(host) = aim.host {
+            self.subscribers.approach(host);
+            if aim.source == Source::Mapping {
+                self.mappings.approach(aim.flow);
+            }
+        }
+    }
+
+    /// Third pass: asks for the block that the port will come from.
+    #[inline(always)]
+    pub fn near<T: Tuple<Address = A>>(&self, aim: &Aim, key: &T) {
+        let Some(host) = aim.host else { return };
+        let Some(number) = self.find_subscriber(host, key, aim.pool) else {
+            return;
+        };
+        if let Some((owned, record)) = self.subscribers.blocks_of(number).next() {
+            self.subscribers.owned.prefetch(owned);
+            self.ports.prefetch_of(aim.pool, aim.class, record.block(), aim.flow);
+        }
+    }
+
+    /// Last pass: what the session gets, by the moment `now` in nanoseconds. New mappings are found from outside after
+    /// [`Bindings::publish`].
+    ///
+    /// # Errors
+    /// The reason why it gets nothing; all is as it was then.
+    #[inline]
+    pub fn grant<T: Tuple<Address = A>>(&mut self, aim: &Aim, key: &T, now: u64) -> Result<Grant<A>, Reason> {
+        if let Some(port) = aim.port {
+            return Ok(Grant {
+                lease: self.ports.lend(port)?,
+                holding: Holding::PORT,
+                overlaps: false,
+            });
+        }
+        self.grant_further(aim, key, now)
+    }
+
+    /// New mappings are found from outside from now on. At the end of a batch of grants.
+    #[inline]
+    pub fn publish(&mut self) {
+        for number in core::mem::take(&mut self.pending) {
+            // A hash that has no place left: nobody finds the mapping from outside, sessions work.
+            self.mappings.publish(number);
+        }
+    }
+
+    /// Who is behind an outside address and port, for a packet with this key from outside.
+    pub fn inbound<T: Tuple<Address = A>>(&self, key: &T, class: PortClass) -> Inbound<A> {
+        let outside = Lease {
+            address: key.destination(),
+            port: key.destination_port(),
+        };
+        let record = self
+            .mappings
+            .find_outside(outside, class)
+            .and_then(|number| self.mappings.get(number))
+            .filter(|record| record.is_mapping());
+        let Some(record) = record else {
+            return Inbound::Unmapped;
+        };
+        let Some(subscriber) = self.subscribers.get(record.subscriber()) else {
+            return Inbound::Unmapped;
+        };
+        let admitted = match self.filtering(subscriber.pool(), class) {
+            Filtering::EndpointIndependent => true,
+            Filtering::AddressDependent => self.mappings.permission(outside, class, key.source()).is_some(),
+            Filtering::AddressAndPortDependent => false,
+        };
+        let (address, port) = record.inside();
+        match admitted {
+            true => Inbound::Inside {
+                address,
+                port,
+                context: subscriber.context(),
+                pool: subscriber.pool(),
+            },
+            false => Inbound::Filtered,
+        }
+    }
+
+    fn filtering(&self, pool: PoolIndex, class: PortClass) -> Filtering {
+        let pool = self.ports.layout().pool(pool);
+        pool.map_or(Filtering::default(), |pool| pool.behaviour(class).filtering)
+    }
+
+    fn pool(&self, pool: PoolIndex) -> Option<&ValidPool<A>> {
+        self.ports.layout().pool(pool)
+    }
+
+    /// Keyed function of a subscriber.
+    #[inline(always)]
+    fn host_hash(&self, context: Context, prefix: A, pool: PoolIndex) -> u64 {
+        let [high, low] = prefix.words();
+        spot(
+            self.secret,
+            low ^ high.rotate_left(32),
+            u64::from(context) << 16 | u64::from(pool),
+        )
+    }
+
+    /// Keyed function of an inside address and port: places the mapping, and chooses its port.
+    #[inline(always)]
+    fn inside_hash(&self, context: Context, inside: A, port: u16, class: PortClass) -> u64 {
+        let [high, low] = inside.words();
+        let rest = u64::from(context) << 32 | u64::from(port) << 8 | class as u64;
+        if A::BITS == 32 {
+            sip::<1, 3>(self.secret, &[low << 32 ^ rest], rest >> 32)
+        } else {
+            sip::<1, 3>(self.secret, &[high, low, rest], 0)
+        }
+    }
+
+    /// The prefix of a subscriber's inside addresses.
+    #[inline(always)]
+    fn prefix(&self, address: A) -> A {
+        if self.subscriber >= A::BITS {
+            return address;
+        }
+        let host = u32::from(A::BITS - self.subscriber);
+        let mask = u128::MAX.checked_shl(host).unwrap_or(0);
+        A::from_number(address.number() & mask)
+    }
+
+    #[inline(always)]
+    fn find_subscriber<T: Tuple<Address = A>>(&self, host: u64, key: &T, pool: PoolIndex) -> Option<u32> {
+        let prefix = self.prefix(key.source());
+        self.subscribers.find(host, key.context(), prefix, pool)
+    }
+}
+
+/// The outside and inside ends of a translated session, by its decision and keys: inside address and port, outside ones,
+/// remote address, context of the inside.
+fn ends<T: Tuple>(
+    decision: Decision,
+    forward: &T,
+    reverse: &T,
+) -> ((T::Address, u16), Lease<T::Address>, T::Address, Context) {
+    if decision.outbound(Direction::Forward) {
+        let lease = Lease {
+            address: reverse.destination(),
+            port: reverse.destination_port(),
+        };
+        let inside = (forward.source(), forward.source_port());
+        (inside, lease, forward.destination(), forward.context())
+    } else {
+        let lease = Lease {
+            address: forward.destination(),
+            port: forward.destination_port(),
+        };
+        let inside = (reverse.source(), reverse.source_port());
+        (inside, lease, forward.source(), reverse.context())
+    }
+}

@@ -1,0 +1,27 @@
+//! How much of everything a shard has room for.
+
+/// Room of one shard for what it lends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Mappings, and permissions of address-dependent filtering.
+    pub mappings: usize,
+    /// Subscribers.
+    pub subscribers: usize,
+    /// Port blocks of all subscribers.
+    pub blocks: usize,
+    /// Ports and blocks that wait before they are lent again.
+    pub held: usize,
+    /// Length of the inside prefix that is one subscriber; an address where it is longer.
+    pub subscriber: u8,
+}
+
+impl Room {
+    /// Room for port leases alone.
+    pub const NONE: Self = Self {
+        mappings: 0,
+        subscribers: 0,
+        blocks: 0,
+        held: 0,
+        subscriber: u8::MAX,
+    };
+}

@@ -1,0 +1,111 @@
+//! Blocks of ports: given to a subscriber as a whole, who is then lent ports of them.
+
+use super::bits::{next, pick, start};
+use super::{Lease, PortClass, Ports, suiting};
+use crate::shard::BLOCK;
+use crate::{Address, PoolIndex};
+
+/// A block of a pool's ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Block<A> {
+    /// Outside address.
+    pub address: A,
+    /// First port; the block has as many as the pool says.
+    pub first: u16,
+}
+
+impl<A: Address> Ports<'_, A> {
+    /// Blocks of an address that are nobody's.
+    pub(crate) fn free_blocks(&mut self, pool: PoolIndex, address: u32) -> u32 {
+        let Some(region) = self.layout.regions.get(usize::from(pool)) else {
+            return 0;
+        };
+        if address as usize >= region.geometry.addresses || region.geometry.units == 0 {
+            return 0;
+        }
+        let units = region.units(self.memory, address as usize);
+        units.iter().map(|word| word.count_ones()).sum()
+    }
+
+    /// Give away a block of an address: the next that is nobody's from a random one on.
+    pub(crate) fn take_block(&mut self, pool: PoolIndex, address: u32, random: u64) -> Option<Block<A>> {
+        let shards = self.layout.shards;
+        let region = self.layout.regions.get(usize::from(pool))?;
+        let (place, count) = (address as usize, region.geometry.units);
+        if place >= region.geometry.addresses {
+            return None;
+        }
+        let from = start(random, 0, count);
+        let units = region.units(self.memory, place);
+        let unit = next(units, from, count).or_else(|| next(units, 0, from))?;
+        region.take_unit(self.memory, place, unit);
+        let address = region.pool.address(address);
+        let words = region.geometry.unit;
+        let number = region.block_at(shards, self.shard, address, unit * words as usize);
+        Some(Block {
+            address,
+            first: (number * BLOCK) as u16,
+        })
+    }
+
+    /// A block is nobody's again; false where it was, or the pool has it no more.
+    pub(crate) fn put_block(&mut self, pool: PoolIndex, block: Block<A>) -> bool {
+        let Some((place, at)) = self.block_place(pool, block) else {
+            return false;
+        };
+        let region = &self.layout.regions[usize::from(pool)];
+        let unit = at / region.geometry.unit as usize;
+        let word = &mut region.units(self.memory, place)[unit / 64];
+        let was_free = *word >> (unit % 64) & 1 != 0;
+        *word |= 1 << (unit % 64);
+        !was_free
+    }
+
+    /// Lend a port of a block.
+    pub(crate) fn lend_of(
+        &mut self,
+        pool: PoolIndex,
+        class: PortClass,
+        block: Block<A>,
+        flow: u64,
+        inside_port: u16,
+    ) -> Option<Lease<A>> {
+        let (place, at) = self.block_place(pool, block)?;
+        let region = &self.layout.regions[usize::from(pool)];
+        let (words, suits) = (region.geometry.unit as usize, suiting(&region.pool, class, inside_port));
+        let mut bits = region.bits(self.memory, class, place);
+        let first = at + start(flow, 0, words);
+        let find = |suits: u64| {
+            let mut order = (first..at + words).chain(at..first);
+            order.find_map(|at| Some((at, bits.words[at] & suits)).filter(|&(_, word)| word != 0))
+        };
+        let (found, word) = find(suits).or_else(|| find(u64::MAX))?;
+        let bit = pick(word, flow);
+        bits.take(found, bit);
+        self.memory[region.start + class as usize] += 1;
+        Some(Lease {
+            address: block.address,
+            port: block.first + ((found - at) as u32 * BLOCK + bit) as u16,
+        })
+    }
+
+    /// Ask the processor for what [`Ports::lend_of`] will look at first.
+    #[inline(always)]
+    pub(crate) fn prefetch_of(&self, pool: PoolIndex, class: PortClass, block: Block<A>, flow: u64) {
+        if let Some((place, at)) = self.block_place(pool, block) {
+            let region = &self.layout.regions[usize::from(pool)];
+            let at = at + start(flow, 0, region.geometry.unit as usize);
+            sluice_table::prefetch::prefetch_all_at(self.memory, region.word(class, place) + at);
+        }
+    }
+
+    /// Place of a block's address, and of its first word.
+    #[inline(always)]
+    fn block_place(&self, pool: PoolIndex, block: Block<A>) -> Option<(usize, usize)> {
+        let region = self.layout.regions.get(usize::from(pool))?;
+        let place = region.pool.index_of(block.address)?;
+        let number = u32::from(block.first) / BLOCK;
+        let at = region.place_of(self.layout.shards, self.shard, block.address, number)?;
+        (region.geometry.units > 0).then_some((place as usize, at))
+    }
+}

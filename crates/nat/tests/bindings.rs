@@ -1,0 +1,382 @@
+//! What a shard lends, against a plain model: no port is lent twice, none is lost, and every limit holds.
+
+use std::collections::{HashMap, HashSet};
+
+use proptest::prelude::*;
+use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, Hold, Mapping, PortSelection, Rate, SubscriberLimits};
+use sluice_nat::bindings::{Bindings, Inbound, Room};
+use sluice_nat::pool::{Pairing, Pool, Pools};
+use sluice_nat::ports::{Layout, Lease, PortClass};
+use sluice_nat::shard::Shards;
+use sluice_nat::{Decision, Holding, Reason, Secret, Target, decision};
+use sluice_table::memory::Line;
+use sluice_wire::Tuple4;
+
+const BASE: u32 = 0xcb00_7100;
+const INSIDE: u32 = 0x0a00_0000;
+const REMOTE: u32 = 0xc633_6400;
+const SECRET: Secret = Secret([0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210]);
+const SECOND: u64 = 1_000_000_000;
+
+fn room(mappings: usize) -> Room {
+    Room {
+        mappings,
+        subscribers: 64,
+        blocks: 256,
+        held: 64,
+        subscriber: 32,
+    }
+}
+
+fn key(host: u32, port: u16, remote: u32) -> Tuple4 {
+    Tuple4 {
+        source: INSIDE | host,
+        destination: REMOTE | remote,
+        source_port: port,
+        destination_port: 443,
+        context: 0,
+    }
+}
+
+fn protocol(class: PortClass) -> u8 {
+    [6, 17, 1][class as usize]
+}
+
+/// A session as the engine keeps it.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    class: PortClass,
+    forward: Tuple4,
+    reverse: Tuple4,
+    decision: Decision,
+    lease: Lease<u32>,
+}
+
+struct Shard<'m> {
+    bindings: Bindings<'m, u32>,
+    now: u64,
+}
+
+impl Shard<'_> {
+    fn open(&mut self, class: PortClass, key: Tuple4, taken: &HashSet<Tuple4>) -> Result<Session, Reason> {
+        let aim = self.bindings.aim(0, class, &key);
+        self.bindings.approach(&aim);
+        self.bindings.near(&aim, &key);
+        let grant = self.bindings.grant(&aim, &key, self.now)?;
+        self.bindings.publish();
+        let mut lease = grant.lease;
+        let reverse = |lease| decision::translate(&key, protocol(class), 0, None, Some((0, lease)));
+        let mut attempt = 1;
+        while grant.overlaps && taken.contains(&reverse(lease).reverse) {
+            let Some(next) = self.bindings.another(&aim, &key, attempt) else {
+                let made = reverse(lease);
+                let decision = made.decision.with_holding(0, grant.holding);
+                self.bindings
+                    .release(decision, protocol(class), &key, &made.reverse, self.now);
+                return Err(Reason::PortsExhausted);
+            };
+            lease = next;
+            attempt += 1;
+        }
+        let made = reverse(lease);
+        Ok(Session {
+            class,
+            forward: key,
+            reverse: made.reverse,
+            decision: made.decision.with_holding(0, grant.holding),
+            lease,
+        })
+    }
+
+    fn close(&mut self, session: &Session) -> bool {
+        let (forward, reverse) = (&session.forward, &session.reverse);
+        self.bindings
+            .prefetch_release(session.decision, protocol(session.class), forward, reverse);
+        self.bindings
+            .approach_release(session.decision, protocol(session.class), forward, reverse);
+        self.bindings
+            .near_release(session.decision, protocol(session.class), forward, reverse);
+        self.bindings
+            .release(session.decision, protocol(session.class), forward, reverse, self.now)
+    }
+
+    fn used(&self) -> u32 {
+        PortClass::ALL
+            .iter()
+            .map(|&class| self.bindings.ports().used(0, class))
+            .sum()
+    }
+}
+
+fn memory(pools: &Pools<u32>, shards: Shards, room: &Room) -> Vec<Line> {
+    vec![Line([u64::MAX; 8]); Bindings::lines(&Layout::new(pools, shards), 0, room)]
+}
+
+fn shard<'m>(pools: &Pools<u32>, shards: Shards, room: &Room, memory: &'m mut [Line]) -> Shard<'m> {
+    Shard {
+        bindings: Bindings::new(&Layout::new(pools, shards), 0, SECRET, room, memory).unwrap(),
+        now: 0,
+    }
+}
+
+/// One way to configure a pool.
+fn pools() -> impl Strategy<Value = Pool<u32>> {
+    let mapping = prop_oneof![
+        Just(Mapping::EndpointIndependent),
+        Just(Mapping::AddressAndPortDependent)
+    ];
+    let filtering = prop_oneof![
+        Just(Filtering::EndpointIndependent),
+        Just(Filtering::AddressDependent),
+        Just(Filtering::AddressAndPortDependent)
+    ];
+    let blocks = proptest::option::of((0u32..3, 1u16..4, any::<bool>()));
+    let numbers = (1u32..4, 0u16..400, 0u32..3, proptest::option::of(1u32..40));
+    let switches = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    (mapping, filtering, blocks, numbers, switches).prop_map(
+        |(mapping, filtering, blocks, (addresses, ports, hold, most), (overlap, preserve, parity, soft))| {
+            let blocks = blocks.map(|(size, most, spare)| Blocks {
+                size: 64 << size,
+                most,
+                spare,
+            });
+            let maps = mapping == Mapping::EndpointIndependent;
+            let overlap = overlap && !maps && blocks.is_none();
+            let preserve = preserve && blocks.is_none() && (maps || overlap);
+            Pool {
+                addresses: vec![(BASE, BASE + addresses - 1)],
+                ports: 1024..=1087 + ports,
+                reserved: vec![1030..=1033],
+                pairing: if soft { Pairing::Soft } else { Pairing::Hard },
+                behaviour: [Behaviour { mapping, filtering }; 3],
+                overlap,
+                selection: if preserve {
+                    PortSelection::Preserve
+                } else {
+                    PortSelection::Random
+                },
+                parity,
+                blocks,
+                hold: Hold {
+                    seconds: hold * 60,
+                    most: 40,
+                },
+                subscriber: SubscriberLimits {
+                    ports: [most, None, most],
+                    sessions: most.map(|most| 2 * most),
+                    rate: None,
+                },
+                ..Pool::new(0, 0)
+            }
+        },
+    )
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Open(u8, u32, u16, u32),
+    Inbound(usize, u32),
+    Close(usize),
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let open =
+        (0u8..3, 0u32..6, 1000u16..1060, 0u32..4).prop_map(|(class, host, port, to)| Step::Open(class, host, port, to));
+    let inbound = (any::<usize>(), 0u32..6).prop_map(|(session, from)| Step::Inbound(session, from));
+    let close = any::<usize>().prop_map(Step::Close);
+    let wait = (1u64..90).prop_map(Step::Wait);
+    proptest::collection::vec(prop_oneof![6 => open, 2 => inbound, 5 => close, 1 => wait], 0..600)
+}
+
+fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCaseError> {
+    let pools = Pools::new(std::slice::from_ref(pool)).unwrap();
+    let valid = pools.get(0).unwrap();
+    let room = room(400);
+    let mut memory = memory(&pools, shards, &room);
+    let mut shard = shard(&pools, shards, &room, &mut memory);
+    let mut live: Vec<Session> = Vec::new();
+    let mut answers: HashSet<Tuple4> = HashSet::new();
+    for &step in steps {
+        match step {
+            Step::Open(class, host, port, to) => {
+                let class = PortClass::ALL[class as usize];
+                let key = key(host, port, to);
+                if live
+                    .iter()
+                    .any(|session| session.forward == key && session.class == class)
+                {
+                    continue;
+                }
+                let Ok(session) = shard.open(class, key, &answers) else {
+                    continue;
+                };
+                let lease = session.lease;
+                prop_assert!(valid.lends(lease.address, lease.port), "{lease:?}");
+                prop_assert_eq!(0, valid.shard_of(shards, lease.address, lease.port));
+                let same = |other: &&Session| other.lease == lease && other.class == class;
+                for other in live.iter().filter(same) {
+                    let shares = match valid.behaviour(class).mapping {
+                        Mapping::EndpointIndependent => {
+                            let inside =
+                                |session: &Session| match session.decision.outbound(sluice_wire::Direction::Forward) {
+                                    true => (session.forward.source, session.forward.source_port),
+                                    false => (session.reverse.source, session.reverse.source_port),
+                                };
+                            inside(other) == (key.source, key.source_port)
+                        }
+                        Mapping::AddressAndPortDependent => pool.overlap && other.reverse != session.reverse,
+                    };
+                    prop_assert!(shares, "{other:?} and {session:?}");
+                }
+                // Endpoint-independent: the same inside address and port has the same outside ones.
+                if valid.behaviour(class).mapping == Mapping::EndpointIndependent {
+                    let inside = (key.source, key.source_port);
+                    let mapped = live.iter().find(|other| {
+                        other.class == class && (other.forward.source, other.forward.source_port) == inside
+                    });
+                    prop_assert!(mapped.is_none_or(|other| other.lease == lease));
+                }
+                answers.insert(session.reverse);
+                live.push(session);
+            }
+            Step::Inbound(which, from) => {
+                let Some(session) = live.get(which % live.len().max(1)).copied() else {
+                    continue;
+                };
+                if session.class == PortClass::Query {
+                    continue;
+                }
+                let inbound = Tuple4 {
+                    source: REMOTE | from,
+                    source_port: 5000,
+                    destination: session.lease.address,
+                    destination_port: session.lease.port,
+                    context: 0,
+                };
+                let (mapping, filtering) = {
+                    let behaviour = valid.behaviour(session.class);
+                    (behaviour.mapping, behaviour.filtering)
+                };
+                let sent = live.iter().any(|other| {
+                    other.class == session.class && other.lease == session.lease && {
+                        let out = other.decision.outbound(sluice_wire::Direction::Forward);
+                        (if out {
+                            other.forward.destination
+                        } else {
+                            other.forward.source
+                        }) == REMOTE | from
+                    }
+                });
+                let found = shard.bindings.inbound(&inbound, session.class);
+                let admitted = mapping == Mapping::EndpointIndependent
+                    && (filtering == Filtering::EndpointIndependent
+                        || filtering == Filtering::AddressDependent && sent);
+                prop_assert_eq!(admitted, matches!(found, Inbound::Inside { .. }), "{:?}", found);
+                let Inbound::Inside {
+                    address, port, pool, ..
+                } = found
+                else {
+                    continue;
+                };
+                if live
+                    .iter()
+                    .any(|other| other.forward == inbound && other.class == session.class)
+                {
+                    continue;
+                }
+                let Ok(holding) = shard.bindings.accept(&inbound, session.class, shard.now) else {
+                    continue;
+                };
+                let made = decision::translate(
+                    &inbound,
+                    protocol(session.class),
+                    0,
+                    Some(Target { address, port }),
+                    None,
+                );
+                if !answers.insert(made.reverse) {
+                    let decision = made.decision.with_holding(pool, holding);
+                    prop_assert!(shard.bindings.release(
+                        decision,
+                        protocol(session.class),
+                        &inbound,
+                        &made.reverse,
+                        shard.now
+                    ));
+                    continue;
+                }
+                live.push(Session {
+                    class: session.class,
+                    forward: inbound,
+                    reverse: made.reverse,
+                    decision: made.decision.with_holding(pool, holding),
+                    lease: session.lease,
+                });
+            }
+            Step::Close(which) if !live.is_empty() => {
+                let session = live.swap_remove(which % live.len());
+                answers.remove(&session.reverse);
+                prop_assert!(shard.close(&session));
+            }
+            Step::Close(_) => {}
+            Step::Wait(seconds) => {
+                shard.now += seconds * SECOND;
+                shard.bindings.expire(shard.now, usize::MAX);
+            }
+        }
+        // What each subscriber is said to have is what it has.
+        let mut seen = HashMap::new();
+        shard.bindings.scan_subscribers(0, u32::MAX, |subscriber, blocks| {
+            let blocks: Vec<_> = blocks.map(|owned| owned.block()).collect();
+            seen.insert(
+                subscriber.address(),
+                (subscriber.sessions(), subscriber.ports(), blocks),
+            );
+        });
+        if valid.has_subscribers(PortClass::Udp) {
+            for host in 0..6 {
+                let inside = |session: &&Session| match session.decision.outbound(sluice_wire::Direction::Forward) {
+                    true => session.forward.source == INSIDE | host,
+                    false => session.reverse.source == INSIDE | host,
+                };
+                let sessions: Vec<_> = live.iter().filter(inside).collect();
+                let (counted, ports, blocks) = seen.remove(&(INSIDE | host)).unwrap_or_default();
+                let counts: Vec<_> = sessions.iter().filter(|s| valid.has_subscribers(s.class)).collect();
+                prop_assert_eq!(counts.len(), counted as usize);
+                if !pool.overlap {
+                    let leases: HashSet<_> = counts.iter().map(|s| (s.class, s.lease)).collect();
+                    prop_assert_eq!(leases.len(), ports.iter().sum::<u32>() as usize);
+                }
+                if let Some(limit) = pool.blocks {
+                    prop_assert!(blocks.len() <= limit.most as usize);
+                    for session in counts {
+                        let own = |block: &sluice_nat::ports::Block<u32>| {
+                            block.address == session.lease.address
+                                && session.lease.port.wrapping_sub(block.first) < limit.size
+                        };
+                        prop_assert!(blocks.iter().any(own), "{session:?} {blocks:?}");
+                    }
+                }
+            }
+        }
+    }
+    for session in live.drain(..) {
+        prop_assert!(shard.close(&session));
+    }
+    shard.now += 1000 * SECOND;
+    shard.bindings.expire(shard.now, usize::MAX);
+    prop_assert_eq!((0, 0), (shard.used(), shard.bindings.mappings().0));
+    prop_assert_eq!((0, 0), (shard.bindings.subscribers().0, shard.bindings.held().0));
+    // Every block is nobody's again: one subscriber after the other gets them all.
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+    /// RFC 6888 and issue of leaks: whatever the pool, all that is lent comes back, and nothing is lent twice.
+    #[test]
+    fn bindings_any_pool_leaks_nothing_and_lends_nothing_twice(pool in pools(), steps in steps(), shards in 0u32..3) {
+        check(&pool, &steps, Shards::new(1 << shards).unwrap())?;
+    }
+}

@@ -1,0 +1,248 @@
+//! A compact index: from a hash to the number of a record, in 32 bits an entry.
+//!
+//! A bucket is one line: fifteen entries, and how many more are at home there but live in one of the next buckets.
+//! What the number leaves free of an entry's 32 bits holds bits of the hash, so that nearly all that a lookup rejects
+//! it rejects without the record. Several kinds of keys may share one index. The caller hashes, with a keyed hash.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::memory::Line;
+use crate::prefetch::prefetch_all_at;
+
+/// Entries in a bucket.
+const WAYS: usize = 15;
+/// Entries that a bucket gets on average when the index is full.
+const LOAD: usize = 11;
+/// Buckets from the home bucket on in which an entry may live.
+const REACH: usize = 8;
+
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Bucket {
+    entries: [u32; WAYS],
+    away: u32,
+}
+
+/// No place is left in reach of a hash: the index is overfull, or the hash is not keyed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the places of a key's hash are taken")]
+pub struct Crowded;
+
+/// Numbers of records by hash.
+#[derive(Debug)]
+pub struct Compact<'m> {
+    buckets: &'m mut [Bucket],
+    /// The bits of an entry that hold the record's number, plus one.
+    numbers: u32,
+}
+
+impl<'m> Compact<'m> {
+    /// Lines of memory for so many entries.
+    pub const fn lines_for(entries: usize) -> usize {
+        entries.div_ceil(LOAD)
+    }
+
+    /// An empty index over all of `memory`, for records with numbers below `records`.
+    pub fn new(memory: &'m mut [Line], records: u32) -> Self {
+        memory.fill(Line::ZERO);
+        Self {
+            buckets: bytemuck::cast_slice_mut(memory),
+            numbers: u32::MAX.checked_shr(records.leading_zeros()).unwrap_or(0),
+        }
+    }
+
+    /// Ask for the bucket of a hash.
+    #[inline(always)]
+    pub fn prefetch(&self, hash: u64) {
+        prefetch_all_at(self.buckets, self.home(hash));
+    }
+
+    /// Ask for what [`Compact::find`] will probably ask about: calls `ask` with the numbers of the home bucket whose
+    /// tags fit.
+    #[inline(always)]
+    pub fn candidates(&self, hash: u64, mut ask: impl FnMut(u32)) {
+        let tag = self.tag(hash);
+        if let Some(bucket) = self.buckets.get(self.home(hash)) {
+            for place in self.tagged(bucket, tag) {
+                ask((bucket.entries[place] & self.numbers) - 1);
+            }
+        }
+    }
+
+    /// The record of a hash for which `is_it` says yes.
+    #[inline(always)]
+    pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let (home, tag) = (self.home(hash), self.tag(hash));
+        let bucket = self.buckets.get(home)?;
+        let mut look = |bucket: &Bucket| {
+            self.tagged(bucket, tag)
+                .map(|place| (bucket.entries[place] & self.numbers) - 1)
+                .find(|&number| is_it(number))
+        };
+        look(bucket).or_else(|| {
+            if bucket.away == 0 {
+                return None;
+            }
+            (1..REACH).find_map(|step| look(&self.buckets[self.after(home, step)]))
+        })
+    }
+
+    /// Add a record under a hash.
+    #[inline]
+    pub fn insert(&mut self, hash: u64, number: u32) -> Result<(), Crowded> {
+        let (home, entry) = (self.home(hash), self.tag(hash) | (number + 1));
+        for step in 0..REACH {
+            let at = self.after(home, step);
+            let Some(bucket) = self.buckets.get_mut(at) else {
+                return Err(Crowded);
+            };
+            if let Some(free) = bucket.entries.iter_mut().find(|entry| **entry == 0) {
+                *free = entry;
+                if step > 0 {
+                    self.buckets[home].away += 1;
+                }
+                return Ok(());
+            }
+        }
+        Err(Crowded)
+    }
+
+    /// Take a record away from under a hash; false where it is not there.
+    #[inline]
+    pub fn remove(&mut self, hash: u64, number: u32) -> bool {
+        let (home, entry) = (self.home(hash), self.tag(hash) | (number + 1));
+        for step in 0..REACH {
+            let at = self.after(home, step);
+            let Some(bucket) = self.buckets.get_mut(at) else {
+                return false;
+            };
+            if let Some(place) = bucket.entries.iter_mut().find(|place| **place == entry) {
+                *place = 0;
+                if step > 0 {
+                    self.buckets[home].away -= 1;
+                }
+                return true;
+            }
+            if self.buckets[home].away == 0 {
+                return false;
+            }
+        }
+        false
+    }
+
+    #[inline(always)]
+    fn home(&self, hash: u64) -> usize {
+        ((u64::from(hash as u32) * self.buckets.len() as u64) >> 32) as usize
+    }
+
+    #[inline(always)]
+    fn after(&self, home: usize, step: usize) -> usize {
+        let at = home + step;
+        if at < self.buckets.len() {
+            at
+        } else {
+            at % self.buckets.len().max(1)
+        }
+    }
+
+    #[inline(always)]
+    fn tag(&self, hash: u64) -> u32 {
+        (hash >> 32) as u32 & !self.numbers
+    }
+
+    /// Places of a bucket with this tag.
+    #[inline(always)]
+    fn tagged(&self, bucket: &Bucket, tag: u32) -> impl Iterator<Item = usize> {
+        let mut found = 0u32;
+        for (place, &entry) in bucket.entries.iter().enumerate() {
+            let same = (entry & !self.numbers == tag) & (entry & self.numbers != 0);
+            found |= u32::from(same) << place;
+        }
+        core::iter::from_fn(move || {
+            let place = found.trailing_zeros();
+            found &= found.wrapping_sub(1);
+            (place < 32).then_some(place as usize)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    fn memory(entries: usize) -> Vec<Line> {
+        vec![Line::ZERO; Compact::lines_for(entries)]
+    }
+
+    fn mixed(number: u64) -> u64 {
+        let mut hash = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        hash ^ hash >> 31
+    }
+
+    #[test]
+    fn compact_full_finds_every_record_and_no_other() {
+        const COUNT: u32 = 100_000;
+        let mut memory = memory(COUNT as usize);
+        let mut index = Compact::new(&mut memory, COUNT);
+        for number in 0..COUNT {
+            index.insert(mixed(number.into()), number).unwrap();
+        }
+        let mut asked = 0;
+        for number in 0..COUNT {
+            let hash = mixed(number.into());
+            assert_eq!(Some(number), index.find(hash, |found| found == number));
+            let absent = index.find(mixed(u64::from(number) | 1 << 40), |_| {
+                asked += 1;
+                false
+            });
+            assert_eq!(None, absent);
+        }
+        // 15 bits of tag: fewer than one lookup in a hundred asks about a record that is not it.
+        assert!(asked < COUNT / 100, "{asked}");
+        for number in 0..COUNT {
+            assert!(index.remove(mixed(number.into()), number));
+            assert!(!index.remove(mixed(number.into()), number));
+        }
+        assert!(memory.iter().all(|line| *line == Line::ZERO));
+    }
+
+    #[test]
+    fn compact_same_hash_is_refused_in_the_end_and_what_is_there_stays() {
+        let mut memory = vec![Line::ZERO; 20];
+        let mut index = Compact::new(&mut memory, 1 << 20);
+        let refused = (0..).find(|&number| index.insert(7, number).is_err());
+        assert_eq!(Some((WAYS * REACH) as u32), refused);
+        assert_eq!(Some(119), index.find(7, |number| number == 119));
+    }
+
+    proptest! {
+        #[test]
+        fn compact_agrees_with_a_set(
+            lines in 1usize..5,
+            steps in proptest::collection::vec((any::<bool>(), 0u32..64), 0..400),
+        ) {
+            let mut memory = vec![Line::ZERO; lines];
+            let mut index = Compact::new(&mut memory, 64);
+            let mut model = BTreeSet::new();
+            // A few hashes for all, so that buckets overflow and tags are equal.
+            let hash = |number: u32| mixed(u64::from(number % 7)) & !0xffff_0000_0000_0000;
+            for (adds, number) in steps {
+                if adds && !model.contains(&number) {
+                    if index.insert(hash(number), number).is_ok() {
+                        model.insert(number);
+                    }
+                } else if !adds {
+                    prop_assert_eq!(model.remove(&number), index.remove(hash(number), number));
+                }
+                for number in 0..64 {
+                    let found = index.find(hash(number), |found| found == number).is_some();
+                    prop_assert_eq!(model.contains(&number), found);
+                }
+            }
+        }
+    }
+}

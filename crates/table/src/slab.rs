@@ -1,0 +1,155 @@
+//! Records of one size in memory that the caller provides: taken and given back one at a time.
+
+use bytemuck::Pod;
+
+use crate::memory::Line;
+use crate::prefetch::prefetch_all_at;
+
+/// A record that can hold the number of another while it is free.
+pub trait Linked: Pod {
+    /// The number that [`Linked::set_link`] left.
+    fn link(&self) -> u32;
+    /// Leave a number in a free record.
+    fn set_link(&mut self, link: u32);
+}
+
+/// Records by number.
+#[derive(Debug)]
+pub struct Slab<'m, R> {
+    records: &'m mut [R],
+    /// Number of the first free record that was used before, plus one; 0: none.
+    free: u32,
+    /// Records from here on were never used.
+    fresh: u32,
+    live: u32,
+}
+
+impl<'m, R: Linked> Slab<'m, R> {
+    /// Lines of memory for so many records.
+    pub const fn lines_for(records: usize) -> usize {
+        (records * size_of::<R>()).div_ceil(size_of::<Line>())
+    }
+
+    /// So many free records, at most as many as `memory` holds.
+    pub fn new(memory: &'m mut [Line], records: usize) -> Self {
+        memory.fill(Line::ZERO);
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(memory);
+        let records = records.min(bytes.len() / size_of::<R>());
+        Self {
+            records: bytemuck::cast_slice_mut(&mut bytes[..records * size_of::<R>()]),
+            free: 0,
+            fresh: 0,
+            live: 0,
+        }
+    }
+
+    /// Records in use.
+    pub fn len(&self) -> usize {
+        self.live as usize
+    }
+
+    /// Whether no record is in use.
+    pub fn is_empty(&self) -> bool {
+        self.live == 0
+    }
+
+    /// Most records.
+    pub fn capacity(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Numbers below this one may be in use.
+    pub fn reach(&self) -> u32 {
+        self.fresh
+    }
+
+    /// Write a record into a free place; its number, or none where all are in use.
+    #[inline]
+    pub fn take(&mut self, record: R) -> Option<u32> {
+        let number = self.free.checked_sub(1).unwrap_or(self.fresh);
+        let place = self.records.get_mut(number as usize)?;
+        if self.free == 0 {
+            self.fresh += 1;
+        } else {
+            self.free = place.link();
+        }
+        *place = record;
+        self.live += 1;
+        Some(number)
+    }
+
+    /// Make a record free. It must be in use.
+    #[inline]
+    pub fn give_back(&mut self, number: u32) {
+        if let Some(record) = self.records.get_mut(number as usize) {
+            *record = R::zeroed();
+            record.set_link(self.free);
+            self.free = number + 1;
+            self.live -= 1;
+        }
+    }
+
+    /// A record.
+    #[inline(always)]
+    pub fn get(&self, number: u32) -> Option<&R> {
+        self.records.get(number as usize)
+    }
+
+    /// A record, to write.
+    #[inline(always)]
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut R> {
+        self.records.get_mut(number as usize)
+    }
+
+    /// Ask for the record that the next [`Slab::take`] will write.
+    #[inline(always)]
+    pub fn prefetch_take(&self) {
+        self.prefetch(self.free.checked_sub(1).unwrap_or(self.fresh));
+    }
+
+    /// Ask for a record.
+    #[inline(always)]
+    pub fn prefetch(&self, number: u32) {
+        prefetch_all_at(self.records, number as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytemuck::Zeroable;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+    #[repr(C, packed)]
+    struct Odd {
+        number: u32,
+        rest: [u8; 7],
+    }
+
+    impl Linked for Odd {
+        fn link(&self) -> u32 {
+            self.number
+        }
+        fn set_link(&mut self, link: u32) {
+            self.number = link;
+        }
+    }
+
+    fn odd(number: u32) -> Odd {
+        Odd { number, rest: [1; 7] }
+    }
+
+    #[test]
+    fn slab_full_refuses_and_gives_each_place_again() {
+        let mut memory = vec![Line::ZERO; Slab::<Odd>::lines_for(10)];
+        let mut slab = Slab::new(&mut memory, 10);
+        let taken: Vec<_> = (0..10).map(|k| slab.take(odd(k)).unwrap()).collect();
+        assert_eq!((0..10).collect::<Vec<_>>(), taken);
+        assert_eq!((None, 10, 10), (slab.take(odd(11)), slab.len(), slab.capacity()));
+        for k in [3, 7, 1] {
+            slab.give_back(k);
+        }
+        assert_eq!(Some(&odd(4)), slab.get(4));
+        assert_eq!([Some(1), Some(7), Some(3), None], [(); 4].map(|()| slab.take(odd(20))));
+    }
+}
