@@ -320,7 +320,8 @@ fn make<F: Family>(
         return Err((inside.then_some(Complaint::NoResources), Own::SessionsFull.into()));
     }
     if let (Some(pool), Some(aim)) = (translation.pool, &opening.aim) {
-        let granted = F::bindings(shard).grant(aim, tuple, now);
+        let remote = translation.target.map_or(tuple.destination(), |target| target.address);
+        let granted = F::bindings(shard).grant(aim, tuple, remote, now);
         let granted = granted.map_err(|reason| (Some(Complaint::NoResources), reason.into()))?;
         let lease = Some((pool, granted.lease));
         let mut made = decision::translate(tuple, protocol, tuple.context(), translation.target, lease);

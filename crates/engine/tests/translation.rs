@@ -89,7 +89,10 @@ fn flows_of_one_host_share_its_public_address_and_never_a_port() {
 
 #[test]
 fn answer_of_another_remote_or_port_is_unsolicited() {
-    let mut rig = Rig::new(Plan::default());
+    let mut rig = Rig::new(Plan {
+        behaviour: sluice_nat::Behaviour::ADDRESS_AND_PORT_DEPENDENT,
+        ..Plan::default()
+    });
     let public = rig.public(&packet::udp4(inside(5000), remote()));
     for other in ["198.51.100.7:54", "198.51.100.8:53"] {
         let other: SocketAddrV4 = other.parse().unwrap();

@@ -3,12 +3,12 @@
 use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
-use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, Hold, Mapping, PortSelection, Rate, SubscriberLimits};
+use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, Hold, Mapping, PortSelection, SubscriberLimits};
 use sluice_nat::bindings::{Bindings, Inbound, Room};
 use sluice_nat::pool::{Pairing, Pool, Pools};
 use sluice_nat::ports::{Layout, Lease, PortClass};
 use sluice_nat::shard::Shards;
-use sluice_nat::{Decision, Holding, Reason, Secret, Target, decision};
+use sluice_nat::{Decision, Reason, Secret, Target, decision};
 use sluice_table::memory::Line;
 use sluice_wire::Tuple4;
 
@@ -62,7 +62,7 @@ impl Shard<'_> {
         let aim = self.bindings.aim(0, class, &key);
         self.bindings.approach(&aim);
         self.bindings.near(&aim, &key);
-        let grant = self.bindings.grant(&aim, &key, self.now)?;
+        let grant = self.bindings.grant(&aim, &key, key.destination, self.now)?;
         self.bindings.publish();
         let mut lease = grant.lease;
         let reverse = |lease| decision::translate(&key, protocol(class), 0, None, Some((0, lease)));
@@ -374,7 +374,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
-    /// RFC 6888 and issue of leaks: whatever the pool, all that is lent comes back, and nothing is lent twice.
+    /// Whatever the pool, all that is lent comes back, and nothing is lent twice.
     #[test]
     fn bindings_any_pool_leaks_nothing_and_lends_nothing_twice(pool in pools(), steps in steps(), shards in 0u32..3) {
         check(&pool, &steps, Shards::new(1 << shards).unwrap())?;

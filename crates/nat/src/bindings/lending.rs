@@ -1,6 +1,6 @@
 //! How grants are made, and what they hold given back.
 
-use super::{Aim, Bindings, Grant, Held, PENDING, Waits, ends};
+use super::{Aim, Bindings, Ends, Grant, Held, PENDING, Waits, ends};
 use crate::behaviour::{Filtering, Hold, PortSelection};
 use crate::decision::Holding;
 use crate::keyed::{sip, spread};
@@ -20,6 +20,7 @@ impl<A: Address> Bindings<'_, A> {
         &mut self,
         aim: &Aim,
         key: &T,
+        remote: A,
         now: u64,
     ) -> Result<Grant<A>, Reason> {
         let Some(host) = aim.host else {
@@ -30,7 +31,7 @@ impl<A: Address> Bindings<'_, A> {
             Some(number) => number,
             None => self.enter(host, key, aim.pool)?,
         };
-        let granted = self.grant_to(number, aim, key, now);
+        let granted = self.grant_to(number, aim, key, remote, now);
         if found.is_none() && granted.is_err() {
             self.leave(host, number, now);
         }
@@ -67,6 +68,7 @@ impl<A: Address> Bindings<'_, A> {
         number: u32,
         aim: &Aim,
         key: &T,
+        remote: A,
         now: u64,
     ) -> Result<Grant<A>, Reason> {
         let limits = *self.pool(aim.pool).ok_or(Reason::PortsExhausted)?.subscriber();
@@ -91,7 +93,7 @@ impl<A: Address> Bindings<'_, A> {
                 holding: Holding::SUBSCRIBER | Holding::PORT,
                 overlaps: false,
             },
-            Source::Mapping => self.grant_mapping(number, aim, key, more_ports, now)?,
+            Source::Mapping => self.grant_mapping(number, aim, key, remote, more_ports, now)?,
         };
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.sessions += 1;
@@ -112,6 +114,7 @@ impl<A: Address> Bindings<'_, A> {
         number: u32,
         aim: &Aim,
         key: &T,
+        remote: A,
         more_ports: bool,
         now: u64,
     ) -> Result<Grant<A>, Reason> {
@@ -122,7 +125,7 @@ impl<A: Address> Bindings<'_, A> {
                 let lease = lease
                     .filter(|_| self.mappings.hold(mapping))
                     .ok_or(Reason::MappingsFull)?;
-                self.permit(aim, key, mapping, lease, now)?;
+                self.permit(aim, remote, mapping, lease, now)?;
                 lease
             }
             None if !more_ports => return Err(Reason::SubscriberPorts),
@@ -140,7 +143,7 @@ impl<A: Address> Bindings<'_, A> {
                     self.publish();
                 }
                 let _ = self.pending.try_push(mapping);
-                self.permit(aim, key, mapping, lease, now)?;
+                self.permit(aim, remote, mapping, lease, now)?;
                 lease
             }
         };
@@ -153,16 +156,9 @@ impl<A: Address> Bindings<'_, A> {
 
     /// With address-dependent filtering the remote address may send from now on.
     #[inline(always)]
-    fn permit<T: Tuple<Address = A>>(
-        &mut self,
-        aim: &Aim,
-        key: &T,
-        mapping: u32,
-        lease: Lease<A>,
-        now: u64,
-    ) -> Result<(), Reason> {
+    fn permit(&mut self, aim: &Aim, remote: A, mapping: u32, lease: Lease<A>, now: u64) -> Result<(), Reason> {
         if self.filtering(aim.pool, aim.class) != Filtering::AddressDependent
-            || self.mappings.permit(lease, aim.class, key.destination())
+            || self.mappings.permit(lease, aim.class, remote)
         {
             return Ok(());
         }
@@ -440,7 +436,12 @@ impl<A: Address> Bindings<'_, A> {
             return false;
         };
         let pool = decision.pool_index();
-        let (inside, lease, remote, context) = ends(decision, forward, reverse);
+        let Ends {
+            inside,
+            outside: lease,
+            remote,
+            context,
+        } = ends(decision, forward, reverse);
         if holding == Holding::PORT {
             return self.ports.give_back(pool, class, lease);
         }
@@ -663,7 +664,12 @@ impl<A: Address> Bindings<'_, A> {
         let Some(class) = class.filter(|_| holding != Holding::NOTHING) else {
             return;
         };
-        let (inside, lease, _, context) = ends(decision, forward, reverse);
+        let Ends {
+            inside,
+            outside: lease,
+            context,
+            ..
+        } = ends(decision, forward, reverse);
         if holding.has(Holding::MAPPING) {
             self.mappings.prefetch_outside(lease, class);
         } else if holding == Holding::PORT {
@@ -680,7 +686,12 @@ impl<A: Address> Bindings<'_, A> {
         let Some(class) = PortClass::of(protocol, A::BITS).filter(|_| decision.holding().has(Holding::MAPPING)) else {
             return;
         };
-        let (inside, lease, _, context) = ends(decision, forward, reverse);
+        let Ends {
+            inside,
+            outside: lease,
+            context,
+            ..
+        } = ends(decision, forward, reverse);
         self.mappings.approach_outside(lease, class);
         self.mappings
             .prefetch(self.inside_hash(context, inside.0, inside.1, class));
@@ -693,7 +704,7 @@ impl<A: Address> Bindings<'_, A> {
         let Some(class) = PortClass::of(protocol, A::BITS).filter(|_| decision.holding().has(Holding::MAPPING)) else {
             return;
         };
-        let (_, lease, _, _) = ends(decision, forward, reverse);
+        let lease = ends(decision, forward, reverse).outside;
         if let Some(mapping) = self.mappings.find_outside(lease, class)
             && let Some(record) = self.mappings.get(mapping)
         {

@@ -18,7 +18,7 @@ const MOST: u32 = (1 << 29) - 1;
 /// An inside address and port with its outside ones.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, packed)]
-pub struct Mapping<A: Pod> {
+pub struct Mapping<A> {
     inside: A,
     outside: A,
     inside_port: u16,

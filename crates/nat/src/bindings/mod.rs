@@ -263,13 +263,19 @@ impl<'m, A: Address> Bindings<'m, A> {
         }
     }
 
-    /// Last pass: what the session gets, by the moment `now` in nanoseconds. New mappings are found from outside after
+    /// Last pass: what the session with `remote` gets, by the moment `now` in nanoseconds. New mappings are found from outside after
     /// [`Bindings::publish`].
     ///
     /// # Errors
     /// The reason why it gets nothing; all is as it was then.
     #[inline]
-    pub fn grant<T: Tuple<Address = A>>(&mut self, aim: &Aim, key: &T, now: u64) -> Result<Grant<A>, Reason> {
+    pub fn grant<T: Tuple<Address = A>>(
+        &mut self,
+        aim: &Aim,
+        key: &T,
+        remote: A,
+        now: u64,
+    ) -> Result<Grant<A>, Reason> {
         if let Some(port) = aim.port {
             return Ok(Grant {
                 lease: self.ports.lend(port)?,
@@ -277,7 +283,7 @@ impl<'m, A: Address> Bindings<'m, A> {
                 overlaps: false,
             });
         }
-        self.grant_further(aim, key, now)
+        self.grant_further(aim, key, remote, now)
     }
 
     /// New mappings are found from outside from now on. At the end of a batch of grants.
@@ -373,26 +379,32 @@ impl<'m, A: Address> Bindings<'m, A> {
     }
 }
 
-/// The outside and inside ends of a translated session, by its decision and keys: inside address and port, outside ones,
-/// remote address, context of the inside.
-fn ends<T: Tuple>(
-    decision: Decision,
-    forward: &T,
-    reverse: &T,
-) -> ((T::Address, u16), Lease<T::Address>, T::Address, Context) {
-    if decision.outbound(Direction::Forward) {
-        let lease = Lease {
-            address: reverse.destination(),
-            port: reverse.destination_port(),
-        };
-        let inside = (forward.source(), forward.source_port());
-        (inside, lease, forward.destination(), forward.context())
-    } else {
-        let lease = Lease {
-            address: forward.destination(),
-            port: forward.destination_port(),
-        };
-        let inside = (reverse.source(), reverse.source_port());
-        (inside, lease, forward.source(), reverse.context())
+/// Both sides of a translated session.
+struct Ends<A> {
+    /// Inside address and port.
+    inside: (A, u16),
+    /// What the outside sees in their place.
+    outside: Lease<A>,
+    /// The remote address.
+    remote: A,
+    /// Context of the inside key.
+    context: Context,
+}
+
+/// By its decision and keys.
+fn ends<T: Tuple>(decision: Decision, forward: &T, reverse: &T) -> Ends<T::Address> {
+    // The keys as packets of the inside host have them, and of the remote one.
+    let (from_inside, from_outside) = match decision.outbound(Direction::Forward) {
+        true => (forward, reverse),
+        false => (reverse, forward),
+    };
+    Ends {
+        inside: (from_inside.source(), from_inside.source_port()),
+        outside: Lease {
+            address: from_outside.destination(),
+            port: from_outside.destination_port(),
+        },
+        remote: from_outside.source(),
+        context: from_inside.context(),
     }
 }

@@ -13,7 +13,7 @@ use crate::{Address, PoolIndex};
 /// A subscriber's state.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, packed)]
-pub struct Subscriber<A: Pod> {
+pub struct Subscriber<A> {
     /// Nanosecond at which the rate of new sessions is used up by none.
     rate_due: u64,
     address: A,
@@ -113,7 +113,7 @@ fn spacing(rate: Rate) -> (u64, u64) {
 /// A block that a subscriber has.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, packed)]
-pub struct Owned<A: Pod> {
+pub struct Owned<A> {
     address: A,
     /// The next block of the subscriber, or the next free record: its number, plus one.
     pub(super) next: u32,
