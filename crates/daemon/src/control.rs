@@ -14,11 +14,15 @@ use sluice_engine::request::{Reply, Request};
 use crate::Loaded;
 use crate::build::PoolNames;
 use crate::desk::{Desk, Gone};
+use crate::shares::Shares;
 use crate::start::Running;
 use crate::watchdog::Watchdog;
 
 /// How often retired policies and routes are freed.
 const TICK: Duration = Duration::from_millis(100);
+
+/// How often the shares of deterministic pools are written to the log (RFC 7422, 3).
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// What a worker did in the last second.
 #[derive(Clone, Copy, Debug, Default)]
@@ -195,14 +199,27 @@ impl Control {
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut measured = Instant::now();
+        let mut recorded = Instant::now();
         loop {
             tick.tick().await;
             self.plane().collect();
+            if recorded.elapsed() >= DAY {
+                recorded = Instant::now();
+                self.record_shares();
+            }
             let elapsed = measured.elapsed();
             if elapsed >= Duration::from_secs(1) {
                 measured = Instant::now();
                 self.measure(elapsed);
             }
+        }
+    }
+
+    /// Write down who has which ports from now on (RFC 7422, 3).
+    pub(crate) fn record_shares(&self) {
+        let time = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+        for record in Shares::of(&self.config()).map_or(Vec::new(), |shares| shares.records(&time)) {
+            tracing::info!("deterministic: {record}");
         }
     }
 

@@ -16,6 +16,7 @@ mod pcapng;
 mod ports;
 pub mod replay;
 mod run;
+mod shares;
 mod socket;
 mod start;
 mod watchdog;
@@ -27,6 +28,7 @@ pub use load::{Loaded, load, load_for_replay};
 pub use machine::{MachineError, machine};
 pub use ports::{Outlook, outlook, plan};
 pub use run::run;
+pub use shares::Shares;
 
 use std::path::PathBuf;
 

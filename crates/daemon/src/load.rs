@@ -42,9 +42,9 @@ pub fn load_for_replay(path: &Path) -> Result<Loaded, DaemonError> {
 }
 
 /// More cores than any configuration names.
-const MOST_CORES: u16 = 1023;
+pub(crate) const MOST_CORES: u16 = 1023;
 
-fn checked(path: &Path, machine: Machine) -> Result<Loaded, DaemonError> {
+pub(crate) fn checked(path: &Path, machine: Machine) -> Result<Loaded, DaemonError> {
     let text = fs::read_to_string(path).map_err(|error| DaemonError::File {
         path: path.to_owned(),
         error,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use sluice_daemon::config::api::{
-    CaptureDirection, EndpointFilter, NeighbourFilter, NetFilter, Protocol, SessionFilter, TraceRequest,
+    CaptureDirection, EndpointFilter, MappingFilter, NeighbourFilter, NetFilter, Protocol, SessionFilter, TraceRequest,
 };
 
 /// A carrier-grade middlebox: translates addresses, routes, filters.
@@ -175,6 +175,22 @@ pub enum Show {
         #[arg(long, value_name = "NUMBER")]
         limit: Option<u64>,
     },
+    /// Outside ports and who has them: shares of deterministic pools, both ways
+    ///
+    /// What an inside address of a deterministic pool has is computed, whether it is in use or not (RFC 7422): name the
+    /// inside address, or the outside one with a port. With --config the answer is that of a file: the configuration of
+    /// a day in the past answers who had a port then.
+    Mapping {
+        /// Which.
+        #[command(flatten)]
+        filter: MappingArguments,
+        /// Ask this configuration, not the daemon.
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Routes: connected and static ones
     Routes {
         /// Print JSON.
@@ -276,6 +292,41 @@ impl SessionArguments {
             remote,
             protocol,
             interface,
+        }
+    }
+}
+
+/// Which mappings.
+#[derive(Args, Clone, Debug)]
+pub struct MappingArguments {
+    /// The inside host: 10.0.0.1, 10.0.0.0/8, 10.0.0.1:5000, :5000.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub inside: Option<EndpointFilter>,
+    /// What the outside sees in its place.
+    #[arg(long, value_name = "ADDRESS[:PORT]")]
+    pub outside: Option<EndpointFilter>,
+    /// tcp, udp, icmp, icmpv6 or a number.
+    #[arg(long)]
+    pub protocol: Option<Protocol>,
+    /// The pool.
+    #[arg(long, value_name = "NAME")]
+    pub pool: Option<String>,
+}
+
+impl MappingArguments {
+    /// As the API takes it.
+    pub fn filter(&self) -> MappingFilter {
+        let Self {
+            inside,
+            outside,
+            protocol,
+            pool,
+        } = self.clone();
+        MappingFilter {
+            inside,
+            outside,
+            protocol,
+            pool,
         }
     }
 }

@@ -9,6 +9,7 @@ pub mod columns;
 pub mod control;
 pub mod exit;
 pub mod generate;
+pub mod nat;
 pub mod packets;
 pub mod replay;
 pub mod show;

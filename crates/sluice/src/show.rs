@@ -13,6 +13,7 @@ use crate::arguments::Show;
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
+use crate::nat;
 
 use Align::{Left, Right};
 
@@ -21,15 +22,22 @@ use Align::{Left, Right};
 /// # Errors
 /// Those of the connection and of the output.
 pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), CommandError> {
-    let mut client = Client::connect(socket)?;
-    let client = &mut client;
+    let connect = || Client::connect(socket);
     match show {
-        Show::Interfaces { json: true } => as_json::<_, Interface>(client, path::INTERFACES, &(), u64::MAX, output),
-        Show::Routes { json: true } => as_json::<_, Route>(client, path::ROUTES, &(), u64::MAX, output),
-        Show::Cores { json: true } => as_json::<_, Core>(client, path::CORES, &(), u64::MAX, output),
-        Show::Drops { json: true, .. } => as_json::<_, Drop>(client, path::DROPS, &(), u64::MAX, output),
+        Show::Mapping {
+            filter,
+            config: Some(file),
+            json,
+        } => nat::mapping_of_file(file, &filter.filter(), *json, output),
+        Show::Mapping { filter, json, .. } => nat::mapping(&mut connect()?, &filter.filter(), *json, output),
+        Show::Interfaces { json: true } => {
+            as_json::<_, Interface>(&mut connect()?, path::INTERFACES, &(), u64::MAX, output)
+        }
+        Show::Routes { json: true } => as_json::<_, Route>(&mut connect()?, path::ROUTES, &(), u64::MAX, output),
+        Show::Cores { json: true } => as_json::<_, Core>(&mut connect()?, path::CORES, &(), u64::MAX, output),
+        Show::Drops { json: true, .. } => as_json::<_, Drop>(&mut connect()?, path::DROPS, &(), u64::MAX, output),
         Show::Neighbours { json: true, filter } => {
-            as_json::<_, Neighbour>(client, path::NEIGHBOURS, &filter.filter(), u64::MAX, output)
+            as_json::<_, Neighbour>(&mut connect()?, path::NEIGHBOURS, &filter.filter(), u64::MAX, output)
         }
         Show::Sessions {
             filter,
@@ -38,7 +46,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             ..
         } => {
             let limit = limit.unwrap_or(u64::MAX);
-            as_json::<_, Session>(client, path::SESSIONS, &filter.filter(), limit, output)
+            as_json::<_, Session>(&mut connect()?, path::SESSIONS, &filter.filter(), limit, output)
         }
         Show::Sessions {
             filter,
@@ -47,12 +55,12 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             ..
         } => {
             let limit = limit.unwrap_or(u64::MAX);
-            each(client, path::SESSIONS, &filter.filter(), limit, |session| {
+            each(&mut connect()?, path::SESSIONS, &filter.filter(), limit, |session| {
                 Ok(writeln!(output, "{}", conntrack_line(&session))?)
             })
         }
         Show::Sessions { filter, limit, .. } => {
-            session_table(client, &filter.filter(), limit.unwrap_or(u64::MAX), output)
+            session_table(&mut connect()?, &filter.filter(), limit.unwrap_or(u64::MAX), output)
         }
         Show::Interfaces { .. } => {
             let titles = [
@@ -66,23 +74,30 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                 ("DROPPED", Right),
                 ("ADDRESSES", Left),
             ];
-            table(client, path::INTERFACES, &(), &titles, output, |row: Interface| {
-                Some([
-                    row.name,
-                    row.device,
-                    row.driver,
-                    row.link,
-                    row.mtu.to_string(),
-                    grouped(row.received),
-                    grouped(row.sent),
-                    grouped(row.dropped),
-                    row.addresses.join(" "),
-                ])
-            })
+            table(
+                &mut connect()?,
+                path::INTERFACES,
+                &(),
+                &titles,
+                output,
+                |row: Interface| {
+                    Some([
+                        row.name,
+                        row.device,
+                        row.driver,
+                        row.link,
+                        row.mtu.to_string(),
+                        grouped(row.received),
+                        grouped(row.sent),
+                        grouped(row.dropped),
+                        row.addresses.join(" "),
+                    ])
+                },
+            )
         }
         Show::Routes { .. } => {
             let titles = [("TO", Left), ("VIA", Left), ("INTERFACE", Left), ("KIND", Left)];
-            table(client, path::ROUTES, &(), &titles, output, |row: Route| {
+            table(&mut connect()?, path::ROUTES, &(), &titles, output, |row: Route| {
                 let via = row.via.map_or("-".into(), |via| via.to_string());
                 Some([row.to, via, row.interface.unwrap_or("-".into()), row.kind])
             })
@@ -96,7 +111,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                 ("WAITING", Right),
             ];
             table(
-                client,
+                &mut connect()?,
                 path::NEIGHBOURS,
                 &filter.filter(),
                 &titles,
@@ -124,7 +139,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                 ("SESSIONS", Right),
                 ("SHARDS", Right),
             ];
-            table(client, path::CORES, &(), &titles, output, |row: Core| {
+            table(&mut connect()?, path::CORES, &(), &titles, output, |row: Core| {
                 Some([
                     row.worker.to_string(),
                     row.core.to_string(),
@@ -139,7 +154,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
         }
         Show::Drops { all, .. } => {
             let titles = [("PACKETS", Right), ("REASON", Left), ("MEANING", Left)];
-            table(client, path::DROPS, &(), &titles, output, |row: Drop| {
+            table(&mut connect()?, path::DROPS, &(), &titles, output, |row: Drop| {
                 (*all || row.packets != 0).then(|| [grouped(row.packets), row.name, row.help])
             })
         }
@@ -181,7 +196,7 @@ fn as_json<Q: Serialize, T: DeserializeOwned + Serialize>(
 }
 
 /// The entries of a list one by one, up to a limit.
-fn each<Q: Serialize, T: DeserializeOwned>(
+pub(crate) fn each<Q: Serialize, T: DeserializeOwned>(
     client: &mut Client,
     path: &str,
     filter: &Q,

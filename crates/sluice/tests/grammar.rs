@@ -161,3 +161,42 @@ fn clear_without_filter_is_refused() {
     assert_eq!(Some(2), output.status.code());
     assert!(String::from_utf8(output.stderr).unwrap().contains("--all"));
 }
+
+/// 198.51.100.0/28 behind 192.0.2.1 with 16 shares, two of them kept.
+const DETERMINISTIC: &str = r#"
+[interfaces.inside]
+device = "null:"
+[nat.pools.example]
+addresses = ["192.0.2.1"]
+block = { size = 64 }
+deterministic = { inside = "198.51.100.1-198.51.100.14", compression = 14, dynamic = 2 }
+"#;
+
+#[test]
+fn rfc7422_both_functions_are_answered_without_a_daemon() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("then.toml");
+    std::fs::write(&path, DETERMINISTIC).unwrap();
+    let ask = |words: &[&str]| {
+        let command = ["show", "mapping", "--config", path.to_str().unwrap()];
+        let output = sluice(&[&command[..], words].concat());
+        assert_eq!(Some(0), output.status.code(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let title = "POOL     INSIDE        PORTS  OUTSIDE\n";
+    let second = "example  198.51.100.2  4,032  192.0.2.1:5056-9087\n";
+    assert_eq!(title.to_owned() + second, ask(&["--inside", "198.51.100.2"]));
+    assert_eq!(title.to_owned() + second, ask(&["--outside", "192.0.2.1:5056"]));
+    assert_eq!(14 + 1, ask(&[]).lines().count());
+    let answer = ask(&["--outside", "192.0.2.1:57471", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&answer).unwrap();
+    let expected = serde_json::json!({
+        "pool": "example",
+        "inside": "198.51.100.14",
+        "ports": 4032,
+        "spans": [{ "address": "192.0.2.1", "first": 53_440, "last": 57_471, "step": 1 }],
+    });
+    assert_eq!(serde_json::json!([expected]), document["shares"]);
+    let answer = ask(&["--outside", "192.0.2.1:57472", "--json"]);
+    assert!(answer.contains("\"shares\":[\n]"), "{answer}");
+}

@@ -6,6 +6,7 @@
 //! | `GET /v1/interfaces` | [`Page`] of [`Interface`] |
 //! | `GET /v1/sessions` with [`SessionFilter`] and [`Position`] | [`Page`] of [`Session`] |
 //! | `POST /v1/sessions/clear` with [`SessionFilter`] | [`Cleared`] |
+//! | `GET /v1/shares` with [`MappingFilter`] and [`Position`] | [`Page`] of [`Share`] |
 //! | `GET /v1/routes` | [`Page`] of [`Route`] |
 //! | `GET /v1/neighbours` with [`NeighbourFilter`] and [`Position`] | [`Page`] of [`Neighbour`] |
 //! | `POST /v1/neighbours/clear` with [`NeighbourFilter`] | [`Cleared`] |
@@ -20,10 +21,12 @@
 //! that come or go meanwhile may be. A failure answers [`Failure`].
 
 mod filter;
+mod nat;
 mod packets;
 mod show;
 
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
+pub use nat::{MappingFilter, Share, Span};
 pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
 pub use show::{Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status};
 
@@ -42,6 +45,8 @@ pub mod path {
     pub const SESSIONS: &str = "/v1/sessions";
     /// Remove sessions.
     pub const CLEAR_SESSIONS: &str = "/v1/sessions/clear";
+    /// Ports that inside addresses have by computation.
+    pub const SHARES: &str = "/v1/shares";
     /// Routes.
     pub const ROUTES: &str = "/v1/routes";
     /// Neighbours.

@@ -131,6 +131,9 @@ pub(super) async fn apply(
     control.set_pools(pools);
     control.set_config(checked.config);
     control.set_neighbours().await?;
+    if changes.iter().any(|change| change.key.starts_with("nat.")) {
+        control.record_shares();
+    }
     tracing::info!("commit {generation}: {} changes from {}", changes.len(), request.name);
     Ok(Json(ApplyAnswer::Committed {
         generation,

@@ -2,6 +2,7 @@
 
 mod apply;
 mod lists;
+mod nat;
 mod packets;
 mod sessions;
 
@@ -67,6 +68,7 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::DROPS, get(lists::drops))
         .route(path::SESSIONS, get(sessions::list))
         .route(path::CLEAR_SESSIONS, post(sessions::clear))
+        .route(path::SHARES, get(nat::shares))
         .route(path::TRACE, post(packets::trace))
         .route(path::CAPTURE, post(packets::capture))
         .route(path::APPLY, post(apply::apply))

@@ -4,6 +4,7 @@ mod interfaces;
 mod translation;
 
 pub use interfaces::{Ports, interfaces, ports, routes};
+pub(crate) use translation::pool;
 pub use translation::{PoolNames, pool_names, translation};
 
 use sluice_config::Config;
@@ -12,6 +13,7 @@ use sluice_engine::datagrams;
 use sluice_engine::io::WorkerIndex;
 use sluice_engine::plane::NeighbourLimits;
 use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Setup};
+use sluice_nat::deterministic::DeterministicError;
 use sluice_nat::shard::Shards;
 use sluice_nat::timeout::{Schedule, TimeoutError};
 use sluice_route::RouteError;
@@ -30,6 +32,9 @@ pub enum BuildError {
     /// Pools.
     #[error(transparent)]
     Pools(#[from] sluice_nat::pool::PoolError),
+    /// Shares of deterministic pools.
+    #[error(transparent)]
+    Shares(#[from] DeterministicError),
     /// Rules.
     #[error(transparent)]
     Rules(#[from] sluice_nat::rule::RuleError),

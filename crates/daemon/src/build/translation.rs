@@ -8,8 +8,8 @@ use sluice_engine::family::V4;
 use sluice_engine::policy::Nat;
 use sluice_nat::deterministic::Algorithm;
 use sluice_nat::{
-    Behaviour, Blocks, Deterministic, Filtering, Hold, Limits, Mapping, Pairing, Pool, PoolIndex, Pools, PortSelection,
-    Prefix, Rate, Rules, Secret, SubscriberLimits,
+    Behaviour, Blocks, Deterministic, Filtering, Hold, Limits, Mapping, Pairing, Plan, Pool, PoolIndex, Pools,
+    PortSelection, Prefix, Rate, Rules, Secret, SubscriberLimits,
 };
 use sluice_wire::ipv4::protocol;
 
@@ -43,6 +43,9 @@ pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
 pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildError> {
     let find = |name: &Option<String>| config.pools.iter().find(|pool| Some(&pool.name) == name.as_ref());
     let pools: Vec<_> = names.iter().map(|name| find(name).map(pool)).collect();
+    for pool in pools.iter().flatten() {
+        Plan::of(pool).transpose()?;
+    }
     let pools = Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>())?;
     let index = |place: u16| {
         let name = config.pools.get(usize::from(place)).map(|pool| &pool.name);
@@ -59,7 +62,8 @@ pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildE
     Ok(Nat { rules, pools })
 }
 
-fn pool(configured: &configured::Pool) -> Pool<u32> {
+/// A pool as the data plane takes it.
+pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
     let range = |range: &AddressRange| (range.first().to_bits(), range.last().to_bits());
     Pool {
         addresses: configured.addresses.iter().map(range).collect(),

@@ -17,6 +17,11 @@ impl<'a, A: Address> Share<'a, A> {
         Self { plan, subscriber }
     }
 
+    /// The inside address.
+    pub fn inside(&self) -> A {
+        A::from_number(self.plan.first.number() + u128::from(self.subscriber))
+    }
+
     /// How many ports.
     #[inline(always)]
     pub fn count(&self) -> u32 {
