@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::memory::Table;
 use crate::schema;
-use crate::value::{AddressRange, Device, InterfaceAddress, Mac, PortRange, Prefix, Tags, Transport};
+use crate::value::{AddressRange, Device, InterfaceAddress, Mac, MssClamp, PortRange, Prefix, Tags, Transport};
 
 /// Something that was checked. Only [`crate::check`] makes one.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +89,8 @@ pub struct Interface {
     pub advertisements: Option<schema::RouterAdvertisements>,
     /// What happens to TCP and UDP whose checksum a local sender left to the device.
     pub left_to_offload: schema::LeftToOffload,
+    /// Largest TCP segment that passes here, where that is limited.
+    pub mss_clamp: Option<MssClamp>,
 }
 
 /// What an interface is made of.

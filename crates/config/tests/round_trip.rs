@@ -58,11 +58,18 @@ fn interface() -> impl Strategy<Value = Interface> {
         option::of("[a-z]{1,5}"),
         option::of(tags),
         vec(interface_address(), 0..3),
-        any::<(Option<u16>, Option<u16>)>(),
+        (
+            any::<Option<u16>>(),
+            any::<Option<u16>>(),
+            option::of(prop_oneof![
+                Just(MssClamp::Mtu),
+                (88..=9_176u16).prop_map(MssClamp::Bytes)
+            ]),
+        ),
         option::of((any::<bool>(), period(), any::<(bool, bool)>())),
     )
         .prop_map(
-            |(device, members, parent, tags, addresses, (mtu, queues), advertisements)| Interface {
+            |(device, members, parent, tags, addresses, (mtu, queues, mss_clamp), advertisements)| Interface {
                 device,
                 bond: members.map(|members| Bond {
                     members,
@@ -73,6 +80,7 @@ fn interface() -> impl Strategy<Value = Interface> {
                 addresses,
                 mtu,
                 queues,
+                mss_clamp,
                 router_advertisements: advertisements.map(|(send, interval, (managed, other))| RouterAdvertisements {
                     send,
                     interval,

@@ -20,6 +20,7 @@ pub mod plane;
 pub mod policy;
 pub mod reason;
 pub mod request;
+pub mod segment_size;
 pub mod session;
 pub mod shard;
 pub mod time;

@@ -142,6 +142,9 @@ pub struct Interface {
     pub complete_checksums: bool,
     /// Router advertisements, where they are on.
     pub advertise: Option<Advertise>,
+    /// Largest TCP segment in bytes of data that SYNs over IPv4 may offer, whether they come in or go out here; 20 less
+    /// over IPv6, whose header is as much longer.
+    pub segment_size: Option<u16>,
 }
 
 /// Router advertisements of an interface (RFC 4861).
@@ -253,6 +256,8 @@ pub struct Policy {
     pub interfaces: Vec<Interface>,
     /// By port: the interface of untagged frames, if any.
     pub untagged: Vec<Option<u16>>,
+    /// Some interface limits TCP's segment size.
+    pub limits_segments: bool,
     /// IPv4 translation.
     pub nat4: Nat<V4>,
     /// IPv6 translation.
@@ -280,6 +285,7 @@ impl Policy {
         }
         Self {
             generation: 1,
+            limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             interfaces,
             untagged,
             nat4: Nat::default(),

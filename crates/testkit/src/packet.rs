@@ -329,6 +329,16 @@ impl Frame {
         self
     }
 
+    /// With these TCP options, padded to a multiple of 4 bytes.
+    #[must_use]
+    pub fn tcp_options(mut self, options: &[u8]) -> Self {
+        let Transport::Tcp(header) = &mut self.transport else {
+            panic!("TCP's options")
+        };
+        header.set_options_raw(options).expect("at most 40 bytes");
+        self
+    }
+
     /// With this payload.
     #[must_use]
     pub fn payload(mut self, payload: &[u8]) -> Self {

@@ -1,6 +1,7 @@
 //! TCP (RFC 9293).
 
-use crate::field::header;
+use crate::checksum::Delta;
+use crate::field::{Field, header};
 
 header! {
     /// A TCP header and what follows it.
@@ -74,5 +75,29 @@ impl<B: AsRef<[u8]>> Tcp<B> {
                 }
             }
         }
+    }
+}
+
+impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
+    /// Lower the maximum segment size that a SYN offers to `most`, the checksum with it; a wrong one stays wrong. False,
+    /// and nothing done, where it offers none or no more than that.
+    pub fn clamp_segment_size(&mut self, most: u16) -> bool {
+        let Some(at) = self.segment_size_offset() else {
+            return false;
+        };
+        let size: Field<u16> = Field::at(at);
+        let offered = size.read(self.bytes());
+        if offered <= most {
+            return false;
+        }
+        size.write(self.bytes_mut(), most);
+        // Behind an odd number of bytes the number lies across two words of the sum, with its bytes exchanged.
+        let delta = match at % 2 {
+            0 => Delta::default().word(offered, most),
+            _ => Delta::default().word(offered.swap_bytes(), most.swap_bytes()),
+        };
+        let checksum = delta.apply(self.checksum());
+        self.set_checksum(checksum);
+        true
     }
 }

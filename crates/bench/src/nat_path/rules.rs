@@ -66,6 +66,7 @@ pub fn interfaces(job: Job) -> Result<Vec<Interface>, Failure> {
             validation: SourceValidation::Off,
             validity: validity::Policy::default(),
             complete_checksums: true,
+            segment_size: None,
             advertise: None,
         });
     }

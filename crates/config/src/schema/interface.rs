@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::value::{Device, InterfaceAddress, Mac, Period, Tags};
+use crate::value::{Device, InterfaceAddress, Mac, MssClamp, Period, Tags};
 
 /// `[interfaces.NAME]`. Exactly one of `device`, `bond` and `parent` says what it is made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,6 +39,10 @@ pub struct Interface {
     pub router_advertisements: Option<RouterAdvertisements>,
     /// What happens to TCP and UDP whose checksum a local sender left to the device.
     pub left_to_offload: LeftToOffload,
+    /// Largest TCP segment that SYNs may offer that come in or go out here: `"mtu"`, or bytes of data as over IPv4 (20
+    /// less over IPv6). A SYN that offers more is lowered to it; off where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mss_clamp: Option<MssClamp>,
 }
 
 impl Default for Interface {
@@ -55,6 +59,7 @@ impl Default for Interface {
             source_validation: SourceValidation::Loose,
             router_advertisements: None,
             left_to_offload: LeftToOffload::Complete,
+            mss_clamp: None,
         }
     }
 }

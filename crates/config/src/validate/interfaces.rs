@@ -61,6 +61,7 @@ impl Check<'_> {
             source_validation: written.source_validation,
             advertisements,
             left_to_offload: written.left_to_offload,
+            mss_clamp: written.mss_clamp,
         })
     }
 

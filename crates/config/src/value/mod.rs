@@ -4,6 +4,7 @@ mod address;
 mod by_protocol;
 mod device;
 mod key;
+mod mss_clamp;
 mod period;
 mod ports;
 mod vlan;
@@ -13,6 +14,7 @@ pub use address::{AddressRange, InterfaceAddress, Mac, Prefix};
 pub use by_protocol::ByProtocol;
 pub use device::{Device, DeviceKind};
 pub use key::Key;
+pub use mss_clamp::MssClamp;
 pub use period::Period;
 pub use ports::{Port, PortRange, PortRanges, Transport};
 pub use vlan::Tags;
@@ -61,6 +63,9 @@ pub enum ValueError {
     /// Not a port.
     #[error("`{0}` is not a port")]
     Port(String),
+    /// Not a size of TCP segments.
+    #[error("`{0}` is not a size of TCP segments")]
+    MssClamp(String),
     /// Not a length of time.
     #[error("`{0}` is not a length of time")]
     Period(String),
@@ -101,6 +106,7 @@ impl ValueError {
             Self::Ports(_) => "write a port from 1 to 65535 or a range such as 1024-65535".into(),
             Self::Transport(_) => "write tcp or udp".into(),
             Self::Port(_) => "write a number from 1 to 65535".into(),
+            Self::MssClamp(_) => "write \"mtu\" or bytes of data from 88 to 9176, such as 1452".into(),
             Self::Period(_) => "write a length of time with its unit such as 90s, 5m or 2h4m".into(),
             Self::Key => "write 32 hexadecimal digits, such as `openssl rand -hex 16` prints".into(),
             Self::Tags(_) => "write \"100\" for one tag or \"100.200\" for an outer and an inner one".into(),

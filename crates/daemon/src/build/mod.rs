@@ -204,6 +204,19 @@ mod tests {
     }
 
     #[test]
+    fn mss_clamp_of_the_configuration_reaches_the_interface() {
+        let config = config(
+            "[interfaces.a]\ndevice = \"null:\"\nmtu = 1492\nmss-clamp = \"mtu\"\n\
+             [interfaces.b]\ndevice = \"null:\"\nmss-clamp = 1300\n[interfaces.c]\ndevice = \"null:\"\n",
+        );
+        let sizes: Vec<_> = interfaces(&config, &[[2, 0, 0, 0, 0, 1]])
+            .iter()
+            .map(|interface| interface.segment_size)
+            .collect();
+        assert_eq!(vec![Some(1452), Some(1300), None], sizes);
+    }
+
+    #[test]
     fn advertisements_of_the_configuration_reach_the_interface() {
         let config = config(
             "[interfaces.a]\ndevice = \"null:\"\naddresses = [\"2001:db8::1/80\"]\n\

@@ -22,6 +22,7 @@ use crate::nodes::dont_fragment;
 use crate::nodes::output::{Ways, send_by_parts};
 use crate::policy::{self, Nat, Policy};
 use crate::reason::{Own, Reason};
+use crate::segment_size;
 use crate::shard::Shard;
 use crate::time::Now;
 
@@ -226,8 +227,14 @@ fn step<F: Family>(
     track.bytes[direction as usize] += u64::from(length);
     if matches!(tracked, Tracked::Known) {
         track.last_seen = select_unpredictable(refreshes, ctx.now.stamp(), track.last_seen);
-    } else if let Some(class) = track_further::<F>(tracked, session, direction, ctx.now) {
-        reschedule::<F>(shard, index, class, ctx.policy, ctx.now);
+    } else {
+        if segment_size::is_offered(&meta.layers) {
+            let interfaces = [meta.interface, hop.interface() as u16];
+            segment_size::limit::<F>(packet, &meta.layers, interfaces, ctx.policy);
+        }
+        if let Some(class) = track_further::<F>(tracked, session, direction, ctx.now) {
+            reschedule::<F>(shard, index, class, ctx.policy, ctx.now);
+        }
     }
     if cut {
         lists.cut(slot, hop);

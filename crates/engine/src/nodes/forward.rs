@@ -14,6 +14,7 @@ use crate::nodes::output::{Ways, send};
 use crate::nodes::{decrement, dont_fragment};
 use crate::paths::{Destination, Wanted};
 use crate::reason::Own;
+use crate::segment_size;
 
 /// Route packets.
 #[inline(never)]
@@ -26,6 +27,9 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
         addresses[place] = F::destination(layers, batch.packets[slot as usize].bytes());
     }
     F::routes(ctx.paths, &addresses[..slots.len()], &mut routes[..slots.len()]);
+    if ctx.policy.limits_segments {
+        limit_segments::<F>(batch, &slots, &addresses, &routes, ctx);
+    }
     let exit = ctx.exit();
     let mut ways = Ways::default();
     // Most packets of a batch came in by one interface.
@@ -52,6 +56,30 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
         step::<F>(slot, packet, meta, destination, lists, ctx, &mut ways);
     }
     ways.settle(&exit);
+}
+
+/// Lower the segment sizes that SYNs offer, wherever they go on from here.
+#[cold]
+fn limit_segments<F: Family>(
+    batch: &mut Batch<'_, '_>,
+    slots: &[Slot],
+    addresses: &[F::Address],
+    routes: &[u32],
+    ctx: &Ctx<'_, '_>,
+) {
+    for ((&slot, &address), &route) in slots.iter().zip(addresses).zip(routes) {
+        let meta = &batch.meta[slot as usize % HAND];
+        if !segment_size::is_offered(&meta.layers) {
+            continue;
+        }
+        let egress = match ctx.paths.destination::<F>(route, address) {
+            Destination::Hop(hop) => hop.interface() as u16,
+            Destination::Unknown(wanted) => wanted.interface,
+            Destination::Local | Destination::Refused(_) => continue,
+        };
+        let packet = &mut batch.packets[slot as usize];
+        segment_size::limit::<F>(packet, &meta.layers, [meta.interface, egress], ctx.policy);
+    }
 }
 
 /// What most packets are: plain, to a gateway that is known, on a link that takes them as they are, by an interface
