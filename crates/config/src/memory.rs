@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use crate::schema::Document;
+use crate::schema::{Document, Filtering, Pool};
+use crate::value::AddressRange;
 
 /// A number of bytes, printed in the largest unit that keeps it readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,6 +30,16 @@ pub struct EntryBytes {
     pub neighbour: u64,
     /// A fragmented packet that is known.
     pub fragment: u64,
+    /// An address of a pool: bits that say which ports are lent, twice, since pools may change.
+    pub pool_address: u64,
+    /// A mapping, or a permission of address-dependent filtering.
+    pub mapping: u64,
+    /// A subscriber.
+    pub subscriber: u64,
+    /// A block of ports that a subscriber has.
+    pub port_block: u64,
+    /// A port or block that waits.
+    pub held_port: u64,
 }
 
 impl Default for EntryBytes {
@@ -39,6 +50,11 @@ impl Default for EntryBytes {
             session_ipv6: 224,
             neighbour: 128,
             fragment: 64,
+            pool_address: 52 << 10,
+            mapping: 32,
+            subscriber: 70,
+            port_block: 16,
+            held_port: 48,
         }
     }
 }
@@ -98,5 +114,52 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             document.fragments.packets,
             entry.fragment,
         ),
+        table(
+            "pool addresses",
+            ["nat", "spare-addresses"],
+            pool_addresses(document),
+            entry.pool_address,
+        ),
+        table("mappings", ["sessions", "ipv4"], mappings(document), entry.mapping),
+        table(
+            "subscribers",
+            ["nat", "subscribers"],
+            document.nat.subscribers,
+            in_shards(document, entry.subscriber),
+        ),
+        table(
+            "port blocks",
+            ["nat", "port-blocks"],
+            document.nat.port_blocks,
+            in_shards(document, entry.port_block),
+        ),
+        table(
+            "ports that wait",
+            ["nat", "held-ports"],
+            document.nat.held_ports,
+            in_shards(document, entry.held_port),
+        ),
     ]
+}
+
+/// Addresses that leases have memory for.
+fn pool_addresses(document: &Document) -> u32 {
+    let pools = document.nat.pools.values();
+    let configured: u64 = pools.flat_map(|pool| &pool.addresses).map(AddressRange::count).sum();
+    u32::try_from(configured.saturating_add(document.nat.spare_addresses.into())).unwrap_or(u32::MAX)
+}
+
+/// Every session may have a mapping, and a permission where filtering is address-dependent.
+fn mappings(document: &Document) -> u32 {
+    let permits = |pool: &Pool| pool.filtering.each().contains(&Some(Filtering::AddressDependent));
+    let each = 1 + u32::from(document.nat.pools.values().any(permits));
+    document.sessions.ipv4.saturating_mul(each)
+}
+
+/// Subscribers don't spread evenly over several shards: each has room for a quarter more.
+fn in_shards(document: &Document, bytes: u64) -> u64 {
+    match document.system.shards {
+        0 | 1 => bytes,
+        _ => bytes + bytes.div_ceil(4),
+    }
 }

@@ -237,12 +237,14 @@ fn document() -> impl Strategy<Value = Document> {
         .prop_map(|(pools, source, limits)| Nat {
             spare_addresses: 3,
             limits,
+            subscribers: 5,
             pools: pools.into_iter().collect(),
             source: source
                 .into_iter()
                 .map(|(from, out, pool)| SourceRule { from, out, pool })
                 .collect(),
             destination: Vec::new(),
+            ..Nat::default()
         });
     (
         system,

@@ -294,6 +294,20 @@ impl<A: Address> ValidPool<A> {
                 .any(|&(first, last)| (first..=last).contains(&port))
     }
 
+    /// Is one of the ports from `first` to `last` one of the pool's?
+    fn has_port_within(&self, first: u16, last: u16) -> bool {
+        let (mut from, to) = (first.max(self.ports.0), last.min(self.ports.1));
+        for &(start, end) in &self.reserved {
+            if (start..=end).contains(&from) {
+                if end >= to {
+                    return false;
+                }
+                from = end + 1;
+            }
+        }
+        from <= to
+    }
+
     /// Ports that are not lent, in ascending order.
     pub(crate) fn reserved(&self) -> &[(u16, u16)] {
         &self.reserved
@@ -561,7 +575,7 @@ impl<A: Address> Pools<A> {
     /// A pool that has the address and lends one of the ports from `first` to `last`.
     pub fn lends(&self, address: A, first: u16, last: u16) -> Option<PoolIndex> {
         self.iter()
-            .find(|(_, pool)| pool.index_of(address).is_some() && pool.ports.0 <= last && first <= pool.ports.1)
+            .find(|(_, pool)| pool.index_of(address).is_some() && pool.has_port_within(first, last))
             .map(|(index, _)| index)
     }
 }
@@ -716,6 +730,24 @@ mod tests {
         assert_eq!(Some(1), pools.lends(BASE + 9, 80, 80));
         assert_eq!(Some(0), pools.owner(BASE + 8));
         assert_eq!(Some(1), pools.owner(BASE + 20));
+    }
+
+    #[test]
+    fn pools_do_not_lend_what_is_reserved() {
+        let mut pool = Pool::new(BASE, BASE);
+        pool.reserved = vec![8080..=8081, 8082..=8090, 65_000..=u16::MAX];
+        let pools = Pools::new(&[pool]).unwrap();
+        for (first, last, lent) in [
+            (8080, 8090, false),
+            (8082, 8082, false),
+            (8079, 8090, true),
+            (8090, 8091, true),
+            (65_000, u16::MAX, false),
+            (1, 1023, false),
+            (1, u16::MAX, true),
+        ] {
+            assert_eq!(lent.then_some(0), pools.lends(BASE, first, last), "{first}-{last}");
+        }
     }
 
     #[test]

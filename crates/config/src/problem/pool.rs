@@ -112,6 +112,9 @@ pub enum PoolProblem {
         /// Ports of a share.
         share: u32,
     },
+    /// Deterministic shares of single addresses, and subscribers that are prefixes.
+    #[error("a deterministic pool deals ports to single addresses, and `subscriber-prefix` is {0}")]
+    SubscriberPrefix(u8),
     /// Inside addresses that no rule leads to the pool.
     #[error("no rule leads all of `{inside}` to pool `{pool}`")]
     InsideNotLed {
@@ -157,6 +160,7 @@ impl PoolProblem {
             }
             Self::KeyUnused => "take it away, or write `algorithm = \"random\"`".into(),
             Self::BelowShare { share, .. } => format!("write {share} or more; a higher `compression` deals fewer"),
+            Self::SubscriberPrefix(_) => "write `subscriber-prefix = 32` in [nat], or leave it out".into(),
             Self::InsideNotLed { pool, .. } => {
                 format!("add a [[nat.source]] with `pool = \"{pool}\"`, or narrow `inside`")
             }

@@ -14,6 +14,15 @@ pub struct Nat {
     /// Addresses that pools may gain by `sluice apply`, beyond those of the start: the memory of their port leases is
     /// taken at start, about 50 KiB for each. A change of pools that needs more is refused until a restart.
     pub spare_addresses: u32,
+    /// Length of the inside prefix that is one subscriber, with one paired address, its blocks and its limits.
+    pub subscriber_prefix: u8,
+    /// Subscribers that have sessions at once. Their memory is taken at start.
+    pub subscribers: u32,
+    /// Port blocks that all subscribers have at once. Their memory is taken at start.
+    pub port_blocks: u32,
+    /// Ports and blocks that wait at once before they are given out again (`hold` of a pool); what is more is free at
+    /// once, and counted.
+    pub held_ports: u32,
     /// Limits of all translation together.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: SessionLimits,
@@ -32,6 +41,10 @@ impl Default for Nat {
     fn default() -> Self {
         Self {
             spare_addresses: 64,
+            subscriber_prefix: 32,
+            subscribers: 65_536,
+            port_blocks: 131_072,
+            held_ports: 131_072,
             limits: SessionLimits::default(),
             pools: IndexMap::new(),
             source: Vec::new(),

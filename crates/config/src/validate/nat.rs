@@ -14,6 +14,9 @@ use crate::value::{AddressRange, PortRange};
 /// Most addresses of a pool: each takes a bitmap of its ports.
 const MOST_ADDRESSES: u64 = 1 << 20;
 
+/// Most entries of the tables of translation.
+const MOST_ENTRIES: u32 = 1 << 24;
+
 impl Check<'_> {
     pub(super) fn pools(&mut self, interfaces: &[Interface], inherited: &Timeouts) -> Vec<Pool> {
         let document = self.document;
@@ -25,6 +28,20 @@ impl Check<'_> {
             u64::from(document.nat.spare_addresses),
             0..=MOST_ADDRESSES,
         );
+        let nat = &document.nat;
+        self.in_range(
+            place!["nat", "subscriber-prefix"],
+            "a prefix length",
+            nat.subscriber_prefix,
+            8..=32,
+        );
+        for (key, what, value, least) in [
+            ("subscribers", "a number of subscribers", nat.subscribers, 1),
+            ("port-blocks", "a number of blocks", nat.port_blocks, 1),
+            ("held-ports", "a number of ports", nat.held_ports, 0),
+        ] {
+            self.in_range(place!["nat", key], what, value, least..=MOST_ENTRIES);
+        }
         for (index, (name, written)) in document.nat.pools.iter().enumerate() {
             let at = place!["nat", "pools", name];
             self.name(at, name);

@@ -175,6 +175,10 @@ impl Check<'_> {
                 break;
             }
         }
+        let prefix = self.document.nat.subscriber_prefix;
+        if prefix != 32 {
+            self.report(at, PoolProblem::SubscriberPrefix(prefix).into());
+        }
         let spread = match algorithm {
             Algorithm::RoundRobin => Some("algorithm = \"round-robin\""),
             Algorithm::Interlaced => Some("algorithm = \"interlaced\""),

@@ -170,9 +170,11 @@ impl Check<'_> {
         let tables = memory::tables(self.document, &self.machine.entry);
         let available = Bytes(self.machine.memory);
         let mut alone = false;
+        let mut reported = Vec::new();
         for table in &tables {
-            if table.bytes > available {
+            if table.bytes > available && !reported.contains(&table.key) {
                 alone = true;
+                reported.push(table.key);
                 let each = (table.bytes.0 / table.entries.max(1)).max(1);
                 self.report(
                     place![table.key[0], table.key[1]],

@@ -12,7 +12,7 @@ use sluice_config::config::Timeouts;
 use sluice_engine::datagrams;
 use sluice_engine::io::WorkerIndex;
 use sluice_engine::plane::NeighbourLimits;
-use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Setup};
+use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Setup, Subscribers};
 use sluice_nat::deterministic::DeterministicError;
 use sluice_nat::shard::Shards;
 use sluice_nat::timeout::{Schedule, TimeoutError};
@@ -94,7 +94,12 @@ pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets
             patience: fragments.timeout.duration().as_nanos() as u64,
         },
         spare_addresses: config.document.nat.spare_addresses,
-        subscribers: sluice_engine::policy::Subscribers::default(),
+        subscribers: Subscribers {
+            most: config.document.nat.subscribers,
+            blocks: config.document.nat.port_blocks,
+            held: config.document.nat.held_ports,
+            prefix: [config.document.nat.subscriber_prefix, 128],
+        },
     })
 }
 
@@ -177,6 +182,8 @@ mod tests {
     use super::*;
     use sluice_config::memory::EntryBytes;
     use sluice_config::{Machine, check};
+    use sluice_engine::policy::Leases;
+    use sluice_engine::shard::Lines;
 
     fn config(text: &str) -> Config {
         let machine = Machine {
@@ -214,6 +221,46 @@ mod tests {
             .map(|interface| interface.segment_size)
             .collect();
         assert_eq!(vec![Some(1452), Some(1300), None], sizes);
+    }
+
+    #[test]
+    fn memory_of_the_check_is_what_the_engine_takes_and_little_more() {
+        let config = config(
+            "[interfaces.a]\ndevice = \"null:\"\n[sessions]\nipv4 = 500_000\nipv6 = 100_000\n\
+             [nat]\nsubscribers = 20_000\nport-blocks = 90_000\nheld-ports = 0\nspare-addresses = 9\n\
+             [nat.pools.a]\naddresses = [\"198.51.100.0/26\"]\nports = \"1-65535\"\n\
+             block = {}\nfiltering = \"address-dependent\"\n",
+        );
+        let setup = setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap();
+        let names = pool_names(&config, &Vec::new());
+        let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names).unwrap();
+        policy.leases = Leases::of(&policy, setup.shards);
+        let taken = Lines::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.shards.count());
+        let of_shards = |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "held-ports";
+        let tables = config.tables.iter().filter(|table| of_shards(table.key));
+        let listed: u64 = tables.map(|table| table.bytes.0).sum();
+        assert!(
+            taken <= listed && listed <= taken + taken / 8,
+            "{taken} taken, {listed} listed"
+        );
+    }
+
+    #[test]
+    fn subscribers_of_the_configuration_are_those_of_the_tables() {
+        let config = config(
+            "[interfaces.a]\ndevice = \"null:\"\n\
+             [nat]\nsubscribers = 5\nport-blocks = 6\nheld-ports = 7\nsubscriber-prefix = 30\n",
+        );
+        let expected = Subscribers {
+            most: 5,
+            blocks: 6,
+            held: 7,
+            prefix: [30, 128],
+        };
+        assert_eq!(
+            expected,
+            setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap().subscribers
+        );
     }
 
     #[test]

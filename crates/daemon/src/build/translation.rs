@@ -8,8 +8,8 @@ use sluice_engine::family::V4;
 use sluice_engine::policy::Nat;
 use sluice_nat::deterministic::Algorithm;
 use sluice_nat::{
-    Behaviour, Blocks, Deterministic, Filtering, Hold, Limits, Mapping, Pairing, Plan, Pool, PoolIndex, Pools,
-    PortSelection, Prefix, Rate, Rules, Secret, SubscriberLimits,
+    Behaviour, Blocks, Deterministic, Filtering, Hold, Limits, Mapping, Pairing, Pool, PoolIndex, Pools, PortSelection,
+    Prefix, Rate, Rules, Secret, SubscriberLimits,
 };
 use sluice_wire::ipv4::protocol;
 
@@ -43,9 +43,6 @@ pub fn pool_names(config: &Config, before: &PoolNames) -> PoolNames {
 pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildError> {
     let find = |name: &Option<String>| config.pools.iter().find(|pool| Some(&pool.name) == name.as_ref());
     let pools: Vec<_> = names.iter().map(|name| find(name).map(pool)).collect();
-    for pool in pools.iter().flatten() {
-        Plan::of(pool).transpose()?;
-    }
     let pools = Pools::placed(&pools.iter().map(Option::as_ref).collect::<Vec<_>>())?;
     let index = |place: u16| {
         let name = config.pools.get(usize::from(place)).map(|pool| &pool.name);
@@ -92,7 +89,8 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
         }),
         hold: Hold {
             seconds: u32::try_from(configured.hold.as_secs()).unwrap_or(u32::MAX),
-            ..Hold::default()
+            // As many as `held-ports` of all pools.
+            most: u32::MAX,
         },
         deterministic: configured.deterministic.as_ref().map(deterministic),
         subscriber: SubscriberLimits {
@@ -242,7 +240,13 @@ addresses = ["198.51.100.48/28"]
 block = { size = 256, maximum = 3, spare = false }
 "#;
         let pools: Vec<_> = read(text).pools.iter().map(pool).collect();
-        let plain = |first: u32, last: u32| Pool::new(0xc633_6400 + first, 0xc633_6400 + last);
+        let plain = |first: u32, last: u32| Pool {
+            hold: Hold {
+                seconds: 120,
+                most: u32::MAX,
+            },
+            ..Pool::new(0xc633_6400 + first, 0xc633_6400 + last)
+        };
         let expected = Pool {
             ports: 1024..=u16::MAX,
             reserved: vec![5000..=6000, 9999..=9999],
@@ -259,7 +263,7 @@ block = { size = 256, maximum = 3, spare = false }
             parity: true,
             hold: Hold {
                 seconds: 30,
-                ..Hold::default()
+                most: u32::MAX,
             },
             deterministic: Some(Deterministic {
                 inside: (0x0a00_0000, 0x0a00_00ff),
