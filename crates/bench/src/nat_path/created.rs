@@ -6,8 +6,9 @@ use sluice_engine::time::Now;
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag;
 
-use super::flows::{Random, Written, data};
+use super::flows::{Hosts, Random, Written, data};
 use super::rig::{self, Gateway, Job};
+use super::rules::Style;
 use super::{Direction, Failure, Publics, STAGES, draw, empty, full, stages_of};
 use crate::rows::{Row, Run};
 
@@ -17,11 +18,12 @@ pub fn created(
     eal: &'static sluice_dpdk::eal::Eal,
     number: u32,
     sessions: u32,
+    style: Style,
     runs: usize,
 ) -> Result<(), Failure> {
     let (mut source, devices, hand) = rig::join(eal, number)?;
     let capacity = sessions + sessions / 4 + 16 * 1024;
-    let mut plane = rig::plane(Job::Translate, capacity, true)?;
+    let mut plane = rig::plane(Job::Translate, style, capacity, true)?;
     plane.collect();
     let mut memory = rig::memory(&plane)?;
     let mut gateway = Gateway::new(Job::Translate, plane, hand, &mut memory)?;
@@ -33,19 +35,24 @@ pub fn created(
     let (mut costs, mut empties, mut loops, mut rates) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut stages: [Vec<f64>; Stage::ALL.len()] = Default::default();
     let space = sessions * 4;
+    // With blocks of 64 ports a host has half a block of sessions at a time.
+    let hosts = match style.blocks {
+        Some(_) => Hosts::InTurn(sessions / 32),
+        None => Hosts::Sixteen,
+    };
     for turn in 0..=runs {
         let mut opening = |_port: u16| {
             flow = (flow + 1) % space;
             Written {
                 flags: flag::SYN,
                 numbers: (1, 0),
-                ..data(flow, None)
+                ..data(hosts, flow, None)
             }
         };
         let mut random = Random(1);
         let base = empty(&mut source, Direction::Up, Checksums::Vouched, |port| Written {
             flags: flag::SYN,
-            ..draw::<Written>(&mut random, space, &publics, port)
+            ..draw::<Written>(hosts, &mut random, space, &publics, port)
         });
         let counters = gateway.plane.counters()[0].clone();
         let before = (counters.sessions_created.get(), counters.sessions_ended.get());
@@ -78,7 +85,8 @@ pub fn created(
         .key("sessions", sessions)
         .key("family", 4)
         .key("direction", "up")
-        .key("mapping", "address-and-port-dependent")
+        .key("mapping", style.mapping())
+        .key("port_block", style.blocks.unwrap_or(0))
         .figure("cycles_per_packet", &costs)
         .figure("sessions_per_s", &rates)
         .figure("loop_cycles", &loops)

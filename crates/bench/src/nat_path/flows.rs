@@ -43,14 +43,30 @@ pub struct Ends {
     pub tcp: bool,
 }
 
-/// Flow `number`: 16 flows per inside host, half of them TCP.
+/// Which inside hosts the flows are of.
+#[derive(Clone, Copy, Debug)]
+pub enum Hosts {
+    /// Sixteen flows of each, one after the other.
+    Sixteen,
+    /// So many hosts in turn.
+    InTurn(u32),
+}
+
+/// Flow `number`: half of them are TCP.
 #[inline(always)]
-pub fn ends(number: u32) -> Ends {
+pub fn ends(hosts: Hosts, number: u32) -> Ends {
     let remote = 0x0808_0000u32.wrapping_add(number.wrapping_mul(2_654_435_761) >> 12);
+    let (host, port) = match hosts {
+        Hosts::Sixteen => (number >> 4, 1024 + (number & 15) as u16 * 16),
+        Hosts::InTurn(count) => (number % count, 1024 + (number / count) as u16),
+    };
     Ends {
-        inside: (0x0a00_0000 | number >> 4, 1024 + (number & 15) as u16 * 16),
+        inside: (0x0a00_0000 | host, port),
         remote: (remote, 443),
-        tcp: number & 1 == 0,
+        tcp: match hosts {
+            Hosts::Sixteen => number & 1 == 0,
+            Hosts::InTurn(_) => (host ^ u32::from(port)) & 1 == 0,
+        },
     }
 }
 
@@ -108,8 +124,8 @@ pub fn write(frame: &mut [u8; FRAME], w: &Written) {
 
 /// Data of flow `number`, going out, or coming back to the public address and port.
 #[inline(always)]
-pub fn data(number: u32, public: Option<(u32, u16)>) -> Written {
-    let e = ends(number);
+pub fn data(hosts: Hosts, number: u32, public: Option<(u32, u16)>) -> Written {
+    let e = ends(hosts, number);
     match public {
         None => Written {
             source: e.inside,

@@ -4,9 +4,10 @@ use sluice_dpdk::Devices;
 use sluice_engine::request::{Cursor, Shown};
 use sluice_wire::Checksums;
 
-use super::flows::{Random, Written};
-use super::opening::{open, verify};
+use super::flows::{Hosts, Random, Written};
+use super::opening::{complete, open, verify};
 use super::rig::{self, Gateway, Job};
+use super::rules::Style;
 use super::{Direction, Failure, draw, empty, full, rates};
 use crate::rows::{Row, Run};
 
@@ -48,11 +49,11 @@ pub fn listing(
 ) -> Result<(), Failure> {
     let (mut source, devices, hand) = rig::join(eal, number)?;
     let capacity = sessions + sessions / 16 + 16 * 1024;
-    let plane = rig::plane(Job::Translate, capacity, false)?;
+    let plane = rig::plane(Job::Translate, Style::SESSIONS, capacity, false)?;
     let mut memory = rig::memory(&plane)?;
     let backing = memory.backing().to_string();
     let mut gateway = Gateway::new(Job::Translate, plane, hand, &mut memory)?;
-    let publics = open::<Written>(&mut source, &mut gateway, sessions)?;
+    let publics = complete(open::<Written>(&mut source, &mut gateway, Hosts::Sixteen, sessions))?;
     let mut random = Random(88_172_645_463_325_252);
     let direction = Direction::Both;
     let [mut costs, mut loops, mut empties, mut alone, mut added, mut pace] = [(); 6].map(|()| Vec::new());
@@ -62,7 +63,7 @@ pub fn listing(
         listed: 0,
     };
     for _ in 0..runs {
-        let mut draw = |port| draw::<Written>(&mut random, sessions, &publics, port);
+        let mut draw = |port| draw::<Written>(Hosts::Sixteen, &mut random, sessions, &publics, port);
         let base = empty(&mut source, direction, Checksums::Vouched, &mut draw);
         let begun = list.listed;
         let (mut quiet, mut busy, mut turns, mut packets) = (0.0, 0.0, 0u32, 0);
@@ -82,7 +83,7 @@ pub fn listing(
                 if looped.sent != looped.came {
                     return Err(format!("{} packets went in and {} came out", looped.sent, looped.came).into());
                 }
-                verify::<Written>(&looped.samples, &publics)?;
+                verify::<Written>(Hosts::Sixteen, &looped.samples, &publics)?;
                 if listing {
                     busy += looped.cycles;
                     packets += looped.sent;

@@ -10,6 +10,7 @@ mod opening;
 mod probe;
 mod rig;
 mod rules;
+mod shapes;
 mod six;
 mod wire;
 
@@ -22,10 +23,11 @@ use sluice_wire::Checksums;
 
 use crate::rows::{Row, Run};
 use created::created;
-use flows::{Random, Written, data};
+use flows::{Hosts, Random, Written, data};
 use listing::listing;
-use opening::{open, verify};
+use opening::{complete, open, verify};
 use rig::{BUFFERS, Gateway, Job, LAG, Source};
+use rules::Style;
 use six::Written6;
 use wire::{Sample, Wire};
 
@@ -84,6 +86,8 @@ pub enum Case {
     Listing,
     /// Packets that each open a session.
     New,
+    /// CSIT's shapes: so many hosts with 63 flows each.
+    Shapes,
 }
 
 /// What to measure: everything where nothing is said.
@@ -151,8 +155,17 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
     if wanted(Case::Listing) {
         listing(run, eal, next(), sessions, runs)?;
     }
+    if wanted(Case::Shapes) {
+        let most = if run.quick { 1 } else { shapes::HOSTS.len() };
+        for &hosts in &shapes::HOSTS[..most] {
+            shapes::shape(run, eal, next(), hosts, Style::MAPPINGS, runs)?;
+            shapes::shape(run, eal, next(), hosts, Style::OVERLAP, runs)?;
+        }
+        shapes::crowded(run, eal, next(), shapes::HOSTS[0])?;
+    }
     if wanted(Case::New) {
-        created(run, eal, next(), sessions, runs)?;
+        created(run, eal, next(), sessions, Style::SESSIONS, runs)?;
+        created(run, eal, next(), sessions, Style::MAPPINGS, runs)?;
     }
     Ok(())
 }
@@ -177,10 +190,10 @@ type Publics = Vec<(u32, u16)>;
 
 /// Draw a flow and what is sent of it by a port (2 and 3 stand for 0 and 1).
 #[inline(always)]
-fn draw<W: Wire>(random: &mut Random, sessions: u32, publics: &Publics, port: u16) -> W {
+fn draw<W: Wire>(hosts: Hosts, random: &mut Random, sessions: u32, publics: &Publics, port: u16) -> W {
     let number = random.below(sessions.into());
     let public = (port & 1 == 1).then(|| publics[number as usize]);
-    data(number, public).into()
+    data(hosts, number, public).into()
 }
 
 /// Cycles per packet of loop(source, free).
@@ -274,7 +287,7 @@ fn l2fwd(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, ru
     let publics = Publics::new();
     let (mut costs, mut empties, mut loops) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..runs {
-        let mut draw = |port| draw::<Written>(&mut random, 8_000, &publics, port);
+        let mut draw = |port| draw::<Written>(Hosts::Sixteen, &mut random, 8_000, &publics, port);
         let base = empty(&mut source, Direction::Up, Checksums::Vouched, &mut draw);
         let looped = full(&mut source, Direction::Up, Checksums::Vouched, &mut draw, || {
             let count = hand.receive(0);
@@ -321,7 +334,7 @@ fn rates(row: Row, costs: &[f64], loops: &[f64], empties: &[f64]) -> Row {
 
 fn forward(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, runs: usize) -> Result<(), Failure> {
     let (mut source, devices, hand) = rig::join(eal, number)?;
-    let plane = rig::plane(Job::Forward, 16, false)?;
+    let plane = rig::plane(Job::Forward, Style::SESSIONS, 16, false)?;
     let mut memory = rig::memory(&plane)?;
     let mut gateway = Gateway::new(Job::Forward, plane, hand, &mut memory)?;
     for checksums in [Checksums::Vouched, Checksums::Unverified] {
@@ -329,7 +342,7 @@ fn forward(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, 
         let publics = Publics::new();
         let (mut costs, mut empties, mut loops) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..runs {
-            let mut draw = |port| draw::<Written>(&mut random, 8_000, &publics, port);
+            let mut draw = |port| draw::<Written>(Hosts::Sixteen, &mut random, 8_000, &publics, port);
             let base = empty(&mut source, Direction::Up, checksums, &mut draw);
             let looped = full(&mut source, Direction::Up, checksums, &mut draw, || {
                 let now = gateway.now();
@@ -371,14 +384,14 @@ fn established<W: Wire>(
     let capacity = sessions + sessions / 16 + 16 * 1024;
     let six = W::FAMILY == 6;
     let job = if six { Job::Translate6 } else { Job::Translate };
-    let plane = rig::plane(job, capacity, false)?;
+    let plane = rig::plane(job, Style::SESSIONS, capacity, false)?;
     let lines = plane.lines();
     let lines = if six { lines.sessions6 } else { lines.sessions4 };
     let bytes = lines as f64 * 64.0 * f64::from(rig::SHARDS) / f64::from(capacity);
     let mut memory = rig::memory(&plane)?;
     let backing = memory.backing().to_string();
     let mut gateway = Gateway::new(job, plane, hand, &mut memory)?;
-    let publics = open::<W>(&mut source, &mut gateway, sessions)?;
+    let publics = complete(open::<W>(&mut source, &mut gateway, Hosts::Sixteen, sessions))?;
     let mut limit_memory = Region::new(probe::words(sessions as usize, BUFFERS as usize / 32 * 32) * 8)?;
     let mut limit = probe::Probe::new(
         bytemuck::cast_slice_mut(limit_memory.lines()),
@@ -403,7 +416,7 @@ fn established<W: Wire>(
         limits.push((both - alone) / translated as f64);
         limit_sources.push(alone / PACKETS as f64);
         for (place, &direction) in directions.iter().enumerate() {
-            let mut draw = |port| draw::<W>(&mut random, sessions, &publics, port);
+            let mut draw = |port| draw::<W>(Hosts::Sixteen, &mut random, sessions, &publics, port);
             let base = empty(&mut source, direction, Checksums::Vouched, &mut draw);
             let before = stages_of(&gateway);
             let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || {
@@ -416,7 +429,7 @@ fn established<W: Wire>(
             for ((runs, after), before) in stages[place].iter_mut().zip(stages_of(&gateway)).zip(before) {
                 runs.push((after - before) as f64 / looped.sent as f64);
             }
-            verify::<W>(&looped.samples, &publics)?;
+            verify::<W>(Hosts::Sixteen, &looped.samples, &publics)?;
             sent += looped.sent;
             let [costs, loops, empties] = &mut figures[place];
             costs.push(looped.cycles - base);

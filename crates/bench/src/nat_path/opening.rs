@@ -3,14 +3,14 @@
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag;
 
-use super::flows::{self, Written, data, ends};
+use super::flows::{self, Hosts, Written, data, ends};
 use super::rig::{Gateway, Source};
 use super::six;
 use super::wire::{Sample, Wire, mark};
 use super::{Failure, Publics};
 
-/// The first packets of all flows; where they are translated to.
-pub fn open<W: Wire>(source: &mut Source, gateway: &mut Gateway<'_>, sessions: u32) -> Result<Publics, Failure> {
+/// The first packets of all flows; where they are translated to. A flow that was refused is nowhere.
+pub fn open<W: Wire>(source: &mut Source, gateway: &mut Gateway<'_>, hosts: Hosts, sessions: u32) -> Publics {
     let mut publics = vec![(0, 0); sessions as usize];
     let address = |frame: &[u8]| {
         let word = |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
@@ -23,7 +23,8 @@ pub fn open<W: Wire>(source: &mut Source, gateway: &mut Gateway<'_>, sessions: u
         while number < sessions {
             let port = step & 1;
             source.feed(&[(port, 64)], Checksums::Vouched, |_| {
-                let written = (number < sessions).then(|| {
+                let refused = |number: u32| step > 0 && publics[number as usize].1 == 0;
+                let written = (number < sessions && !refused(number)).then(|| {
                     let public = (step == 1).then(|| publics[number as usize]);
                     let (flags, numbers) = match step {
                         0 => (flag::SYN, (1, 0)),
@@ -33,7 +34,7 @@ pub fn open<W: Wire>(source: &mut Source, gateway: &mut Gateway<'_>, sessions: u
                     W::from(Written {
                         flags,
                         numbers,
-                        ..data(number, public)
+                        ..data(hosts, number, public)
                     })
                 });
                 number += 1;
@@ -48,18 +49,27 @@ pub fn open<W: Wire>(source: &mut Source, gateway: &mut Gateway<'_>, sessions: u
             });
         }
     }
-    let missing = publics.iter().filter(|public| public.1 == 0).count();
-    if missing > 0 {
-        return Err(format!("{missing} of {sessions} flows were not translated").into());
+    publics
+}
+
+/// How many flows were refused.
+pub fn refused(publics: &Publics) -> usize {
+    publics.iter().filter(|public| public.1 == 0).count()
+}
+
+/// All flows were translated.
+pub fn complete(publics: Publics) -> Result<Publics, Failure> {
+    match refused(&publics) {
+        0 => Ok(publics),
+        missing => Err(format!("{missing} of {} flows were not translated", publics.len()).into()),
     }
-    Ok(publics)
 }
 
 /// Hold sampled outputs against frames built by an independent library.
-pub fn verify<W: Wire>(samples: &[Sample], publics: &Publics) -> Result<(), Failure> {
+pub fn verify<W: Wire>(hosts: Hosts, samples: &[Sample], publics: &Publics) -> Result<(), Failure> {
     for frame in samples.iter().map(Sample::frame) {
         let number = mark(frame);
-        let e = ends(number);
+        let e = ends(hosts, number);
         let public = *publics.get(number as usize).ok_or("a frame of no flow came out")?;
         let up = frame[..6] == flows::ROUTER_MAC;
         let (source, destination, macs) = if up {

@@ -7,7 +7,7 @@ use sluice_table::hash::Hasher;
 use sluice_table::prefetch::{prefetch_read_at, prefetch_write};
 use sluice_wire::{FlowKey4, Tuple4};
 
-use super::flows::{Random, ends};
+use super::flows::{Hosts, Random, ends};
 
 const BATCH: usize = 32;
 const FRAME: usize = 2048;
@@ -60,7 +60,7 @@ fn buckets(count: usize) -> usize {
 }
 
 fn key(number: u32) -> FlowKey4 {
-    let e = ends(number);
+    let e = ends(Hosts::Sixteen, number);
     FlowKey4 {
         tuple: Tuple4 {
             source: e.inside.0,

@@ -10,7 +10,7 @@ use sluice_dpdk::{Devices, DpdkIo, Plan};
 use sluice_engine::datagrams::Limits;
 use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
 use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Policy, Port, Setup};
+use sluice_engine::policy::{Policy, Port, Setup, Subscribers};
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
@@ -20,7 +20,7 @@ use sluice_table::memory::Line;
 use sluice_wire::Checksums;
 
 use super::flows::{HOST_MAC, ROUTER_MAC};
-use super::rules;
+use super::rules::{self, Style};
 use super::wire::Wire;
 
 type Failure = Box<dyn std::error::Error>;
@@ -188,11 +188,11 @@ pub struct Gateway<'m> {
 }
 
 /// The plane of a gateway with place for `sessions` sessions.
-pub fn plane(job: Job, sessions: u32, short: bool) -> Result<Plane, Failure> {
+pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane, Failure> {
     let interfaces = rules::interfaces(job)?;
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
     let mut policy = Policy::new(2, interfaces);
-    rules::translate(&mut policy, job, sessions, short)?;
+    rules::translate(&mut policy, job, style, sessions, short)?;
     let routes = RouteSet::new(&links, &rules::routes(job)?)?;
     let shards = Shards::new(SHARDS).ok_or("shards")?;
     let setup = Setup {
@@ -215,7 +215,11 @@ pub fn plane(job: Job, sessions: u32, short: bool) -> Result<Plane, Failure> {
             ..Limits::default()
         },
         spare_addresses: 0,
-        subscribers: sluice_engine::policy::Subscribers::default(),
+        subscribers: Subscribers {
+            most: (sessions / 16).max(65_536),
+            blocks: (sessions / 16).max(65_536),
+            ..Subscribers::default()
+        },
     };
     Ok(Plane::new(
         setup,

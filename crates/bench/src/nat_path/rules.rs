@@ -2,12 +2,13 @@
 
 use sluice_engine::policy::{Interface, Nat, Policy};
 use sluice_nat::rule::{Prefix, Rules, SourceRule};
-use sluice_nat::{Pool, Pools, Timeouts};
+use sluice_nat::{Behaviour, Blocks, Filtering, Mapping, Pool, Pools, Timeouts};
 use sluice_route::{Address, Route, SourceValidation, Via};
 use sluice_wire::validity;
 
 use super::flows::{INSIDE_MAC, OUTSIDE_MAC};
 use super::rig::Job;
+use super::shapes::FLOWS_PER_HOST;
 use super::{Failure, six};
 
 /// Public IPv4 addresses begin here.
@@ -94,13 +95,70 @@ pub fn routes(job: Job) -> Result<Vec<Route>, Failure> {
     })
 }
 
+/// How the pool translates.
+#[derive(Clone, Copy, Debug)]
+pub struct Style {
+    /// Mapping and filtering.
+    pub behaviour: Behaviour,
+    /// Ports of a block, where they come in blocks.
+    pub blocks: Option<u16>,
+    /// Flows to different destinations share ports.
+    pub overlap: bool,
+    /// Inside hosts for each outside address, where their number is what counts.
+    pub hosts_per_address: Option<u32>,
+}
+
+impl Style {
+    /// Every session has a port of its own.
+    pub const SESSIONS: Self = Self {
+        behaviour: Behaviour::ADDRESS_AND_PORT_DEPENDENT,
+        blocks: None,
+        overlap: false,
+        hosts_per_address: None,
+    };
+
+    /// Every inside address and port has one, from blocks of 64.
+    pub const MAPPINGS: Self = Self {
+        behaviour: Behaviour {
+            mapping: Mapping::EndpointIndependent,
+            filtering: Filtering::EndpointIndependent,
+        },
+        blocks: Some(64),
+        overlap: false,
+        hosts_per_address: Some(512),
+    };
+
+    /// Ports are shared by flows to different destinations.
+    pub const OVERLAP: Self = Self {
+        overlap: true,
+        hosts_per_address: Some(1024),
+        ..Self::SESSIONS
+    };
+
+    /// The mapping's name in rows.
+    pub fn mapping(&self) -> &'static str {
+        match self.behaviour.mapping {
+            Mapping::EndpointIndependent => "endpoint-independent",
+            Mapping::AddressAndPortDependent => "address-and-port-dependent",
+        }
+    }
+}
+
 fn nat<F: sluice_engine::family::Family>(
     inside: Prefix<F::Address>,
     (first, last): (F::Address, F::Address),
+    style: Style,
     timeouts: Timeouts,
 ) -> Result<Nat<F>, Failure> {
     let pool = Pool {
         timeouts,
+        behaviour: [style.behaviour; 3],
+        overlap: style.overlap,
+        blocks: style.blocks.map(|size| Blocks {
+            size,
+            most: 8,
+            spare: true,
+        }),
         ..Pool::new(first, last)
     };
     let pools = Pools::new(&[pool])?;
@@ -116,8 +174,12 @@ fn nat<F: sluice_engine::family::Family>(
 
 /// Translation of all inside hosts onto as many public addresses as `sessions` sessions need; short timeouts where
 /// sessions shall end.
-pub fn translate(policy: &mut Policy, job: Job, sessions: u32, short: bool) -> Result<(), Failure> {
-    let addresses = sessions / 2 / 32_256 + 2;
+pub fn translate(policy: &mut Policy, job: Job, style: Style, sessions: u32, short: bool) -> Result<(), Failure> {
+    let addresses = match style.hosts_per_address {
+        Some(hosts) if short => sessions / 32 / hosts + 1,
+        Some(hosts) => (sessions / FLOWS_PER_HOST).div_ceil(hosts),
+        None => sessions / 2 / 32_256 + 2,
+    };
     let timeouts = match short {
         true => Timeouts {
             tcp_transitory_open: 120,
@@ -133,7 +195,7 @@ pub fn translate(policy: &mut Policy, job: Job, sessions: u32, short: bool) -> R
                 address: 0x0a00_0000,
                 length: 8,
             };
-            policy.nat4 = nat(inside, (POOL, POOL + addresses - 1), timeouts)?;
+            policy.nat4 = nat(inside, (POOL, POOL + addresses - 1), style, timeouts)?;
         }
         Job::Translate6 => {
             let inside = Prefix {
@@ -141,7 +203,7 @@ pub fn translate(policy: &mut Policy, job: Job, sessions: u32, short: bool) -> R
                 length: 64,
             };
             let public = |number: u32| [six::PUBLIC, number.into()];
-            policy.nat6 = nat(inside, (public(1), public(addresses)), timeouts)?;
+            policy.nat6 = nat(inside, (public(1), public(addresses)), style, timeouts)?;
         }
     }
     Ok(())
