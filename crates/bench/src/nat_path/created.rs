@@ -23,6 +23,10 @@ pub fn created(
 ) -> Result<(), Failure> {
     let (mut source, devices, hand) = rig::join(eal, number)?;
     let capacity = sessions + sessions / 4 + 16 * 1024;
+    let style = Style {
+        addresses: style.blocks.map(|_| sessions / 32 / 512 + 1),
+        ..style
+    };
     let mut plane = rig::plane(Job::Translate, style, capacity, true)?;
     plane.collect();
     let mut memory = rig::memory(&plane)?;

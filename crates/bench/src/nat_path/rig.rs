@@ -216,8 +216,8 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
         },
         spare_addresses: 0,
         subscribers: Subscribers {
-            most: (sessions / 16).max(65_536),
-            blocks: (sessions / 16).max(65_536),
+            most: sessions / 16 + 1024,
+            blocks: sessions / 16 + 1024,
             ..Subscribers::default()
         },
     };

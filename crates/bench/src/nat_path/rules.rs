@@ -8,7 +8,6 @@ use sluice_wire::validity;
 
 use super::flows::{INSIDE_MAC, OUTSIDE_MAC};
 use super::rig::Job;
-use super::shapes::FLOWS_PER_HOST;
 use super::{Failure, six};
 
 /// Public IPv4 addresses begin here.
@@ -104,8 +103,8 @@ pub struct Style {
     pub blocks: Option<u16>,
     /// Flows to different destinations share ports.
     pub overlap: bool,
-    /// Inside hosts for each outside address, where their number is what counts.
-    pub hosts_per_address: Option<u32>,
+    /// Outside addresses; none: as many as the sessions need ports.
+    pub addresses: Option<u32>,
 }
 
 impl Style {
@@ -114,7 +113,7 @@ impl Style {
         behaviour: Behaviour::ADDRESS_AND_PORT_DEPENDENT,
         blocks: None,
         overlap: false,
-        hosts_per_address: None,
+        addresses: None,
     };
 
     /// Every inside address and port has one, from blocks of 64.
@@ -125,13 +124,12 @@ impl Style {
         },
         blocks: Some(64),
         overlap: false,
-        hosts_per_address: Some(512),
+        addresses: None,
     };
 
     /// Ports are shared by flows to different destinations.
     pub const OVERLAP: Self = Self {
         overlap: true,
-        hosts_per_address: Some(1024),
         ..Self::SESSIONS
     };
 
@@ -175,9 +173,8 @@ fn nat<F: sluice_engine::family::Family>(
 /// Translation of all inside hosts onto as many public addresses as `sessions` sessions need; short timeouts where
 /// sessions shall end.
 pub fn translate(policy: &mut Policy, job: Job, style: Style, sessions: u32, short: bool) -> Result<(), Failure> {
-    let addresses = match style.hosts_per_address {
-        Some(hosts) if short => sessions / 32 / hosts + 1,
-        Some(hosts) => (sessions / FLOWS_PER_HOST).div_ceil(hosts),
+    let addresses = match style.addresses {
+        Some(addresses) => addresses,
         None => sessions / 2 / 32_256 + 2,
     };
     let timeouts = match short {

@@ -40,6 +40,11 @@ pub fn shape(
     runs: usize,
 ) -> Result<(), Failure> {
     let sessions = hosts * FLOWS_PER_HOST;
+    let per_address = if style.overlap { 1024 } else { 512 };
+    let style = Style {
+        addresses: Some(hosts.div_ceil(per_address)),
+        ..style
+    };
     let (mut source, devices, hand) = rig::join(eal, number)?;
     // Sessions don't spread evenly over shards: their hosts do, by a hash.
     let capacity = sessions + sessions / 4 + 16 * 1024;
@@ -115,7 +120,7 @@ pub fn shape(
 /// one keeps it.
 pub fn crowded(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, hosts: u32) -> Result<(), Failure> {
     let style = Style {
-        hosts_per_address: Some(1024),
+        addresses: Some(hosts.div_ceil(1024)),
         ..Style::MAPPINGS
     };
     let sessions = hosts * FLOWS_PER_HOST;
