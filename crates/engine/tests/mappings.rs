@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, Sent, flow, plain};
 use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, PortSelection, Rate, SubscriberLimits};
+use sluice_nat::deterministic::{Algorithm, Deterministic};
 use sluice_nat::rule::DestinationRule;
 use sluice_testkit::packet::{self, Frame, flag};
 
@@ -510,6 +511,65 @@ fn rfc7857_section3_ports_overlap_where_destinations_differ() {
         assert_eq!(10, through, "all ports of every destination");
     }
     assert_eq!(40, rig.drops("ports-exhausted"));
+}
+
+#[test]
+fn rfc7422_ports_are_those_computed_and_then_of_blocks() {
+    let first = Ipv4Addr::new(192, 168, 1, 0).to_bits();
+    for workers in [1, 4] {
+        let mut rig = rig(Plan {
+            workers,
+            pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits() + 1)],
+            pool_ports: (1024, 65_535),
+            change_pool: |pool| {
+                pool.deterministic = Some(Deterministic {
+                    inside: (
+                        Ipv4Addr::new(192, 168, 1, 0).to_bits(),
+                        Ipv4Addr::new(192, 168, 1, 255).to_bits(),
+                    ),
+                    compression: 240,
+                    dynamic: 240,
+                    most: None,
+                    algorithm: Algorithm::Sequential,
+                });
+                pool.blocks = Some(Blocks {
+                    size: 64,
+                    most: 1,
+                    spare: true,
+                });
+            },
+            ..Plan::default()
+        });
+        // 64,512 ports in 480 shares: 134 ports each, and a block of 64 on demand.
+        let host = Ipv4Addr::new(192, 168, 1, 10).to_bits() - first;
+        let (from, to) = (1024 + host * 134, 1024 + (host + 1) * 134);
+        let mut ports = HashSet::new();
+        for port in 0..250u16 {
+            let sent = rig.host_sends(&packet::udp4(inside(6000 + port), socket(REMOTES[0])));
+            if sent[0].port != OUTSIDE {
+                continue;
+            }
+            let public = flow(&sent[0].frame).0;
+            assert_eq!(rig::POOL, *public.ip());
+            assert!(ports.insert(public.port()));
+            assert!(came_to(
+                &rig.router_sends(&packet::udp4(socket(REMOTES[0]), public)),
+                inside(6000 + port)
+            ));
+        }
+        let computed = ports
+            .iter()
+            .filter(|&&port| (from..to).contains(&u32::from(port)))
+            .count();
+        let dynamic = ports
+            .iter()
+            .filter(|&&port| u32::from(port) >= 1024 + 240 * 134)
+            .count();
+        assert_eq!((ports.len(), 64), (computed + dynamic, dynamic));
+        // Who looks for a free one tries a bounded number: nearly all are found.
+        assert!((128..=134).contains(&computed), "{computed}");
+        assert_eq!(250 - ports.len() as u64, rig.drops("subscriber-ports"));
+    }
 }
 
 #[test]

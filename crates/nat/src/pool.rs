@@ -398,15 +398,27 @@ impl<A: Address> ValidPool<A> {
     /// Whether a bit per port says which are free: not where sessions may share a port, or an address belongs to one
     /// shard as a whole.
     pub(crate) fn has_bits(&self) -> bool {
+        if self.plan.is_some() {
+            return self.blocks.is_some() && self.dealt().is_some();
+        }
         self.selection == PortSelection::Random
             && PortClass::ALL
                 .iter()
                 .any(|&class| self.source(class) != Source::Overlap)
     }
 
+    /// First and last of the ports that are not computed; none where all are.
+    pub(crate) fn dealt(&self) -> Option<(u16, u16)> {
+        match &self.plan {
+            Some(plan) => plan.dynamic(),
+            None => Some(self.ports),
+        }
+    }
+
     /// Whether every session holds a port of its own and nothing else: then another pool may take it over.
     pub fn is_plain(&self) -> bool {
         self.has_bits()
+            && self.plan.is_none()
             && self.blocks.is_none()
             && PortClass::ALL
                 .iter()
@@ -626,6 +638,16 @@ fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<ValidPool<A>, P
         Some("ports that overlap don't come in blocks")
     } else if pool.selection == PortSelection::Preserve && pool.blocks.is_some() {
         Some("ports that are preserved don't come in blocks")
+    } else if pool.deterministic.is_some() && pool.selection == PortSelection::Preserve {
+        Some("ports that are computed are not preserved")
+    } else if pool.deterministic.is_some()
+        && !pool.overlap
+        && pool
+            .behaviour
+            .iter()
+            .any(|one| one.mapping == Mapping::AddressAndPortDependent)
+    {
+        Some("computed ports with address-and-port-dependent mapping overlap")
     } else if pool.selection == PortSelection::Preserve
         && !pool.overlap
         && pool

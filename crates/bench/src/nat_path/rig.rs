@@ -216,8 +216,8 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
         },
         spare_addresses: 0,
         subscribers: Subscribers {
-            most: sessions / 16 + 1024,
-            blocks: sessions / 16 + 1024,
+            most: sessions / 24 + 256,
+            blocks: sessions / 24 + 256,
             ..Subscribers::default()
         },
     };

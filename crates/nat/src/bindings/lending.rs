@@ -3,6 +3,7 @@
 use super::{Aim, Bindings, Ends, Grant, Held, PENDING, Waits, ends};
 use crate::behaviour::{Filtering, Hold, PortSelection};
 use crate::decision::Holding;
+use crate::deterministic::Share;
 use crate::keyed::{sip, spread};
 use crate::pool::{Pairing, Source};
 use crate::ports::{Block, Lease, PortClass};
@@ -55,7 +56,7 @@ impl<A: Address> Bindings<'_, A> {
             Some(number) => self.subscribers.get(number)?.paired(),
             None => self.pair(key, aim.pool)?,
         };
-        (attempt < TRIES).then(|| self.candidate(aim, address, key.source_port(), attempt))?
+        (attempt < TRIES).then(|| self.candidate(aim, address, (key.source(), key.source_port()), attempt))?
     }
 
     fn first<T: Tuple<Address = A>>(&self, aim: &Aim, key: &T) -> Result<Lease<A>, Reason> {
@@ -80,7 +81,11 @@ impl<A: Address> Bindings<'_, A> {
             return Err(Reason::SubscriberRate);
         }
         let ports = subscriber.ports()[aim.class as usize];
-        let more_ports = limits.ports[aim.class as usize].is_none_or(|most| ports < most);
+        let most = self.pool(aim.pool).and_then(|valid| valid.plan()?.most());
+        let more_ports = [limits.ports[aim.class as usize], most]
+            .into_iter()
+            .flatten()
+            .all(|most| ports < most);
         let grant = match aim.source {
             Source::Overlap => Grant {
                 lease: self.first(aim, key)?,
@@ -210,7 +215,10 @@ impl<A: Address> Bindings<'_, A> {
     #[inline(never)]
     fn enter<T: Tuple<Address = A>>(&mut self, host: u64, key: &T, pool: PoolIndex) -> Result<u32, Reason> {
         let mut paired = self.pair(key, pool).ok_or(Reason::PortsExhausted)?;
-        if self.pool(pool).is_some_and(|valid| valid.blocks().is_some()) {
+        if self
+            .pool(pool)
+            .is_some_and(|valid| valid.blocks().is_some() && valid.plan().is_none())
+        {
             // Of two addresses the one with more blocks left: subscribers spread evenly.
             let other = self.pair_other(key, pool);
             let free = |bindings: &mut Self, address: A| {
@@ -228,8 +236,13 @@ impl<A: Address> Bindings<'_, A> {
         made.ok_or(Reason::SubscribersFull)
     }
 
-    /// The address that an inside host is paired with, by a keyed function (RFC 4787, REQ-2).
+    /// The address that an inside host is paired with, by computation (RFC 7422) or by a keyed function (RFC 4787,
+    /// REQ-2).
     fn pair<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
+        let computed = self.pool(pool)?.plan().and_then(|plan| plan.outside(key.source()));
+        if let Some(address) = computed.and_then(|share| share.address()) {
+            return Some(address);
+        }
         self.paired(self.host_hash(key.context(), self.prefix(key.source()), pool), pool)
     }
 
@@ -255,8 +268,12 @@ impl<A: Address> Bindings<'_, A> {
     }
 
     /// The `attempt`-th port of an address to be tried.
-    fn candidate(&self, aim: &Aim, address: A, inside_port: u16, attempt: u32) -> Option<Lease<A>> {
+    fn candidate(&self, aim: &Aim, address: A, (inside, inside_port): (A, u16), attempt: u32) -> Option<Lease<A>> {
         let valid = self.pool(aim.pool)?;
+        if let Some(plan) = valid.plan() {
+            let share = plan.outside(inside)?;
+            return (attempt < share.count()).then(|| self.computed(aim, &share, attempt));
+        }
         let preserves = valid.selection() == PortSelection::Preserve;
         if attempt == 0 && preserves && valid.has_port(inside_port) {
             return Some(Lease {
@@ -286,6 +303,13 @@ impl<A: Address> Bindings<'_, A> {
     fn lend<T: Tuple<Address = A>>(&mut self, number: u32, aim: &Aim, key: &T) -> Result<Lease<A>, Reason> {
         let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
         let paired = self.subscribers.get(number).ok_or(Reason::PortsExhausted)?.paired();
+        if valid.plan().is_some() {
+            self.publish();
+            if let Some(lease) = self.compute(aim, key) {
+                return Ok(lease);
+            }
+        }
+        let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
         if valid.blocks().is_some() {
             return self.lend_of_blocks(number, aim, key);
         }
@@ -308,6 +332,20 @@ impl<A: Address> Bindings<'_, A> {
         self.lend_at(paired, aim, key)
     }
 
+    /// A free port among those that an inside address has by computation (RFC 7422).
+    fn compute<T: Tuple<Address = A>>(&self, aim: &Aim, key: &T) -> Option<Lease<A>> {
+        let share = self.pool(aim.pool)?.plan()?.outside(key.source())?;
+        let mut ports = (0..TRIES.min(share.count())).map(|attempt| self.computed(aim, &share, attempt));
+        ports.find(|lease| self.mappings.find_outside(*lease, aim.class).is_none())
+    }
+
+    /// The `attempt`-th port of a share to be tried: one at random, and those that follow it.
+    fn computed(&self, aim: &Aim, share: &Share<'_, A>, attempt: u32) -> Lease<A> {
+        let first = spread((aim.flow >> 32) as u32, share.count());
+        let (address, port) = share.at((first + attempt) % share.count().max(1));
+        Lease { address, port }
+    }
+
     /// Lend a port of an address.
     fn lend_at<T: Tuple<Address = A>>(&mut self, address: A, aim: &Aim, key: &T) -> Result<Lease<A>, Reason> {
         let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
@@ -320,7 +358,8 @@ impl<A: Address> Bindings<'_, A> {
         }
         self.publish();
         let free = |lease: &Lease<A>| self.mappings.find_outside(*lease, aim.class).is_none();
-        let mut candidates = (0..TRIES).filter_map(|attempt| self.candidate(aim, address, key.source_port(), attempt));
+        let mut candidates =
+            (0..TRIES).filter_map(|attempt| self.candidate(aim, address, (key.source(), key.source_port()), attempt));
         candidates.find(free).ok_or(Reason::PortsExhausted)
     }
 
@@ -485,7 +524,10 @@ impl<A: Address> Bindings<'_, A> {
         let (address, port) = record.inside();
         let hash = self.inside_hash(subscriber.context(), address, port, class);
         let hold = self.waits(subscriber.pool(), class).filter(|_| record.sessions() == 1);
-        let stored = self.pool(subscriber.pool()).is_some_and(|valid| valid.has_bits());
+        let stored = self.pool(subscriber.pool()).is_some_and(|valid| {
+            let computed = valid.inside(lease.address, lease.port).is_some();
+            valid.has_bits() || computed
+        });
         if let Some(hold) = hold.filter(|_| !stored) {
             // The record itself keeps the port taken.
             if self.hold(subscriber.pool(), Waits::Record(mapping), hold, now) {
@@ -511,6 +553,7 @@ impl<A: Address> Bindings<'_, A> {
     fn waits(&self, pool: PoolIndex, class: PortClass) -> Option<Hold> {
         let valid = self.pool(pool)?;
         let waits = class != PortClass::Tcp
+            && valid.plan().is_none()
             && valid.behaviour(class).filtering == Filtering::EndpointIndependent
             && valid.blocks().is_none();
         Some(valid.hold()).filter(|hold| waits && hold.seconds > 0)
@@ -557,7 +600,7 @@ impl<A: Address> Bindings<'_, A> {
         now: u64,
     ) -> bool {
         let Some(valid) = self.pool(pool) else { return false };
-        if !valid.has_bits() {
+        if !valid.has_bits() || valid.inside(lease.address, lease.port).is_some() {
             return true;
         }
         let Some(blocks) = valid.blocks() else {

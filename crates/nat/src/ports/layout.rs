@@ -234,7 +234,7 @@ impl Geometry {
 
 impl<A: Address> Region<A> {
     fn new(pool: &ValidPool<A>, shards: Shards, start: usize) -> Self {
-        let (first, last) = pool.ports();
+        let (first, last) = pool.dealt().unwrap_or(pool.ports());
         let blocks = (u32::from(first) / BLOCK, u32::from(last) / BLOCK);
         let addresses = pool.addresses() as usize;
         let mut geometry = Geometry::new(blocks, pool.unit(), pool.has_bits(), addresses, shards);
@@ -345,7 +345,9 @@ impl<A: Address> Region<A> {
 
     /// The pool's ports among those of a block, as bits.
     fn owned(&self, block: u32) -> u64 {
-        let (first, last) = self.pool.ports();
+        let Some((first, last)) = self.pool.dealt() else {
+            return 0;
+        };
         let from = block * BLOCK;
         let below = |port: u32| match port.saturating_sub(from) {
             bits @ 0..BLOCK => (1u64 << bits) - 1,
