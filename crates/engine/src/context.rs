@@ -143,6 +143,7 @@ impl<'c, 'm> Ctx<'c, 'm> {
             hasher: self.hasher,
             paths: self.paths,
             counters: self.counters,
+            meters: &self.setup.meters,
         }
     }
 

@@ -43,9 +43,20 @@ pub fn lessor<F: Family>(session: &F::Session, policy: &Policy) -> Lessor {
     }
     // Mappings and blocks stay with their pool; a port alone may come to another.
     let heir = pools.lends(address, port, port).filter(|&heir| {
-        session.nat().holding() == Holding::PORT && pools.get(heir).is_some_and(|pool| pool.is_plain())
+        session.nat().holding().lent() == Holding::PORT && pools.get(heir).is_some_and(|pool| pool.is_plain())
     });
     heir.map_or(Lessor::Nobody, Lessor::Pool)
+}
+
+/// A session's port is another pool's now, which has not admitted it.
+pub fn move_to<F: Family>(session: &mut F::Session, pool: PoolIndex, tools: &Tools<'_>) {
+    if session.nat().pool() == Some(pool) {
+        return;
+    }
+    if session.nat().holding().has(sluice_nat::Holding::POOL) {
+        tools.leave_pool(session.nat());
+    }
+    session.set_pool(pool);
 }
 
 /// Where the walk over the sessions is.
@@ -148,7 +159,7 @@ fn look<F: Family>(shard: &mut Shard<'_>, from: u32, policy: &Policy, tools: &To
         match lessor {
             Lessor::Pool(pool) => {
                 if let Some(session) = F::table(shard).get_mut(index) {
-                    session.set_pool(pool);
+                    move_to::<F>(session, pool, tools);
                 }
             }
             _ => {

@@ -5,7 +5,8 @@
 
 use arrayvec::ArrayVec;
 use sluice_nat::bindings::Aim;
-use sluice_nat::{Address, PortClass, TimeoutClass, Tracking, Tuple, decision};
+use sluice_nat::meter::Exceeded;
+use sluice_nat::{Address, Decision, Holding, Limits, PoolIndex, PortClass, TimeoutClass, Tracking, Tuple, decision};
 use sluice_table::flow::{Record, RecordIndex, Refused};
 use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::TCP;
@@ -155,10 +156,26 @@ impl<F: Family> Openings<F> {
             let full = table.len() + reverses.len() >= table.capacity()
                 && table.len() + self.made_in(batch, batch.meta(opening.slot).shard) >= table.capacity();
             let now = ctx.now.nanoseconds;
+            let counted = match admit_all::<F>(ctx, &opening.translation, full) {
+                Ok(counted) => counted,
+                Err(refusal) => {
+                    self.openings[place].state = State::Refused(refusal);
+                    continue;
+                }
+            };
+            let tools = ctx.tools();
             let Some(shard) = shard_of(ctx, batch.meta(opening.slot)) else {
                 continue;
             };
-            self.openings[place].state = match make::<F>(shard, &key, &opening, full, now) {
+            let made = make::<F>(shard, &key, &opening, full, now);
+            if made.is_err() && counted != Holding::NOTHING {
+                tools.leave(counted_by::<F>(&opening.translation, counted));
+            }
+            let made = made.map(|(mut made, overlaps)| {
+                made.decision = made.decision.counted(counted);
+                (made, overlaps)
+            });
+            self.openings[place].state = match made {
                 Ok((made, overlaps)) => {
                     seen.mark(hash);
                     put(&mut reverses, F::make_key(made.reverse, F::protocol(&key)));
@@ -295,10 +312,71 @@ fn admit<F: Family>(layers: &Layers, key: &F::Key) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Whether pool and virtual router take one more session, and who counts it.
+#[inline(always)]
+fn admit_all<F: Family>(ctx: &Ctx<'_, '_>, translation: &Translation<F>, full: bool) -> Result<Holding, Refusal> {
+    let nat = F::nat(ctx.policy);
+    let pool = translation.pool.or(translation.mapped);
+    let limits = pool.and_then(|pool| nat.pools.get(pool)).map(|pool| *pool.limits());
+    let limits = limits.unwrap_or_default();
+    if full || limits == Limits::default() && nat.limits == Limits::default() {
+        return Ok(Holding::NOTHING);
+    }
+    admit_limited(ctx, pool, limits, nat.limits).map_err(|reason| {
+        let inside = translation.mapped.is_none();
+        (inside.then_some(Complaint::NoResources), reason.into())
+    })
+}
+
+#[cold]
+fn admit_limited(
+    ctx: &Ctx<'_, '_>,
+    pool: Option<PoolIndex>,
+    limits: Limits,
+    router: Limits,
+) -> Result<Holding, sluice_nat::Reason> {
+    let (meters, now) = (&ctx.setup.meters, ctx.now.nanoseconds);
+    let mut counted = Holding::NOTHING;
+    if let Some(meter) = pool
+        .and_then(|pool| meters.pool(pool))
+        .filter(|_| limits != Limits::default())
+    {
+        meter.admit(&limits, now).map_err(|exceeded| match exceeded {
+            Exceeded::Sessions => sluice_nat::Reason::PoolSessions,
+            Exceeded::Rate => sluice_nat::Reason::PoolRate,
+        })?;
+        counted = counted | Holding::POOL;
+    }
+    if router != Limits::default() {
+        let admitted = meters.router().admit(&router, now);
+        admitted.map_err(|exceeded| {
+            if let Some(meter) = pool
+                .and_then(|pool| meters.pool(pool))
+                .filter(|_| counted.has(Holding::POOL))
+            {
+                meter.leave();
+            }
+            match exceeded {
+                Exceeded::Sessions => sluice_nat::Reason::RouterSessions,
+                Exceeded::Rate => sluice_nat::Reason::RouterRate,
+            }
+        })?;
+        counted = counted | Holding::ROUTER;
+    }
+    Ok(counted)
+}
+
+/// A decision that holds nothing but what counts it.
+fn counted_by<F: Family>(translation: &Translation<F>, counted: Holding) -> Decision {
+    let pool = translation.pool.or(translation.mapped).unwrap_or_default();
+    Decision::NONE.with_holding(pool, counted)
+}
+
 /// What a session held goes back that is not opened after all.
 #[cold]
 fn give_back<F: Family>(ctx: &mut Ctx<'_, '_>, meta: &Meta, key: &F::Key, made: &decision::Translation<F::Tuple>) {
     let now = ctx.now.nanoseconds;
+    ctx.tools().leave(made.decision);
     if let Some(shard) = shard_of(ctx, meta) {
         F::bindings(shard).release(made.decision, F::protocol(key), F::tuple(key), &made.reverse, now);
     }

@@ -1,7 +1,10 @@
 //! What a commit decides: one immutable snapshot that every worker loads once per burst.
 
 use sluice_nat::bindings::Room;
+use sluice_nat::meter::Meters;
 use sluice_nat::pool::Home;
+use std::sync::Arc;
+
 use sluice_nat::shard::Shards;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, Pools, PortClass, Rules};
@@ -36,6 +39,8 @@ pub struct Setup {
     pub spare_addresses: u32,
     /// Subscribers of translation.
     pub subscribers: Subscribers,
+    /// Sessions of pools and router, where they are limited.
+    pub meters: Arc<Meters>,
 }
 
 /// What is fixed about subscribers.
@@ -173,6 +178,8 @@ pub struct Nat<F: Family> {
     pub rules: Rules<F::Address>,
     /// Pools.
     pub pools: Pools<F::Address>,
+    /// Limits of the virtual router's sessions.
+    pub limits: sluice_nat::Limits,
 }
 
 impl<F: Family> Default for Nat<F> {
@@ -180,6 +187,7 @@ impl<F: Family> Default for Nat<F> {
         Self {
             rules: Rules::default(),
             pools: Pools::default(),
+            limits: sluice_nat::Limits::default(),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A shard: the sessions, timers and port leases that one worker at a time writes.
 
 use arrayvec::ArrayVec;
+use sluice_nat::meter::Meters;
 use sluice_nat::ports::TooSmall;
-use sluice_nat::{Bindings, Secret};
+use sluice_nat::{Bindings, Decision, Holding, Secret};
 use sluice_table::flow::{FlowTable, Misfit, Record, RecordIndex};
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
@@ -144,6 +145,29 @@ pub struct Tools<'c> {
     pub paths: &'c Paths,
     /// Counters.
     pub counters: &'c WorkerCounters,
+    /// Sessions of pools and router, where they are limited.
+    pub meters: &'c Meters,
+}
+
+impl Tools<'_> {
+    /// A session that its pool counts has left it.
+    pub fn leave_pool(&self, nat: Decision) {
+        if let Some(meter) = nat.pool().and_then(|pool| self.meters.pool(pool)) {
+            meter.leave();
+        }
+    }
+
+    /// A session is counted no more.
+    #[inline(always)]
+    pub fn leave(&self, nat: Decision) {
+        let holding = nat.holding();
+        if holding.has(Holding::POOL) {
+            self.leave_pool(nat);
+        }
+        if holding.has(Holding::ROUTER) {
+            self.meters.router().leave();
+        }
+    }
 }
 
 fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, policy: &Policy, tools: &Tools<'_>) -> bool {
@@ -159,13 +183,13 @@ fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, policy: &Policy, tools: &T
         Verdict::Expire
     });
     if !silent.is_empty() {
-        end_all::<F>(shard, &silent, now, tools);
+        end_all::<F>(shard, &silent, tools);
     }
     !progress.caught_up
 }
 
 /// End sessions that are off the wheel, together: what the end of each touches is asked for a few sessions ahead.
-fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], now: Now, tools: &Tools<'_>) {
+fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Tools<'_>) {
     let mut keys = ArrayVec::<F::Key, { 2 * EXPIRIES }>::new();
     let mut hashes = [0; 2 * EXPIRIES];
     for &index in silent {
@@ -197,7 +221,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], now: Now, t
             F::table_ref(shard).prefetch(hash);
         }
         if let Some(session) = F::table(shard).remove(index, hashes[0], hashes[1]) {
-            release::<F>(shard, &session, now.nanoseconds);
+            release::<F>(shard, &session, tools);
             returns.give(
                 tools.paths,
                 [Direction::Forward, Direction::Reverse].map(|d| session.hop(d)),
@@ -214,8 +238,9 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], now: Now, t
 
 /// What a session held of its pool goes back.
 #[inline(always)]
-fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, now: u64) {
-    let (forward, reverse) = (session.forward(), session.reverse());
+fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &Tools<'_>) {
+    let (forward, reverse, now) = (session.forward(), session.reverse(), tools.now.nanoseconds);
+    tools.leave(session.nat());
     F::bindings(shard).release(session.nat(), session.protocol(), forward, reverse, now);
 }
 
@@ -238,7 +263,7 @@ pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Tools<'
     let hash = |direction| F::hash_one(tools.hasher, &session.key(direction));
     let (forward, reverse) = (hash(Direction::Forward), hash(Direction::Reverse));
     let session = wheel.remove(table, index, forward, reverse)?;
-    release::<F>(shard, &session, tools.now.nanoseconds);
+    release::<F>(shard, &session, tools);
     for direction in [Direction::Forward, Direction::Reverse] {
         tools.paths.let_go(session.hop(direction));
     }

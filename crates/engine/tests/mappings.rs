@@ -595,3 +595,53 @@ fn limits_of_one_subscriber_leave_others_alone_with_a_prefix_as_subscriber() {
     );
     assert_eq!(1, rig.drops("subscriber-sessions"));
 }
+
+#[test]
+fn pool_and_router_limits_refuse_the_new_and_count_what_ends() {
+    for workers in [1, 4] {
+        let mut rig = rig(Plan {
+            workers,
+            change_pool: |pool| pool.limits.sessions = Some(5),
+            policy: |policy| policy.nat4.limits.sessions = Some(4),
+            ..Plan::default()
+        });
+        let open = |rig: &mut Rig, port: u16| rig.host_sends(&packet::udp4(inside(port), socket(REMOTES[0])))[0].port;
+        let through = (6000..6010).filter(|&port| open(&mut rig, port) == OUTSIDE).count();
+        assert_eq!((4, 6), (through, rig.drops("router-sessions")));
+        rig.seconds(310);
+        assert_eq!(0, rig.live());
+        assert_eq!(4, (7000..7010).filter(|&port| open(&mut rig, port) == OUTSIDE).count());
+        let meters = &rig.plane.setup().meters;
+        assert_eq!((4, 4), (meters.router().sessions(), meters.pool(0).unwrap().sessions()));
+        rig.seconds(310);
+        let meters = &rig.plane.setup().meters;
+        assert_eq!((0, 0), (meters.router().sessions(), meters.pool(0).unwrap().sessions()));
+    }
+}
+
+#[test]
+fn pool_rate_limits_new_sessions_of_all_subscribers() {
+    let mut rig = rig(Plan {
+        change_pool: |pool| {
+            pool.limits.rate = Some(Rate {
+                per_second: 5,
+                burst: 5,
+            });
+        },
+        ..Plan::default()
+    });
+    let open = |rig: &mut Rig, from: SocketAddrV4| rig.host_sends(&packet::udp4(from, socket(REMOTES[0])))[0].port;
+    let through = (0..10u16)
+        .filter(|&port| {
+            open(
+                &mut rig,
+                if port % 2 == 0 {
+                    inside(6000 + port)
+                } else {
+                    other(6000 + port)
+                },
+            ) == OUTSIDE
+        })
+        .count();
+    assert_eq!((5, 5), (through, rig.drops("pool-rate")));
+}

@@ -65,7 +65,11 @@ fn nat(places: &[Place]) -> Nat<V4> {
     };
     let source: Vec<_> = (0..HOSTS).filter_map(rule).collect();
     let rules = Rules::new(&source, &[], &pools).unwrap();
-    Nat { rules, pools }
+    Nat {
+        rules,
+        pools,
+        ..Nat::default()
+    }
 }
 
 fn commit(rig: &mut Rig, places: &[Place]) -> bool {

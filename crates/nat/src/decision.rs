@@ -41,7 +41,19 @@ impl Holding {
     pub const MAPPING: Self = Self(16);
     /// It is counted by its subscriber.
     pub const SUBSCRIBER: Self = Self(32);
-    const ALL: u16 = Self::PORT.0 | Self::MAPPING.0 | Self::SUBSCRIBER.0;
+    /// It is counted by its pool.
+    pub const POOL: Self = Self(64);
+    /// It is counted by its virtual router.
+    pub const ROUTER: Self = Self(128);
+    const ALL: u16 = Self::LENT.0 | Self::POOL.0 | Self::ROUTER.0;
+    /// What [`crate::Bindings`] have lent.
+    const LENT: Self = Self(Self::PORT.0 | Self::MAPPING.0 | Self::SUBSCRIBER.0);
+
+    /// What [`crate::Bindings`] have lent of it.
+    #[inline(always)]
+    pub fn lent(self) -> Self {
+        Self(self.0 & Self::LENT.0)
+    }
 
     /// Is all of the other held?
     #[inline(always)]
@@ -113,9 +125,19 @@ impl Decision {
         }
     }
 
-    /// The same with another pool, which has the port now.
+    /// The same with another pool, which has the port now; it counts no session that it has not admitted.
     pub fn with_pool(self, pool: PoolIndex) -> Self {
-        Self { pool, ..self }
+        let flags = self.flags & !Holding::POOL.0;
+        Self { pool, flags, ..self }
+    }
+
+    /// The same, counted by what admitted it.
+    #[inline(always)]
+    pub fn counted(self, by: Holding) -> Self {
+        Self {
+            flags: self.flags | by.0,
+            ..self
+        }
     }
 
     /// Do packets of a direction go out, towards the side that sees translated addresses? With a translated

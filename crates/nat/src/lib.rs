@@ -14,6 +14,7 @@ pub mod deterministic;
 pub mod family;
 pub mod icmp;
 mod keyed;
+pub mod meter;
 pub mod pool;
 pub mod ports;
 pub mod reason;

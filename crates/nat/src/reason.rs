@@ -45,6 +45,10 @@ reasons! {
         "A pool has as many sessions as it may have.";
     PoolRate "pool-rate"
         "Sessions of a pool were opened faster than it may take them.";
+    RouterSessions "router-sessions"
+        "The virtual router has as many sessions as it may have.";
+    RouterRate "router-rate"
+        "Sessions were opened faster than the virtual router may take them.";
     SubscribersFull "subscribers-full"
         "The table of subscribers or of their port blocks is full; those that exist stay.";
     MappingsFull "mappings-full"

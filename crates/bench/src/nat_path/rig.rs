@@ -215,6 +215,7 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
             ..Limits::default()
         },
         spare_addresses: 0,
+        meters: Default::default(),
         subscribers: Subscribers {
             most: sessions / 24 + 256,
             blocks: sessions / 24 + 256,

@@ -167,7 +167,11 @@ fn nat<F: sluice_engine::family::Family>(
         pool: 0,
     };
     let rules = Rules::new(&[rule], &[], &pools)?;
-    Ok(Nat { rules, pools })
+    Ok(Nat {
+        rules,
+        pools,
+        ..Nat::default()
+    })
 }
 
 /// Translation of all inside hosts onto as many public addresses as `sessions` sessions need; short timeouts where

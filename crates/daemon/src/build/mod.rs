@@ -94,6 +94,7 @@ pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets
             patience: fragments.timeout.duration().as_nanos() as u64,
         },
         spare_addresses: config.document.nat.spare_addresses,
+        meters: Default::default(),
         subscribers: Subscribers {
             most: config.document.nat.subscribers,
             blocks: config.document.nat.port_blocks,

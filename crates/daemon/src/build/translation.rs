@@ -56,7 +56,11 @@ pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildE
         .collect();
     let destination: Vec<_> = config.destination.iter().map(destination).collect();
     let rules = Rules::new(&source, &destination, &pools)?;
-    Ok(Nat { rules, pools })
+    Ok(Nat {
+        rules,
+        pools,
+        ..Nat::default()
+    })
 }
 
 /// A pool as the data plane takes it.

@@ -8,7 +8,7 @@ use sluice_wire::Direction;
 use crate::batch::{Batch, Hop, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::family::{Family, Session};
-use crate::leases::{Lessor, lessor};
+use crate::leases::{Lessor, lessor, move_to};
 use crate::nodes::decide::{Plan, Translation, plan};
 use crate::shard::end;
 
@@ -54,7 +54,7 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
                     }
                 }
                 if let Lessor::Pool(pool) = lessor::<F>(session, ctx.policy) {
-                    session.set_pool(pool);
+                    move_to::<F>(session, pool, &tools);
                 }
                 session.set_generation(generation);
             }

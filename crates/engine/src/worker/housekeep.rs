@@ -21,6 +21,7 @@ impl Worker<'_> {
             hasher: &state.hasher,
             paths: &state.paths,
             counters: &state.counters,
+            meters: &state.setup.meters,
         };
         state.settling.follow(&mut state.shards, policy);
         state.settling.advance(&mut state.shards, policy, &tools);

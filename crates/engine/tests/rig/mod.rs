@@ -208,7 +208,11 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
             pool: 0,
         };
         let rules = Rules::new(&[source], &plan.forwards, &pools).unwrap();
-        policy.nat4 = Nat { rules, pools };
+        policy.nat4 = Nat {
+            rules,
+            pools,
+            ..Nat::default()
+        };
     }
     (plan.policy)(&mut policy);
     let default = |any: &str, gateway: &str| {
@@ -246,6 +250,7 @@ impl Rig {
             steering: [3, 4],
             fragments: plan.fragments,
             spare_addresses: plan.spare_addresses,
+            meters: Default::default(),
             subscribers: Subscribers {
                 prefix: [plan.subscriber_prefix, 128],
                 ..Subscribers::default()

@@ -467,7 +467,7 @@ impl<A: Address> Bindings<'_, A> {
         reverse: &T,
         now: u64,
     ) -> bool {
-        let holding = decision.holding();
+        let holding = decision.holding().lent();
         if holding == Holding::NOTHING {
             return true;
         }
@@ -703,7 +703,7 @@ impl<A: Address> Bindings<'_, A> {
     /// Ask the processor for what [`Bindings::release`] touches: first pass.
     #[inline(always)]
     pub fn prefetch_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
-        let (holding, class) = (decision.holding(), PortClass::of(protocol, A::BITS));
+        let (holding, class) = (decision.holding().lent(), PortClass::of(protocol, A::BITS));
         let Some(class) = class.filter(|_| holding != Holding::NOTHING) else {
             return;
         };

@@ -7,6 +7,7 @@ use sluice_table::slab::{Linked, Slab};
 use sluice_wire::Context;
 
 use crate::behaviour::Rate;
+use crate::meter::spacing;
 use crate::ports::{Block, PortClass};
 use crate::{Address, PoolIndex};
 
@@ -91,8 +92,7 @@ impl<A: Address> Subscriber<A> {
 
     /// Whether one more session is within a rate, at a moment in nanoseconds.
     pub(super) fn admits(&self, rate: Rate, now: u64) -> bool {
-        let (between, burst) = spacing(rate);
-        self.rate_due <= now + between * burst.saturating_sub(1)
+        self.rate_due <= now + spacing(rate).1
     }
 
     /// Count a session against a rate.
@@ -100,14 +100,6 @@ impl<A: Address> Subscriber<A> {
         let due = self.rate_due;
         self.rate_due = due.max(now) + spacing(rate).0;
     }
-}
-
-/// Nanoseconds between sessions of a rate, and how many may come at once.
-fn spacing(rate: Rate) -> (u64, u64) {
-    (
-        1_000_000_000 / u64::from(rate.per_second.max(1)),
-        rate.burst.max(1).into(),
-    )
 }
 
 /// A block that a subscriber has.
