@@ -33,6 +33,10 @@ pub fn lessor<F: Family>(session: &F::Session, policy: &Policy) -> Lessor {
         return Lessor::None;
     };
     let pools = &F::nat(policy).pools;
+    // What a pool lent before it changed its ways is not what it would lend now.
+    if policy.leases.is_reshaped_since(F::SIX, then, session.generation()) {
+        return Lessor::Nobody;
+    }
     let public = match session.nat().outbound(Direction::Forward) {
         true => session.reverse(),
         false => session.forward(),

@@ -237,9 +237,10 @@ impl Plane {
         let generation = policy.generation;
         let leases = self.new_leases(&policy)?;
         self.fib.apply(routes, &mut self.next_hops)?;
-        if let Some(leases) = leases {
+        if let Some(mut leases) = leases {
             self.before = self.policy.current().leases.clone();
-            policy.leases = Leases { generation, ..leases };
+            leases.follow(&self.before, generation);
+            policy.leases = leases;
         } else {
             policy.leases = self.policy.current().leases.clone();
         }

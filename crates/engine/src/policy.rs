@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use sluice_nat::shard::Shards;
 use sluice_nat::timeout::Schedule;
-use sluice_nat::{Behaviour, Filtering, Layout, Pools, PortClass, Rules};
+use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
 use sluice_route::policer::Class;
 use sluice_route::{Address, SourceValidation};
 use sluice_table::hash::Fold;
@@ -237,6 +237,8 @@ pub struct Leases {
     pub four: Layout<u32>,
     /// Leases of IPv6 pools.
     pub six: Layout<[u64; 2]>,
+    /// Of IPv4 and IPv6: pools that map, choose or deal their ports in another way since a generation.
+    pub reshaped: Arc<[Vec<(PoolIndex, u32)>; 2]>,
 }
 
 impl Leases {
@@ -244,9 +246,29 @@ impl Leases {
     pub fn of(policy: &Policy, shards: Shards) -> Self {
         Self {
             generation: 0,
+            reshaped: Arc::default(),
             four: Layout::new(&policy.nat4.pools, shards),
             six: Layout::new(&policy.nat6.pools, shards),
         }
+    }
+
+    /// Whether a pool maps, chooses or deals its ports in another way than at a generation.
+    #[inline]
+    pub fn is_reshaped_since(&self, six: bool, pool: PoolIndex, generation: u32) -> bool {
+        let reshaped = &self.reshaped[usize::from(six)];
+        reshaped
+            .iter()
+            .any(|&(index, since)| index == pool && (generation.wrapping_sub(since) as i32) < 0)
+    }
+
+    /// What is to be known of the change from the leases `before`, at a generation.
+    pub fn follow(&mut self, before: &Self, generation: u32) {
+        let mut reshaped = (*before.reshaped).clone();
+        let [four, six] = &mut reshaped;
+        note(four, &before.four, &self.four, generation);
+        note(six, &before.six, &self.six, generation);
+        self.generation = generation;
+        self.reshaped = Arc::new(reshaped);
     }
 
     /// Whether the same ports are lent in the same way.
@@ -278,6 +300,23 @@ pub struct Policy {
     pub owner: WorkerIndex,
     /// Where port leases lie.
     pub leases: Leases,
+}
+
+fn note<A: sluice_nat::Address>(
+    reshaped: &mut Vec<(PoolIndex, u32)>,
+    before: &Layout<A>,
+    now: &Layout<A>,
+    generation: u32,
+) {
+    for index in 0.. {
+        let (Some(old), Some(new)) = (before.pool(index), now.pool(index)) else {
+            return;
+        };
+        if !new.has_shape_of(old) {
+            reshaped.retain(|&(known, _)| known != index);
+            reshaped.push((index, generation));
+        }
+    }
 }
 
 impl Policy {

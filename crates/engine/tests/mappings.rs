@@ -645,3 +645,50 @@ fn pool_rate_limits_new_sessions_of_all_subscribers() {
         .count();
     assert_eq!((5, 5), (through, rig.drops("pool-rate")));
 }
+
+#[test]
+fn pool_that_maps_in_another_way_ends_its_sessions_and_lends_again() {
+    let plan = || Plan {
+        workers: 2,
+        ..Plan::default()
+    };
+    let mut rig = rig(plan());
+    let behaviours = [
+        Behaviour::ADDRESS_AND_PORT_DEPENDENT,
+        Behaviour::default(),
+        Behaviour::ADDRESS_AND_PORT_DEPENDENT,
+    ];
+    for (turn, behaviour) in behaviours.into_iter().enumerate() {
+        for port in 0..50 {
+            rig.public(&packet::udp4(inside(6000 + port), socket(REMOTES[0])));
+            rig.public(&packet::tcp4(other(6000 + port), socket(REMOTES[1])).flags(flag::SYN));
+        }
+        let blocks = (turn == 1).then(Blocks::default);
+        let (mut policy, routes) = rig::policy(&Plan { behaviour, ..plan() });
+        if blocks.is_some() {
+            policy = rig::policy(&Plan {
+                behaviour,
+                change_pool: |pool| pool.blocks = Some(Blocks::default()),
+                ..plan()
+            })
+            .0;
+        }
+        rig.plane.commit(policy, &routes).unwrap();
+        while !rig.plane.is_settled() {
+            rig.round();
+        }
+        assert_eq!(0, rig.live(), "turn {turn}");
+    }
+    // A change that leaves the way ports are lent as it was ends nothing.
+    let public = rig.public(&packet::udp4(inside(6000), socket(REMOTES[0])));
+    let (policy, routes) = rig::policy(&Plan {
+        behaviour: behaviours[2],
+        pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits() + 2)],
+        ..plan()
+    });
+    rig.plane.commit(policy, &routes).unwrap();
+    while !rig.plane.is_settled() {
+        rig.round();
+    }
+    assert_eq!(public, rig.public(&packet::udp4(inside(6000), socket(REMOTES[0]))));
+}

@@ -59,7 +59,7 @@ pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildE
     Ok(Nat {
         rules,
         pools,
-        ..Nat::default()
+        limits: limits(&config.document.nat.limits),
     })
 }
 

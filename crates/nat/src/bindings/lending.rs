@@ -489,7 +489,7 @@ impl<A: Address> Bindings<'_, A> {
             if self.filtering(pool, class) == Filtering::AddressDependent {
                 self.mappings.forbid(lease, class, remote);
             }
-            let Some(mapping) = self.mappings.find_outside(lease, class) else {
+            let Some(mapping) = self.mappings.find_exact(lease, class, inside) else {
                 return false;
             };
             let number = self.mappings.get(mapping).map_or(0, |record| record.subscriber());
@@ -659,7 +659,8 @@ impl<A: Address> Bindings<'_, A> {
         self.subscribers.owned.give_back(owned);
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.block_count -= 1;
-            subscriber.empty -= 1;
+            // One that was given while the pool dealt its ports otherwise may have been counted as in use.
+            subscriber.empty = subscriber.empty.saturating_sub(1);
         }
         let pool = subscriber.pool();
         let hold = self

@@ -161,6 +161,19 @@ impl<'m, A: Address> Mappings<'m, A> {
         })
     }
 
+    /// The mapping of an inside address and port that has an outside one.
+    #[inline]
+    pub fn find_exact(&self, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> Option<u32> {
+        self.outside.find(self.outside_hash(outside, class), |number| {
+            self.records.get(number).is_some_and(|record| {
+                record.is_mapping()
+                    && record.class() == class
+                    && record.outside() == outside
+                    && record.inside() == inside
+            })
+        })
+    }
+
     /// Make a mapping with its first session; none where there is no room. From outside it is found only after
     /// [`Mappings::publish`].
     #[inline]

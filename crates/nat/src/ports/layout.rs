@@ -123,8 +123,9 @@ impl<A: Address> Layout<A> {
                 let outside = from.pool.address(address as u32);
                 let mut heirs = self.regions.iter().enumerate().filter_map(|(heir, region)| {
                     let place = region.pool.index_of(outside)?;
-                    // Blocks and mappings know their pool; a single port may come to another one.
-                    let keeps = heir == index && region.pool.has_shape_of(&from.pool);
+                    // Blocks and mappings know their pool; a single port may come to another one. What a pool of
+                    // another shape had lent stays taken until it comes back.
+                    let keeps = heir == index;
                     let takes = region.pool.is_plain() && from.pool.is_plain();
                     (region.geometry.stored && (keeps || takes)).then_some((region, place as usize))
                 });
@@ -146,7 +147,11 @@ impl<A: Address> Layout<A> {
                         }
                         memory[to.start + class as usize] += lent;
                     }
-                    for unit in 0..from.geometry.units {
+                    let units = match to.pool.has_shape_of(&from.pool) {
+                        true => from.geometry.units,
+                        false => 0,
+                    };
+                    for unit in 0..units {
                         let number = from.block_at(self.shards, shard, outside, unit * from.geometry.unit as usize);
                         let heir = to.place_of(self.shards, shard, outside, number);
                         if let Some(heir) = heir.filter(|_| !from.is_unit_free(old, address, unit)) {
