@@ -312,7 +312,8 @@ fn note<A: sluice_nat::Address>(
         let (Some(old), Some(new)) = (before.pool(index), now.pool(index)) else {
             return;
         };
-        if !new.has_shape_of(old) {
+        // Where there was no pool, or is none, there is nothing to compare.
+        if old.addresses() > 0 && new.addresses() > 0 && !new.has_shape_of(old) {
             reshaped.retain(|&(known, _)| known != index);
             reshaped.push((index, generation));
         }
