@@ -8,6 +8,7 @@ use arrayvec::ArrayVec;
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use sluice_engine::io::memory::MemoryIo;
 use sluice_engine::io::{BATCH, Carried, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex};
+use sluice_nat::behaviour::Blocks;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 
@@ -161,8 +162,8 @@ fn neighbours_fragments_and_what_waits_allocate_nothing() {
 
 #[test]
 fn listing_and_clearing_allocate_nothing_in_the_worker() {
-    use sluice_engine::request::{Cursor, Filter, Request};
-    let mut rig = rig(|_| {});
+    use sluice_engine::request::{BindingFilter, Bound, Cursor, Filter, Request, Use};
+    let mut rig = rig(|plan| plan.change_pool = |pool| pool.blocks = Some(Blocks::default()));
     let frames: Vec<_> = (0..500).map(|port| question(1000 + port).build()).collect();
     allocates_nothing(&mut rig, INSIDE, &frames);
     let list = Request::List {
@@ -177,7 +178,21 @@ fn listing_and_clearing_allocate_nothing_in_the_worker() {
     };
     // A channel makes room as a reply is sent first.
     rig.ask(0, Request::EndTrace);
-    for request in [list, clear] {
+    let bound = |into| Request::ListBindings {
+        cursor: Cursor::default(),
+        filter: BindingFilter::default(),
+        into,
+    };
+    let bindings = [
+        bound(Bound::Mappings(Vec::with_capacity(1000))),
+        bound(Bound::Subscribers(Vec::with_capacity(10))),
+        bound(Bound::Blocks(Vec::with_capacity(10))),
+        Request::Use(Box::new(Use {
+            ports: vec![[0; 3]],
+            ..Use::default()
+        })),
+    ];
+    for request in [list].into_iter().chain(bindings).chain([clear]) {
         rig.desks[0].requests.try_send(request).unwrap();
         let now = rig.now;
         let worker = &mut rig.workers[0];

@@ -380,3 +380,27 @@ proptest! {
         check(&pool, &steps, Shards::new(1 << shards).unwrap())?;
     }
 }
+
+#[test]
+fn subscribers_scanned_are_those_that_have_sessions() {
+    let pools = Pools::new(&[Pool::new(BASE, BASE + 3)]).unwrap();
+    let room = room(64);
+    let mut memory = memory(&pools, Shards::ONE, &room);
+    let mut shard = shard(&pools, Shards::ONE, &room, &mut memory);
+    let none = HashSet::new();
+    let sessions: Vec<_> = (0..6)
+        .map(|host| shard.open(PortClass::Udp, key(host, 5000, 1), &none).unwrap())
+        .collect();
+    for closed in [1, 2, 4] {
+        assert!(shard.close(&sessions[closed]));
+    }
+    let mut seen = Vec::new();
+    let mut cursor = Some(0);
+    while let Some(from) = cursor {
+        cursor = shard.bindings.scan_subscribers(from, 4, |subscriber, _| {
+            seen.push((subscriber.address() & 0xff, subscriber.sessions(), subscriber.ports()));
+        });
+    }
+    let expected = [0, 3, 5].map(|host| (host, 1, [0, 1, 0]));
+    assert_eq!(expected.to_vec(), seen);
+}

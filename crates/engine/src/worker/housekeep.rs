@@ -88,6 +88,11 @@ impl Worker<'_> {
         let owner = self.parts.owner.as_deref_mut();
         match request {
             Request::List { cursor, filter, into } => self.desk.list(cursor, filter, into),
+            Request::ListBindings { cursor, filter, into } => self.desk.list_bindings(cursor, filter, into),
+            Request::Use(mut sum) => {
+                self.parts.shards.iter().flatten().for_each(|shard| sum.add(shard));
+                self.desk.answer(Reply::Used(sum));
+            }
             Request::Clear { cursor, filter, ended } => self.desk.clear(cursor, filter, ended),
             Request::Trace(tracer) => {
                 let before = self.tracer.replace(tracer);

@@ -162,6 +162,11 @@ impl<'m, A: Address> Bindings<'m, A> {
         (self.subscribers.len(), self.subscribers.records.capacity())
     }
 
+    /// How many port blocks subscribers have, and at most.
+    pub fn blocks(&self) -> (usize, usize) {
+        (self.subscribers.owned.len(), self.subscribers.owned.capacity())
+    }
+
     /// Ports and blocks that wait before they are lent again, and how many were lent too early for want of room.
     pub fn held(&self) -> (usize, u64) {
         (self.held.len(), self.not_held)

@@ -20,11 +20,11 @@ pub struct Subscriber<A> {
     address: A,
     paired: A,
     context: Context,
-    /// Sessions, and the number of the next free record.
+    /// Sessions.
     pub(super) sessions: u32,
     /// Outside ports by class.
     pub(super) ports: [u32; 3],
-    /// The first of its blocks: number of the record, plus one.
+    /// The first of its blocks, or the next free record: its number, plus one.
     pub(super) blocks: u32,
     /// How many blocks it has.
     pub(super) block_count: u16,
@@ -35,12 +35,13 @@ pub struct Subscriber<A> {
     spare: [u8; 14],
 }
 
+/// A free record must look idle: the link is in none of what says whether it is.
 impl<A: Address> Linked for Subscriber<A> {
     fn link(&self) -> u32 {
-        self.sessions
+        self.blocks
     }
     fn set_link(&mut self, link: u32) {
-        self.sessions = link;
+        self.blocks = link;
     }
 }
 

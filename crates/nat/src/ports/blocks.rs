@@ -15,6 +15,12 @@ pub struct Block<A> {
 }
 
 impl<A: Address> Ports<'_, A> {
+    /// Ports of a block of a pool; 0 where it has none.
+    pub fn block_size(&self, pool: PoolIndex) -> u16 {
+        let blocks = self.layout.pool(pool).and_then(|valid| valid.blocks());
+        blocks.map_or(0, |blocks| blocks.size)
+    }
+
     /// Blocks of an address that are nobody's.
     pub(crate) fn free_blocks(&mut self, pool: PoolIndex, address: u32) -> u32 {
         let Some(region) = self.layout.regions.get(usize::from(pool)) else {

@@ -1,0 +1,218 @@
+//! The worker's end of requests: lists and clearing take several rounds, a portion of records in each.
+
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use sluice_nat::{Address as _, Tuple};
+use sluice_table::flow::{Record, RecordIndex};
+use sluice_wire::Direction;
+
+use super::bindings::{self, BindingFilter, Bound};
+use super::{Cursor, Filter, Flow, LOOKED_AT, Reply, Request, Shown};
+use crate::family::{Family, Session, V4, V6};
+use crate::policy::Policy;
+use crate::shard::{Shard, Tools, end, remaining};
+use crate::time::{Now, TICKS_PER_SECOND};
+
+/// The worker's end.
+#[derive(Debug)]
+pub struct Desk {
+    requests: Receiver<Request>,
+    replies: SyncSender<Reply>,
+    clearing: Option<(Cursor, Filter, u64)>,
+    listing: Option<(Cursor, Filter, Vec<Shown>)>,
+    binding: Option<(Cursor, BindingFilter, Bound)>,
+}
+
+/// The control thread's end.
+#[derive(Debug)]
+pub struct Counter {
+    /// Where requests go.
+    pub requests: SyncSender<Request>,
+    /// Where answers come from, in the order of the requests.
+    pub replies: Receiver<Reply>,
+}
+
+/// Both ends of a worker's requests.
+pub fn desk() -> (Desk, Counter) {
+    let (requests, inbox) = sync_channel(8);
+    let (outbox, replies) = sync_channel(8);
+    (
+        Desk {
+            requests: inbox,
+            replies: outbox,
+            clearing: None,
+            listing: None,
+            binding: None,
+        },
+        Counter { requests, replies },
+    )
+}
+
+impl Desk {
+    /// The next request, while none is under way.
+    pub(crate) fn next(&mut self) -> Option<Request> {
+        if self.is_answering() {
+            return None;
+        }
+        self.requests.try_recv().ok()
+    }
+
+    /// Whether an answer that takes several rounds is under way.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.clearing.is_some() || self.listing.is_some() || self.binding.is_some()
+    }
+
+    /// Answer; where nobody listens any more the answer is dropped.
+    pub(crate) fn answer(&self, reply: Reply) {
+        let _ = self.replies.try_send(reply);
+    }
+
+    /// Begin a list.
+    pub(crate) fn list(&mut self, cursor: Cursor, filter: Filter, into: Vec<Shown>) {
+        self.listing = Some((cursor, filter, into));
+    }
+
+    /// Begin a list of what pools have lent.
+    pub(crate) fn list_bindings(&mut self, cursor: Cursor, filter: BindingFilter, into: Bound) {
+        self.binding = Some((cursor, filter, into));
+    }
+
+    /// Begin to clear.
+    pub(crate) fn clear(&mut self, cursor: Cursor, filter: Filter, ended: u64) {
+        self.clearing = Some((cursor, filter, ended));
+    }
+
+    /// Go on with what is under way, by the records of a [`portion`].
+    pub(crate) fn advance(
+        &mut self,
+        shards: &mut [Option<Box<Shard<'_>>>],
+        portion: u32,
+        now: Now,
+        policy: &Policy,
+        tools: &Tools<'_>,
+    ) {
+        if let Some((cursor, filter, mut into)) = self.listing.take() {
+            let room = (into.capacity() - into.len()).min(portion as usize);
+            let next = step(shards, cursor, room as u32, now, policy, |_, _, shown| {
+                if filter.matches(shown) {
+                    into.push(*shown);
+                }
+            });
+            match next {
+                Some(next) if into.capacity() > into.len() => {
+                    self.listing = Some((next, filter, into));
+                }
+                next => self.answer(Reply::Listed { next, sessions: into }),
+            }
+        }
+        if let Some((cursor, filter, mut into)) = self.binding.take() {
+            let progress = bindings::step(shards, cursor, portion, &filter, &mut into);
+            match progress.next {
+                Some(next) if !progress.full => self.binding = Some((next, filter, into)),
+                next => self.answer(Reply::ListedBindings { next, into }),
+            }
+        }
+        if let Some((cursor, filter, mut ended)) = self.clearing.take() {
+            let mut meant = [(0, false, RecordIndex(0)); LOOKED_AT as usize];
+            let mut count = 0;
+            let next = step(shards, cursor, portion, now, policy, |six, index, shown| {
+                if filter.matches(shown)
+                    && let Some(place) = meant.get_mut(count)
+                {
+                    *place = (shown.shard, six, index);
+                    count += 1;
+                }
+            });
+            for &(shard, six, index) in &meant[..count] {
+                let Some(shard) = shards.get_mut(shard as usize).and_then(Option::as_mut) else {
+                    continue;
+                };
+                let gone = if six {
+                    end::<V6>(shard, index, tools).is_some()
+                } else {
+                    end::<V4>(shard, index, tools).is_some()
+                };
+                ended += u64::from(gone);
+            }
+            match next {
+                Some(next) => self.clearing = Some((next, filter, ended)),
+                None => self.answer(Reply::Cleared(ended)),
+            }
+        }
+    }
+}
+
+/// Visit the next `count` records; where to go on.
+fn step(
+    shards: &[Option<Box<Shard<'_>>>],
+    mut cursor: Cursor,
+    count: u32,
+    now: Now,
+    policy: &Policy,
+    mut visit: impl FnMut(bool, RecordIndex, &Shown),
+) -> Option<Cursor> {
+    loop {
+        let place = cursor.shard as usize;
+        if place >= shards.len() {
+            return None;
+        }
+        if let Some(shard) = &shards[place] {
+            let next = if cursor.six {
+                scan::<V6>(shard, (cursor.record, count), now, policy, &mut |index, shown| {
+                    visit(true, index, shown)
+                })
+            } else {
+                scan::<V4>(shard, (cursor.record, count), now, policy, &mut |index, shown| {
+                    visit(false, index, shown)
+                })
+            };
+            return Some(match next {
+                Some(record) => Cursor { record, ..cursor },
+                None => cursor.turn(),
+            });
+        }
+        cursor = cursor.skip();
+    }
+}
+
+fn scan<F: Family>(
+    shard: &Shard<'_>,
+    (from, count): (u32, u32),
+    now: Now,
+    policy: &Policy,
+    visit: &mut impl FnMut(RecordIndex, &Shown),
+) -> Option<u32> {
+    F::table_ref(shard).scan(from, count, |index, session| {
+        visit(index, &show::<F>(shard.number, session, now, policy));
+    })
+}
+
+fn flow<T: Tuple>(tuple: &T) -> Flow {
+    Flow {
+        source: tuple.source().display(),
+        destination: tuple.destination().display(),
+        source_port: tuple.source_port(),
+        destination_port: tuple.destination_port(),
+    }
+}
+
+fn show<F: Family>(shard: u16, session: &F::Session, now: Now, policy: &Policy) -> Shown {
+    let track = session.track();
+    let tcp = session.protocol() == sluice_wire::ipv4::protocol::TCP;
+    debug_assert!(session.links().is_live());
+    Shown {
+        forward: flow(session.forward()),
+        reverse: flow(session.reverse()),
+        protocol: session.protocol(),
+        state: tcp.then(|| track.tracking.state().name()),
+        answered: track.tracking.answered(),
+        packets: track.packets,
+        bytes: track.bytes,
+        seconds_left: remaining::<F>(session, now, policy).div_ceil(TICKS_PER_SECOND as u32),
+        interface: session.interface(),
+        egress: session.hop(Direction::Forward).interface() as u16,
+        pool: session.nat().pool(),
+        inbound: !session.nat().outbound(Direction::Forward),
+        shard,
+    }
+}
