@@ -179,6 +179,8 @@ pub struct Pool {
     pub hold: Duration,
     /// Inside addresses that are dealt their ports; they fit.
     pub deterministic: Option<schema::Deterministic>,
+    /// Whether datagrams that are not atomic leave with an identification of the gateway's.
+    pub rewrite_ip_id: bool,
     /// Limits of each subscriber.
     pub subscriber: schema::SubscriberLimits,
     /// Limits of the pool.

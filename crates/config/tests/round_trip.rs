@@ -168,7 +168,7 @@ fn lending() -> impl Strategy<Value = Pool> {
     });
     (
         (ports(), ports(), mapping, filtering),
-        (any::<[bool; 4]>(), block, period(), option::of(deterministic())),
+        (any::<[bool; 5]>(), block, period(), option::of(deterministic())),
         (subscriber, limits()),
     )
         .prop_map(|(ports, lends, limited)| Pool {
@@ -188,6 +188,7 @@ fn lending() -> impl Strategy<Value = Pool> {
             block: lends.1,
             hold: lends.2,
             deterministic: lends.3,
+            rewrite_ip_id: lends.0[4],
             subscriber: limited.0,
             limits: limited.1,
             timeouts: Timeouts::default(),

@@ -84,6 +84,8 @@ pub struct Meta {
     pub egress: u16,
     /// Where it comes from.
     pub origin: Origin,
+    /// Identification of the fragments of its datagram when they leave; 0 where it is none.
+    pub identification: u16,
 }
 
 impl Meta {
@@ -138,6 +140,8 @@ pub struct Note {
     pub origin: Origin,
     /// Ports of the datagram, for fragments.
     pub ports: (u16, u16),
+    /// Identification that fragments leave with.
+    pub identification: u16,
 }
 
 impl Note {
@@ -149,13 +153,14 @@ impl Note {
             interface: meta.interface,
             origin: meta.origin,
             ports,
+            identification: meta.identification,
         }
     }
 
     fn pack(self) -> Carried {
         let mut words = [0; 8];
         words[1] = u64::from(self.interface) | self.origin.pack() << 16;
-        words[2] = u64::from(self.ports.0) << 16 | u64::from(self.ports.1);
+        words[2] = u64::from(self.identification) << 32 | u64::from(self.ports.0) << 16 | u64::from(self.ports.1);
         words[0] = match self.stage {
             Stage::Session => 0,
             Stage::Fragment => 1,
@@ -206,6 +211,7 @@ impl Note {
             interface: words[1] as u16,
             origin: Origin::unpack(words[1] >> 16),
             ports,
+            identification: (words[2] >> 32) as u16,
         })
     }
 }

@@ -1,4 +1,5 @@
-//! Datagrams in fragments: which ports the later fragments belong to, and which fragments wait for the first.
+//! Datagrams in fragments: which ports the later fragments belong to, which identification all leave with, and which
+//! fragments wait for the first.
 //!
 //! A fixed table; a datagram is in one of [`PROBES`] places. A fragment never makes more than one entry, and no
 //! datagram parks more than [`WAITING`] fragments (RFC 4787 REQ-14: any order, bounded).
@@ -8,6 +9,7 @@ use sluice_table::hash::Hasher;
 use sluice_wire::{FlowKey6, Tuple6};
 
 use crate::context::Waiting;
+use crate::identification::FragmentNumbers;
 use crate::time::Now;
 
 /// Places where a datagram can be.
@@ -53,10 +55,20 @@ pub struct DatagramKey {
     pub context: u32,
 }
 
+/// What a fragment is told of its datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Its ports.
+    pub ports: (u16, u16),
+    /// Identification that its fragments leave with where they are translated.
+    pub identification: u16,
+}
+
 #[derive(Debug, Default)]
 struct Entry {
     key: DatagramKey,
     ports: Option<(u16, u16)>,
+    identification: u16,
     /// Nanosecond at which it is forgotten; 0: free.
     until: u64,
     waiting: ArrayVec<Waiting, WAITING>,
@@ -70,6 +82,7 @@ pub type Ready<'r> = dyn FnMut(Waiting) -> Result<(), Waiting> + 'r;
 pub struct Datagrams {
     entries: Box<[Entry]>,
     hasher: Hasher,
+    numbers: FragmentNumbers,
     limits: Limits,
     /// Fragments that wait.
     parked: usize,
@@ -79,8 +92,8 @@ pub struct Datagrams {
 /// Where a fragment stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// The ports of its datagram are known.
-    Known(u16, u16),
+    /// Its datagram is known.
+    Known(Datagram),
     /// Its first fragment has not come: park it in this entry.
     Wait(u32),
     /// No place in the table.
@@ -96,13 +109,14 @@ impl Datagrams {
         Self {
             entries,
             hasher: Hasher::new(secret),
+            numbers: FragmentNumbers::default(),
             limits,
             parked: 0,
             next: 0,
         }
     }
 
-    fn home(&self, key: &DatagramKey) -> usize {
+    fn hash(&self, key: &DatagramKey) -> u64 {
         let identification = key.identification;
         let tuple = Tuple6 {
             source: key.source,
@@ -114,12 +128,12 @@ impl Datagrams {
         self.hasher.one6(&FlowKey6 {
             tuple,
             protocol: key.protocol,
-        }) as usize
+        })
     }
 
     /// The entry of a datagram, made where there is none; none where the table is full.
     fn entry(&mut self, key: &DatagramKey, now: Now) -> Option<usize> {
-        let home = self.home(key);
+        let home = self.hash(key) as usize;
         let mask = self.entries.len() - 1;
         let mut free = None;
         for probe in 0..PROBES {
@@ -134,25 +148,30 @@ impl Datagrams {
             }
         }
         let place = free?;
+        let receiver = DatagramKey {
+            destination: key.destination,
+            protocol: key.protocol,
+            ..DatagramKey::default()
+        };
+        let identification = self.numbers.next(self.hash(&receiver));
         self.entries[place] = Entry {
             key: *key,
             until: now.nanoseconds + self.limits.patience,
             ports: None,
+            identification,
             waiting: ArrayVec::new(),
         };
         Some(place)
     }
 
     /// A first fragment has come with these ports. What has waited for it is moved to `ready` as long as that takes
-    /// it; [`Datagrams::sweep`] brings the rest. False where the table is full.
-    pub fn first(&mut self, key: &DatagramKey, ports: (u16, u16), now: Now, ready: &mut Ready<'_>) -> bool {
-        let Some(place) = self.entry(key, now) else {
-            return false;
-        };
+    /// it; [`Datagrams::sweep`] brings the rest. None where the table is full.
+    pub fn first(&mut self, key: &DatagramKey, ports: (u16, u16), now: Now, ready: &mut Ready<'_>) -> Option<Datagram> {
+        let place = self.entry(key, now)?;
         let entry = &mut self.entries[place];
         entry.ports = Some(ports);
         self.parked -= entry.release(ready);
-        true
+        entry.datagram()
     }
 
     /// A later fragment has come.
@@ -160,8 +179,8 @@ impl Datagrams {
         let Some(place) = self.entry(key, now) else {
             return Place::Full;
         };
-        match self.entries[place].ports {
-            Some((source, destination)) => Place::Known(source, destination),
+        match self.entries[place].datagram() {
+            Some(datagram) => Place::Known(datagram),
             None if self.entries[place].waiting.is_full() || self.parked >= self.limits.parked => Place::Full,
             None => Place::Wait(place as u32),
         }
@@ -207,6 +226,12 @@ impl Datagrams {
 }
 
 impl Entry {
+    /// What is known of the datagram since its first fragment came.
+    fn datagram(&self) -> Option<Datagram> {
+        let identification = self.identification;
+        self.ports.map(|ports| Datagram { ports, identification })
+    }
+
     /// Let what waits go on, in the order of arrival; how many did.
     fn release(&mut self, ready: &mut Ready<'_>) -> usize {
         let before = self.waiting.len();

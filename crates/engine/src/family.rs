@@ -14,6 +14,7 @@ use sluice_wire::quote::quoted;
 use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, ipv4, ipv6};
 
 use crate::batch::{Hop, Lists, Slots};
+use crate::identification;
 use crate::io::HAND;
 use crate::paths::Paths;
 use crate::policy::{Nat, Policy};
@@ -189,7 +190,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
 /// What tracking found in a packet.
 #[derive(Clone, Copy, Debug)]
 pub enum Tracked {
-    /// What most are: its timer runs already.
+    /// What most are: its timer runs already, and it needs no identification.
     Known,
     /// A TCP segment still to be tracked.
     Segment(Segment),
@@ -214,6 +215,12 @@ fn joined([high, low]: [u64; 2]) -> u128 {
     u128::from(high) << 64 | u128::from(low)
 }
 
+/// Routers do not cut IPv6.
+#[inline(always)]
+fn never_cut(_: &[u8; ipv6::LENGTH]) -> bool {
+    true
+}
+
 fn routes4(paths: &Paths, addresses: &[u32], values: &mut [u32]) {
     paths.fib.v4.lookup_batch(addresses, values);
 }
@@ -230,7 +237,7 @@ macro_rules! family {
     ($family:ident, $address:ty, $tuple:ident, $key:ident, $session:ident, $six:literal, $keyfn:ident, $hash:ident,
      $one:ident, $table:ident, $lookup:ident, $decide:ident, $revise:ident, $forward:ident, $nat:ident,
      $wheel:ident, $bindings:ident, $rewrite:ident, $rewrite_plain:ident, $count_down:path,
-     $error:ident, $fib:ident, $plain:ident, $bits:ident, $routes:ident) => {
+     $error:ident, $fib:ident, $plain:ident, $bits:ident, $routes:ident, $atomic:path) => {
         impl Family for $family {
             type Address = $address;
             type Tuple = $tuple;
@@ -336,7 +343,12 @@ macro_rules! family {
                 let segment = Segment::of(transport, layers.end.saturating_sub(layers.l4) as usize);
                 let rewrite = Rewrite::new(&session.forward, &session.reverse, session.nat, direction);
                 $rewrite_plain(network, transport, !tcp, &rewrite, 1);
-                let tracked = if session.track.tracking.track_plain(direction, tcp, &segment) {
+                let atomic = $atomic(network);
+                let tracked = if session
+                    .track
+                    .tracking
+                    .track_plain(direction, tcp, &segment, atomic)
+                {
                     Tracked::Known
                 } else if tcp {
                     Tracked::Segment(segment)
@@ -482,7 +494,8 @@ family!(
     v4,
     V4,
     same,
-    routes4
+    routes4,
+    identification::is_atomic
 );
 family!(
     V6,
@@ -509,5 +522,6 @@ family!(
     v6,
     V6,
     joined,
-    routes6
+    routes6,
+    never_cut
 );

@@ -11,6 +11,7 @@ pub mod context;
 pub mod counters;
 pub mod datagrams;
 pub mod family;
+pub mod identification;
 pub mod io;
 pub mod leases;
 pub mod nodes;

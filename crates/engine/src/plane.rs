@@ -18,6 +18,7 @@ use crate::context::Owner;
 use crate::counters::WorkerCounters;
 use crate::datagrams::Datagrams;
 use crate::family::{V4, V6};
+use crate::identification::Drawn;
 use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
 use crate::policy::{Leases, Policy, Setup};
@@ -100,6 +101,8 @@ pub struct Plane {
     counters: Vec<Arc<WorkerCounters>>,
     keeper: Option<NeighbourKeeper>,
     waiting: Waiting,
+    /// What shards number datagrams by.
+    drawn: Arc<Drawn>,
     /// Memory of each shard.
     lines: Lines,
     /// Room of each shard for what IPv4 and IPv6 pools lend.
@@ -148,6 +151,7 @@ impl Plane {
             next_hops,
             neighbours,
             waiting: Waiting::new(0),
+            drawn: Arc::default(),
             limits,
             quiescence,
             counters: (0..workers)
@@ -182,7 +186,15 @@ impl Plane {
         let mut shards = Vec::new();
         for (number, _) in self.setup.owners.iter().enumerate().filter(|&(_, &owner)| owner == own) {
             let number = number as u16;
-            shards.push(Shard::new(number, &self.setup, policy, self.now, memory(number))?);
+            let drawn = self.drawn.clone();
+            shards.push(Shard::new(
+                number,
+                &self.setup,
+                policy,
+                self.now,
+                drawn,
+                memory(number),
+            )?);
         }
         let keeper = (own == policy.owner).then(|| self.keeper.take()).flatten();
         let owner = keeper.map(|keeper| {

@@ -1,5 +1,7 @@
 //! A shard: the sessions, timers and port leases that one worker at a time writes.
 
+use std::sync::Arc;
+
 use arrayvec::ArrayVec;
 use sluice_nat::meter::Meters;
 use sluice_nat::ports::TooSmall;
@@ -13,6 +15,7 @@ use sluice_wire::Direction;
 use crate::batch::put;
 use crate::counters::WorkerCounters;
 use crate::family::{Family, Session, V4, V6};
+use crate::identification::{Drawn, Numbers};
 use crate::nodes::established::schedule_of;
 use crate::paths::{Paths, Returns};
 use crate::policy::{Policy, Setup};
@@ -40,6 +43,8 @@ pub struct Shard<'m> {
     pub bindings4: Bindings<'m, u32>,
     /// What IPv6 pools have lent.
     pub bindings6: Bindings<'m, [u64; 2]>,
+    /// Identifications of IPv4 datagrams that leave.
+    pub numbers: Numbers,
 }
 
 /// Why a shard can't be made.
@@ -91,6 +96,7 @@ impl<'m> Shard<'m> {
         setup: &Setup,
         policy: &Policy,
         now: Now,
+        drawn: Arc<Drawn>,
         memory: &'m mut [Line],
     ) -> Result<Self, ShardError> {
         let [four, six] = setup.sessions_per_shard();
@@ -121,6 +127,7 @@ impl<'m> Shard<'m> {
                 &setup.room::<V6>(policy),
                 bindings6,
             )?,
+            numbers: Numbers::new(drawn),
         })
     }
 

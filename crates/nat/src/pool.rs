@@ -61,6 +61,8 @@ pub struct Pool<A> {
     pub subscriber: SubscriberLimits,
     /// Limits of the pool.
     pub limits: Limits,
+    /// Datagrams that are fragments or may become such leave with an identification of the gateway's (RFC 6864, 5.3.1).
+    pub renumber: bool,
 }
 
 impl<A: Address> Pool<A> {
@@ -81,6 +83,7 @@ impl<A: Address> Pool<A> {
             deterministic: None,
             subscriber: SubscriberLimits::default(),
             limits: Limits::default(),
+            renumber: true,
         }
     }
 }
@@ -191,6 +194,7 @@ pub struct ValidPool<A> {
     subscriber: SubscriberLimits,
     limits: Limits,
     plan: Option<Arc<Plan<A>>>,
+    renumber: bool,
 }
 
 /// Where an outside address and port belong.
@@ -232,6 +236,7 @@ impl<A: Address> ValidPool<A> {
             subscriber: SubscriberLimits::default(),
             limits: Limits::default(),
             plan: None,
+            renumber: true,
         }
     }
 
@@ -277,6 +282,12 @@ impl<A: Address> ValidPool<A> {
     #[inline(always)]
     pub fn timeouts(&self) -> &Schedule {
         &self.timeouts
+    }
+
+    /// Do datagrams that are not atomic leave with an identification of the gateway's?
+    #[inline(always)]
+    pub fn renumbers(&self) -> bool {
+        self.renumber
     }
 
     /// Has it the address, and lends it the port?
@@ -705,6 +716,7 @@ fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<ValidPool<A>, P
         subscriber: pool.subscriber,
         limits: pool.limits,
         plan,
+        renumber: pool.renumber,
     })
 }
 

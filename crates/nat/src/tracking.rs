@@ -193,12 +193,13 @@ impl Tracking {
     }
 
     /// The short way for what most packets are: data of an established TCP session, or any datagram, whose timer
-    /// runs already. False, and nothing done, where it is another packet. `segment` counts where `tcp` says so;
-    /// no branch depends on the protocol, since nobody can foretell it.
+    /// runs already. False, and nothing done, where it is another packet, or one that the caller wants to look at again:
+    /// `usual` is false. `segment` counts where `tcp` says so; no branch depends on the protocol, since nobody can
+    /// foretell it.
     #[inline(always)]
-    pub fn track_plain(&mut self, direction: Direction, tcp: bool, segment: &Segment) -> bool {
+    pub fn track_plain(&mut self, direction: Direction, tcp: bool, segment: &Segment, usual: bool) -> bool {
         let class = select_unpredictable(tcp, TimeoutClass::TCP_ESTABLISHED.0, self.class);
-        if (class != self.timer) | (tcp & !self.is_established_data(segment)) {
+        if (class != self.timer) | (tcp & !self.is_established_data(segment)) | !usual {
             return false;
         }
         self.flags |= (direction as u8) << 2;

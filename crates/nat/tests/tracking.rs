@@ -277,7 +277,7 @@ proptest! {
                 length,
             };
             let (mut short, mut long) = (ends.tracking, ends.tracking);
-            let known = short.track_plain(direction, true, &segment);
+            let known = short.track_plain(direction, true, &segment, true);
             let class = long.track(direction, &segment);
             prop_assert_eq!(if known { long } else { ends.tracking }, short);
             prop_assert!(!known || class == long.timer());
@@ -296,7 +296,7 @@ proptest! {
         for backward in directions {
             let direction = if backward { Reverse } else { Forward };
             let (mut short, mut long) = (tracking, tracking);
-            let known = short.track_plain(direction, false, &segment);
+            let known = short.track_plain(direction, false, &segment, true);
             let class = long.track_datagram(direction);
             prop_assert_eq!(class == tracking.timer(), known);
             prop_assert_eq!(if known { long } else { tracking }, short);

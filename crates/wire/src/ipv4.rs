@@ -63,6 +63,12 @@ impl<B: AsRef<[u8]>> Ipv4<B> {
         self.fragment() & DONT_FRAGMENT != 0
     }
 
+    /// Whether the datagram is in one piece and stays so, so that its identification says nothing (RFC 6864, 4).
+    #[inline(always)]
+    pub fn is_atomic(&self) -> bool {
+        self.fragment() & (DONT_FRAGMENT | MORE_FRAGMENTS | FRAGMENT_OFFSET) == DONT_FRAGMENT
+    }
+
     /// Offset of the fragment's payload in the datagram's, in bytes.
     #[inline(always)]
     pub fn fragment_offset(&self) -> usize {
@@ -90,6 +96,14 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
         let length = self.header_length();
         let value = self.bytes().get(..length).map(checksum::checksum);
         self.set_checksum(value.unwrap_or_default());
+    }
+
+    /// Another identification, checksum included; a wrong one stays wrong.
+    pub fn renumber(&mut self, identification: u16) {
+        let delta = checksum::Delta::default().word(self.identification(), identification);
+        let field = delta.apply(self.checksum());
+        self.set_identification(identification);
+        self.set_checksum(field);
     }
 
     /// One hop less, checksum included; a time to live of 0 stays.

@@ -50,6 +50,10 @@ pub struct Pool {
     /// Inside addresses whose outside address and ports are computed (RFC 7422).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deterministic: Option<Deterministic>,
+    /// IPv4 datagrams that are fragments or may become such leave with an identification of the gateway's, so that
+    /// those of hosts that share an address are never put together (RFC 6864, 5.3.1).
+    #[serde(default = "yes")]
+    pub rewrite_ip_id: bool,
     /// Limits of each subscriber.
     #[serde(default, skip_serializing_if = "is_default")]
     pub subscriber: SubscriberLimits,
@@ -63,6 +67,10 @@ pub struct Pool {
 
 fn unprivileged() -> PortRanges {
     PortRange::UNPRIVILEGED.into()
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn hold() -> Period {

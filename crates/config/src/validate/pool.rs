@@ -50,6 +50,7 @@ impl Check<'_> {
             block: written.block,
             hold: written.hold.duration(),
             deterministic: written.deterministic,
+            rewrite_ip_id: written.rewrite_ip_id,
             subscriber: written.subscriber,
             limits: written.limits,
             timeouts,

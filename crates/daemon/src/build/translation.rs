@@ -103,6 +103,7 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
             rate: configured.subscriber.new_sessions.map(rate),
         },
         limits: limits(&configured.limits),
+        renumber: configured.rewrite_ip_id,
     }
 }
 
@@ -232,6 +233,7 @@ mapping = { tcp = "address-and-port-dependent" }
 filtering = { udp = "address-dependent" }
 overlap = true
 parity = true
+rewrite-ip-id = false
 hold = "30s"
 deterministic = { inside = "10.0.0.0/24", compression = 16, dynamic = 0, algorithm = "random", maximum-ports = 5000, key = "000000000000000a000000000000000b" }
 subscriber = { ports = { udp = 100 }, sessions = 300, new-sessions = { rate = 5, burst = 7 } }
@@ -265,6 +267,7 @@ block = { size = 256, maximum = 3, spare = false }
             ],
             overlap: true,
             parity: true,
+            renumber: false,
             hold: Hold {
                 seconds: 30,
                 most: u32::MAX,

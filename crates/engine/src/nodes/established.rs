@@ -232,7 +232,13 @@ fn step<F: Family>(
             let interfaces = [meta.interface, hop.interface() as u16];
             segment_size::limit::<F>(packet, &meta.layers, interfaces, ctx.policy);
         }
-        if let Some(class) = track_further::<F>(tracked, session, direction, ctx.now) {
+        let shares = !F::SIX && shares_address::<F>(session, direction, ctx.policy);
+        let class = track_further::<F>(tracked, session, direction, ctx.now);
+        if shares {
+            let datagram = meta.layers.datagram_mut(packet.bytes_mut());
+            shard.numbers.number(datagram, meta.identification, ctx.hasher, ctx.now);
+        }
+        if let Some(class) = class {
             reschedule::<F>(shard, index, class, ctx.policy, ctx.now);
         }
     }
@@ -289,8 +295,13 @@ fn turn<F: Family>(
         Direction::Forward => *session.reverse(),
         Direction::Reverse => *session.forward(),
     };
+    let shares = !F::SIX && shares_address::<F>(session, direction, ctx.policy);
     if let Some(class) = track_further::<F>(tracked, session, direction, ctx.now) {
         reschedule::<F>(shard, index, class, ctx.policy, ctx.now);
+    }
+    if shares {
+        let datagram = layers.datagram_mut(packet.bytes_mut());
+        shard.numbers.number(datagram, meta.identification, ctx.hasher, ctx.now);
     }
     let Ok(mut layers) = layers::parse(packet.bytes()) else {
         return lists.discard(slot, Own::Forgotten);
@@ -348,6 +359,13 @@ fn track_further<F: Family>(
         track.last_seen = now.stamp();
     }
     (class != track.tracking.timer()).then_some(class)
+}
+
+/// Whether packets of a direction leave from an address that others share, whose datagrams must not be taken for theirs.
+fn shares_address<F: Family>(session: &F::Session, direction: Direction, policy: &Policy) -> bool {
+    let nat = session.nat();
+    let pool = nat.pool().and_then(|pool| F::nat(policy).pools.get(pool));
+    nat.translates() && nat.outbound(direction) && pool.is_none_or(|pool| pool.renumbers())
 }
 
 /// Let a session's timer begin anew with another timeout.

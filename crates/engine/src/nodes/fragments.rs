@@ -1,4 +1,5 @@
-//! fragments: later fragments are told the ports of their datagram, so that they find its session.
+//! fragments: later fragments are told the ports of their datagram, so that they find its session, and all what
+//! identification they leave with.
 //!
 //! Exits: lookup4, lookup6, park (the first fragment has not come), hand over (the owner), drop.
 
@@ -25,26 +26,27 @@ pub fn fragments(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_,
         let key = datagram_key(batch.packets[slot as usize].bytes(), meta, context);
         let layers = &mut meta.layers;
         let known = if layers.fragment == Fragment::First {
-            owner
-                .datagrams
-                .first(&key, (layers.source_port, layers.destination_port), ctx.now, ready)
+            let ports = (layers.source_port, layers.destination_port);
+            owner.datagrams.first(&key, ports, ctx.now, ready)
         } else {
             match owner.datagrams.later(&key, ctx.now) {
-                Place::Known(source, destination) => {
-                    (layers.source_port, layers.destination_port) = (source, destination);
-                    true
-                }
+                Place::Known(datagram) => Some(datagram),
                 Place::Wait(place) => {
                     put(&mut lists.park_fragment, (slot, place));
                     continue;
                 }
-                Place::Full => false,
+                Place::Full => None,
             }
         };
-        match (known, layers.class) {
-            (false, _) => lists.discard(slot, Own::FragmentsFull),
-            (true, Class::Ipv4) => put(V4::lookups(lists), slot),
-            (true, _) => put(V6::lookups(lists), slot),
+        let Some(datagram) = known else {
+            lists.discard(slot, Own::FragmentsFull);
+            continue;
+        };
+        (layers.source_port, layers.destination_port) = datagram.ports;
+        meta.identification = datagram.identification;
+        match meta.layers.class {
+            Class::Ipv4 => put(V4::lookups(lists), slot),
+            _ => put(V6::lookups(lists), slot),
         }
     }
 }

@@ -109,6 +109,7 @@ fn unlike(
     meta.layers = layers;
     meta.interface = number.unwrap_or(tally.interface);
     meta.origin = Origin::Received;
+    meta.identification = 0;
     tally.count(ctx, meta.interface, length);
     let Some(interface) = number.and_then(|number| policy.interface(number)) else {
         return lists.discard(slot, Own::UnknownVlan);

@@ -34,6 +34,7 @@ pub fn from_workers(
         meta.layers = layers;
         meta.interface = note.interface;
         meta.origin = note.origin;
+        meta.identification = note.identification;
         match note.stage {
             Stage::Session if layers.class == Class::Ipv4 => put(V4::lookups(lists), place),
             Stage::Session => put(V6::lookups(lists), place),
@@ -77,6 +78,7 @@ pub fn from_parking(
         let meta = &mut batch.meta[slot];
         meta.interface = waiting.interface;
         meta.origin = waiting.origin;
+        meta.identification = 0;
         let Ok(layers) = layers::parse(batch.packets[slot].bytes()) else {
             lists.discard(place, Own::Forgotten);
             continue;
