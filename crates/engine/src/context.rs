@@ -9,6 +9,7 @@ use sluice_table::hash::{Fold, Hasher};
 use crate::batch::{Meta, Origin};
 use crate::counters::WorkerCounters;
 use crate::datagrams::Datagrams;
+use crate::events::EventQueue;
 use crate::io::{HAND, Parked, WorkerIndex};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
@@ -117,6 +118,8 @@ pub struct Ctx<'c, 'm> {
     pub shards: &'c mut [Option<Box<Shard<'m>>>],
     /// Counters.
     pub counters: &'c WorkerCounters,
+    /// Where events of translation go.
+    pub events: &'c EventQueue,
     /// What the owner has.
     pub owner: Option<&'c mut Owner>,
     /// Sessions that are decided again in this burst.
@@ -144,6 +147,7 @@ impl<'c, 'm> Ctx<'c, 'm> {
             paths: self.paths,
             counters: self.counters,
             meters: &self.setup.meters,
+            events: self.events,
         }
     }
 

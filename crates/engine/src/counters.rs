@@ -122,6 +122,10 @@ pub struct WorkerCounters {
     pub sessions_withdrawn: Counter,
     /// Generation of the change of pools that this worker has seen through.
     pub leases_settled: Counter,
+    /// Events of translation put into the worker's queue.
+    pub events: Counter,
+    /// Events that were lost because it was full.
+    pub events_lost: Counter,
     /// Buffers that a burst forgot: a bug, always 0.
     pub forgotten: Counter,
     /// Unverified packets whose checksum a local sender had left to offload, completed here.

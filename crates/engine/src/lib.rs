@@ -10,6 +10,7 @@ pub mod capture;
 pub mod context;
 pub mod counters;
 pub mod datagrams;
+pub mod events;
 pub mod family;
 pub mod identification;
 pub mod io;

@@ -184,9 +184,11 @@ impl<F: Family> Openings<F> {
                 Err(refusal) => State::Refused(refusal),
             };
         }
+        let (events, counters) = (ctx.events, ctx.counters);
         for opening in &self.openings {
-            if let (State::Made(..), Some(shard)) = (&opening.state, shard_of(ctx, batch.meta(opening.slot))) {
+            if let Some(shard) = shard_of(ctx, batch.meta(opening.slot)) {
                 F::bindings(shard).publish();
+                events.collect(&mut F::bindings(shard).events, counters);
             }
         }
         reverses

@@ -17,6 +17,7 @@ use crate::batch::Hop;
 use crate::context::Owner;
 use crate::counters::WorkerCounters;
 use crate::datagrams::Datagrams;
+use crate::events::EventQueue;
 use crate::family::{V4, V6};
 use crate::identification::Drawn;
 use crate::io::{Handover, PortIndex, WorkerIndex};
@@ -215,7 +216,9 @@ impl Plane {
                 advertise_at: vec![(self.now.nanoseconds, None); policy.interfaces.len()],
             }
         });
-        let (desk, counter) = desk();
+        let (desk, mut counter) = desk();
+        let (events, taken) = EventQueue::new(self.setup.events.most);
+        counter.events = taken;
         let worker = Worker::new(Parts {
             own,
             setup: self.setup.clone(),
@@ -233,6 +236,7 @@ impl Plane {
             owner,
             cycles,
             desk,
+            events,
         });
         Ok((worker, counter))
     }

@@ -1,6 +1,7 @@
 //! What a commit decides: one immutable snapshot that every worker loads once per burst.
 
 use sluice_nat::bindings::Room;
+use sluice_nat::event::EventKinds;
 use sluice_nat::meter::Meters;
 use sluice_nat::pool::Home;
 use std::sync::Arc;
@@ -41,6 +42,17 @@ pub struct Setup {
     pub subscribers: Subscribers,
     /// Sessions of pools and router, where they are limited.
     pub meters: Arc<Meters>,
+    /// Events of translation.
+    pub events: Events,
+}
+
+/// What is kept of the events of translation until somebody takes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Events {
+    /// Which are wanted.
+    pub wanted: EventKinds,
+    /// Events that wait in each worker's queue at most; further ones are counted and lost. 0: there is no queue.
+    pub most: usize,
 }
 
 /// What is fixed about subscribers.
@@ -97,6 +109,11 @@ impl Setup {
             subscribers: share(self.subscribers.most),
             blocks: share(self.subscribers.blocks),
             held: share(self.subscribers.held),
+            events: if self.events.most == 0 {
+                EventKinds::NONE
+            } else {
+                self.events.wanted
+            },
             subscriber: self.subscribers.prefix[family],
         }
     }

@@ -14,6 +14,7 @@ use sluice_wire::Direction;
 
 use crate::batch::put;
 use crate::counters::WorkerCounters;
+use crate::events::EventQueue;
 use crate::family::{Family, Session, V4, V6};
 use crate::identification::{Drawn, Numbers};
 use crate::nodes::established::schedule_of;
@@ -154,6 +155,8 @@ pub struct Tools<'c> {
     pub counters: &'c WorkerCounters,
     /// Sessions of pools and router, where they are limited.
     pub meters: &'c Meters,
+    /// Where events of translation go.
+    pub events: &'c EventQueue,
 }
 
 impl Tools<'_> {
@@ -237,6 +240,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
         }
     }
     returns.settle(tools.paths);
+    tools.events.collect(&mut F::bindings(shard).events, tools.counters);
     tools.counters.sessions_ended.add(ended);
     if F::SIX {
         tools.counters.sessions_six.remove(ended);
@@ -271,6 +275,7 @@ pub fn end<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, tools: &Tools<'
     let (forward, reverse) = (hash(Direction::Forward), hash(Direction::Reverse));
     let session = wheel.remove(table, index, forward, reverse)?;
     release::<F>(shard, &session, tools);
+    tools.events.collect(&mut F::bindings(shard).events, tools.counters);
     for direction in [Direction::Forward, Direction::Reverse] {
         tools.paths.let_go(session.hop(direction));
     }

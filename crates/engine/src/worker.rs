@@ -13,6 +13,7 @@ use crate::capture::Tap;
 use crate::context::{Ctx, Owner, Revisions, Waiting};
 use crate::counters::{Stage, WorkerCounters};
 use crate::datagrams::Ready;
+use crate::events::EventQueue;
 use crate::family::{V4, V6};
 use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
 use crate::leases::Settling;
@@ -63,6 +64,8 @@ pub struct Parts<'m> {
     pub cycles: fn() -> u64,
     /// Requests from the control thread.
     pub desk: Desk,
+    /// Where events of translation go.
+    pub events: EventQueue,
 }
 
 /// A worker.
@@ -97,6 +100,7 @@ struct State<'m> {
     lists: Box<Lists>,
     meta: Box<[Meta; HAND]>,
     settling: Settling,
+    events: EventQueue,
     look4: Box<Lookups<V4>>,
     look6: Box<Lookups<V6>>,
 }
@@ -141,6 +145,7 @@ impl<'m> Worker<'m> {
                 owner: parts.owner.map(Box::new),
                 meta: Box::new([Meta::default(); HAND]),
                 settling: Settling::default(),
+                events: parts.events,
                 look4: Box::default(),
                 look6: Box::default(),
             },
@@ -268,6 +273,7 @@ impl<'m> Worker<'m> {
                 fold: &state.fold,
                 shards: &mut state.shards,
                 counters: &state.counters,
+                events: &state.events,
                 owner: state.owner.as_deref_mut(),
                 revisions: Revisions::new(overdue),
             };

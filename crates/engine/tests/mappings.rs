@@ -7,8 +7,10 @@ use std::collections::HashSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, Sent, flow, plain};
+use sluice_engine::policy::Events;
 use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, PortSelection, Rate, SubscriberLimits};
 use sluice_nat::deterministic::{Algorithm, Deterministic};
+use sluice_nat::event::{Event, EventKind, EventKinds};
 use sluice_nat::rule::DestinationRule;
 use sluice_testkit::packet::{self, Frame, flag};
 
@@ -691,4 +693,53 @@ fn pool_that_maps_in_another_way_ends_its_sessions_and_lends_again() {
         rig.round();
     }
     assert_eq!(public, rig.public(&packet::udp4(inside(6000), socket(REMOTES[0]))));
+}
+
+#[test]
+fn events_of_blocks_say_who_had_which_ports_and_a_full_queue_makes_nobody_wait() {
+    let plan = |most| Plan {
+        shards: 1,
+        change_pool: |pool| {
+            pool.hold.seconds = 0;
+            pool.blocks = Some(Blocks {
+                size: 64,
+                most: 2,
+                spare: false,
+            });
+        },
+        events: Events {
+            wanted: EventKinds::ALL,
+            most,
+        },
+        ..Plan::default()
+    };
+    let mut rig = rig(plan(4096));
+    let public = rig.public(&packet::udp4(inside(6000), socket(REMOTES[0])));
+    for port in 1..129 {
+        rig.host_sends(&packet::udp4(inside(6000 + port), socket(REMOTES[0])));
+    }
+    rig.seconds(310);
+    let events: Vec<Event> = std::iter::from_fn(|| rig.desks[0].events.as_mut()?.pop().ok()).collect();
+    let count = |kind| events.iter().filter(|event| event.kind == kind).count();
+    use EventKind::{
+        AddressBindingCreate, AddressBindingDelete, BibCreate, BibDelete, PortBlockAllocation, PortBlockDeallocation,
+        QuotaExceeded,
+    };
+    assert_eq!([1, 1], [AddressBindingCreate, AddressBindingDelete].map(count));
+    assert_eq!([2, 2], [PortBlockAllocation, PortBlockDeallocation].map(count));
+    assert_eq!([128, 128, 1], [BibCreate, BibDelete, QuotaExceeded].map(count));
+    let block = events.iter().find(|event| event.kind == PortBlockAllocation).unwrap();
+    assert_eq!(u64::from(inside(0).ip().to_bits()), block.inside[1]);
+    assert_eq!(u64::from(public.ip().to_bits()), block.outside[1]);
+    assert!((block.ports.0..=block.ports.1).contains(&public.port()));
+    assert_eq!(63, block.ports.1 - block.ports.0);
+
+    // Nobody takes any: the queue is full, the sessions open all the same, and what is lost is counted.
+    let mut rig = self::rig(plan(8));
+    for port in 0..50 {
+        rig.public(&packet::udp4(inside(6000 + port), socket(REMOTES[0])));
+    }
+    let counters = &rig.plane.counters()[0];
+    assert_eq!((8, 44), (counters.events.get(), counters.events_lost.get()));
+    assert_eq!(50, rig.live());
 }

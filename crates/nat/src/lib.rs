@@ -11,6 +11,7 @@ pub mod behaviour;
 pub mod bindings;
 pub mod decision;
 pub mod deterministic;
+pub mod event;
 pub mod family;
 pub mod icmp;
 mod keyed;

@@ -24,6 +24,7 @@ fn room(mappings: usize) -> Room {
         subscribers: 64,
         blocks: 256,
         held: 64,
+        events: sluice_nat::event::EventKinds::ALL,
         subscriber: 32,
     }
 }

@@ -216,6 +216,7 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
         },
         spare_addresses: 0,
         meters: Default::default(),
+        events: Default::default(),
         subscribers: Subscribers {
             most: sessions / 24 + 256,
             blocks: sessions / 24 + 256,

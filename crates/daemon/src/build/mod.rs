@@ -95,6 +95,7 @@ pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets
         },
         spare_addresses: config.document.nat.spare_addresses,
         meters: Default::default(),
+        events: Default::default(),
         subscribers: Subscribers {
             most: config.document.nat.subscribers,
             blocks: config.document.nat.port_blocks,

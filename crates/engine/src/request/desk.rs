@@ -8,6 +8,7 @@ use sluice_wire::Direction;
 
 use super::bindings::{self, BindingFilter, Bound};
 use super::{Cursor, Filter, Flow, LOOKED_AT, Reply, Request, Shown};
+use crate::events::Taken;
 use crate::family::{Family, Session, V4, V6};
 use crate::policy::Policy;
 use crate::shard::{Shard, Tools, end, remaining};
@@ -30,6 +31,8 @@ pub struct Counter {
     pub requests: SyncSender<Request>,
     /// Where answers come from, in the order of the requests.
     pub replies: Receiver<Reply>,
+    /// The worker's events of translation, where they are wanted.
+    pub events: Option<Taken>,
 }
 
 /// Both ends of a worker's requests.
@@ -44,7 +47,11 @@ pub fn desk() -> (Desk, Counter) {
             listing: None,
             binding: None,
         },
-        Counter { requests, replies },
+        Counter {
+            requests,
+            replies,
+            events: None,
+        },
     )
 }
 

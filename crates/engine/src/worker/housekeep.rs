@@ -22,6 +22,7 @@ impl Worker<'_> {
             paths: &state.paths,
             counters: &state.counters,
             meters: &state.setup.meters,
+            events: &state.events,
         };
         state.settling.follow(&mut state.shards, policy);
         state.settling.advance(&mut state.shards, policy, &tools);

@@ -33,6 +33,7 @@ impl Worker<'_> {
             fold: &state.fold,
             shards: &mut state.shards,
             counters: &state.counters,
+            events: &state.events,
             owner: state.owner.as_deref_mut(),
             revisions: Revisions::default(),
         };

@@ -81,6 +81,7 @@ pub struct Plan {
     /// Changes the pool.
     pub change_pool: fn(&mut Pool<u32>),
     pub subscriber_prefix: u8,
+    pub events: sluice_engine::policy::Events,
     pub spare_addresses: u32,
     pub forwards: Vec<DestinationRule<u32>>,
     pub known_neighbours: bool,
@@ -111,6 +112,7 @@ impl Default for Plan {
             behaviour: Behaviour::default(),
             change_pool: |_| {},
             subscriber_prefix: 32,
+            events: Default::default(),
             spare_addresses: 8,
             forwards: Vec::new(),
             known_neighbours: true,
@@ -251,6 +253,7 @@ impl Rig {
             fragments: plan.fragments,
             spare_addresses: plan.spare_addresses,
             meters: Default::default(),
+            events: plan.events,
             subscribers: Subscribers {
                 prefix: [plan.subscriber_prefix, 128],
                 ..Subscribers::default()

@@ -4,8 +4,9 @@
 //! [`Bindings::aim`], [`Bindings::approach`], [`Bindings::grant`]. What it was granted is in its [`crate::Decision`], and
 //! goes back by [`Bindings::release`] when it ends.
 
-mod lending;
+mod granting;
 mod mapping;
+mod returning;
 mod room;
 mod subscriber;
 
@@ -13,7 +14,7 @@ use std::collections::VecDeque;
 
 use arrayvec::ArrayVec;
 
-pub use self::lending::TRIES;
+pub use self::granting::TRIES;
 pub use self::mapping::Mapping;
 use self::mapping::Mappings;
 pub use self::room::Room;
@@ -21,6 +22,7 @@ use self::subscriber::Subscribers;
 pub use self::subscriber::{Owned, Subscriber};
 use crate::behaviour::Filtering;
 use crate::decision::Holding;
+use crate::event::Outbox;
 use crate::keyed::{Secret, sip, spot};
 use crate::pool::{Source, ValidPool};
 use crate::ports::{self, Block, Layout, Lease, PortClass, Ports, TooSmall};
@@ -103,6 +105,8 @@ pub struct Bindings<'m, A: Address> {
     /// Ports and blocks that were free at once because too many waited already.
     not_held: u64,
     pending: ArrayVec<u32, PENDING>,
+    /// What has happened.
+    pub events: Outbox,
     secret: Secret,
     /// Length of the inside prefix that is one subscriber.
     subscriber: u8,
@@ -137,6 +141,7 @@ impl<'m, A: Address> Bindings<'m, A> {
             held: VecDeque::with_capacity(room.held),
             not_held: 0,
             pending: ArrayVec::new(),
+            events: Outbox::new(room.events),
             secret,
             subscriber: room.subscriber.min(A::BITS),
         })

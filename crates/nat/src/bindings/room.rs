@@ -1,5 +1,7 @@
 //! How much of everything a shard has room for.
 
+use crate::event::EventKinds;
+
 /// Room of one shard for what it lends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
@@ -11,6 +13,8 @@ pub struct Room {
     pub blocks: usize,
     /// Ports and blocks that wait before they are lent again.
     pub held: usize,
+    /// Events that are wanted.
+    pub events: EventKinds,
     /// Length of the inside prefix that is one subscriber; an address where it is longer.
     pub subscriber: u8,
 }
@@ -22,6 +26,7 @@ impl Room {
         subscribers: 0,
         blocks: 0,
         held: 0,
+        events: EventKinds::NONE,
         subscriber: u8::MAX,
     };
 }

@@ -1,0 +1,343 @@
+//! How what a session holds goes back, and what waits before it is lent again.
+
+use super::{Bindings, Ends, Held, Waits, ends};
+use crate::behaviour::{Filtering, Hold};
+use crate::decision::Holding;
+use crate::event::{Event, EventKind};
+use crate::ports::{Block, Lease, PortClass};
+use crate::{Address, Decision, PoolIndex, Tuple};
+
+impl<A: Address> Bindings<'_, A> {
+    /// Give back what a session holds: called once when it ends, with its decision and its keys, at the moment `now` in
+    /// nanoseconds. False where something of it was not lent.
+    #[inline]
+    pub fn release<T: Tuple<Address = A>>(
+        &mut self,
+        decision: Decision,
+        protocol: u8,
+        forward: &T,
+        reverse: &T,
+        now: u64,
+    ) -> bool {
+        let holding = decision.holding().lent();
+        if holding == Holding::NOTHING {
+            return true;
+        }
+        let Some(class) = PortClass::of(protocol, A::BITS) else {
+            return false;
+        };
+        let pool = decision.pool_index();
+        let Ends {
+            inside,
+            outside: lease,
+            remote,
+            context,
+        } = ends(decision, forward, reverse);
+        if holding == Holding::PORT {
+            return self.ports.give_back(pool, class, lease);
+        }
+        if holding.has(Holding::MAPPING) {
+            self.publish();
+            if self.filtering(pool, class) == Filtering::AddressDependent {
+                self.mappings.forbid(lease, class, remote);
+            }
+            let Some(mapping) = self.mappings.find_exact(lease, class, inside) else {
+                return false;
+            };
+            let number = self.mappings.get(mapping).map_or(0, |record| record.subscriber());
+            self.let_go(mapping, now);
+            self.end_session(number, now);
+            return true;
+        }
+        let host = self.host_hash(context, self.prefix(inside.0), pool);
+        let Some(number) = self.subscribers.find(host, context, self.prefix(inside.0), pool) else {
+            return false;
+        };
+        let mut known = true;
+        if holding.has(Holding::PORT) {
+            known = self.free_port(number, pool, class, lease, None, now);
+            if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+                subscriber.ports[class as usize] -= 1;
+            }
+        }
+        self.end_session(number, now);
+        known
+    }
+
+    /// A session of a mapping has ended; with the last one its port is free, after a while where it has to wait.
+    pub(super) fn let_go(&mut self, mapping: u32, now: u64) {
+        let Some(record) = self.mappings.get(mapping).copied() else {
+            return;
+        };
+        let (number, class, lease) = (record.subscriber(), record.class(), record.outside());
+        let Some(subscriber) = self.subscribers.get(number).copied() else {
+            return;
+        };
+        let (address, port) = record.inside();
+        let hash = self.inside_hash(subscriber.context(), address, port, class);
+        if record.sessions() == 1 {
+            self.events.put(EventKind::BibDelete, || Event {
+                inside_port: port,
+                class: Some(class),
+                ..Event::new(
+                    EventKind::BibDelete,
+                    now,
+                    subscriber.context(),
+                    address,
+                    subscriber.pool(),
+                )
+                .outside(lease.address, (lease.port, lease.port))
+            });
+        }
+        let hold = self.waits(subscriber.pool(), class).filter(|_| record.sessions() == 1);
+        let stored = self.pool(subscriber.pool()).is_some_and(|valid| {
+            let computed = valid.inside(lease.address, lease.port).is_some();
+            valid.has_bits() || computed
+        });
+        if let Some(hold) = hold.filter(|_| !stored) {
+            // The record itself keeps the port taken.
+            if self.hold(subscriber.pool(), Waits::Record(mapping), hold, now) {
+                self.mappings.let_sleep(mapping, hash);
+                self.count_port(number, class);
+                return;
+            }
+        }
+        if self.mappings.let_go(mapping, hash).is_some() {
+            self.free_port(number, subscriber.pool(), class, lease, hold.filter(|_| stored), now);
+            self.count_port(number, class);
+        }
+    }
+
+    fn count_port(&mut self, number: u32, class: PortClass) {
+        if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+            subscriber.ports[class as usize] -= 1;
+        }
+    }
+
+    /// How long a mapping's port waits (RFC 6888, REQ-8): TCP is tracked, strict filtering keeps strangers out, and a
+    /// block stays with its subscriber.
+    fn waits(&self, pool: PoolIndex, class: PortClass) -> Option<Hold> {
+        let valid = self.pool(pool)?;
+        let waits = class != PortClass::Tcp
+            && valid.plan().is_none()
+            && valid.behaviour(class).filtering == Filtering::EndpointIndependent
+            && valid.blocks().is_none();
+        Some(valid.hold()).filter(|hold| waits && hold.seconds > 0)
+    }
+
+    /// Keep something from being lent again for a while; false where too much waits already.
+    fn hold(&mut self, pool: PoolIndex, what: Waits<A>, hold: Hold, now: u64) -> bool {
+        if self.held.len() >= self.held.capacity().min(hold.most as usize) {
+            self.not_held += 1;
+            return false;
+        }
+        let due = now + u64::from(hold.seconds) * 1_000_000_000;
+        self.held.push_back(Held { due, pool, what });
+        true
+    }
+
+    /// What has waited long enough is free, at most `count` of it. Pools that wait longer delay those that wait less.
+    pub fn expire(&mut self, now: u64, count: usize) {
+        for _ in 0..count {
+            let Some(held) = self.held.front().copied().filter(|held| held.due <= now) else {
+                return;
+            };
+            self.held.pop_front();
+            match held.what {
+                Waits::Port(class, lease) => {
+                    self.ports.give_back(held.pool, class, lease);
+                }
+                Waits::Block(block) => {
+                    self.ports.put_block(held.pool, block);
+                }
+                Waits::Record(record) => self.mappings.wake(record),
+            }
+        }
+    }
+
+    /// A port is not used any more.
+    pub(super) fn free_port(
+        &mut self,
+        number: u32,
+        pool: PoolIndex,
+        class: PortClass,
+        lease: Lease<A>,
+        hold: Option<Hold>,
+        now: u64,
+    ) -> bool {
+        let Some(valid) = self.pool(pool) else { return false };
+        if !valid.has_bits() || valid.inside(lease.address, lease.port).is_some() {
+            return true;
+        }
+        let Some(blocks) = valid.blocks() else {
+            if let Some(hold) = hold
+                && self.hold(pool, Waits::Port(class, lease), hold, now)
+            {
+                return true;
+            }
+            return self.ports.give_back(pool, class, lease);
+        };
+        let known = self.ports.give_back(pool, class, lease);
+        let size = u32::from(blocks.size);
+        let has = |block: Block<A>| {
+            block.address == lease.address && u32::from(lease.port).wrapping_sub(block.first.into()) < size
+        };
+        let owned = self.subscribers.blocks_of(number).find(|(_, owned)| has(owned.block()));
+        let Some((owned, _)) = owned else { return known };
+        let Some(record) = self.subscribers.owned.get_mut(owned) else {
+            return known;
+        };
+        record.count(class, -1);
+        if record.used() != [0; 3] {
+            return known;
+        }
+        if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+            subscriber.empty += 1;
+            // The one that is empty now may stay as the spare one; of two, this one goes.
+            if subscriber.empty > u16::from(blocks.spare) {
+                self.give_block_back(number, owned, now);
+            }
+        }
+        known
+    }
+
+    /// A block of a subscriber's without a port in use goes back to the pool, after a while.
+    fn give_block_back(&mut self, number: u32, owned: u32, now: u64) {
+        let (Some(record), Some(subscriber)) = (
+            self.subscribers.owned.get(owned).copied(),
+            self.subscribers.get(number).copied(),
+        ) else {
+            return;
+        };
+        let before = self
+            .subscribers
+            .blocks_of(number)
+            .find(|(_, before)| before.next == owned + 1)
+            .map(|(before, _)| before);
+        match before.and_then(|before| self.subscribers.owned.get_mut(before)) {
+            Some(before) => before.next = record.next,
+            None => {
+                if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+                    subscriber.blocks = record.next;
+                }
+            }
+        }
+        self.subscribers.owned.give_back(owned);
+        if let Some(subscriber) = self.subscribers.records.get_mut(number) {
+            subscriber.block_count -= 1;
+            // One that was given while the pool dealt its ports otherwise may have been counted as in use.
+            subscriber.empty = subscriber.empty.saturating_sub(1);
+        }
+        let pool = subscriber.pool();
+        self.events.put(EventKind::PortBlockDeallocation, || {
+            let kind = EventKind::PortBlockDeallocation;
+            let size = self.ports.layout().pool(pool).and_then(|valid| valid.blocks());
+            let block = record.block();
+            let last = block.first + size.map_or(0, |blocks| blocks.size - 1);
+            Event::new(kind, now, subscriber.context(), subscriber.address(), pool)
+                .outside(block.address, (block.first, last))
+        });
+        let hold = self
+            .pool(pool)
+            .map(|valid| valid.hold())
+            .filter(|hold| hold.seconds > 0);
+        if let Some(hold) = hold
+            && self.hold(pool, Waits::Block(record.block()), hold, now)
+        {
+            return;
+        }
+        self.ports.put_block(pool, record.block());
+    }
+
+    /// A session of a subscriber has ended; with the last one the subscriber goes.
+    fn end_session(&mut self, number: u32, now: u64) {
+        let Some(subscriber) = self.subscribers.records.get_mut(number) else {
+            return;
+        };
+        subscriber.sessions -= 1;
+        if subscriber.is_idle() {
+            let gone = *subscriber;
+            let host = self.host_hash(gone.context(), gone.address(), gone.pool());
+            self.leave(host, number, now);
+        }
+    }
+
+    /// A subscriber without sessions goes, with its blocks.
+    #[inline(never)]
+    pub(super) fn leave(&mut self, host: u64, number: u32, now: u64) {
+        while let Some(owned) = self
+            .subscribers
+            .get(number)
+            .and_then(|record| record.blocks.checked_sub(1))
+        {
+            self.give_block_back(number, owned, now);
+        }
+        if let Some(gone) = self.subscribers.get(number).copied() {
+            let kind = EventKind::AddressBindingDelete;
+            self.events.put(kind, || {
+                let ports = self
+                    .ports
+                    .layout()
+                    .pool(gone.pool())
+                    .map_or((0, 0), |valid| valid.ports());
+                Event::new(kind, now, gone.context(), gone.address(), gone.pool()).outside(gone.paired(), ports)
+            });
+        }
+        self.subscribers.remove(host, number);
+    }
+
+    /// Ask the processor for what [`Bindings::release`] touches: first pass.
+    #[inline(always)]
+    pub fn prefetch_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
+        let (holding, class) = (decision.holding().lent(), PortClass::of(protocol, A::BITS));
+        let Some(class) = class.filter(|_| holding != Holding::NOTHING) else {
+            return;
+        };
+        let Ends {
+            inside,
+            outside: lease,
+            context,
+            ..
+        } = ends(decision, forward, reverse);
+        if holding.has(Holding::MAPPING) {
+            self.mappings.prefetch_outside(lease, class);
+        } else if holding == Holding::PORT {
+            self.ports.prefetch_give_back(decision.pool_index(), class, lease);
+        } else {
+            let host = self.host_hash(context, self.prefix(inside.0), decision.pool_index());
+            self.subscribers.prefetch(host);
+        }
+    }
+
+    /// Second pass: the records.
+    #[inline(always)]
+    pub fn approach_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
+        let Some(class) = PortClass::of(protocol, A::BITS).filter(|_| decision.holding().has(Holding::MAPPING)) else {
+            return;
+        };
+        let Ends {
+            inside,
+            outside: lease,
+            context,
+            ..
+        } = ends(decision, forward, reverse);
+        self.mappings.approach_outside(lease, class);
+        self.mappings
+            .prefetch(self.inside_hash(context, inside.0, inside.1, class));
+        self.ports.prefetch_give_back(decision.pool_index(), class, lease);
+    }
+
+    /// Third pass: the subscriber.
+    #[inline(always)]
+    pub fn near_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
+        let Some(class) = PortClass::of(protocol, A::BITS).filter(|_| decision.holding().has(Holding::MAPPING)) else {
+            return;
+        };
+        let lease = ends(decision, forward, reverse).outside;
+        if let Some(mapping) = self.mappings.find_outside(lease, class)
+            && let Some(record) = self.mappings.get(mapping)
+        {
+            self.subscribers.records.prefetch(record.subscriber());
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What is asked of a pool before it is used.
+
+use core::net::IpAddr;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+use super::{ADDRESSES, Pool, PoolIndex, ValidPool};
+use crate::Address;
+use crate::behaviour::{Blocks, Mapping, PortSelection};
+use crate::deterministic::{DeterministicError, Plan};
+use crate::shard::BLOCK;
+use crate::timeout::{Schedule, TimeoutError};
+
+/// Why pools are refused.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum PoolError {
+    /// No address.
+    #[error("pool {pool} has no address")]
+    Empty {
+        /// The pool.
+        pool: PoolIndex,
+    },
+    /// A range whose last address is before its first.
+    #[error("pool {pool}: the range {first}-{last} ends before it begins")]
+    Reversed {
+        /// The pool.
+        pool: PoolIndex,
+        /// The range's first address.
+        first: IpAddr,
+        /// The range's last address.
+        last: IpAddr,
+    },
+    /// More addresses than [`ADDRESSES`].
+    #[error("pool {pool} has {count} addresses, at most 1048576 are possible")]
+    TooLarge {
+        /// The pool.
+        pool: PoolIndex,
+        /// Its addresses.
+        count: u128,
+    },
+    /// A port range that is empty or holds port 0.
+    #[error("pool {pool}: ports {first}-{last} are not a range within 1-65535")]
+    BadPorts {
+        /// The pool.
+        pool: PoolIndex,
+        /// First port.
+        first: u16,
+        /// Last port.
+        last: u16,
+    },
+    /// A block size that is no power of two, or below 64.
+    #[error("pool {pool}: blocks of {size} ports; a block has a power of two of ports, at least 64")]
+    BadBlocks {
+        /// The pool.
+        pool: PoolIndex,
+        /// As configured.
+        size: u16,
+    },
+    /// Ports can't be computed.
+    #[error("pool {pool}: {error}")]
+    Deterministic {
+        /// The pool.
+        pool: PoolIndex,
+        /// Why.
+        error: DeterministicError,
+    },
+    /// Settings that contradict each other.
+    #[error("pool {pool}: {why}")]
+    Contradiction {
+        /// The pool.
+        pool: PoolIndex,
+        /// What is wrong.
+        why: &'static str,
+    },
+    /// Two ranges that share an address and a port.
+    #[error("pools {pool} and {other} overlap: both have {address}")]
+    Overlap {
+        /// The one.
+        pool: PoolIndex,
+        /// The other; the same where two ranges of one pool overlap.
+        other: PoolIndex,
+        /// The first address that both have.
+        address: IpAddr,
+    },
+    /// Timeouts out of bounds.
+    #[error("pool {pool}: {error}")]
+    Timeout {
+        /// The pool.
+        pool: PoolIndex,
+        /// What is wrong.
+        error: TimeoutError,
+    },
+    /// More pools than an index can name.
+    #[error("{count} pools, at most 65536 are possible")]
+    TooMany {
+        /// As configured.
+        count: usize,
+    },
+}
+
+/// Check a pool alone.
+pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<ValidPool<A>, PoolError> {
+    let (first, last) = (*pool.ports.start(), *pool.ports.end());
+    if first == 0 || last < first {
+        return Err(PoolError::BadPorts {
+            pool: index,
+            first,
+            last,
+        });
+    }
+    if pool.addresses.is_empty() {
+        return Err(PoolError::Empty { pool: index });
+    }
+    let mut sorted = pool.addresses.clone();
+    sorted.sort_unstable();
+    let mut ranges = Vec::with_capacity(sorted.len());
+    let mut count = 0u128;
+    for (first, last) in sorted {
+        if last < first {
+            return Err(PoolError::Reversed {
+                pool: index,
+                first: first.display(),
+                last: last.display(),
+            });
+        }
+        ranges.push((first, last, count.min(ADDRESSES) as u32));
+        count = count.saturating_add((last.number() - first.number()).saturating_add(1));
+    }
+    if count > ADDRESSES {
+        return Err(PoolError::TooLarge { pool: index, count });
+    }
+    if let Some(Blocks { size, .. }) = pool.blocks
+        && (!size.is_power_of_two() || u32::from(size) < BLOCK)
+    {
+        return Err(PoolError::BadBlocks { pool: index, size });
+    }
+    let clash = if pool.overlap
+        && pool
+            .behaviour
+            .iter()
+            .all(|one| one.mapping == Mapping::EndpointIndependent)
+    {
+        Some("overlapping ports need address-and-port-dependent mapping")
+    } else if pool.overlap && pool.blocks.is_some() {
+        Some("ports that overlap don't come in blocks")
+    } else if pool.selection == PortSelection::Preserve && pool.blocks.is_some() {
+        Some("ports that are preserved don't come in blocks")
+    } else if pool.deterministic.is_some() && pool.selection == PortSelection::Preserve {
+        Some("ports that are computed are not preserved")
+    } else if pool.deterministic.is_some()
+        && !pool.overlap
+        && pool
+            .behaviour
+            .iter()
+            .any(|one| one.mapping == Mapping::AddressAndPortDependent)
+    {
+        Some("computed ports with address-and-port-dependent mapping overlap")
+    } else if pool.selection == PortSelection::Preserve
+        && !pool.overlap
+        && pool
+            .behaviour
+            .iter()
+            .any(|one| one.mapping == Mapping::AddressAndPortDependent)
+    {
+        Some("preserved ports with address-and-port-dependent mapping overlap")
+    } else {
+        None
+    };
+    if let Some(why) = clash {
+        return Err(PoolError::Contradiction { pool: index, why });
+    }
+    let mut reserved: Vec<(u16, u16)> = Vec::new();
+    let mut sorted: Vec<_> = pool
+        .reserved
+        .iter()
+        .map(|range| (*range.start(), *range.end()))
+        .collect();
+    sorted.sort_unstable();
+    for (from, to) in sorted.into_iter().map(|(from, to)| (from.max(first), to.min(last))) {
+        match reserved.last_mut() {
+            _ if to < from => {}
+            Some((_, end)) if u32::from(from) <= u32::from(*end) + 1 => *end = to.max(*end),
+            _ => reserved.push((from, to)),
+        }
+    }
+    if reserved == [(first, last)] {
+        return Err(PoolError::BadPorts {
+            pool: index,
+            first,
+            last,
+        });
+    }
+    let plan = match Plan::of(pool) {
+        None => None,
+        Some(Ok(plan)) => Some(Arc::new(plan)),
+        Some(Err(error)) => return Err(PoolError::Deterministic { pool: index, error }),
+    };
+    let timeouts = Schedule::new(&pool.timeouts).map_err(|error| PoolError::Timeout { pool: index, error })?;
+    Ok(ValidPool {
+        ranges: ranges.into(),
+        count: count as u32,
+        ports: (first, last),
+        reserved: reserved.into(),
+        pairing: pool.pairing,
+        timeouts,
+        behaviour: pool.behaviour,
+        overlap: pool.overlap,
+        selection: pool.selection,
+        parity: pool.parity,
+        blocks: pool.blocks,
+        hold: pool.hold,
+        subscriber: pool.subscriber,
+        limits: pool.limits,
+        plan,
+        renumber: pool.renumber,
+    })
+}

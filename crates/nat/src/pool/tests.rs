@@ -1,0 +1,116 @@
+use super::*;
+
+const BASE: u32 = 0xcb00_7100;
+
+#[test]
+fn rfc6888_req3_non_contiguous_ranges_count_and_index() {
+    let mut pool = Pool::new(BASE + 100, BASE + 101);
+    pool.addresses.push((BASE, BASE + 2));
+    let pools = Pools::new(&[pool]).unwrap();
+    let pool = pools.get(0).unwrap();
+    let expected = [BASE, BASE + 1, BASE + 2, BASE + 100, BASE + 101];
+    assert_eq!(5, pool.addresses());
+    assert_eq!(5 * 64_512, pool.capacity());
+    for (index, address) in expected.into_iter().enumerate() {
+        assert_eq!(address, pool.address(index as u32));
+        assert_eq!(Some(index as u32), pool.index_of(address));
+    }
+    assert_eq!(None, pool.index_of(BASE + 3));
+    assert_eq!(None, pool.index_of(BASE - 1));
+    assert_eq!(Some(0), pools.owner(BASE + 100));
+    assert_eq!(None, pools.owner(BASE + 102));
+}
+
+#[test]
+fn pools_overlapping_addresses_and_ports_are_refused() {
+    let one = Pool::new(BASE, BASE + 9);
+    let other = Pool::new(BASE + 9, BASE + 20);
+    let expected = PoolError::Overlap {
+        pool: 0,
+        other: 1,
+        address: (BASE + 9).display(),
+    };
+    assert_eq!(Err(expected), Pools::new(&[one.clone(), other.clone()]));
+    let low = Pool {
+        ports: 1..=1023,
+        ..other
+    };
+    let pools = Pools::new(&[one, low]).unwrap();
+    assert_eq!(Some(0), pools.lends(BASE + 9, 1024, 1024));
+    assert_eq!(Some(1), pools.lends(BASE + 9, 80, 80));
+    assert_eq!(Some(0), pools.owner(BASE + 8));
+    assert_eq!(Some(1), pools.owner(BASE + 20));
+}
+
+#[test]
+fn pools_do_not_lend_what_is_reserved() {
+    let mut pool = Pool::new(BASE, BASE);
+    pool.reserved = vec![8080..=8081, 8082..=8090, 65_000..=u16::MAX];
+    let pools = Pools::new(&[pool]).unwrap();
+    for (first, last, lent) in [
+        (8080, 8090, false),
+        (8082, 8082, false),
+        (8079, 8090, true),
+        (8090, 8091, true),
+        (65_000, u16::MAX, false),
+        (1, 1023, false),
+        (1, u16::MAX, true),
+    ] {
+        assert_eq!(lent.then_some(0), pools.lends(BASE, first, last), "{first}-{last}");
+    }
+}
+
+#[test]
+fn pools_range_overlapping_itself_is_refused() {
+    let mut pool = Pool::new(BASE, BASE + 9);
+    pool.addresses.push((BASE + 5, BASE + 6));
+    let expected = PoolError::Overlap {
+        pool: 0,
+        other: 0,
+        address: (BASE + 5).display(),
+    };
+    assert_eq!(Err(expected), Pools::new(&[pool]));
+}
+
+#[test]
+fn pools_bad_ranges_are_refused_by_name() {
+    let good = Pool::new(BASE, BASE);
+    let empty = Pool {
+        addresses: vec![],
+        ..good.clone()
+    };
+    assert_eq!(Err(PoolError::Empty { pool: 1 }), Pools::new(&[good.clone(), empty]));
+    let reversed = Pool::new(BASE + 1, BASE);
+    assert!(matches!(
+        Pools::new(&[reversed]),
+        Err(PoolError::Reversed { pool: 0, .. })
+    ));
+    let zero = Pool {
+        ports: 0..=100,
+        ..good.clone()
+    };
+    assert_eq!(
+        Err(PoolError::BadPorts {
+            pool: 0,
+            first: 0,
+            last: 100
+        }),
+        Pools::new(&[zero])
+    );
+    let all = Pool::new([0u64, 0], [u64::MAX, u64::MAX]);
+    assert_eq!(
+        Err(PoolError::TooLarge {
+            pool: 0,
+            count: u128::MAX
+        }),
+        Pools::new(&[all])
+    );
+    let hasty = Pool {
+        timeouts: Timeouts {
+            udp: 1,
+            ..Timeouts::default()
+        },
+        ..good
+    };
+    assert!(matches!(Pools::new(&[hasty]), Err(PoolError::Timeout { pool: 0, .. })));
+}
