@@ -22,7 +22,10 @@ def standard():
             {"to": "::/0", "via": "2001:db8:a::1"},
         ],
         "nat": {
-            "pools": {"carrier": {"addresses": ["203.0.113.16/28"]}},
+            # As Linux filters, which runs the same tests.
+            "pools": {
+                "carrier": {"addresses": ["203.0.113.16/28"], "filtering": "address-and-port-dependent"},
+            },
             "source": [{"from": "192.168.0.0/16", "out": "outside", "pool": "carrier"}],
             "destination": [
                 {"protocol": "tcp", "address": FORWARDED, "port": 8080, "to": "192.168.1.2", "to-port": 80},
