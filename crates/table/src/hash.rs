@@ -71,6 +71,24 @@ impl Hasher {
         self.unit.hash6(&self.keys, keys, out);
     }
 
+    /// `out[k]` becomes the hash of `blocks[k]`, as far as both reach: small keys that are no flow's.
+    #[inline]
+    pub fn blocks(&self, blocks: &[[u64; 2]], out: &mut [u64]) {
+        self.unit.blocks(&self.keys, blocks, out);
+    }
+
+    /// The hash of one block: the same value, sooner than a batch of one has it.
+    #[inline(always)]
+    pub fn block(&self, block: [u64; 2]) -> u64 {
+        self.unit.block(&self.keys, block)
+    }
+
+    /// `out[k]` becomes the hash of `blocks[k]`, as far as both reach.
+    #[inline]
+    pub fn double_blocks(&self, blocks: &[[u64; 4]], out: &mut [u64]) {
+        self.unit.double_blocks(&self.keys, blocks, out);
+    }
+
     /// The hash of one key; the batch form costs less per key.
     #[inline]
     pub fn one4(&self, key: &FlowKey4) -> u64 {
@@ -217,6 +235,35 @@ mod tests {
             let mut values = vec![0; keys6.len()];
             here.hash6(&keys6, &mut values);
             prop_assert_eq!(keys6.iter().map(|key| software.one6(key)).collect::<Vec<_>>(), values);
+        }
+
+        #[test]
+        fn hash_of_any_blocks_is_the_same_with_and_without_instructions(
+            seed in any::<[u64; 2]>(), blocks in prop::collection::vec(any::<[u64; 4]>(), 1..70)
+        ) {
+            let (here, software) = (Hasher::new(seed), Hasher::in_software(seed));
+            let (mut one, mut other) = (vec![0; blocks.len()], vec![0; blocks.len()]);
+            here.double_blocks(&blocks, &mut one);
+            software.double_blocks(&blocks, &mut other);
+            prop_assert_eq!(&one, &other);
+            let blocks: Vec<[u64; 2]> = blocks.iter().map(|&[a, b, ..]| [a, b]).collect();
+            here.blocks(&blocks, &mut one);
+            software.blocks(&blocks, &mut other);
+            prop_assert_eq!(&one, &other);
+            prop_assert_eq!(one, blocks.iter().map(|block| here.block(*block)).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn hash_of_blocks_that_differ_in_one_bit_differs(seed in any::<[u64; 2]>(), block in any::<[u64; 4]>(), bit in 0usize..256) {
+            let mut changed = block;
+            changed[bit / 64] ^= 1 << (bit % 64);
+            let hasher = Hasher::new(seed);
+            let mut out = [0; 2];
+            hasher.double_blocks(&[block, changed], &mut out);
+            prop_assert_ne!(out[0], out[1]);
+            let small = |[a, b, c, d]: [u64; 4]| if bit < 128 { [a, b] } else { [c, d] };
+            hasher.blocks(&[small(block), small(changed)], &mut out);
+            prop_assert_ne!(out[0], out[1]);
         }
 
         #[test]

@@ -1,8 +1,9 @@
 //! Tables: everything that is looked up per packet, in memory that the caller provides.
 //!
 //! A [`flow::FlowTable`] finds the record of a flow from a packet of either direction, a [`wheel::Wheel`] says
-//! which records fell silent, a [`compact::Compact`] index finds the records of a [`slab::Slab`], and [`publish`] hands
-//! workers a new configuration. Unsafe code lives in [`prefetch`] and in `simd` alone.
+//! which records fell silent, a [`compact::Compact`] index finds the records of a [`slab::Slab`], [`prefix`] finds routes
+//! and [`qns`] translation rules, and [`publish`] hands workers a new configuration. Unsafe code lives in [`prefetch`]
+//! and in `simd` alone.
 #![deny(unsafe_code)]
 
 pub mod compact;
@@ -12,6 +13,7 @@ pub mod memory;
 pub mod prefetch;
 pub mod prefix;
 pub mod publish;
+pub mod qns;
 pub mod simd;
 pub mod slab;
 pub mod wheel;

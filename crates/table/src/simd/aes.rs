@@ -60,6 +60,51 @@ impl Unit {
             Unit::Instructions(Proof(())) => unsafe { instructions::hash6(round_keys, keys, out) },
         }
     }
+
+    /// `out[k]` becomes the hash of `blocks[k]`, as far as both reach.
+    #[inline]
+    pub fn blocks(self, round_keys: &Keys, blocks: &[[u64; 2]], out: &mut [u64]) {
+        match self {
+            Unit::Software => {
+                for (out, block) in out.iter_mut().zip(blocks) {
+                    *out = software::block(round_keys, *block);
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[allow(unsafe_code)]
+            // SAFETY: as in `hash4`.
+            Unit::Instructions(Proof(())) => unsafe { instructions::blocks(round_keys, blocks, out) },
+        }
+    }
+
+    /// The hash of one block, whose words come by register: read as a whole just after they were written one by one, they
+    /// would have to wait.
+    #[inline(always)]
+    pub fn block(self, round_keys: &Keys, block: [u64; 2]) -> u64 {
+        match self {
+            Unit::Software => software::block(round_keys, block),
+            #[cfg(target_arch = "x86_64")]
+            #[allow(unsafe_code)]
+            // SAFETY: as in `hash4`.
+            Unit::Instructions(Proof(())) => unsafe { instructions::block(round_keys, block[0], block[1]) },
+        }
+    }
+
+    /// `out[k]` becomes the hash of `blocks[k]`, as far as both reach.
+    #[inline]
+    pub fn double_blocks(self, round_keys: &Keys, blocks: &[[u64; 4]], out: &mut [u64]) {
+        match self {
+            Unit::Software => {
+                for (out, block) in out.iter_mut().zip(blocks) {
+                    *out = software::double_block(round_keys, *block);
+                }
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[allow(unsafe_code)]
+            // SAFETY: as in `hash4`.
+            Unit::Instructions(Proof(())) => unsafe { instructions::double_blocks(round_keys, blocks, out) },
+        }
+    }
 }
 
 /// The protocol in each of the four columns, so that no difference of the tuple in one column hides it.
@@ -144,6 +189,19 @@ pub mod software {
         low_half(round(round(state, k.0[2]), k.0[3]))
     }
 
+    pub fn block(k: &Keys, block: [u64; 2]) -> u64 {
+        low_half(round(
+            round(round(xor(bytemuck::cast(block), k.0[0]), k.0[1]), k.0[2]),
+            k.0[3],
+        ))
+    }
+
+    pub fn double_block(k: &Keys, block: [u64; 4]) -> u64 {
+        let [first, second]: [Block; 2] = bytemuck::cast(block);
+        let state = round(round(xor(first, k.0[0]), k.0[1]), xor(second, k.0[2]));
+        low_half(round(round(round(state, k.0[3]), k.0[4]), k.0[1]))
+    }
+
     pub fn hash6(k: &Keys, key: &FlowKey6) -> u64 {
         let state = round(xor(bytemuck::cast(key.tuple.source), k.0[0]), k.0[1]);
         let state = round(state, xor(bytemuck::cast(key.tuple.destination), k.0[2]));
@@ -158,7 +216,7 @@ mod instructions {
     //! costs what the unit can take in, not its latency.
 
     use super::{FlowKey4, FlowKey6, Keys, last_block, protocol_block};
-    use std::arch::x86_64::{__m128i, _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_xor_si128};
+    use std::arch::x86_64::{__m128i, _mm_aesenc_si128, _mm_cvtsi128_si64, _mm_set_epi64x, _mm_xor_si128};
 
     #[target_feature(enable = "aes")]
     pub fn hash4(round_keys: &Keys, keys: &[FlowKey4], out: &mut [u64]) {
@@ -168,6 +226,37 @@ mod instructions {
             let state = _mm_xor_si128(bytemuck::cast(key.tuple), k[0]);
             let state = _mm_aesenc_si128(state, _mm_xor_si128(k[1], protocol));
             let state = _mm_aesenc_si128(_mm_aesenc_si128(state, k[2]), k[3]);
+            *out = _mm_cvtsi128_si64(state) as u64;
+        }
+    }
+
+    #[target_feature(enable = "aes")]
+    pub fn blocks(round_keys: &Keys, blocks: &[[u64; 2]], out: &mut [u64]) {
+        let k: [__m128i; 5] = bytemuck::cast(round_keys.0);
+        for (out, block) in out.iter_mut().zip(blocks) {
+            let state = _mm_xor_si128(bytemuck::cast(*block), k[0]);
+            let state = _mm_aesenc_si128(_mm_aesenc_si128(_mm_aesenc_si128(state, k[1]), k[2]), k[3]);
+            *out = _mm_cvtsi128_si64(state) as u64;
+        }
+    }
+
+    #[target_feature(enable = "aes")]
+    #[inline(never)]
+    pub fn block(round_keys: &Keys, low: u64, high: u64) -> u64 {
+        let k: [__m128i; 5] = bytemuck::cast(round_keys.0);
+        let state = _mm_xor_si128(_mm_set_epi64x(high as i64, low as i64), k[0]);
+        let state = _mm_aesenc_si128(_mm_aesenc_si128(_mm_aesenc_si128(state, k[1]), k[2]), k[3]);
+        _mm_cvtsi128_si64(state) as u64
+    }
+
+    #[target_feature(enable = "aes")]
+    pub fn double_blocks(round_keys: &Keys, blocks: &[[u64; 4]], out: &mut [u64]) {
+        let k: [__m128i; 5] = bytemuck::cast(round_keys.0);
+        for (out, block) in out.iter_mut().zip(blocks) {
+            let [first, second]: [__m128i; 2] = bytemuck::cast(*block);
+            let state = _mm_aesenc_si128(_mm_xor_si128(first, k[0]), k[1]);
+            let state = _mm_aesenc_si128(state, _mm_xor_si128(second, k[2]));
+            let state = _mm_aesenc_si128(_mm_aesenc_si128(_mm_aesenc_si128(state, k[3]), k[4]), k[1]);
             *out = _mm_cvtsi128_si64(state) as u64;
         }
     }

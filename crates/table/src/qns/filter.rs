@@ -1,0 +1,359 @@
+//! Which sub-tables may hold anything for an address: for all addresses, and for those that share their first bits.
+//!
+//! Regions of addresses are told apart by their first 16 bits, and where there are many rules by 20: then most of the
+//! sub-tables that hold something for a region would hold nothing for the address. Short prefixes, which lie in many
+//! regions, have bitmaps of their own, of 12 bits.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use super::key::{Address, Candidate, Key, Query};
+use super::sync::{AtomicU32, AtomicU64, Ordering, halves, words};
+use crate::prefetch::prefetch_read_at;
+
+/// First bits of regions for the longest prefixes that the coarse bitmaps hold.
+const COARSE: u32 = 12;
+/// First bits of regions for the others.
+const FINE: u32 = 16;
+/// The same where there are many rules.
+const FINEST: u32 = 20;
+
+/// Counts that one change goes through to fill the finest bitmaps.
+const STEP: usize = 64;
+
+/// Most words of a family's candidates.
+const WORDS: usize = 4;
+
+/// A context's part in the choice of regions, so that contexts do not all share theirs.
+#[inline(always)]
+fn place<A: Address>(context: u32, address: A) -> u32 {
+    address.first_bits() ^ context.wrapping_mul(0x9e37_79b9)
+}
+
+/// Candidates that are left for a question, but for those of length 0; the more specific ones first.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Candidates<A: Address>(pub A::Candidates);
+
+impl<A: Address> Candidates<A> {
+    /// Whether there is one.
+    #[inline(always)]
+    pub fn any(&self) -> bool {
+        self.0.as_ref().iter().fold(0, |all, word| all | word) != 0
+    }
+
+    /// The most specific one, taken out; some one where there is none.
+    #[inline(always)]
+    pub fn next(&mut self) -> Candidate {
+        let words = self.0.as_mut();
+        let last = words.iter().rposition(|word| *word != 0).unwrap_or(0);
+        let bit = (words[last] | 1).ilog2();
+        words[last] &= !(1 << bit);
+        Candidate(64 * last as u32 + bit + 2)
+    }
+
+    /// Without those that have a port, where there is none.
+    #[inline(always)]
+    fn with_port(mut self, port: bool) -> Self {
+        let keep = if port { u64::MAX } else { u64::MAX / 3 };
+        self.0.as_mut().iter_mut().for_each(|word| *word &= keep);
+        self
+    }
+}
+
+/// What readers ask.
+#[derive(Debug)]
+pub struct Filter {
+    /// Which sub-tables hold anything: their candidates less 2.
+    held: [AtomicU64; WORDS],
+    /// The same of length 0, of which there are but two.
+    zero: AtomicU32,
+    /// Bits of candidates less 2, of prefixes of 1 to 12 bits, by the first 12 bits of the address.
+    coarse: OnceLock<Box<[AtomicU32]>>,
+    /// Of longer prefixes, by the first 16 bits; set after `coarse`.
+    fine: OnceLock<Box<[AtomicU64]>>,
+    /// The same, by the first 20.
+    finest: OnceLock<Box<[AtomicU64]>>,
+}
+
+/// Bitmaps of regions, as they are for the length of a batch.
+#[derive(Clone, Copy)]
+pub struct Regions<'f> {
+    coarse: &'f [AtomicU32],
+    fine: &'f [AtomicU64],
+    /// Bits of an address behind those that choose its region.
+    shift: u32,
+}
+
+impl Regions<'_> {
+    /// Ask for what [`Regions::candidates`] reads, where that is too large for near caches.
+    #[inline(always)]
+    pub fn prefetch<A: Address>(&self, query: &Query<A>) {
+        prefetch_read_at(self.fine, (place(query.context, query.address) >> self.shift) as usize);
+    }
+
+    /// Whether the bitmaps are too large for near caches.
+    #[inline(always)]
+    pub fn are_large(&self) -> bool {
+        self.shift == 32 - FINEST
+    }
+
+    #[inline(always)]
+    fn word<A: Address>(&self, query: &Query<A>) -> u64 {
+        let place = place(query.context, query.address);
+        let fine = self.fine.get((place >> self.shift) as usize);
+        let coarse = self.coarse.get((place >> (32 - COARSE)) as usize);
+        fine.map_or(0, |word| word.load(Ordering::Acquire))
+            | coarse.map_or(0, |word| u64::from(word.load(Ordering::Acquire)))
+    }
+}
+
+impl Filter {
+    pub fn new() -> Self {
+        Self {
+            held: std::array::from_fn(|_| AtomicU64::new(0)),
+            zero: AtomicU32::new(0),
+            coarse: OnceLock::new(),
+            fine: OnceLock::new(),
+            finest: OnceLock::new(),
+        }
+    }
+
+    /// Bitmaps of regions, where they are told apart.
+    #[inline(always)]
+    pub fn regions<A: Address>(&self) -> Option<Regions<'_>> {
+        if !A::REGIONS {
+            return None;
+        }
+        let (fine, bits) = match self.finest.get() {
+            Some(finest) => (finest, FINEST),
+            None => (self.fine.get()?, FINE),
+        };
+        Some(Regions {
+            coarse: self.coarse.get()?,
+            fine,
+            shift: 32 - bits,
+        })
+    }
+
+    /// Sub-tables that may hold a match, but for those of length 0.
+    #[inline(always)]
+    pub fn candidates<A: Address>(&self, regions: &Option<Regions<'_>>, query: &Query<A>) -> Candidates<A> {
+        let mut candidates = A::Candidates::default();
+        let words = candidates.as_mut();
+        if let Some(regions) = regions {
+            words[0] = regions.word(query);
+        } else {
+            for (word, held) in words.iter_mut().zip(&self.held) {
+                *word = held.load(Ordering::Acquire);
+            }
+        }
+        Candidates(candidates).with_port(query.port.is_some())
+    }
+
+    /// Whether the sub-table of length 0 holds keys with a port, and without.
+    #[inline(always)]
+    pub fn zero(&self) -> u32 {
+        self.zero.load(Ordering::Acquire)
+    }
+
+    /// Bytes of the bitmaps.
+    pub fn bytes(&self) -> usize {
+        let coarse = self.coarse.get().map_or(0, |words| size_of_val(&**words));
+        let fine = [&self.fine, &self.finest]
+            .into_iter()
+            .filter_map(OnceLock::get)
+            .map(|words| size_of_val(&**words));
+        size_of::<Self>() + coarse + fine.sum::<usize>()
+    }
+
+    fn set_held(&self, candidate: Candidate, on: bool) {
+        match candidate.0.checked_sub(2) {
+            Some(bit) => set_64(&self.held[bit as usize / 64], bit % 64, on),
+            None => set_32(&self.zero, candidate.0, on),
+        }
+    }
+}
+
+fn set_64(cell: &AtomicU64, bit: u32, on: bool) {
+    let word = cell.load(Ordering::Relaxed) & !(1 << bit) | u64::from(on) << bit;
+    cell.store(word, Ordering::Release);
+}
+
+fn set_32(cell: &AtomicU32, bit: u32, on: bool) {
+    let word = cell.load(Ordering::Relaxed) & !(1 << bit) | u32::from(on) << bit;
+    cell.store(word, Ordering::Release);
+}
+
+/// Bits of rules' prefixes in one of the finest regions, or in as many as the prefix reaches: what a count is kept of.
+/// In the order of the regions of 16 bits, so that those of one of them follow one another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Spot {
+    /// First 16 bits.
+    fine: u16,
+    /// The candidate less 2.
+    bit: u8,
+    /// The next 4.
+    rest: u8,
+}
+
+impl Spot {
+    fn of<A: Address>(key: &Key<A>) -> Option<Self> {
+        if !A::REGIONS {
+            return None;
+        }
+        let bit = Candidate::of(key).0.checked_sub(2)?;
+        let reached = u32::from(key.length).min(FINEST);
+        let place = place(key.context, key.prefix) & !(u32::MAX >> reached);
+        Some(Self {
+            fine: (place >> (32 - FINE)) as u16,
+            bit: bit as u8,
+            rest: (place >> (32 - FINEST)) as u8 & 0xf,
+        })
+    }
+
+    fn length(self) -> u32 {
+        u32::from(self.bit / 2) + 1
+    }
+
+    /// The first of its regions of so many bits, and how many there are.
+    fn regions(self, bits: u32) -> (usize, usize) {
+        let finest = usize::from(self.fine) << (FINEST - FINE) | usize::from(self.rest);
+        (finest >> (FINEST - bits), 1 << bits.saturating_sub(self.length()))
+    }
+
+    fn set_64(self, words: &[AtomicU64], bits: u32, on: bool) {
+        let (first, count) = self.regions(bits);
+        let cells = words.iter().skip(first).take(count);
+        cells.for_each(|cell| set_64(cell, self.bit.into(), on));
+    }
+
+    fn set_32(self, words: &[AtomicU32], bits: u32, on: bool) {
+        let (first, count) = self.regions(bits);
+        let cells = words.iter().skip(first).take(count);
+        cells.for_each(|cell| set_32(cell, self.bit.into(), on));
+    }
+}
+
+/// The writer's account of how many entries each bit stands for.
+#[derive(Debug, Default)]
+pub struct Account {
+    /// By candidate.
+    held: BTreeMap<u32, u32>,
+    spots: BTreeMap<Spot, u32>,
+    /// The finest bitmaps while they are filled, and up to where they are.
+    filling: Option<(Box<[AtomicU64]>, Option<Spot>)>,
+}
+
+impl Account {
+    /// An entry was added.
+    pub fn add<A: Address>(&mut self, filter: &Filter, key: &Key<A>) {
+        let candidate = Candidate::of(key);
+        if raise(&mut self.held, candidate.0) {
+            filter.set_held(candidate, true);
+        }
+        if let Some(spot) = Spot::of(key)
+            && raise(&mut self.spots, spot)
+        {
+            self.set(filter, spot, true);
+        }
+    }
+
+    /// An entry was removed.
+    pub fn remove<A: Address>(&mut self, filter: &Filter, key: &Key<A>) {
+        let candidate = Candidate::of(key);
+        if lower(&mut self.held, candidate.0) {
+            filter.set_held(candidate, false);
+        }
+        if let Some(spot) = Spot::of(key)
+            && lower(&mut self.spots, spot)
+        {
+            self.set(filter, spot, false);
+        }
+    }
+
+    /// Set a spot's bits, or clear those that no other has.
+    fn set(&self, filter: &Filter, spot: Spot, on: bool) {
+        if spot.length() <= COARSE {
+            if let Some(coarse) = filter.coarse.get() {
+                spot.set_32(coarse, COARSE, on);
+            }
+            return;
+        }
+        let filling = self.filling.as_ref().map(|(words, _)| words);
+        if let Some(finest) = filter.finest.get().or(filling) {
+            spot.set_64(finest, FINEST, on);
+        }
+        let others = Spot { rest: 0, ..spot }..=Spot { rest: 0xf, ..spot };
+        if let Some(fine) = filter.fine.get()
+            && (on || self.spots.range(others).next().is_none())
+        {
+            spot.set_64(fine, FINE, on);
+        }
+    }
+
+    /// Begin to tell regions apart.
+    pub fn tell_regions<A: Address>(&self, filter: &Filter) {
+        if !A::REGIONS || filter.fine.get().is_some() {
+            return;
+        }
+        let (coarse, fine) = (halves(1 << COARSE), words(1 << FINE));
+        for spot in self.spots.keys() {
+            if spot.length() <= COARSE {
+                spot.set_32(&coarse, COARSE, true);
+            } else {
+                spot.set_64(&fine, FINE, true);
+            }
+        }
+        // Complete before any reader sees them; only this thread sets them.
+        let _ = filter.coarse.set(coarse);
+        let _ = filter.fine.set(fine);
+    }
+
+    /// Begin, or go on, to tell finer regions apart: a few of the counts at a time, and readers see the bitmaps when all are
+    /// through.
+    pub fn tell_finer_regions<A: Address>(&mut self, filter: &Filter) {
+        if !A::REGIONS || filter.finest.get().is_some() {
+            return;
+        }
+        let (words, done) = self.filling.get_or_insert_with(|| (words(1 << FINEST), None));
+        let from = match *done {
+            None => std::ops::Bound::Unbounded,
+            Some(spot) => std::ops::Bound::Excluded(spot),
+        };
+        let mut last = None;
+        for spot in self.spots.range((from, std::ops::Bound::Unbounded)).take(STEP) {
+            if spot.0.length() > COARSE {
+                spot.0.set_64(words, FINEST, true);
+            }
+            last = Some(*spot.0);
+        }
+        match last {
+            Some(last) => *done = Some(last),
+            None => {
+                if let Some((words, _)) = self.filling.take() {
+                    let _ = filter.finest.set(words);
+                }
+            }
+        }
+    }
+}
+
+/// Count one more; whether it is the first.
+fn raise<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) -> bool {
+    let count = counts.entry(key).or_insert(0);
+    *count += 1;
+    *count == 1
+}
+
+/// Count one less; whether it was the last.
+fn lower<K: Ord>(counts: &mut BTreeMap<K, u32>, key: K) -> bool {
+    let Some(count) = counts.get_mut(&key) else {
+        return false;
+    };
+    *count -= 1;
+    let last = *count == 0;
+    if last {
+        counts.remove(&key);
+    }
+    last
+}

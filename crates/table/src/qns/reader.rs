@@ -1,0 +1,308 @@
+//! Looking up.
+
+use std::sync::Arc;
+
+use super::filter::{Candidates, Filter};
+use super::key::{Address, Candidate, Match, Query, block, told_apart};
+use super::line::{self, SLOTS, tag_of};
+use super::segments::Lines;
+use super::sync::{AtomicU64, Ordering};
+use crate::hash::Hasher;
+use crate::prefetch::prefetch_read;
+
+/// Most questions that go through the passes of a batch together.
+pub const BATCH: usize = 64;
+
+/// Most lines of one bucket: the writer adds no more.
+pub const CHAIN: usize = 128;
+
+/// What readers share with the writer.
+#[derive(Debug)]
+pub struct Shared<A: Address> {
+    /// Number of buckets in the low half; in the high one the number of moves so far.
+    pub state: AtomicU64,
+    pub filter: Filter,
+    pub buckets: Lines<A>,
+    pub overflow: Lines<A>,
+    pub hasher: Hasher,
+}
+
+/// The bucket of a hash among so many: one more bit of the hash counts for those that have been split.
+#[inline(always)]
+pub fn bucket(hash: u64, state: u64) -> u32 {
+    let buckets = state as u32;
+    let mask = u32::MAX >> (buckets | 1).leading_zeros();
+    let bucket = hash as u32 & mask;
+    if bucket < buckets { bucket } else { bucket & (mask >> 1) }
+}
+
+/// A worker's view of a table: cheap to clone, always the newest state.
+#[derive(Debug)]
+pub struct QnsReader<A: Address> {
+    pub(super) shared: Arc<Shared<A>>,
+}
+
+impl<A: Address> Clone for QnsReader<A> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+impl<A: Address> QnsReader<A> {
+    /// The most specific rule that matches.
+    #[inline]
+    pub fn lookup(&self, query: &Query<A>) -> Option<Match<A::Value>> {
+        let shared = &*self.shared;
+        let state = shared.state.load(Ordering::Acquire);
+        let regions = shared.filter.regions::<A>();
+        let mut left = shared.filter.candidates(&regions, query);
+        let told_apart = told_apart(query);
+        while left.any() {
+            let first = left.next();
+            let one = block(query, first);
+            // Two at a time: the second line is on its way while the first is compared.
+            if left.any() {
+                let second = left.next();
+                let blocks = [one, block(query, second)];
+                let hashes = [0, 1].map(|place| A::hash_one(&shared.hasher, &blocks[place]));
+                let lines = hashes.map(|hash| shared.buckets.get(bucket(hash, state)));
+                if let Some(line) = lines[1] {
+                    prefetch_read(line);
+                }
+                if let Some(value) = shared.probe(lines[0], state, hashes[0], &blocks[0], told_apart) {
+                    return Some(found(value, first));
+                }
+                if let Some(value) = shared.probe(lines[1], state, hashes[1], &blocks[1], told_apart) {
+                    return Some(found(value, second));
+                }
+            } else {
+                let hash = A::hash_one(&shared.hasher, &one);
+                let line = shared.buckets.get(bucket(hash, state));
+                if let Some(value) = shared.probe(line, state, hash, &one, told_apart) {
+                    return Some(found(value, first));
+                }
+            }
+        }
+        shared.lookup_zero(query)
+    }
+
+    /// The same, with the number of cache lines that hold what was read: of bitmaps, buckets and their overflow.
+    pub fn lookup_counted(&self, query: &Query<A>) -> (Option<Match<A::Value>>, usize) {
+        let shared = &*self.shared;
+        let regions = shared.filter.regions::<A>();
+        let mut left = shared.filter.candidates(&regions, query);
+        let mut lines = 1 + usize::from(regions.is_some());
+        while left.any() {
+            let candidate = left.next();
+            let (value, read) = shared.ask(query, candidate);
+            lines += read;
+            if let Some(value) = value {
+                return (Some(found(value, candidate)), lines);
+            }
+        }
+        (shared.lookup_zero(query), lines)
+    }
+
+    /// Look up `queries` together and write what each finds to `matches`, as far as both reach. Each pass asks memory for
+    /// what the next one reads.
+    pub fn lookup_batch(&self, queries: &[Query<A>], matches: &mut [Option<Match<A::Value>>]) {
+        for (queries, matches) in queries.chunks(BATCH).zip(matches.chunks_mut(BATCH)) {
+            self.lookup_lanes(queries, matches);
+        }
+    }
+
+    #[inline]
+    fn lookup_lanes(&self, queries: &[Query<A>], matches: &mut [Option<Match<A::Value>>]) {
+        let shared = &*self.shared;
+        let count = queries.len().min(matches.len()).min(BATCH);
+        let (queries, matches) = (&queries[..count], &mut matches[..count]);
+        let regions = shared.filter.regions::<A>();
+        if let Some(regions) = regions.filter(|regions| regions.are_large()) {
+            for query in queries {
+                regions.prefetch(query);
+            }
+        }
+        let mut left = [Candidates::<A>::default(); BATCH];
+        // Those that have a candidate to ask, most of them in their order.
+        let mut lanes = [0u8; BATCH];
+        let mut open = 0;
+        for (lane, (query, left)) in queries.iter().zip(&mut left).enumerate() {
+            *left = shared.filter.candidates(&regions, query);
+            lanes[open % BATCH] = lane as u8;
+            open += usize::from(left.any());
+        }
+        matches.fill(None);
+        let mut asked = [Candidate(0); BATCH];
+        let mut blocks = [A::Block::default(); BATCH];
+        let mut hashes = [0u64; BATCH];
+        let mut lines = [None; BATCH];
+        while open > 0 {
+            for place in 0..open.min(BATCH) {
+                let lane = usize::from(lanes[place]) % BATCH;
+                asked[place] = left[lane].next();
+                blocks[place] = block(&queries[lane], asked[place]);
+            }
+            A::hash(&shared.hasher, &blocks[..open.min(BATCH)], &mut hashes);
+            let state = shared.state.load(Ordering::Acquire);
+            for place in 0..open.min(BATCH) {
+                lines[place] = shared.buckets.get(bucket(hashes[place], state));
+                if let Some(line) = lines[place] {
+                    prefetch_read(line);
+                }
+            }
+            let asking = open.min(BATCH);
+            open = 0;
+            for place in 0..asking {
+                let lane = usize::from(lanes[place]) % BATCH;
+                let told_apart = told_apart(&queries[lane]);
+                let value = shared.probe(lines[place], state, hashes[place], &blocks[place], told_apart);
+                if let Some(value) = value {
+                    matches[lane] = Some(found(value, asked[place]));
+                } else {
+                    lanes[open % BATCH] = lane as u8;
+                    open += usize::from(left[lane].any());
+                }
+            }
+        }
+        if shared.filter.zero() != 0 {
+            for (query, found) in queries.iter().zip(matches) {
+                if found.is_none() {
+                    *found = shared.lookup_zero(query);
+                }
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn found<V>(value: V, candidate: Candidate) -> Match<V> {
+    Match {
+        value,
+        length: candidate.length(),
+        port: candidate.has_port(),
+    }
+}
+
+impl<A: Address> Shared<A> {
+    /// The value of the least unspecific entry that has what was hashed and is for a question's protocol and interface.
+    /// `line` is the bucket's at `state`.
+    #[inline(always)]
+    fn probe(
+        &self,
+        line: Option<&A::Line>,
+        state: u64,
+        hash: u64,
+        block: &A::Block,
+        told_apart: u64,
+    ) -> Option<A::Value> {
+        let tag = tag_of(hash);
+        let mut line = line;
+        for _ in 0..CHAIN {
+            let Some(words) = line else { break };
+            let words = words.as_ref();
+            let header = line::header(words);
+            let rest = line::rest(words);
+            let slots = header.matches(tag);
+            if slots == 0 && rest.may_have(tag) {
+                line = rest.next().and_then(|next| self.overflow.get(next));
+                continue;
+            }
+            let mut value = None;
+            if slots != 0 {
+                // Of most entries none other in the bucket has the tag.
+                if slots == 3 || rest.may_have(tag) {
+                    break;
+                }
+                let entry = line::entry::<A>(words, slots >> 1);
+                value = A::rank(&entry, block, told_apart).map(|_| A::value(&entry));
+                if line::header(words) != header {
+                    break;
+                }
+            }
+            if self.state.load(Ordering::Acquire) != state {
+                break;
+            }
+            return value;
+        }
+        self.probe_all(hash, block, told_apart).0
+    }
+
+    /// The same, of any bucket, with the number of lines read.
+    #[cold]
+    #[inline(never)]
+    fn probe_all(&self, hash: u64, block: &A::Block, told_apart: u64) -> (Option<A::Value>, usize) {
+        let tag = tag_of(hash);
+        loop {
+            let state = self.state.load(Ordering::Acquire);
+            let mut best: Option<(u8, A::Value)> = None;
+            let mut line = self.buckets.get(bucket(hash, state));
+            let mut lines = 0;
+            while let Some(words) = line
+                && lines < CHAIN
+            {
+                lines += 1;
+                let words = words.as_ref();
+                if let Some((rank, value)) = best_of::<A>(words, tag, block, told_apart)
+                    && best.is_none_or(|(other, _)| rank < other)
+                {
+                    best = Some((rank, value));
+                }
+                let rest = line::rest(words);
+                let next = rest.next().filter(|_| rest.may_have(tag));
+                line = next.and_then(|next| self.overflow.get(next));
+            }
+            // A move between may have hidden an entry, found or not.
+            if self.state.load(Ordering::Acquire) == state {
+                return (best.map(|(_, value)| value), lines);
+            }
+        }
+    }
+
+    fn ask(&self, query: &Query<A>, candidate: Candidate) -> (Option<A::Value>, usize) {
+        let block = block(query, candidate);
+        let hash = A::hash_one(&self.hasher, &block);
+        self.probe_all(hash, &block, told_apart(query))
+    }
+
+    /// The sub-table of length 0.
+    #[inline(always)]
+    fn lookup_zero(&self, query: &Query<A>) -> Option<Match<A::Value>> {
+        match self.filter.zero() {
+            0 => None,
+            kinds => self.ask_zero(query, kinds),
+        }
+    }
+
+    #[inline(never)]
+    fn ask_zero(&self, query: &Query<A>, kinds: u32) -> Option<Match<A::Value>> {
+        let with_port = Candidate(1);
+        let kinds = kinds & if query.port.is_some() { 3 } else { 1 };
+        let candidates = [with_port, Candidate(0)].into_iter();
+        let mut candidates = candidates.filter(|candidate| kinds >> candidate.0 & 1 != 0);
+        candidates.find_map(|candidate| Some(found(self.ask(query, candidate).0?, candidate)))
+    }
+}
+
+/// The least unspecific entry of a line that matches, as it was at one moment.
+fn best_of<A: Address>(words: &[AtomicU64], tag: u16, block: &A::Block, told_apart: u64) -> Option<(u8, A::Value)> {
+    let mut header = line::header(words);
+    while header.matches(tag) != 0 {
+        let mut best = None;
+        for slot in (0..SLOTS).filter(|slot| header.matches(tag) >> slot & 1 != 0) {
+            let entry = line::entry::<A>(words, slot);
+            if let Some(rank) = A::rank(&entry, block, told_apart)
+                && best.is_none_or(|(other, _)| rank < other)
+            {
+                best = Some((rank, A::value(&entry)));
+            }
+        }
+        let now = line::header(words);
+        if now == header {
+            return best;
+        }
+        header = now;
+    }
+    None
+}

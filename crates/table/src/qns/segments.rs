@@ -1,0 +1,80 @@
+//! Lines in segments, each as large as all before it together, made once and kept as long as the table.
+
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+use super::key::Address;
+use super::sync::{AtomicU64, FIRST, words};
+
+/// Room for segments; lines are numbered by 31 bits.
+const SEGMENTS: usize = 32;
+
+/// Words of a cache line.
+const ALIGNMENT: usize = crate::memory::LINE / size_of::<u64>();
+
+#[derive(Debug)]
+struct Segment {
+    words: Box<[AtomicU64]>,
+    /// Where line 0 would begin, were it here: such that the segment's begin at lines of the cache.
+    origin: usize,
+}
+
+/// Lines of a family by number.
+#[derive(Debug)]
+pub struct Lines<A> {
+    segments: [OnceLock<Segment>; SEGMENTS],
+    family: PhantomData<A>,
+}
+
+/// Segment of a line.
+#[inline(always)]
+pub fn segment(line: u32) -> usize {
+    ((line | (FIRST - 1)).ilog2() - (FIRST.ilog2() - 1)) as usize
+}
+
+/// First line of a segment.
+pub fn first(segment: usize) -> u32 {
+    match segment {
+        0 => 0,
+        _ => FIRST << (segment - 1),
+    }
+}
+
+impl<A: Address> Lines<A> {
+    /// None yet.
+    pub fn new() -> Self {
+        Self {
+            segments: std::array::from_fn(|_| OnceLock::new()),
+            family: PhantomData,
+        }
+    }
+
+    /// The line; none where it has not been made.
+    #[inline(always)]
+    pub fn get(&self, line: u32) -> Option<&A::Line> {
+        let segment = self.segments[segment(line) % SEGMENTS].get()?;
+        A::line(&segment.words, segment.origin.wrapping_add(line as usize * A::WORDS))
+    }
+
+    /// Make the segment of a line, where it is not made yet: lines of zeros.
+    pub fn make(&self, line: u32) -> Option<&A::Line> {
+        let segment = segment(line);
+        self.segments[segment % SEGMENTS].get_or_init(|| {
+            let first = first(segment) as usize;
+            let lines = first.max(FIRST as usize);
+            let words = words(lines * A::WORDS + ALIGNMENT - 1);
+            let skipped = words.as_ptr().align_offset(crate::memory::LINE).min(ALIGNMENT - 1);
+            Segment {
+                origin: skipped.wrapping_sub(first * A::WORDS),
+                words,
+            }
+        });
+        self.get(line)
+    }
+
+    /// Bytes of all segments.
+    pub fn bytes(&self) -> usize {
+        let made = self.segments.iter().filter_map(OnceLock::get);
+        made.map(|segment| size_of_val(&*segment.words)).sum()
+    }
+}

@@ -1,0 +1,364 @@
+//! Changing a table: the control thread's side.
+
+use std::sync::Arc;
+
+use super::filter::{Account, Filter};
+use super::key::{Address, Key, block_of};
+use super::line::{self, Rest, SLOTS, clear, fill, free_slot, set_rest, sieve, tag_of};
+use super::reader::{CHAIN, QnsReader, Shared, bucket};
+use super::segments::Lines;
+use super::sync::{AtomicU64, Ordering};
+use crate::hash::Hasher;
+
+/// Buckets of an empty table.
+const BUCKETS: u32 = 256;
+/// Most buckets.
+const MOST: u32 = 1 << 30;
+/// Entries from which on regions of addresses are told apart (512 KiB), and from which on finer ones (8 MiB).
+const REGIONS_FROM: [usize; 2] = [64, 50_000];
+
+/// Why a rule is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum QnsError {
+    /// The prefix is longer than an address.
+    #[error("prefix length {0} is longer than the address")]
+    Length(u8),
+    /// Bits beyond the prefix length are set.
+    #[error("bits beyond the prefix length are set")]
+    HostBits,
+    /// Too many rules of one prefix and port, each for another protocol or interface.
+    #[error("too many rules of one prefix and port")]
+    Crowded,
+}
+
+/// A place of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place {
+    line: Line,
+    slot: usize,
+}
+
+/// A line: a bucket's first, or one of the overflow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    Bucket(u32),
+    Overflow(u32),
+}
+
+/// Rules by prefix, port and protocol. One thread owns it and changes it; others look up through [`QnsTable::reader`].
+#[derive(Debug)]
+pub struct QnsTable<A: Address> {
+    shared: Arc<Shared<A>>,
+    account: Account,
+    entries: usize,
+    /// Lines of the overflow that are free, and how many there are.
+    free: Vec<u32>,
+    overflow: u32,
+    regions_from: [usize; 2],
+}
+
+impl<A: Address> QnsTable<A> {
+    /// An empty table, its hash keyed by 128 random bits.
+    pub fn new(seed: [u64; 2]) -> Self {
+        Self::with_thresholds(seed, REGIONS_FROM, BUCKETS)
+    }
+
+    /// As [`QnsTable::new`], with regions of addresses told apart from so many entries on, finer ones from so many on, and
+    /// so many buckets at the beginning, at least one.
+    pub fn with_thresholds(seed: [u64; 2], regions_from: [usize; 2], buckets: u32) -> Self {
+        let buckets = buckets.clamp(1, MOST);
+        let shared = Shared {
+            state: AtomicU64::new(buckets.into()),
+            filter: Filter::new(),
+            buckets: Lines::new(),
+            overflow: Lines::new(),
+            hasher: Hasher::new(seed),
+        };
+        (0..buckets).for_each(|bucket| {
+            shared.buckets.make(bucket);
+        });
+        Self {
+            shared: Arc::new(shared),
+            account: Account::default(),
+            entries: 0,
+            free: Vec::new(),
+            overflow: 0,
+            regions_from,
+        }
+    }
+
+    /// A view for lookups on any thread.
+    pub fn reader(&self) -> QnsReader<A> {
+        QnsReader {
+            shared: self.shared.clone(),
+        }
+    }
+
+    /// Add a rule, or change what one says; returns what it said.
+    pub fn insert(&mut self, key: &Key<A>, value: A::Value) -> Result<Option<A::Value>, QnsError> {
+        checked(key)?;
+        let hash = self.hash(key);
+        let entry = A::entry(key, value);
+        let home = Line::Bucket(bucket(hash, self.state()));
+        let old = self.find(home, hash, &entry);
+        self.put(home, hash, &entry)?;
+        if let Some(old) = old {
+            let before = line::entry::<A>(self.words(old.line), old.slot);
+            // Both are there for a moment; a reader that saw neither looks again.
+            self.moved(0);
+            clear(self.words(old.line), old.slot);
+            self.tidy(home);
+            return Ok(Some(A::value(&before)));
+        }
+        self.entries += 1;
+        self.account.add(&self.shared.filter, key);
+        let [regions, finer] = self.regions_from;
+        if self.entries >= regions {
+            self.account.tell_regions::<A>(&self.shared.filter);
+        }
+        if self.entries >= finer {
+            self.account.tell_finer_regions::<A>(&self.shared.filter);
+        }
+        if self.entries > self.state() as u32 as usize {
+            self.split();
+        }
+        Ok(None)
+    }
+
+    /// Remove a rule; returns what it said.
+    pub fn remove(&mut self, key: &Key<A>) -> Option<A::Value> {
+        let (place, entry) = self.place_of(key)?;
+        clear(self.words(place.line), place.slot);
+        self.entries -= 1;
+        self.account.remove(&self.shared.filter, key);
+        self.tidy(Line::Bucket(bucket(self.hash(key), self.state())));
+        Some(A::value(&entry))
+    }
+
+    /// What exactly this rule says.
+    pub fn get(&self, key: &Key<A>) -> Option<A::Value> {
+        let (_, entry) = self.place_of(key)?;
+        Some(A::value(&entry))
+    }
+
+    /// All rules, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = (Key<A>, A::Value)> + '_ {
+        entries_of(&self.shared).map(|entry| A::open(&entry))
+    }
+
+    /// Number of rules.
+    pub fn len(&self) -> usize {
+        self.entries
+    }
+
+    /// Whether there is no rule.
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
+    /// Number of buckets.
+    pub fn buckets(&self) -> u32 {
+        self.state() as u32
+    }
+
+    /// Bytes allocated for lookups: buckets, their overflow, and bitmaps.
+    pub fn bytes(&self) -> usize {
+        self.shared.buckets.bytes() + self.shared.overflow.bytes() + self.shared.filter.bytes()
+    }
+
+    fn hash(&self, key: &Key<A>) -> u64 {
+        A::hash_one(&self.shared.hasher, &block_of(key))
+    }
+
+    fn state(&self) -> u64 {
+        self.shared.state.load(Ordering::Relaxed)
+    }
+
+    /// Entries have been copied: who finds nothing from here on looks again, so that the originals may go. `buckets` more
+    /// are in use.
+    fn moved(&self, buckets: u32) {
+        let state = self.state().wrapping_add(1 << 32) + u64::from(buckets);
+        self.shared.state.store(state, Ordering::Release);
+    }
+
+    /// The words of a line that is in use.
+    fn words(&self, line: Line) -> &[AtomicU64] {
+        words(&self.shared, line)
+    }
+
+    fn place_of(&self, key: &Key<A>) -> Option<(Place, A::Entry)> {
+        checked(key).ok()?;
+        let hash = self.hash(key);
+        let home = Line::Bucket(bucket(hash, self.state()));
+        let place = self.find(home, hash, &A::entry(key, A::Value::default()))?;
+        Some((place, line::entry::<A>(self.words(place.line), place.slot)))
+    }
+
+    /// Where the entry of the same key is.
+    fn find(&self, home: Line, hash: u64, entry: &A::Entry) -> Option<Place> {
+        let mut places = places(&self.shared, home);
+        places.find(|place| {
+            let words = self.words(place.line);
+            let same = || A::same_key(&line::entry::<A>(words, place.slot), entry);
+            line::header(words).tag(place.slot) == tag_of(hash) && same()
+        })
+    }
+
+    /// Put an entry into the first free slot of a bucket.
+    fn put(&mut self, home: Line, hash: u64, entry: &A::Entry) -> Result<(), QnsError> {
+        let tag = tag_of(hash);
+        let (mut last, mut count) = (home, 0);
+        for line in lines(&self.shared, home) {
+            if let Some(slot) = free_slot(self.words(line)) {
+                fill::<A>(self.words(line), slot, tag, entry);
+                self.sift(home, line, tag);
+                return Ok(());
+            }
+            last = line;
+            count += 1;
+        }
+        if count >= CHAIN {
+            return Err(QnsError::Crowded);
+        }
+        let free = self.free.pop().unwrap_or(self.overflow);
+        let words = self.shared.overflow.make(free).ok_or(QnsError::Crowded)?.as_ref();
+        self.overflow = self.overflow.max(free + 1);
+        set_rest(words, Rest::NONE);
+        fill::<A>(words, 0, tag, entry);
+        let before = line::rest(self.words(last));
+        set_rest(self.words(last), Rest::new(free, before.sieve()));
+        self.sift(home, Line::Overflow(free), tag);
+        Ok(())
+    }
+
+    /// Let readers look for a tag as far as `until`, from the bucket's last lines to the first.
+    fn sift(&self, home: Line, until: Line, tag: u16) {
+        let before: Vec<Line> = lines(&self.shared, home).take_while(|line| *line != until).collect();
+        for line in before.into_iter().rev() {
+            let rest = line::rest(self.words(line));
+            if let Some(next) = rest.next() {
+                set_rest(self.words(line), Rest::new(next, rest.sieve() | sieve(tag)));
+            }
+        }
+    }
+
+    /// Let readers look no further than what they look for may be.
+    fn narrow(&self, home: Line) {
+        let lines: Vec<Line> = lines(&self.shared, home).collect();
+        let mut behind = 0;
+        for line in lines.into_iter().rev() {
+            let words = self.words(line);
+            if let Some(next) = line::rest(words).next() {
+                set_rest(words, Rest::new(next, behind));
+            }
+            let header = line::header(words);
+            let tags = (0..SLOTS).map(|slot| header.tag(slot)).filter(|tag| *tag != 0);
+            behind = tags.fold(behind, |all, tag| all | sieve(tag));
+        }
+    }
+
+    /// Split the next bucket: the entries whose hash says so move to a new one.
+    fn split(&mut self) {
+        let buckets = self.state() as u32;
+        if buckets >= MOST || self.shared.buckets.make(buckets).is_none() {
+            return;
+        }
+        let level = 1 << buckets.ilog2();
+        let (old, new) = (Line::Bucket(buckets - level), Line::Bucket(buckets));
+        let mut moving = Vec::new();
+        for place in places(&self.shared, old) {
+            let words = self.words(place.line);
+            if line::header(words).tag(place.slot) != 0 {
+                let entry = line::entry::<A>(words, place.slot);
+                let hash = self.hash(&A::open(&entry).0);
+                if hash as u32 & level != 0 {
+                    moving.push((place, hash, entry));
+                }
+            }
+        }
+        for (_, hash, entry) in &moving {
+            // As many lines as it had in the old bucket suffice.
+            let put = self.put(new, *hash, entry);
+            debug_assert!(put.is_ok());
+        }
+        self.moved(1);
+        for (place, ..) in moving {
+            clear(self.words(place.line), place.slot);
+        }
+        self.tidy(old);
+    }
+
+    /// Fill free slots of a bucket from its last line, and give back lines that are empty.
+    fn tidy(&mut self, home: Line) {
+        while let Some((before, last, number)) = self.last_line(home) {
+            let words = self.words(last);
+            let header = line::header(words);
+            let Some(slot) = (0..SLOTS).find(|&slot| header.tag(slot) != 0) else {
+                set_rest(self.words(before), Rest::NONE);
+                // A reader in that line looks again, should it be used anew before.
+                self.moved(0);
+                self.free.push(number);
+                continue;
+            };
+            let free = lines(&self.shared, home).find_map(|line| Some((line, free_slot(self.words(line))?)));
+            let Some((line, hole)) = free.filter(|(line, _)| *line != last) else {
+                break;
+            };
+            let entry = line::entry::<A>(words, slot);
+            fill::<A>(self.words(line), hole, header.tag(slot), &entry);
+            self.moved(0);
+            clear(words, slot);
+        }
+        self.narrow(home);
+    }
+
+    /// A bucket's last line of the overflow, with its number, and the line before it.
+    fn last_line(&self, home: Line) -> Option<(Line, Line, u32)> {
+        let pairs = lines(&self.shared, home).zip(lines(&self.shared, home).skip(1));
+        match pairs.last()? {
+            (before, last @ Line::Overflow(number)) => Some((before, last, number)),
+            _ => None,
+        }
+    }
+}
+
+/// The words of a line that is in use.
+fn words<A: Address>(shared: &Shared<A>, line: Line) -> &[AtomicU64] {
+    let found = match line {
+        Line::Bucket(number) => shared.buckets.get(number),
+        Line::Overflow(number) => shared.overflow.get(number),
+    };
+    found.map(AsRef::as_ref).unwrap_or_default()
+}
+
+/// The lines of a bucket.
+fn lines<A: Address>(shared: &Shared<A>, home: Line) -> impl Iterator<Item = Line> + '_ {
+    std::iter::successors(Some(home), |line| {
+        line::rest(words(shared, *line)).next().map(Line::Overflow)
+    })
+}
+
+/// The slots of a bucket.
+fn places<A: Address>(shared: &Shared<A>, home: Line) -> impl Iterator<Item = Place> + '_ {
+    lines(shared, home).flat_map(|line| (0..SLOTS).map(move |slot| Place { line, slot }))
+}
+
+/// All entries.
+fn entries_of<A: Address>(shared: &Shared<A>) -> impl Iterator<Item = A::Entry> + '_ {
+    let buckets = shared.state.load(Ordering::Relaxed) as u32;
+    let places = (0..buckets).flat_map(|bucket| places(shared, Line::Bucket(bucket)));
+    places.filter_map(|place| {
+        let words = words(shared, place.line);
+        (line::header(words).tag(place.slot) != 0).then(|| line::entry::<A>(words, place.slot))
+    })
+}
+
+fn checked<A: Address>(key: &Key<A>) -> Result<(), QnsError> {
+    if key.length > A::BITS {
+        return Err(QnsError::Length(key.length));
+    }
+    if key.prefix.masked(key.length) != key.prefix {
+        return Err(QnsError::HostBits);
+    }
+    Ok(())
+}
