@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod kernel;
+mod nat_lookup;
 mod nat_path;
 mod report;
 mod result;
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use kernel::KernelArguments;
 use kernel::generator::GeneratorArguments;
+use nat_lookup::NatLookupArguments;
 use nat_path::NatPathArguments;
 use report::ReportArguments;
 use rows::{Row, Run};
@@ -35,6 +37,8 @@ struct Arguments {
 enum Bench {
     /// One core's packets through translation and forwarding, in memory, beside the limit.
     NatPath(NatPathArguments),
+    /// What finding a translation rule costs, by the number of rules (P4, Table 1).
+    NatLookup(NatLookupArguments),
     /// The same wires and traffic through Linux and through Sluice.
     Kernel(KernelArguments),
     /// Everything measured, as one HTML page with plots.
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
         Bench::Kernel(kernel) if kernel.inside() => kernel::inside::run(kernel, arguments.quick),
         Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
         Bench::Report(report) => report::run(report),
+        Bench::NatLookup(lookup) => measure(&arguments, "nat-lookup", |run| nat_lookup::run(run, lookup)),
         Bench::NatPath(path) => measure(&arguments, "nat-path", |run| nat_path::run(run, path)),
     };
     match outcome {

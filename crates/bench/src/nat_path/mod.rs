@@ -4,10 +4,10 @@
 //! Cost = loop(source, receive, path, transmit, free) - loop(source, free).
 
 mod created;
-mod flows;
+pub mod flows;
 mod listing;
 mod opening;
-mod probe;
+pub mod probe;
 mod rig;
 mod rules;
 mod shapes;

@@ -1,0 +1,214 @@
+//! `nat-lookup`: what it costs to find the rule of a packet, by the number of rules (P4, Table 1).
+//!
+//! Single lookups depend on one another, so that each shows its whole latency; batches are what the engine asks. Under
+//! changes a second thread adds and removes rules meanwhile. `ns_scaled` is the figure times what the probe of `nat-path`
+//! takes on a quiet core over what it took beside it, never more than was measured.
+
+mod changes;
+mod linear;
+mod rules;
+mod yardstick;
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use sluice_table::qns::{BATCH, Key, Match, QnsReader, QnsTable, Query, Value4};
+
+use crate::nat_path::flows::Random;
+use crate::rows::{Row, Run};
+use changes::Changes;
+use linear::Linear;
+use yardstick::{Yardstick, scaled};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Numbers of rules: those of the paper's table, and more.
+const RULES: [usize; 7] = [100, 1_000, 3_000, 5_000, 10_000, 100_000, 1_000_000];
+/// Most rules of the list that is searched from its beginning: the paper's.
+const LINEAR: usize = 10_000;
+/// Changes a second of the rows with changes.
+const CHANGES: u32 = 10_000;
+/// Most questions that are gone through in turn.
+const QUESTIONS: usize = 1 << 20;
+/// Seconds that one figure takes.
+const SECONDS: f64 = 0.1;
+/// Seconds of a chunk of lookups: some changes fall into each.
+const CHUNK: f64 = 500e-6;
+
+/// What to measure: everything where nothing is said.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct NatLookupArguments {
+    /// Only so many rules.
+    #[arg(long, value_name = "N")]
+    rules: Option<usize>,
+}
+
+/// Run it.
+pub fn run(run: &mut Run<'_>, arguments: &NatLookupArguments) -> Result<(), Failure> {
+    let runs = if run.quick { 5 } else { 9 };
+    let sizes: Vec<usize> = match arguments.rules {
+        Some(rules) => vec![rules],
+        None => RULES.to_vec(),
+    };
+    let mut memory = yardstick::memory()?;
+    let mut yardstick = Yardstick::new(&mut memory);
+    for rules in sizes {
+        measure(run, rules, runs, &mut yardstick)?;
+    }
+    Ok(())
+}
+
+fn measure(run: &mut Run<'_>, count: usize, runs: usize, yardstick: &mut Yardstick<'_>) -> Result<(), Failure> {
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let keys = rules::rules(count, &mut random);
+    let mut table = QnsTable::new([random.below(u64::MAX >> 32).into(), 7]);
+    for (number, key) in keys.iter().enumerate() {
+        let word = number as u64;
+        table.insert(key, Value4 { word, note: 0 })?;
+    }
+    let reader = table.reader();
+    let questions = (4 * count).clamp(1 << 16, QUESTIONS).next_power_of_two();
+    let queries = rules::queries(questions, &keys, &reader, &mut random);
+    let lines = lines(&reader, &queries);
+    let row = |case: &str, batch: usize, changes: u32| {
+        Row::new(case)
+            .key("rules", count)
+            .key("batch", batch)
+            .key("updates_per_s", changes)
+    };
+    let mut changes = Changes::new(table, &keys, &mut random);
+    let mut probes = Vec::new();
+    let batches = if run.quick { vec![1, BATCH] } else { vec![1, 32, BATCH] };
+    for batch in batches {
+        let (mut quiet, mut quiet_scaled) = (Vec::new(), Vec::new());
+        let (mut busy, mut busy_scaled) = (Vec::new(), Vec::new());
+        let (mut losses, mut updates) = (Vec::new(), Vec::new());
+        lookups(&reader, &queries, batch);
+        for _ in 0..runs {
+            // By turns, so that what a neighbour disturbs is disturbed in all.
+            let cycles = yardstick.cycles();
+            let calm = lookups(&reader, &queries, batch);
+            let (slow, update) = changes.during(CHANGES, || lookups(&reader, &queries, batch));
+            probes.push(cycles);
+            quiet.push(calm);
+            quiet_scaled.push(scaled(calm, cycles));
+            busy.push(slow);
+            busy_scaled.push(scaled(slow, cycles));
+            losses.push(slow / calm - 1.0);
+            updates.push(update);
+        }
+        let figures = |changes, raw: &[f64], scaled: &[f64]| {
+            row("qns", batch, changes)
+                .figure("ns_per_lookup", raw)
+                .figure("ns_scaled", scaled)
+                .figure("lines_touched", &[lines])
+        };
+        (run.row)(figures(0, &quiet, &quiet_scaled));
+        let row = figures(CHANGES, &busy, &busy_scaled);
+        (run.row)(row.figure("update_us", &updates).figure("loss_share", &losses));
+    }
+    let bytes = changes.table().bytes();
+    let missed: Vec<f64> = (0..runs).map(|_| chase(bytes, &mut random)).collect();
+    (run.row)(row("miss", 1, 0).figure("ns_per_lookup", &missed).key("bytes", bytes));
+    if count <= LINEAR {
+        let linear = Linear::new(&keys);
+        let figures: Vec<f64> = (0..runs).map(|_| listed(&linear, &queries)).collect();
+        (run.row)(row("linear", 1, 0).figure("ns_per_lookup", &figures));
+    }
+    let row = Row::new("probe")
+        .key("rules", count)
+        .key("sessions", yardstick::SESSIONS);
+    (run.row)(row.figure("cycles_per_packet", &probes));
+    Ok(())
+}
+
+/// Cache lines that a lookup reads on average.
+fn lines(reader: &QnsReader<u32>, queries: &[Query<u32>]) -> f64 {
+    let sum: usize = queries.iter().map(|query| reader.lookup_counted(query).1).sum();
+    sum as f64 / queries.len() as f64
+}
+
+/// Repeat `round` for some time, in chunks; ns for each of its lookups, whose number it returns, in the tenth percentile
+/// of the chunks: what neighbours on a shared machine did not disturb.
+fn timed(mut round: impl FnMut() -> usize) -> f64 {
+    let mut figures = Vec::new();
+    let begin = Instant::now();
+    while begin.elapsed().as_secs_f64() < SECONDS {
+        let (mut lookups, begin) = (0, Instant::now());
+        while begin.elapsed().as_secs_f64() < CHUNK {
+            lookups += round();
+        }
+        figures.push(begin.elapsed().as_secs_f64() * 1e9 / lookups as f64);
+    }
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 10]
+}
+
+/// ns per lookup, one by one or in batches.
+fn lookups(reader: &QnsReader<u32>, queries: &[Query<u32>], batch: usize) -> f64 {
+    let mask = queries.len() - 1;
+    let mut at = 0;
+    if batch == 1 {
+        return timed(|| {
+            for _ in 0..1024 {
+                // No value has the highest bit; only the table knows.
+                let found = reader.lookup(&queries[at]).map_or(0, |found| found.value.word >> 63);
+                at = (at + 1 + found as usize) & mask;
+            }
+            1024
+        });
+    }
+    let mut matches: [Option<Match<Value4>>; BATCH] = [None; BATCH];
+    timed(|| {
+        for _ in 0..16 {
+            reader.lookup_batch(&queries[at..at + batch], &mut matches);
+            black_box(&matches);
+            at = (at + batch) & mask;
+        }
+        16 * batch
+    })
+}
+
+/// ns per lookup of the list.
+fn listed(linear: &Linear, queries: &[Query<u32>]) -> f64 {
+    let mask = queries.len() - 1;
+    let mut at = 0;
+    timed(|| {
+        for _ in 0..8 {
+            let found = linear.lookup(&queries[at]).map_or(0, |number| number >> 63);
+            at = (at + 1 + found as usize) & mask;
+        }
+        8
+    })
+}
+
+/// ns per step of a chase through `bytes` bytes of memory, each line once before any again.
+fn chase(bytes: usize, random: &mut Random) -> f64 {
+    const WORDS: usize = 8;
+    let lines = bytes / 64;
+    let mut order: Vec<u32> = (0..lines as u32).collect();
+    for last in (1..lines).rev() {
+        order.swap(last, random.below(last as u64 + 1) as usize);
+    }
+    let mut words = vec![0u64; lines * WORDS];
+    for (from, to) in order.iter().zip(order.iter().cycle().skip(1)) {
+        words[*from as usize * WORDS] = u64::from(*to) * WORDS as u64;
+    }
+    let mut at = 0;
+    let figure = timed(|| {
+        for _ in 0..1024 {
+            at = words[at as usize];
+        }
+        1024
+    });
+    black_box(at);
+    figure
+}
+
+/// Rules that are no part of those that are asked for.
+fn others(keys: &[Key<u32>], count: usize, random: &mut Random) -> Vec<Key<u32>> {
+    let known: std::collections::HashSet<_> = keys.iter().collect();
+    let mut others = rules::rules(count, random);
+    others.retain(|key| !known.contains(key));
+    others
+}
