@@ -21,6 +21,7 @@ const FIXED: &[(&str, &str)] = &[
     ("nat.subscribers", "the memory of the table is taken at start"),
     ("nat.port-blocks", "the memory of the table is taken at start"),
     ("nat.held-ports", "the memory of the table is taken at start"),
+    ("nat.unsolicited-syns", "the room where they wait is made at start"),
     ("interfaces.*.device", "devices are opened at start"),
     ("interfaces.*.bond", "devices are opened at start"),
     ("interfaces.*.parent", "devices are opened at start"),

@@ -239,6 +239,7 @@ fn document() -> impl Strategy<Value = Document> {
             spare_addresses: 3,
             limits,
             subscribers: 5,
+            unsolicited_syn: UnsolicitedSyn::Drop,
             pools: pools.into_iter().collect(),
             source: source
                 .into_iter()

@@ -53,7 +53,8 @@ pub fn plan(config: &Config, ports: &[Outlook]) -> Plan {
         .document
         .neighbours
         .parked
-        .saturating_add(config.document.fragments.parked);
+        .saturating_add(config.document.fragments.parked)
+        .saturating_add(config.document.nat.unsolicited_syns);
     plan.parked = parked as usize;
     // They come on top of what devices and workers hold.
     plan.buffers = plan.buffers.saturating_add(parked).min(1 << 24).next_power_of_two() - 1;

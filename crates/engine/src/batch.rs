@@ -8,6 +8,7 @@ use sluice_wire::layers::Layers;
 use crate::io::{Carried, HAND, Lent, PortIndex, Slot, WorkerIndex};
 use crate::paths::Wanted;
 use crate::reason::{Own, Reason};
+use crate::unsolicited::Unsolicited;
 
 /// A list of slots.
 pub type Slots = ArrayVec<Slot, HAND>;
@@ -291,6 +292,8 @@ pub struct Lists {
     pub park: ArrayVec<(Slot, NeighbourIndex), HAND>,
     /// To be parked until the first fragment of its datagram comes: place in the table of fragments.
     pub park_fragment: ArrayVec<(Slot, u32), HAND>,
+    /// To be parked until somebody expects them, or nobody has for long enough.
+    pub park_syn: ArrayVec<Unsolicited, HAND>,
     /// Taken in by the gateway itself.
     pub taken: Slots,
     /// Used up by a node that accounts for it: only its buffer is left to free.
@@ -400,6 +403,7 @@ impl Lists {
                     .any(|(place, _)| *place == slot)
                     .then_some("park")
             })
+            .or_else(|| self.park_syn.iter().any(|syn| syn.slot == slot).then_some("park"))
             .or_else(|| {
                 self.hand_over
                     .iter()

@@ -27,4 +27,5 @@ pub mod session;
 pub mod shard;
 pub mod time;
 pub mod trace;
+pub mod unsolicited;
 pub mod worker;

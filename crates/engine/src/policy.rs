@@ -36,6 +36,8 @@ pub struct Setup {
     pub steering: [u64; 2],
     /// Datagrams in fragments.
     pub fragments: datagrams::Limits,
+    /// SYNs that nobody expects which may wait for their answer, all shards together.
+    pub unsolicited_syns: u32,
     /// Public IPv4 addresses that pools may gain later, as far as memory for their leases is concerned.
     pub spare_addresses: u32,
     /// Subscribers of translation.
@@ -303,6 +305,8 @@ pub struct Policy {
     pub interfaces: Vec<Interface>,
     /// By port: the interface of untagged frames, if any.
     pub untagged: Vec<Option<u16>>,
+    /// SYNs that nobody expects are answered, after a while; otherwise dropped at once.
+    pub answers_syns: bool,
     /// Some interface limits TCP's segment size.
     pub limits_segments: bool,
     /// IPv4 translation.
@@ -350,6 +354,7 @@ impl Policy {
         }
         Self {
             generation: 1,
+            answers_syns: true,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             interfaces,
             untagged,

@@ -40,6 +40,8 @@ reasons! {
         FragmentTimeout = "fragment-timeout", "the first fragment of the datagram did not come in time";
         FragmentUnfit = "fragment-unfit", "packet can't be cut to the path's MTU";
         ParkingFull = "parking-full", "no more packets can wait for a neighbour or a fragment";
+        SynsFull = "unsolicited-syns-full", "no more SYNs that nobody expects can wait for their answer";
+        SynOvertaken = "unsolicited-syn-overtaken", "a SYN that nobody expected, whose connection was then opened from inside";
         LeftToOffload = "left-to-offload", "checksum left to offload by a local sender, refused by configuration";
         DeviceRefused = "device-refused", "frame from the device in a form that can't be used";
         InterfaceGone = "interface-gone", "the egress interface is no longer configured";

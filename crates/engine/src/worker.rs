@@ -21,11 +21,12 @@ use crate::nodes::established::{Lookups, established};
 use crate::nodes::{complain, decide, forward, fragments, gateway, neighbour, parse, revise};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
-use crate::reason::Own;
+use crate::reason::{Own, Reason};
 use crate::request::Desk;
 use crate::shard::Shard;
 use crate::time::Now;
 use crate::trace::Tracer;
+use crate::unsolicited::Syns;
 
 mod arrive;
 mod dispose;
@@ -85,6 +86,7 @@ pub struct Worker<'m> {
     tap: Option<Box<Tap>>,
     carried: ArrayVec<Carried, BATCH>,
     resumed: ArrayVec<(Waiting, Resume), HAND>,
+    syns: Syns,
 }
 
 /// What the nodes work with, beside the policy.
@@ -112,6 +114,8 @@ enum Resume {
     Ready,
     /// Its neighbour does not answer.
     Failed,
+    /// It is a SYN that nobody expected when it came, for this reason.
+    Unsolicited(Reason),
 }
 
 /// Where the packets of a burst come from.
@@ -126,8 +130,10 @@ enum Source {
 impl<'m> Worker<'m> {
     /// A worker of its parts.
     pub fn new(parts: Parts<'m>) -> Self {
+        let count = parts.setup.shards.count() as usize;
+        let syns = Syns::new(count, parts.shards.len(), parts.setup.unsolicited_syns as usize);
         let mut shards: Vec<Option<Box<Shard<'m>>>> = Vec::new();
-        shards.resize_with(parts.setup.shards.count() as usize, || None);
+        shards.resize_with(count, || None);
         for shard in parts.shards {
             let place = shard.number as usize;
             shards[place] = Some(Box::new(shard));
@@ -162,6 +168,7 @@ impl<'m> Worker<'m> {
             tap: None,
             carried: ArrayVec::new(),
             resumed: ArrayVec::new(),
+            syns,
         }
     }
 

@@ -214,6 +214,7 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
             datagrams: 64,
             ..Limits::default()
         },
+        unsolicited_syns: 0,
         spare_addresses: 0,
         meters: Default::default(),
         events: Default::default(),

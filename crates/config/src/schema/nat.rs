@@ -23,6 +23,10 @@ pub struct Nat {
     /// Ports and blocks that wait at once before they are given out again (`hold` of a pool); what is more is free at
     /// once, and counted.
     pub held_ports: u32,
+    /// What the sender of a SYN is told that nobody inside expects (RFC 5382, REQ-4).
+    pub unsolicited_syn: UnsolicitedSyn,
+    /// Such SYNs that wait for their answer at once (`tcp-incoming-syn` says how long); further ones are dropped.
+    pub unsolicited_syns: u32,
     /// Limits of all translation together.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: SessionLimits,
@@ -45,12 +49,25 @@ impl Default for Nat {
             subscribers: 65_536,
             port_blocks: 131_072,
             held_ports: 131_072,
+            unsolicited_syn: UnsolicitedSyn::default(),
+            unsolicited_syns: 512,
             limits: SessionLimits::default(),
             pools: IndexMap::new(),
             source: Vec::new(),
             destination: Vec::new(),
         }
     }
+}
+
+/// What the sender of a SYN is told that nobody inside expects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnsolicitedSyn {
+    /// After a while, that the port is unreachable, unless an inside host has opened the connection itself.
+    #[default]
+    Unreachable,
+    /// Nothing.
+    Drop,
 }
 
 /// `[[nat.source]]`: connections from a network out by an interface get an address of a pool.

@@ -17,6 +17,9 @@ const MOST_ADDRESSES: u64 = 1 << 20;
 /// Most entries of the tables of translation.
 const MOST_ENTRIES: u32 = 1 << 24;
 
+/// Most packets that devices keep for the data plane.
+const MOST_PARKED: u32 = 1 << 16;
+
 impl Check<'_> {
     pub(super) fn pools(&mut self, interfaces: &[Interface], inherited: &Timeouts) -> Vec<Pool> {
         let document = self.document;
@@ -42,6 +45,12 @@ impl Check<'_> {
         ] {
             self.in_range(place!["nat", key], what, value, least..=MOST_ENTRIES);
         }
+        self.in_range(
+            place!["nat", "unsolicited-syns"],
+            "a number of packets",
+            nat.unsolicited_syns,
+            0..=MOST_PARKED,
+        );
         for (index, (name, written)) in document.nat.pools.iter().enumerate() {
             let at = place!["nat", "pools", name];
             self.name(at, name);

@@ -9,6 +9,7 @@ pub use translation::{PoolNames, pool_names, translation};
 
 use sluice_config::Config;
 use sluice_config::config::Timeouts;
+use sluice_config::schema;
 use sluice_engine::datagrams;
 use sluice_engine::io::WorkerIndex;
 use sluice_engine::plane::NeighbourLimits;
@@ -93,6 +94,7 @@ pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets
             parked: fragments.parked as usize,
             patience: fragments.timeout.duration().as_nanos() as u64,
         },
+        unsolicited_syns: config.document.nat.unsolicited_syns,
         spare_addresses: config.document.nat.spare_addresses,
         meters: Default::default(),
         events: Default::default(),
@@ -116,6 +118,7 @@ pub fn policy(config: &Config, macs: &[[u8; 6]], pools: &PoolNames) -> Result<Po
     policy.nat4 = translation(config, pools)?;
     policy.timeouts = Schedule::new(&timeouts(&config.timeouts))?;
     policy.limits = limits(config);
+    policy.answers_syns = config.document.nat.unsolicited_syn == schema::UnsolicitedSyn::Unreachable;
     Ok(policy)
 }
 
@@ -210,6 +213,24 @@ mod tests {
             expected,
             setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap().fragments
         );
+    }
+
+    #[test]
+    fn unsolicited_syns_of_the_configuration_wait_and_are_answered_as_it_says() {
+        let interface = "[interfaces.a]\ndevice = \"null:\"\n";
+        let settings = |text: &str| {
+            let config = config(&format!("{interface}{text}"));
+            let waiting = setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap().unsolicited_syns;
+            (
+                waiting,
+                policy(&config, &[[2, 0, 0, 0, 0, 1]], &Vec::new())
+                    .unwrap()
+                    .answers_syns,
+            )
+        };
+        assert_eq!((512, true), settings(""));
+        let silent = "[nat]\nunsolicited-syn = \"drop\"\nunsolicited-syns = 7\n";
+        assert_eq!((7, false), settings(silent));
     }
 
     #[test]

@@ -1,20 +1,23 @@
 //! decide: the first packet of a flow: destination rule, route, source rule, port, insert.
 //!
 //! Exits: established again (a session now exists), forward (nothing to translate), gateway, unresolved, complain,
-//! drop. What is found is data in the session's record; only `established` touches the packet.
+//! park (a SYN that nobody expects), drop. What is found is data in the session's record; only `established` touches the packet.
 
 use sluice_nat::bindings::Inbound;
-use sluice_nat::{Address, PoolIndex, PortClass, Target, Tuple};
+use sluice_nat::{Address, PoolIndex, PortClass, Target, TimeoutClass, Tuple};
 use sluice_route::SourceValidation;
-use sluice_wire::layers::Flags;
+use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::layers::{Flags, Fragment};
+use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
 use crate::batch::{Batch, Complaint, Hop, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::family::Family;
-use crate::io::HAND;
+use crate::io::{HAND, Slot};
 use crate::opening::Openings;
 use crate::paths::{Destination, Wanted};
 use crate::reason::{Own, Reason};
+use crate::unsolicited::Unsolicited;
 
 /// What is to become of a flow.
 pub enum Plan<F: Family> {
@@ -175,6 +178,36 @@ fn hairpin<F: Family>(ctx: &Ctx<'_, '_>, key: &F::Key, destination: Destination)
     }
 }
 
+/// A SYN from outside that nobody expects waits before it is answered.
+fn unsolicited<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    slot: Slot,
+    meta: &Meta,
+    key: &F::Key,
+    reason: Reason,
+) -> Option<Unsolicited> {
+    use sluice_nat::Reason::{Filtered, Unsolicited as Unexpected};
+    let waits = matches!(reason, Reason::Nat(Unexpected | Filtered))
+        && ctx.policy.answers_syns
+        && ctx.setup.unsolicited_syns > 0
+        && meta.origin == Origin::Received
+        && F::protocol(key) == TCP
+        && meta.layers.fragment == Fragment::Whole
+        && meta.layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN;
+    let pools = &F::nat(ctx.policy).pools;
+    let pool = pools.owner(F::tuple(key).destination());
+    let timeouts = pool
+        .and_then(|pool| pools.get(pool))
+        .map_or(&ctx.policy.timeouts, |pool| pool.timeouts());
+    let seconds = u64::from(timeouts.seconds(TimeoutClass::TCP_INCOMING_SYN));
+    waits.then(|| Unsolicited {
+        slot,
+        hash: F::hash_one(ctx.hasher, key),
+        due: ctx.now.nanoseconds + seconds * 1_000_000_000,
+        reason,
+    })
+}
+
 /// Decide about packets of no known session.
 #[inline(never)]
 pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
@@ -199,7 +232,10 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             }
             Plan::Wait(wanted) => lists.wait(slot, Some(wanted)),
             Plan::Complain(complaint, reason) => lists.complain(slot, complaint, reason),
-            Plan::Drop(reason) => lists.discard(slot, reason),
+            Plan::Drop(reason) => match unsolicited::<F>(ctx, slot, meta, &key, reason) {
+                Some(syn) => put(&mut lists.park_syn, syn),
+                None => lists.discard(slot, reason),
+            },
         }
     }
     openings.open(batch, lists, ctx);

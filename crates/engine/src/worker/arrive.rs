@@ -11,6 +11,7 @@ use crate::io::{BATCH, Carried, HAND, Slot};
 use crate::nodes::complain::own;
 use crate::nodes::parse::classify;
 use crate::reason::{Own, Reason};
+use crate::unsolicited;
 
 /// Put packets that other workers handed over where their notes say.
 pub fn from_workers(
@@ -86,6 +87,8 @@ pub fn from_parking(
         meta.layers = layers;
         let reason = Reason::from(sluice_route::Reason::NeighbourUnresolved);
         match (resume, ctx.policy.interface(waiting.interface)) {
+            (Resume::Unsolicited(reason), Some(_)) => unsolicited::answer(place, reason, batch, lists, ctx),
+            (Resume::Unsolicited(_), None) => lists.discard(place, Own::InterfaceGone),
             (Resume::Failed, _) => lists.complain(place, Complaint::HostUnreachable, reason),
             (Resume::Ready, None) => lists.discard(place, Own::InterfaceGone),
             (Resume::Ready, Some(_)) if waiting.origin == Origin::Own => own(place, batch, lists),

@@ -56,6 +56,7 @@ impl Worker<'_> {
 
     /// Put packets aside, and drop those that have to give way.
     fn park(&mut self, now: Now) {
+        self.park_syns();
         let state = &mut self.parts;
         let lists = &mut *state.lists;
         let Some(owner) = state.owner.as_deref_mut() else {
@@ -91,6 +92,33 @@ impl Worker<'_> {
             };
             if let Some(back) = back {
                 give_up(&mut *self.io, &state.counters, back, reason);
+            }
+        }
+    }
+
+    /// Put SYNs aside that nobody expects.
+    fn park_syns(&mut self) {
+        let state = &mut self.parts;
+        let lists = &mut *state.lists;
+        for syn in lists.park_syn.drain(..) {
+            let meta = &state.meta[syn.slot as usize % HAND];
+            let parked = self.syns.admit(&syn, meta.shard).and_then(|()| {
+                let parked = self.io.park(syn.slot);
+                parked.ok_or(Own::ParkingFull.into())
+            });
+            match (parked, state.counters.interfaces.get(meta.interface as usize)) {
+                (Ok(parked), counters) => {
+                    let packet = Waiting {
+                        parked,
+                        interface: meta.interface,
+                        origin: meta.origin,
+                    };
+                    self.syns.wait(&syn, meta.shard, packet);
+                    if let Some(counters) = counters {
+                        counters.parked.add(1);
+                    }
+                }
+                (Err(reason), _) => put(&mut lists.drop, (syn.slot, reason)),
             }
         }
     }

@@ -38,6 +38,12 @@ impl Worker<'_> {
                 break;
             }
         }
+        for _ in 0..BUDGET.min(self.resumed.remaining_capacity()) {
+            let Some((waiting, reason)) = self.syns.take_due(now.nanoseconds) else {
+                break;
+            };
+            put(&mut self.resumed, (waiting, super::Resume::Unsolicited(reason)));
+        }
         self.desk
             .advance(&mut state.shards, portion(packets), now, policy, &tools);
         let Some(owner) = state.owner.as_deref_mut() else {

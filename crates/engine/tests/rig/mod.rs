@@ -92,6 +92,7 @@ pub struct Plan {
     /// Packets that a ring to a worker holds.
     pub ring: usize,
     pub fragments: Limits,
+    pub unsolicited_syns: u32,
     /// Wraps a worker's devices.
     pub device: fn(MemoryIo) -> Box<dyn Handover>,
     /// Changes interfaces, before routes are derived from them.
@@ -124,6 +125,7 @@ impl Default for Plan {
                 datagrams: 64,
                 ..Limits::default()
             },
+            unsolicited_syns: 0,
             device: |io| Box::new(io),
             interfaces: |_| {},
             routes: Vec::new(),
@@ -251,6 +253,7 @@ impl Rig {
             secret: [1, 2],
             steering: [3, 4],
             fragments: plan.fragments,
+            unsolicited_syns: plan.unsolicited_syns,
             spare_addresses: plan.spare_addresses,
             meters: Default::default(),
             events: plan.events,
