@@ -202,19 +202,21 @@ fn expire<F: Family>(shard: &mut Shard<'_>, now: Now, policy: &Policy, tools: &T
 fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Tools<'_>) {
     let mut keys = ArrayVec::<F::Key, { 2 * EXPIRIES }>::new();
     let mut hashes = [0; 2 * EXPIRIES];
+    let (table, bindings) = (F::table_ref(shard), F::bindings_ref(shard));
+    let mut mapped = false;
     for &index in silent {
-        let session = F::table_ref(shard).get(index).copied().unwrap_or_default();
+        let Some(session) = table.get(index) else { continue };
         put(&mut keys, session.key(Direction::Forward));
         put(&mut keys, session.key(Direction::Reverse));
         let (forward, reverse) = (session.forward(), session.reverse());
-        F::bindings(shard).prefetch_release(session.nat(), session.protocol(), forward, reverse);
+        mapped |= bindings.prefetch_release(session.nat(), session.protocol(), forward, reverse);
     }
-    let passes = [Bindings::approach_release::<F::Tuple>, Bindings::near_release];
-    for pass in passes {
-        for &index in silent {
-            let session = F::table_ref(shard).get(index).copied().unwrap_or_default();
-            let (forward, reverse) = (session.forward(), session.reverse());
-            pass(F::bindings(shard), session.nat(), session.protocol(), forward, reverse);
+    if mapped {
+        for pass in [Bindings::approach_release::<F::Tuple>, Bindings::near_release] {
+            for session in silent.iter().filter_map(|&index| table.get(index)) {
+                let (forward, reverse) = (session.forward(), session.reverse());
+                pass(bindings, session.nat(), session.protocol(), forward, reverse);
+            }
         }
     }
     let hashes = &mut hashes[..keys.len()];

@@ -1,6 +1,7 @@
 //! A compact index: from a hash to the number of a record, in 32 bits an entry.
 //!
-//! A bucket is one line: fifteen entries, and how many more are at home there but live in one of the next buckets.
+//! A bucket is one line: fifteen entries, how many more are at home there but live in one of the next buckets, and how far
+//! away the farthest may be.
 //! What the number leaves free of an entry's 32 bits holds bits of the hash, so that nearly all that a lookup rejects
 //! it rejects without the record. Several kinds of keys may share one index. The caller hashes, with a keyed hash.
 
@@ -8,19 +9,23 @@ use bytemuck::{Pod, Zeroable};
 
 use crate::memory::Line;
 use crate::prefetch::prefetch_all_at;
+use crate::simd::words::equal;
 
 /// Entries in a bucket.
 const WAYS: usize = 15;
 /// Entries that a bucket gets on average when the index is full.
 const LOAD: usize = 11;
-/// Buckets from the home bucket on in which an entry may live.
-const REACH: usize = 8;
+/// Buckets from the home bucket on in which an entry may live: of millions of entries few live farther than ten.
+const REACH: usize = 64;
 
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Bucket {
     entries: [u32; WAYS],
-    away: u32,
+    /// Entries at home here that live elsewhere.
+    away: u16,
+    /// How many buckets on the farthest of them may be.
+    far: u16,
 }
 
 /// No place is left in reach of a hash: the index is overfull, or the hash is not keyed.
@@ -83,7 +88,7 @@ impl<'m> Compact<'m> {
             if bucket.away == 0 {
                 return None;
             }
-            (1..REACH).find_map(|step| look(&self.buckets[self.after(home, step)]))
+            (1..=usize::from(bucket.far)).find_map(|step| look(&self.buckets[self.after(home, step)]))
         })
     }
 
@@ -96,10 +101,12 @@ impl<'m> Compact<'m> {
             let Some(bucket) = self.buckets.get_mut(at) else {
                 return Err(Crowded);
             };
-            if let Some(free) = bucket.entries.iter_mut().find(|entry| **entry == 0) {
-                *free = entry;
+            if let Some(free) = bucket.places(u32::MAX, 0).next() {
+                bucket.entries[free] = entry;
                 if step > 0 {
-                    self.buckets[home].away += 1;
+                    let home = &mut self.buckets[home];
+                    home.away += 1;
+                    home.far = home.far.max(step as u16);
                 }
                 return Ok(());
             }
@@ -116,14 +123,16 @@ impl<'m> Compact<'m> {
             let Some(bucket) = self.buckets.get_mut(at) else {
                 return false;
             };
-            if let Some(place) = bucket.entries.iter_mut().find(|place| **place == entry) {
-                *place = 0;
+            if let Some(place) = bucket.places(u32::MAX, entry).next() {
+                bucket.entries[place] = 0;
                 if step > 0 {
-                    self.buckets[home].away -= 1;
+                    let home = &mut self.buckets[home];
+                    home.away -= 1;
+                    home.far = if home.away == 0 { 0 } else { home.far };
                 }
                 return true;
             }
-            if self.buckets[home].away == 0 {
+            if step >= usize::from(self.buckets[home].far) {
                 return false;
             }
         }
@@ -145,23 +154,29 @@ impl<'m> Compact<'m> {
         }
     }
 
+    /// Never 0, so that no free place has it.
     #[inline(always)]
     fn tag(&self, hash: u64) -> u32 {
-        (hash >> 32) as u32 & !self.numbers
+        let tag = (hash >> 32) as u32 & !self.numbers;
+        if tag == 0 { self.numbers.wrapping_add(1) } else { tag }
     }
 
     /// Places of a bucket with this tag.
     #[inline(always)]
     fn tagged(&self, bucket: &Bucket, tag: u32) -> impl Iterator<Item = usize> {
-        let mut found = 0u32;
-        for (place, &entry) in bucket.entries.iter().enumerate() {
-            let same = (entry & !self.numbers == tag) & (entry & self.numbers != 0);
-            found |= u32::from(same) << place;
-        }
+        bucket.places(!self.numbers, tag)
+    }
+}
+
+impl Bucket {
+    /// Places whose entries, of the bits that `mask` keeps, are `wanted`.
+    #[inline(always)]
+    fn places(&self, mask: u32, wanted: u32) -> impl Iterator<Item = usize> + use<> {
+        let mut found = equal(bytemuck::cast_ref(self), mask, wanted) & ((1 << WAYS) - 1);
         core::iter::from_fn(move || {
             let place = found.trailing_zeros();
             found &= found.wrapping_sub(1);
-            (place < 32).then_some(place as usize)
+            (place < WAYS as u32).then_some(place as usize)
         })
     }
 }
@@ -212,11 +227,12 @@ mod tests {
 
     #[test]
     fn compact_same_hash_is_refused_in_the_end_and_what_is_there_stays() {
-        let mut memory = vec![Line::ZERO; 20];
+        let mut memory = vec![Line::ZERO; 100];
         let mut index = Compact::new(&mut memory, 1 << 20);
         let refused = (0..).find(|&number| index.insert(7, number).is_err());
         assert_eq!(Some((WAYS * REACH) as u32), refused);
-        assert_eq!(Some(119), index.find(7, |number| number == 119));
+        let last = refused.unwrap() - 1;
+        assert_eq!(Some(last), index.find(7, |number| number == last));
     }
 
     proptest! {

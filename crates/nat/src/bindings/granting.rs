@@ -472,6 +472,7 @@ impl<A: Address> Bindings<'_, A> {
         };
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.blocks = owned + 1;
+            subscriber.newest = block.first;
             subscriber.block_count += 1;
         }
         self.events.put(EventKind::PortBlockAllocation, || {

@@ -267,9 +267,15 @@ impl<'m, A: Address> Bindings<'m, A> {
         let Some(number) = self.find_subscriber(host, key, aim.pool) else {
             return;
         };
-        if let Some((owned, record)) = self.subscribers.blocks_of(number).next() {
+        if let Some(subscriber) = self.subscribers.get(number)
+            && let Some(owned) = subscriber.blocks.checked_sub(1)
+        {
             self.subscribers.owned.prefetch(owned);
-            self.ports.prefetch_of(aim.pool, aim.class, record.block(), aim.flow);
+            let newest = Block {
+                address: subscriber.paired(),
+                first: subscriber.newest,
+            };
+            self.ports.prefetch_of(aim.pool, aim.class, newest, aim.flow);
         }
     }
 

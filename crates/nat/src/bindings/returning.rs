@@ -286,12 +286,18 @@ impl<A: Address> Bindings<'_, A> {
         self.subscribers.remove(host, number);
     }
 
-    /// Ask the processor for what [`Bindings::release`] touches: first pass.
+    /// Ask the processor for what [`Bindings::release`] touches: first pass. False where no further pass helps.
     #[inline(always)]
-    pub fn prefetch_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
+    pub fn prefetch_release<T: Tuple<Address = A>>(
+        &self,
+        decision: Decision,
+        protocol: u8,
+        forward: &T,
+        reverse: &T,
+    ) -> bool {
         let (holding, class) = (decision.holding().lent(), PortClass::of(protocol, A::BITS));
         let Some(class) = class.filter(|_| holding != Holding::NOTHING) else {
-            return;
+            return false;
         };
         let Ends {
             inside,
@@ -301,18 +307,31 @@ impl<A: Address> Bindings<'_, A> {
         } = ends(decision, forward, reverse);
         if holding.has(Holding::MAPPING) {
             self.mappings.prefetch_outside(lease, class);
-        } else if holding == Holding::PORT {
+            self.ports.prefetch_give_back(decision.pool_index(), class, lease);
+            return true;
+        }
+        if holding == Holding::PORT {
             self.ports.prefetch_give_back(decision.pool_index(), class, lease);
         } else {
             let host = self.host_hash(context, self.prefix(inside.0), decision.pool_index());
             self.subscribers.prefetch(host);
         }
+        false
     }
 
-    /// Second pass: the records.
+    /// Second pass, where there is a mapping: its record.
     #[inline(always)]
     pub fn approach_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
-        let Some(class) = PortClass::of(protocol, A::BITS).filter(|_| decision.holding().has(Holding::MAPPING)) else {
+        if let Some(class) = PortClass::of(protocol, A::BITS) {
+            let lease = ends(decision, forward, reverse).outside;
+            self.mappings.approach_outside(lease, class);
+        }
+    }
+
+    /// Third pass: the subscriber, and what finds the mapping from inside if it goes.
+    #[inline(always)]
+    pub fn near_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
+        let Some(class) = PortClass::of(protocol, A::BITS) else {
             return;
         };
         let Ends {
@@ -321,23 +340,14 @@ impl<A: Address> Bindings<'_, A> {
             context,
             ..
         } = ends(decision, forward, reverse);
-        self.mappings.approach_outside(lease, class);
-        self.mappings
-            .prefetch(self.inside_hash(context, inside.0, inside.1, class));
-        self.ports.prefetch_give_back(decision.pool_index(), class, lease);
-    }
-
-    /// Third pass: the subscriber.
-    #[inline(always)]
-    pub fn near_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
-        let Some(class) = PortClass::of(protocol, A::BITS).filter(|_| decision.holding().has(Holding::MAPPING)) else {
-            return;
-        };
-        let lease = ends(decision, forward, reverse).outside;
-        if let Some(mapping) = self.mappings.find_outside(lease, class)
+        if let Some(mapping) = self.mappings.find_exact(lease, class, inside)
             && let Some(record) = self.mappings.get(mapping)
         {
             self.subscribers.records.prefetch(record.subscriber());
+            if record.sessions() == 1 {
+                self.mappings
+                    .prefetch(self.inside_hash(context, inside.0, inside.1, class));
+            }
         }
     }
 }

@@ -31,8 +31,10 @@ pub struct Subscriber<A> {
     /// How many of them have no port in use.
     pub(super) empty: u16,
     pool: PoolIndex,
+    /// First port of its newest block, which is of the paired address as a rule: to be asked for early.
+    pub(super) newest: u16,
     /// Fills a line for IPv4.
-    spare: [u8; 14],
+    spare: [u8; 12],
 }
 
 /// A free record must look idle: the link is in none of what says whether it is.

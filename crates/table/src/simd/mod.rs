@@ -2,3 +2,4 @@
 
 pub(crate) mod aes;
 pub mod tags;
+pub mod words;
