@@ -174,6 +174,8 @@ fn sessions_that_expire_give_everything_back() {
         assert_eq!(0, rig.live());
         assert_eq!(before, rig.uses(INSIDE, HOST));
         assert_eq!(1, rig.uses(OUTSIDE, "203.0.113.254"));
+        // RFC 6888, REQ-8: the ports wait before they are lent again.
+        rig.seconds(120);
     }
     let counters = &rig.plane.counters()[0];
     assert_eq!(counters.sessions_created.get(), counters.sessions_ended.get());
