@@ -11,7 +11,7 @@ from lab.topology import POOL
 
 pytestmark = [pytest.mark.sluice, pytest.mark.usefixtures("gateway", "services")]
 
-LISTS = ["interfaces", "sessions", "routes", "neighbours", "cores", "drops"]
+LISTS = ["interfaces", "sessions", "subscribers", "routes", "neighbours", "cores", "drops"]
 
 
 def _session_of(gateway, port, *filters):
@@ -95,6 +95,73 @@ def test_cleared_sessions_are_gone_and_others_stay(topology, gateway, conversati
         gateway.command("clear", "sessions", "--address", topology.alice.address)
         waiting.until(lambda: not _session_of(gateway, port), "alice's session to be gone")
         assert _session_of(gateway, other_port)
+
+
+def _text(endpoint):
+    return f"{endpoint['address']}:{endpoint['port']}"
+
+
+def test_mapping_is_found_by_either_side_and_cleared_with_its_sessions(topology, gateway, conversation):
+    asking, _ = conversation
+    inside = f"{topology.alice.address}:{asking.getsockname()[1]}"
+    (mapping,) = gateway.show("mapping", "--inside", inside)["mappings"]
+    assert ("udp", 1, inside) == (mapping["protocol"], mapping["sessions"], _text(mapping["inside"]))
+    assert mapping["outside"]["address"] in POOL
+    assert [mapping] == gateway.show("mapping", "--outside", _text(mapping["outside"]))["mappings"]
+    assert inside in gateway.command("show", "mapping", "--inside", inside)
+    gateway.command("clear", "mappings", "--inside", inside)
+    waiting.until(lambda: not gateway.show("mapping", "--inside", inside)["mappings"], "the mapping to be gone")
+    assert not _session_of(gateway, asking.getsockname()[1])
+
+
+def test_nat_shows_pools_and_subscribers_with_what_they_use(topology, gateway, conversation):
+    nat = gateway.show("nat")
+    (pool,) = nat["pools"]
+    assert pool["used"]["udp"] >= 1 and pool["subscribers"] >= 1
+    (alice,) = gateway.show("subscribers", "--inside", topology.alice.address)["subscribers"]
+    assert alice in nat["subscribers"]
+    assert alice["ports"]["udp"] >= 1 and alice["sessions"] >= 1
+    assert [] == gateway.show("subscribers", "--inside", "192.0.2.1")["subscribers"]
+    assert alice["address"] in gateway.command("show", "nat")
+    gateway.command("clear", "sessions", "--subscriber", topology.alice.address)
+    waiting.until(
+        lambda: not gateway.show("subscribers", "--inside", topology.alice.address)["subscribers"],
+        "the subscriber to be gone",
+    )
+
+
+def test_blocks_of_a_subscriber_hold_its_ports(topology, gateway, conversation):
+    asking, answering = conversation
+    original = gateway.document
+    gateway.apply(_with_pool(original, *POOL, block={"size": 128}))
+    waiting.until(lambda: not _session_of(gateway, asking.getsockname()[1]), "the session of the other ways to end")
+    asking.send(b"again")
+    _, (address, port) = answering.recvfrom(100)
+    found = gateway.show("mapping", "--outside", f"{address}:{port}")
+    (block,) = found["blocks"]
+    assert topology.alice.address == block["subscriber"]
+    assert 128 == block["span"]["last"] - block["span"]["first"] + 1
+    assert block["span"]["first"] <= port <= block["span"]["last"] and block["used"]["udp"] >= 1
+    assert found["mappings"][0]["outside"] == {"address": address, "port": port}
+    assert gateway.show("nat")["pools"][0]["blocks"]["used"] >= 1
+    gateway.apply(original)
+
+
+def test_rfc7422_port_of_a_deterministic_pool_is_the_one_that_is_computed(topology, gateway, conversation):
+    asking, answering = conversation
+    original = gateway.document
+    deterministic = {"inside": "192.168.0.0/22", "compression": 64, "algorithm": "staggered"}
+    pool = _with_pool(original, *POOL, deterministic=deterministic)
+    gateway.apply(pool)
+    asking.send(b"again")
+    _, (address, port) = answering.recvfrom(100)
+    (share,) = gateway.show("mapping", "--outside", f"{address}:{port}")["shares"]
+    assert topology.alice.address == share["inside"]
+    assert [share] == gateway.show("mapping", "--inside", topology.alice.address)["shares"]
+    # The same without the daemon.
+    words = ["show", "mapping", "--config", gateway.write(pool, "then.toml"), "--outside", f"{address}:{port}"]
+    assert [share] == json.loads(gateway.command(*words, "--json"))["shares"]
+    gateway.apply(original)
 
 
 def test_apply_under_traffic_loses_nothing(topology, gateway):

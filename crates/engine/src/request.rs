@@ -84,6 +84,10 @@ pub struct Filter {
     pub either: Option<u16>,
     /// The pool that its outside address is from.
     pub pool: Option<PoolIndex>,
+    /// Addresses of which one must be the inside host's.
+    pub subscriber: Option<Prefix>,
+    /// Those alone whose outside address is from a pool.
+    pub translated: bool,
 }
 
 /// Addresses and ports of one direction.
@@ -180,6 +184,10 @@ impl Filter {
                 .either
                 .is_none_or(|wanted| [session.interface, session.egress].contains(&wanted))
             && self.pool.is_none_or(|wanted| session.pool == Some(wanted))
+            && self
+                .subscriber
+                .is_none_or(|net| net.contains(session.sides()[0].0.into()))
+            && (session.pool.is_some() || !self.translated)
     }
 }
 

@@ -264,10 +264,23 @@ fn sessions_cleared_by_host_or_pool_take_their_mappings_with_them() {
     assert_eq!(4, subscribers(&mut rig, BindingFilter::default(), 64).len());
     let pool = |pool| Filter {
         pool: Some(pool),
+        translated: true,
         ..Filter::default()
     };
+    let prefix = |text: &str| Filter {
+        subscriber: of(Some(text), None).inside.unwrap().net,
+        ..Filter::default()
+    };
+    assert!(matches!(
+        rig.ask(0, clear(prefix("192.168.64.8/29"))),
+        Reply::Cleared(0)
+    ));
+    assert!(matches!(
+        rig.ask(0, clear(prefix("192.168.64.4/32"))),
+        Reply::Cleared(8)
+    ));
     assert!(matches!(rig.ask(0, clear(pool(1))), Reply::Cleared(0)));
-    assert!(matches!(rig.ask(0, clear(pool(0))), Reply::Cleared(32)));
+    assert!(matches!(rig.ask(0, clear(pool(0))), Reply::Cleared(24)));
     assert_eq!(0, subscribers(&mut rig, BindingFilter::default(), 64).len());
     assert_eq!(0, blocks(&mut rig, BindingFilter::default(), 64).len());
     let frame = packet::udp4(SocketAddrV4::new(host(3), 5000), "198.51.100.7:53");

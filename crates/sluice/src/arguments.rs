@@ -1,11 +1,13 @@
 //! The grammar of the command line. Help, man pages and completion all derive from it.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use sluice_daemon::config::api::{
-    CaptureDirection, EndpointFilter, MappingFilter, NeighbourFilter, NetFilter, Protocol, SessionFilter, TraceRequest,
+    CaptureDirection, EndpointFilter, MappingFilter, NeighbourFilter, NetFilter, Protocol, SessionFilter,
+    SubscriberFilter, TraceRequest,
 };
 
 /// A carrier-grade middlebox: translates addresses, routes, filters.
@@ -86,7 +88,7 @@ pub enum Command {
     #[command(subcommand)]
     Show(Show),
 
-    /// Remove sessions or neighbours
+    /// Remove sessions, mappings or neighbours
     #[command(subcommand)]
     Clear(Clear),
 
@@ -175,11 +177,20 @@ pub enum Show {
         #[arg(long, value_name = "NUMBER")]
         limit: Option<u64>,
     },
-    /// Outside ports and who has them: shares of deterministic pools, both ways
+    /// Translation: how full pools and tables are, and who uses them most
+    Nat {
+        /// How many of the subscribers that use most outside ports.
+        #[arg(long, default_value_t = 10, value_name = "NUMBER")]
+        top: u32,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Outside ports and who has them, asked by either side
     ///
-    /// What an inside address of a deterministic pool has is computed, whether it is in use or not (RFC 7422): name the
-    /// inside address, or the outside one with a port. With --config the answer is that of a file: the configuration of
-    /// a day in the past answers who had a port then.
+    /// Three lists: shares, what inside addresses of deterministic pools have by computation, in use or not (RFC 7422;
+    /// only where an address is named); blocks of ports that subscribers have; mappings that sessions use. With --config
+    /// the shares are those of a file: the configuration of a day in the past answers who had a port then.
     Mapping {
         /// Which.
         #[command(flatten)]
@@ -190,6 +201,18 @@ pub enum Show {
         /// Print JSON.
         #[arg(long)]
         json: bool,
+    },
+    /// Subscribers that have sessions: paired address, blocks, ports and sessions
+    Subscribers {
+        /// Which.
+        #[command(flatten)]
+        filter: SubscriberArguments,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Stop after so many.
+        #[arg(long, value_name = "NUMBER")]
+        limit: Option<u64>,
     },
     /// Routes: connected and static ones
     Routes {
@@ -235,6 +258,15 @@ pub enum Clear {
         #[arg(long)]
         all: bool,
     },
+    /// Remove mappings that match all filters given, with their sessions; their hosts get others
+    Mappings {
+        /// Which.
+        #[command(flatten)]
+        filter: MappingArguments,
+        /// All of them.
+        #[arg(long)]
+        all: bool,
+    },
     /// Forget neighbours that match all filters given; they are asked for again
     Neighbours {
         /// Which.
@@ -270,6 +302,12 @@ pub struct SessionArguments {
     /// The interface on either side.
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
+    /// All inside hosts of the subscriber that has this inside address.
+    #[arg(long, value_name = "ADDRESS")]
+    pub subscriber: Option<IpAddr>,
+    /// The pool that the outside address is from.
+    #[arg(long, value_name = "NAME")]
+    pub pool: Option<String>,
 }
 
 impl SessionArguments {
@@ -283,6 +321,8 @@ impl SessionArguments {
             remote,
             protocol,
             interface,
+            subscriber,
+            pool,
         } = self.clone();
         SessionFilter {
             address,
@@ -292,6 +332,33 @@ impl SessionArguments {
             remote,
             protocol,
             interface,
+            subscriber,
+            pool,
+        }
+    }
+}
+
+/// Which subscribers.
+#[derive(Args, Clone, Debug)]
+pub struct SubscriberArguments {
+    /// Inside address or network.
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
+    pub inside: Option<NetFilter>,
+    /// The outside address, or a network of such, that they are paired with.
+    #[arg(long, value_name = "ADDRESS[/LENGTH]")]
+    pub outside: Option<NetFilter>,
+    /// The pool.
+    #[arg(long, value_name = "NAME")]
+    pub pool: Option<String>,
+}
+
+impl SubscriberArguments {
+    /// As the API takes it.
+    pub fn filter(&self) -> SubscriberFilter {
+        SubscriberFilter {
+            inside: self.inside,
+            outside: self.outside,
+            pool: self.pool.clone(),
         }
     }
 }

@@ -91,6 +91,14 @@ impl Client {
         self.answer(request)
     }
 
+    /// Ask, with what the query string says.
+    ///
+    /// # Errors
+    /// The daemon refuses, or the connection breaks.
+    pub fn ask<Q: Serialize, A: DeserializeOwned>(&mut self, path: &str, wanted: &Q) -> Result<A, ClientError> {
+        self.get(path, &query(wanted)?)
+    }
+
     /// Ask, with a body.
     ///
     /// # Errors

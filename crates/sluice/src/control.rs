@@ -81,7 +81,7 @@ fn line(name: &str, complaint: &Complaint) -> String {
     }
 }
 
-/// Remove sessions or neighbours.
+/// Remove sessions, mappings or neighbours.
 ///
 /// # Errors
 /// No filter without `--all`.
@@ -96,6 +96,14 @@ pub fn clear(socket: &Path, clear: &Clear, output: &mut dyn Write) -> Result<(),
                 Client::connect(socket)?.post(path::CLEAR_SESSIONS, &filter)?,
                 "sessions",
             )
+        }
+        Clear::Mappings { filter, all } => {
+            let filter = filter.filter();
+            if filter.is_empty() && !all {
+                return Err(CommandError::AllUnsaid("mappings"));
+            }
+            let cleared = Client::connect(socket)?.post(path::CLEAR_MAPPINGS, &filter)?;
+            (cleared, "sessions with their mappings")
         }
         Clear::Neighbours { filter, all } => {
             let filter = filter.filter();

@@ -1,10 +1,14 @@
-//! `sluice show mapping`: which outside ports belong to whom.
+//! `sluice show nat`, `show mapping` and `show subscribers`: how full translation is, and which outside ports belong to
+//! whom.
 
 use std::io::Write;
 use std::path::Path;
 
+use serde::Serialize;
 use sluice_daemon::Shares;
-use sluice_daemon::config::api::{MappingFilter, Share, path};
+use sluice_daemon::config::api::{
+    Mapping, MappingFilter, Nat, NatRequest, Pool, PortBlock, Share, Subscriber, SubscriberFilter, TableUse, path,
+};
 
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
@@ -16,7 +20,40 @@ use Align::{Left, Right};
 /// Spans of a share that a table names.
 const SPANS: usize = 4;
 
-/// What the daemon knows.
+/// Rows between two flushes.
+const ROWS: usize = 256;
+
+const SHARE: [(&str, Align); 4] = [("POOL", Left), ("INSIDE", Left), ("PORTS", Right), ("OUTSIDE", Left)];
+
+const BLOCK: [(&str, Align); 6] = [
+    ("POOL", Left),
+    ("SUBSCRIBER", Left),
+    ("BLOCK", Left),
+    ("TCP", Right),
+    ("UDP", Right),
+    ("ICMP", Right),
+];
+
+const MAPPING: [(&str, Align); 5] = [
+    ("POOL", Left),
+    ("PROTOCOL", Left),
+    ("INSIDE", Left),
+    ("OUTSIDE", Left),
+    ("SESSIONS", Right),
+];
+
+const SUBSCRIBER: [(&str, Align); 8] = [
+    ("SUBSCRIBER", Left),
+    ("POOL", Left),
+    ("PAIRED", Left),
+    ("TCP", Right),
+    ("UDP", Right),
+    ("ICMP", Right),
+    ("BLOCKS", Right),
+    ("SESSIONS", Right),
+];
+
+/// What the daemon knows of mappings. Shares are listed where an address is named: every inside address has one.
 ///
 /// # Errors
 /// Those of the connection and of the output.
@@ -26,9 +63,22 @@ pub fn mapping(
     json: bool,
     output: &mut dyn Write,
 ) -> Result<(), CommandError> {
-    let mut shown = Shown::new(json, output)?;
-    each(client, path::SHARES, filter, u64::MAX, |share| shown.share(share))?;
-    shown.end()
+    let mut lists = Lists::new(json, output);
+    lists.begin("shares", &SHARE)?;
+    if filter.inside.is_some() || filter.outside.is_some() {
+        each(client, path::SHARES, filter, u64::MAX, |share: Share| {
+            lists.entry(&share, share_row(&share))
+        })?;
+    }
+    lists.begin("blocks", &BLOCK)?;
+    each(client, path::PORT_BLOCKS, filter, u64::MAX, |block: PortBlock| {
+        lists.entry(&block, block_row(&block))
+    })?;
+    lists.begin("mappings", &MAPPING)?;
+    each(client, path::MAPPINGS, filter, u64::MAX, |mapping: Mapping| {
+        lists.entry(&mapping, mapping_row(&mapping))
+    })?;
+    lists.end()
 }
 
 /// What a configuration says.
@@ -42,62 +92,224 @@ pub fn mapping_of_file(
     output: &mut dyn Write,
 ) -> Result<(), CommandError> {
     let shares = Shares::of_file(file)?;
-    let mut shown = Shown::new(json, output)?;
+    let mut lists = Lists::new(json, output);
+    lists.begin("shares", &SHARE)?;
     let mut cursor = Some(0);
     while let Some(from) = cursor {
-        let (found, next) = shares.list(filter, from, 256);
-        found.into_iter().try_for_each(|share| shown.share(share))?;
+        let (found, next) = shares.list(filter, from, ROWS);
+        found
+            .iter()
+            .try_for_each(|share| lists.entry(share, share_row(share)))?;
         cursor = next;
     }
-    shown.end()
+    lists.end()
 }
 
-/// A list under way: as a table, or as JSON.
-struct Shown<'a> {
-    output: &'a mut dyn Write,
-    table: Option<Columns>,
-    separator: &'static str,
+/// Subscribers that have sessions.
+///
+/// # Errors
+/// Those of the connection and of the output.
+pub fn subscribers(
+    client: &mut Client,
+    filter: &SubscriberFilter,
+    (limit, json): (u64, bool),
+    output: &mut dyn Write,
+) -> Result<(), CommandError> {
+    let mut lists = Lists::new(json, output);
+    lists.begin("subscribers", &SUBSCRIBER)?;
+    each(client, path::SUBSCRIBERS, filter, limit, |subscriber: Subscriber| {
+        lists.entry(&subscriber, subscriber_row(&subscriber))
+    })?;
+    lists.end()
 }
 
-impl<'a> Shown<'a> {
-    fn new(json: bool, output: &'a mut dyn Write) -> Result<Self, CommandError> {
-        if json {
-            write!(output, "{{\"shares\":[")?;
-        }
-        let titles = [("POOL", Left), ("INSIDE", Left), ("PORTS", Right), ("OUTSIDE", Left)];
-        Ok(Self {
+/// How full pools and tables are.
+///
+/// # Errors
+/// Those of the connection and of the output.
+pub fn nat(client: &mut Client, top: u32, json: bool, output: &mut dyn Write) -> Result<(), CommandError> {
+    let nat: Nat = client.ask(path::NAT, &NatRequest { top })?;
+    if json {
+        serde_json::to_writer_pretty(&mut *output, &nat).map_err(std::io::Error::from)?;
+        return Ok(writeln!(output)?);
+    }
+    let mut pools = Columns::new(&[
+        ("POOL", Left),
+        ("ADDRESSES", Right),
+        ("PORTS", Right),
+        ("TCP", Right),
+        ("UDP", Right),
+        ("ICMP", Right),
+        ("BLOCKS", Right),
+        ("FRAGMENTED", Right),
+        ("SUBSCRIBERS", Right),
+        ("SESSIONS", Right),
+    ]);
+    nat.pools.iter().for_each(|pool| pools.row(pool_row(pool)));
+    pools.flush(output)?;
+    writeln!(output)?;
+    let mut tables = Columns::new(&[("TABLE", Left), ("USED", Right), ("CAPACITY", Right), ("FULL", Right)]);
+    nat.tables.iter().for_each(|table| tables.row(table_row(table)));
+    tables.flush(output)?;
+    if nat.not_held != 0 {
+        writeln!(
             output,
-            table: (!json).then(|| Columns::new(&titles)),
-            separator: "\n",
-        })
+            "{} ports did not wait: the table was full",
+            grouped(nat.not_held)
+        )?;
+    }
+    if !nat.subscribers.is_empty() {
+        writeln!(output)?;
+        let mut subscribers = Columns::new(&SUBSCRIBER);
+        nat.subscribers
+            .iter()
+            .for_each(|row| subscribers.row(subscriber_row(row)));
+        subscribers.flush(output)?;
+    }
+    Ok(())
+}
+
+/// Lists that are printed one after the other: as tables, those without entries left out, or as one JSON object.
+struct Lists<'a> {
+    output: &'a mut dyn Write,
+    json: bool,
+    table: Option<Columns>,
+    /// What stands before the next list and before the next entry.
+    before: [&'static str; 2],
+}
+
+impl<'a> Lists<'a> {
+    fn new(json: bool, output: &'a mut dyn Write) -> Self {
+        Self {
+            output,
+            json,
+            table: None,
+            before: [if json { "{" } else { "" }, ""],
+        }
     }
 
-    fn share(&mut self, share: Share) -> Result<(), CommandError> {
-        let Some(table) = &mut self.table else {
-            write!(self.output, "{}", self.separator)?;
-            self.separator = ",\n";
-            return Ok(serde_json::to_writer(&mut *self.output, &share).map_err(std::io::Error::from)?);
-        };
-        table.row(share_row(share));
-        if table.waiting() >= 256 {
+    fn begin(&mut self, name: &str, titles: &[(&'static str, Align)]) -> Result<(), CommandError> {
+        self.flush()?;
+        if self.json {
+            write!(self.output, "{}\"{name}\":[", self.before[0])?;
+            self.before = ["\n],", "\n"];
+        } else {
+            self.table = Some(Columns::new(titles));
+            self.before[1] = self.before[0];
+        }
+        Ok(())
+    }
+
+    fn entry<T: Serialize, const N: usize>(&mut self, entry: &T, row: [String; N]) -> Result<(), CommandError> {
+        if self.json {
+            write!(self.output, "{}", self.before[1])?;
+            self.before[1] = ",\n";
+            return Ok(serde_json::to_writer(&mut *self.output, entry).map_err(std::io::Error::from)?);
+        }
+        if let Some(table) = &mut self.table {
+            table.row(row);
+            if table.waiting() >= ROWS {
+                write!(self.output, "{}", self.before[1])?;
+                self.before = ["\n", ""];
+                table.flush(self.output)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), CommandError> {
+        if let Some(mut table) = self.table.take().filter(|table| table.waiting() > 0) {
+            write!(self.output, "{}", self.before[1])?;
+            self.before = ["\n", ""];
             table.flush(self.output)?;
         }
         Ok(())
     }
 
     fn end(mut self) -> Result<(), CommandError> {
-        match &mut self.table {
-            Some(table) => Ok(table.flush(self.output)?),
-            None => Ok(writeln!(self.output, "\n]}}")?),
+        self.flush()?;
+        if self.json {
+            writeln!(self.output, "\n]}}")?;
+        } else if self.before[0].is_empty() {
+            writeln!(self.output, "nothing matches")?;
         }
+        Ok(())
     }
 }
 
-fn share_row(share: Share) -> [String; 4] {
+fn share_row(share: &Share) -> [String; 4] {
     let mut spans: Vec<_> = share.spans.iter().take(SPANS).map(ToString::to_string).collect();
     if share.spans.len() > SPANS {
         spans.push(format!("and {} more", share.spans.len() - SPANS));
     }
     let ports = grouped(share.ports.into());
-    [share.pool, share.inside.to_string(), ports, spans.join(" ")]
+    [share.pool.clone(), share.inside.to_string(), ports, spans.join(" ")]
+}
+
+fn block_row(block: &PortBlock) -> [String; 6] {
+    let used = block.used;
+    [
+        block.pool.clone(),
+        block.subscriber.to_string(),
+        block.span.to_string(),
+        grouped(used.tcp),
+        grouped(used.udp),
+        grouped(used.icmp),
+    ]
+}
+
+fn mapping_row(mapping: &Mapping) -> [String; 5] {
+    [
+        mapping.pool.clone(),
+        mapping.protocol.to_string(),
+        mapping.inside.to_string(),
+        mapping.outside.to_string(),
+        grouped(mapping.sessions.into()),
+    ]
+}
+
+fn subscriber_row(subscriber: &Subscriber) -> [String; 8] {
+    let ports = subscriber.ports;
+    [
+        subscriber.address.to_string(),
+        subscriber.pool.clone(),
+        subscriber.paired.to_string(),
+        grouped(ports.tcp),
+        grouped(ports.udp),
+        grouped(ports.icmp),
+        grouped(subscriber.blocks.into()),
+        grouped(subscriber.sessions.into()),
+    ]
+}
+
+fn pool_row(pool: &Pool) -> [String; 10] {
+    let (blocks, fragmented) = match &pool.blocks {
+        None => ("-".into(), "-".into()),
+        Some(blocks) => (
+            format!("{} of {}", grouped(blocks.used), grouped(blocks.count)),
+            format!("{:.0} %", blocks.fragmentation * 100.0),
+        ),
+    };
+    [
+        pool.name.clone(),
+        grouped(pool.addresses),
+        grouped(pool.ports),
+        grouped(pool.used.tcp),
+        grouped(pool.used.udp),
+        grouped(pool.used.icmp),
+        blocks,
+        fragmented,
+        grouped(pool.subscribers),
+        grouped(pool.sessions),
+    ]
+}
+
+fn table_row(table: &TableUse) -> [String; 4] {
+    let share = table.used as f64 / table.most.max(1) as f64;
+    [
+        table.name.clone(),
+        grouped(table.used),
+        grouped(table.most),
+        format!("{:.0} %", share * 100.0),
+    ]
 }

@@ -29,6 +29,11 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             config: Some(file),
             json,
         } => nat::mapping_of_file(file, &filter.filter(), *json, output),
+        Show::Nat { top, json } => nat::nat(&mut connect()?, *top, *json, output),
+        Show::Subscribers { filter, json, limit } => {
+            let limit = limit.unwrap_or(u64::MAX);
+            nat::subscribers(&mut connect()?, &filter.filter(), (limit, *json), output)
+        }
         Show::Mapping { filter, json, .. } => nat::mapping(&mut connect()?, &filter.filter(), *json, output),
         Show::Interfaces { json: true } => {
             as_json::<_, Interface>(&mut connect()?, path::INTERFACES, &(), u64::MAX, output)

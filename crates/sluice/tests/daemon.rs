@@ -10,8 +10,9 @@ use clap::Parser;
 use sluice_command::arguments::Arguments;
 use sluice_command::exit::CommandError;
 use sluice_config::api::{
-    ApplyAnswer, ApplyRequest, CaptureRequest, Cleared, Drop, Failure, Flow, Initiator, Page, Position, Protocol,
-    Session, SessionFilter, TraceRecord, TraceRequest, TraceStep, path,
+    ApplyAnswer, ApplyRequest, CaptureRequest, Cleared, Drop, Endpoint, Failure, Flow, Initiator, Mapping,
+    MappingFilter, Nat, NatRequest, Page, Pool, PoolBlocks, PortBlock, Position, Protocol, Session, SessionFilter,
+    Share, Span, Subscriber, SubscriberFilter, TableUse, TraceRecord, TraceRequest, TraceStep, path,
 };
 use sluice_config::{Change, Complaint, Kind};
 
@@ -111,6 +112,104 @@ async fn apply(Json(request): Json<ApplyRequest>) -> Json<ApplyAnswer> {
     })
 }
 
+/// Shares are asked for only where an address is named.
+async fn shares(Query(filter): Query<MappingFilter>) -> Json<Page<Share>> {
+    assert!(filter.inside.is_some() || filter.outside.is_some());
+    let span = Span {
+        address: "198.51.100.1".parse().unwrap(),
+        first: 5056,
+        last: 9087,
+        step: 1,
+    };
+    Json(Page::whole(vec![Share {
+        pool: "dealt".into(),
+        inside: "10.0.0.2".parse().unwrap(),
+        ports: 4032,
+        spans: vec![span],
+    }]))
+}
+
+async fn mappings(Query(filter): Query<MappingFilter>) -> Json<Page<Mapping>> {
+    let protocol = Protocol(17);
+    let mapping = Mapping {
+        protocol,
+        inside: Endpoint {
+            address: "10.0.0.2".parse().unwrap(),
+            port: 5000,
+        },
+        outside: Endpoint {
+            address: "198.51.100.1".parse().unwrap(),
+            port: 6001,
+        },
+        pool: "public".into(),
+        sessions: 3,
+        shard: 1,
+    };
+    let found = [mapping]
+        .into_iter()
+        .filter(|_| filter.protocol.is_none_or(|wanted| wanted == protocol));
+    Json(Page::whole(found.collect()))
+}
+
+async fn blocks(Query(filter): Query<MappingFilter>) -> Json<Page<PortBlock>> {
+    let span = Span {
+        address: "198.51.100.1".parse().unwrap(),
+        first: 6000,
+        last: 6063,
+        step: 1,
+    };
+    let block = PortBlock {
+        pool: "public".into(),
+        subscriber: "10.0.0.2".parse().unwrap(),
+        span,
+        used: [0u64, 1, 0].into(),
+        shard: 1,
+    };
+    Json(Page::whole(if filter.protocol.is_none() {
+        vec![block]
+    } else {
+        Vec::new()
+    }))
+}
+
+fn subscriber(last: u8) -> Subscriber {
+    Subscriber {
+        address: [10, 0, 0, last].into(),
+        paired: [198, 51, 100, 1].into(),
+        pool: "public".into(),
+        sessions: 1200,
+        ports: [1000u64, 20, 3].into(),
+        blocks: 2,
+        shard: 1,
+    }
+}
+
+async fn overview(Query(request): Query<NatRequest>) -> Json<Nat> {
+    Json(Nat {
+        pools: vec![Pool {
+            name: "public".into(),
+            addresses: 4,
+            ports: 258_048,
+            used: [1000u64, 20, 3].into(),
+            subscribers: 1,
+            sessions: 1200,
+            blocks: Some(PoolBlocks {
+                size: 512,
+                count: 504,
+                used: 2,
+                fragmentation: 0.0234,
+            }),
+        }],
+        subscribers: (1..=request.top as u8).map(subscriber).collect(),
+        tables: vec![TableUse {
+            name: "mappings".into(),
+            used: 250,
+            most: 1000,
+        }],
+        not_held: 0,
+    })
+}
+
 /// A daemon on a socket of its own, for as long as the folder lives.
 fn daemon() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
@@ -119,6 +218,24 @@ fn daemon() -> (tempfile::TempDir, PathBuf) {
         .route(path::SESSIONS, get(sessions))
         .route(path::CLEAR_SESSIONS, post(clear))
         .route(path::DROPS, get(drops))
+        .route(path::NAT, get(overview))
+        .route(path::SHARES, get(shares))
+        .route(path::MAPPINGS, get(mappings))
+        .route(path::PORT_BLOCKS, get(blocks))
+        .route(
+            path::CLEAR_MAPPINGS,
+            post(async |Json(filter): Json<MappingFilter>| {
+                let count = if filter.pool.as_deref() == Some("public") { 3 } else { 0 };
+                Json(Cleared { count })
+            }),
+        )
+        .route(
+            path::SUBSCRIBERS,
+            get(async |Query(filter): Query<SubscriberFilter>| {
+                assert_eq!(Some("public".to_owned()), filter.pool);
+                Json(Page::whole((1..=9).map(subscriber).collect()))
+            }),
+        )
         .route(path::TRACE, post(trace))
         .route(
             path::CAPTURE,
@@ -212,12 +329,85 @@ fn sessions_filtered_are_those_that_match_all() {
         (&["--inside", "198.51.100.1"], 0),
         (&["--remote", ":443", "--port", "5003"], 1),
         (&["--protocol", "udp"], 0),
+        (&["--subscriber", "10.0.0.2", "--pool", "public"], 5),
+        (&["--subscriber", "10.0.0.3"], 0),
+        (&["--pool", "other"], 0),
         (&["--interface", "outside", "--address", "192.0.2.0/24"], 5),
     ] {
         let (done, text) = sluice(&[&["clear", "sessions"], filter].concat());
         done.unwrap();
         assert_eq!(format!("{expected} sessions removed\n"), text, "{filter:?}");
     }
+}
+
+#[test]
+fn mapping_of_a_host_is_its_share_its_blocks_and_its_mappings() {
+    let (done, text) = sluice(&["show", "mapping", "--inside", "10.0.0.2"]);
+    done.unwrap();
+    let expected = "\
+POOL   INSIDE    PORTS  OUTSIDE
+dealt  10.0.0.2  4,032  198.51.100.1:5056-9087
+
+POOL    SUBSCRIBER  BLOCK                   TCP  UDP  ICMP
+public  10.0.0.2    198.51.100.1:6000-6063    0    1     0
+
+POOL    PROTOCOL  INSIDE         OUTSIDE            SESSIONS
+public  udp       10.0.0.2:5000  198.51.100.1:6001         3
+";
+    assert_eq!(expected, text);
+    let (_, text) = sluice(&["show", "mapping", "--protocol", "udp"]);
+    assert_eq!(2, text.lines().count(), "{text}");
+    let (_, text) = sluice(&["show", "mapping", "--protocol", "tcp"]);
+    assert_eq!("nothing matches\n", text);
+}
+
+#[test]
+fn mapping_as_json_is_one_document_of_three_lists() {
+    let (_, text) = sluice(&["show", "mapping", "--outside", "198.51.100.1:6001", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(5056, document["shares"][0]["spans"][0]["first"]);
+    assert_eq!(1, document["blocks"][0]["used"]["udp"]);
+    assert_eq!(6001, document["mappings"][0]["outside"]["port"]);
+    let (_, text) = sluice(&["show", "mapping", "--protocol", "tcp", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let expected = serde_json::json!({ "shares": [], "blocks": [], "mappings": [] });
+    assert_eq!(expected, document);
+}
+
+#[test]
+fn nat_shows_pools_tables_and_who_uses_most() {
+    let (done, text) = sluice(&["show", "nat", "--top", "1"]);
+    done.unwrap();
+    let expected = "\
+POOL    ADDRESSES    PORTS    TCP  UDP  ICMP    BLOCKS  FRAGMENTED  SUBSCRIBERS  SESSIONS
+public          4  258,048  1,000   20     3  2 of 504         2 %            1     1,200
+
+TABLE     USED  CAPACITY  FULL
+mappings   250     1,000  25 %
+
+SUBSCRIBER  POOL    PAIRED          TCP  UDP  ICMP  BLOCKS  SESSIONS
+10.0.0.1    public  198.51.100.1  1,000   20     3       2     1,200
+";
+    assert_eq!(expected, text);
+    let (_, text) = sluice(&["show", "nat", "--json"]);
+    let nat: Nat = serde_json::from_str(&text).unwrap();
+    assert_eq!(10, nat.subscribers.len());
+}
+
+#[test]
+fn subscribers_are_listed_up_to_a_limit() {
+    let (done, text) = sluice(&["show", "subscribers", "--pool", "public", "--limit", "4"]);
+    done.unwrap();
+    assert_eq!(5, text.lines().count());
+}
+
+#[test]
+fn mappings_cleared_say_how_many_sessions_went_with_them() {
+    let (done, text) = sluice(&["clear", "mappings", "--pool", "public"]);
+    done.unwrap();
+    assert_eq!("3 sessions with their mappings removed\n", text);
+    let (done, _) = sluice(&["clear", "mappings"]);
+    assert_eq!(2, done.unwrap_err().status());
 }
 
 #[test]

@@ -192,10 +192,16 @@ pub struct SessionFilter {
     /// The interface towards the inside host or the other one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// The subscriber: an inside address stands for all of its prefix.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscriber: Option<IpAddr>,
+    /// The pool that its outside address is from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
 }
 
 impl SessionFilter {
-    /// Whether a session matches.
+    /// Whether a session matches, where every address is a subscriber.
     pub fn matches(&self, session: &Session) -> bool {
         let endpoint =
             |filter: &Option<EndpointFilter>, endpoint| filter.as_ref().is_none_or(|filter| filter.matches(&endpoint));
@@ -224,6 +230,13 @@ impl SessionFilter {
             && self.interface.as_ref().is_none_or(|name| {
                 session.inside_interface.as_ref() == Some(name) || session.outside_interface.as_ref() == Some(name)
             })
+            && self
+                .subscriber
+                .is_none_or(|subscriber| session.inside().address == subscriber)
+            && self
+                .pool
+                .as_ref()
+                .is_none_or(|pool| session.pool.as_ref() == Some(pool))
     }
 
     /// Whether it matches every session.

@@ -6,7 +6,12 @@
 //! | `GET /v1/interfaces` | [`Page`] of [`Interface`] |
 //! | `GET /v1/sessions` with [`SessionFilter`] and [`Position`] | [`Page`] of [`Session`] |
 //! | `POST /v1/sessions/clear` with [`SessionFilter`] | [`Cleared`] |
+//! | `GET /v1/nat` with [`NatRequest`] | [`Nat`] |
 //! | `GET /v1/shares` with [`MappingFilter`] and [`Position`] | [`Page`] of [`Share`] |
+//! | `GET /v1/port-blocks` with [`MappingFilter`] and [`Position`] | [`Page`] of [`PortBlock`] |
+//! | `GET /v1/mappings` with [`MappingFilter`] and [`Position`] | [`Page`] of [`Mapping`] |
+//! | `POST /v1/mappings/clear` with [`MappingFilter`] | [`Cleared`] |
+//! | `GET /v1/subscribers` with [`SubscriberFilter`] and [`Position`] | [`Page`] of [`Subscriber`] |
 //! | `GET /v1/routes` | [`Page`] of [`Route`] |
 //! | `GET /v1/neighbours` with [`NeighbourFilter`] and [`Position`] | [`Page`] of [`Neighbour`] |
 //! | `POST /v1/neighbours/clear` with [`NeighbourFilter`] | [`Cleared`] |
@@ -26,7 +31,10 @@ mod packets;
 mod show;
 
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
-pub use nat::{MappingFilter, Share, Span};
+pub use nat::{
+    ByProtocol, Mapping, MappingFilter, Nat, NatRequest, Pool, PoolBlocks, PortBlock, Share, Span, Subscriber,
+    SubscriberFilter, TableUse,
+};
 pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
 pub use show::{Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status};
 
@@ -45,6 +53,16 @@ pub mod path {
     pub const SESSIONS: &str = "/v1/sessions";
     /// Remove sessions.
     pub const CLEAR_SESSIONS: &str = "/v1/sessions/clear";
+    /// Pools, and who uses them most.
+    pub const NAT: &str = "/v1/nat";
+    /// Mappings.
+    pub const MAPPINGS: &str = "/v1/mappings";
+    /// Remove mappings, with their sessions.
+    pub const CLEAR_MAPPINGS: &str = "/v1/mappings/clear";
+    /// Port blocks.
+    pub const PORT_BLOCKS: &str = "/v1/port-blocks";
+    /// Subscribers.
+    pub const SUBSCRIBERS: &str = "/v1/subscribers";
     /// Ports that inside addresses have by computation.
     pub const SHARES: &str = "/v1/shares";
     /// Routes.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::{EndpointFilter, Protocol};
+use super::{Endpoint, EndpointFilter, NetFilter, Protocol};
 
 /// Which mappings, blocks and shares: those that match all that is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +44,182 @@ pub struct Share {
     pub ports: u32,
     /// Which.
     pub spans: Vec<Span>,
+}
+
+/// An outside port and the inside one behind it, and the sessions that use both.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Mapping {
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The inside address and port.
+    pub inside: Endpoint,
+    /// The outside address and port.
+    pub outside: Endpoint,
+    /// The pool.
+    pub pool: String,
+    /// Sessions that use it.
+    pub sessions: u32,
+    /// The shard that it lives in.
+    pub shard: u16,
+}
+
+/// A block of ports that a subscriber has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PortBlock {
+    /// The pool.
+    pub pool: String,
+    /// The subscriber: its inside address, or the first of its prefix.
+    pub subscriber: IpAddr,
+    /// The ports.
+    pub span: Span,
+    /// How many of them are in use.
+    pub used: ByProtocol,
+    /// The shard that it lives in.
+    pub shard: u16,
+}
+
+/// A number of ports of each protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ByProtocol {
+    /// TCP ports.
+    pub tcp: u64,
+    /// UDP ports.
+    pub udp: u64,
+    /// Identifiers of ICMP queries.
+    pub icmp: u64,
+}
+
+impl ByProtocol {
+    /// All together.
+    pub fn sum(&self) -> u64 {
+        self.tcp + self.udp + self.icmp
+    }
+
+    /// The most of any.
+    pub fn largest(&self) -> u64 {
+        self.tcp.max(self.udp).max(self.icmp)
+    }
+}
+
+impl<N: Into<u64>> From<[N; 3]> for ByProtocol {
+    fn from(numbers: [N; 3]) -> Self {
+        let [tcp, udp, icmp] = numbers.map(Into::into);
+        Self { tcp, udp, icmp }
+    }
+}
+
+/// Which subscribers: those that match all that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct SubscriberFilter {
+    /// The inside address or network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inside: Option<NetFilter>,
+    /// The outside address that they are paired with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outside: Option<NetFilter>,
+    /// The pool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+}
+
+/// A subscriber that has sessions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Subscriber {
+    /// Its inside address, or the first of its prefix.
+    pub address: IpAddr,
+    /// The outside address that it is paired with.
+    pub paired: IpAddr,
+    /// The pool.
+    pub pool: String,
+    /// Its sessions.
+    pub sessions: u32,
+    /// Outside ports that it uses.
+    pub ports: ByProtocol,
+    /// Its port blocks.
+    pub blocks: u16,
+    /// The shard that it lives in.
+    pub shard: u16,
+}
+
+/// A pool and its use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Pool {
+    /// Its name.
+    pub name: String,
+    /// Its addresses.
+    pub addresses: u64,
+    /// Ports of all addresses, of each protocol.
+    pub ports: u64,
+    /// Ports in use.
+    pub used: ByProtocol,
+    /// Subscribers that have sessions.
+    pub subscribers: u64,
+    /// Sessions of these subscribers.
+    pub sessions: u64,
+    /// Its blocks, where it has such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<PoolBlocks>,
+}
+
+/// The blocks of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PoolBlocks {
+    /// Ports of a block.
+    pub size: u16,
+    /// Blocks of all addresses.
+    pub count: u64,
+    /// Blocks that subscribers have.
+    pub used: u64,
+    /// Share of the ports of these blocks that is not in use, of the protocol that uses most: 0 to 1. So much of what
+    /// is taken nobody uses.
+    pub fragmentation: f64,
+}
+
+/// Translation as a whole.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Nat {
+    /// The pools.
+    pub pools: Vec<Pool>,
+    /// Those of the subscribers that use most outside ports, most first.
+    pub subscribers: Vec<Subscriber>,
+    /// The tables.
+    pub tables: Vec<TableUse>,
+    /// Ports and blocks that were given out again at once because too many waited (`held-ports`).
+    pub not_held: u64,
+}
+
+/// How full a table is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TableUse {
+    /// What it holds.
+    pub name: String,
+    /// Entries in use.
+    pub used: u64,
+    /// Most.
+    pub most: u64,
+}
+
+/// What of translation to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct NatRequest {
+    /// How many of the subscribers that use most.
+    pub top: u32,
+}
+
+impl Default for NatRequest {
+    fn default() -> Self {
+        Self { top: 10 }
+    }
 }
 
 /// Ports of an outside address from a first to a last one, evenly spaced.

@@ -14,6 +14,9 @@ use crate::value::{AddressRange, PortRange};
 /// Most addresses of a pool: each takes a bitmap of its ports.
 const MOST_ADDRESSES: u64 = 1 << 20;
 
+/// Most pools: each has a meter for its limits, and one that is taken away keeps it as long as it has sessions.
+const MOST_POOLS: usize = 512;
+
 /// Most entries of the tables of translation.
 const MOST_ENTRIES: u32 = 1 << 24;
 
@@ -51,6 +54,8 @@ impl Check<'_> {
             nat.unsolicited_syns,
             0..=MOST_PARKED,
         );
+        let (count, most) = (document.nat.pools.len(), MOST_POOLS);
+        self.in_range(place!["nat", "pools"], "a number of pools", count, 0..=most);
         for (index, (name, written)) in document.nat.pools.iter().enumerate() {
             let at = place!["nat", "pools", name];
             self.name(at, name);

@@ -176,6 +176,11 @@ impl Check<'_> {
                 break;
             }
         }
+        let dependent = written.mapping.each().contains(&Some(Mapping::AddressAndPortDependent));
+        if dependent && !written.overlap {
+            let why = "where every flow had a port of its own, a share would soon be used up: add `overlap = true`";
+            self.contradiction(at, "deterministic", "mapping = \"address-and-port-dependent\"", why);
+        }
         let prefix = self.document.nat.subscriber_prefix;
         if prefix != 32 {
             self.report(at, PoolProblem::SubscriberPrefix(prefix).into());

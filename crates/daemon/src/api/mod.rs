@@ -3,6 +3,7 @@
 mod apply;
 mod lists;
 mod nat;
+mod overview;
 mod packets;
 mod sessions;
 
@@ -68,6 +69,11 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::DROPS, get(lists::drops))
         .route(path::SESSIONS, get(sessions::list))
         .route(path::CLEAR_SESSIONS, post(sessions::clear))
+        .route(path::NAT, get(overview::overview))
+        .route(path::MAPPINGS, get(nat::mappings))
+        .route(path::CLEAR_MAPPINGS, post(nat::clear))
+        .route(path::PORT_BLOCKS, get(nat::port_blocks))
+        .route(path::SUBSCRIBERS, get(nat::subscribers))
         .route(path::SHARES, get(nat::shares))
         .route(path::TRACE, post(packets::trace))
         .route(path::CAPTURE, post(packets::capture))

@@ -2,23 +2,241 @@
 
 use axum::Json;
 use axum::extract::{Query, State};
-use sluice_config::api::{MappingFilter, Page, Position, Share};
+use ipnet::{IpNet, Ipv4Net};
+use sluice_config::api::{
+    Cleared, Endpoint, EndpointFilter, Mapping, MappingFilter, NetFilter, Page, PortBlock, Position, Protocol, Share,
+    Span, Subscriber, SubscriberFilter,
+};
+use sluice_engine::request::{
+    BindingFilter, Bound, Cursor, Filter, Reply, Request, ShownBlock, ShownMapping, ShownSubscriber,
+};
+use sluice_nat::{PoolIndex, PortClass};
 
+use super::sessions::{self, endpoint, read_cursor};
 use super::{Refusal, Shared};
+use crate::build::PoolNames;
 use crate::control::Control;
 use crate::shares::Shares;
 
-/// Entries of a page where no limit is given, and at most.
-const PAGE: (u32, u32) = (256, 4_096);
+/// Entries of a page where no limit is given, at least, and at most. The blocks of one subscriber come in one piece.
+const PAGE: (usize, usize, usize) = (1_024, 1_024, 8_192);
 
-/// The pool that a filter names must be there.
-fn named_pool(control: &Control, filter: &MappingFilter) -> Result<(), Refusal> {
-    match &filter.pool {
-        Some(name) if !control.config().pools.iter().any(|pool| pool.name == *name) => Err(Refusal::Wrong(format!(
-            "no pool is called `{name}`: show nat lists them"
-        ))),
-        _ => Ok(()),
+/// Shares of a page where no limit is given, and at most.
+const SHARES: (u32, u32) = (256, 4_096);
+
+/// The place of the pool with a name.
+pub(super) fn pool(control: &Control, name: &str) -> Result<PoolIndex, Refusal> {
+    let names = control.pools();
+    let place = names.iter().position(|known| known.as_deref() == Some(name));
+    place
+        .map(|place| place as PoolIndex)
+        .ok_or_else(|| Refusal::Wrong(format!("no pool is called `{name}`: show nat lists them")))
+}
+
+fn name(names: &PoolNames, pool: PoolIndex) -> String {
+    names.get(usize::from(pool)).cloned().flatten().unwrap_or_default()
+}
+
+/// A network, or that of the subscriber that holds it.
+pub(super) fn subscriber_net(control: &Control, net: IpNet) -> IpNet {
+    let length = control.config().document.nat.subscriber_prefix;
+    match net {
+        IpNet::V4(net) if net.prefix_len() > length => {
+            Ipv4Net::new(net.addr(), length).map_or(net, |net| net.trunc()).into()
+        }
+        net => net,
     }
+}
+
+fn class(protocol: Protocol) -> Option<PortClass> {
+    PortClass::of(protocol.0, 32)
+}
+
+fn protocol(class: PortClass) -> Protocol {
+    Protocol(match class {
+        PortClass::Tcp => 6,
+        PortClass::Udp => 17,
+        PortClass::Query => 1,
+    })
+}
+
+/// What the workers are asked; none where nothing can match.
+fn wanted(control: &Control, filter: &MappingFilter, of_subscribers: bool) -> Result<Option<BindingFilter>, Refusal> {
+    let inside = filter.inside.map(|inside| EndpointFilter {
+        net: inside.net.map(|net| match of_subscribers {
+            true => subscriber_net(control, net),
+            false => net,
+        }),
+        ..inside
+    });
+    let pool = filter.pool.as_deref().map(|name| pool(control, name)).transpose()?;
+    let wanted = BindingFilter {
+        inside: inside.map(endpoint),
+        outside: filter.outside.map(endpoint),
+        class: filter.protocol.and_then(class),
+        pool,
+    };
+    Ok((filter.protocol.is_none() || wanted.class.is_some()).then_some(wanted))
+}
+
+/// A page of what the workers have lent, and the cursor of the next.
+async fn page(
+    control: &Control,
+    filter: BindingFilter,
+    position: &Position,
+    memory: fn(usize) -> Bound,
+) -> Result<(Bound, Option<String>), Refusal> {
+    let (mut worker, mut cursor) = match &position.cursor {
+        None => (0, Cursor::default()),
+        Some(text) => read_cursor(text)?,
+    };
+    let limit = position
+        .limit
+        .map_or(PAGE.0, |limit| limit as usize)
+        .clamp(PAGE.1, PAGE.2);
+    while worker < control.workers() {
+        let into = memory(limit);
+        let reply = control
+            .ask(worker, Request::ListBindings { cursor, filter, into })
+            .await?;
+        let Reply::ListedBindings { next, into } = reply else {
+            break;
+        };
+        let next = match next {
+            Some(cursor) => Some((worker, cursor)),
+            None => Some((worker + 1, Cursor::default())).filter(|(worker, _)| *worker < control.workers()),
+        };
+        if !into.is_empty() || next.is_none() {
+            return Ok((into, next.map(|(worker, cursor)| format!("{worker}-{}", cursor.pack()))));
+        }
+        let Some(place) = next else { break };
+        (worker, cursor) = place;
+    }
+    Ok((memory(0), None))
+}
+
+/// `GET /v1/mappings`
+pub(super) async fn mappings(
+    State(control): Shared,
+    Query(filter): Query<MappingFilter>,
+    Query(position): Query<Position>,
+) -> Result<Json<Page<Mapping>>, Refusal> {
+    let Some(wanted) = wanted(&control, &filter, false)? else {
+        return Ok(Json(Page::whole(Vec::new())));
+    };
+    let memory = |limit| Bound::Mappings(Vec::with_capacity(limit));
+    let (Bound::Mappings(found), next) = page(&control, wanted, &position, memory).await? else {
+        return Ok(Json(Page::whole(Vec::new())));
+    };
+    let names = control.pools();
+    let items = found.iter().map(|shown| mapping(shown, &names)).collect();
+    Ok(Json(Page { items, next }))
+}
+
+fn mapping(shown: &ShownMapping, names: &PoolNames) -> Mapping {
+    let endpoint = |(address, port)| Endpoint { address, port };
+    Mapping {
+        protocol: protocol(shown.class),
+        inside: endpoint(shown.inside),
+        outside: endpoint(shown.outside),
+        pool: name(names, shown.pool),
+        sessions: shown.sessions,
+        shard: shown.shard,
+    }
+}
+
+/// `GET /v1/port-blocks`
+pub(super) async fn port_blocks(
+    State(control): Shared,
+    Query(filter): Query<MappingFilter>,
+    Query(position): Query<Position>,
+) -> Result<Json<Page<PortBlock>>, Refusal> {
+    let Some(wanted) = wanted(&control, &filter, true)? else {
+        return Ok(Json(Page::whole(Vec::new())));
+    };
+    let memory = |limit| Bound::Blocks(Vec::with_capacity(limit));
+    let (Bound::Blocks(found), next) = page(&control, wanted, &position, memory).await? else {
+        return Ok(Json(Page::whole(Vec::new())));
+    };
+    let names = control.pools();
+    let items = found.iter().map(|shown| port_block(shown, &names)).collect();
+    Ok(Json(Page { items, next }))
+}
+
+fn port_block(shown: &ShownBlock, names: &PoolNames) -> PortBlock {
+    PortBlock {
+        pool: name(names, shown.pool),
+        subscriber: shown.subscriber,
+        span: Span {
+            address: shown.address,
+            first: shown.first,
+            last: shown.last,
+            step: 1,
+        },
+        used: shown.used.into(),
+        shard: shown.shard,
+    }
+}
+
+/// `GET /v1/subscribers`
+pub(super) async fn subscribers(
+    State(control): Shared,
+    Query(filter): Query<SubscriberFilter>,
+    Query(position): Query<Position>,
+) -> Result<Json<Page<Subscriber>>, Refusal> {
+    let net = |NetFilter(net): NetFilter| EndpointFilter {
+        net: Some(net),
+        port: None,
+    };
+    let filter = MappingFilter {
+        inside: filter.inside.map(net),
+        outside: filter.outside.map(net),
+        pool: filter.pool,
+        protocol: None,
+    };
+    let wanted = wanted(&control, &filter, true)?.unwrap_or_default();
+    let (found, next) = some_subscribers(&control, wanted, &position).await?;
+    let names = control.pools();
+    let items = found.iter().map(|shown| subscriber(shown, &names)).collect();
+    Ok(Json(Page { items, next }))
+}
+
+pub(super) async fn some_subscribers(
+    control: &Control,
+    wanted: BindingFilter,
+    position: &Position,
+) -> Result<(Vec<ShownSubscriber>, Option<String>), Refusal> {
+    let memory = |limit| Bound::Subscribers(Vec::with_capacity(limit));
+    match page(control, wanted, position, memory).await? {
+        (Bound::Subscribers(found), next) => Ok((found, next)),
+        _ => Ok((Vec::new(), None)),
+    }
+}
+
+pub(super) fn subscriber(shown: &ShownSubscriber, names: &PoolNames) -> Subscriber {
+    Subscriber {
+        address: shown.address,
+        paired: shown.paired,
+        pool: name(names, shown.pool),
+        sessions: shown.sessions,
+        ports: shown.ports.into(),
+        blocks: shown.blocks,
+        shard: shown.shard,
+    }
+}
+
+/// `POST /v1/mappings/clear`: a mapping goes with the last of its sessions.
+pub(super) async fn clear(State(control): Shared, Json(filter): Json<MappingFilter>) -> Result<Json<Cleared>, Refusal> {
+    let pool = filter.pool.as_deref().map(|name| pool(&control, name)).transpose()?;
+    let sessions = Filter {
+        inside: filter.inside.map(endpoint),
+        outside: filter.outside.map(endpoint),
+        protocol: filter.protocol.map(|protocol| protocol.0),
+        pool,
+        translated: true,
+        ..Filter::default()
+    };
+    sessions::clear_all(&control, sessions).await
 }
 
 /// `GET /v1/shares`
@@ -27,14 +245,16 @@ pub(super) async fn shares(
     Query(filter): Query<MappingFilter>,
     Query(position): Query<Position>,
 ) -> Result<Json<Page<Share>>, Refusal> {
-    named_pool(&control, &filter)?;
+    if let Some(name) = &filter.pool {
+        pool(&control, name)?;
+    }
     let cursor = match &position.cursor {
         None => 0,
         Some(text) => text
             .parse()
             .map_err(|_| Refusal::Wrong(format!("`{text}` is no cursor of a list")))?,
     };
-    let limit = position.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1) as usize;
+    let limit = position.limit.unwrap_or(SHARES.0).clamp(1, SHARES.1) as usize;
     let shares = Shares::of(&control.config()).map_err(|error| Refusal::Wrong(error.to_string()))?;
     let (items, next) = shares.list(&filter, cursor, limit);
     Ok(Json(Page {

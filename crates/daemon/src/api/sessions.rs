@@ -7,8 +7,9 @@ use sluice_engine::policy::Policy;
 use sluice_engine::request::{Cursor, Endpoint, Filter, Reply, Request, Shown};
 use sluice_route::Prefix;
 
-use super::{Refusal, Shared};
+use super::{Refusal, Shared, nat};
 use crate::build::PoolNames;
+use crate::control::Control;
 
 /// Sessions of a page where no limit is given.
 const PAGE: u32 = 1_024;
@@ -20,7 +21,7 @@ fn prefix(net: ipnet::IpNet) -> Prefix {
     Prefix::new(net.addr().into(), net.prefix_len())
 }
 
-fn endpoint(filter: EndpointFilter) -> Endpoint {
+pub(super) fn endpoint(filter: EndpointFilter) -> Endpoint {
     Endpoint {
         net: filter.net.map(prefix),
         port: filter.port,
@@ -35,8 +36,20 @@ pub(super) fn interface(policy: &Policy, name: &str) -> Result<u16, Refusal> {
         .ok_or_else(|| Refusal::Wrong(format!("no interface is called `{name}`: show interfaces lists them")))
 }
 
-fn filter(wanted: &SessionFilter, policy: &Policy) -> Result<Filter, Refusal> {
+fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> {
+    let pool = wanted
+        .pool
+        .as_deref()
+        .map(|name| nat::pool(control, name))
+        .transpose()?;
+    let subscriber = wanted
+        .subscriber
+        .map(|address| nat::subscriber_net(control, address.into()));
+    let plane = control.plane();
+    let policy = plane.policy();
     Ok(Filter {
+        subscriber: subscriber.map(prefix),
+        pool,
         address: wanted.address.map(|filter| prefix(filter.0)),
         port: wanted.port,
         inside: wanted.inside.map(endpoint),
@@ -58,7 +71,7 @@ pub(super) async fn list(
     Query(wanted): Query<SessionFilter>,
     Query(position): Query<Position>,
 ) -> Result<Json<Page<Session>>, Refusal> {
-    let filter = filter(&wanted, control.plane().policy())?;
+    let filter = filter(&wanted, &control)?;
     let (mut worker, mut cursor) = match &position.cursor {
         None => (0, Cursor::default()),
         Some(text) => read_cursor(text)?,
@@ -89,7 +102,7 @@ pub(super) async fn list(
     Ok(Json(Page::whole(Vec::new())))
 }
 
-fn read_cursor(text: &str) -> Result<(usize, Cursor), Refusal> {
+pub(super) fn read_cursor(text: &str) -> Result<(usize, Cursor), Refusal> {
     let parts = text.split_once('-');
     let read = parts.and_then(|(worker, word)| Some((worker.parse().ok()?, Cursor::unpack(word.parse().ok()?))));
     read.ok_or_else(|| Refusal::Wrong(format!("`{text}` is no cursor of a list")))
@@ -97,7 +110,12 @@ fn read_cursor(text: &str) -> Result<(usize, Cursor), Refusal> {
 
 /// `POST /v1/sessions/clear`
 pub(super) async fn clear(State(control): Shared, Json(wanted): Json<SessionFilter>) -> Result<Json<Cleared>, Refusal> {
-    let filter = filter(&wanted, control.plane().policy())?;
+    let filter = filter(&wanted, &control)?;
+    clear_all(&control, filter).await
+}
+
+/// End the sessions that are meant.
+pub(super) async fn clear_all(control: &Control, filter: Filter) -> Result<Json<Cleared>, Refusal> {
     let mut count = 0;
     for worker in 0..control.workers() {
         let request = Request::Clear {

@@ -129,6 +129,15 @@ impl Use {
 }
 
 impl Bound {
+    /// Whether nothing was found.
+    pub fn is_empty(&self) -> bool {
+        match self {
+            Self::Mappings(into) => into.is_empty(),
+            Self::Subscribers(into) => into.is_empty(),
+            Self::Blocks(into) => into.is_empty(),
+        }
+    }
+
     /// For how many more there is memory.
     fn room(&self) -> usize {
         match self {

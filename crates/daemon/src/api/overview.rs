@@ -1,0 +1,164 @@
+//! `GET /v1/nat`: how full pools and tables are, and who uses them most.
+
+use axum::Json;
+use axum::extract::{Query, State};
+use sluice_config::api::{ByProtocol, Nat, NatRequest, Pool, PoolBlocks, Position, Subscriber, TableUse};
+use sluice_engine::request::{BindingFilter, Reply, Request, ShownSubscriber, Use};
+use sluice_nat::pool::ValidPool;
+
+use super::nat::{some_subscribers, subscriber};
+use super::{Refusal, Shared};
+use crate::build::PoolNames;
+use crate::control::Control;
+
+/// Most subscribers that are named.
+const TOP: usize = 1_000;
+
+/// Subscribers of a page.
+const PAGE: u32 = 8_192;
+
+/// What the subscribers of a pool have together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    subscribers: u64,
+    sessions: u64,
+    blocks: u64,
+    ports: [u64; 3],
+}
+
+/// `GET /v1/nat`
+pub(super) async fn overview(State(control): Shared, Query(request): Query<NatRequest>) -> Result<Json<Nat>, Refusal> {
+    let names = control.pools();
+    let lent = lent(&control, names.len()).await?;
+    let (sums, most) = subscribers(&control, &names, (request.top as usize).min(TOP)).await?;
+    let plane = control.plane();
+    let valid = &plane.policy().nat4.pools;
+    let pools = (0..).zip(&names).filter_map(|(index, name)| {
+        let place = usize::from(index);
+        let sum = sums.get(place).copied().unwrap_or_default();
+        let lent = lent.ports.get(place).copied().unwrap_or_default();
+        Some(pool(name.clone()?, valid.get(index)?, &sum, lent))
+    });
+    let table = |name: &str, [used, most]: [u64; 2]| TableUse {
+        name: name.into(),
+        used,
+        most,
+    };
+    let held = u64::from(plane.setup().subscribers.held);
+    Ok(Json(Nat {
+        pools: pools.collect(),
+        subscribers: most,
+        tables: vec![
+            table("mappings", lent.mappings),
+            table("subscribers", lent.subscribers),
+            table("port blocks", lent.blocks),
+            table("ports that wait", [lent.held, held]),
+        ],
+        not_held: lent.not_held,
+    }))
+}
+
+/// What all workers have lent.
+async fn lent(control: &Control, pools: usize) -> Result<Use, Refusal> {
+    let mut sum = Use {
+        ports: vec![[0; 3]; pools],
+        ..Use::default()
+    };
+    for worker in 0..control.workers() {
+        if let Reply::Used(added) = control.ask(worker, Request::Use(Box::new(sum.clone()))).await? {
+            sum = *added;
+        }
+    }
+    Ok(sum)
+}
+
+/// Sums by pool, and the subscribers that use most ports.
+async fn subscribers(control: &Control, names: &PoolNames, top: usize) -> Result<(Vec<Sum>, Vec<Subscriber>), Refusal> {
+    let used = |shown: &ShownSubscriber| shown.ports.iter().map(|&ports| u64::from(ports)).sum::<u64>();
+    let rank = |shown: &ShownSubscriber| std::cmp::Reverse((used(shown), shown.sessions));
+    let mut sums = vec![Sum::default(); names.len()];
+    let mut most: Vec<ShownSubscriber> = Vec::new();
+    let mut position = Position {
+        cursor: None,
+        limit: Some(PAGE),
+    };
+    loop {
+        let (found, next) = some_subscribers(control, BindingFilter::default(), &position).await?;
+        for shown in &found {
+            if let Some(sum) = sums.get_mut(usize::from(shown.pool)) {
+                sum.subscribers += 1;
+                sum.sessions += u64::from(shown.sessions);
+                sum.blocks += u64::from(shown.blocks);
+                for (sum, &ports) in sum.ports.iter_mut().zip(&shown.ports) {
+                    *sum += u64::from(ports);
+                }
+            }
+        }
+        most.extend(found);
+        most.sort_by_key(rank);
+        most.truncate(top);
+        position.cursor = next;
+        if position.cursor.is_none() {
+            return Ok((sums, most.iter().map(|shown| subscriber(shown, names)).collect()));
+        }
+    }
+}
+
+fn pool(name: String, valid: &ValidPool<u32>, sum: &Sum, lent: [u64; 3]) -> Pool {
+    // Computed and preserved ports are known by their subscribers alone, others by their bits.
+    let used = [0, 1, 2].map(|class: usize| sum.ports[class].max(lent[class]));
+    let blocks = valid.blocks().map(|blocks| {
+        let size = u64::from(blocks.size);
+        let (first, last) = valid
+            .plan()
+            .map_or(Some(valid.ports()), |plan| plan.dynamic())
+            .unwrap_or((1, 0));
+        let each = (u64::from(last) / size + 1).saturating_sub(u64::from(first) / size);
+        let taken = sum.blocks * size;
+        PoolBlocks {
+            size: blocks.size,
+            count: each * u64::from(valid.addresses()),
+            used: sum.blocks,
+            fragmentation: match taken {
+                0 => 0.0,
+                _ => 1.0 - (ByProtocol::from(lent).largest().min(taken) as f64 / taken as f64),
+            },
+        }
+    });
+    Pool {
+        name,
+        addresses: valid.addresses().into(),
+        ports: valid.capacity(),
+        used: used.into(),
+        subscribers: sum.subscribers,
+        sessions: sum.sessions,
+        blocks,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_nat::{Blocks, Pools};
+
+    #[test]
+    fn pool_fragmentation_is_what_of_its_blocks_nobody_uses() {
+        let mut pool = sluice_nat::Pool::new(1u32, 4);
+        pool.blocks = Some(Blocks {
+            size: 64,
+            ..Blocks::default()
+        });
+        let pools = Pools::new(&[pool]).unwrap();
+        let sum = Sum {
+            subscribers: 3,
+            sessions: 90,
+            blocks: 5,
+            ports: [80, 10, 0],
+        };
+        let shown = super::pool("a".into(), pools.get(0).unwrap(), &sum, [80, 10, 0]);
+        let blocks = shown.blocks.unwrap();
+        assert_eq!((4 * 64_512, 80, 10), (shown.ports, shown.used.tcp, shown.used.udp));
+        assert_eq!((4 * 1008, 5), (blocks.count, blocks.used));
+        assert_eq!(0.75, blocks.fragmentation);
+    }
+}
