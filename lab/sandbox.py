@@ -13,6 +13,7 @@ import sys
 
 INSIDE = "SLUICE_LAB_INSIDE"
 PR_SET_PDEATHSIG = 1
+KEPT = ["PATH", "CARGO_TARGET_DIR", "SLUICE_ORACLE_WORLDS", "SLUICE_ORACLE_SEED", "SLUICE_ORACLE_ONLY"]
 
 
 def _die_with_parent():
@@ -24,7 +25,7 @@ def _become_root():
     if os.geteuid() == 0:
         return
     if shutil.which("sudo") and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0:
-        os.execvp("sudo", ["sudo", "--preserve-env=PATH,CARGO_TARGET_DIR", sys.executable, *sys.orig_argv[1:]])
+        os.execvp("sudo", ["sudo", "--preserve-env=" + ",".join(KEPT), sys.executable, *sys.orig_argv[1:]])
     sys.exit(f"network namespaces need root here. Run:\n    su -c '{' '.join([os.path.abspath(sys.argv[0]), *sys.argv[1:]])}'")
 
 

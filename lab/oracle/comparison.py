@@ -1,0 +1,173 @@
+"""Where two systems part on a scenario. Outside addresses and ports are each system's own choice: they are compared
+as a mapping that must be one to one and stay the same."""
+
+import socket
+import struct
+
+from lab.oracle import packet
+from lab.oracle.differences import Forgiven
+from lab.oracle.scenario import INVALID
+
+
+class Mismatch(AssertionError):
+    """The systems part, at a step."""
+
+
+class Comparison:
+    """One scenario's steps, compared in order. `count` counts by name what was forgiven."""
+
+    def __init__(self, world, scenario, count):
+        self.world, self.scenario = world, scenario
+        self.forgiven = Forgiven(world, scenario, count)
+        # Outside ends of Linux to those of Sluice, and back.
+        self.mapping = {}, {}
+        self.step = None
+
+    def run(self, linux, sluice):
+        """Raises `Mismatch` at the first step where they part."""
+        for number, step in enumerate(self.scenario.steps):
+            self.step = step
+            try:
+                self._step(step, linux[number], sluice[number])
+            except Mismatch as error:
+                raise Mismatch(
+                    f"step {number}: {error}\n  {step}\n  Linux:  {told(linux[number])}\n  Sluice: {told(sluice[number])}"
+                ) from None
+            self.forgiven.note(step)
+
+    def _step(self, step, linux, sluice):
+        if sluice:
+            for _, datagram in sluice:
+                if wrong := packet.faults(datagram):
+                    raise Mismatch(f"Sluice sent a wrong {', '.join(wrong)}")
+            if wrong := self.forgiven.wrong(step, sluice):
+                raise Mismatch(f"Sluice sent {wrong}")
+        if linux is None or sluice is None:
+            if linux is not sluice and not self.forgiven.unmade(step, linux, sluice):
+                raise Mismatch("only one system could be sent the packet")
+            return
+        if self.forgiven.verdict(step, linux, sluice):
+            for (interface, ours), (_, theirs) in zip(linux, sluice):
+                if interface == INVALID:
+                    self._untranslated(step, ours, theirs)
+            return
+        linux = [output for output in linux if output[0] != INVALID]
+        if len(linux) != len(sluice):
+            raise Mismatch(f"{len(linux)} packets of Linux, {len(sluice)} of Sluice")
+        for (interface, ours), (other, theirs) in zip(linux, sluice):
+            if interface != other:
+                raise Mismatch(f"out by {interface} of Linux, by {other} of Sluice")
+            self._datagram(ours, theirs)
+
+    def _untranslated(self, step, linux, sluice):
+        """What Linux refused and left as it was, beside what Sluice let through."""
+        if sluice.is_error:
+            return
+        linux = self.forgiven.identification(linux, sluice).but(ttl=step.form.get("ttl", 64) - 1)
+        self._same(linux, sluice, ("protocol", "ttl", "tos", "identification", "flags", "offset", "options"))
+        if _body(linux) != _body(sluice):
+            raise Mismatch(f"content {_body(linux)[:64].hex()} became {_body(sluice)[:64].hex()}")
+
+    def _datagram(self, linux, sluice):
+        own = self.forgiven.own(linux, sluice)
+        if own:
+            linux = self.forgiven.source_of_own(linux, sluice)
+            self._same(linux, sluice, ("protocol", "options"))
+        else:
+            linux = self.forgiven.identification(linux, sluice)
+            self._same(linux, sluice, ("protocol", "ttl", "tos", "identification", "flags", "offset", "options"))
+        self._ends(linux, sluice, "")
+        if linux.is_error and sluice.is_error:
+            self._error(linux, sluice, own)
+        elif _body(linux) != _body(sluice):
+            raise Mismatch(f"content {_body(linux)[:64].hex()} of Linux, {_body(sluice)[:64].hex()} of Sluice")
+
+    def _same(self, linux, sluice, fields, what=""):
+        for field in fields:
+            mine, yours = getattr(linux, field), getattr(sluice, field)
+            if mine != yours:
+                raise Mismatch(f"{what}{field} {mine} of Linux, {yours} of Sluice")
+
+    def _ends(self, linux, sluice, what):
+        """Source and destination with ports: equal, or outside ends that belong together. Linux takes queries of
+        different types for different flows."""
+        kind = linux.protocol, linux.is_query and max(linux.payload[0], packet.QUERIES.get(linux.payload[0], 0))
+        (source, target), (other_source, other_target) = _ends_of(linux, self.world), _ends_of(sluice, self.world)
+        for mine, yours, peer in ((source, other_source, target), (target, other_target, source)):
+            pool = self.world.pool_of(mine[0])
+            if pool is None and mine == yours:
+                continue
+            if pool is None or pool != self.world.pool_of(yours[0]):
+                raise Mismatch(f"{what}addresses and ports {mine} of Linux, {yours} of Sluice")
+            if mine[1] is None:
+                continue
+            for a, b, known in ((mine, yours, self.mapping[0]), (yours, mine, self.mapping[1])):
+                before = known.setdefault((*kind, a, peer), b)
+                if before != b:
+                    if not self.forgiven.reopened(self.step):
+                        raise Mismatch(f"{what}mapping of {a} was {before} before, and is {b} now")
+                    known[*kind, a, peer] = b
+
+    def _error(self, linux, sluice, own):
+        mine, yours = linux.payload, sluice.payload
+        if mine[:2] != yours[:2] or mine[4:8] != yours[4:8]:
+            raise Mismatch(f"error {mine[:8].hex()} of Linux, {yours[:8].hex()} of Sluice")
+        whole = linux, sluice
+        linux, sluice = packet.read(mine[8:], quoted=True), packet.read(yours[8:], quoted=True)
+        for field, inner in (("source", "destination"), ("destination", "source")):
+            as_quoted = [getattr(outer, field) == getattr(quote, inner) for outer, quote in zip(whole, (linux, sluice))]
+            if as_quoted[0] != as_quoted[1]:
+                raise Mismatch(f"only one error has the {field} that is the {inner} of its quote")
+        if own:
+            linux = self.forgiven.quote_of_own(linux, sluice)
+        linux = self.forgiven.identification(linux, sluice)
+        fields = ("protocol", "flags", "offset", "options", "ttl", "tos", "identification", "length")
+        self._same(linux, sluice, fields, "quoted ")
+        self._ends(linux, sluice, "quoted ")
+        mine, yours = _body(linux), _body(sluice)
+        if own:
+            # How much a gateway quotes of what it could not forward is its own matter, from 8 bytes on.
+            room = max(8, min(len(mine), len(yours)))
+            mine, yours = mine[:room], yours[:room]
+        if mine != yours:
+            raise Mismatch(f"quoted content {mine[:64].hex()} of Linux, {yours[:64].hex()} of Sluice")
+
+
+def _ends_of(datagram, world):
+    """Source and destination with ports. The identifier of an ICMP query goes with the end that is translated."""
+    ports = datagram.ports or (None, None)
+    ends = (datagram.source, ports[0]), (datagram.destination, ports[1])
+    if datagram.protocol == packet.ICMP and any(world.pool_of(address) for address, _ in ends):
+        ends = tuple((address, port if world.pool_of(address) else None) for address, port in ends)
+    return ends
+
+
+def _body(datagram):
+    """The payload without what a mapping changes: ports are gone, and a checksum is what it would be without
+    addresses and ports."""
+    body = bytearray(datagram.payload)
+    if datagram.offset:
+        return bytes(body)
+    if datagram.protocol in packet.PORTS and len(body) >= 8:
+        at = 16 if datagram.protocol == packet.TCP else 6
+        ends = packet.words(socket.inet_aton(datagram.source) + socket.inet_aton(datagram.destination) + bytes(body[:4]))
+        none = datagram.protocol == packet.UDP and body[6:8] == b"\0\0"
+        body[:4] = bytes(4)
+    elif datagram.is_query and len(body) >= 6:
+        at, none = 2, False
+        ends = packet.words(bytes(body[4:6]))
+        body[4:6] = bytes(2)
+    else:
+        return bytes(body)
+    if len(body) >= at + 2 and not none:
+        value = struct.unpack_from("!H", body, at)[0]
+        # One's complement knows two zeros.
+        struct.pack_into("!H", body, at, (0xFFFF - value + 0xFFFF - packet.fold(ends)) % 0xFFFF)
+    return bytes(body)
+
+
+def told(outputs):
+    """Outputs as a line."""
+    if outputs is None:
+        return "could not be sent"
+    return "; ".join(f"{interface}: {datagram}" for interface, datagram in outputs) or "nothing"

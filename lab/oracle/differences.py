@@ -1,0 +1,170 @@
+"""What Linux does otherwise than Sluice, each with its reason. Nothing that is not named here is forgiven."""
+
+from lab.oracle import packet
+from lab.oracle.scenario import ACK, FIN, INVALID, RST, SYN, Report, Send
+from lab.oracle.world import LINKS, side_of
+
+DIFFERENCES = {
+    "stateless": "What no rule names, Sluice forwards as a router does, without a session. Linux tracks it, and refuses "
+                 "what does not fit the connection.",
+    "tcp-state": "Sluice translates every segment of a session (RFC 5382, REQ-2; RFC 7857, 2). Linux refuses those that "
+                 "its state machine finds out of place, and flags that it finds odd.",
+    "reset": "Linux forgets a connection at once whose SYN is answered by a reset. Sluice keeps the session for four "
+             "minutes, so that nobody else's reset can end it (RFC 7857, 2.2).",
+    "reopened": "A SYN that opens a closed connection again is a new connection to Linux, with a port of its own. In "
+                "Sluice the session is there for four minutes more (RFC 7857, 2.2 and 2.3), and the port with it.",
+    "expired": "What is left of a packet's time is looked at before its session: its sender is told when it ran out. "
+               "Linux has put what is invalid aside before.",
+    "own-header": "Fields of the header of an error that the gateway makes itself: TTL, precedence, identification, DF.",
+    "own-source": "An error about a packet to a translated address comes from the interface's own address, which can "
+                  "answer for it (RFC 1812, 4.3.2.4). Linux puts the translated address in its place.",
+    "own-quote": "Linux puts fragments together before it routes: its error quotes the whole datagram, Sluice's the first "
+                 "fragment, as RFC 1812, 4.3.2.3, has it.",
+    "quoted-checksum": "RFC 5508, REQ-3, wants the quoted header validated. Linux does not look at its checksum.",
+    "redirect": "A redirect about a translated connection is of no use to the host that gets it: Linux drops it. Sluice "
+                "translates it as every error (RFC 5508, REQ-4).",
+    "identification": "RFC 6864, 4.1 and 5.3: several hosts behind one address must not use the same identification, so "
+                      "that Sluice gives those that are not atomic one of its own. Linux keeps the host's.",
+}
+
+
+class Forgiven:
+    """The judge of one scenario; `count` counts what was forgiven, by name."""
+
+    def __init__(self, world, scenario, count):
+        self.world, self.scenario, self.count = world, scenario, count
+        # By flow and direction: ends of what Sluice let through.
+        self.ends = {}
+        # Flows that a reset, or an end, was sent of.
+        self.closed = set()
+        # Flows that are another connection to Linux than to Sluice.
+        self.parted = set()
+        # Identifications of steps whose packets only Sluice let through.
+        self.alone = set()
+
+    def _forgive(self, name):
+        assert name in DIFFERENCES, name
+        self.count[name] += 1
+        return True
+
+    # What the rules say of a flow.
+
+    def rule(self, flow):
+        """The rule that names a flow's first packet, or nothing."""
+        protocol = {packet.TCP: "tcp", packet.UDP: "udp"}.get(flow.protocol)
+        if flow.near == "outside" and (rule := self.world.destination(protocol, *flow.target)):
+            return rule
+        return self.world.source(flow.source[0], side_of(flow.target[0]))
+
+    def plain(self, flow):
+        """Forwarded without a session."""
+        return self.rule(flow) is None and self.world.pool_of(flow.target[0]) is None
+
+    # What is forgiven.
+
+    def unmade(self, step, linux, sluice):
+        """One system has let a packet through before that this step hangs on, and the other not."""
+        flow = self.scenario.flows[step.flow]
+        if flow.number in self.parted or isinstance(step, Report) and linux is None and step.about in self.alone:
+            return True
+        return linux is None and self.plain(flow) and self._forgive("stateless")
+
+    def verdict(self, step, linux, sluice):
+        """Whether a difference in what passed is forgiven, whatever the packets are."""
+        flow = self.scenario.flows[step.flow]
+        if flow.number in self.parted:
+            return True
+        if sluice and step.answer and _opens(step) and flow.number in self.closed:
+            self.parted.add(flow.number)
+            return self._forgive("reopened")
+        refused = all(interface == INVALID for interface, _ in linux)
+        if not refused or not sluice:
+            return (
+                isinstance(step, Report) and step.fault == "quoted-checksum" and not sluice
+                and self._forgive("quoted-checksum")
+            )
+        if isinstance(step, Report):
+            names = {"stateless": linux and _told(linux[0][1]) == _told(sluice[0][1]), "redirect": step.kind == 5, "reset": flow.number in self.closed}
+            name = next((name for name, holds in names.items() if holds), None)
+        else:
+            self.alone.add(step.form["identification"])
+            names = {
+                "expired": linux and step.form.get("ttl") == 1 and _own(sluice[0][1]), "stateless": self.plain(flow),
+                "tcp-state": linux and flow.protocol == packet.TCP,
+            }
+            name = next((name for name, holds in names.items() if holds), None)
+        return name is not None and self._forgive(name)
+
+    def own(self, linux, sluice):
+        """Whether the gateway made these errors."""
+        return any(_own(datagram) for datagram in (linux, sluice)) and self._forgive("own-header")
+
+    def source_of_own(self, linux, sluice):
+        """The address that an error of the gateway comes from, where Linux names another."""
+        if _own(sluice) and not _own(linux):
+            quoted = packet.read(linux.payload[8:], quoted=True)
+            if linux.source == quoted.destination and self._forgive("own-source"):
+                return linux.but(source=sluice.source)
+        return linux
+
+    def quote_of_own(self, linux, sluice):
+        """What an error of the gateway quotes of a fragment."""
+        if sluice.flags & packet.MF and not linux.flags & packet.MF and self._forgive("own-quote"):
+            return linux.but(flags=sluice.flags, length=sluice.length)
+        return linux
+
+    def identification(self, linux, sluice):
+        """An identification that is the gateway's."""
+        if linux.identification != sluice.identification and not linux.flags & packet.DF:
+            self._forgive("identification")
+            return linux.but(identification=sluice.identification)
+        return linux
+
+    def reopened(self, step):
+        """Whether the mapping of a flow may be another one of Linux from this step on."""
+        flow = self.scenario.flows[step.flow]
+        first = step.stranger or not step.answer
+        return first and _opens(step) and flow.number in self.closed and self._forgive("reopened")
+
+    def note(self, step):
+        """A step has been compared."""
+        if isinstance(step, Send) and step.form.get("control", 0) & (RST | FIN):
+            self.closed.add(step.flow)
+
+    # What must hold whatever Linux does.
+
+    def wrong(self, step, sluice):
+        """What is wrong with what Sluice let through of a flow, by the rules and what it did before; or nothing."""
+        if not isinstance(step, Send) or step.stranger or len(sluice) != 1 or sluice[0][1].is_error:
+            return None
+        flow = self.scenario.flows[step.flow]
+        interface, datagram = sluice[0]
+        ends = (interface, datagram.source, datagram.destination, datagram.ports)
+        before = self.ends.setdefault((step.flow, step.answer), ends)
+        if before != ends:
+            return f"{ends} where its flow was {before} before"
+        rule = self.rule(flow)
+        if not step.answer and datagram.source != flow.source[0]:
+            pool = getattr(rule, "pool", None)
+            if pool is None or datagram.source not in pool.addresses:
+                return f"a source address that {rule} does not give"
+        if step.answer:
+            ports = {packet.ICMP: (flow.source[1],) * 2}.get(flow.protocol, (flow.target[1], flow.source[1]))
+            if ends != (flow.near, flow.target[0], flow.source[0], ports):
+                return f"an answer that is not what the flow's sender expects"
+        return None
+
+
+def _told(error):
+    """Who is told by an error about what."""
+    quoted = packet.read(error.payload[8:], quoted=True)
+    return error.source, error.destination, quoted.source, quoted.destination, quoted.ports
+
+
+def _opens(step):
+    """A SYN alone."""
+    return isinstance(step, Send) and step.form.get("control", 0) & (SYN | ACK | RST | FIN) == SYN
+
+
+def _own(datagram):
+    return datagram.is_error and datagram.source in [own for own, _, _ in LINKS.values()]

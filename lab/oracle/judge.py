@@ -1,0 +1,47 @@
+"""Scenarios through both systems, and the smallest part of one that still tells them apart."""
+
+import random
+
+from lab.oracle.comparison import Comparison, Mismatch
+from lab.oracle.scenario import Maker
+from lab.oracle.world import random_world
+
+
+def made(seed, number, count):
+    """The world of a number, and its scenarios: the same of the same seed."""
+    pick = random.Random(f"{seed}.{number}")
+    world = random_world(pick)
+    maker = Maker(world, pick)
+    return world, [maker.scenario(f"{seed}.{number}.{index}") for index in range(count)]
+
+
+class Judge:
+    """Plays scenarios through both systems; `forgiven` counts by name what was forgiven."""
+
+    def __init__(self, linux, sluice, forgiven):
+        self.linux, self.sluice, self.forgiven = linux, sluice, forgiven
+
+    def mismatches(self, world, scenarios):
+        """The scenarios on which the systems part, and where."""
+        result = []
+        both = zip(scenarios, self.linux.play(world, scenarios), self.sluice.play(world, scenarios))
+        for scenario, linux, sluice in both:
+            try:
+                Comparison(world, scenario, self.forgiven).run(linux, sluice)
+            except Mismatch as error:
+                result.append((scenario, error))
+        return result
+
+    def smallest(self, world, scenario, error):
+        """As few of a scenario's steps as still make the systems part; alone, with no other scenario beside it."""
+        found = self.mismatches(world, [scenario])
+        if not found:
+            return scenario, f"{error}\n(not so when it is alone)"
+        number, last = 0, found[0][1]
+        while number < len(scenario.steps):
+            fewer = scenario.but(scenario.steps[:number] + scenario.steps[number + 1 :])
+            if found := self.mismatches(world, [fewer]):
+                scenario, last = fewer, found[0][1]
+            else:
+                number += 1
+        return scenario, last

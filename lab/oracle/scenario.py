@@ -1,0 +1,416 @@
+"""Scenarios: flows, and the steps that packets of them make. Made of chance alone, the same for both systems.
+
+What a system has chosen itself, the outside address and port of a flow, is not in a scenario: a step says "the answer
+of this flow", and `Seen` turns it into a packet for the system that showed where the answer must go.
+"""
+
+import dataclasses
+
+from lab.oracle import packet
+from lab.oracle.world import random_host, side_of
+
+FIN, SYN, RST, PSH, ACK, URG = 1, 2, 4, 8, 16, 32
+# Fragments that Sluice lets wait for the first of their datagram.
+WAITING = 8
+RAMP = bytes(range(251)) * 8
+# The exit of what connection tracking of Linux calls invalid.
+INVALID = "invalid"
+# Ports that nothing but a destination rule may hold: below those that pools lend.
+UNLENT = range(600, 1000)
+
+
+@dataclasses.dataclass(frozen=True)
+class Flow:
+    """Who begins, and whom it addresses: (address, port) each."""
+
+    number: int
+    protocol: int
+    source: tuple
+    target: tuple
+
+    @property
+    def near(self):
+        """The interface that its packets come in by."""
+        return side_of(self.source[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class Send:
+    """A packet of a flow, or its answer. `form` are arguments of the protocol's builder in `packet`."""
+
+    flow: int
+    answer: bool
+    form: dict
+    # Sent as fragments of this size, in this order.
+    size: int | None = None
+    order: tuple = ()
+    # Not from whom the flow addressed: from another port, or another address.
+    stranger: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """An ICMP error about a packet of a flow, or an answer, as it arrived; `about` is that step's identification."""
+
+    flow: int
+    answer: bool
+    about: int
+    kind: int
+    code: int
+    parameter: int
+    length: int
+    identification: int
+    sender: str | None = None
+    fault: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """Flows and steps; `name` finds it again. The link of the outside takes datagrams of `outside_mtu` bytes."""
+
+    name: str
+    outside_mtu: int
+    flows: tuple
+    steps: tuple
+
+    def but(self, steps):
+        return dataclasses.replace(self, steps=tuple(steps))
+
+
+class Seen:
+    """What a system has shown of a scenario's flows, and the packets that follow from it."""
+
+    def __init__(self, scenario):
+        self.scenario = scenario
+        # By flow and direction, and by the identification that a step has sent: interface and datagram that arrived.
+        self.arrived = {}
+
+    def frames(self, step):
+        """The interface and the datagrams of a step; nothing where they hang on what did not arrive, or are longer
+        than the link takes."""
+        made = self._made(step)
+        if made and made[0] == "outside" and any(len(bytes(piece)) > self.scenario.outside_mtu for piece in made[1]):
+            return None
+        return made
+
+    def _made(self, step):
+        flow = self.scenario.flows[step.flow]
+        if isinstance(step, Report):
+            return self._report(step)
+        if step.answer:
+            if (flow.number, False) not in self.arrived:
+                return None
+            interface, last = self.arrived[flow.number, False]
+            ends = _ends(last, flow)[::-1]
+        else:
+            interface, ends = flow.near, (flow.source, flow.target)
+        if step.stranger == "port":
+            ends = ((ends[0][0], ends[0][1] ^ 1), ends[1])
+        elif step.stranger == "address":
+            ends = ((_neighbour(ends[0][0]), ends[0][1]), ends[1])
+        return interface, _build(flow.protocol, ends, step)
+
+    def _report(self, step):
+        if step.about not in self.arrived:
+            return None
+        interface, last = self.arrived[step.about]
+        quoted = last.made(ttl=max(1, last.ttl - 1))
+        if step.fault == "quoted-checksum":
+            quoted = quoted.but(checksum=quoted.checksum ^ 0x0101)
+        quote = bytes(quoted)
+        if step.fault == "quoted-port":
+            at = 20 + len(quoted.options) + (4 if quoted.protocol == packet.ICMP else 0)
+            quote = quote[:at] + bytes([quote[at] ^ 0x10]) + quote[at + 1 :]
+        sender = step.sender or last.destination
+        receiver = _neighbour(last.source) if step.fault == "receiver" else last.source
+        report = packet.error(
+            sender, receiver, step.kind, step.code, step.parameter, quote[: step.length + len(quoted.options)],
+            fault=step.fault == "checksum", identification=step.identification,
+        )
+        return interface, [report]
+
+    def note(self, step, outputs):
+        """Learn from what arrived: (interface, datagram) each."""
+        if isinstance(step, Report) or step.stranger or len(outputs) != 1:
+            return
+        interface, datagram = outputs[0]
+        if interface != INVALID and not datagram.is_error:
+            self.arrived[step.flow, step.answer] = (interface, datagram)
+            self.arrived[step.form["identification"]] = (interface, datagram)
+
+
+def waits_for(step):
+    """The flow and direction that must have arrived before a step can be made; nothing where it needs none."""
+    if isinstance(step, Report):
+        return (step.flow, step.answer)
+    return (step.flow, False) if step.answer else None
+
+
+def _neighbour(address):
+    head, last = address.rsplit(".", 1)
+    return f"{head}.{int(last) ^ 1}"
+
+
+def _ends(datagram, flow):
+    ports = datagram.ports or (0, 0)
+    # An answer to an ICMP query carries its identifier; the flow's target has no port.
+    return ((datagram.source, ports[0]), (datagram.destination, ports[1] if flow.protocol != packet.ICMP else ports[0]))
+
+
+def _build(protocol, ends, step):
+    form = dict(step.form)
+    spoil = form.pop("spoil", None)
+    # No two packets of a scenario have the same content.
+    form["data"] = RAMP[form["identification"] % 251 :][: form.pop("length")]
+    if protocol == packet.TCP:
+        datagram = packet.tcp(ends, **form)
+    elif protocol == packet.UDP:
+        datagram = packet.udp(ends, **form)
+    else:
+        if step.answer:
+            form["kind"] = packet.QUERIES.get(form["kind"], form["kind"])
+        datagram = packet.query(ends, **form)
+    if spoil == "header-checksum":
+        datagram = datagram.made()
+        datagram = datagram.but(checksum=datagram.checksum ^ 0x0101)
+    elif spoil == "length":
+        datagram = datagram.but(length=len(bytes(datagram)) + 8)
+    elif spoil == "data-offset":
+        body = bytearray(datagram.payload)
+        body[12] = 0x20
+        datagram = datagram.but(payload=bytes(body))
+    if not step.size:
+        return [datagram]
+    pieces = packet.fragments(datagram, step.size)
+    order = [index for index in step.order if index < len(pieces)]
+    return [pieces[index] for index in order + [n for n in range(len(pieces)) if n not in order]]
+
+
+class Maker:
+    """Makes the scenarios of a world; hosts and peers of one are no other's, so that they may run side by side."""
+
+    def __init__(self, world, pick):
+        self.world, self.pick = world, pick
+        self.taken = set()
+        self.identification = 0
+
+    def scenario(self, name):
+        self.identification = 0
+        flows = []
+        hosts = [self._fresh(lambda: random_host(self.pick, self.world)) for _ in range(self.pick.choice([1, 2, 2, 3]))]
+        peers = [self._fresh(self._peer) for _ in range(self.pick.choice([1, 2]))]
+        for number in range(self.pick.choice([1, 1, 2, 3, 4])):
+            flow = self._flow(number, [host for host in hosts if host], peers)
+            if flow and all((flow.protocol, flow.source, flow.target) != (f.protocol, f.source, f.target) for f in flows):
+                flows.append(dataclasses.replace(flow, number=len(flows)))
+        scripts = [self._script(flow) for flow in flows]
+        steps = []
+        while scripts := [script for script in scripts if script]:
+            steps.append(self.pick.choice(scripts).pop(0))
+        return Scenario(name, self.world.outside_mtu, tuple(flows), tuple(steps))
+
+    def _fresh(self, make):
+        for _ in range(50):
+            address = make()
+            if address not in self.taken and not address.endswith((".0", ".255")):
+                self.taken |= {address, _neighbour(address)}
+                return address
+        return None
+
+    def _peer(self):
+        return f"198.{self.pick.choice([18, 19])}.{self.pick.randrange(256)}.{self.pick.randrange(1, 255)}"
+
+    def _flow(self, number, hosts, peers):
+        pick = self.pick
+        protocol = pick.choice([packet.TCP, packet.TCP, packet.UDP, packet.UDP, packet.ICMP])
+        peer = pick.choice(peers)
+        port = pick.choice([1024, 4000, 4000, 40000, 65535, pick.randrange(1024, 65536), 500])
+        server = pick.choice([53, 80, 443, 4000, pick.randrange(1024, 65536)])
+        choice = pick.random()
+        if choice < 0.2 and self.world.destinations:
+            rule = pick.choice(self.world.destinations)
+            protocol = packet.TCP if rule.protocol == "tcp" else packet.UDP
+            target = (rule.address, pick.randrange(rule.first, rule.last + 1))
+            return Flow(number, protocol, (peer, port), target)
+        if choice < 0.3:
+            return Flow(number, protocol, (peer, port), (pick.choice(self.world.pool_addresses()), pick.choice(UNLENT)))
+        if not hosts:
+            return None
+        if choice < 0.4 and len(hosts) > 1:
+            source, target = pick.sample(hosts, 2)
+            # What no rule names has no session in Sluice: its answers must be named by none either.
+            if self.world.source(source, side_of(target)) or not self.world.source(target, side_of(source)):
+                return Flow(number, protocol, (source, port), (target, server))
+        return Flow(number, protocol, (pick.choice(hosts), port), (peer, server))
+
+    # What a flow does.
+
+    def _script(self, flow):
+        if flow.protocol == packet.TCP:
+            steps = self._tcp(flow)
+        elif flow.protocol == packet.UDP:
+            steps = [self._datagram(flow, self.pick.random() < 0.4) for _ in range(self.pick.randrange(1, 8))]
+        else:
+            kind = self.pick.choice([8, 8, 8, 13, 15, 17, 0])
+            steps = [self._query(flow, kind, turn) for turn in range(self.pick.randrange(1, 6))]
+        for _ in range(self.pick.choice([0, 0, 0, 1, 1, 2])):
+            at = self.pick.randrange(1, len(steps) + 1)
+            steps.insert(at, self._report(flow, self.pick.choice(steps[:at])))
+        return [step for step in self._disturbed(steps) if step]
+
+    def _fields(self):
+        """Fields of the IP header; what a step's packet has in it stays unique by its identification."""
+        pick = self.pick
+        self.identification += 1
+        fields = {"identification": self.identification}
+        if pick.random() < 0.5:
+            fields["flags"] = packet.DF
+        if pick.random() < 0.2:
+            fields["tos"] = pick.choice([0xB8, 0x03, 0x10, 0xE0])
+        if pick.random() < 0.1:
+            fields["ttl"] = pick.choice([1, 1, 2, 255])
+        if pick.random() < 0.05:
+            fields["options"] = pick.choice([b"\x01\x01\x01\x00", b"\x94\x04\x00\x00"])
+        return fields
+
+    def _data(self):
+        pick = self.pick
+        if pick.random() < 0.15:
+            return pick.choice([1200, 1372, 1400, 1452])
+        return pick.choice([0, 1, 8, 33, 100, 512])
+
+    def _pieces(self, form, header):
+        """Sometimes as fragments."""
+        length = header + form["length"]
+        if self.pick.random() > 0.12 or length < 80:
+            return {}
+        form["flags"] = 0
+        form.pop("options", None)
+        size = self.pick.choice([32, 64, 128, 256, 512])
+        count = -(-length // size)
+        order = list(range(count))
+        if self.pick.random() < 0.6:
+            self.pick.shuffle(order)
+            # More than these don't wait for the first.
+            order.insert(min(order.index(0), WAITING), order.pop(order.index(0)))
+        return {"size": size, "order": tuple(order)}
+
+    def _send(self, flow, answer, form, header):
+        return Send(flow.number, answer, form, **self._pieces(form, header))
+
+    def _datagram(self, flow, answer):
+        form = {"length": self._data(), **self._fields()}
+        if self.pick.random() < 0.1:
+            form["sums"] = False
+        return self._send(flow, answer, form, 8)
+
+    def _query(self, flow, kind, turn):
+        form = {"kind": kind, "sequence": turn, "length": self._data(), **self._fields()}
+        # Only the first fragment says that it is an answer that nobody has asked for.
+        return self._send(flow, self.pick.random() < 0.5, form, 8) if kind else Send(flow.number, False, form)
+
+    def _tcp(self, flow):
+        pick = self.pick
+        sides = {False: pick.randrange(1 << 32), True: pick.randrange(1 << 32)}
+
+        def segment(answer, flags, length=0):
+            options = b"\x02\x04\x05\xb4\x01\x03\x03\x07" if flags & SYN else b""
+            form = {
+                "control": flags, "sequence": sides[answer], "acknowledgment": sides[not answer] if flags & ACK else 0,
+                "length": length, "tcp_options": options, **self._fields(),
+            }
+            step = self._send(flow, answer, form, 20 + len(options))
+            sides[answer] += length + bool(flags & (SYN | FIN))
+            return step
+
+        plays = {
+            "refused": [(False, SYN), (True, RST | ACK), (False, SYN)],
+            "simultaneous": [(False, SYN), (True, SYN), (False, SYN | ACK), (True, SYN | ACK), (False, ACK)],
+            "silent": [(False, SYN), (False, SYN)],
+            "midstream": [(False, ACK), (True, ACK), (False, SYN), (True, SYN | ACK), (False, ACK)],
+            "answer-first": [(False, SYN | ACK), (False, RST), (False, FIN | ACK), (False, SYN)],
+        }
+        opening = [(False, SYN), (True, SYN | ACK), (False, ACK)]
+        talk = [(pick.random() < 0.5, ACK | pick.choice([0, PSH])) for _ in range(pick.randrange(6))]
+        closing = pick.choice([
+            [(False, FIN | ACK), (True, FIN | ACK), (False, ACK)],
+            [(True, FIN | ACK), (False, ACK), (False, FIN | ACK), (True, ACK)],
+            [(False, FIN | ACK), (True, FIN | ACK), (False, ACK), (False, SYN), (True, SYN | ACK)],
+            [(False, RST | ACK), (True, ACK), (False, SYN)],
+            [(True, RST | ACK), (True, RST), (False, ACK)],
+            [],
+        ])
+        names = ["ordinary"] * 8 + list(plays)
+        name = pick.choice(names)
+        play = opening + talk + closing if name == "ordinary" else plays[name]
+        steps = []
+        for answer, flags in play:
+            steps.append(segment(answer, flags, self._data() if flags & ACK and not flags & (SYN | RST) else 0))
+            if pick.random() < 0.03:
+                steps.append(segment(pick.random() < 0.5, pick.choice([SYN, ACK, RST, FIN, URG, FIN | ACK, SYN | FIN, 0])))
+        return steps
+
+    def _report(self, flow, about):
+        """An error about a packet, or about what that one is about."""
+        about_step = about.about if isinstance(about, Report) else about.form["identification"]
+        pick = self.pick
+        kind, codes = pick.choice([(3, range(16)), (3, [1, 3, 4, 13]), (11, [0, 1]), (12, [0, 1]), (4, [0]), (5, [1])])
+        code = pick.choice(list(codes))
+        parameter = 0
+        if (kind, code) == (3, 4):
+            parameter = pick.choice([576, 1280, 1300])
+        elif kind == 12:
+            parameter = pick.choice([0, 9, 16]) << 24
+        elif kind == 5:
+            parameter = 0xC6120001
+        self.identification += 1
+        faults = ["checksum", "quoted-checksum", "quoted-port", "receiver"]
+        return Report(
+            flow.number, about.answer, about_step, kind, code, parameter, pick.choice([28, 28, 48, 56, 128, 548, 20]),
+            self.identification, sender=pick.choice([None, self._router(flow, about.answer)]),
+            fault=pick.choice(faults) if pick.random() < 0.2 else None,
+        )
+
+    def _router(self, flow, answer):
+        """A router near whom a packet of a flow, or an answer, arrives at; none of which rules say what they don't
+        say of the flow."""
+        side = flow.near if answer else side_of(flow.target[0])
+        if flow.near == "outside" and not answer:
+            side = "inside1"
+        router = {"inside1": "10.127.255.254", "inside2": "10.255.255.254", "outside": "198.19.255.254"}[side]
+        if side != "outside" and answer:
+            out = side_of(flow.target[0])
+            if (self.world.source(router, out) is None) != (self.world.source(flow.source[0], out) is None):
+                return None
+        return router
+
+    def _disturbed(self, steps):
+        """Packets lost, sent twice, overtaken, spoilt, or from somebody else."""
+        pick = self.pick
+        result = []
+        for step in steps:
+            if pick.random() < 0.03:
+                continue
+            result.append(step)
+            if not isinstance(step, Send) or step.size:
+                continue
+            if pick.random() < 0.03:
+                self.identification += 1
+                result.append(dataclasses.replace(step, form={**step.form, "identification": self.identification}))
+            if pick.random() < 0.06:
+                self.identification += 1
+                form = {**step.form, "identification": self.identification}
+                result.append(dataclasses.replace(step, form=form, stranger=pick.choice(["port", "address"]), answer=True))
+            if pick.random() < 0.06:
+                self.identification += 1
+                form = {**step.form, "identification": self.identification, "ttl": 64}
+                spoil = pick.choice(["header-checksum", "transport", "length", "data-offset"])
+                if spoil == "transport":
+                    form["fault"] = True
+                elif spoil != "data-offset" or "acknowledgment" in form:
+                    form["spoil"] = spoil
+                result.insert(pick.randrange(len(result)), dataclasses.replace(step, form=form))
+        for at in range(len(result) - 1):
+            if pick.random() < 0.03:
+                result[at], result[at + 1] = result[at + 1], result[at]
+        return result

@@ -1,0 +1,144 @@
+"""Sluice's side: all scenarios of a world at once through `sluice replay`, on a clock of its own.
+
+A replay of the same captures gives the same bytes, and one with more behind them begins with those. So the scenarios go
+forward in rounds: each sends what does not hang on an answer that is still unknown, everything is replayed from the
+start, and what came out in addition is what the round has brought.
+"""
+
+import json
+import os
+import struct
+import subprocess
+
+from lab.oracle import packet
+from lab.oracle.scenario import Seen, waits_for
+from lab.oracle.world import GATEWAY_MAC, INTERFACES, NEIGHBOUR_MAC
+
+START = 1_000_000_000_000_000
+STEP = 20_000
+MAGIC = 0xA1B23C4D
+
+
+def _mac(text):
+    return bytes.fromhex(text.replace(":", ""))
+
+
+HEADS = {name: _mac(GATEWAY_MAC[name]) + _mac(NEIGHBOUR_MAC[name]) + b"\x08\x00" for name in INTERFACES}
+
+
+class Sluice:
+    """Replays in a folder."""
+
+    def __init__(self, binary, folder):
+        self.binary, self.folder = binary, folder
+        self.summary = {}
+
+    def play(self, world, scenarios):
+        """What every step of every scenario brought: by scenario a list of (interface, datagram) lists, one per step;
+        nothing in place of one for a step that could not be made."""
+        with open(self._path("sluice.toml"), "w", encoding="utf-8") as file:
+            file.write(world.text())
+        runs = [_Run(scenario) for scenario in scenarios]
+        captures = {name: [struct.pack("<IHHiIII", MAGIC, 2, 4, 0, 0, 65535, 1)] for name in INTERFACES}
+        now = START
+        while True:
+            places = {}
+            for run in runs:
+                for step in run.ready():
+                    made = run.seen.frames(step)
+                    run.pending.append(step)
+                    if made is None:
+                        run.outputs.append(None)
+                        continue
+                    interface, datagrams = made
+                    now += STEP
+                    places[now] = (run, len(run.outputs))
+                    run.outputs.append([])
+                    for datagram in datagrams:
+                        captures[interface].append(_record(now, HEADS[interface] + bytes(datagram)))
+            if not any(run.pending for run in runs):
+                return [run.outputs for run in runs]
+            if places:
+                self._replay(captures)
+            for name in INTERFACES:
+                for at, frame in _records(self._path(f"{name}.out")) if places else ():
+                    if at in places:
+                        run, place = places[at]
+                        run.outputs[place].append((name, _read(name, frame)))
+            for run in runs:
+                run.learn()
+
+    def _replay(self, captures):
+        arguments = []
+        for name, records in captures.items():
+            with open(self._path(f"{name}.in"), "wb") as file:
+                file.writelines(records)
+            arguments += ["--in", f"{name}={name}.in", "--out", f"{name}={name}.out"]
+        done = subprocess.run(
+            [self.binary, "replay", "-c", "sluice.toml", "--json", *arguments], cwd=self.folder, check=False,
+            capture_output=True, encoding="utf-8",
+        )
+        assert 0 == done.returncode, done.stderr
+        self.summary = json.loads(done.stdout)
+
+    def _path(self, name):
+        return os.path.join(self.folder, name)
+
+
+class _Run:
+    """How far a scenario has come."""
+
+    def __init__(self, scenario):
+        self.scenario = scenario
+        self.seen = Seen(scenario)
+        self.outputs = []
+        self.pending = []
+
+    def ready(self):
+        """The next steps, up to the first that hangs on one of them."""
+        unknown = set()
+        for step in self.scenario.steps[len(self.outputs) :]:
+            if waits_for(step) in unknown:
+                return
+            yield step
+            unknown.add((step.flow, getattr(step, "answer")))
+
+    def learn(self):
+        """What the pending steps have brought."""
+        first = len(self.outputs) - len(self.pending)
+        for place, step in enumerate(self.pending, first):
+            outputs = self.outputs[place]
+            if outputs is not None:
+                self.outputs[place] = outputs = whole(outputs)
+                self.seen.note(step, outputs)
+        self.pending = []
+
+
+def whole(outputs):
+    """Datagrams by interface, put together where they came in fragments."""
+    result = []
+    for name in dict.fromkeys(name for name, _ in outputs):
+        datagrams = [datagram for other, datagram in outputs if other == name]
+        result += [(name, datagram) for datagram in packet.reassembled(datagrams)]
+    return result
+
+
+def _read(name, frame):
+    expected = HEADS[name][6:12] + HEADS[name][:6] + b"\x08\x00"
+    assert expected == frame[:14], f"a frame of {name}: {frame[:60].hex()}"
+    return packet.read(frame[14:])
+
+
+def _record(at, frame):
+    return struct.pack("<IIII", at // 10**9, at % 10**9, len(frame), len(frame)) + frame
+
+
+def _records(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    assert MAGIC == struct.unpack_from("<I", data)[0]
+    at = 24
+    while at < len(data):
+        seconds, nanoseconds, length = struct.unpack_from("<III", data, at)
+        yield seconds * 10**9 + nanoseconds, data[at + 16 : at + 16 + length]
+        at += 16 + length

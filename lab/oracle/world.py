@@ -1,0 +1,261 @@
+"""Rules: what both systems are configured with, and what follows from it in the plainest way."""
+
+import dataclasses
+import ipaddress
+
+from lab import configuration
+
+INSIDE = ("inside1", "inside2")
+INTERFACES = (*INSIDE, "outside")
+# By interface: the gateway's address, the neighbour behind which all hosts of that side are, and their networks.
+LINKS = {
+    "inside1": ("192.168.1.1", "192.168.1.2", "10.0.0.0/9"),
+    "inside2": ("192.168.2.1", "192.168.2.2", "10.128.0.0/9"),
+    "outside": ("198.51.100.1", "198.51.100.2", "0.0.0.0/0"),
+}
+GATEWAY_MAC = {name: f"02:00:00:00:00:0{number}" for number, name in enumerate(INTERFACES, 1)}
+NEIGHBOUR_MAC = {name: f"02:00:00:00:01:0{number}" for number, name in enumerate(INTERFACES, 1)}
+MOST_PORTS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Pool:
+    """Addresses, as ranges of first and last, and the ports that they lend."""
+
+    name: str
+    ranges: tuple
+    ports: tuple = (1024, 65535)
+
+    @property
+    def addresses(self):
+        return [str(address) for first, last in self.ranges for address in _between(first, last)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """What comes from a network and leaves by an interface, or any, gets an address of a pool."""
+
+    prefix: str
+    out: str | None
+    pool: Pool
+
+    @property
+    def length(self):
+        return int(self.prefix.split("/")[1])
+
+
+@dataclasses.dataclass(frozen=True)
+class Destination:
+    """Ports of an outside address lead to an inside host."""
+
+    protocol: str
+    address: str
+    first: int
+    last: int
+    to: str
+    to_first: int
+
+
+@dataclasses.dataclass(frozen=True)
+class World:
+    """A configuration."""
+
+    pools: tuple = ()
+    sources: tuple = ()
+    destinations: tuple = ()
+    outside_mtu: int = 1500
+    shards: int = 16
+
+    def pool_of(self, address):
+        """The name of the pool that an address is of."""
+        return next((pool.name for pool in self.pools if address in pool.addresses), None)
+
+    def pool_addresses(self):
+        return [address for pool in self.pools for address in pool.addresses]
+
+    def source(self, address, out):
+        """The source rule that decides: the longest prefix, then a named interface before any."""
+        for rule in self.ordered_sources():
+            if rule.out in (None, out) and ipaddress.ip_address(address) in ipaddress.ip_network(rule.prefix):
+                return rule
+        return None
+
+    def destination(self, protocol, address, port):
+        """The destination rule that decides: fewest ports first."""
+        for rule in self.ordered_destinations():
+            if (rule.protocol, rule.address) == (protocol, address) and rule.first <= port <= rule.last:
+                return rule
+        return None
+
+    def ordered_sources(self):
+        """Most specific first, as Linux, which takes the first that matches, must have them."""
+        return sorted(self.sources, key=lambda rule: (-rule.length, rule.out is None))
+
+    def ordered_destinations(self):
+        """Fewest ports first."""
+        return sorted(self.destinations, key=lambda rule: rule.last - rule.first)
+
+    def document(self):
+        """The configuration of Sluice."""
+        interfaces = {
+            name: {"device": "null:", "addresses": [f"{own}/24"], "mac": GATEWAY_MAC[name]}
+            for name, (own, _, _) in LINKS.items()
+        }
+        interfaces["outside"]["mtu"] = self.outside_mtu
+        return {
+            "system": {"workers": 1, "shards": self.shards},
+            "sessions": {"ipv4": 65536, "ipv6": 64},
+            "gateway": {"icmp-errors": {"rate": 1_000_000, "burst": 1_000_000}},
+            "interfaces": interfaces,
+            "routes": [{"to": network, "via": neighbour} for _, neighbour, network in LINKS.values()],
+            "neighbours": {
+                "static": [
+                    {"address": neighbour, "mac": NEIGHBOUR_MAC[name]} for name, (_, neighbour, _) in LINKS.items()
+                ]
+            },
+            "nat": {
+                "pools": {
+                    pool.name: {
+                        "addresses": [first if first == last else f"{first}-{last}" for first, last in pool.ranges],
+                        "ports": f"{pool.ports[0]}-{pool.ports[1]}",
+                        # As Linux does it.
+                        "mapping": "address-and-port-dependent",
+                    }
+                    for pool in self.pools
+                },
+                "source": [
+                    {"from": rule.prefix, "pool": rule.pool.name} | ({"out": rule.out} if rule.out else {})
+                    for rule in self.sources
+                ],
+                "destination": [
+                    {
+                        "protocol": rule.protocol, "address": rule.address,
+                        "port": rule.first if rule.first == rule.last else f"{rule.first}-{rule.last}",
+                        "to": rule.to, "to-port": rule.to_first,
+                    }
+                    for rule in self.destinations
+                ],
+            },
+        }
+
+    def text(self):
+        """The same as the file that Sluice reads."""
+        return configuration.text(self.document())
+
+    def nftables(self):
+        """The same as nftables' rules. What connection tracking calls invalid is routed to an exit of its own."""
+        lines = ["flush ruleset", "table ip oracle {"]
+        lines += ["chain invalid { type filter hook prerouting priority -150;", "ct state invalid meta mark set 1 ip ttl set 64", "}"]
+        lines += ["chain destination { type nat hook prerouting priority dstnat;"]
+        for rule in self.ordered_destinations():
+            for port in range(rule.first, rule.last + 1):
+                to = rule.to_first + port - rule.first
+                lines.append(
+                    f'iifname "outside" ip daddr {rule.address} {rule.protocol} dport {port} dnat to {rule.to}:{to}'
+                )
+        lines += ["}", "chain source { type nat hook postrouting priority srcnat;"]
+        for rule in self.ordered_sources():
+            out = f'oifname "{rule.out}" ' if rule.out else ""
+            count = len(rule.pool.ranges)
+            for number, (first, last) in enumerate(rule.pool.ranges):
+                share = f"jhash ip saddr mod {count} seed 0x1 == {number} " if count > 1 else ""
+                match = f"{out}ip saddr {rule.prefix} {share}"
+                to = first if first == last else f"{first}-{last}"
+                low, high = rule.pool.ports
+                lines.append(f"{match}meta l4proto {{ tcp, udp }} snat to {to}:{low}-{high} persistent")
+                lines.append(f"{match}snat to {to} persistent")
+        return "\n".join([*lines, "}", "}", ""])
+
+
+def _between(first, last):
+    low, high = int(ipaddress.ip_address(first)), int(ipaddress.ip_address(last))
+    return [ipaddress.ip_address(number) for number in range(low, high + 1)]
+
+
+def _address(pick, prefix):
+    network = ipaddress.ip_network(prefix)
+    return str(network[pick.randrange(network.num_addresses)])
+
+
+def random_host(pick, world):
+    """An inside host: of a rule's network more often than not, and never an end of the whole network."""
+    networks = [rule.prefix for rule in world.sources if rule.length >= 8]
+    prefix = pick.choice(networks) if networks and pick.random() < 0.8 else pick.choice(["10.0.0.0/9", "10.128.0.0/9"])
+    return _address(pick, prefix)
+
+
+def side_of(address):
+    """The interface behind which an address is."""
+    for name in INSIDE:
+        if ipaddress.ip_address(address) in ipaddress.ip_network(LINKS[name][2]):
+            return name
+    return "outside"
+
+
+def random_world(pick):
+    """A world of a few rules or of many."""
+    pools = _pools(pick)
+    prefixes, sources = [], {}
+    for _ in range(pick.choice([1, 1, 2, 3, 5, 8, 13, 34])):
+        prefix = _prefix(pick, prefixes)
+        out = "outside" if prefix == "0.0.0.0/0" else pick.choice(["outside"] * 6 + [None, None, "inside2"])
+        prefixes.append(prefix)
+        sources.setdefault((prefix, out), Source(prefix, out, pick.choice(pools)))
+    used = tuple({rule.pool.name: rule.pool for rule in sources.values()}.values())
+    return World(
+        pools=used,
+        sources=tuple(sources.values()),
+        destinations=_destinations(pick, used),
+        outside_mtu=pick.choice([1500, 1500, 1400, 1280, 576]),
+        shards=pick.choice([1, 4, 16]),
+    )
+
+
+def _pools(pick):
+    free = list(range(1, 255))
+    pools = []
+    for number in range(pick.choice([1, 2, 3])):
+        ranges = []
+        for _ in range(pick.choice([1, 1, 2, 4])):
+            length = pick.choice([1, 1, 2, 5])
+            at = pick.randrange(len(free) - length)
+            chosen = free[at : at + length]
+            if chosen[-1] - chosen[0] != length - 1:
+                chosen = chosen[:1]
+            free = [last for last in free if last not in chosen]
+            ranges.append((f"203.0.113.{chosen[0]}", f"203.0.113.{chosen[-1]}"))
+        ports = pick.choice([(1024, 65535), (1024, 65535), (1024, 65535), (10000, 39999), (20001, 60007)])
+        pools.append(Pool(f"pool{number}", tuple(ranges), ports))
+    return pools
+
+
+def _prefix(pick, earlier):
+    """A prefix of any length, within an earlier one more often than not."""
+    length = pick.choice([0, *range(8, 33), 16, 24, 24, 32])
+    if length == 0:
+        return "0.0.0.0/0"
+    around = pick.choice(earlier) if earlier and pick.random() < 0.6 else "10.0.0.0/8"
+    if ipaddress.ip_network(around).prefixlen > length or around == "0.0.0.0/0":
+        around = "10.0.0.0/8"
+    return str(ipaddress.ip_network(f"{_address(pick, around)}/{length}", strict=False))
+
+
+def _destinations(pick, pools):
+    """Forwarded ports: of addresses of their own, and of pools' where those don't lend them."""
+    rules, taken = [], {}
+    pool = pick.choice(pools)
+    addresses = ["203.0.114.7", "203.0.114.8", pick.choice(pool.addresses)]
+    for _ in range(pick.choice([0, 1, 2, 4, 8])):
+        protocol, address = pick.choice(["tcp", "udp"]), pick.choice(addresses)
+        first = pick.choice([80, 443, 500, pick.randrange(1, 1000)])
+        last = first + pick.choice([0, 0, 0, pick.randrange(MOST_PORTS)])
+        ranges = taken.setdefault((protocol, address), [])
+        if any(first <= other[1] and other[0] <= last for other in ranges):
+            continue
+        ranges.append((first, last))
+        to = _address(pick, pick.choice(["10.0.0.0/9", "10.128.0.0/9"]))
+        rules.append(Destination(protocol, address, first, last, to, pick.choice([first, 8080, 40000])))
+        if last > first + 1:
+            # One port of the range leads elsewhere: fewest ports first.
+            rules.append(Destination(protocol, address, first + 1, first + 1, to, 9999))
+    return tuple(rules)
