@@ -44,7 +44,7 @@ fn flows(public: SocketAddrV4) -> [(Frame, Frame); 3] {
 const NOWHERE: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0);
 
 #[test]
-fn error_from_outside_arrives_with_the_quote_as_the_host_sent_it() {
+fn rfc5508_req4_error_from_outside_arrives_with_the_quote_as_the_host_sent_it() {
     for kind in 0..3 {
         for (error, code) in [(3, 1), (3, 4), (11, 0), (12, 0)] {
             for quote in [28, 48, 1000] {
@@ -81,7 +81,7 @@ fn error_from_the_remote_itself_keeps_its_source() {
 }
 
 #[test]
-fn error_from_inside_leaves_from_the_public_address_with_the_quote_as_the_remote_sent_it() {
+fn rfc5508_req5_error_from_inside_leaves_from_the_public_address_with_the_quote_as_the_remote_sent_it() {
     for source in [host(), Ipv4Addr::new(192, 168, 1, 77)] {
         let mut rig = Rig::new(Plan::default());
         let public = rig.public(&flows(NOWHERE)[1].0);
@@ -144,7 +144,7 @@ fn error_about_a_forwarded_port_is_translated_both_ways() {
 }
 
 #[test]
-fn error_without_a_session_is_dropped_whichever_side_it_comes_from() {
+fn rfc5508_req4_req5_error_without_a_session_is_dropped_whichever_side_it_comes_from() {
     let mut rig = Rig::new(Plan::default());
     let public = SocketAddrV4::new(rig::POOL, 5000);
     let quoted = packet::udp4(public, remote()).build();
@@ -161,7 +161,7 @@ fn error_without_a_session_is_dropped_whichever_side_it_comes_from() {
 }
 
 #[test]
-fn error_with_a_wrong_quote_is_dropped() {
+fn rfc5508_req3a_error_with_a_wrong_quote_is_dropped() {
     let mut rig = Rig::new(Plan::default());
     let public = rig.public(&flows(NOWHERE)[1].0);
     let mut quoted = packet::udp4(public, remote()).build();
@@ -182,7 +182,7 @@ fn error_with_a_wrong_quote_is_dropped() {
 }
 
 #[test]
-fn error_neither_refreshes_nor_ends_a_session() {
+fn rfc5508_req6_error_neither_refreshes_nor_ends_a_session() {
     let mut rig = Rig::new(Plan::default());
     let public = rig.public(&flows(NOWHERE)[1].0);
     let quoted = flows(public)[1].1.build();
@@ -196,7 +196,7 @@ fn error_neither_refreshes_nor_ends_a_session() {
 }
 
 #[test]
-fn ttl_that_runs_out_in_a_session_is_reported_from_the_interface_it_came_in_by() {
+fn rfc5508_req10a_ttl_that_runs_out_in_a_session_is_reported_from_the_interface_it_came_in_by() {
     let mut rig = Rig::new(Plan::default());
     let probe = packet::udp4(inside(), remote()).payload(b"traceroute").ttl(1);
     let sent = rig.host_sends(&probe);
@@ -223,7 +223,7 @@ fn ttl_that_runs_out_in_a_session_is_reported_from_the_interface_it_came_in_by()
 }
 
 #[test]
-fn datagram_too_long_for_the_outside_link_is_reported_with_its_mtu_as_it_came() {
+fn rfc4787_req13_rfc5508_req10a_datagram_too_long_for_the_outside_link_is_reported_with_its_mtu() {
     let mut rig = Rig::new(Plan {
         outside_mtu: 1400,
         ..Plan::default()

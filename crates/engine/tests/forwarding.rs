@@ -102,7 +102,7 @@ fn ttl_errors_are_limited_in_rate_and_come_again_with_time() {
 }
 
 #[test]
-fn no_error_answers_an_error_a_later_fragment_or_a_group() {
+fn rfc5508_req10e_no_error_answers_an_error_a_later_fragment_or_a_group() {
     let mut rig = Rig::new(plan());
     let host: Ipv4Addr = HOST.parse().unwrap();
     let error = packet::icmp4_error(

@@ -78,7 +78,7 @@ fn datagram() -> Frame {
 }
 
 #[test]
-fn fragments_in_any_order_one_by_one_are_translated_like_their_datagram() {
+fn rfc4787_req14_fragments_in_any_order_one_by_one_are_translated_like_their_datagram() {
     let ping = packet::icmp4_echo(rig::HOST, "198.51.100.7", 7, 1).payload(&[9; 300]);
     for whole in [datagram(), ping] {
         for order in [[0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]] {
@@ -139,7 +139,7 @@ fn fragments_beyond_the_bound_of_a_datagram_are_dropped_and_the_others_wait() {
 }
 
 #[test]
-fn datagrams_beyond_the_table_are_dropped_by_name() {
+fn rfc4787_req14a_datagrams_beyond_the_table_are_dropped_by_name() {
     let mut rig = Rig::new(Plan {
         fragments: Limits {
             datagrams: 8,
@@ -159,7 +159,7 @@ fn datagrams_beyond_the_table_are_dropped_by_name() {
 }
 
 #[test]
-fn fragments_beyond_what_may_wait_in_all_are_dropped_by_name() {
+fn rfc4787_req14a_fragments_beyond_what_may_wait_in_all_are_dropped_by_name() {
     let limits = Limits {
         datagrams: 64,
         parked: 3,

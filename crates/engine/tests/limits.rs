@@ -44,7 +44,7 @@ fn all_still_answered(rig: &mut Rig, through: &[(u16, SocketAddrV4)]) {
 }
 
 #[test]
-fn session_table_full_refuses_the_new_and_keeps_the_old() {
+fn rfc6888_req11_session_table_full_refuses_the_new_and_keeps_the_old() {
     let mut rig = Rig::new(Plan {
         shards: 1,
         sessions: 10,
@@ -62,7 +62,7 @@ fn session_table_full_refuses_the_new_and_keeps_the_old() {
 }
 
 #[test]
-fn pool_exhausted_refuses_the_new_and_keeps_the_old() {
+fn rfc6888_req11_pool_exhausted_refuses_the_new_and_keeps_the_old() {
     let mut rig = Rig::new(Plan {
         shards: 1,
         pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits())],
@@ -85,7 +85,7 @@ fn pool_exhausted_refuses_the_new_and_keeps_the_old() {
 }
 
 #[test]
-fn errors_about_a_flood_are_limited_and_every_packet_is_counted() {
+fn rfc5508_req10f_errors_about_a_flood_are_limited_and_every_packet_is_counted() {
     let mut rig = Rig::new(Plan {
         shards: 1,
         sessions: 1,

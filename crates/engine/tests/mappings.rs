@@ -59,8 +59,7 @@ fn came_to(sent: &[Sent], to: SocketAddrV4) -> bool {
 }
 
 #[test]
-fn rfc4787_req1_mapping_is_endpoint_independent_for_udp_and_tcp() {
-    // RFC 5382, REQ-1 too.
+fn rfc4787_req1_rfc5382_req1_mapping_is_endpoint_independent() {
     for workers in [1, 2, 4] {
         let mut rig = rig(Plan {
             workers,
@@ -106,8 +105,7 @@ fn rfc7857_section5_mappings_of_protocols_are_apart() {
 }
 
 #[test]
-fn rfc4787_req8_endpoint_independent_filtering_lets_any_remote_in() {
-    // RFC 5382, REQ-3 and RFC 6888, REQ-7 too.
+fn rfc4787_req8_rfc5382_req3_rfc6888_req7_endpoint_independent_filtering_lets_any_remote_in() {
     let mut rig = rig(filtering(Filtering::EndpointIndependent));
     for make in transports() {
         let public = rig.public(&make(inside(5000), socket(REMOTES[0])));
@@ -196,8 +194,7 @@ fn packet_back(frame: Frame) -> Frame {
 }
 
 #[test]
-fn rfc4787_req9_hairpinning_presents_the_external_source() {
-    // RFC 5382, REQ-8 too.
+fn rfc4787_req9a_rfc5382_req8a_hairpinning_presents_the_external_source() {
     for workers in [1, 2, 4] {
         for make in transports() {
             let mut rig = rig(Plan {
@@ -474,7 +471,7 @@ fn preserved_port_changes_only_on_collision() {
 }
 
 #[test]
-fn rfc4787_req4_parity_is_kept() {
+fn rfc4787_req4_rfc7857_section8_parity_is_kept_where_asked_for() {
     let mut rig = rig(Plan {
         change_pool: |pool| pool.parity = true,
         ..Plan::default()

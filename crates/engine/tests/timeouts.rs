@@ -55,7 +55,7 @@ fn connected(rig: &mut Rig) -> SocketAddrV4 {
 }
 
 #[test]
-fn udp_session_ends_after_300_seconds_and_its_traffic_keeps_it() {
+fn rfc4787_req5c_udp_session_ends_after_300_seconds_and_its_traffic_keeps_it() {
     let mut rig = Rig::new(Plan::default());
     let question = packet::udp4(inside(), remote());
     let public = rig.public(&question);
@@ -69,7 +69,7 @@ fn udp_session_ends_after_300_seconds_and_its_traffic_keeps_it() {
 }
 
 #[test]
-fn udp_session_that_inbound_does_not_refresh_ends_under_inbound_traffic() {
+fn rfc4787_req6a_udp_session_that_inbound_does_not_refresh_ends_under_inbound_traffic() {
     let mut rig = Rig::new(Plan {
         policy: |policy| {
             let pool = Pool {
@@ -95,14 +95,14 @@ fn udp_session_that_inbound_does_not_refresh_ends_under_inbound_traffic() {
 }
 
 #[test]
-fn echo_session_ends_after_60_seconds() {
+fn rfc5508_req2_echo_session_ends_after_60_seconds() {
     let mut rig = Rig::new(Plan::default());
     rig.public(&packet::icmp4_echo(HOST, "198.51.100.7", 7, 1));
     ends_after(&mut rig, 60);
 }
 
 #[test]
-fn tcp_session_half_open_ends_after_240_seconds() {
+fn rfc5382_req5_tcp_session_half_open_ends_after_240_seconds() {
     let mut rig = Rig::new(Plan::default());
     rig.public(&segment(true, remote(), flag::SYN, (100, 0)));
     assert_eq!(Some("SYN_SENT"), only(&mut rig).state);
@@ -110,7 +110,7 @@ fn tcp_session_half_open_ends_after_240_seconds() {
 }
 
 #[test]
-fn tcp_session_established_ends_after_7440_seconds() {
+fn rfc5382_req5_tcp_session_established_ends_after_7440_seconds() {
     let mut rig = Rig::new(Plan::default());
     connected(&mut rig);
     let shown = only(&mut rig);
@@ -119,7 +119,7 @@ fn tcp_session_established_ends_after_7440_seconds() {
 }
 
 #[test]
-fn tcp_session_reset_or_closed_ends_after_240_seconds() {
+fn rfc5382_req5_rfc7857_section2_2_tcp_session_reset_or_closed_ends_after_240_seconds() {
     for ends in ["reset", "closed"] {
         let mut rig = Rig::new(Plan::default());
         let public = connected(&mut rig);
@@ -138,7 +138,7 @@ fn tcp_session_reset_or_closed_ends_after_240_seconds() {
 }
 
 #[test]
-fn tcp_reset_far_outside_the_window_passes_and_changes_nothing() {
+fn rfc7857_section2_2_reset_far_outside_the_window_passes_and_changes_nothing() {
     let mut rig = Rig::new(Plan::default());
     let public = connected(&mut rig);
     assert_eq!(

@@ -129,7 +129,7 @@ fn echo_request_against_a_session_is_no_answer() {
 }
 
 #[test]
-fn icmp_that_is_neither_query_nor_error_opens_no_session() {
+fn rfc5508_req11_icmp_that_is_neither_query_nor_error_opens_no_session() {
     let mut rig = Rig::new(Plan::default());
     let kind = Icmpv4Type::Unknown {
         type_u8: 42,

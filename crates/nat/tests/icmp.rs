@@ -236,7 +236,7 @@ fn flow(protocol: u8) -> (Tuple4, Translation<Tuple4>) {
 }
 
 #[test]
-fn rfc5508_req3_quote_with_a_wrong_header_checksum_is_refused() {
+fn rfc5508_req3a_quote_with_a_wrong_header_checksum_is_refused() {
     let (forward, made) = flow(17);
     let mut quote = datagram4(&reversed4(&made.reverse), 17, b"query");
     quote[10] ^= 1;

@@ -106,7 +106,7 @@ fn leases_millions_of_operations_leak_none_and_lend_none_twice() {
 }
 
 #[test]
-fn leases_soft_pairing_use_every_port_of_all_shards() {
+fn rfc6888_req13_leases_soft_pairing_use_every_port_of_all_shards() {
     let pool = Pool {
         pairing: Pairing::Soft,
         ..small(3, 1000..=3333)
@@ -185,7 +185,7 @@ fn rfc7857_section4_full_paired_address_refuses_unless_soft() {
 }
 
 #[test]
-fn rfc4787_req3_a_lent_port_is_not_lent_again_per_protocol() {
+fn rfc4787_req3_rfc5382_req7_a_lent_port_is_not_lent_again_per_protocol() {
     let pools = Pools::new(&[small(1, 5000..=5000)]).unwrap();
     let shards = Shards::new(1).unwrap();
     let mut memory = memory(&pools, shards);
