@@ -3,7 +3,8 @@
 //!
 //! Linux receives on the gateway's core by packet steering. What comes in by XDP can't be steered: veth runs its
 //! receive half where the sender runs, so Sluice's worker has its core to itself, and the time of both cores is told
-//! beside that of the gateway's.
+//! beside that of the gateway's. Its worker also moves every frame from and to the wires by calls of the kernel; where
+//! those take more of its core than its own work, the row says that the wires limit.
 //!
 //! Everything lives in private namespaces and goes with them. A process outside of them does what can't be done
 //! inside: it widens the connection tracking of Linux meanwhile, and pins the kernel threads of the gateway.
@@ -31,9 +32,13 @@ pub struct KernelArguments {
     /// Cases, by the names that the rows have.
     #[arg(long, value_delimiter = ',', value_name = "CASE")]
     cases: Vec<String>,
-    /// Numbers of source-NAT rules.
+    /// Numbers of source-NAT rules, up to 65536.
     #[arg(long, value_delimiter = ',', default_value = "1,1000,10000")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=frame::MOST_NETWORKS.into()))]
     rules: Vec<u32>,
+    /// Which rules new flows match. Established ones match the last: nobody looks at rules for them.
+    #[arg(long, value_delimiter = ',', default_value = "last,uniform")]
+    hits: Vec<traffic::Hits>,
     /// Sizes of frames in bytes, check sequence counted.
     #[arg(long, value_delimiter = ',', default_value = "64")]
     bytes: Vec<usize>,

@@ -1,11 +1,20 @@
 //! The frames of the bench: UDP over IPv4, one flow per number, with right checksums.
+//!
+//! Flows in turn are of different networks, in an order that is not that of their addresses; where there are many
+//! networks each has few hosts.
 
 use std::net::Ipv4Addr;
 
 use sluice_wire::checksum;
 
-/// Hosts behind the gateway, all in one network of 256 addresses.
+/// Hosts behind the gateway, at least; in one network no more.
 const HOSTS: u32 = 250;
+
+/// Most networks. Between two flows in turn lie this many and one: a prime, so that all networks have their turn.
+pub const MOST_NETWORKS: u32 = 1 << 16;
+
+/// Between the first ports of two networks, whose hosts may share an outside address: they seldom want the same.
+const PORT_STRIDE: u32 = 4_099;
 
 /// Ports that each host sends from, from [`FIRST_PORT`] on.
 const PORTS: u32 = 64_000;
@@ -30,8 +39,10 @@ pub struct Ends {
     pub source_mac: [u8; 6],
     /// Address of the gateway's inside interface.
     pub destination_mac: [u8; 6],
-    /// Network of the inside hosts, 256 addresses.
+    /// First network of the inside hosts, 256 addresses.
     pub inside: Ipv4Addr,
+    /// Networks, one behind the other.
+    pub networks: u32,
     /// The server.
     pub server: Ipv4Addr,
 }
@@ -41,6 +52,8 @@ pub struct Ends {
 pub struct Template {
     bytes: Vec<u8>,
     inside: u32,
+    networks: u32,
+    hosts: u32,
     header: u32,
     payload: u32,
 }
@@ -64,10 +77,13 @@ impl Template {
         frame.extend([0; 2]);
         frame.extend((frame.len()..length).map(|at| at as u8));
         let sum = |from: usize, to: usize| u32::from(checksum::sum(&frame[from..to]));
+        let networks = ends.networks.clamp(1, MOST_NETWORKS);
         let l4 = ETHERNET + IPV4;
         let pseudo = checksum::pseudo4(0, u32::from(ends.server), 17, datagram);
         Self {
             inside: u32::from(ends.inside) & !0xff,
+            networks,
+            hosts: HOSTS.div_ceil(networks),
             header: sum(ETHERNET, l4),
             payload: sum(l4, length) + u32::from(pseudo),
             bytes: frame,
@@ -79,10 +95,12 @@ impl Template {
         self.bytes.len()
     }
 
-    /// Write the frame of a flow; `into` is at least as long. There are 16,000,000 flows, then they repeat.
+    /// Write the frame of a flow; `into` is at least as long. There are 16,000,000 flows or more, then they repeat.
     pub fn write(&self, flow: u32, into: &mut [u8]) {
-        let source = self.inside + 1 + flow % HOSTS;
-        let port = FIRST_PORT + flow / HOSTS % PORTS;
+        let network = flow % self.networks * (MOST_NETWORKS + 1) % self.networks;
+        let flow = flow / self.networks;
+        let source = self.inside + (network << 8) + 1 + flow % self.hosts;
+        let port = FIRST_PORT + (flow / self.hosts + network * PORT_STRIDE) % PORTS;
         let Some(into) = into.get_mut(..self.bytes.len()) else {
             return;
         };
@@ -117,6 +135,7 @@ mod tests {
         source_mac: [2, 0, 0, 0, 0, 1],
         destination_mac: [2, 0, 0, 0, 0, 2],
         inside: Ipv4Addr::new(10, 39, 15, 0),
+        networks: 1,
         server: Ipv4Addr::new(198, 18, 0, 1),
     };
 
@@ -155,6 +174,36 @@ mod tests {
             let mut frame = [0; 60];
             template.write(flow, &mut frame);
             assert!(seen.insert((frame[29], frame[34], frame[35])), "flow {flow}");
+        }
+    }
+
+    #[test]
+    fn flows_of_many_networks_have_each_in_turn_and_right_checksums() {
+        for networks in [7, 1_000, 10_000, MOST_NETWORKS] {
+            let inside = Ipv4Addr::new(10, 0, 0, 0);
+            let ends = Ends {
+                inside,
+                networks,
+                ..ENDS
+            };
+            let template = Template::new(&ends, 64);
+            let mut frame = [0; 60];
+            let mut seen = HashSet::new();
+            let mut drawn = vec![0; networks as usize];
+            for flow in 0..2 * networks {
+                template.write(flow, &mut frame);
+                let ip = Ipv4HeaderSlice::from_slice(&frame[14..])
+                    .expect("an IPv4 header")
+                    .to_header();
+                assert_eq!(ip.calc_header_checksum(), ip.header_checksum, "flow {flow}");
+                let udp = UdpHeaderSlice::from_slice(&frame[34..]).expect("a UDP header");
+                let whole = udp.to_header().calc_checksum_ipv4(&ip, &frame[42..]);
+                assert_eq!(Ok(udp.checksum()), whole, "flow {flow}");
+                assert!(seen.insert((ip.source, udp.source_port())), "flow {flow}");
+                let network = (u32::from_be_bytes(ip.source) - u32::from(inside)) >> 8;
+                drawn[network as usize] += 1;
+            }
+            assert!(drawn.iter().all(|&drawn| drawn == 2), "{networks} networks");
         }
     }
 

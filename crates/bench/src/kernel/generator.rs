@@ -31,9 +31,12 @@ pub struct GeneratorArguments {
     /// Bytes of a frame, check sequence counted.
     #[arg(long)]
     bytes: usize,
-    /// Network of the inside hosts.
+    /// First network of the inside hosts.
     #[arg(long)]
     inside: Ipv4Addr,
+    /// Networks of the inside hosts.
+    #[arg(long, default_value_t = 1)]
+    networks: u32,
     /// The server.
     #[arg(long)]
     server: Ipv4Addr,
@@ -93,6 +96,7 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
         source_mac,
         destination_mac: super::topology::INSIDE_MAC,
         inside: arguments.inside,
+        networks: arguments.networks,
         server: arguments.server,
     };
     let template = Template::new(&ends, arguments.bytes);

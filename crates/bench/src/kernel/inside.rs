@@ -11,7 +11,7 @@ use super::command::{CommandError, run as command};
 use super::gateway::Case;
 use super::machine::Cores;
 use super::outside::KernelError;
-use super::traffic::{Flows, OPENED};
+use super::traffic::{Flows, Hits, OPENED};
 use super::trial::{Sample, Trial, TrialError};
 use crate::rows::{Figure, Row};
 
@@ -64,6 +64,7 @@ pub fn run(arguments: &KernelArguments, quick: bool) -> Result<(), Box<dyn std::
         arguments,
         cores,
         forward: BTreeMap::new(),
+        iptables: BTreeMap::new(),
     };
     for trial in trials(arguments, quick) {
         match bench.samples(&trial, &mut outside) {
@@ -86,9 +87,10 @@ fn furnish() -> Result<(), CommandError> {
 
 fn describe(trial: &Trial) -> String {
     format!(
-        "{} with {} rules, {} flows, {} bytes",
+        "{} with {} rules, hits {}, {} flows, {} bytes",
         trial.case.name(),
         trial.rules,
+        trial.hits.name(),
         trial.flows.name(),
         trial.bytes
     )
@@ -102,10 +104,16 @@ fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
         for case in Case::ALL.into_iter().filter(wanted) {
             let rules: &[u32] = if case.translates() { &arguments.rules } else { &[0] };
             for &rules in rules {
-                for flows in [Flows::Established(OPENED), Flows::New] {
+                let hits: &[Hits] = if rules > 1 { &arguments.hits } else { &[Hits::Last] };
+                let established = hits
+                    .contains(&Hits::Last)
+                    .then_some((Flows::Established(OPENED), Hits::Last));
+                let new = hits.iter().map(|&hits| (Flows::New, hits));
+                for (flows, hits) in established.into_iter().chain(new) {
                     trials.push(Trial {
                         case,
                         rules,
+                        hits,
                         flows,
                         bytes,
                         rate: arguments.rate,
@@ -138,6 +146,9 @@ struct Bench<'a> {
     cores: Cores,
     /// Median time of the core per packet when Linux forwards, by bytes and flows.
     forward: BTreeMap<(usize, &'static str), f64>,
+    /// Median packets per second of iptables, and time of translation per packet, 0 where not known, by rules, hits,
+    /// bytes and flows.
+    iptables: BTreeMap<(u32, Hits, usize, &'static str), (f64, f64)>,
 }
 
 impl Bench<'_> {
@@ -166,28 +177,52 @@ impl Bench<'_> {
         if trial.case == Case::LinuxForward {
             self.forward.insert(key, Figure::of(&cpu).median);
         }
-        let row = Row::new(trial.case.name())
+        let rates = figures(|sample| sample.packets_per_s);
+        let nat: Vec<f64> = match (trial.case.is_sluice(), self.forward.get(&key)) {
+            _ if !trial.case.translates() => Vec::new(),
+            (true, _) => samples.iter().filter_map(|sample| sample.nat_ns_per_packet).collect(),
+            (false, Some(forward)) => cpu.iter().map(|cpu| cpu - forward).collect(),
+            (false, None) => Vec::new(),
+        };
+        let mut row = Row::new(trial.case.name())
             .key("rules", trial.rules)
+            .key("hits", trial.hits.name())
             .key("flows", trial.flows.name())
             .key("bytes", trial.bytes)
             .key("direction", "up")
             .key("limited_by", limit)
-            .figure("packets_per_s", &figures(|sample| sample.packets_per_s))
+            .figure("packets_per_s", &rates)
             .figure("offered_per_s", &figures(|sample| sample.offered_per_s))
             .figure("busy_share", &figures(|sample| sample.busy_share))
             .figure("cpu_ns_per_packet", &cpu)
             .figure("both_ns_per_packet", &figures(|sample| sample.both_ns_per_packet));
-        let own: Vec<f64> = samples.iter().filter_map(|sample| sample.nat_ns_per_packet).collect();
-        match (trial.case.is_sluice(), self.forward.get(&key)) {
-            _ if !trial.case.translates() => row,
-            (true, _) if own.is_empty() => row,
-            (true, _) => row.figure("nat_ns_per_packet", &own),
-            (false, Some(forward)) => {
-                let beyond: Vec<f64> = cpu.iter().map(|cpu| cpu - forward).collect();
-                row.figure("nat_ns_per_packet", &beyond)
-            }
-            (false, None) => row,
+        if !nat.is_empty() {
+            row = row.figure("nat_ns_per_packet", &nat);
         }
+        match trial.case.translates() {
+            true => self.beside_iptables(row, trial, &rates, &nat),
+            false => row,
+        }
+    }
+
+    /// How many times the packets of iptables those are, and how many times its time of translation is theirs, which
+    /// says more where the wires are what limits.
+    fn beside_iptables(&mut self, row: Row, trial: &Trial, rates: &[f64], nat: &[f64]) -> Row {
+        let key = (trial.rules, trial.hits, trial.bytes, trial.flows.name());
+        if trial.case == Case::Iptables {
+            let figures = (Figure::of(rates).median, Figure::of(nat).median);
+            self.iptables.insert(key, figures);
+        }
+        let Some(&(rate, time)) = self.iptables.get(&key) else {
+            return row;
+        };
+        let times: Vec<f64> = rates.iter().map(|ours| ours / rate).collect();
+        let row = row.figure("times_iptables", &times);
+        if time <= 0.0 || nat.is_empty() {
+            return row;
+        }
+        let times: Vec<f64> = nat.iter().map(|ours| time / ours).collect();
+        row.figure("nat_times_iptables", &times)
     }
 }
 
@@ -208,6 +243,7 @@ mod tests {
             arguments,
             cores: Cores { traffic: 0, gateway: 1 },
             forward: BTreeMap::new(),
+            iptables: BTreeMap::new(),
         }
     }
 
@@ -227,7 +263,11 @@ mod tests {
     fn trials_cover_cases_rules_and_flows() {
         let line = Line::parse_from(["kernel"]);
         let trials = trials(&line.arguments, true);
-        assert_eq!((3 + 4 * 3) * 2, trials.len());
+        assert_eq!(
+            (3 + 4 * 3) * 2 + 4 * 2,
+            trials.len(),
+            "new flows match rules in two ways where there are several"
+        );
         assert_eq!(Duration::from_millis(700), trials[0].window);
         assert!(estimate(&line.arguments, true) > trials[0].window * 90);
         let first = |case| trials.iter().position(|trial| trial.case == case);
@@ -249,8 +289,54 @@ mod tests {
             "64,512",
         ]);
         let trials = trials(&line.arguments, true);
-        assert_eq!(8, trials.len());
+        assert_eq!(12, trials.len());
         assert!(trials.iter().all(|trial| trial.rules == 7));
+    }
+
+    #[test]
+    fn trials_of_uniform_hits_are_of_new_flows_beside_the_one_forwarding() {
+        let line = Line::parse_from([
+            "kernel",
+            "--cases",
+            "linux-forward,sluice",
+            "--hits",
+            "uniform",
+            "--rules",
+            "1,9",
+        ]);
+        let trials = trials(&line.arguments, true);
+        let told = trials
+            .iter()
+            .map(|trial| (trial.case.name(), trial.rules, trial.hits.name(), trial.flows.name()));
+        let expected = [
+            ("linux-forward", 0, "last", "established"),
+            ("linux-forward", 0, "last", "new"),
+            ("sluice", 1, "last", "established"),
+            ("sluice", 1, "last", "new"),
+            ("sluice", 9, "uniform", "new"),
+        ];
+        assert_eq!(expected.to_vec(), told.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn sluice_is_compared_with_iptables_of_as_many_rules_and_the_same_hits() {
+        let line = Line::parse_from(["kernel", "--rules", "9"]);
+        let mut bench = bench(&line.arguments);
+        let new = |case, hits| Trial {
+            case,
+            hits,
+            rules: 9,
+            flows: Flows::New,
+            ..trials(&line.arguments, true)[0]
+        };
+        bench.row(&new(Case::LinuxForward, Hits::Last), &vec![sample(1_000.0, None)]);
+        let iptables = bench.row(&new(Case::Iptables, Hits::Uniform), &vec![sample(20_000.0, None)]);
+        assert_eq!(Some(1.0), iptables.median("times_iptables"));
+        let sluice = bench.row(&new(Case::Sluice, Hits::Uniform), &vec![sample(2_000.0, Some(190.0))]);
+        assert_eq!(Some(10.0), sluice.median("times_iptables"), "on the wires");
+        assert_eq!(Some(100.0), sluice.median("nat_times_iptables"), "without them");
+        let other = bench.row(&new(Case::Sluice, Hits::Last), &vec![sample(2_000.0, Some(190.0))]);
+        assert_eq!(None, other.median("times_iptables"));
     }
 
     #[test]

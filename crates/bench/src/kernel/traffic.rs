@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use clap::ValueEnum;
+
 use super::topology::{GENERATOR, GENERATOR_INTERFACE, Topology};
 
 /// Why the generator does not do as it is told.
@@ -40,6 +42,33 @@ impl Flows {
     }
 }
 
+/// Which rules the packets match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Hits {
+    /// The last one alone: who tries one after the other tries all.
+    Last,
+    /// All, equally often: who tries one after the other tries half of them.
+    Uniform,
+}
+
+impl Hits {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Last => "last",
+            Self::Uniform => "uniform",
+        }
+    }
+
+    /// The first rule of those that are matched, and how many they are.
+    fn of(self, rules: u32) -> (u32, u32) {
+        match self {
+            Self::Last => (rules.saturating_sub(1), 1),
+            Self::Uniform => (0, rules.max(1)),
+        }
+    }
+}
+
 /// Most flows that one trial opens.
 pub const NEW_FLOWS: u32 = 3_500_000;
 
@@ -55,10 +84,11 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Start it in its namespace, for frames of `bytes` bytes from the hosts of rule number `rule`.
-    pub fn start(topology: &Topology, bytes: usize, rule: u32, xdp: bool) -> Result<Self, TrafficError> {
+    /// Start it in its namespace, for frames of `bytes` bytes from the hosts of the rules that are to be hit.
+    pub fn start(topology: &Topology, bytes: usize, hits: Hits, rules: u32, xdp: bool) -> Result<Self, TrafficError> {
         let core = topology.cores.traffic.to_string();
-        let inside = super::topology::inside_network(rule).to_string();
+        let (first, networks) = hits.of(rules);
+        let inside = super::topology::inside_network(first).to_string();
         let server = super::topology::SERVER.to_string();
         let mut command = Command::new("ip");
         command.args(["netns", "exec", GENERATOR, "taskset", "-c", &core]);
@@ -71,7 +101,14 @@ impl Traffic {
             "--bytes",
             &bytes.to_string(),
         ]);
-        command.args(["--inside", &inside, "--server", &server]);
+        command.args([
+            "--inside",
+            &inside,
+            "--networks",
+            &networks.to_string(),
+            "--server",
+            &server,
+        ]);
         if xdp {
             command.arg("--xdp");
         }
@@ -141,5 +178,17 @@ impl Drop for Traffic {
         // The end of its input ends it in order.
         drop(self.input.take());
         let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_rule_is_hit_alone_and_uniform_hits_are_of_all() {
+        assert_eq!((9_999, 1), Hits::Last.of(10_000));
+        assert_eq!((0, 10_000), Hits::Uniform.of(10_000));
+        assert_eq!(((0, 1), (0, 1)), (Hits::Last.of(0), Hits::Uniform.of(0)));
     }
 }

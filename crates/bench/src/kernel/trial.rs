@@ -8,7 +8,7 @@ use super::gateway::{Case, Gateway, GatewayError, Stages};
 use super::inside::Outside;
 use super::machine::{Cores, Packets, packets, settle, unused_time};
 use super::topology::{Arrived, GENERATOR_INTERFACE, SINK_INTERFACE, Topology};
-use super::traffic::{Flows, OPENED, Traffic, TrafficError};
+use super::traffic::{Flows, Hits, OPENED, Traffic, TrafficError};
 
 /// Time between the first packet and the first window.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -21,6 +21,10 @@ const OPENING_RATES: [u32; 4] = [50_000, 20_000, 8_000, 4_000];
 
 /// Share of its time from which the gateway's core is what limits.
 const BUSY: f64 = 0.95;
+
+/// Share of its time that Sluice's nodes have at least where they are what limits: else it is the way of frames
+/// from and to the wire, which its worker goes itself.
+const OWN: f64 = 0.5;
 
 /// Share of the offered packets from which nothing but the generator limits.
 const WHOLE: f64 = 0.98;
@@ -60,6 +64,8 @@ pub struct Trial {
     pub case: Case,
     /// Source-NAT rules.
     pub rules: u32,
+    /// Which of them the packets match.
+    pub hits: Hits,
     /// Whose packets.
     pub flows: Flows,
     /// Bytes of a frame.
@@ -81,7 +87,7 @@ pub struct Trial {
 pub enum Limit {
     /// All that was offered came through, and the gateway's core had time left.
     Generator,
-    /// Packets got lost although the gateway's core had time left.
+    /// Packets got lost although the gateway's core had time left, or had none because of the wires.
     Veth,
     /// The gateway's core had no time left.
     Gateway,
@@ -97,9 +103,9 @@ impl Limit {
         }
     }
 
-    fn of(busy_share: f64, offered: f64, arrived: f64) -> Self {
+    fn of(busy_share: f64, own_share: f64, offered: f64, arrived: f64) -> Self {
         match () {
-            () if busy_share >= BUSY => Self::Gateway,
+            () if busy_share >= BUSY && own_share >= OWN => Self::Gateway,
             () if arrived < offered * WHOLE => Self::Veth,
             () => Self::Generator,
         }
@@ -159,6 +165,11 @@ impl Reading {
             (1.0 - unused / seconds).clamp(0.0, 1.0)
         };
         let busy_share = busy(self.unused, before.unused);
+        // A worker that polls is always busy.
+        let own_share = match nat_ns_per_packet {
+            Some(own) if case.is_sluice() => own * packets_per_s / 1e9,
+            _ => 1.0,
+        };
         let both = busy_share + busy(self.unused_of_traffic, before.unused_of_traffic);
         Sample {
             packets_per_s,
@@ -166,8 +177,8 @@ impl Reading {
             busy_share,
             cpu_ns_per_packet: busy_share * 1e9 / packets_per_s.max(1.0),
             both_ns_per_packet: both * 1e9 / packets_per_s.max(1.0),
-            nat_ns_per_packet,
-            limit: Limit::of(busy_share, offered_per_s, packets_per_s),
+            nat_ns_per_packet: nat_ns_per_packet.filter(|_| case.translates()),
+            limit: Limit::of(busy_share, own_share, offered_per_s, packets_per_s),
         }
     }
 }
@@ -178,7 +189,7 @@ impl Trial {
         settle(cores.gateway, QUIET);
         let topology = Topology::build(cores)?;
         let gateway = Gateway::start(self.case, self.rules, &topology, program, self.napi_thread, outside)?;
-        let mut traffic = Traffic::start(&topology, self.bytes, self.rules.saturating_sub(1), self.xdp)?;
+        let mut traffic = Traffic::start(&topology, self.bytes, self.hits, self.rules, self.xdp)?;
         self.open(&topology, &mut traffic)?;
         settle(cores.gateway, QUIET);
         let (mut samples, hz) = (Vec::new(), sluice_dpdk::tsc::frequency());
@@ -190,7 +201,7 @@ impl Trial {
             std::thread::sleep(self.window);
             let after = Reading::take(&topology, &traffic);
             let nat = stages.and_then(|stages: Stages| gateway.stages()?.translation_ns(&stages, hz));
-            samples.push(after.since(&before, self.case, nat.filter(|_| self.case.translates())));
+            samples.push(after.since(&before, self.case, nat));
         }
         traffic.stop()?;
         self.check(&topology)?;
@@ -244,14 +255,20 @@ mod tests {
 
     #[test]
     fn limit_is_the_gateway_where_its_core_is_busy() {
-        assert_eq!(Limit::Gateway, Limit::of(0.99, 900.0, 500.0));
-        assert_eq!(Limit::Gateway, Limit::of(0.99, 500.0, 500.0));
+        assert_eq!(Limit::Gateway, Limit::of(0.99, 1.0, 900.0, 500.0));
+        assert_eq!(Limit::Gateway, Limit::of(0.99, 0.6, 500.0, 500.0));
     }
 
     #[test]
     fn limit_is_the_wire_where_packets_get_lost_and_the_generator_where_none_do() {
-        assert_eq!(Limit::Veth, Limit::of(0.5, 900.0, 500.0));
-        assert_eq!(Limit::Generator, Limit::of(0.5, 500.0, 499.0));
+        assert_eq!(Limit::Veth, Limit::of(0.5, 1.0, 900.0, 500.0));
+        assert_eq!(Limit::Generator, Limit::of(0.5, 1.0, 500.0, 499.0));
+    }
+
+    #[test]
+    fn limit_is_the_wire_where_a_busy_core_has_little_to_do_itself() {
+        assert_eq!(Limit::Veth, Limit::of(1.0, 0.1, 900.0, 500.0));
+        assert_eq!(Limit::Generator, Limit::of(1.0, 0.1, 500.0, 499.0));
     }
 
     #[test]
@@ -286,5 +303,7 @@ mod tests {
         assert_eq!(7_500.0, sample.both_ns_per_packet);
         assert_eq!(Limit::Veth, sample.limit);
         assert_eq!(250_000.0, after.since(&before, Case::Generator, None).packets_per_s);
+        let nat = |case| after.since(&before, case, Some(300.0)).nat_ns_per_packet;
+        assert_eq!((None, Some(300.0)), (nat(Case::SluiceForward), nat(Case::Sluice)));
     }
 }
