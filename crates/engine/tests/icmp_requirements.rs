@@ -204,6 +204,16 @@ fn rfc5508_req10c_no_source_quench_is_sent_however_full_the_tables_are() {
 }
 
 #[test]
+fn rfc5508_req10d_errors_are_of_the_class_internetwork_control() {
+    let mut rig = Rig::new(Plan::default());
+    let sent = rig.host_sends(&packet::udp4(inside(), remote()).ttl(1));
+    assert_eq!(
+        ([11, 0], 0xc0),
+        ([sent[0].frame[34], sent[0].frame[35]], sent[0].frame[15])
+    );
+}
+
+#[test]
 fn rfc7857_section11_mapping_of_a_query_goes_with_its_last_session() {
     let mut rig = Rig::new(Plan {
         shards: 1,

@@ -13,6 +13,7 @@ use sluice_nat::behaviour::{Behaviour, Blocks, Filtering};
 use sluice_nat::deterministic::{Algorithm, Deterministic};
 use sluice_nat::event::{Event, EventKind, EventKinds};
 use sluice_nat::{Pool, PortClass};
+use sluice_route::Via;
 use sluice_testkit::packet::{self, Frame, flag};
 
 fn remote() -> SocketAddrV4 {
@@ -145,6 +146,24 @@ fn rfc6888_req4b_ports_are_limited_by_protocol() {
 }
 
 #[test]
+fn rfc6888_req6_what_leaves_by_an_interface_of_no_rule_is_not_translated() {
+    let behind = Via::Gateway {
+        address: plain("192.168.1.11"),
+        interface: None,
+    };
+    let mut rig = rig(Plan {
+        routes: vec![rig::route("192.0.2.0", 24, behind)],
+        ..Plan::default()
+    });
+    let sent = rig.host_sends(&packet::udp4(inside(6000), "192.0.2.1:53"));
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(
+        (inside(6000), INSIDE, 0),
+        (flow(&sent[0].frame).0, sent[0].port, rig.live())
+    );
+}
+
+#[test]
 fn rfc6888_req8_port_waits_before_it_is_lent_again() {
     let mut rig = rig(four_ports(|_| {}));
     assert_eq!(4, through(&mut rig, datagrams(inside)));
@@ -168,6 +187,28 @@ fn rfc6888_req8_time_and_number_of_ports_that_wait_are_configurable() {
     assert_eq!(1, through(&mut rig, datagrams(other)), "the fourth does not wait");
     rig.seconds(31);
     assert_eq!(4, through(&mut rig, datagrams(other)));
+}
+
+#[test]
+fn rfc6888_req8_block_waits_before_another_subscriber_gets_it() {
+    let mut rig = rig(Plan {
+        pool_ports: (2048, 2111),
+        ..four_ports(|pool| {
+            pool.blocks = Some(Blocks {
+                size: 64,
+                most: 1,
+                spare: false,
+            });
+        })
+    });
+    assert_eq!(8, through(&mut rig, datagrams(inside)));
+    rig.seconds(301);
+    assert_eq!(0, rig.live());
+    assert_eq!(0, through(&mut rig, datagrams(other)));
+    rig.seconds(118);
+    assert_eq!(0, through(&mut rig, datagrams(other)));
+    rig.seconds(3);
+    assert_eq!(8, through(&mut rig, datagrams(other)));
 }
 
 #[test]

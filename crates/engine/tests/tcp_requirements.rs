@@ -376,3 +376,17 @@ fn rfc7857_section7_1_resets_and_errors_from_inside_refresh_nothing() {
     talk.rig.seconds(141);
     assert_eq!(0, talk.rig.live());
 }
+
+#[test]
+fn rfc7857_section7_1_reset_that_refuses_a_connection_refreshes_nothing() {
+    for opening in [Opening::Forwarded, Opening::Mapped] {
+        let mut talk = Talk::new(opening);
+        talk.send(true, SYN, 0, "SYN");
+        for waited in [100, 200] {
+            talk.rig.seconds(100);
+            talk.send(false, RST_ACK, 0, "RST");
+            let shown = talk.shown();
+            assert_eq!((Some("SYN_SENT"), 240 - waited), (shown.state, shown.seconds_left));
+        }
+    }
+}

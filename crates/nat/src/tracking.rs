@@ -313,9 +313,9 @@ impl Tracking {
                 self.state = TcpState::Transitory as u8;
                 TimeoutClass::TCP_TRANSITORY_CLOSE
             }
-            // Refused: the client may try again, and keeps its port meanwhile.
-            TcpState::Init => TimeoutClass::TCP_TRANSITORY_CLOSE,
-            TcpState::Closed | TcpState::BothFin | TcpState::Transitory => TimeoutClass::UNCHANGED,
+            // Refused, in `Init`: the client may try again, and keeps its port meanwhile. The refusal of what came from
+            // outside refreshes no mapping (RFC 7857, section 7.1).
+            TcpState::Init | TcpState::Closed | TcpState::BothFin | TcpState::Transitory => TimeoutClass::UNCHANGED,
         }
     }
 

@@ -101,7 +101,7 @@ fn rfc7857_section2_2_reset_starts_the_closing_timer_and_data_end_it() {
 fn connection_refused_stays_initial_and_may_be_tried_again() {
     let mut ends = Ends::new(100, 0);
     ends.send(Forward, SYN, 0);
-    assert_eq!(TimeoutClass::TCP_TRANSITORY_CLOSE, ends.send(Reverse, RST | ACK, 0));
+    assert_eq!(TimeoutClass::UNCHANGED, ends.send(Reverse, RST | ACK, 0));
     assert_eq!(TcpState::Init, ends.tracking.state());
     ends.next = [77_000, 0];
     assert_eq!(TimeoutClass::TCP_TRANSITORY_OPEN, ends.send(Forward, SYN, 0));
