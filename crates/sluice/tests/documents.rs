@@ -128,7 +128,7 @@ fn readme_configuration_is_valid_and_ten_lines_at_most() {
 
 #[test]
 fn readme_links_lead_to_files() {
-    for document in ["README.md", "CONTRIBUTING.md", "docs/architecture.md"] {
+    for document in ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/nat.md"] {
         let folder = Path::new(document).parent().expect("a folder");
         for link in read(document)
             .split("](")
