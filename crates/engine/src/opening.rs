@@ -5,6 +5,7 @@
 
 use arrayvec::ArrayVec;
 use sluice_nat::bindings::Aim;
+use sluice_nat::decision::NewSource;
 use sluice_nat::meter::Exceeded;
 use sluice_nat::{Address, Decision, Holding, Limits, PoolIndex, PortClass, TimeoutClass, Tracking, Tuple, decision};
 use sluice_table::flow::{Record, RecordIndex, Refused};
@@ -403,12 +404,13 @@ fn make<F: Family>(
         let remote = translation.target.map_or(tuple.destination(), |target| target.address);
         let granted = F::bindings(shard).grant(aim, tuple, remote, now);
         let granted = granted.map_err(|reason| (Some(Complaint::NoResources), reason.into()))?;
-        let lease = Some((pool, granted.lease));
-        let mut made = decision::translate(tuple, protocol, tuple.context(), translation.target, lease);
+        let source = NewSource::Lent(pool, granted.lease);
+        let mut made = decision::translate(tuple, protocol, tuple.context(), translation.target, source);
         made.decision = made.decision.with_holding(pool, granted.holding);
         return Ok((made, granted.overlaps));
     }
-    let mut made = decision::translate(tuple, protocol, tuple.context(), translation.target, None);
+    let source = translation.outside.map_or(NewSource::Kept, NewSource::Static);
+    let mut made = decision::translate(tuple, protocol, tuple.context(), translation.target, source);
     if let (Some(pool), Some(class)) = (
         translation.mapped,
         PortClass::of(protocol, <F::Address as Address>::BITS),
@@ -446,7 +448,7 @@ fn insert_elsewhere<F: Family>(
             protocol,
             forward.context(),
             translation.target,
-            Some((pool, lease)),
+            NewSource::Lent(pool, lease),
         );
         let decision = made.decision.with_holding(pool, session.nat().holding());
         session.translate_as(made.reverse, decision);

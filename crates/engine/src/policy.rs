@@ -406,13 +406,11 @@ pub fn shard_of<F: Family>(nat: &Nat<F>, setup: &Setup, fold: &Fold, key: &F::Ke
     let mut inside = tuple.source();
     if outside {
         let (address, port) = (tuple.destination(), tuple.destination_port());
-        match forwarded::<F>(nat, key) {
-            Some(target) => inside = target,
-            None => match nat.pools.home(setup.shards, address, port) {
-                Some(Home::Shard(shard)) => return shard as u16,
-                Some(Home::Inside(host)) => inside = host,
-                None => {}
-            },
+        match nat.pools.home_of_lent(setup.shards, address, port) {
+            Some(Home::Shard(shard)) => return shard as u16,
+            Some(Home::Inside(host)) => inside = host,
+            // Rules forward no port that a pool lends.
+            None => inside = forwarded::<F>(nat, key).unwrap_or(inside),
         }
     }
     let [high, low] = F::prefix(inside, setup.subscribers.prefix[usize::from(F::SIX)]);
@@ -423,10 +421,12 @@ pub fn shard_of<F: Family>(nat: &Nat<F>, setup: &Setup, fold: &Fold, key: &F::Ke
 #[inline(always)]
 fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key) -> Option<F::Address> {
     use sluice_nat::Tuple;
-    if !nat.rules.maybe_forwarded(F::tuple(key).destination_port()) {
+    let tuple = F::tuple(key);
+    if !nat.rules.maybe_forwarded(tuple.destination(), tuple.destination_port()) {
         return None;
     }
-    nat.rules
-        .decide_destination(F::tuple(key), F::protocol(key))
-        .map(|target| target.address)
+    match nat.rules.decide_destination(tuple, F::protocol(key))?.what {
+        sluice_nat::rule::Destination::To(target) => Some(target.address),
+        sluice_nat::rule::Destination::Exempt => None,
+    }
 }

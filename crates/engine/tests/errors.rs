@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow};
 use sluice_engine::request::Filter;
-use sluice_nat::rule::DestinationRule;
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, flag};
 
 const MIDDLE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
@@ -101,10 +101,9 @@ fn error_about_a_forwarded_port_is_translated_both_ways() {
     let rule = DestinationRule {
         context: 0,
         protocol: Some(17),
-        external: Ipv4Addr::new(203, 0, 113, 20).to_bits(),
+        external: Prefix::host(Ipv4Addr::new(203, 0, 113, 20).to_bits()),
         ports: Some((5353, 5353)),
-        target: host().to_bits(),
-        target_port: Some(53),
+        action: DestinationAction::Host(host().to_bits(), Some(53)),
     };
     let external: SocketAddrV4 = "203.0.113.20:5353".parse().unwrap();
     let target: SocketAddrV4 = "192.168.1.10:53".parse().unwrap();

@@ -6,7 +6,7 @@ use std::net::SocketAddrV4;
 
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, flow, plain, route, v4};
 use sluice_nat::Pools;
-use sluice_nat::rule::{DestinationRule, Rules};
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, Rules};
 use sluice_route::Via;
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
@@ -126,10 +126,9 @@ fn commit_that_moves_a_forwarded_port_ends_the_old_session_and_opens_the_new() {
         forwards: vec![DestinationRule {
             context: 0,
             protocol: Some(17),
-            external: v4("203.0.113.20"),
+            external: Prefix::host(v4("203.0.113.20")),
             ports: Some((53, 53)),
-            target: v4(target),
-            target_port: None,
+            action: DestinationAction::Host(v4(target), None),
         }],
         ..Plan::default()
     };

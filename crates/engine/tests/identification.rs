@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
-use sluice_nat::rule::DestinationRule;
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, Network};
 use sluice_wire::Checksums;
 
@@ -240,10 +240,9 @@ fn identification_of_answers_of_a_forwarded_port_is_the_gateways() {
         forwards: vec![DestinationRule {
             context: 0,
             protocol: Some(17),
-            external: external.ip().to_bits(),
+            external: Prefix::host(external.ip().to_bits()),
             ports: Some((5353, 5353)),
-            target: host(0).to_bits(),
-            target_port: Some(53),
+            action: DestinationAction::Host(host(0).to_bits(), Some(53)),
         }],
         ..Plan::default()
     });

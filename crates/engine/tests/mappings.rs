@@ -11,7 +11,7 @@ use sluice_engine::policy::Events;
 use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, PortSelection, Rate, SubscriberLimits};
 use sluice_nat::deterministic::{Algorithm, Deterministic};
 use sluice_nat::event::{Event, EventKind, EventKinds};
-use sluice_nat::rule::DestinationRule;
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, flag};
 
 /// The host that the rig knows, and another.
@@ -298,10 +298,9 @@ fn destination_rule_works_from_inside_too() {
         forwards: vec![DestinationRule {
             context: 0,
             protocol: Some(6),
-            external: Ipv4Addr::new(203, 0, 113, 77).to_bits(),
+            external: Prefix::host(Ipv4Addr::new(203, 0, 113, 77).to_bits()),
             ports: Some((80, 80)),
-            target: other(0).ip().to_bits(),
-            target_port: Some(8080),
+            action: DestinationAction::Host(other(0).ip().to_bits(), Some(8080)),
         }],
         ..Plan::default()
     });

@@ -10,7 +10,7 @@ use rig::{INSIDE, OUTSIDE, Plan, Rig, flow, plain};
 use sluice_engine::family::V4;
 use sluice_engine::policy::Nat;
 use sluice_engine::request::{Cursor, Filter, Reply, Request};
-use sluice_nat::rule::{Prefix, Rules, SourceRule};
+use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Pool, Pools};
 use sluice_testkit::packet::{self, Frame};
 
@@ -53,14 +53,10 @@ fn inside(host: u8) -> Ipv4Addr {
 fn nat(places: &[Place]) -> Nat<V4> {
     let pools = pools(places).unwrap();
     let rule = |host| {
+        let inside = Prefix::host(inside(host).to_bits());
         Some(SourceRule {
-            context: 0,
-            inside: Prefix {
-                address: inside(host).to_bits(),
-                length: 32,
-            },
             outside: Some(OUTSIDE),
-            pool: pool_of(places, host)?,
+            ..SourceRule::of(inside, SourceAction::Pool(pool_of(places, host)?))
         })
     };
     let source: Vec<_> = (0..HOSTS).filter_map(rule).collect();

@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, v4};
 use sluice_engine::request::{Filter, Reply, Request};
-use sluice_nat::rule::DestinationRule;
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Icmpv4Type, flag};
 
 const REMOTE: &str = "198.51.100.7:53";
@@ -23,10 +23,9 @@ fn forward(external: &str, ports: (u16, u16), target: &str, target_port: Option<
     DestinationRule {
         context: 0,
         protocol: Some(6),
-        external: v4(external),
+        external: Prefix::host(v4(external)),
         ports: Some(ports),
-        target: v4(target),
-        target_port,
+        action: DestinationAction::Host(v4(target), target_port),
     }
 }
 

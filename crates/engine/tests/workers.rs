@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain};
-use sluice_nat::rule::DestinationRule;
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Checksums;
 
@@ -33,10 +33,9 @@ fn plan(workers: usize) -> Plan {
         forwards: vec![DestinationRule {
             context: 0,
             protocol: Some(6),
-            external: Ipv4Addr::new(203, 0, 113, 20).to_bits(),
+            external: Prefix::host(Ipv4Addr::new(203, 0, 113, 20).to_bits()),
             ports: Some((80, 80)),
-            target: host(0).to_bits(),
-            target_port: Some(8080),
+            action: DestinationAction::Host(host(0).to_bits(), Some(8080)),
         }],
         ..Plan::default()
     }

@@ -175,14 +175,25 @@ pub struct Translation<T> {
     pub decision: Decision,
 }
 
-/// Compose a new session's translation from its forward key: `target` where a destination rule answered,
-/// `lease` where a source rule did and a port was free. `outside` is the context that answers arrive in.
+/// What a new session's packets have as their source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewSource<A> {
+    /// Their own.
+    Kept,
+    /// An address and port that a pool lends.
+    Lent(PoolIndex, Lease<A>),
+    /// Another address, and their own port.
+    Static(A),
+}
+
+/// Compose a new session's translation from its forward key: `target` where a destination rule answered, `source` where
+/// a source rule did. `outside` is the context that answers arrive in.
 pub fn translate<T: Tuple>(
     forward: &T,
     protocol: u8,
     outside: Context,
     target: Option<Target<T::Address>>,
-    lease: Option<(PoolIndex, Lease<T::Address>)>,
+    source: NewSource<T::Address>,
 ) -> Translation<T> {
     let query = PortClass::of(protocol, T::Address::BITS) == Some(PortClass::Query);
     let mut flags = 0;
@@ -194,10 +205,17 @@ pub fn translate<T: Tuple>(
         remote = target.address;
         remote_port = target.port;
     }
-    if let Some((index, lease)) = lease {
-        flags |= SOURCE | POOLED | Holding::PORT.0;
-        (near, near_port) = (lease.address, lease.port);
-        pool = index;
+    match source {
+        NewSource::Kept => {}
+        NewSource::Lent(index, lease) => {
+            flags |= SOURCE | POOLED | Holding::PORT.0;
+            (near, near_port) = (lease.address, lease.port);
+            pool = index;
+        }
+        NewSource::Static(address) => {
+            flags |= SOURCE;
+            near = address;
+        }
     }
     if query {
         remote_port = near_port; // both hold the identifier
@@ -246,7 +264,7 @@ mod tests {
 
     #[test]
     fn translate_nothing_is_no_decision_and_the_plain_answer() {
-        let made = translate(&FORWARD, 6, 5, None, None);
+        let made = translate(&FORWARD, 6, 5, None, NewSource::Kept);
         assert_eq!(Decision::NONE, made.decision);
         let reverse = Tuple4 {
             source: 2,
@@ -262,10 +280,10 @@ mod tests {
 
     #[test]
     fn translate_source_and_destination_are_told_apart() {
-        let lease = Some((9, Lease { address: 10, port: 11 }));
+        let lease = NewSource::Lent(9, Lease { address: 10, port: 11 });
         let target = Some(Target { address: 12, port: 13 });
         let source = translate(&FORWARD, 6, 7, None, lease);
-        let destination = translate(&FORWARD, 6, 7, target, None);
+        let destination = translate(&FORWARD, 6, 7, target, NewSource::Kept);
         let both = translate(&FORWARD, 6, 7, target, lease);
         let reverse = Tuple4 {
             source: 12,
@@ -293,15 +311,26 @@ mod tests {
 
     #[test]
     fn rfc4787_req6_outbound_is_from_the_translated_side() {
-        let lease = Some((9, Lease { address: 10, port: 11 }));
+        let lease = NewSource::Lent(9, Lease { address: 10, port: 11 });
         let target = Some(Target { address: 12, port: 13 });
         let outbound = |target, lease| {
             let decision = translate(&FORWARD, 17, 7, target, lease).decision;
             [Direction::Forward, Direction::Reverse].map(|direction| decision.outbound(direction))
         };
         assert_eq!([true, false], outbound(None, lease));
-        assert_eq!([false, true], outbound(target, None));
-        assert_eq!([true, false], outbound(None, None));
+        assert_eq!([false, true], outbound(target, NewSource::Kept));
+        assert_eq!([true, false], outbound(None, NewSource::Kept));
+    }
+
+    #[test]
+    fn translate_source_one_to_one_keeps_the_port_and_needs_no_pool() {
+        let made = translate(&FORWARD, 17, 7, None, NewSource::Static(10));
+        assert_eq!((10, 3), (made.reverse.destination, made.reverse.destination_port));
+        assert!(made.decision.translates_source() && made.decision.outbound(Direction::Forward));
+        assert_eq!(
+            (None, Holding::NOTHING),
+            (made.decision.pool(), made.decision.holding())
+        );
     }
 
     #[test]
@@ -310,7 +339,7 @@ mod tests {
             destination_port: 3,
             ..FORWARD
         };
-        let made = translate(&query, 1, 5, None, Some((0, Lease { address: 10, port: 11 })));
+        let made = translate(&query, 1, 5, None, NewSource::Lent(0, Lease { address: 10, port: 11 }));
         assert_eq!((11, 11), (made.reverse.source_port, made.reverse.destination_port));
         assert_eq!(Delta::default().word(3, 11), made.decision.l4(Direction::Forward));
     }

@@ -7,8 +7,10 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use sluice_wire::checksum::Delta;
 use sluice_wire::{Context, Tuple4, Tuple6};
 
+use crate::rule::Stored;
+
 /// An address of one family, as the keys hold it.
-pub trait Address: bytemuck::Pod + Ord + Hash + Debug + Send + Sync + 'static {
+pub trait Address: Stored + bytemuck::Pod + Ord + Hash + Debug + Send + Sync + 'static {
     /// Length in bits: 32 or 128.
     const BITS: u8;
 

@@ -34,6 +34,6 @@ pub use keyed::Secret;
 pub use pool::{Pairing, Pool, PoolIndex, Pools};
 pub use ports::{Exhausted, Layout, Lease, PortClass, Ports};
 pub use reason::Reason;
-pub use rule::{DestinationRule, Prefix, Rules, SourceRule, Target};
+pub use rule::{DestinationRule, Prefix, RuleId, Rules, SourceRule, Target};
 pub use timeout::{Schedule, TimeoutClass, Timeouts};
 pub use tracking::{Segment, TcpState, Tracking};

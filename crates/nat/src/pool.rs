@@ -484,37 +484,39 @@ impl<A: Address> Pools<A> {
     /// A pool that has the address. What arrives there of no session and no rule is unsolicited.
     #[inline]
     pub fn owner(&self, address: A) -> Option<PoolIndex> {
-        let before = self.owners.partition_point(|range| range.0 <= address);
-        // Ranges overlap only where pools share addresses by ports: then an earlier range may be the longer one.
-        self.owners[..before]
-            .iter()
-            .rev()
-            .find(|range| address <= range.1)
-            .map(|range| range.2)
-    }
-
-    /// Where an outside address and port belong; none where no pool has the address.
-    #[inline]
-    pub fn home(&self, shards: Shards, address: A, port: u16) -> Option<Home<A>> {
-        let before = self.owners.partition_point(|range| range.0 <= address);
-        let mut owners = self.owners[..before].iter().rev().filter(|range| address <= range.1);
-        let first = owners.next()?.2;
-        // Pools that share an address differ in their ports.
-        let pool = |index: PoolIndex| &self.pools[usize::from(index)];
-        let owner = match pool(first).has_port(port) {
-            true => first,
-            false => owners
-                .map(|range| range.2)
-                .find(|&index| pool(index).has_port(port))
-                .unwrap_or(first),
-        };
-        Some(pool(owner).home(shards, address, port))
+        self.owners_of(address).next()
     }
 
     /// A pool that has the address and lends one of the ports from `first` to `last`.
     pub fn lends(&self, address: A, first: u16, last: u16) -> Option<PoolIndex> {
-        self.iter()
-            .find(|(_, pool)| pool.index_of(address).is_some() && pool.has_port_within(first, last))
+        self.lends_within((address, address), first, last)
             .map(|(index, _)| index)
+    }
+
+    /// The same of the addresses from a first to a last one, and the address.
+    pub fn lends_within(&self, addresses: (A, A), first: u16, last: u16) -> Option<(PoolIndex, A)> {
+        let lends = |pool: PoolIndex| self.get(pool).is_some_and(|pool| pool.has_port_within(first, last));
+        let before = self.owners.partition_point(|range| range.0 <= addresses.1);
+        let mut owners = self.owners[..before].iter().filter(|range| addresses.0 <= range.1);
+        let owner = owners.find(|range| lends(range.2))?;
+        Some((owner.2, owner.0.max(addresses.0)))
+    }
+
+    /// The shard or host that has an outside port, where a pool lends it.
+    #[inline]
+    pub fn home_of_lent(&self, shards: Shards, address: A, port: u16) -> Option<Home<A>> {
+        self.owners_of(address)
+            .map(|index| &self.pools[usize::from(index)])
+            .find(|pool| pool.has_port(port))
+            .map(|pool| pool.home(shards, address, port))
+    }
+
+    /// The pools that have an address: several share one where their ports differ.
+    #[inline]
+    fn owners_of(&self, address: A) -> impl Iterator<Item = PoolIndex> {
+        let before = self.owners.partition_point(|range| range.0 <= address);
+        // Ranges overlap only where pools share addresses by ports: then an earlier range may be the longer one.
+        let owners = self.owners[..before].iter().rev();
+        owners.filter(move |range| address <= range.1).map(|range| range.2)
     }
 }

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use proptest::prelude::*;
 use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, Hold, Mapping, PortSelection, SubscriberLimits};
 use sluice_nat::bindings::{Bindings, Inbound, Room};
+use sluice_nat::decision::NewSource;
 use sluice_nat::pool::{Pairing, Pool, Pools};
 use sluice_nat::ports::{Layout, Lease, PortClass};
 use sluice_nat::shard::Shards;
@@ -66,7 +67,7 @@ impl Shard<'_> {
         let grant = self.bindings.grant(&aim, &key, key.destination, self.now)?;
         self.bindings.publish();
         let mut lease = grant.lease;
-        let reverse = |lease| decision::translate(&key, protocol(class), 0, None, Some((0, lease)));
+        let reverse = |lease| decision::translate(&key, protocol(class), 0, None, NewSource::Lent(0, lease));
         let mut attempt = 1;
         while grant.overlaps && taken.contains(&reverse(lease).reverse) {
             let Some(next) = self.bindings.another(&aim, &key, attempt) else {
@@ -294,7 +295,7 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                     protocol(session.class),
                     0,
                     Some(Target { address, port }),
-                    None,
+                    NewSource::Kept,
                 );
                 if !answers.insert(made.reverse) {
                     let decision = made.decision.with_holding(pool, holding);

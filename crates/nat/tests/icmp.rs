@@ -3,7 +3,7 @@
 use etherparse::icmpv4::DestUnreachableHeader;
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, PacketBuilder};
 use proptest::prelude::*;
-use sluice_nat::decision::{Translation, translate};
+use sluice_nat::decision::{NewSource, Translation, translate};
 use sluice_nat::icmp::{sought4, sought6, translate_error4, translate_error6};
 use sluice_nat::ports::Lease;
 use sluice_nat::rewrite::Rewrite;
@@ -142,7 +142,8 @@ proptest! {
             source: ends.0, destination: ends.1, source_port: ends.2, destination_port, context: 0,
         };
         let target = (which & 1 != 0).then_some(Target { address: to.0, port: to.1 });
-        let lease = (which & 2 != 0).then_some((0, Lease { address: lease.0, port: lease.1 }));
+        let lease = NewSource::Lent(0, Lease { address: lease.0, port: lease.1 });
+        let lease = if which & 2 != 0 { lease } else { NewSource::Kept };
         let made = translate(&forward, protocol, 0, target, lease);
         // A packet of one direction, as the router sees it behind the translation, and as its sender knows it.
         let (seen, sent, direction) = if backward {
@@ -169,7 +170,8 @@ proptest! {
             source: ends.0, destination: ends.1, source_port: ends.2, destination_port, context: 0,
         };
         let target = (which & 1 != 0).then_some(Target { address: to.0, port: to.1 });
-        let lease = (which & 2 != 0).then_some((0, Lease { address: lease.0, port: lease.1 }));
+        let lease = NewSource::Lent(0, Lease { address: lease.0, port: lease.1 });
+        let lease = if which & 2 != 0 { lease } else { NewSource::Kept };
         let made = translate(&forward, protocol, 0, target, lease);
         let (seen, sent, direction) = if backward {
             (reversed6(&forward), made.reverse, Direction::Forward)
@@ -224,13 +226,13 @@ fn flow(protocol: u8) -> (Tuple4, Translation<Tuple4>) {
             protocol,
             0,
             None,
-            Some((
+            NewSource::Lent(
                 0,
                 Lease {
                     address: 0xcb00_7101,
                     port: 40_000,
                 },
-            )),
+            ),
         ),
     )
 }

@@ -2,7 +2,7 @@
 
 use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, IpHeaders, PacketBuilder, PacketBuilderStep};
 use proptest::prelude::*;
-use sluice_nat::decision::{Translation, translate};
+use sluice_nat::decision::{NewSource, Translation, translate};
 use sluice_nat::ports::Lease;
 use sluice_nat::rewrite::{Rewrite, Transport, rewrite_plain4, rewrite_plain6, rewrite4, rewrite6};
 use sluice_nat::rule::Target;
@@ -86,15 +86,19 @@ proptest! {
     #[test]
     fn rewrite4_both_ways_equals_the_packet_built_anew(
         mut forward in tuple4(), protocol in prop::sample::select(vec![1u8, 6, 17]), to in any::<(u32, u16)>(),
-        lease in any::<(u32, u16)>(), source: bool, destination: bool, ttl in 2u8..,
+        lease in any::<(u32, u16)>(), source in 0u8..3, destination: bool, ttl in 2u8..,
         payload in proptest::collection::vec(any::<u8>(), 0..64),
     ) {
         if protocol == 1 {
             forward.destination_port = forward.source_port;
         }
         let target = destination.then_some(Target { address: to.0, port: to.1 });
-        let lease = source.then_some((3, Lease { address: lease.0, port: lease.1 }));
-        let Translation { reverse, decision } = translate(&forward, protocol, 0, target, lease);
+        let source = match source {
+            0 => NewSource::Kept,
+            1 => NewSource::Static(lease.0),
+            _ => NewSource::Lent(3, Lease { address: lease.0, port: lease.1 }),
+        };
+        let Translation { reverse, decision } = translate(&forward, protocol, 0, target, source);
         let transport = Transport::of(protocol, false);
         let there = reversed!(Tuple4, reverse);
 
@@ -119,15 +123,19 @@ proptest! {
     #[test]
     fn rewrite6_both_ways_equals_the_packet_built_anew(
         mut forward in tuple6(), protocol in prop::sample::select(vec![58u8, 6, 17]), to in any::<([u64; 2], u16)>(),
-        lease in any::<([u64; 2], u16)>(), source: bool, destination: bool, hops in 2u8..,
+        lease in any::<([u64; 2], u16)>(), source in 0u8..3, destination: bool, hops in 2u8..,
         payload in proptest::collection::vec(any::<u8>(), 0..64),
     ) {
         if protocol == 58 {
             forward.destination_port = forward.source_port;
         }
         let target = destination.then_some(Target { address: to.0, port: to.1 });
-        let lease = source.then_some((3, Lease { address: lease.0, port: lease.1 }));
-        let Translation { reverse, decision } = translate(&forward, protocol, 0, target, lease);
+        let source = match source {
+            0 => NewSource::Kept,
+            1 => NewSource::Static(lease.0),
+            _ => NewSource::Lent(3, Lease { address: lease.0, port: lease.1 }),
+        };
+        let Translation { reverse, decision } = translate(&forward, protocol, 0, target, source);
         let transport = Transport::of(protocol, false);
 
         let mut frame = build6(&forward, protocol, hops, &payload);
@@ -153,7 +161,7 @@ proptest! {
         mut frame in proptest::collection::vec(any::<u8>(), 0..80), l3 in 0usize..100, l4 in 0usize..100,
         protocol: u8, forward in tuple4(), reverse in tuple4(), later: bool,
     ) {
-        let decision = translate(&forward, protocol, 0, None, Some((0, Lease { address: 1, port: 2 }))).decision;
+        let decision = translate(&forward, protocol, 0, None, NewSource::Lent(0, Lease { address: 1, port: 2 })).decision;
         let rewrite = Rewrite::new(&forward, &reverse, decision, Direction::Reverse);
         let fits = l3 + 20 <= frame.len() && l4 + 20 <= frame.len();
         let done = rewrite4(&mut frame, l3, l4, Transport::of(protocol, later), &rewrite, 1);
@@ -173,7 +181,7 @@ fn flow() -> (Tuple4, Translation<Tuple4>) {
         address: 0xcb00_7101,
         port: 40_000,
     };
-    (forward, translate(&forward, 17, 0, None, Some((0, lease))))
+    (forward, translate(&forward, 17, 0, None, NewSource::Lent(0, lease)))
 }
 
 fn rewritten(mut frame: Vec<u8>, transport: Transport) -> Vec<u8> {

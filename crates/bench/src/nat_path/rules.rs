@@ -1,7 +1,7 @@
 //! What the gateways of this bench are told: interfaces, routes, and translation.
 
 use sluice_engine::policy::{Interface, Nat, Policy};
-use sluice_nat::rule::{Prefix, Rules, SourceRule};
+use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Blocks, Filtering, Mapping, Pool, Pools, Timeouts};
 use sluice_route::{Address, Route, SourceValidation, Via};
 use sluice_wire::validity;
@@ -161,10 +161,8 @@ fn nat<F: sluice_engine::family::Family>(
     };
     let pools = Pools::new(&[pool])?;
     let rule = SourceRule {
-        context: 0,
-        inside,
         outside: Some(1),
-        pool: 0,
+        ..SourceRule::of(inside, SourceAction::Pool(0))
     };
     let rules = Rules::new(&[rule], &[], &pools)?;
     Ok(Nat {

@@ -3,8 +3,10 @@
 //! Exits: established again (a session now exists), forward (nothing to translate), gateway, unresolved, complain,
 //! park (a SYN that nobody expects), drop. What is found is data in the session's record; only `established` touches the packet.
 
+use arrayvec::ArrayVec;
 use sluice_nat::bindings::Inbound;
-use sluice_nat::{Address, PoolIndex, PortClass, Target, TimeoutClass, Tuple};
+use sluice_nat::rule::{self, Decided, SourceAction};
+use sluice_nat::{Address, PoolIndex, PortClass, RuleId, Target, TimeoutClass, Tuple};
 use sluice_route::SourceValidation;
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Flags, Fragment};
@@ -44,95 +46,170 @@ pub struct Translation<F: Family> {
     pub target: Option<Target<F::Address>>,
     /// Pool that a source rule names.
     pub pool: Option<PoolIndex>,
+    /// Outside address of the source, where that is translated one to one.
+    pub outside: Option<F::Address>,
     /// Pool whose mapping leads to the target.
     pub mapped: Option<PoolIndex>,
     /// Next hops of both directions.
     pub hops: [Hop; 2],
 }
 
+/// What is known of a flow before source rules are asked.
+#[derive(Clone, Copy, Debug)]
+struct Way<F: Family> {
+    target: Option<Target<F::Address>>,
+    mapped: Option<PoolIndex>,
+    there: Hop,
+    /// Source rules have nothing to say about it.
+    settled: bool,
+}
+
+/// What a destination rule says of a flow.
+type Redirection<F> = Option<Decided<rule::Destination<<F as Family>::Address>>>;
+/// What a source rule says of it.
+type Sourcing<F> = Option<Decided<SourceAction<<F as Family>::Address>>>;
+
 /// Ask rules and routes about a flow that came in by the interface of `meta`, and belongs to its shard.
 pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key) -> Plan<F> {
+    let (rules, tuple, protocol) = (&F::nat(ctx.policy).rules, F::tuple(key), F::protocol(key));
+    let redirection = rules.decide_destination(tuple, protocol);
+    match way::<F>(ctx, meta, key, redirection) {
+        Ok(way) => {
+            let interface = way.there.interface() as u16;
+            let sourcing = rules.decide_source(tuple, protocol, interface).filter(|_| !way.settled);
+            join::<F>(ctx, meta, key, &way, sourcing)
+        }
+        Err(plan) => plan,
+    }
+}
+
+/// Where a flow goes, of which destination rules have been asked.
+fn way<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    key: &F::Key,
+    redirection: Redirection<F>,
+) -> Result<Way<F>, Plan<F>> {
     let nat = F::nat(ctx.policy);
     let (tuple, interface, layers) = (F::tuple(key), meta.interface, &meta.layers);
     let came = ctx.policy.interface(interface);
     let turned = meta.origin == Origin::Hairpinned;
     let outside = turned || came.is_some_and(|i| i.outside);
     let validation = came.map_or(SourceValidation::Strict, |i| i.validation);
-    let (mut target, mut mapped) = (nat.rules.decide_destination(tuple, F::protocol(key)), None);
-    if outside && target.is_none() && nat.pools.owner(tuple.destination()).is_some() {
+    let (mut target, mut mapped, mut exempt) = (None, None, false);
+    match redirection.map(|decided| decided.what) {
+        Some(rule::Destination::To(to)) => target = Some(to),
+        Some(rule::Destination::Exempt) => exempt = true,
+        None => {}
+    }
+    let pooled = !exempt && target.is_none() && nat.pools.owner(tuple.destination()).is_some();
+    if outside && pooled {
         match inbound::<F>(ctx, meta, key) {
             Inbound::Inside {
                 address, port, pool, ..
             } => (target, mapped) = (Some(Target { address, port }), Some(pool)),
-            Inbound::Filtered => return Plan::Drop(sluice_nat::Reason::Filtered.into()),
+            Inbound::Filtered => return Err(Plan::Drop(sluice_nat::Reason::Filtered.into())),
             Inbound::Unmapped => {}
         }
     }
-    let public = target.is_some() || nat.pools.owner(tuple.destination()).is_some();
+    let public = target.is_some() || pooled;
+    // What a rule sends from inside on to outside need not come back first.
+    let leads_out = |target: &Target<F::Address>| {
+        let interface = leaves(ctx.paths.find::<F>(target.address));
+        let interface = interface.and_then(|number| ctx.policy.interface(number));
+        interface.is_some_and(|interface| interface.outside)
+    };
+    let comes_back = public && !outside && !target.as_ref().is_some_and(leads_out);
     let address = match target {
-        Some(target) if outside => target.address,
+        Some(target) if !comes_back => target.address,
         _ => tuple.destination(),
     };
     if F::is_group(address) {
-        return Plan::Drop(Own::Multicast.into());
+        return Err(Plan::Drop(Own::Multicast.into()));
     }
     let destination = ctx.paths.find::<F>(address);
     if target.is_none() && public {
         // An interface's own address may be a pool's too: what asks for the gateway itself is answered by it.
         let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
         if matches!(destination, Destination::Local) && asks {
-            return Plan::Gateway;
+            return Err(Plan::Gateway);
         }
         if outside {
-            return Plan::Drop(sluice_nat::Reason::Unsolicited.into());
+            return Err(Plan::Drop(sluice_nat::Reason::Unsolicited.into()));
         }
     }
     // A source that only a packet between inside hosts can have.
-    let inside_source = nat.pools.owner(tuple.source()).is_some();
-    if outside && !turned && inside_source {
-        return Plan::Drop(sluice_nat::Reason::ForgedSource.into());
+    if outside && !turned && nat.pools.owner(tuple.source()).is_some() {
+        return Err(Plan::Drop(sluice_nat::Reason::ForgedSource.into()));
     }
-    if (destination != Destination::Local || public && !outside)
+    if (destination != Destination::Local || comes_back)
         && !turned
         && let Err(reason) = ctx.paths.validate_source::<F>(validation, interface, tuple.source())
     {
-        return Plan::Drop(reason.into());
+        return Err(Plan::Drop(reason.into()));
     }
-    if public && !outside {
-        return hairpin::<F>(ctx, key, destination);
+    if comes_back {
+        return Err(hairpin::<F>(ctx, key, destination));
     }
     let there = match destination {
         Destination::Hop(hop) => hop,
-        Destination::Local => return Plan::Gateway,
-        Destination::Unknown(wanted) => return Plan::Wait(wanted),
+        Destination::Local => return Err(Plan::Gateway),
+        Destination::Unknown(wanted) => return Err(Plan::Wait(wanted)),
         Destination::Refused(reason) => {
-            return match Complaint::of(reason) {
+            return Err(match Complaint::of(reason) {
                 Some(complaint) => Plan::Complain(complaint, reason.into()),
                 None => Plan::Drop(reason.into()),
-            };
+            });
         }
     };
-    let pool = if target.is_none() {
-        nat.rules.decide_source(tuple, there.interface() as u16)
-    } else {
-        None
-    };
-    if target.is_none() && pool.is_none() {
+    Ok(Way {
+        target,
+        mapped,
+        there,
+        // The source of what comes back has been translated before, and a mapping leads to where it was made from.
+        settled: exempt || mapped.is_some() || turned && target.is_some(),
+    })
+}
+
+/// What becomes of a flow whose way is known, and of which source rules have been asked.
+fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, sourcing: Sourcing<F>) -> Plan<F> {
+    let (mut pool, mut outside) = (None, None);
+    match sourcing.map(|decided| decided.what) {
+        Some(SourceAction::Pool(index)) => pool = Some(index),
+        Some(SourceAction::Static(address)) => outside = Some(address),
+        Some(SourceAction::Exempt) | None => {}
+    }
+    if way.target.is_none() && pool.is_none() && outside.is_none() {
         return Plan::Plain;
     }
+    let tuple = F::tuple(key);
+    let turned = meta.origin == Origin::Hairpinned;
     let back = match ctx.paths.find::<F>(tuple.source()) {
-        _ if turned && inside_source => Hop::HAIRPIN,
+        _ if turned && is_translated::<F>(ctx, key) => Hop::HAIRPIN,
         Destination::Hop(hop) => hop,
         Destination::Unknown(wanted) => return Plan::Wait(wanted),
         Destination::Local => return Plan::Drop(Own::Loop.into()),
         Destination::Refused(reason) => return Plan::Drop(reason.into()),
     };
     Plan::Session(Translation {
-        target,
+        target: way.target,
         pool,
-        mapped,
-        hops: [there, back],
+        outside,
+        mapped: way.mapped,
+        hops: [way.there, back],
     })
+}
+
+/// Whether the source of a packet that has come back is an inside host's outside address.
+#[cold]
+fn is_translated<F: Family>(ctx: &Ctx<'_, '_>, key: &F::Key) -> bool {
+    let (nat, tuple) = (F::nat(ctx.policy), F::tuple(key));
+    let (source, destination) = (tuple.source(), tuple.destination());
+    let (to, from) = (tuple.source_port(), tuple.destination_port());
+    let answer = F::Tuple::new(destination, source, from, to, tuple.context());
+    let answered = || nat.rules.decide_destination(&answer, F::protocol(key));
+    nat.pools.owner(source).is_some()
+        || answered().is_some_and(|decided| matches!(decided.what, rule::Destination::To(_)))
 }
 
 /// Who is behind an outside address and port.
@@ -146,29 +223,39 @@ fn inbound<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key) -> Inbound<F
     F::bindings_ref(shard).inbound(F::tuple(key), class)
 }
 
+/// The interface that leads to a destination.
+fn leaves(destination: Destination) -> Option<u16> {
+    match destination {
+        Destination::Hop(hop) => Some(hop.interface() as u16),
+        Destination::Unknown(wanted) => Some(wanted.interface),
+        Destination::Local | Destination::Refused(_) => None,
+    }
+}
+
 /// A packet from inside to an outside address that is translated: its source is translated as if it left, and then it
 /// comes back (RFC 4787, REQ-9).
 #[cold]
 fn hairpin<F: Family>(ctx: &Ctx<'_, '_>, key: &F::Key, destination: Destination) -> Plan<F> {
     let (nat, tuple) = (F::nat(ctx.policy), F::tuple(key));
-    let leaves = match destination {
-        Destination::Hop(hop) => Some(hop.interface() as u16),
-        Destination::Unknown(wanted) => Some(wanted.interface),
-        Destination::Local | Destination::Refused(_) => None,
-    };
     let interfaces = (0u16..).zip(&ctx.policy.interfaces);
     let outside = interfaces
         .filter(|(_, interface)| interface.outside)
         .map(|(number, _)| number);
-    let pool = leaves
+    let sourcing = leaves(destination)
         .into_iter()
         .chain(outside)
-        .find_map(|interface| nat.rules.decide_source(tuple, interface));
-    let Some(pool) = pool else { return Plan::Hairpin };
+        .find_map(|interface| nat.rules.decide_source(tuple, F::protocol(key), interface));
+    let (mut pool, mut outside) = (None, None);
+    match sourcing.map(|decided| decided.what) {
+        Some(SourceAction::Pool(index)) => pool = Some(index),
+        Some(SourceAction::Static(address)) => outside = Some(address),
+        Some(SourceAction::Exempt) | None => return Plan::Hairpin,
+    }
     match ctx.paths.find::<F>(tuple.source()) {
         Destination::Hop(back) => Plan::Session(Translation {
             target: None,
-            pool: Some(pool),
+            pool,
+            outside,
             mapped: None,
             hops: [Hop::HAIRPIN, back],
         }),
@@ -208,22 +295,92 @@ fn unsolicited<F: Family>(
     })
 }
 
-/// Decide about packets of no known session.
+/// Flows that a rule decided, one after the other: they are counted together.
+#[derive(Default)]
+struct Tally {
+    rule: Option<RuleId>,
+    flows: u64,
+}
+
+impl Tally {
+    #[inline(always)]
+    fn note(&mut self, rule: Option<RuleId>, count: impl FnOnce(RuleId, u64)) {
+        if rule == self.rule {
+            self.flows += 1;
+        } else {
+            let before = std::mem::replace(self, Self { rule, flows: 1 });
+            before.settle(count);
+        }
+    }
+
+    #[inline(always)]
+    fn settle(self, count: impl FnOnce(RuleId, u64)) {
+        if let Some(rule) = self.rule {
+            count(rule, self.flows);
+        }
+    }
+}
+
+/// Decide about packets of no known session. Rules are asked about all of them together.
 #[inline(never)]
 pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
-    let mut openings = Openings::<F>::default();
-    for slot in std::mem::take(F::decides(lists)) {
-        let meta = &mut batch.meta[slot as usize % HAND];
-        let frame = batch.packets[slot as usize].bytes();
+    let slots = std::mem::take(F::decides(lists));
+    let policy = ctx.policy;
+    let rules = &F::nat(policy).rules;
+    let mut keys = ArrayVec::<F::Key, HAND>::new();
+    let mut flows = ArrayVec::<_, HAND>::new();
+    for &slot in &slots {
+        let meta = batch.meta(slot);
         let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
-        let key = F::key(&meta.layers, frame, context);
+        let key = F::key(&meta.layers, batch.packets[slot as usize].bytes(), context);
+        put(&mut keys, key);
+        put(&mut flows, (*F::tuple(&key), F::protocol(&key)));
+    }
+    let mut redirections = [None; HAND];
+    rules.decide_destinations(&flows, &mut redirections);
+    let mut ways = ArrayVec::<_, HAND>::new();
+    let mut leaving = ArrayVec::<_, HAND>::new();
+    for (((&slot, key), &(tuple, protocol)), &redirection) in slots.iter().zip(&keys).zip(&flows).zip(&redirections) {
+        let way = way::<F>(ctx, batch.meta(slot), key, redirection);
+        if let Ok(Way {
+            there, settled: false, ..
+        }) = way
+        {
+            put(&mut leaving, (tuple, protocol, there.interface() as u16));
+        }
+        put(&mut ways, way);
+    }
+    let mut sourcings = [None; HAND];
+    rules.decide_sources(&leaving, &mut sourcings);
+    let mut sourcings = sourcings.into_iter();
+    let mut openings = Openings::<F>::default();
+    let (mut sources, mut destinations) = (Tally::default(), Tally::default());
+    for (((&slot, key), way), redirection) in slots.iter().zip(&keys).zip(ways).zip(redirections) {
+        let meta = &mut batch.meta[slot as usize % HAND];
+        let mut sourcing = None;
+        let plan = match way {
+            Ok(way) => {
+                if !way.settled {
+                    sourcing = sourcings.next().flatten();
+                }
+                join::<F>(ctx, meta, key, &way, sourcing)
+            }
+            Err(plan) => plan,
+        };
+        if matches!(plan, Plan::Session(_) | Plan::Plain) {
+            sources.note(sourcing.map(|decided| decided.rule), |rule, flows| {
+                rules.count_source(rule, flows)
+            });
+            let rule = redirection.map(|decided| decided.rule);
+            destinations.note(rule, |rule, flows| rules.count_destination(rule, flows));
+        }
         let error = meta.layers.flags.has(Flags::ICMP_ERROR);
-        match plan::<F>(ctx, meta, &key) {
+        match plan {
             // What would have to be translated is about a session that does not exist (RFC 5508, REQ-4 and REQ-5).
             Plan::Session(_) | Plan::Drop(Reason::Nat(sluice_nat::Reason::Unsolicited)) if error => {
                 lists.discard(slot, sluice_nat::Reason::IcmpErrorWithoutSession);
             }
-            Plan::Session(translation) => openings.ask(slot, key, translation),
+            Plan::Session(translation) => openings.ask(slot, *key, translation),
             Plan::Plain => put(F::forwards(lists), slot),
             Plan::Gateway => put(&mut lists.gateway, slot),
             Plan::Hairpin => {
@@ -232,11 +389,13 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             }
             Plan::Wait(wanted) => lists.wait(slot, Some(wanted)),
             Plan::Complain(complaint, reason) => lists.complain(slot, complaint, reason),
-            Plan::Drop(reason) => match unsolicited::<F>(ctx, slot, meta, &key, reason) {
+            Plan::Drop(reason) => match unsolicited::<F>(ctx, slot, meta, key, reason) {
                 Some(syn) => put(&mut lists.park_syn, syn),
                 None => lists.discard(slot, reason),
             },
         }
     }
+    sources.settle(|rule, flows| rules.count_source(rule, flows));
+    destinations.settle(|rule, flows| rules.count_destination(rule, flows));
     openings.open(batch, lists, ctx);
 }

@@ -362,10 +362,11 @@ fn track_further<F: Family>(
 }
 
 /// Whether packets of a direction leave from an address that others share, whose datagrams must not be taken for theirs.
+/// One that is translated one to one has its own.
 fn shares_address<F: Family>(session: &F::Session, direction: Direction, policy: &Policy) -> bool {
     let nat = session.nat();
     let pool = nat.pool().and_then(|pool| F::nat(policy).pools.get(pool));
-    nat.translates() && nat.outbound(direction) && pool.is_none_or(|pool| pool.renumbers())
+    nat.translates() && nat.outbound(direction) && pool.map_or(!nat.translates_source(), |pool| pool.renumbers())
 }
 
 /// Let a session's timer begin anew with another timeout.

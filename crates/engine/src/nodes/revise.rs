@@ -2,6 +2,7 @@
 //!
 //! Exits: established again (kept, or to be opened anew), drop.
 
+use sluice_nat::{Address, PortClass};
 use sluice_table::flow::Record;
 use sluice_wire::Direction;
 
@@ -92,6 +93,7 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session) -> Opt
     let Translation {
         target,
         pool,
+        outside,
         mapped,
         hops,
     } = match plan::<F>(ctx, &first, &key) {
@@ -100,15 +102,19 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session) -> Opt
         Plan::Wait(_) => return Some(hops),
         _ => return None,
     };
-    let nat = session.nat();
-    let reverse = session.reverse();
+    let (nat, reverse) = (session.nat(), session.reverse());
     let same_target = match target {
-        Some(target) => nat.translates_destination() && reverse.source() == target.address,
+        Some(target) => {
+            let query = PortClass::of(session.protocol(), <F::Address as Address>::BITS) == Some(PortClass::Query);
+            let same = reverse.source() == target.address && (query || reverse.source_port() == target.port);
+            nat.translates_destination() && same
+        }
         None => !nat.translates_destination(),
     };
-    let same_pool = match lessor {
-        Lessor::Pool(lessor) => pool.or(mapped) == Some(lessor),
-        _ => pool.or(mapped).is_none(),
+    let same_source = match (lessor, outside) {
+        (Lessor::Pool(lessor), _) => pool.or(mapped) == Some(lessor),
+        (_, Some(outside)) => nat.translates_source() && reverse.destination() == outside,
+        (_, None) => pool.or(mapped).is_none() && !nat.translates_source(),
     };
-    (same_target && same_pool).then_some(hops)
+    (same_target && same_source).then_some(hops)
 }

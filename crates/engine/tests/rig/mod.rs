@@ -15,7 +15,7 @@ use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request, Shown};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_nat::Behaviour;
-use sluice_nat::rule::{DestinationRule, Prefix, Rules, SourceRule};
+use sluice_nat::rule::{DestinationRule, Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::shard::Shards;
 use sluice_nat::{Pool, Pools};
 use sluice_route::{Address, Route, RouteSet, SourceValidation, Via};
@@ -83,6 +83,8 @@ pub struct Plan {
     pub subscriber_prefix: u8,
     pub events: sluice_engine::policy::Events,
     pub spare_addresses: u32,
+    /// Source rules besides the one of the pool.
+    pub sources: Vec<SourceRule<u32>>,
     pub forwards: Vec<DestinationRule<u32>>,
     pub known_neighbours: bool,
     pub outside_mtu: u16,
@@ -115,6 +117,7 @@ impl Default for Plan {
             subscriber_prefix: 32,
             events: Default::default(),
             spare_addresses: 8,
+            sources: Vec::new(),
             forwards: Vec::new(),
             known_neighbours: true,
             outside_mtu: 1500,
@@ -202,16 +205,16 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
         };
         (plan.change_pool)(&mut pool);
         let pools = Pools::new(&[pool]).unwrap();
-        let source = SourceRule {
-            context: 0,
-            inside: Prefix {
-                address: v4("192.168.0.0"),
-                length: 16,
-            },
-            outside: Some(OUTSIDE),
-            pool: 0,
+        let inside = Prefix {
+            address: v4("192.168.0.0"),
+            length: 16,
         };
-        let rules = Rules::new(&[source], &plan.forwards, &pools).unwrap();
+        let source = SourceRule {
+            outside: Some(OUTSIDE),
+            ..SourceRule::of(inside, SourceAction::Pool(0))
+        };
+        let sources: Vec<_> = [source].into_iter().chain(plan.sources.iter().copied()).collect();
+        let rules = Rules::new(&sources, &plan.forwards, &pools).unwrap();
         policy.nat4 = Nat {
             rules,
             pools,

@@ -1,0 +1,185 @@
+//! What is asked of a rule before it is used.
+
+use core::net::IpAddr;
+
+use thiserror::Error;
+
+use super::{DestinationAction, DestinationRule, Prefix, RuleId, SourceAction, SourceRule};
+use crate::ports::PortClass;
+use crate::{Address, PoolIndex, Pools};
+
+/// Why a rule is refused. Rules that are given together are counted from 0.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum RuleError {
+    /// A prefix longer than an address.
+    #[error("rule {rule}: /{length} is longer than an address")]
+    TooLong {
+        /// The rule.
+        rule: RuleId,
+        /// Its prefix length.
+        length: u8,
+    },
+    /// A prefix with bits set behind its length.
+    #[error("rule {rule}: {address}/{length} has bits set behind its length")]
+    HostBits {
+        /// The rule.
+        rule: RuleId,
+        /// Its address.
+        address: IpAddr,
+        /// Its prefix length.
+        length: u8,
+    },
+    /// A pool that does not exist.
+    #[error("source rule {rule} names pool {pool}, which does not exist")]
+    UnknownPool {
+        /// The rule.
+        rule: RuleId,
+        /// The pool.
+        pool: PoolIndex,
+    },
+    /// Two source rules that match the same packets.
+    #[error("source rules {rule} and {other} match the same packets")]
+    SameSource {
+        /// The one.
+        rule: RuleId,
+        /// The other.
+        other: RuleId,
+    },
+    /// Ports with a protocol that has none.
+    #[error("rule {rule} names ports, but a protocol other than TCP or UDP")]
+    PortsWithoutProtocol {
+        /// The rule.
+        rule: RuleId,
+    },
+    /// A port range that is empty, or whose target ports pass 65535.
+    #[error("destination rule {rule}: ports {first}-{last} are no range, or the target's pass 65535")]
+    BadPorts {
+        /// The rule.
+        rule: RuleId,
+        /// First port.
+        first: u16,
+        /// Last port.
+        last: u16,
+    },
+    /// A target port without ports that it begins.
+    #[error("destination rule {rule} names a target port, but no ports")]
+    TargetPortAlone {
+        /// The rule.
+        rule: RuleId,
+    },
+    /// Two destination rules of which neither is the more specific one.
+    #[error("destination rules {rule} and {other} overlap, and neither is within the other")]
+    SameDestination {
+        /// The one.
+        rule: RuleId,
+        /// The other.
+        other: RuleId,
+    },
+    /// A destination rule for an address and port that a pool lends.
+    #[error("destination rule {rule} forwards {address} port {first}-{last}, which pool {pool} lends")]
+    Lent {
+        /// The rule.
+        rule: RuleId,
+        /// An address that it forwards.
+        address: IpAddr,
+        /// First port.
+        first: u16,
+        /// Last port.
+        last: u16,
+        /// The pool.
+        pool: PoolIndex,
+    },
+    /// More rules, or ports that rules name, than there is room for.
+    #[error(
+        "rule {rule} is one too many: at most {} rules of either kind are possible, with {ENTRIES} ports that they name",
+        RuleId::MOST
+    )]
+    TooMany {
+        /// The rule.
+        rule: RuleId,
+    },
+    /// Too many rules of one prefix and port, each for another protocol or interface.
+    #[error("rule {rule}: too many rules of one prefix and port that differ in protocol and interface alone")]
+    Crowded {
+        /// The rule.
+        rule: RuleId,
+    },
+}
+
+/// Entries of a rule table: one for each rule without ports, and for each port of one with.
+pub const ENTRIES: usize = 1 << 23;
+
+/// First and last port of a destination rule.
+pub fn ports<A>(rule: &DestinationRule<A>) -> (u16, u16) {
+    rule.ports.unwrap_or((0, u16::MAX))
+}
+
+fn prefix<A: Address>(rule: RuleId, prefix: Prefix<A>) -> Result<(), RuleError> {
+    let length = prefix.length;
+    if length > A::BITS {
+        return Err(RuleError::TooLong { rule, length });
+    }
+    if prefix.address.number() & prefix.host_bits() != 0 {
+        let address = prefix.address.display();
+        return Err(RuleError::HostBits { rule, address, length });
+    }
+    Ok(())
+}
+
+/// A source rule for itself.
+pub fn source<A: Address>(rule: RuleId, named: &SourceRule<A>, pools: &Pools<A>) -> Result<(), RuleError> {
+    let length = named.inside.length;
+    prefix(rule, named.inside)?;
+    if named.port.is_some() && !matches!(named.protocol, None | Some(6 | 17)) {
+        return Err(RuleError::PortsWithoutProtocol { rule });
+    }
+    match named.action {
+        SourceAction::Pool(pool) if pools.get(pool).is_none_or(|pool| pool.addresses() == 0) => {
+            Err(RuleError::UnknownPool { rule, pool })
+        }
+        SourceAction::Static(address) => prefix(rule, Prefix { address, length }),
+        _ => Ok(()),
+    }
+}
+
+/// A destination rule for itself.
+pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: &Pools<A>) -> Result<(), RuleError> {
+    let (first, last) = ports(named);
+    let length = named.external.length;
+    prefix(rule, named.external)?;
+    if named.ports.is_some() && !matches!(named.protocol, None | Some(6 | 17)) {
+        return Err(RuleError::PortsWithoutProtocol { rule });
+    }
+    let target_port = match named.action {
+        DestinationAction::Host(_, port) => port,
+        DestinationAction::Static(address) => {
+            prefix(rule, Prefix { address, length })?;
+            None
+        }
+        DestinationAction::Exempt => None,
+    };
+    if named.ports.is_none() && target_port.is_some() {
+        return Err(RuleError::TargetPortAlone { rule });
+    }
+    if last < first || target_port.is_some_and(|target| u32::from(target) + u32::from(last - first) > 65_535) {
+        return Err(RuleError::BadPorts { rule, first, last });
+    }
+    let shares = named
+        .protocol
+        .is_none_or(|number| PortClass::of(number, A::BITS).is_some());
+    let (from, to) = (named.external.address, named.external.last());
+    if shares
+        && named.action != DestinationAction::Exempt
+        && let Some((pool, address)) = pools.lends_within((from, to), first, last)
+    {
+        let address = address.display();
+        return Err(RuleError::Lent {
+            rule,
+            address,
+            first,
+            last,
+            pool,
+        });
+    }
+    Ok(())
+}

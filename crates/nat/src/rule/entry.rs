@@ -1,0 +1,192 @@
+//! What a rule says, as the rule table keeps it beside its key.
+
+use sluice_table::qns::{self, Value4, Value6};
+
+use super::{DestinationAction, RuleId, SourceAction};
+use crate::{Address, PoolIndex};
+
+/// The parts of what a rule says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said<A> {
+    /// What is to be done: a number below 4.
+    kind: u8,
+    /// An address: the first of a prefix, or one host's.
+    address: A,
+    /// A pool or a port.
+    number: u16,
+    /// The rule.
+    rule: RuleId,
+}
+
+/// How a family's addresses and what its rules say stand in a rule table.
+pub trait Stored: Sized {
+    /// An address in a table's key.
+    type Number: qns::Address<Value = Self::Value>;
+    /// What a rule says.
+    type Value: Copy + Default + PartialEq + core::fmt::Debug + Send + Sync + 'static;
+
+    /// The address in a key.
+    fn stored(self) -> Self::Number;
+    /// What a rule says, to be kept.
+    fn pack(said: Said<Self>) -> Self::Value;
+    /// Back.
+    fn unpack(value: Self::Value) -> Said<Self>;
+}
+
+/// Bits of a rule's number that stand in the word; the others stand in the note, below the kind.
+const LOW: u32 = 16;
+const HIGH: u32 = 11;
+
+impl Stored for u32 {
+    type Number = u32;
+    type Value = Value4;
+
+    #[inline(always)]
+    fn stored(self) -> u32 {
+        self
+    }
+
+    #[inline(always)]
+    fn pack(said: Said<u32>) -> Value4 {
+        let RuleId(rule) = said.rule;
+        Value4 {
+            word: u64::from(said.address) << 32 | u64::from(said.number) << LOW | u64::from(rule & 0xffff),
+            note: u16::from(said.kind) << HIGH | (rule >> LOW) as u16,
+        }
+    }
+
+    #[inline(always)]
+    fn unpack(value: Value4) -> Said<u32> {
+        Said {
+            kind: (value.note >> HIGH) as u8,
+            address: (value.word >> 32) as u32,
+            number: (value.word >> LOW) as u16,
+            rule: RuleId(u32::from(value.note & ((1 << HIGH) - 1)) << LOW | (value.word & 0xffff) as u32),
+        }
+    }
+}
+
+impl Stored for [u64; 2] {
+    type Number = u128;
+    type Value = Value6;
+
+    #[inline(always)]
+    fn stored(self) -> u128 {
+        self.number()
+    }
+
+    #[inline(always)]
+    fn pack(said: Said<[u64; 2]>) -> Value6 {
+        let [high, low] = said.address;
+        let rest = u64::from(said.kind) << 48 | u64::from(said.number) << 32 | u64::from(said.rule.0);
+        Value6([high, low, rest])
+    }
+
+    #[inline(always)]
+    fn unpack(value: Value6) -> Said<[u64; 2]> {
+        let [high, low, rest] = value.0;
+        Said {
+            kind: (rest >> 48) as u8,
+            address: [high, low],
+            number: (rest >> 32) as u16,
+            rule: RuleId(rest as u32),
+        }
+    }
+}
+
+const EXEMPT: u8 = 0;
+const STATIC: u8 = 1;
+const POOL: u8 = 2;
+/// To a host, by the port that it came by.
+const HOST: u8 = 2;
+/// To a host by a port of its own.
+const HOST_AND_PORT: u8 = 3;
+
+impl<A: Address> Said<A> {
+    pub fn of_source(action: SourceAction<A>, rule: RuleId) -> Self {
+        let (kind, address, number) = match action {
+            SourceAction::Exempt => (EXEMPT, A::from_number(0), 0),
+            SourceAction::Static(outside) => (STATIC, outside, 0),
+            SourceAction::Pool(pool) => (POOL, A::from_number(0), pool),
+        };
+        Self {
+            kind,
+            address,
+            number,
+            rule,
+        }
+    }
+
+    pub fn of_destination(action: DestinationAction<A>, rule: RuleId) -> Self {
+        let (kind, address, number) = match action {
+            DestinationAction::Exempt => (EXEMPT, A::from_number(0), 0),
+            DestinationAction::Static(inside) => (STATIC, inside, 0),
+            DestinationAction::Host(target, None) => (HOST, target, 0),
+            DestinationAction::Host(target, Some(port)) => (HOST_AND_PORT, target, port),
+        };
+        Self {
+            kind,
+            address,
+            number,
+            rule,
+        }
+    }
+
+    #[inline(always)]
+    pub fn rule(&self) -> RuleId {
+        self.rule
+    }
+
+    #[inline(always)]
+    pub fn source(&self) -> SourceAction<A> {
+        match self.kind {
+            EXEMPT => SourceAction::Exempt,
+            STATIC => SourceAction::Static(self.address),
+            _ => SourceAction::Pool(self.number as PoolIndex),
+        }
+    }
+
+    #[inline(always)]
+    pub fn destination(&self) -> DestinationAction<A> {
+        match self.kind {
+            EXEMPT => DestinationAction::Exempt,
+            STATIC => DestinationAction::Static(self.address),
+            HOST => DestinationAction::Host(self.address, None),
+            _ => DestinationAction::Host(self.address, Some(self.number)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holds<A: Address>(address: A) {
+        for rule in [0, 1, 0xffff, 0x1_0000, RuleId::MOST - 1].map(RuleId) {
+            for action in [
+                SourceAction::Exempt,
+                SourceAction::Static(address),
+                SourceAction::Pool(0xfffe),
+            ] {
+                let said = A::unpack(A::pack(Said::of_source(action, rule)));
+                assert_eq!((action, rule), (said.source(), said.rule()));
+            }
+            for action in [
+                DestinationAction::Exempt,
+                DestinationAction::Static(address),
+                DestinationAction::Host(address, None),
+                DestinationAction::Host(address, Some(0)),
+                DestinationAction::Host(address, Some(65_535)),
+            ] {
+                let said = A::unpack(A::pack(Said::of_destination(action, rule)));
+                assert_eq!((action, rule), (said.destination(), said.rule()));
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_rule_says_is_kept_in_both_families() {
+        holds(0xffff_fffe_u32);
+        holds([u64::MAX, 1]);
+    }
+}

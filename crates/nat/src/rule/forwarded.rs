@@ -1,0 +1,223 @@
+//! A cheap no: which packets from outside no destination rule sends elsewhere. Asked for each packet, where a rule table
+//! is asked for each flow.
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::collections::HashMap;
+
+use super::Prefix;
+use crate::Address;
+
+/// Ports, and regions of addresses that share a bit.
+const PORTS: usize = 1 << 16;
+const REGIONS: usize = 1 << 16;
+
+/// A region in which some rule names ports, and one in which some names none: two bits of a region.
+const NAMED: u64 = 1;
+const ALL: u64 = 2;
+
+/// Bits of ports that rules forward, and of regions of addresses for which they do. One thread sets them.
+#[derive(Debug)]
+pub struct Forwarded {
+    ports: Box<[AtomicU64; PORTS / 64]>,
+    regions: Box<[AtomicU64; REGIONS / 32]>,
+    /// The two bits of every region.
+    everywhere: AtomicU32,
+}
+
+fn zeros<const N: usize>() -> Box<[AtomicU64; N]> {
+    Box::new([const { AtomicU64::new(0) }; N])
+}
+
+impl Default for Forwarded {
+    fn default() -> Self {
+        Self {
+            ports: zeros(),
+            regions: zeros(),
+            everywhere: AtomicU32::new(0),
+        }
+    }
+}
+
+/// Length of the prefix that is a region: /24 in IPv4, /64 in IPv6.
+fn region_length<A: Address>() -> u8 {
+    if A::BITS == 32 { 24 } else { 64 }
+}
+
+/// The bits that an address shares with others: neighbours lie apart.
+#[inline(always)]
+fn region<A: Address>(address: A) -> usize {
+    let [high, low] = address.words();
+    let bits = if A::BITS == 32 { low >> 8 } else { high ^ high >> 32 };
+    (bits ^ bits >> 16) as usize % REGIONS
+}
+
+impl Forwarded {
+    /// May a destination rule forward a port of an address? A no is certain.
+    #[inline(always)]
+    pub fn may_have<A: Address>(&self, address: A, port: u16) -> bool {
+        let region = region(address);
+        let word = self.regions[region / 32].load(Ordering::Relaxed);
+        let kinds = word >> (region % 32 * 2) | u64::from(self.everywhere.load(Ordering::Relaxed));
+        let named = || self.ports[usize::from(port) / 64].load(Ordering::Relaxed) >> (port % 64) & 1 != 0;
+        kinds & ALL != 0 || kinds & NAMED != 0 && named()
+    }
+}
+
+/// How many rules stand behind each bit.
+#[derive(Debug, Default)]
+pub struct Account {
+    ports: HashMap<u16, u32>,
+    regions: HashMap<(usize, u64), u32>,
+    everywhere: HashMap<u64, u32>,
+}
+
+/// Count one more; whether it is the first.
+fn more<K: core::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool {
+    let count = counts.entry(key).or_default();
+    *count += 1;
+    *count == 1
+}
+
+/// Count one less; whether it was the last.
+fn less<K: core::hash::Hash + Eq>(counts: &mut HashMap<K, u32>, key: K) -> bool {
+    let Some(count) = counts.get_mut(&key) else {
+        return false;
+    };
+    *count -= 1;
+    let last = *count == 0;
+    if last {
+        counts.remove(&key);
+    }
+    last
+}
+
+impl Account {
+    /// A rule is about to forward these ports of a prefix; all where none are named.
+    pub fn add<A: Address>(&mut self, forwarded: &Forwarded, external: Prefix<A>, ports: Option<(u16, u16)>) {
+        let kind = if ports.is_some() { NAMED } else { ALL };
+        for port in ports.into_iter().flat_map(|(first, last)| first..=last) {
+            if more(&mut self.ports, port) {
+                forwarded.ports[usize::from(port) / 64].fetch_or(1 << (port % 64), Ordering::Relaxed);
+            }
+        }
+        match regions(external) {
+            None if more(&mut self.everywhere, kind) => {
+                forwarded.everywhere.fetch_or(kind as u32, Ordering::Relaxed);
+            }
+            Some(regions) => {
+                for region in regions {
+                    if more(&mut self.regions, (region, kind)) {
+                        forwarded.regions[region / 32].fetch_or(kind << (region % 32 * 2), Ordering::Relaxed);
+                    }
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// A rule forwards them no more.
+    pub fn remove<A: Address>(&mut self, forwarded: &Forwarded, external: Prefix<A>, ports: Option<(u16, u16)>) {
+        let kind = if ports.is_some() { NAMED } else { ALL };
+        for port in ports.into_iter().flat_map(|(first, last)| first..=last) {
+            if less(&mut self.ports, port) {
+                forwarded.ports[usize::from(port) / 64].fetch_and(!(1 << (port % 64)), Ordering::Relaxed);
+            }
+        }
+        match regions(external) {
+            None if less(&mut self.everywhere, kind) => {
+                forwarded.everywhere.fetch_and(!(kind as u32), Ordering::Relaxed);
+            }
+            Some(regions) => {
+                for region in regions {
+                    if less(&mut self.regions, (region, kind)) {
+                        forwarded.regions[region / 32].fetch_and(!(kind << (region % 32 * 2)), Ordering::Relaxed);
+                    }
+                }
+            }
+            None => {}
+        }
+    }
+}
+
+/// The regions of a prefix; none where it is so short that all count as its own.
+fn regions<A: Address>(external: Prefix<A>) -> Option<impl Iterator<Item = usize>> {
+    let length = region_length::<A>();
+    let count = 1u128 << length.saturating_sub(external.length).min(64);
+    let step = 1u128 << (A::BITS - length);
+    let first = external.address.number();
+    (count <= 256).then(|| (0..count).map(move |number| region(A::from_number(first + number * step))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(text: &str, length: u8) -> Prefix<u32> {
+        let address: core::net::Ipv4Addr = text.parse().unwrap();
+        Prefix {
+            address: address.to_bits(),
+            length,
+        }
+    }
+
+    fn may(forwarded: &Forwarded, text: &str, port: u16) -> bool {
+        forwarded.may_have(prefix(text, 32).address, port)
+    }
+
+    #[test]
+    fn packets_of_no_rule_are_denied_and_those_of_a_rule_are_not() {
+        let (forwarded, mut account) = (Forwarded::default(), Account::default());
+        assert!(!may(&forwarded, "203.0.113.1", 80));
+        account.add(&forwarded, prefix("203.0.113.1", 32), Some((80, 81)));
+        assert!(may(&forwarded, "203.0.113.1", 80));
+        assert!(may(&forwarded, "203.0.113.1", 81));
+        assert!(!may(&forwarded, "203.0.113.1", 82));
+        assert!(!may(&forwarded, "203.0.114.1", 80));
+        account.add(&forwarded, prefix("198.51.96.0", 20), None);
+        assert!(may(&forwarded, "198.51.111.255", 9));
+        assert!(!may(&forwarded, "198.51.112.0", 9));
+        account.add(&forwarded, prefix("10.0.0.0", 8), Some((7, 7)));
+        assert!(may(&forwarded, "192.0.2.1", 7));
+        assert!(!may(&forwarded, "192.0.2.1", 9));
+    }
+
+    #[test]
+    fn bits_go_with_the_last_rule_that_set_them() {
+        let (forwarded, mut account) = (Forwarded::default(), Account::default());
+        let rules = [
+            (prefix("203.0.113.1", 32), Some((80, 80))),
+            (prefix("203.0.113.2", 32), Some((80, 80))),
+            (prefix("203.0.113.2", 32), None),
+            (prefix("0.0.0.0", 0), None),
+        ];
+        for (external, ports) in rules {
+            account.add(&forwarded, external, ports);
+        }
+        account.remove(&forwarded, rules[3].0, rules[3].1);
+        assert!(!may(&forwarded, "192.0.2.1", 80));
+        account.remove(&forwarded, rules[2].0, rules[2].1);
+        assert!(!may(&forwarded, "203.0.113.2", 81));
+        account.remove(&forwarded, rules[0].0, rules[0].1);
+        assert!(may(&forwarded, "203.0.113.2", 80));
+        account.remove(&forwarded, rules[1].0, rules[1].1);
+        assert!(!may(&forwarded, "203.0.113.2", 80));
+        assert_eq!(
+            0,
+            forwarded
+                .regions
+                .iter()
+                .map(|word| word.load(Ordering::Relaxed))
+                .sum::<u64>()
+        );
+    }
+
+    #[test]
+    fn six_is_told_apart_by_64_bits() {
+        let (forwarded, mut account) = (Forwarded::default(), Account::default());
+        let at = |high: u64| [0x2001_0db8_0000_0000 | high, 1];
+        let length = 128;
+        account.add(&forwarded, Prefix { address: at(1), length }, None);
+        assert!(forwarded.may_have(at(1), 1));
+        assert!(!forwarded.may_have(at(2), 1));
+    }
+}

@@ -1,0 +1,76 @@
+//! How often each rule decided.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::OnceLock;
+
+use super::RuleId;
+
+/// Counts of the first segment; each further one doubles what there is.
+const FIRST: u32 = 64;
+const SEGMENTS: usize = RuleId::MOST.ilog2() as usize - FIRST.ilog2() as usize + 1;
+
+/// A count for each rule, in segments that stay where they are. Many may count at once.
+#[derive(Debug, Default)]
+pub struct Hits([OnceLock<Box<[AtomicU64]>>; SEGMENTS]);
+
+impl Hits {
+    /// Where the count of a rule is: its segment, and its place there.
+    #[inline(always)]
+    fn place(rule: RuleId) -> (usize, usize) {
+        let segment = (rule.0 / FIRST + 1).ilog2();
+        (segment as usize, (rule.0 - FIRST * ((1 << segment) - 1)) as usize)
+    }
+
+    #[inline(always)]
+    fn of(&self, rule: RuleId) -> Option<&AtomicU64> {
+        let (segment, place) = Self::place(rule);
+        self.0.get(segment)?.get()?.get(place)
+    }
+
+    /// Let a rule's count begin.
+    pub fn begin(&self, rule: RuleId, with: u64) {
+        let (segment, place) = Self::place(rule);
+        let Some(segment_of) = self.0.get(segment) else { return };
+        let counts = segment_of.get_or_init(|| (0..FIRST << segment).map(|_| AtomicU64::new(0)).collect());
+        if let Some(count) = counts.get(place) {
+            count.store(with, Ordering::Relaxed);
+        }
+    }
+
+    /// Count so many.
+    #[inline(always)]
+    pub fn add(&self, rule: RuleId, count: u64) {
+        if let Some(hits) = self.of(rule) {
+            hits.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    /// The count.
+    pub fn get(&self, rule: RuleId) -> u64 {
+        self.of(rule).map_or(0, |hits| hits.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_all_rules_lie_apart() {
+        let hits = Hits::default();
+        let rules = [0, 1, 63, 64, 65, 191, 192, 5000, RuleId::MOST - 1].map(RuleId);
+        for rule in rules {
+            hits.begin(rule, 0);
+            hits.add(rule, u64::from(rule.0) + 1);
+        }
+        for rule in rules {
+            assert_eq!(u64::from(rule.0) + 1, hits.get(rule));
+        }
+        // Of a rule that there never was.
+        assert_eq!(0, hits.get(RuleId(70)));
+        hits.add(RuleId(u32::MAX), 1);
+        assert_eq!(0, hits.get(RuleId(u32::MAX)));
+        hits.begin(RuleId(64), 7);
+        assert_eq!(7, hits.get(RuleId(64)));
+    }
+}
