@@ -229,28 +229,50 @@ impl Default for Timeouts {
     }
 }
 
-/// Translate the source of what comes from a network and leaves by an interface.
+/// What becomes of the source of what comes from a network and leaves by an interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceRule {
     /// Network of the inside hosts; IPv4.
     pub from: ipnet::Ipv4Net,
+    /// The protocol; any where none is named.
+    pub protocol: Option<Transport>,
     /// The interface by which the packets leave; any where none is named.
     pub out: Option<InterfaceIndex>,
-    /// The pool.
-    pub pool: PoolIndex,
+    /// What becomes of it.
+    pub action: SourceAction,
 }
 
-/// Translate the destination of what is addressed to an outside address and port.
+/// What becomes of a source.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum SourceAction {
+    /// It gets an address and port of a pool.
+    Pool(PoolIndex),
+    /// It gets the address at the same place of a network as large.
+    Static(ipnet::Ipv4Net),
+    /// It stays.
+    Exempt,
+}
+
+/// What becomes of the destination of what is addressed to outside addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DestinationRule {
-    /// TCP or UDP.
-    pub protocol: Transport,
-    /// The outside address.
-    pub address: Ipv4Addr,
-    /// The outside ports.
-    pub ports: PortRange,
-    /// The inside host.
-    pub to: Ipv4Addr,
-    /// Its ports, as many.
-    pub to_ports: PortRange,
+    /// TCP or UDP; any where none is named.
+    pub protocol: Option<Transport>,
+    /// The outside addresses.
+    pub address: ipnet::Ipv4Net,
+    /// The outside ports; all where none are named.
+    pub ports: Option<PortRange>,
+    /// What becomes of it.
+    pub action: DestinationAction,
+}
+
+/// What becomes of a destination.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum DestinationAction {
+    /// An inside host, and the first of its ports; the same ports where none is named.
+    Host(Ipv4Addr, Option<u16>),
+    /// The address at the same place of a network as large.
+    Static(ipnet::Ipv4Net),
+    /// Neither it nor the source is translated.
+    Exempt,
 }

@@ -328,16 +328,44 @@ pub enum Problem {
     /// More timeouts by port than there is room for.
     #[error("{0} ports have timeouts of their own")]
     TooManyPorts(usize),
-    /// Two destination rules for one port.
-    #[error("`{protocol}` port {ports} of `{address}` is forwarded by an earlier rule already")]
+    /// Two destination rules of which neither is more specific.
+    #[error("an earlier rule decides about {what} of `{address}` already")]
     DestinationsOverlap {
-        /// The protocol.
-        protocol: crate::value::Transport,
-        /// The outside address.
-        address: Ipv4Addr,
+        /// The outside addresses.
+        address: ipnet::Ipv4Net,
         /// What both hold.
-        ports: PortRange,
+        what: String,
     },
+    /// A target port without a port.
+    #[error("`to-port` stands without `port`")]
+    TargetPortAlone,
+    /// Networks that are translated one to one and differ in size.
+    #[error("`{outside}` is not as large as `{inside}`")]
+    StaticSizes {
+        /// The inside network.
+        inside: Prefix,
+        /// The outside network.
+        outside: Prefix,
+    },
+    /// Outside addresses that are given to hosts one to one, and by a pool.
+    #[error("`{overlap}` of `{outside}` is in pool `{pool}`")]
+    StaticInPool {
+        /// The outside network.
+        outside: Prefix,
+        /// What both hold.
+        overlap: AddressRange,
+        /// The pool.
+        pool: String,
+    },
+    /// Outside addresses that an earlier rule has given to other hosts.
+    #[error("an earlier rule gives addresses of `{0}` to its own hosts")]
+    StaticsOverlap(Prefix),
+    /// An exemption of nothing, or of both ends.
+    #[error("an exemption names either `to` or `from`")]
+    ExemptEnds,
+    /// A key that belongs to the other kind of exemption.
+    #[error("`{0}` means nothing with `{1}`")]
+    ExemptKey(&'static str, &'static str),
     /// A destination range that does not fit behind its first port.
     #[error("{count} ports from {first} end behind 65535")]
     PortsOverflow {
@@ -444,10 +472,18 @@ impl Problem {
                 format!("leave room beside the pool, such as `ports = \"16384-65535\"` in [nat.pools.{pool}]")
             }
             Self::TooManyPorts(_) => "at most 8 can".into(),
-            Self::DestinationsOverlap { .. } => {
-                "each port goes to one host; only a range within another may differ".into()
-            }
+            Self::DestinationsOverlap { .. } => "each port has one rule; only a range within another may differ".into(),
             Self::PortsOverflow { .. } => "lower `to-port`".into(),
+            Self::TargetPortAlone => "add `port`, or take `to-port` away: then each port stays".into(),
+            Self::StaticSizes { .. } => "give both the same prefix length".into(),
+            Self::StaticInPool { pool, .. } => {
+                format!("take the addresses out of [nat.pools.{pool}], which would give them to others")
+            }
+            Self::StaticsOverlap(_) => "an outside address leads to one host".into(),
+            Self::ExemptEnds => {
+                "`to` is where packets go, `from` where they come from; write two rules for both".into()
+            }
+            Self::ExemptKey(key, _) => format!("take `{key}` away"),
         };
         (!hint.is_empty()).then_some(hint)
     }

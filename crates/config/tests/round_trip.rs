@@ -243,7 +243,12 @@ fn document() -> impl Strategy<Value = Document> {
             pools: pools.into_iter().collect(),
             source: source
                 .into_iter()
-                .map(|(from, out, pool)| SourceRule { from, out, pool })
+                .map(|(from, out, pool)| SourceRule {
+                    from,
+                    protocol: None,
+                    out,
+                    pool,
+                })
                 .collect(),
             destination: Vec::new(),
             ..Nat::default()

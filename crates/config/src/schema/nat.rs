@@ -33,12 +33,20 @@ pub struct Nat {
     /// Pools of outside addresses by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub pools: IndexMap<String, Pool>,
-    /// Source rules; the most specific that matches decides: the longest prefix, then a named interface before any.
+    /// Source rules; the most specific that matches decides: the longest prefix, then a named protocol before any, then a
+    /// named interface before any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub source: Vec<SourceRule>,
-    /// Destination rules (port forwarding); the one with the fewest ports decides.
+    /// Destination rules (port forwarding); asked before source rules. The one with a port decides before one without, one
+    /// with a protocol before one without, and then the one with the fewest ports.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub destination: Vec<DestinationRule>,
+    /// Networks whose addresses are translated one to one.
+    #[serde(rename = "static", skip_serializing_if = "Vec::is_empty")]
+    pub one_to_one: Vec<StaticRule>,
+    /// What is not translated (RFC 6888, REQ-6).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exempt: Vec<ExemptRule>,
 }
 
 impl Default for Nat {
@@ -55,6 +63,8 @@ impl Default for Nat {
             pools: IndexMap::new(),
             source: Vec::new(),
             destination: Vec::new(),
+            one_to_one: Vec::new(),
+            exempt: Vec::new(),
         }
     }
 }
@@ -76,6 +86,9 @@ pub enum UnsolicitedSyn {
 pub struct SourceRule {
     /// Network of the inside hosts.
     pub from: Prefix,
+    /// TCP or UDP; any protocol where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Transport>,
     /// The interface by which the packets leave; any where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,
@@ -87,15 +100,51 @@ pub struct SourceRule {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct DestinationRule {
-    /// TCP or UDP.
-    pub protocol: Transport,
+    /// TCP or UDP; where not given both, and without a port any protocol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Transport>,
     /// The outside address.
     pub address: Ipv4Addr,
-    /// The outside port or ports.
-    pub port: PortRange,
+    /// The outside port or ports; all where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<PortRange>,
     /// The inside host.
     pub to: Ipv4Addr,
     /// Its port, or the first of as many; the same as outside where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to_port: Option<Port>,
+}
+
+/// `[[nat.static]]`: each inside address has an outside address of its own, whatever the protocol, in both directions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct StaticRule {
+    /// Network of the inside hosts.
+    pub inside: Prefix,
+    /// Network of their outside addresses, as large.
+    pub outside: Prefix,
+    /// The interface by which their connections leave; any where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out: Option<String>,
+}
+
+/// `[[nat.exempt]]`: what goes to a destination, or comes from a network, is not translated (RFC 6888, REQ-6).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ExemptRule {
+    /// Network of the destinations.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<Prefix>,
+    /// Network of the inside hosts, in the place of `to`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<Prefix>,
+    /// TCP or UDP; where not given both, and without a port any protocol.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Transport>,
+    /// The port or ports of the destinations; all where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<PortRange>,
+    /// With `from`, the interface by which the packets leave; any where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out: Option<String>,
 }

@@ -5,6 +5,7 @@ mod interfaces;
 mod nat;
 mod pool;
 mod routes;
+mod rules;
 mod system;
 
 use std::fmt::Display;
@@ -85,8 +86,7 @@ impl Check<'_> {
         let routes = self.routes(&interfaces);
         let neighbours = self.neighbours(&interfaces);
         let pools = self.pools(&interfaces, &timeouts);
-        let source = self.source_rules();
-        let destination = self.destination_rules();
+        let rules = self.rules();
         let tables = memory::tables(self.document, &self.machine.entry);
         let document = self.document.clone();
         Some(Config {
@@ -98,8 +98,8 @@ impl Check<'_> {
             routes,
             neighbours,
             pools,
-            source,
-            destination,
+            source: rules.source,
+            destination: rules.destination,
         })
     }
 

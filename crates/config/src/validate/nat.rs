@@ -1,15 +1,15 @@
-//! Pools against each other and against the interfaces; rules against the pools.
+//! Pools against each other and against the interfaces.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 
 use ipnet::IpNet;
 
 use super::{Check, unusable};
-use crate::config::{DestinationRule, Interface, Pool, PoolIndex, SourceRule, Timeouts};
+use crate::config::{Interface, Pool, Timeouts};
 use crate::problem::Problem;
 use crate::read::place;
 use crate::schema;
-use crate::value::{AddressRange, PortRange};
+use crate::value::AddressRange;
 
 /// Most addresses of a pool: each takes a bitmap of its ports.
 const MOST_ADDRESSES: u64 = 1 << 20;
@@ -161,121 +161,6 @@ impl Check<'_> {
         if let Some((other, overlap)) = found {
             let at = place!["nat", "pools", pool, "addresses", k];
             self.report(at, Problem::PoolsOverlap { range, other, overlap });
-        }
-    }
-
-    pub(super) fn source_rules(&mut self) -> Vec<SourceRule> {
-        let document = self.document;
-        let mut rules = Vec::new();
-        for (k, written) in document.nat.source.iter().enumerate() {
-            let from = written.from.ipv4();
-            if from.is_none() {
-                self.report(
-                    place!["nat", "source", k, "from"],
-                    Problem::NotIpv4(written.from.to_string()),
-                );
-            }
-            let earlier = document.nat.source.iter().take(k);
-            if earlier
-                .into_iter()
-                .any(|other| other.from == written.from && other.out == written.out)
-            {
-                self.report(
-                    place!["nat", "source", k, "from"],
-                    Problem::DuplicateSource(written.from),
-                );
-            }
-            let out = written
-                .out
-                .as_ref()
-                .map(|out| self.interface_index(place!["nat", "source", k, "out"], out));
-            let pool = document.nat.pools.get_index_of(&written.pool);
-            if pool.is_none() {
-                let known = document.nat.pools.keys().cloned().collect();
-                let problem = Problem::UnknownPool {
-                    name: written.pool.clone(),
-                    known,
-                };
-                self.report(place!["nat", "source", k, "pool"], problem);
-            }
-            if let (Some(from), Some(pool)) = (from, pool.and_then(|pool| PoolIndex::try_from(pool).ok())) {
-                rules.push(SourceRule {
-                    from,
-                    out: out.flatten(),
-                    pool,
-                });
-            }
-        }
-        rules
-    }
-
-    pub(super) fn destination_rules(&mut self) -> Vec<DestinationRule> {
-        let document = self.document;
-        let mut rules: Vec<DestinationRule> = Vec::new();
-        for (k, written) in document.nat.destination.iter().enumerate() {
-            self.host(place!["nat", "destination", k, "address"], IpAddr::V4(written.address));
-            self.host(place!["nat", "destination", k, "to"], IpAddr::V4(written.to));
-            self.forwards_lent_port(k, written);
-            let to_ports = match written.to_port {
-                None => Some(written.port),
-                Some(first) => written.port.moved_to(first.number()),
-            };
-            let Some(to_ports) = to_ports else {
-                let first = written.to_port.map_or(0, |port| port.number());
-                let problem = Problem::PortsOverflow {
-                    first,
-                    count: written.port.count(),
-                };
-                self.report(place!["nat", "destination", k, "to-port"], problem);
-                continue;
-            };
-            let crossing = rules.iter().find_map(|other| {
-                let same = other.protocol == written.protocol && other.address == written.address;
-                let both = other.ports.overlap(&written.port).filter(|_| same)?;
-                let within = other.ports != written.port && (both == other.ports || both == written.port);
-                (!within).then_some(both)
-            });
-            if let Some(ports) = crossing {
-                let (protocol, address) = (written.protocol, written.address);
-                let problem = Problem::DestinationsOverlap {
-                    protocol,
-                    address,
-                    ports,
-                };
-                self.report(place!["nat", "destination", k, "port"], problem);
-            }
-            let (protocol, address, ports, to) = (written.protocol, written.address, written.port, written.to);
-            rules.push(DestinationRule {
-                protocol,
-                address,
-                ports,
-                to,
-                to_ports,
-            });
-        }
-        rules
-    }
-
-    /// A port that a pool gives out could belong to a session of an inside host when its rule is asked for.
-    fn forwards_lent_port(&mut self, k: usize, written: &schema::DestinationRule) {
-        let lent = |pool: &schema::Pool, address: Ipv4Addr| -> Option<PortRange> {
-            let holds = pool.addresses.iter().any(|range| range.contains(address));
-            let free = pool.ports.without(&pool.reserved_ports);
-            free.iter()
-                .find_map(|free| free.overlap(&written.port))
-                .filter(|_| holds)
-        };
-        let pools = &self.document.nat.pools;
-        let found = pools
-            .iter()
-            .find_map(|(name, pool)| Some((name.clone(), lent(pool, written.address)?)));
-        if let Some((pool, ports)) = found {
-            let problem = Problem::ForwardsLentPort {
-                address: written.address,
-                ports,
-                pool,
-            };
-            self.report(place!["nat", "destination", k, "port"], problem);
         }
     }
 }

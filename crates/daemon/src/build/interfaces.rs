@@ -2,8 +2,9 @@
 
 use std::net::IpAddr;
 
+use ipnet::IpNet;
 use sluice_config::Config;
-use sluice_config::config::{Interface as Configured, InterfaceIndex, Link, Way};
+use sluice_config::config::{Interface as Configured, InterfaceIndex, Link, SourceAction, Way};
 use sluice_config::schema;
 use sluice_engine::io::PortIndex;
 use sluice_engine::policy::{Advertise, Interface};
@@ -46,13 +47,13 @@ fn place(config: &Config, ports: &Ports, index: InterfaceIndex) -> (PortIndex, V
 pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
     let ports = ports(config);
     let translates = !config.source.is_empty() || !config.destination.is_empty();
+    let outside = outside(config);
     (0..)
         .zip(&config.interfaces)
         .map(|(index, configured)| {
             let (port, tags) = place(config, &ports, index);
             let own = macs.get(usize::from(port)).copied().unwrap_or_default();
             let mac = configured.mac.map_or(own, |mac| mac.bytes());
-            let leaves_translated = |rule: &sluice_config::config::SourceRule| rule.out.is_none_or(|out| out == index);
             Interface {
                 name: configured.name.clone(),
                 port,
@@ -62,7 +63,7 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                 link: link(configured, index, mac),
                 context: 0,
                 stateful: [translates, false],
-                outside: !config.destination.is_empty() || config.source.iter().any(leaves_translated),
+                outside: outside.contains(&index),
                 validation: match configured.source_validation {
                     schema::SourceValidation::Strict => SourceValidation::Strict,
                     schema::SourceValidation::Loose => SourceValidation::Loose,
@@ -75,6 +76,34 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
             }
         })
         .collect()
+}
+
+/// Interfaces that outside addresses are reached by: those that a source rule names, and the others that rules may concern,
+/// but not where the hosts are whose sources are translated.
+fn outside(config: &Config) -> Vec<InterfaceIndex> {
+    let rules: Vec<_> = config
+        .source
+        .iter()
+        .filter(|rule| rule.action != SourceAction::Exempt)
+        .collect();
+    let is_named = |index| rules.iter().any(|rule| rule.out == Some(index));
+    let concerned = !config.destination.is_empty() || rules.iter().any(|rule| rule.out.is_none());
+    let has_hosts = |interface: &Configured| {
+        interface.addresses.iter().any(|own| match own.net() {
+            IpNet::V4(net) => rules
+                .iter()
+                .any(|rule| rule.from.contains(&net) || net.contains(&rule.from)),
+            IpNet::V6(_) => false,
+        })
+    };
+    let interfaces = || (0..).zip(&config.interfaces);
+    let outside = interfaces().filter(|&(index, interface)| is_named(index) || concerned && !has_hosts(interface));
+    let outside: Vec<_> = outside.map(|(index, _)| index).collect();
+    match outside.is_empty() && concerned {
+        // Rules for every source that name no interface: each is both.
+        true => interfaces().map(|(index, _)| index).collect(),
+        false => outside,
+    }
 }
 
 /// Addresses of an interface. One with IPv6 has a link-local address besides (RFC 4291, 2.5.6).

@@ -7,6 +7,7 @@ use sluice_config::value::{AddressRange, Transport};
 use sluice_engine::family::V4;
 use sluice_engine::policy::Nat;
 use sluice_nat::deterministic::Algorithm;
+use sluice_nat::rule::{DestinationAction, SourceAction};
 use sluice_nat::{
     Behaviour, Blocks, Deterministic, Filtering, Hold, Limits, Mapping, Pairing, Pool, PoolIndex, Pools, PortSelection,
     Prefix, Rate, Rules, Secret, SubscriberLimits,
@@ -49,11 +50,7 @@ pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildE
         let known = names.iter().position(|known| known.as_ref() == name);
         known.unwrap_or(0) as PoolIndex
     };
-    let source: Vec<_> = config
-        .source
-        .iter()
-        .map(|rule| source(rule, index(rule.pool)))
-        .collect();
+    let source: Vec<_> = config.source.iter().map(|rule| source(rule, index)).collect();
     let destination: Vec<_> = config.destination.iter().map(destination).collect();
     let rules = Rules::new(&source, &destination, &pools)?;
     Ok(Nat {
@@ -153,29 +150,47 @@ fn rate(written: schema::Rate) -> Rate {
     }
 }
 
-fn source(rule: &SourceRule, pool: PoolIndex) -> sluice_nat::SourceRule<u32> {
+fn source(rule: &SourceRule, index: impl Fn(u16) -> PoolIndex) -> sluice_nat::SourceRule<u32> {
     sluice_nat::SourceRule {
-        context: 0,
-        inside: Prefix {
-            address: rule.from.network().to_bits(),
-            length: rule.from.prefix_len(),
-        },
+        protocol: rule.protocol.map(number),
         outside: rule.out,
-        pool,
+        ..sluice_nat::SourceRule::of(
+            prefix(rule.from),
+            match rule.action {
+                configured::SourceAction::Pool(pool) => SourceAction::Pool(index(pool)),
+                configured::SourceAction::Static(outside) => SourceAction::Static(outside.network().to_bits()),
+                configured::SourceAction::Exempt => SourceAction::Exempt,
+            },
+        )
     }
 }
 
 fn destination(rule: &DestinationRule) -> sluice_nat::DestinationRule<u32> {
     sluice_nat::DestinationRule {
-        context: 0,
-        protocol: Some(match rule.protocol {
-            Transport::Tcp => protocol::TCP,
-            Transport::Udp => protocol::UDP,
-        }),
-        external: rule.address.to_bits(),
-        ports: Some((rule.ports.first(), rule.ports.last())),
-        target: rule.to.to_bits(),
-        target_port: Some(rule.to_ports.first()),
+        protocol: rule.protocol.map(number),
+        ports: rule.ports.map(|ports| (ports.first(), ports.last())),
+        ..sluice_nat::DestinationRule::of(
+            prefix(rule.address),
+            match rule.action {
+                configured::DestinationAction::Host(to, port) => DestinationAction::Host(to.to_bits(), port),
+                configured::DestinationAction::Static(inside) => DestinationAction::Static(inside.network().to_bits()),
+                configured::DestinationAction::Exempt => DestinationAction::Exempt,
+            },
+        )
+    }
+}
+
+fn prefix(net: ipnet::Ipv4Net) -> Prefix<u32> {
+    Prefix {
+        address: net.network().to_bits(),
+        length: net.prefix_len(),
+    }
+}
+
+fn number(transport: Transport) -> u8 {
+    match transport {
+        Transport::Tcp => protocol::TCP,
+        Transport::Udp => protocol::UDP,
     }
 }
 

@@ -1,0 +1,241 @@
+//! Rules of translation, against each other and against the pools.
+
+use std::collections::{HashMap, HashSet};
+use std::net::{IpAddr, Ipv4Addr};
+
+use ipnet::Ipv4Net;
+
+use super::Check;
+use crate::config::{DestinationAction, DestinationRule, InterfaceIndex, PoolIndex, SourceAction, SourceRule};
+use crate::problem::Problem;
+use crate::read::{Step, place};
+use crate::schema;
+use crate::value::{AddressRange, PortRange, Prefix, Transport};
+
+/// The rules so far.
+#[derive(Default)]
+pub(super) struct Rules {
+    pub source: Vec<SourceRule>,
+    pub destination: Vec<DestinationRule>,
+    /// What tells source rules apart.
+    sources: HashSet<(Ipv4Net, Option<Transport>, Option<InterfaceIndex>)>,
+    /// Ports of the destination rules of some addresses and a protocol.
+    ports: HashMap<(Ipv4Net, Option<Transport>), Vec<Option<PortRange>>>,
+}
+
+impl Check<'_> {
+    pub(super) fn rules(&mut self) -> Rules {
+        let mut rules = Rules::default();
+        let nat = &self.document.nat;
+        for (k, written) in nat.source.iter().enumerate() {
+            self.source_rule(place!["nat", "source", k], written, &mut rules);
+        }
+        for (k, written) in nat.destination.iter().enumerate() {
+            self.destination_rule(k, written, &mut rules);
+        }
+        for (k, written) in nat.one_to_one.iter().enumerate() {
+            self.static_rule(k, written, &mut rules);
+        }
+        for (k, written) in nat.exempt.iter().enumerate() {
+            self.exempt_rule(k, written, &mut rules);
+        }
+        rules
+    }
+
+    fn source_rule(&mut self, at: &[Step<'_>], written: &schema::SourceRule, rules: &mut Rules) {
+        let from = self.network(&[at, place!["from"]].concat(), written.from);
+        let out = self.leaves_by(&[at, place!["out"]].concat(), written.out.as_ref());
+        let pools = &self.document.nat.pools;
+        let pool = pools
+            .get_index_of(&written.pool)
+            .and_then(|pool| PoolIndex::try_from(pool).ok());
+        let Some(pool) = pool else {
+            let known = pools.keys().cloned().collect();
+            let name = written.pool.clone();
+            return self.report(&[at, place!["pool"]].concat(), Problem::UnknownPool { name, known });
+        };
+        self.add_source(
+            &[at, place!["from"]].concat(),
+            from,
+            written.protocol,
+            out,
+            SourceAction::Pool(pool),
+            rules,
+        );
+    }
+
+    fn destination_rule(&mut self, k: usize, written: &schema::DestinationRule, rules: &mut Rules) {
+        self.host(place!["nat", "destination", k, "address"], IpAddr::V4(written.address));
+        self.host(place!["nat", "destination", k, "to"], IpAddr::V4(written.to));
+        self.forwards_lent_port(k, written);
+        let first = written.to_port.map(|port| port.number());
+        match (written.port, first) {
+            (None, Some(_)) => {
+                self.report(place!["nat", "destination", k, "to-port"], Problem::TargetPortAlone);
+                return;
+            }
+            (Some(ports), Some(first)) if ports.moved_to(first).is_none() => {
+                let count = ports.count();
+                let problem = Problem::PortsOverflow { first, count };
+                self.report(place!["nat", "destination", k, "to-port"], problem);
+                return;
+            }
+            _ => {}
+        }
+        let rule = DestinationRule {
+            protocol: written.protocol,
+            address: Ipv4Net::from(written.address),
+            ports: written.port,
+            action: DestinationAction::Host(written.to, first),
+        };
+        let key = if written.port.is_some() { "port" } else { "address" };
+        self.add_destination(place!["nat", "destination", k, key], rule, rules);
+    }
+
+    /// One rule for what the hosts open, one for what others open to them.
+    fn static_rule(&mut self, k: usize, written: &schema::StaticRule, rules: &mut Rules) {
+        let inside = self.network(place!["nat", "static", k, "inside"], written.inside);
+        let outside = self.network(place!["nat", "static", k, "outside"], written.outside);
+        let out = self.leaves_by(place!["nat", "static", k, "out"], written.out.as_ref());
+        let (Some(inside), Some(outside)) = (inside, outside) else {
+            return;
+        };
+        let at = place!["nat", "static", k, "outside"];
+        if inside.prefix_len() != outside.prefix_len() {
+            let (inside, outside) = (written.inside, written.outside);
+            return self.report(at, Problem::StaticSizes { inside, outside });
+        }
+        let earlier = self.document.nat.one_to_one.iter().take(k);
+        let mut earlier = earlier.filter_map(|other| other.outside.ipv4());
+        if earlier.any(|other| other != outside && (other.contains(&outside) || outside.contains(&other))) {
+            self.report(at, Problem::StaticsOverlap(written.outside));
+        }
+        let range = AddressRange::new(outside.network(), outside.broadcast());
+        let pools = self.document.nat.pools.iter();
+        let mut held = pools.flat_map(|(name, pool)| pool.addresses.iter().map(move |range| (name, range)));
+        let held = held.find_map(|(name, other)| Some((name.clone(), range?.overlap(other)?)));
+        if let Some((pool, overlap)) = held {
+            let outside = written.outside;
+            self.report(at, Problem::StaticInPool { outside, overlap, pool });
+        }
+        let from = place!["nat", "static", k, "inside"];
+        self.add_source(from, Some(inside), None, out, SourceAction::Static(outside), rules);
+        let rule = DestinationRule {
+            protocol: None,
+            address: outside,
+            ports: None,
+            action: DestinationAction::Static(inside),
+        };
+        self.add_destination(at, rule, rules);
+    }
+
+    fn exempt_rule(&mut self, k: usize, written: &schema::ExemptRule, rules: &mut Rules) {
+        match (written.to, written.from) {
+            (Some(to), None) => {
+                if written.out.is_some() {
+                    self.report(place!["nat", "exempt", k, "out"], Problem::ExemptKey("out", "to"));
+                }
+                let at = place!["nat", "exempt", k, "to"];
+                if let Some(address) = self.network(at, to) {
+                    let rule = DestinationRule {
+                        protocol: written.protocol,
+                        address,
+                        ports: written.port,
+                        action: DestinationAction::Exempt,
+                    };
+                    self.add_destination(at, rule, rules);
+                }
+            }
+            (None, Some(from)) => {
+                if written.port.is_some() {
+                    self.report(place!["nat", "exempt", k, "port"], Problem::ExemptKey("port", "from"));
+                }
+                let out = self.leaves_by(place!["nat", "exempt", k, "out"], written.out.as_ref());
+                let at = place!["nat", "exempt", k, "from"];
+                let from = self.network(at, from);
+                self.add_source(at, from, written.protocol, out, SourceAction::Exempt, rules);
+            }
+            _ => self.report(place!["nat", "exempt", k], Problem::ExemptEnds),
+        }
+    }
+
+    /// An IPv4 network.
+    fn network(&mut self, at: &[Step<'_>], written: Prefix) -> Option<Ipv4Net> {
+        let net = written.ipv4();
+        if net.is_none() {
+            self.report(at, Problem::NotIpv4(written.to_string()));
+        }
+        net
+    }
+
+    /// The interface that a rule names: none where it names none.
+    fn leaves_by(&mut self, at: &[Step<'_>], out: Option<&String>) -> Option<InterfaceIndex> {
+        out.and_then(|out| self.interface_index(at, out))
+    }
+
+    fn add_source(
+        &mut self,
+        at: &[Step<'_>],
+        from: Option<Ipv4Net>,
+        protocol: Option<Transport>,
+        out: Option<InterfaceIndex>,
+        action: SourceAction,
+        rules: &mut Rules,
+    ) {
+        let Some(from) = from else { return };
+        if !rules.sources.insert((from, protocol, out)) {
+            return self.report(at, Problem::DuplicateSource(Prefix::of(from.into())));
+        }
+        rules.source.push(SourceRule {
+            from,
+            protocol,
+            out,
+            action,
+        });
+    }
+
+    /// Of two rules for the same addresses and protocol, the ports of one are within those of the other, or apart.
+    fn add_destination(&mut self, at: &[Step<'_>], rule: DestinationRule, rules: &mut Rules) {
+        let others = rules.ports.entry((rule.address, rule.protocol)).or_default();
+        let protocol = rule.protocol.map_or(String::new(), |protocol| format!("`{protocol}` "));
+        let what = others.iter().find_map(|other| match (other, rule.ports) {
+            (None, None) => Some(format!("{protocol}all that no rule with ports names")),
+            (Some(other), Some(ports)) => {
+                let both = other.overlap(&ports)?;
+                let within = *other != ports && (both == *other || both == ports);
+                (!within).then(|| format!("{protocol}port {both}"))
+            }
+            _ => None,
+        });
+        others.push(rule.ports);
+        if let Some(what) = what {
+            let address = rule.address;
+            return self.report(at, Problem::DestinationsOverlap { address, what });
+        }
+        rules.destination.push(rule);
+    }
+
+    /// A port that a pool gives out could belong to a session of an inside host when its rule is asked for.
+    fn forwards_lent_port(&mut self, k: usize, written: &schema::DestinationRule) {
+        let all = PortRange::new(1, u16::MAX);
+        let Some(wanted) = written.port.or(all) else { return };
+        let lent = |pool: &schema::Pool, address: Ipv4Addr| -> Option<PortRange> {
+            let holds = pool.addresses.iter().any(|range| range.contains(address));
+            let free = pool.ports.without(&pool.reserved_ports);
+            free.iter().find_map(|free| free.overlap(&wanted)).filter(|_| holds)
+        };
+        let pools = &self.document.nat.pools;
+        let found = pools
+            .iter()
+            .find_map(|(name, pool)| Some((name.clone(), lent(pool, written.address)?)));
+        if let Some((pool, ports)) = found {
+            let problem = Problem::ForwardsLentPort {
+                address: written.address,
+                ports,
+                pool,
+            };
+            let key = if written.port.is_some() { "port" } else { "address" };
+            self.report(place!["nat", "destination", k, key], problem);
+        }
+    }
+}
