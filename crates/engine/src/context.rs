@@ -59,27 +59,74 @@ impl Owner {
     }
 }
 
-/// Sessions of an older policy that one burst decides again, as long as the policy is younger than half a second.
+/// Sessions of an older policy that one burst decides again, as long as they are not overdue.
 const REVISIONS: usize = 4;
+
+/// Nanoseconds for which a session may be out of date: then it is decided again at its next packet.
+const OVERDUE: u64 = 500_000_000;
+
+/// Policies that came within [`OVERDUE`], and when each was first seen. More than fit come faster than commits may.
+#[derive(Debug, Default)]
+pub struct Generations(ArrayVec<(u32, u64), 16>);
+
+impl Generations {
+    /// A burst works by this policy.
+    #[inline(always)]
+    pub fn see(&mut self, generation: u32, now: u64) {
+        if self.0.last().is_none_or(|last| last.0 != generation) {
+            self.note(generation, now);
+        }
+    }
+
+    #[cold]
+    fn note(&mut self, generation: u32, now: u64) {
+        while self
+            .0
+            .get(1)
+            .is_some_and(|second| now.saturating_sub(second.1) > OVERDUE)
+        {
+            self.0.remove(0);
+        }
+        match self.0.is_full() {
+            // Rather too early than too late.
+            true => self.0.last_mut().into_iter().for_each(|last| last.0 = generation),
+            false => self.0.push((generation, now)),
+        }
+    }
+
+    /// Sessions older than this are overdue.
+    #[inline(always)]
+    pub fn overdue(&self, now: u64) -> Option<u32> {
+        let old = |entry: &&(u32, u64)| now.saturating_sub(entry.1) > OVERDUE;
+        self.0.iter().rev().find(old).map(|entry| entry.0)
+    }
+}
 
 /// Which sessions a burst decides again.
 #[derive(Debug, Default)]
 pub struct Revisions {
-    all: bool,
+    /// Those older than this are.
+    overdue: Option<u32>,
     sessions: ArrayVec<(u16, RecordIndex), REVISIONS>,
 }
 
 impl Revisions {
-    /// Of a burst: all that send, or a few.
-    pub fn new(all: bool) -> Self {
-        Self { all, ..Self::default() }
+    /// Of a burst: all that are older, and a few of the others.
+    pub fn new(overdue: Option<u32>) -> Self {
+        Self {
+            overdue,
+            ..Self::default()
+        }
     }
 
-    /// Whether this session of a shard is decided again: with its first packet all others of the burst, so that they
-    /// keep their order.
-    #[cold]
-    pub fn admit(&mut self, shard: u16, index: RecordIndex) -> bool {
-        self.all || self.sessions.contains(&(shard, index)) || self.sessions.try_push((shard, index)).is_ok()
+    /// Whether this session of a shard is decided again, which an older policy decided: with its first packet all others
+    /// of the burst, so that they keep their order.
+    #[inline]
+    pub fn admit(&mut self, shard: u16, index: RecordIndex, generation: u32) -> bool {
+        let is_older = |overdue: u32| (generation.wrapping_sub(overdue) as i32) < 0;
+        self.overdue.is_some_and(is_older)
+            || self.sessions.contains(&(shard, index))
+            || self.sessions.try_push((shard, index)).is_ok()
     }
 }
 

@@ -18,11 +18,11 @@ use crate::context::Owner;
 use crate::counters::WorkerCounters;
 use crate::datagrams::Datagrams;
 use crate::events::EventQueue;
-use crate::family::{V4, V6};
+use crate::family::{Family, V4, V6};
 use crate::identification::Drawn;
 use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
-use crate::policy::{Leases, Policy, Setup};
+use crate::policy::{Leases, Nat, Policy, Setup};
 use crate::request::{Counter, desk};
 use crate::shard::{Lines, Shard, ShardError};
 use crate::time::Now;
@@ -110,8 +110,16 @@ pub struct Plane {
     room: [Room; 2],
     /// The leases before the last change: freed here, not by the last worker that turns from them.
     before: Leases,
+    /// Single rules have changed that sessions do not follow yet.
+    edited: bool,
+    /// When sessions were last told to.
+    followed: u64,
     now: Now,
 }
+
+/// Nanoseconds between two generations that follow changes of single rules: with the time that a session may be out of
+/// date, what is denied ends within a second.
+pub const FOLLOW: u64 = 250_000_000;
 
 impl Plane {
     /// A plane for `workers` workers with its first policy and routes.
@@ -155,6 +163,8 @@ impl Plane {
             drawn: Arc::default(),
             limits,
             quiescence,
+            edited: false,
+            followed: 0,
             counters: (0..workers)
                 .map(|_| Arc::new(WorkerCounters::new(interfaces)))
                 .collect(),
@@ -250,6 +260,9 @@ impl Plane {
         }
         let current = self.policy.current();
         policy.generation = current.generation.wrapping_add(1);
+        policy.committed = policy.generation;
+        policy.nat4.rules.adopt_hits(&current.nat4.rules);
+        policy.nat6.rules.adopt_hits(&current.nat6.rules);
         let generation = policy.generation;
         let leases = self.new_leases(&policy)?;
         self.fib.apply(routes, &mut self.next_hops)?;
@@ -262,6 +275,27 @@ impl Plane {
         }
         self.policy.publish(policy);
         Ok(generation)
+    }
+
+    /// Change single rules of the newest policy: new flows follow at once, sessions when [`Plane::follow_edits`] says so. The
+    /// next commit replaces all rules.
+    pub fn edit_rules<F: Family, R>(&mut self, edit: impl FnOnce(&Nat<F>) -> R) -> R {
+        self.edited = true;
+        edit(F::nat(self.policy.current()))
+    }
+
+    /// Let sessions follow single rules that have changed, at most every [`FOLLOW`] nanoseconds. Call it now and then.
+    /// Returns the generation, where it is a new one.
+    pub fn follow_edits(&mut self, now: Now) -> Option<u32> {
+        if !self.edited || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
+            return None;
+        }
+        (self.edited, self.followed) = (false, now.nanoseconds);
+        let mut policy = self.policy.current().clone();
+        policy.generation = policy.generation.wrapping_add(1);
+        let generation = policy.generation;
+        self.policy.publish(policy);
+        Some(generation)
     }
 
     /// Whether the memory of port leases takes the pools of a policy, and may change now.

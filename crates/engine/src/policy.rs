@@ -299,8 +299,10 @@ impl Leases {
 /// A commit.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Raised by every commit.
+    /// Raised by every commit, and by changes of single rules.
     pub generation: u32,
+    /// Generation of the last commit: since then only single rules have changed.
+    pub committed: u32,
     /// Interfaces in the order of the configuration.
     pub interfaces: Vec<Interface>,
     /// By port: the interface of untagged frames, if any.
@@ -354,6 +356,7 @@ impl Policy {
         }
         Self {
             generation: 1,
+            committed: 1,
             answers_syns: true,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             interfaces,

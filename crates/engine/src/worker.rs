@@ -10,7 +10,7 @@ use sluice_table::publish::Reader;
 
 use crate::batch::{Batch, Lists, Meta};
 use crate::capture::Tap;
-use crate::context::{Ctx, Owner, Revisions, Waiting};
+use crate::context::{Ctx, Generations, Owner, Revisions, Waiting};
 use crate::counters::{Stage, WorkerCounters};
 use crate::datagrams::Ready;
 use crate::events::EventQueue;
@@ -32,9 +32,6 @@ mod arrive;
 mod dispose;
 mod housekeep;
 mod make;
-
-/// Nanoseconds after which every session that sends is decided again at once.
-const OVERDUE: u64 = 500_000_000;
 
 /// Rounds of the nodes in one burst: a packet that opens a session takes two, its error another.
 const ROUNDS: usize = 5;
@@ -78,8 +75,7 @@ pub struct Worker<'m> {
     policy: Reader<Policy>,
     cycles: fn() -> u64,
     desk: Desk,
-    /// Generation of the policy that was loaded last, and when it was first seen.
-    generation: (u32, u64),
+    generations: Generations,
     online: bool,
     next_shard: usize,
     tracer: Option<Box<Tracer>>,
@@ -161,7 +157,7 @@ impl<'m> Worker<'m> {
             policy: parts.policy,
             cycles: parts.cycles,
             desk: parts.desk,
-            generation: (0, 0),
+            generations: Generations::default(),
             online: false,
             next_shard: 0,
             tracer: None,
@@ -257,10 +253,8 @@ impl<'m> Worker<'m> {
         }
         let received = self.count(Stage::Receive, start);
         let policy = self.policy.load();
-        if policy.generation != self.generation.0 {
-            self.generation = (policy.generation, now.nanoseconds);
-        }
-        let overdue = now.nanoseconds.saturating_sub(self.generation.1) > OVERDUE;
+        self.generations.see(policy.generation, now.nanoseconds);
+        let overdue = self.generations.overdue(now.nanoseconds);
         let state = &mut self.parts;
         state.settling.follow(&mut state.shards, policy);
         {

@@ -2,7 +2,8 @@
 //!
 //! Exits: established again (kept, or to be opened anew), drop.
 
-use sluice_nat::{Address, PortClass};
+use sluice_nat::rule::{self, SourceAction};
+use sluice_nat::{Address, PortClass, Target, Tuple};
 use sluice_table::flow::Record;
 use sluice_wire::Direction;
 
@@ -11,6 +12,7 @@ use crate::context::Ctx;
 use crate::family::{Family, Session};
 use crate::leases::{Lessor, lessor, move_to};
 use crate::nodes::decide::{Plan, Translation, plan};
+use crate::policy::Policy;
 use crate::shard::end;
 
 /// Decide again.
@@ -70,9 +72,48 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     }
 }
 
+/// Whether rules still say of a session what they said, where nothing else has changed since. A no means that it has to be
+/// decided again.
+#[inline]
+pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy) -> bool {
+    let since_commit = session.generation().wrapping_sub(policy.committed) as i32;
+    let (there, back) = (session.hop(Direction::Forward), session.hop(Direction::Reverse));
+    if since_commit < 0 || there == Hop::HAIRPIN || back == Hop::HAIRPIN {
+        return false;
+    }
+    let (rules, forward, protocol) = (&F::nat(policy).rules, session.forward(), session.protocol());
+    let (nat, reverse) = (session.nat(), session.reverse());
+    let mapped = nat.pool().is_some() && !nat.translates_source();
+    let redirection = rules.decide_destination(forward, protocol).map(|decided| decided.what);
+    let same_target = match redirection {
+        Some(rule::Destination::To(target)) => !mapped && leads_to::<F>(session, &target),
+        Some(rule::Destination::Exempt) => false,
+        None => nat.translates_destination() == mapped,
+    };
+    if !same_target || mapped {
+        return same_target;
+    }
+    let sourcing = rules.decide_source(forward, protocol, there.interface() as u16);
+    match sourcing.map(|decided| decided.what) {
+        Some(SourceAction::Pool(pool)) => nat.translates_source() && nat.pool() == Some(pool),
+        Some(SourceAction::Static(outside)) => {
+            nat.translates_source() && nat.pool().is_none() && reverse.destination() == outside
+        }
+        Some(SourceAction::Exempt) | None => nat.translates() && !nat.translates_source(),
+    }
+}
+
+/// Whether a session's destination is translated to a target.
+fn leads_to<F: Family>(session: &F::Session, target: &Target<F::Address>) -> bool {
+    let reverse = session.reverse();
+    let query = PortClass::of(session.protocol(), <F::Address as Address>::BITS) == Some(PortClass::Query);
+    session.nat().translates_destination()
+        && reverse.source() == target.address
+        && (query || reverse.source_port() == target.port)
+}
+
 /// The session's hops by the newest policy; none where its translation is no longer what rules and pools say.
 fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session) -> Option<[Hop; 2]> {
-    use sluice_nat::Tuple;
     let key = session.key(Direction::Forward);
     let hops = [session.hop(Direction::Forward), session.hop(Direction::Reverse)];
     let lessor = lessor::<F>(session, ctx.policy);
@@ -104,11 +145,7 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session) -> Opt
     };
     let (nat, reverse) = (session.nat(), session.reverse());
     let same_target = match target {
-        Some(target) => {
-            let query = PortClass::of(session.protocol(), <F::Address as Address>::BITS) == Some(PortClass::Query);
-            let same = reverse.source() == target.address && (query || reverse.source_port() == target.port);
-            nat.translates_destination() && same
-        }
+        Some(target) => leads_to::<F>(session, &target),
         None => !nat.translates_destination(),
     };
     let same_source = match (lessor, outside) {

@@ -1,0 +1,369 @@
+//! What rules say besides a pool and a forwarded port: one to one, not at all, both ends; and rules that change one by one.
+
+mod rig;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use etherparse::IpNumber;
+use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, ROUTER_MAC, Rig, Sent, flow, plain, v4};
+use sluice_engine::family::V4;
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, SourceAction, SourceRule};
+use sluice_testkit::packet::{self, Transport, flag};
+use sluice_wire::Checksums;
+
+const REMOTE: &str = "198.51.100.7:53";
+/// A host with an outside address of its own, and that address.
+const SERVER: &str = "192.168.1.66";
+const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 1, 66];
+const SERVER_OUTSIDE: &str = "203.0.113.66";
+
+fn socket(text: &str) -> SocketAddrV4 {
+    text.parse().unwrap()
+}
+
+fn at(address: &str, port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(address.parse().unwrap(), port)
+}
+
+fn network(text: &str, length: u8) -> Prefix<u32> {
+    Prefix {
+        address: v4(text),
+        length,
+    }
+}
+
+fn one_to_one() -> Plan {
+    Plan {
+        sources: vec![SourceRule {
+            outside: Some(OUTSIDE),
+            ..SourceRule::of(network("192.168.1.64", 28), SourceAction::Static(v4("203.0.113.64")))
+        }],
+        forwards: vec![DestinationRule::of(
+            network("203.0.113.64", 28),
+            DestinationAction::Static(v4("192.168.1.64")),
+        )],
+        ..Plan::default()
+    }
+}
+
+fn rig(plan: Plan) -> Rig {
+    let mut rig = Rig::new(plan);
+    rig.know(INSIDE, plain(SERVER), SERVER_MAC);
+    rig
+}
+
+fn server_sends(rig: &mut Rig, frame: &packet::Frame) -> Vec<Sent> {
+    rig.send(INSIDE, &frame.clone().macs(SERVER_MAC, INSIDE_MAC).build())
+}
+
+fn only(sent: &[Sent], rig: &Rig) -> (SocketAddrV4, SocketAddrV4) {
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert!(rig::is_valid(&sent[0].frame));
+    flow(&sent[0].frame)
+}
+
+#[test]
+fn one_to_one_host_keeps_its_ports_in_both_directions() {
+    let mut rig = rig(one_to_one());
+    let (inside, outside, remote) = (at(SERVER, 5000), at(SERVER_OUTSIDE, 5000), socket(REMOTE));
+    let sent = server_sends(&mut rig, &packet::udp4(inside, remote).payload(b"question"));
+    assert_eq!((outside, remote), only(&sent, &rig));
+    let sent = rig.router_sends(&packet::udp4(remote, outside).payload(b"answer"));
+    assert_eq!((remote, inside), only(&sent, &rig));
+    assert_eq!(1, rig.live());
+    // Others may begin, too.
+    let (inside, outside) = (at(SERVER, 443), at(SERVER_OUTSIDE, 443));
+    let sent = rig.router_sends(&packet::tcp4(remote, outside).flags(flag::SYN).numbers(1, 0));
+    assert_eq!((remote, inside), only(&sent, &rig));
+    let answer = packet::tcp4(inside, remote).flags(flag::SYN | flag::ACK).numbers(7, 2);
+    let sent = server_sends(&mut rig, &answer);
+    assert_eq!((outside, remote), only(&sent, &rig));
+    assert_eq!(2, rig.live());
+}
+
+#[test]
+fn one_to_one_host_is_pinged_and_pings_with_its_identifier() {
+    let mut rig = rig(one_to_one());
+    let sent = rig.router_sends(&packet::icmp4_echo("198.51.100.7", SERVER_OUTSIDE, 77, 1));
+    assert_eq!(at(SERVER, 77), only(&sent, &rig).1);
+    let sent = server_sends(&mut rig, &packet::icmp4_echo_reply(SERVER, "198.51.100.7", 77, 1));
+    assert_eq!(at(SERVER_OUTSIDE, 77), only(&sent, &rig).0);
+    let sent = server_sends(&mut rig, &packet::icmp4_echo(SERVER, "198.51.100.8", 5, 1));
+    assert_eq!(at(SERVER_OUTSIDE, 5), only(&sent, &rig).0);
+}
+
+#[test]
+fn one_to_one_host_uses_protocols_without_ports() {
+    let mut rig = rig(one_to_one());
+    for protocol in [47, 50, 132] {
+        let remote: Ipv4Addr = "198.51.100.7".parse().unwrap();
+        let raw = |from: &str, to: Ipv4Addr| {
+            let from: Ipv4Addr = from.parse().unwrap();
+            packet::frame4(from, to, Transport::Raw(IpNumber(protocol))).payload(b"0123456789abcdef0123456789")
+        };
+        let sent = server_sends(&mut rig, &raw(SERVER, remote));
+        assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+        let expected = raw(SERVER_OUTSIDE, remote).ttl(63);
+        assert_eq!(expected.macs(rig::OUTSIDE_MAC, ROUTER_MAC).build(), sent[0].frame);
+        let answer = packet::frame4(
+            remote,
+            SERVER_OUTSIDE.parse().unwrap(),
+            Transport::Raw(IpNumber(protocol)),
+        );
+        let sent = rig.router_sends(&answer.payload(b"0123456789"));
+        assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+        assert_eq!(SERVER.parse::<Ipv4Addr>().unwrap().octets(), sent[0].frame[30..34]);
+    }
+    assert_eq!(3, rig.live());
+}
+
+#[test]
+fn one_to_one_host_and_one_of_a_pool_reach_each_other_by_outside_addresses() {
+    let mut rig = rig(one_to_one());
+    let (client, service) = (at(HOST, 5000), at(SERVER_OUTSIDE, 80));
+    let sent = rig.host_sends(&packet::udp4(client, service));
+    let (seen, to) = only(&sent, &rig);
+    assert_eq!(at(SERVER, 80), to);
+    assert!((rig::POOL.to_bits()..rig::POOL.to_bits() + 2).contains(&seen.ip().to_bits()));
+    let sent = server_sends(&mut rig, &packet::udp4(to, seen));
+    assert_eq!((service, client), only(&sent, &rig));
+    // And the other way: its source is its own outside address.
+    let public = rig.public(&packet::udp4(at(HOST, 7000), socket(REMOTE)));
+    let sent = server_sends(&mut rig, &packet::udp4(at(SERVER, 9), public));
+    assert_eq!((at(SERVER_OUTSIDE, 9), at(HOST, 7000)), only(&sent, &rig));
+    let sent = rig.host_sends(&packet::udp4(at(HOST, 7000), at(SERVER_OUTSIDE, 9)));
+    assert_eq!((public, at(SERVER, 9)), only(&sent, &rig));
+}
+
+#[test]
+fn gateway_answers_arp_for_addresses_one_to_one() {
+    let mut rig = rig(one_to_one());
+    let ask = |address: &'static str| packet::arp_request(ROUTER_MAC, "203.0.113.254", address);
+    assert_eq!(1, rig.send(OUTSIDE, &ask(SERVER_OUTSIDE)).len());
+    assert_eq!(1, rig.send(OUTSIDE, &ask("203.0.113.79")).len());
+    assert!(rig.send(OUTSIDE, &ask("203.0.113.80")).is_empty());
+}
+
+#[test]
+fn rfc6888_req6_traffic_to_chosen_destinations_leaves_as_it_came() {
+    let exempt = |rule: DestinationRule<u32>| DestinationRule {
+        action: DestinationAction::Exempt,
+        ..rule
+    };
+    let any = DestinationRule::of(network("198.51.100.0", 25), DestinationAction::Exempt);
+    let mut rig = rig(Plan {
+        forwards: vec![
+            exempt(any),
+            exempt(DestinationRule {
+                protocol: Some(17),
+                ports: Some((5060, 5061)),
+                ..DestinationRule::of(network("0.0.0.0", 0), DestinationAction::Exempt)
+            }),
+        ],
+        ..Plan::default()
+    });
+    let host = at(HOST, 5000);
+    for to in ["198.51.100.7:53", "192.0.2.9:5061"] {
+        let to = socket(to);
+        let sent = rig.host_sends(&packet::udp4(host, to));
+        assert_eq!((host, to), only(&sent, &rig));
+        let sent = rig.router_sends(&packet::udp4(to, host));
+        assert_eq!((to, host), only(&sent, &rig));
+    }
+    for to in ["198.51.100.129:53", "192.0.2.9:5062"] {
+        assert_ne!(host, rig.public(&packet::udp4(host, socket(to))));
+    }
+    let tcp = packet::tcp4(host, socket("192.0.2.9:5061")).flags(flag::SYN);
+    assert_ne!(host, rig.public(&tcp));
+    assert_eq!(3, rig.live());
+}
+
+#[test]
+fn sources_that_are_exempt_leave_as_they_came() {
+    let mut rig = rig(Plan {
+        sources: vec![SourceRule {
+            outside: Some(OUTSIDE),
+            ..SourceRule::of(network("192.168.1.64", 28), SourceAction::Exempt)
+        }],
+        ..Plan::default()
+    });
+    let sent = server_sends(&mut rig, &packet::udp4(at(SERVER, 1), socket(REMOTE)));
+    assert_eq!(at(SERVER, 1), only(&sent, &rig).0);
+    assert_ne!(at(HOST, 1), rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE))));
+    assert_eq!(1, rig.live());
+}
+
+#[test]
+fn twice_nat_from_inside_translates_both_ends_in_one_session() {
+    // A partner's network is seen as another: 10.99.0.0/16 stands for 198.51.0.0/16 outside.
+    let mut rig = rig(Plan {
+        forwards: vec![DestinationRule::of(
+            network("10.99.0.0", 16),
+            DestinationAction::Static(v4("198.51.0.0")),
+        )],
+        ..Plan::default()
+    });
+    let (client, known_as) = (at(HOST, 5000), at("10.99.100.7", 53));
+    let sent = rig.host_sends(&packet::udp4(client, known_as).payload(b"question"));
+    let (seen, to) = only(&sent, &rig);
+    assert_eq!(socket(REMOTE), to);
+    assert_ne!(client.ip(), seen.ip());
+    let sent = rig.router_sends(&packet::udp4(to, seen).payload(b"answer"));
+    assert_eq!((known_as, client), only(&sent, &rig));
+    assert_eq!(1, rig.live());
+}
+
+#[test]
+fn twice_nat_from_outside_gives_the_inside_host_an_inside_source() {
+    let mut rig = rig(Plan {
+        pool: vec![(v4("192.168.1.200"), v4("192.168.1.203"))],
+        sources: vec![SourceRule {
+            outside: Some(INSIDE),
+            ..SourceRule::of(network("0.0.0.0", 0), SourceAction::Pool(0))
+        }],
+        forwards: vec![DestinationRule {
+            protocol: Some(6),
+            ports: Some((80, 80)),
+            ..DestinationRule::of(
+                Prefix::host(v4("203.0.113.77")),
+                DestinationAction::Host(v4(HOST), Some(8080)),
+            )
+        }],
+        policy: |policy| {
+            policy.interfaces[0].outside = true;
+        },
+        ..Plan::default()
+    });
+    let (client, service) = (socket("198.51.100.7:4000"), at("203.0.113.77", 80));
+    let sent = rig.router_sends(&packet::tcp4(client, service).flags(flag::SYN).numbers(1, 0));
+    let (seen, to) = only(&sent, &rig);
+    assert_eq!(at(HOST, 8080), to);
+    assert!((200..204).contains(&seen.ip().octets()[3]), "{seen}");
+    let answer = packet::tcp4(to, seen).flags(flag::SYN | flag::ACK).numbers(9, 2);
+    let sent = rig.host_sends(&answer);
+    assert_eq!((service, client), only(&sent, &rig));
+}
+
+#[test]
+fn rules_count_the_flows_that_they_decided() {
+    let mut plan = one_to_one();
+    let chosen = network("198.51.100.128", 25);
+    plan.forwards
+        .push(DestinationRule::of(chosen, DestinationAction::Exempt));
+    let mut rig = rig(plan);
+    for port in 0..70 {
+        let frame = packet::udp4(at(HOST, 1000 + port), socket(REMOTE)).macs(HOST_MAC, INSIDE_MAC);
+        rig.wires[0].inject(INSIDE, &frame.build(), Checksums::Unverified);
+        rig.wires[0].inject(INSIDE, &frame.build(), Checksums::Unverified);
+    }
+    rig.round();
+    assert_eq!(140, rig.sent().len());
+    rig.router_sends(&packet::udp4(socket(REMOTE), at(SERVER_OUTSIDE, 7)));
+    rig.host_sends(&packet::udp4(at(HOST, 1), socket("198.51.100.200:1")));
+    let rules = &rig.plane.policy().nat4.rules;
+    let sources: Vec<_> = rules.sources().iter().map(|(.., hits)| *hits).collect();
+    let destinations: Vec<_> = rules.destinations().iter().map(|(.., hits)| *hits).collect();
+    // Both packets of a flow may be decided in one burst.
+    assert!((70..=140).contains(&sources[0]), "{sources:?}");
+    assert_eq!((0, vec![1, 1]), (sources[1], destinations));
+}
+
+#[test]
+fn single_rule_reaches_new_flows_at_once_and_sessions_soon() {
+    let mut rig = rig(Plan::default());
+    let public = rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE)));
+    let exempt = SourceRule::of(Prefix::host(v4(HOST)), SourceAction::Exempt);
+    let added = rig
+        .plane
+        .edit_rules::<V4, _>(|nat| nat.rules.add_source(&exempt, &nat.pools));
+    let added = added.unwrap();
+    let sent = rig.host_sends(&packet::udp4(at(HOST, 2), socket(REMOTE)));
+    assert_eq!(at(HOST, 2), only(&sent, &rig).0);
+    assert_eq!(public, rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE))));
+    rig.pass(300);
+    assert!(rig.plane.follow_edits(rig.now).is_some());
+    assert!(rig.plane.follow_edits(rig.now).is_none());
+    let sent = rig.host_sends(&packet::udp4(at(HOST, 1), socket(REMOTE)));
+    assert_eq!(at(HOST, 1), only(&sent, &rig).0);
+    assert_eq!(0, rig.live());
+    rig.plane
+        .edit_rules::<V4, _>(|nat| nat.rules.remove_source(added))
+        .unwrap();
+    assert_ne!(at(HOST, 3), rig.public(&packet::udp4(at(HOST, 3), socket(REMOTE))));
+}
+
+#[test]
+fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
+    let mut plan = one_to_one();
+    plan.forwards.push(DestinationRule {
+        protocol: Some(17),
+        ports: Some((5353, 5353)),
+        ..DestinationRule::of(
+            Prefix::host(v4("203.0.113.20")),
+            DestinationAction::Host(v4(SERVER), Some(53)),
+        )
+    });
+    let mut rig = rig(plan);
+    let public = rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE)));
+    server_sends(&mut rig, &packet::udp4(at(SERVER, 1), socket(REMOTE)));
+    rig.router_sends(&packet::udp4(socket(REMOTE), at(SERVER_OUTSIDE, 7)));
+    rig.router_sends(&packet::udp4(socket(REMOTE), socket("203.0.113.20:5353")));
+    // Inbound by a mapping.
+    let stranger = socket("198.51.100.9:9");
+    rig.router_sends(&packet::udp4(stranger, public));
+    rig.host_sends(&packet::udp4(at(HOST, 1), public));
+    let live = rig.live();
+    let other = SourceRule::of(network("172.16.0.0", 12), SourceAction::Exempt);
+    rig.plane
+        .edit_rules::<V4, _>(|nat| nat.rules.add_source(&other, &nat.pools))
+        .unwrap();
+    rig.pass(300);
+    rig.plane.follow_edits(rig.now).unwrap();
+    let revised = |rig: &Rig| rig.plane.counters()[0].sessions_revised.get();
+    assert_eq!(0, revised(&rig));
+    assert_eq!(public, rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE))));
+    let sent = server_sends(&mut rig, &packet::udp4(at(SERVER, 1), socket(REMOTE)));
+    assert_eq!(at(SERVER_OUTSIDE, 1), only(&sent, &rig).0);
+    let sent = rig.router_sends(&packet::udp4(socket(REMOTE), at(SERVER_OUTSIDE, 7)));
+    assert_eq!(at(SERVER, 7), only(&sent, &rig).1);
+    let sent = rig.router_sends(&packet::udp4(socket(REMOTE), socket("203.0.113.20:5353")));
+    assert_eq!(at(SERVER, 53), only(&sent, &rig).1);
+    let sent = rig.router_sends(&packet::udp4(stranger, public));
+    assert_eq!(at(HOST, 1), only(&sent, &rig).1);
+    assert_eq!((live, 5), (rig.live(), revised(&rig)));
+}
+
+#[test]
+fn what_is_denied_ends_within_a_second_however_often_rules_change() {
+    let mut rig = rig(Plan::default());
+    for port in 0..64 {
+        rig.public(&packet::udp4(at(HOST, 1000 + port), socket(REMOTE)));
+    }
+    let exempt = SourceRule::of(Prefix::host(v4(HOST)), SourceAction::Exempt);
+    rig.plane
+        .edit_rules::<V4, _>(|nat| nat.rules.add_source(&exempt, &nat.pools))
+        .unwrap();
+    for step in 0..10u32 {
+        let rule = SourceRule::of(Prefix::host(step), SourceAction::Exempt);
+        rig.plane
+            .edit_rules::<V4, _>(|nat| nat.rules.add_source(&rule, &nat.pools))
+            .unwrap();
+        rig.plane.follow_edits(rig.now);
+        rig.host_sends(&packet::udp4(at(HOST, 1), socket(REMOTE)));
+        rig.pass(100);
+        // Fewer bursts than it would take, four sessions a burst.
+        if step == 9 {
+            for port in 0..64 {
+                let frame = packet::udp4(at(HOST, 1000 + port), socket(REMOTE)).macs(HOST_MAC, INSIDE_MAC);
+                rig.wires[0].inject(INSIDE, &frame.build(), Checksums::Unverified);
+            }
+            rig.round();
+            assert!(
+                rig.sent()
+                    .iter()
+                    .all(|sent| *flow(&sent.frame).0.ip() == HOST.parse::<Ipv4Addr>().unwrap())
+            );
+        }
+    }
+    assert_eq!(0, rig.live());
+}
