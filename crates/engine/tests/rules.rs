@@ -261,8 +261,8 @@ fn rules_count_the_flows_that_they_decided() {
     rig.router_sends(&packet::udp4(socket(REMOTE), at(SERVER_OUTSIDE, 7)));
     rig.host_sends(&packet::udp4(at(HOST, 1), socket("198.51.100.200:1")));
     let rules = &rig.plane.policy().nat4.rules;
-    let sources: Vec<_> = rules.sources().iter().map(|(.., hits)| *hits).collect();
-    let destinations: Vec<_> = rules.destinations().iter().map(|(.., hits)| *hits).collect();
+    let sources: Vec<_> = rules.sources(9).iter().map(|(.., hits)| *hits).collect();
+    let destinations: Vec<_> = rules.destinations(9).iter().map(|(.., hits)| *hits).collect();
     // Both packets of a flow may be decided in one burst.
     assert!((70..=140).contains(&sources[0]), "{sources:?}");
     assert_eq!((0, vec![1, 1]), (sources[1], destinations));

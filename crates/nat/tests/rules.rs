@@ -380,7 +380,7 @@ fn rule_that_is_refused_leaves_nothing_behind() {
         .unwrap_err();
     assert!(!rules.maybe_forwarded(EXTERNAL, 95));
     assert_eq!(None, target_of(&rules, &to(95), 6));
-    assert_eq!(1, rules.destinations().len());
+    assert_eq!(1, rules.destinations(9).len());
 }
 
 #[test]
@@ -390,12 +390,12 @@ fn hits_of_a_rule_go_on_under_another_number_and_end_with_it() {
     before.count_source(RuleId(1), 7);
     let after = Rules::new(&[source(0, 8, None, 1), source(0, 0, None, 2)], &[], &pools()).unwrap();
     after.adopt_hits(&before);
-    let hits: Vec<_> = after.sources().into_iter().map(|(id, _, hits)| (id.0, hits)).collect();
+    let hits: Vec<_> = after.sources(9).into_iter().map(|(id, _, hits)| (id.0, hits)).collect();
     assert_eq!(vec![(0, 7), (1, 0)], hits);
     after.remove_source(RuleId(0)).unwrap();
     let again = after.add_source(&source(0, 8, None, 1), &pools()).unwrap();
     assert_eq!(RuleId(0), again);
-    assert!(after.sources().iter().all(|&(_, _, hits)| hits == 0));
+    assert!(after.sources(9).iter().all(|&(_, _, hits)| hits == 0));
 }
 
 /// Addresses of prefixes that lie within each other.

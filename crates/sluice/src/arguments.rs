@@ -177,8 +177,11 @@ pub enum Show {
         #[arg(long, value_name = "NUMBER")]
         limit: Option<u64>,
     },
-    /// Translation: how full pools and tables are, and who uses them most
+    /// Translation: how full pools and tables are, who uses them most, and what its rules decided
     Nat {
+        /// How many of the rules.
+        #[arg(long, default_value_t = 100, value_name = "NUMBER")]
+        rules: u32,
         /// How many of the subscribers that use most outside ports.
         #[arg(long, default_value_t = 10, value_name = "NUMBER")]
         top: u32,

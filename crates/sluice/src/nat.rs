@@ -7,7 +7,8 @@ use std::path::Path;
 use serde::Serialize;
 use sluice_daemon::Shares;
 use sluice_daemon::config::api::{
-    Mapping, MappingFilter, Nat, NatRequest, Pool, PortBlock, Share, Subscriber, SubscriberFilter, TableUse, path,
+    Mapping, MappingFilter, Nat, NatRequest, Pool, PortBlock, Rule, RuleAction, RuleKind, Share, Subscriber,
+    SubscriberFilter, TableUse, path,
 };
 
 use crate::client::Client;
@@ -40,6 +41,16 @@ const MAPPING: [(&str, Align); 5] = [
     ("INSIDE", Left),
     ("OUTSIDE", Left),
     ("SESSIONS", Right),
+];
+
+const RULE: [(&str, Align); 7] = [
+    ("RULE", Left),
+    ("NETWORK", Left),
+    ("PROTOCOL", Left),
+    ("PORTS", Left),
+    ("OUT", Left),
+    ("ACTION", Left),
+    ("FLOWS", Right),
 ];
 
 const SUBSCRIBER: [(&str, Align); 8] = [
@@ -123,12 +134,12 @@ pub fn subscribers(
     lists.end()
 }
 
-/// How full pools and tables are.
+/// How full pools and tables are, and what rules decided.
 ///
 /// # Errors
 /// Those of the connection and of the output.
-pub fn nat(client: &mut Client, top: u32, json: bool, output: &mut dyn Write) -> Result<(), CommandError> {
-    let nat: Nat = client.ask(path::NAT, &NatRequest { top })?;
+pub fn nat(client: &mut Client, request: &NatRequest, json: bool, output: &mut dyn Write) -> Result<(), CommandError> {
+    let nat: Nat = client.ask(path::NAT, request)?;
     if json {
         serde_json::to_writer_pretty(&mut *output, &nat).map_err(std::io::Error::from)?;
         return Ok(writeln!(output)?);
@@ -165,6 +176,16 @@ pub fn nat(client: &mut Client, top: u32, json: bool, output: &mut dyn Write) ->
             .iter()
             .for_each(|row| subscribers.row(subscriber_row(row)));
         subscribers.flush(output)?;
+    }
+    if !nat.rules.is_empty() {
+        writeln!(output)?;
+        let mut rules = Columns::new(&RULE);
+        nat.rules.iter().for_each(|rule| rules.row(rule_row(rule)));
+        rules.flush(output)?;
+        let more = nat.rules_in_all - nat.rules.len() as u64;
+        if more > 0 {
+            writeln!(output, "and {} more: --rules", grouped(more))?;
+        }
     }
     Ok(())
 }
@@ -279,6 +300,30 @@ fn subscriber_row(subscriber: &Subscriber) -> [String; 8] {
         grouped(ports.icmp),
         grouped(subscriber.blocks.into()),
         grouped(subscriber.sessions.into()),
+    ]
+}
+
+fn rule_row(rule: &Rule) -> [String; 7] {
+    let any = |text: Option<String>| text.unwrap_or_else(|| "any".into());
+    let kind = match rule.kind {
+        RuleKind::Destination => "destination",
+        RuleKind::Source => "source",
+    };
+    let action = match rule.action {
+        RuleAction::Pool => "pool",
+        RuleAction::Static => "static",
+        RuleAction::Host => "to",
+        RuleAction::Exempt => "exempt",
+    };
+    let action = [Some(action), rule.to.as_deref()];
+    [
+        kind.into(),
+        rule.network.clone(),
+        any(rule.protocol.map(|protocol| protocol.to_string())),
+        any(rule.ports.clone()),
+        any(rule.out.clone()),
+        action.into_iter().flatten().collect::<Vec<_>>().join(" "),
+        grouped(rule.flows),
     ]
 }
 

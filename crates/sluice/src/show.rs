@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_daemon::config::api::{
-    Core, Drop, Flow, Initiator, Interface, Neighbour, Protocol, Route, Session, SessionFilter, path,
+    Core, Drop, Flow, Initiator, Interface, NatRequest, Neighbour, Protocol, Route, Session, SessionFilter, path,
 };
 
 use crate::arguments::Show;
@@ -29,7 +29,13 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             config: Some(file),
             json,
         } => nat::mapping_of_file(file, &filter.filter(), *json, output),
-        Show::Nat { top, json } => nat::nat(&mut connect()?, *top, *json, output),
+        Show::Nat { rules, top, json } => {
+            let request = NatRequest {
+                top: *top,
+                rules: *rules,
+            };
+            nat::nat(&mut connect()?, &request, *json, output)
+        }
         Show::Subscribers { filter, json, limit } => {
             let limit = limit.unwrap_or(u64::MAX);
             nat::subscribers(&mut connect()?, &filter.filter(), (limit, *json), output)

@@ -11,8 +11,9 @@ use sluice_command::arguments::Arguments;
 use sluice_command::exit::CommandError;
 use sluice_config::api::{
     ApplyAnswer, ApplyRequest, CaptureRequest, Cleared, Drop, Endpoint, Failure, Flow, Initiator, Mapping,
-    MappingFilter, Nat, NatRequest, Page, Pool, PoolBlocks, PortBlock, Position, Protocol, Session, SessionFilter,
-    Share, Span, Subscriber, SubscriberFilter, TableUse, TraceRecord, TraceRequest, TraceStep, path,
+    MappingFilter, Nat, NatRequest, Page, Pool, PoolBlocks, PortBlock, Position, Protocol, Rule, RuleAction, RuleKind,
+    Session, SessionFilter, Share, Span, Subscriber, SubscriberFilter, TableUse, TraceRecord, TraceRequest, TraceStep,
+    path,
 };
 use sluice_config::{Change, Complaint, Kind};
 
@@ -207,7 +208,35 @@ async fn overview(Query(request): Query<NatRequest>) -> Json<Nat> {
             most: 1000,
         }],
         not_held: 0,
+        rules: (0..request.rules.min(2)).map(rule).collect(),
+        rules_in_all: 5_002,
     })
+}
+
+fn rule(number: u32) -> Rule {
+    let source = Rule {
+        kind: RuleKind::Source,
+        network: "10.0.0.0/8".into(),
+        protocol: None,
+        ports: None,
+        out: Some("outside".into()),
+        action: RuleAction::Pool,
+        to: Some("public".into()),
+        flows: 1_234,
+    };
+    match number {
+        0 => Rule {
+            kind: RuleKind::Destination,
+            network: "192.0.2.0/24".into(),
+            protocol: Some(Protocol(17)),
+            ports: Some("5060-5061".into()),
+            out: None,
+            action: RuleAction::Exempt,
+            to: None,
+            flows: 0,
+        },
+        _ => source,
+    }
 }
 
 /// A daemon on a socket of its own, for as long as the folder lives.
@@ -387,6 +416,11 @@ mappings   250     1,000  25 %
 
 SUBSCRIBER  POOL    PAIRED          TCP  UDP  ICMP  BLOCKS  SESSIONS
 10.0.0.1    public  198.51.100.1  1,000   20     3       2     1,200
+
+RULE         NETWORK       PROTOCOL  PORTS      OUT      ACTION       FLOWS
+destination  192.0.2.0/24  udp       5060-5061  any      exempt           0
+source       10.0.0.0/8    any       any        outside  pool public  1,234
+and 5,000 more: --rules
 ";
     assert_eq!(expected, text);
     let (_, text) = sluice(&["show", "nat", "--json"]);

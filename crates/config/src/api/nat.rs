@@ -194,6 +194,60 @@ pub struct Nat {
     pub tables: Vec<TableUse>,
     /// Ports and blocks that were given out again at once because too many waited (`held-ports`).
     pub not_held: u64,
+    /// The rules in the order of the configuration, destination rules first, as they are asked: the first of them.
+    pub rules: Vec<Rule>,
+    /// How many rules there are.
+    pub rules_in_all: u64,
+}
+
+/// A rule of translation, and how often it decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Rule {
+    /// Which end of a flow it is about.
+    pub kind: RuleKind,
+    /// The addresses that it matches.
+    pub network: String,
+    /// The protocol; any where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<Protocol>,
+    /// The ports, as `80` or `80-90`; all where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<String>,
+    /// The interface that flows leave by; any where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub out: Option<String>,
+    /// What it does.
+    pub action: RuleAction,
+    /// The pool, network, or host and port that it leads to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Flows that it decided about. What is exempt has no sessions: each of its packets counts.
+    pub flows: u64,
+}
+
+/// Which end of a flow a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RuleKind {
+    /// Where it is addressed to: asked first.
+    Destination,
+    /// Where it comes from.
+    Source,
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RuleAction {
+    /// The source gets an address and port of a pool.
+    Pool,
+    /// Addresses are translated one to one.
+    Static,
+    /// The destination becomes a host.
+    Host,
+    /// Nothing.
+    Exempt,
 }
 
 /// How full a table is.
@@ -214,11 +268,13 @@ pub struct TableUse {
 pub struct NatRequest {
     /// How many of the subscribers that use most.
     pub top: u32,
+    /// How many of the rules.
+    pub rules: u32,
 }
 
 impl Default for NatRequest {
     fn default() -> Self {
-        Self { top: 10 }
+        Self { top: 10, rules: 100 }
     }
 }
 

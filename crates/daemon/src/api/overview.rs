@@ -1,10 +1,15 @@
 //! `GET /v1/nat`: how full pools and tables are, and who uses them most.
 
+use std::net::Ipv4Addr;
+
 use axum::Json;
 use axum::extract::{Query, State};
-use sluice_config::api::{ByProtocol, Nat, NatRequest, Pool, PoolBlocks, Position, Subscriber, TableUse};
+use sluice_config::api::{
+    ByProtocol, Nat, NatRequest, Pool, PoolBlocks, Position, Protocol, Rule, RuleAction, RuleKind, Subscriber, TableUse,
+};
 use sluice_engine::request::{BindingFilter, Reply, Request, ShownSubscriber, Use};
 use sluice_nat::pool::ValidPool;
+use sluice_nat::rule::{DestinationAction, DestinationRule, Rules, SourceAction, SourceRule};
 
 use super::nat::{some_subscribers, subscriber};
 use super::{Refusal, Shared};
@@ -55,7 +60,73 @@ pub(super) async fn overview(State(control): Shared, Query(request): Query<NatRe
             table("ports that wait", [lent.held, held]),
         ],
         not_held: lent.not_held,
+        rules: rules(&control, &plane.policy().nat4.rules, &names, request.rules as usize),
+        rules_in_all: plane.policy().nat4.rules.len() as u64,
     }))
+}
+
+/// The first of the rules, destination rules before source rules.
+fn rules(control: &Control, rules: &Rules<u32>, names: &PoolNames, most: usize) -> Vec<Rule> {
+    let config = control.config();
+    let out = |index: u16| Some(config.interfaces.get(usize::from(index))?.name.clone());
+    let destinations = rules.destinations(most);
+    let sources = rules.sources(most - destinations.len());
+    let destinations = destinations
+        .into_iter()
+        .map(|(_, rule, flows)| destination(&rule, flows));
+    let sources = sources
+        .into_iter()
+        .map(|(_, rule, flows)| source(&rule, flows, &out, names));
+    destinations.chain(sources).collect()
+}
+
+fn destination(rule: &DestinationRule<u32>, flows: u64) -> Rule {
+    let length = rule.external.length;
+    let (action, to) = match rule.action {
+        DestinationAction::Host(host, None) => (RuleAction::Host, Some(Ipv4Addr::from_bits(host).to_string())),
+        DestinationAction::Host(host, Some(port)) => {
+            (RuleAction::Host, Some(format!("{}:{port}", Ipv4Addr::from_bits(host))))
+        }
+        DestinationAction::Static(inside) => (RuleAction::Static, Some(net(inside, length))),
+        DestinationAction::Exempt => (RuleAction::Exempt, None),
+    };
+    let ports = |(first, last): (u16, u16)| match first == last {
+        true => first.to_string(),
+        false => format!("{first}-{last}"),
+    };
+    Rule {
+        kind: RuleKind::Destination,
+        network: net(rule.external.address, length),
+        protocol: rule.protocol.map(Protocol),
+        ports: rule.ports.map(ports),
+        out: None,
+        action,
+        to,
+        flows,
+    }
+}
+
+fn source(rule: &SourceRule<u32>, flows: u64, out: &dyn Fn(u16) -> Option<String>, names: &PoolNames) -> Rule {
+    let length = rule.inside.length;
+    let (action, to) = match rule.action {
+        SourceAction::Pool(pool) => (RuleAction::Pool, names.get(usize::from(pool)).cloned().flatten()),
+        SourceAction::Static(outside) => (RuleAction::Static, Some(net(outside, length))),
+        SourceAction::Exempt => (RuleAction::Exempt, None),
+    };
+    Rule {
+        kind: RuleKind::Source,
+        network: net(rule.inside.address, length),
+        protocol: rule.protocol.map(Protocol),
+        ports: rule.port.map(|port| port.to_string()),
+        out: rule.outside.and_then(out),
+        action,
+        to,
+        flows,
+    }
+}
+
+fn net(address: u32, length: u8) -> String {
+    format!("{}/{length}", Ipv4Addr::from_bits(address))
 }
 
 /// What all workers have lent.

@@ -127,37 +127,46 @@ impl<A: Address> Rules<A> {
         self.editor().remove_destination(rule, &self.shared)
     }
 
-    /// Source rules by their numbers, and how often each decided.
-    pub fn sources(&self) -> Vec<(RuleId, SourceRule<A>, u64)> {
-        let hits = |rule| self.shared.source_hits.get(rule);
+    /// How many rules there are, of both kinds.
+    pub fn len(&self) -> usize {
         let editor = self.editor();
-        let rules = (0..).map(RuleId).zip(&editor.sources);
-        rules.filter_map(|(id, rule)| Some((id, (*rule)?, hits(id)))).collect()
+        let (sources, destinations) = (editor.sources.len(), editor.destinations.len());
+        sources + destinations - editor.free_sources.len() - editor.free_destinations.len()
     }
 
-    /// Destination rules by their numbers, and how often each decided.
-    pub fn destinations(&self) -> Vec<(RuleId, DestinationRule<A>, u64)> {
-        let hits = |rule| self.shared.destination_hits.get(rule);
-        let editor = self.editor();
-        let rules = (0..).map(RuleId).zip(&editor.destinations);
-        rules.filter_map(|(id, rule)| Some((id, (*rule)?, hits(id)))).collect()
+    /// Is there none?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The first `most` source rules by their numbers, and how often each decided.
+    pub fn sources(&self, most: usize) -> Vec<(RuleId, SourceRule<A>, u64)> {
+        listed(&self.editor().sources, &self.shared.source_hits, most)
+    }
+
+    /// The first `most` destination rules by their numbers, and how often each decided.
+    pub fn destinations(&self, most: usize) -> Vec<(RuleId, DestinationRule<A>, u64)> {
+        listed(&self.editor().destinations, &self.shared.destination_hits, most)
     }
 
     /// Go on counting where the same rules of a policy before left off.
     pub fn adopt_hits(&self, before: &Self) {
         let old: HashMap<_, _> = before
-            .sources()
+            .sources(usize::MAX)
             .into_iter()
             .map(|(_, rule, hits)| (rule, hits))
             .collect();
-        for (id, rule, _) in self.sources() {
+        for (id, rule, _) in self.sources(usize::MAX) {
             old.get(&rule)
                 .into_iter()
                 .for_each(|&hits| self.shared.source_hits.begin(id, hits));
         }
-        let old = before.destinations().into_iter().map(|(_, rule, hits)| (rule, hits));
+        let old = before
+            .destinations(usize::MAX)
+            .into_iter()
+            .map(|(_, rule, hits)| (rule, hits));
         let old: HashMap<_, _> = old.collect();
-        for (id, rule, _) in self.destinations() {
+        for (id, rule, _) in self.destinations(usize::MAX) {
             old.get(&rule)
                 .into_iter()
                 .for_each(|&hits| self.shared.destination_hits.begin(id, hits));
@@ -379,6 +388,12 @@ struct Editor<A: Address> {
     /// Destination rules of more than one port: what they share a port with is within them, or they within that.
     wide: HashMap<Group<A>, Vec<RuleId>>,
     account: Account,
+}
+
+fn listed<R: Copy>(rules: &[Option<R>], hits: &Hits, most: usize) -> Vec<(RuleId, R, u64)> {
+    let rules = (0..).map(RuleId).zip(rules);
+    let rules = rules.filter_map(|(id, rule)| Some((id, (*rule)?, hits.get(id))));
+    rules.take(most).collect()
 }
 
 /// The number that a new rule gets.
