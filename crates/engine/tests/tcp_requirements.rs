@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use rig::{HOST, INSIDE, OUTSIDE, Plan, Rig, flow};
 use sluice_engine::request::{Filter, Shown};
 use sluice_nat::behaviour::{Behaviour, Filtering};
-use sluice_nat::rule::DestinationRule;
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, flag};
 
 const SYN: u8 = flag::SYN;
@@ -150,10 +150,9 @@ impl Talk {
             forwards: vec![DestinationRule {
                 context: 0,
                 protocol: Some(6),
-                external: Ipv4Addr::new(203, 0, 113, 20).to_bits(),
+                external: Prefix::host(Ipv4Addr::new(203, 0, 113, 20).to_bits()),
                 ports: Some((40_000, 40_000)),
-                target: inside().ip().to_bits(),
-                target_port: None,
+                action: DestinationAction::Host(inside().ip().to_bits(), None),
             }],
             ..Plan::default()
         });
