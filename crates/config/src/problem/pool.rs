@@ -50,6 +50,28 @@ pub enum PoolProblem {
         /// As written.
         shards: u16,
     },
+    /// Fewer parts of an address than shards: some would have none of it.
+    #[error("the ports {ports} of an address cannot be divided among {shards} shards")]
+    FewerPortsThanShards {
+        /// From the first to the last.
+        ports: PortRange,
+        /// How many pieces they are.
+        parts: u16,
+        /// Ports of a piece.
+        size: u16,
+        /// As written.
+        shards: u16,
+    },
+    /// More blocks for a subscriber than its shard has of an address.
+    #[error("no subscriber gets {maximum} blocks: the {blocks} of its address are divided among {shards} shards")]
+    BlocksOutOfReach {
+        /// As written.
+        maximum: u16,
+        /// Blocks of an address.
+        blocks: u16,
+        /// As written.
+        shards: u16,
+    },
     /// Ports that begin or end within a block.
     #[error("blocks begin at multiples of {size}: the ports {ports} cut the first or the last one")]
     BlocksCut {
@@ -144,6 +166,15 @@ impl PoolProblem {
             Self::FewerBlocksThanShards { blocks, .. } => format!(
                 "each block belongs to one shard: use at most `shards = {}`, smaller blocks, or more addresses",
                 floor_power_of_two(*blocks)
+            ),
+            Self::FewerPortsThanShards { parts, size, .. } => format!(
+                "pieces of {size} ports belong to one shard each, and a subscriber gets ports of its own shard: use at most \
+                 `shards = {}`, or more ports",
+                floor_power_of_two(u64::from(*parts))
+            ),
+            Self::BlocksOutOfReach { maximum, blocks, .. } => format!(
+                "use at most `shards = {}`, smaller blocks, or `pairing = \"soft\"`",
+                floor_power_of_two(u64::from(blocks / maximum))
             ),
             Self::BlocksCut { whole, .. } => format!("`ports = \"{whole}\"` has whole blocks alone"),
             Self::NoPortsEach { ports, .. } => format!("`compression` and `dynamic` together go up to {ports}"),

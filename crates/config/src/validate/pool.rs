@@ -14,6 +14,12 @@ use crate::value::{AddressRange, ByProtocol, PortRange, PortRanges};
 /// Most sessions or ports of a limit: more would not fit the tables.
 const MOST: u32 = 1 << 30;
 
+/// Ports of which one shard has all, where a pool has no blocks.
+const UNIT: u16 = 64;
+
+/// Most addresses that a subscriber is given ports of.
+const ADDRESSES: u64 = 8;
+
 impl Check<'_> {
     /// `None` only where something was reported.
     pub(super) fn pool(&mut self, name: &str, written: &schema::Pool, inherited: &Timeouts) -> Option<Pool> {
@@ -28,6 +34,7 @@ impl Check<'_> {
         self.selection(at, written, &behaviour);
         if let Some(ports) = ports {
             self.block(at, written, ports);
+            self.divided(at, written, ports);
             self.deterministic(name, written, &free);
         }
         if !written.hold.duration().is_zero() {
@@ -143,7 +150,7 @@ impl Check<'_> {
         );
         let (addresses, shards) = (addresses(written), self.document.system.shards);
         let blocks = addresses * u64::from(most);
-        if blocks < u64::from(shards) && addresses > 0 {
+        if blocks < u64::from(shards) && addresses > 0 && written.deterministic.is_some() {
             let problem = PoolProblem::FewerBlocksThanShards { blocks, size, shards };
             self.report(&[&at, place!["size"]].concat(), problem.into());
         }
@@ -153,6 +160,45 @@ impl Check<'_> {
                 &[&at, place!["size"]].concat(),
                 PoolProblem::BlocksCut { size, ports, whole }.into(),
             );
+        }
+    }
+
+    /// A subscriber finds ports in its shard's part of its address alone. Where ports are preserved or computed, shards
+    /// have whole addresses, or no part in it.
+    fn divided(&mut self, at: &[Step<'_>], written: &schema::Pool, ports: PortRange) {
+        let size = written.block.map_or(UNIT, |block| block.size);
+        let whole = written.port_selection == PortSelection::Preserve || written.deterministic.is_some();
+        if whole || !size.is_power_of_two() || size < UNIT {
+            return;
+        }
+        let shards = self.document.system.shards.max(1);
+        let parts = ports.last() / size - ports.first() / size + 1;
+        let tried = match written.pairing {
+            Pairing::Hard => 1,
+            Pairing::Soft => addresses(written).min(ADDRESSES),
+        };
+        if tried > 0 && tried * u64::from(parts) < u64::from(shards) {
+            let problem = PoolProblem::FewerPortsThanShards {
+                ports,
+                parts,
+                size,
+                shards,
+            };
+            let key = if written.block.is_some() {
+                place!["block", "size"]
+            } else {
+                place!["ports"]
+            };
+            self.report(&[at, key].concat(), problem.into());
+        } else if let (Some(Block { maximum, .. }), Pairing::Hard) = (written.block, written.pairing)
+            && maximum > parts.div_ceil(shards)
+        {
+            let problem = PoolProblem::BlocksOutOfReach {
+                maximum,
+                blocks: parts,
+                shards,
+            };
+            self.advise(&[at, place!["block", "maximum"]].concat(), problem.into());
         }
     }
 
