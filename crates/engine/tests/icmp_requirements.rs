@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow};
 use sluice_engine::request::Filter;
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, SourceAction, SourceRule};
 use sluice_testkit::packet::{self, Frame, Icmpv4Type};
 
 const REMOTE: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 7);
@@ -168,6 +169,41 @@ fn rfc5508_req6_error_about_a_query_neither_refreshes_nor_ends_its_session() {
     assert_eq!(20, rig.sessions(Filter::default())[0].seconds_left);
     rig.seconds(21);
     assert_eq!(0, rig.live());
+}
+
+#[test]
+fn rfc5508_req7_rfc7857_section12_queries_to_one_to_one_hosts_are_hairpinned() {
+    let network = |text| Prefix {
+        address: rig::v4(text),
+        length: 28,
+    };
+    let mut rig = Rig::new(Plan {
+        sources: vec![SourceRule::of(
+            network("192.168.1.64"),
+            SourceAction::Static(rig::v4("203.0.113.64")),
+        )],
+        forwards: vec![DestinationRule::of(
+            network("203.0.113.64"),
+            DestinationAction::Static(rig::v4("192.168.1.64")),
+        )],
+        ..Plan::default()
+    });
+    for last in [66, 67] {
+        rig.know(INSIDE, rig::plain(&format!("192.168.1.{last}")), HOST_MAC);
+    }
+    // Of a host of a pool, and of another one-to-one host.
+    for caller in [HOST, "192.168.1.67"] {
+        let sent = rig.host_sends(&packet::icmp4_echo(caller, "203.0.113.66", 77, 1));
+        assert_eq!(1, sent.len(), "{caller}: {:?}", rig.all_drops());
+        let (seen, called) = flow(&sent[0].frame);
+        assert_eq!((INSIDE, Ipv4Addr::new(192, 168, 1, 66)), (sent[0].port, *called.ip()));
+        assert_eq!([203, 0, 113], seen.ip().octets()[..3], "by its outside address");
+        let answer = packet::icmp4_echo_reply(*called.ip(), *seen.ip(), seen.port(), 1);
+        let sent = rig.host_sends(&answer);
+        assert_eq!(1, sent.len(), "{caller}: {:?}", rig.all_drops());
+        let expected = packet::icmp4_echo_reply("203.0.113.66", caller, 77, 1).ttl(63);
+        assert_eq!(expected.macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
+    }
 }
 
 #[test]

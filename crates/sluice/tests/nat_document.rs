@@ -76,6 +76,14 @@ address = "203.0.113.2"
 port = 80
 to = "10.0.0.1"
 to-port = 80
+[[nat.static]]
+inside = "10.1.0.0/28"
+outside = "203.0.113.16/28"
+[[nat.exempt]]
+from = "10.0.0.0/8"
+to = "10.0.0.0/8"
+protocol = "tcp"
+port = 80
 "#;
 
 /// What stands before an example of a pool.
