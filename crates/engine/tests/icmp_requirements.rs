@@ -240,6 +240,14 @@ fn rfc5508_req10c_no_source_quench_is_sent_however_full_the_tables_are() {
 }
 
 #[test]
+fn rfc5508_req10c_information_requests_to_the_gateway_are_not_answered() {
+    let mut rig = Rig::new(Plan::default());
+    let gateway = Ipv4Addr::new(192, 168, 1, 1);
+    assert!(rig.host_sends(&query(host(), gateway, 15, 77)).is_empty());
+    assert_eq!(1, rig.host_sends(&query(host(), gateway, 8, 77)).len(), "an echo is");
+}
+
+#[test]
 fn rfc5508_req10d_errors_are_of_the_class_internetwork_control() {
     let mut rig = Rig::new(Plan::default());
     let sent = rig.host_sends(&packet::udp4(inside(), remote()).ttl(1));
