@@ -4,6 +4,7 @@
 //! Cost = loop(source, receive, path, transmit, free) - loop(source, free).
 
 mod created;
+mod edits;
 pub mod flows;
 mod listing;
 mod opening;
@@ -23,6 +24,7 @@ use sluice_wire::Checksums;
 
 use crate::rows::{Row, Run};
 use created::created;
+use edits::edits;
 use flows::{Hosts, Random, Written, data};
 use listing::listing;
 use opening::{complete, open, verify};
@@ -84,6 +86,8 @@ pub enum Case {
     Established,
     /// The same while sessions are listed.
     Listing,
+    /// The same while rules change.
+    Edits,
     /// Packets that each open a session.
     New,
     /// CSIT's shapes: so many hosts with 63 flows each.
@@ -154,6 +158,9 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
     let sessions = arguments.sessions.unwrap_or(usual);
     if wanted(Case::Listing) {
         listing(run, eal, next(), sessions, runs)?;
+    }
+    if wanted(Case::Edits) {
+        edits(run, eal, next(), sessions, runs)?;
     }
     if wanted(Case::Shapes) {
         let most = if run.quick { 1 } else { shapes::HOSTS.len() };
