@@ -181,6 +181,8 @@ pub struct Pool {
     pub deterministic: Option<schema::Deterministic>,
     /// Whether datagrams that are not atomic leave with an identification of the gateway's.
     pub rewrite_ip_id: bool,
+    /// Protocols without ports that are translated by address alone.
+    pub protocols: Vec<u8>,
     /// Limits of each subscriber.
     pub subscriber: schema::SubscriberLimits,
     /// Limits of the pool.

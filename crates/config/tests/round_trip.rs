@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
+use sluice_config::api::Protocol;
 use sluice_config::memory::EntryBytes;
 use sluice_config::schema::*;
 use sluice_config::value::*;
@@ -189,6 +190,7 @@ fn lending() -> impl Strategy<Value = Pool> {
             hold: lends.2,
             deterministic: lends.3,
             rewrite_ip_id: lends.0[4],
+            protocols: vec![Protocol(47), Protocol(200)],
             subscriber: limited.0,
             limits: limited.1,
             timeouts: Timeouts::default(),

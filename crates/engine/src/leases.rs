@@ -4,7 +4,7 @@
 //! sessions are looked at, a few a round. A port that a pool loses and gets back is not lent twice, because the
 //! plane lets pools change again only after that.
 
-use sluice_nat::{PoolIndex, Tuple};
+use sluice_nat::{PoolIndex, PortClass, Tuple};
 use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
 
@@ -42,6 +42,11 @@ pub fn lessor<F: Family>(session: &F::Session, policy: &Policy) -> Lessor {
         false => session.forward(),
     };
     let (address, port) = (public.destination(), public.destination_port());
+    if PortClass::of(session.protocol(), <F::Address as sluice_nat::Address>::BITS).is_none() {
+        let pool = pools.get(then).filter(|pool| pool.translates(session.protocol()));
+        let has = pool.is_some_and(|pool| pool.index_of(address).is_some());
+        return if has { Lessor::Pool(then) } else { Lessor::Nobody };
+    }
     if pools.get(then).is_some_and(|pool| pool.lends(address, port)) {
         return Lessor::Pool(then);
     }

@@ -20,6 +20,7 @@ use crate::family::{Family, Parts, Session};
 use crate::io::{HAND, Slot};
 use crate::nodes::decide::Translation;
 use crate::paths::Holds;
+use crate::policy::Policy;
 use crate::reason::{Own, Reason};
 use crate::shard::Shard;
 
@@ -101,6 +102,7 @@ impl<F: Family> Openings<F> {
 
     /// Refuse what may open no session, and choose where the ports of the others shall come from.
     fn aim(&mut self, batch: &Batch<'_, '_>, ctx: &mut Ctx<'_, '_>) {
+        let policy = ctx.policy;
         for (opening, key) in self.openings.iter_mut().zip(&self.keys) {
             let meta = batch.meta(opening.slot);
             opening.state = match (admit::<F>(&meta.layers, key), shard_of(ctx, meta)) {
@@ -108,7 +110,13 @@ impl<F: Family> Openings<F> {
                 (_, None) => State::Refused((None, Own::Forgotten.into())),
                 (Ok(()), Some(shard)) => match (opening.translation.pool, PortClass::of_layers(&meta.layers)) {
                     (None, _) => State::Asked,
-                    (Some(_), None) => State::Refused((None, sluice_nat::Reason::UnsupportedProtocol.into())),
+                    (Some(pool), None) => {
+                        opening.translation.outside = by_address::<F>(policy, shard, pool, key);
+                        match opening.translation.outside {
+                            Some(_) => State::Asked,
+                            None => State::Refused((None, sluice_nat::Reason::UnsupportedProtocol.into())),
+                        }
+                    }
                     (Some(pool), Some(class)) => {
                         opening.aim = Some(F::bindings(shard).aim(pool, class, F::tuple(key)));
                         State::Asked
@@ -244,6 +252,10 @@ impl<F: Family> Openings<F> {
             let hasher = ctx.hasher;
             let Some(shard) = shard_of(ctx, meta) else { continue };
             let mut inserted = insert::<F>(shard, session, (hash, reverse_hash), due);
+            if let (Err((_, CLASH)), Some(_), None) = (&inserted, opening.translation.pool, &opening.aim) {
+                let taken = sluice_nat::Reason::AddressTaken.into();
+                inserted = Err((Some(Complaint::NoResources), taken));
+            }
             if let (Err((_, CLASH)), true, Some(aim)) = (&inserted, overlaps, &opening.aim) {
                 inserted = insert_elsewhere::<F>(shard, session, &opening.translation, aim, hash, hasher, due);
             }
@@ -411,6 +423,9 @@ fn make<F: Family>(
     }
     let source = translation.outside.map_or(NewSource::Kept, NewSource::Static);
     let mut made = decision::translate(tuple, protocol, tuple.context(), translation.target, source);
+    if let Some(pool) = translation.pool {
+        made.decision = made.decision.with_holding(pool, Holding::NOTHING);
+    }
     if let (Some(pool), Some(class)) = (
         translation.mapped,
         PortClass::of(protocol, <F::Address as Address>::BITS),
@@ -420,6 +435,17 @@ fn make<F: Family>(
         made.decision = made.decision.with_holding(pool, holding);
     }
     Ok((made, false))
+}
+
+/// The outside address of a flow without ports, where its pool translates the protocol.
+#[cold]
+fn by_address<F: Family>(policy: &Policy, shard: &Shard<'_>, pool: PoolIndex, key: &F::Key) -> Option<F::Address> {
+    let protocol = F::protocol(key);
+    let has_ports = PortClass::of(protocol, <F::Address as Address>::BITS).is_some();
+    let translates = F::nat(policy).pools.get(pool)?.translates(protocol) && !has_ports;
+    translates
+        .then(|| F::bindings_ref(shard).address_of(F::tuple(key), pool))
+        .flatten()
 }
 
 /// Put a session whose answers can't be told apart from another's under the next outside port that may do.

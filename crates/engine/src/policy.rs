@@ -401,11 +401,17 @@ impl Policy {
 }
 
 /// Which shard a packet's session belongs to: inside hosts by their address, or the prefix that is their subscriber, public addresses by the port block,
-/// forwarded ports by the host that they lead to. Both directions of a session give the same answer.
+/// forwarded ports by the host that they lead to; protocols without ports by the remote address, which translation leaves
+/// alone. Both directions of a session give the same answer.
 #[inline(always)]
 pub fn shard_of<F: Family>(nat: &Nat<F>, setup: &Setup, fold: &Fold, key: &F::Key, outside: bool) -> u16 {
     use sluice_nat::Tuple;
     let tuple = F::tuple(key);
+    if PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS).is_none() {
+        let remote = if outside { tuple.source() } else { tuple.destination() };
+        let [high, low] = F::wide(remote);
+        return fold.below(low ^ high.rotate_left(32), setup.shards.count()) as u16;
+    }
     let mut inside = tuple.source();
     if outside {
         let (address, port) = (tuple.destination(), tuple.destination_port());

@@ -367,3 +367,117 @@ fn what_is_denied_ends_within_a_second_however_often_rules_change() {
     }
     assert_eq!(0, rig.live());
 }
+
+const GRE: u8 = 47;
+
+fn gre(from: &str, to: &str) -> packet::Frame {
+    let (from, to): (Ipv4Addr, Ipv4Addr) = (from.parse().unwrap(), to.parse().unwrap());
+    packet::frame4(from, to, Transport::Raw(IpNumber(GRE))).payload(b"\0\0\x08\0 a packet in a packet")
+}
+
+/// Source and destination of what came out alone.
+fn ends(sent: &[Sent], rig: &Rig) -> [Ipv4Addr; 2] {
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert!(rig::is_valid(&sent[0].frame));
+    [26, 30].map(|at| Ipv4Addr::from(*sent[0].frame[at..].first_chunk::<4>().unwrap()))
+}
+
+#[test]
+fn protocol_without_ports_is_dropped_by_name_where_its_pool_does_not_say_so() {
+    let mut rig = Rig::new(Plan::default());
+    assert!(rig.host_sends(&gre(HOST, "198.51.100.7")).is_empty());
+    assert_eq!(vec![("unsupported-protocol", 1)], rig.all_drops());
+}
+
+#[test]
+fn protocol_without_ports_is_translated_by_address_whatever_the_worker() {
+    let mut rig = Rig::new(Plan {
+        workers: 2,
+        shards: 16,
+        pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits() + 7)],
+        change_pool: |pool| pool.protocols = vec![GRE],
+        ..Plan::default()
+    });
+    for last in 1..100 {
+        let remote = format!("198.51.100.{last}");
+        let sent = rig.host_sends(&gre(HOST, &remote));
+        let [outside, to] = ends(&sent, &rig);
+        assert_eq!(remote, to.to_string());
+        assert!((rig::POOL.to_bits()..=rig::POOL.to_bits() + 7).contains(&outside.to_bits()));
+        let answer = gre(&remote, &outside.to_string()).macs(ROUTER_MAC, rig::OUTSIDE_MAC);
+        let sent = rig.send_at(usize::from(last % 2 == 0), OUTSIDE, &answer.build());
+        assert_eq!([remote, HOST.to_owned()], ends(&sent, &rig).map(|end| end.to_string()));
+    }
+    assert_eq!(99, rig.live());
+    // Nobody begins from outside.
+    let stranger = gre("192.0.2.1", &rig::POOL.to_string());
+    assert!(rig.router_sends(&stranger).is_empty());
+    assert_eq!(vec![("unsolicited", 1)], rig.all_drops());
+}
+
+#[test]
+fn protocol_without_ports_to_one_remote_is_one_hosts_behind_an_address() {
+    let mut rig = rig(Plan {
+        pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits())],
+        change_pool: |pool| pool.protocols = vec![GRE],
+        ..Plan::default()
+    });
+    let sent = rig.host_sends(&gre(HOST, "198.51.100.7"));
+    let [outside, _] = ends(&sent, &rig);
+    let refused = server_sends(&mut rig, &gre(SERVER, "198.51.100.7"));
+    assert_eq!(vec![("protocol-address-taken", 1)], rig.all_drops());
+    // Who can't be served is told so (RFC 6888, REQ-11).
+    assert_eq!(
+        (1, [3, 1]),
+        (refused.len(), [refused[0].frame[34], refused[0].frame[35]])
+    );
+    let sent = server_sends(&mut rig, &gre(SERVER, "198.51.100.8"));
+    assert_eq!(outside, ends(&sent, &rig)[0]);
+    // The first one is not disturbed, and lets go when it is silent.
+    let answer = rig.router_sends(&gre("198.51.100.7", &outside.to_string()));
+    assert_eq!(HOST, ends(&answer, &rig)[1].to_string());
+    rig.seconds(302);
+    assert_eq!(0, rig.live());
+    let sent = server_sends(&mut rig, &gre(SERVER, "198.51.100.7"));
+    assert_eq!(outside, ends(&sent, &rig)[0]);
+}
+
+#[test]
+fn protocol_without_ports_between_inside_hosts_by_an_outside_address_comes_back() {
+    let mut rig = rig(Plan {
+        change_pool: |pool| pool.protocols = vec![GRE],
+        ..one_to_one()
+    });
+    let sent = rig.host_sends(&gre(HOST, SERVER_OUTSIDE));
+    let [seen, to] = ends(&sent, &rig);
+    assert_eq!(SERVER, to.to_string());
+    assert_ne!(HOST, seen.to_string());
+    let sent = server_sends(&mut rig, &gre(SERVER, &seen.to_string()));
+    assert_eq!(
+        [SERVER_OUTSIDE, HOST],
+        ends(&sent, &rig)
+            .map(|end| end.to_string())
+            .each_ref()
+            .map(|end| end.as_str())
+    );
+}
+
+#[test]
+fn protocol_without_ports_survives_a_commit_that_changes_nothing() {
+    let plan = || Plan {
+        change_pool: |pool| pool.protocols = vec![GRE],
+        ..Plan::default()
+    };
+    let mut rig = Rig::new(plan());
+    let sent = rig.host_sends(&gre(HOST, "198.51.100.7"));
+    let before = ends(&sent, &rig);
+    let (policy, routes) = rig::policy(&plan());
+    rig.plane.commit(policy, &routes).unwrap();
+    let sent = rig.host_sends(&gre(HOST, "198.51.100.7"));
+    assert_eq!((before, 1), (ends(&sent, &rig), rig.live()));
+    let (policy, routes) = rig::policy(&Plan::default());
+    rig.plane.commit(policy, &routes).unwrap();
+    assert!(rig.host_sends(&gre(HOST, "198.51.100.7")).is_empty());
+    rig.pass(300);
+    assert_eq!(0, rig.live());
+}

@@ -66,6 +66,9 @@ pub struct Pool<A> {
     pub limits: Limits,
     /// Datagrams that are fragments or may become such leave with an identification of the gateway's (RFC 6864, 5.3.1).
     pub renumber: bool,
+    /// Protocols without ports whose sessions are told apart by addresses alone: two hosts that share an outside address
+    /// cannot use one to the same remote at a time.
+    pub protocols: Vec<u8>,
 }
 
 impl<A: Address> Pool<A> {
@@ -87,6 +90,7 @@ impl<A: Address> Pool<A> {
             subscriber: SubscriberLimits::default(),
             limits: Limits::default(),
             renumber: true,
+            protocols: Vec::new(),
         }
     }
 }
@@ -111,6 +115,8 @@ pub struct ValidPool<A> {
     limits: Limits,
     plan: Option<Arc<Plan<A>>>,
     renumber: bool,
+    /// A bit for each protocol that is translated by address alone.
+    protocols: [u64; 4],
 }
 
 /// Where an outside address and port belong.
@@ -153,6 +159,7 @@ impl<A: Address> ValidPool<A> {
             limits: Limits::default(),
             plan: None,
             renumber: true,
+            protocols: [0; 4],
         }
     }
 
@@ -204,6 +211,12 @@ impl<A: Address> ValidPool<A> {
     #[inline(always)]
     pub fn renumbers(&self) -> bool {
         self.renumber
+    }
+
+    /// Is a protocol without ports translated, by address alone?
+    #[inline]
+    pub fn translates(&self, protocol: u8) -> bool {
+        self.protocols[usize::from(protocol / 64)] >> (protocol % 64) & 1 != 0
     }
 
     /// Has it the address, and lends it the port?

@@ -217,6 +217,11 @@ impl<'m, A: Address> Ports<'m, A> {
         )
     }
 
+    /// The keyed function of an inside host that its address follows from.
+    pub(crate) fn host_hash<T: Tuple<Address = A>>(&self, key: &T) -> u64 {
+        digest(self.secret, PortClass::Tcp, key).0
+    }
+
     /// How many addresses a pool has by the layout in use.
     #[inline(always)]
     pub(crate) fn addresses(&self, pool: PoolIndex) -> u32 {

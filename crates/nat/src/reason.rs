@@ -54,7 +54,9 @@ reasons! {
     MappingsFull "mappings-full"
         "The table of mappings is full; those that exist stay.";
     UnsupportedProtocol "unsupported-protocol"
-        "A new flow of a protocol without ports or query identifier, which can't share an outside address.";
+        "A new flow of a protocol without ports or query identifier that its pool does not translate by address.";
+    AddressTaken "protocol-address-taken"
+        "A new flow of a protocol without ports, to a remote that another host behind the same outside address uses it to.";
     NotOpening "tcp-not-opening"
         "A TCP segment of no known session that does not open one.";
     IcmpErrorWithoutSession "icmp-error-without-session"

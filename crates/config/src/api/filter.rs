@@ -140,7 +140,16 @@ text!(EndpointFilter);
 pub struct Protocol(pub u8);
 
 impl Protocol {
-    const NAMES: [(&'static str, u8); 4] = [("icmp", 1), ("tcp", 6), ("udp", 17), ("icmpv6", 58)];
+    const NAMES: [(&'static str, u8); 8] = [
+        ("icmp", 1),
+        ("tcp", 6),
+        ("udp", 17),
+        ("gre", 47),
+        ("esp", 50),
+        ("ah", 51),
+        ("icmpv6", 58),
+        ("sctp", 132),
+    ];
 }
 
 impl FromStr for Protocol {

@@ -1,5 +1,6 @@
 //! What can be wrong with how a pool lends its ports.
 
+use crate::api::Protocol;
 use crate::value::{AddressRange, PortRange};
 
 /// One thing that is wrong with a pool, or seldom meant.
@@ -8,6 +9,9 @@ pub enum PoolProblem {
     /// Every port is reserved, or none is written.
     #[error("no port is left to give out")]
     NoPortLeft,
+    /// A protocol among those without ports that has some.
+    #[error("`{0}` has ports or identifiers")]
+    HasPorts(Protocol),
     /// Two settings of which one makes no sense beside the other.
     #[error("`{one}` and `{other}` contradict each other")]
     Contradiction {
@@ -151,6 +155,7 @@ impl PoolProblem {
     /// What to do about it.
     pub fn hint(&self) -> String {
         match self {
+            Self::HasPorts(_) => "take it away: `protocols` is for what has neither".into(),
             Self::NoPortLeft => "shorten `reserved-ports`, or widen `ports`".into(),
             Self::Contradiction { why, .. } => (*why).into(),
             Self::FilteringIgnored { .. } => {

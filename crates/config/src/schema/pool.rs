@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Rate, Timeouts};
+use crate::api::Protocol;
 use crate::value::{AddressRange, ByProtocol, Key, Period, PortRange, PortRanges};
 
 /// `[nat.pools.NAME]`: outside addresses and their ports.
@@ -54,6 +55,10 @@ pub struct Pool {
     /// those of hosts that share an address are never put together (RFC 6864, 5.3.1).
     #[serde(default = "yes")]
     pub rewrite_ip_id: bool,
+    /// Protocols without ports that are translated by address alone, such as `["gre", "esp", "sctp"]`; other ones are
+    /// dropped. Two hosts behind one outside address cannot use one to the same remote at a time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protocols: Vec<Protocol>,
     /// Limits of each subscriber.
     #[serde(default, skip_serializing_if = "is_default")]
     pub subscriber: SubscriberLimits,

@@ -40,6 +40,12 @@ impl Check<'_> {
         if !written.hold.duration().is_zero() {
             self.whole_seconds(&[at, place!["hold"]].concat(), "a time", written.hold);
         }
+        for (k, &protocol) in written.protocols.iter().enumerate() {
+            if matches!(protocol.0, 1 | 6 | 17 | 58) {
+                let at = [at, place!["protocols", k]].concat();
+                self.report(&at, PoolProblem::HasPorts(protocol).into());
+            }
+        }
         self.subscriber_limits(&[at, place!["subscriber"]].concat(), &written.subscriber);
         self.session_limits(&[at, place!["limits"]].concat(), &written.limits);
         let timeouts = self.timeouts(&[at, place!["timeouts"]].concat(), &written.timeouts, Some(inherited));
@@ -58,6 +64,7 @@ impl Check<'_> {
             hold: written.hold.duration(),
             deterministic: written.deterministic,
             rewrite_ip_id: written.rewrite_ip_id,
+            protocols: written.protocols.iter().map(|protocol| protocol.0).collect(),
             subscriber: written.subscriber,
             limits: written.limits,
             timeouts,

@@ -101,6 +101,7 @@ pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
         },
         limits: limits(&configured.limits),
         renumber: configured.rewrite_ip_id,
+        protocols: configured.protocols.clone(),
     }
 }
 
@@ -249,6 +250,7 @@ filtering = { udp = "address-dependent" }
 overlap = true
 parity = true
 rewrite-ip-id = false
+protocols = ["gre", "200"]
 hold = "30s"
 deterministic = { inside = "10.0.0.0/24", compression = 16, dynamic = 0, algorithm = "random", maximum-ports = 5000, key = "000000000000000a000000000000000b" }
 subscriber = { ports = { udp = 100 }, sessions = 300, new-sessions = { rate = 5, burst = 7 } }
@@ -283,6 +285,7 @@ block = { size = 256, maximum = 3, spare = false }
             overlap: true,
             parity: true,
             renumber: false,
+            protocols: vec![47, 200],
             hold: Hold {
                 seconds: 30,
                 most: u32::MAX,

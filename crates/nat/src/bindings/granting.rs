@@ -275,6 +275,22 @@ impl<A: Address> Bindings<'_, A> {
         self.paired(self.host_hash(key.context(), self.prefix(key.source()), pool), pool)
     }
 
+    /// The outside address of an inside host for what is translated by address alone: the one that it is paired with, as
+    /// far as that follows from the inside address. Every shard says the same.
+    pub fn address_of<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
+        let valid = self.pool(pool)?;
+        let computed = valid.plan().and_then(|plan| plan.outside(key.source()));
+        if let Some(address) = computed.and_then(|share| share.address()) {
+            return Some(address);
+        }
+        let hash = match valid.has_subscribers(PortClass::Tcp) {
+            true => self.host_hash(key.context(), self.prefix(key.source()), pool),
+            false => self.ports.host_hash(key),
+        };
+        let place = spread((hash >> 32) as u32, valid.addresses());
+        (valid.addresses() > 0).then(|| valid.address(place))
+    }
+
     fn pair_other<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
         let host = self.host_hash(key.context(), self.prefix(key.source()), pool);
         self.paired(sip::<1, 3>(self.secret, &[host], 1), pool)

@@ -49,6 +49,14 @@ pub enum PoolError {
         /// Last port.
         last: u16,
     },
+    /// A protocol with ports or identifiers among those that are translated by address alone.
+    #[error("pool {pool}: protocol {protocol} has ports or identifiers, and is not translated by address alone")]
+    HasPorts {
+        /// The pool.
+        pool: PoolIndex,
+        /// The protocol.
+        protocol: u8,
+    },
     /// A block size that is no power of two, or below 64.
     #[error("pool {pool}: blocks of {size} ports; a block has a power of two of ports, at least 64")]
     BadBlocks {
@@ -196,6 +204,13 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         Some(Ok(plan)) => Some(Arc::new(plan)),
         Some(Err(error)) => return Err(PoolError::Deterministic { pool: index, error }),
     };
+    let mut protocols = [0; 4];
+    for &protocol in &pool.protocols {
+        if matches!(protocol, 1 | 6 | 17 | 58) {
+            return Err(PoolError::HasPorts { pool: index, protocol });
+        }
+        protocols[usize::from(protocol / 64)] |= 1 << (protocol % 64);
+    }
     let timeouts = Schedule::new(&pool.timeouts).map_err(|error| PoolError::Timeout { pool: index, error })?;
     Ok(ValidPool {
         ranges: ranges.into(),
@@ -214,5 +229,6 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         limits: pool.limits,
         plan,
         renumber: pool.renumber,
+        protocols,
     })
 }
