@@ -73,10 +73,10 @@ class Host:
             os.close(here)
             os.close(there)
 
-    def open_socket(self, family=socket.AF_INET, kind=socket.SOCK_DGRAM, timeout=5.0):
+    def open_socket(self, family=socket.AF_INET, kind=socket.SOCK_DGRAM, timeout=5.0, protocol=0):
         """A socket of this host; it gives up after `timeout` seconds."""
         with self.network():
-            made = socket.socket(family, kind)
+            made = socket.socket(family, kind, protocol)
         made.settimeout(timeout)
         return made
 
