@@ -52,7 +52,7 @@ impl Edits {
     /// Add a rule that says what the one of all sessions says; which of them exist already is drawn again.
     fn add(&mut self) {
         let length = 20 + self.random.below(13) as u8;
-        let host = 0x0a00_0000 | self.random.below(1 << 24) as u32;
+        let host = 0x0a00_0000 | self.random.below(1 << 24);
         let inside = Prefix {
             address: (u64::from(host) & u64::MAX << (32 - length)) as u32,
             length,
