@@ -119,7 +119,7 @@ pub struct Plane {
 
 /// Nanoseconds between two generations that follow changes of single rules: with the time that a session may be out of
 /// date, what is denied ends within a second.
-pub const FOLLOW: u64 = 250_000_000;
+pub const FOLLOW: u64 = 400_000_000;
 
 impl Plane {
     /// A plane for `workers` workers with its first policy and routes.
@@ -261,6 +261,9 @@ impl Plane {
         let current = self.policy.current();
         policy.generation = current.generation.wrapping_add(1);
         policy.committed = policy.generation;
+        policy.nat4.rules.take_changed();
+        policy.nat6.rules.take_changed();
+        (policy.nat4.changes, policy.nat6.changes) = Default::default();
         policy.nat4.rules.adopt_hits(&current.nat4.rules);
         policy.nat6.rules.adopt_hits(&current.nat6.rules);
         let generation = policy.generation;
@@ -293,6 +296,8 @@ impl Plane {
         (self.edited, self.followed) = (false, now.nanoseconds);
         let mut policy = self.policy.current().clone();
         policy.generation = policy.generation.wrapping_add(1);
+        policy.nat4.changes = policy.nat4.changes.followed_by(&policy.nat4.rules.take_changed());
+        policy.nat6.changes = policy.nat6.changes.followed_by(&policy.nat6.rules.take_changed());
         let generation = policy.generation;
         self.policy.publish(policy);
         Some(generation)

@@ -6,6 +6,7 @@ use sluice_nat::meter::Meters;
 use sluice_nat::pool::Home;
 use std::sync::Arc;
 
+use sluice_nat::rule::Changes;
 use sluice_nat::shard::Shards;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
@@ -195,6 +196,8 @@ pub struct Advertise {
 pub struct Nat<F: Family> {
     /// Rules.
     pub rules: Rules<F::Address>,
+    /// Where single rules have changed since the last generations.
+    pub changes: Changes,
     /// Pools.
     pub pools: Pools<F::Address>,
     /// Limits of the virtual router's sessions.
@@ -205,6 +208,7 @@ impl<F: Family> Default for Nat<F> {
     fn default() -> Self {
         Self {
             rules: Rules::default(),
+            changes: Changes::default(),
             pools: Pools::default(),
             limits: sluice_nat::Limits::default(),
         }

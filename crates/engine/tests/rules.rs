@@ -280,7 +280,7 @@ fn single_rule_reaches_new_flows_at_once_and_sessions_soon() {
     let sent = rig.host_sends(&packet::udp4(at(HOST, 2), socket(REMOTE)));
     assert_eq!(at(HOST, 2), only(&sent, &rig).0);
     assert_eq!(public, rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE))));
-    rig.pass(300);
+    rig.pass(500);
     assert!(rig.plane.follow_edits(rig.now).is_some());
     assert!(rig.plane.follow_edits(rig.now).is_none());
     let sent = rig.host_sends(&packet::udp4(at(HOST, 1), socket(REMOTE)));
@@ -312,25 +312,41 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
     let stranger = socket("198.51.100.9:9");
     rig.router_sends(&packet::udp4(stranger, public));
     rig.host_sends(&packet::udp4(at(HOST, 1), public));
-    let live = rig.live();
-    let other = SourceRule::of(network("172.16.0.0", 12), SourceAction::Exempt);
-    rig.plane
-        .edit_rules::<V4, _>(|nat| nat.rules.add_source(&other, &nat.pools))
-        .unwrap();
-    rig.pass(300);
-    rig.plane.follow_edits(rig.now).unwrap();
+    let (live, own) = (rig.live(), network("192.168.1.0", 24));
     let revised = |rig: &Rig| rig.plane.counters()[0].sessions_revised.get();
-    assert_eq!(0, revised(&rig));
-    assert_eq!(public, rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE))));
-    let sent = server_sends(&mut rig, &packet::udp4(at(SERVER, 1), socket(REMOTE)));
-    assert_eq!(at(SERVER_OUTSIDE, 1), only(&sent, &rig).0);
-    let sent = rig.router_sends(&packet::udp4(socket(REMOTE), at(SERVER_OUTSIDE, 7)));
-    assert_eq!(at(SERVER, 7), only(&sent, &rig).1);
-    let sent = rig.router_sends(&packet::udp4(socket(REMOTE), socket("203.0.113.20:5353")));
-    assert_eq!(at(SERVER, 53), only(&sent, &rig).1);
-    let sent = rig.router_sends(&packet::udp4(stranger, public));
-    assert_eq!(at(HOST, 1), only(&sent, &rig).1);
-    assert_eq!((live, 5), (rig.live(), revised(&rig)));
+    // A rule for others is not even asked about; one for their neighbours is, and confirms them.
+    let unused = |inside| SourceRule {
+        port: Some(60_000),
+        ..SourceRule::of(inside, SourceAction::Exempt)
+    };
+    let far = DestinationRule::of(Prefix::host(v4("198.51.100.77")), DestinationAction::Exempt);
+    for (step, expected) in [0, 2, 2].into_iter().enumerate() {
+        rig.plane.edit_rules::<V4, _>(|nat| match step {
+            0 => nat
+                .rules
+                .add_source(&unused(network("172.16.0.0", 20)), &nat.pools)
+                .unwrap(),
+            1 => nat.rules.add_source(&unused(own), &nat.pools).unwrap(),
+            _ => nat.rules.add_destination(&far, &nat.pools).unwrap(),
+        });
+        rig.pass(500);
+        rig.plane.follow_edits(rig.now).unwrap();
+        let before = revised(&rig);
+        assert_eq!(public, rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE))));
+        let sent = server_sends(&mut rig, &packet::udp4(at(SERVER, 1), socket(REMOTE)));
+        assert_eq!(at(SERVER_OUTSIDE, 1), only(&sent, &rig).0);
+        let sent = rig.router_sends(&packet::udp4(socket(REMOTE), at(SERVER_OUTSIDE, 7)));
+        assert_eq!(at(SERVER, 7), only(&sent, &rig).1);
+        let sent = rig.router_sends(&packet::udp4(socket(REMOTE), socket("203.0.113.20:5353")));
+        assert_eq!(at(SERVER, 53), only(&sent, &rig).1);
+        let sent = rig.router_sends(&packet::udp4(stranger, public));
+        assert_eq!(at(HOST, 1), only(&sent, &rig).1);
+        // All of them again: nothing is left to be done.
+        let done = revised(&rig) - before;
+        rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE)));
+        assert_eq!((live, done), (rig.live(), revised(&rig) - before));
+        assert_eq!(expected, done, "{step}");
+    }
 }
 
 #[test]

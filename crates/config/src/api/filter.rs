@@ -336,7 +336,8 @@ mod tests {
     #[test]
     fn protocol_by_name_and_number_is_the_same() {
         assert_eq!("udp".parse::<Protocol>(), "17".parse());
-        assert_eq!("132", Protocol(132).to_string());
+        assert_eq!("133", Protocol(133).to_string());
+        assert_eq!("sctp", Protocol(132).to_string());
         assert_eq!(Err(FilterError::Protocol("256".into())), "256".parse::<Protocol>());
     }
 }

@@ -20,7 +20,7 @@ use crate::family::{Family, Session, Tracked};
 use crate::io::{HAND, Slot};
 use crate::nodes::dont_fragment;
 use crate::nodes::output::{Ways, send_by_parts};
-use crate::nodes::revise::is_confirmed;
+use crate::nodes::revise::{is_confirmed, is_unconcerned};
 use crate::policy::{self, Nat, Policy};
 use crate::reason::{Own, Reason};
 use crate::segment_size;
@@ -187,13 +187,17 @@ fn step<F: Family>(
     };
     let generation = session.generation();
     let stale = generation != ctx.policy.generation;
-    if stale && !layers.flags.has(Flags::ICMP_ERROR) && ctx.revisions.admit(meta.shard, index, generation) {
-        if !is_confirmed::<F>(session, ctx.policy) {
-            put(F::revises(lists), slot);
-            return false;
+    if stale && !layers.flags.has(Flags::ICMP_ERROR) {
+        if is_unconcerned::<F>(session, ctx.policy) {
+            session.set_generation(ctx.policy.generation);
+        } else if ctx.revisions.admit(meta.shard, index, generation) {
+            if !is_confirmed::<F>(session, ctx.policy) {
+                put(F::revises(lists), slot);
+                return false;
+            }
+            session.set_generation(ctx.policy.generation);
+            ctx.counters.sessions_revised.add(1);
         }
-        session.set_generation(ctx.policy.generation);
-        ctx.counters.sessions_revised.add(1);
     }
     let hop = session.hop(direction);
     // What stops a packet is found before anything is written: it is answered or parked as it came.

@@ -72,13 +72,29 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     }
 }
 
+/// Whether nothing but single rules has changed since a session was decided that does not come back. What comes back is
+/// asked about more than once.
+#[inline(always)]
+fn knows_routes<F: Family>(session: &F::Session, policy: &Policy) -> bool {
+    let since_commit = session.generation().wrapping_sub(policy.committed) as i32;
+    let hops = [Direction::Forward, Direction::Reverse].map(|direction| session.hop(direction));
+    since_commit >= 0 && !hops.contains(&Hop::HAIRPIN)
+}
+
+/// Whether what has changed since a session was decided does not concern it. A no means nothing.
+#[inline(always)]
+pub fn is_unconcerned<F: Family>(session: &F::Session, policy: &Policy) -> bool {
+    let generations = policy.generation.wrapping_sub(session.generation());
+    let changes = &F::nat(policy).changes;
+    knows_routes::<F>(session, policy) && !changes.may_concern(generations, session.forward())
+}
+
 /// Whether rules still say of a session what they said, where nothing else has changed since. A no means that it has to be
 /// decided again.
 #[inline]
 pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy) -> bool {
-    let since_commit = session.generation().wrapping_sub(policy.committed) as i32;
-    let (there, back) = (session.hop(Direction::Forward), session.hop(Direction::Reverse));
-    if since_commit < 0 || there == Hop::HAIRPIN || back == Hop::HAIRPIN {
+    let there = session.hop(Direction::Forward);
+    if !knows_routes::<F>(session, policy) {
         return false;
     }
     let (rules, forward, protocol) = (&F::nat(policy).rules, session.forward(), session.protocol());

@@ -4,6 +4,7 @@
 //! addressed to; destination rules are asked first, source rules about the result (P4, section 2.2). Longer prefixes come
 //! before shorter ones, then a port before none, a protocol before any, an interface before any.
 
+mod changes;
 mod check;
 mod entry;
 mod forwarded;
@@ -14,6 +15,7 @@ use core::fmt;
 
 use sluice_wire::Context;
 
+pub use self::changes::{Changed, Changes};
 pub use self::check::RuleError;
 pub use self::entry::Stored;
 pub use self::rules::{Decided, Rules};

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use sluice_table::qns::{BATCH, Key, Match, QnsError, QnsReader, QnsTable, Query};
 use sluice_wire::Context;
 
+use super::changes::Changed;
 use super::check::{self, ENTRIES, RuleError, ports};
 use super::entry::{Said, Stored};
 use super::forwarded::{Account, Forwarded};
@@ -71,6 +72,7 @@ impl<A: Address> Default for Rules<A> {
             free_destinations: Vec::new(),
             wide: HashMap::new(),
             account: Account::default(),
+            changed: Changed::default(),
         };
         Self {
             source: editor.source.reader(),
@@ -125,6 +127,11 @@ impl<A: Address> Rules<A> {
     /// Take a destination rule away; returns what it was.
     pub fn remove_destination(&self, rule: RuleId) -> Option<DestinationRule<A>> {
         self.editor().remove_destination(rule, &self.shared)
+    }
+
+    /// Where rules have changed since this was asked the last time.
+    pub fn take_changed(&self) -> Changed {
+        std::mem::take(&mut self.editor().changed)
     }
 
     /// How many rules there are, of both kinds.
@@ -388,6 +395,8 @@ struct Editor<A: Address> {
     /// Destination rules of more than one port: what they share a port with is within them, or they within that.
     wide: HashMap<Group<A>, Vec<RuleId>>,
     account: Account,
+    /// What has changed since somebody asked.
+    changed: Changed,
 }
 
 fn listed<R: Copy>(rules: &[Option<R>], hits: &Hits, most: usize) -> Vec<(RuleId, R, u64)> {
@@ -442,12 +451,14 @@ impl<A: Address> Editor<A> {
         let inserted = self.source.insert(&key, A::pack(Said::of_source(rule.action, id)));
         inserted.map_err(|wrong| refused(wrong, id))?;
         put(&mut self.sources, &mut self.free_sources, *rule);
+        self.changed.source(rule.inside);
         Ok(id)
     }
 
     fn remove_source(&mut self, id: RuleId) -> Option<SourceRule<A>> {
         let rule = take(&mut self.sources, &mut self.free_sources, id)?;
         self.source.remove(&source_key(&rule));
+        self.changed.source(rule.inside);
         Some(rule)
     }
 
@@ -475,6 +486,7 @@ impl<A: Address> Editor<A> {
             self.wide.entry(Group::of(rule)).or_default().push(id);
         }
         put(&mut self.destinations, &mut self.free_destinations, *rule);
+        self.changed.destination(rule.external);
         Ok(id)
     }
 
@@ -489,6 +501,7 @@ impl<A: Address> Editor<A> {
         }
         self.withdraw(id, &rule);
         self.renounce(&rule, shared);
+        self.changed.destination(rule.external);
         Some(rule)
     }
 
