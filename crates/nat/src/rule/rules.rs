@@ -102,6 +102,7 @@ impl<A: Address> Rules<A> {
         for rule in destination {
             rules.add_destination(rule, pools)?;
         }
+        rules.take_changed();
         Ok(rules)
     }
 
