@@ -319,7 +319,7 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
         port: Some(60_000),
         ..SourceRule::of(inside, SourceAction::Exempt)
     };
-    let far = DestinationRule::of(Prefix::host(v4("198.51.100.77")), DestinationAction::Exempt);
+    let far = DestinationRule::of(Prefix::host(v4("198.51.100.8")), DestinationAction::Exempt);
     for (step, expected) in [0, 2, 2].into_iter().enumerate() {
         rig.plane.edit_rules::<V4, _>(|nat| match step {
             0 => nat

@@ -6,6 +6,7 @@ use sluice_engine::time::Now;
 use sluice_wire::Checksums;
 use sluice_wire::tcp::flag;
 
+use super::edits::{Edits, Inside};
 use super::flows::{Hosts, Random, Written, data};
 use super::rig::{self, Gateway, Job};
 use super::rules::Style;
@@ -18,7 +19,7 @@ pub fn created(
     eal: &'static sluice_dpdk::eal::Eal,
     number: u32,
     sessions: u32,
-    style: Style,
+    (style, rules): (Style, usize),
     runs: usize,
 ) -> Result<(), Failure> {
     let (mut source, devices, hand) = rig::join(eal, number)?;
@@ -28,6 +29,7 @@ pub fn created(
         ..style
     };
     let mut plane = rig::plane(Job::Translate, style, capacity, true)?;
+    let networks = Edits::new(&mut plane, Inside::Networks, rules - 1);
     plane.collect();
     let mut memory = rig::memory(&plane)?;
     let mut gateway = Gateway::new(Job::Translate, plane, hand, &mut memory)?;
@@ -91,6 +93,7 @@ pub fn created(
         .key("direction", "up")
         .key("mapping", style.mapping())
         .key("port_block", style.blocks.unwrap_or(0))
+        .key("rules", rules as u32)
         .figure("cycles_per_packet", &costs)
         .figure("sessions_per_s", &rates)
         .figure("loop_cycles", &loops)
@@ -99,7 +102,7 @@ pub fn created(
         row = row.figure(name, runs);
     }
     (run.row)(row);
-    drop(gateway);
+    drop((gateway, networks));
     source.close();
     drop(Devices::close(devices));
     Ok(())

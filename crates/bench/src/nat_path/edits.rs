@@ -1,9 +1,11 @@
 //! Established packets while single rules change.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use sluice_dpdk::{Devices, tsc};
 use sluice_engine::family::V4;
+use sluice_engine::plane::Plane;
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Pools, RuleId};
 use sluice_wire::Checksums;
@@ -19,7 +21,7 @@ use crate::rows::{Row, Run};
 const RULES: usize = 10_000;
 
 /// Changes a second.
-const EDITS: u64 = 10_000;
+const EDITS: f64 = 10_000.0;
 
 /// Loops with changes in a run, so that it lasts longer than a session may be out of date.
 const LOOPS: usize = 6;
@@ -27,31 +29,58 @@ const LOOPS: usize = 6;
 /// Loops after which every session has seen the last change: each is drawn some times.
 const SETTLING: usize = 4;
 
-/// Rules that come and go, each for some hosts of the sessions' network.
-struct Edits {
+/// What rules are for that come and go, all in the network of the sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Inside {
+    /// One host each, as leases and requests of subscribers make them.
+    Hosts,
+    /// A host or a network of up to 4,096.
+    Networks,
+}
+
+impl Inside {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Hosts => "hosts",
+            Self::Networks => "networks",
+        }
+    }
+}
+
+/// Rules that come and go.
+pub struct Edits {
+    inside: Inside,
     rules: Rules<u32>,
     pools: Pools<u32>,
     random: Random,
     there: Vec<RuleId>,
+    most: usize,
 }
 
 impl Edits {
-    fn new(rules: Rules<u32>, pools: Pools<u32>) -> Result<Self, Failure> {
+    /// So many of them, besides what the plane has.
+    pub fn new(plane: &mut Plane, inside: Inside, most: usize) -> Self {
+        let (rules, pools) = plane.edit_rules::<V4, _>(|nat| (nat.rules.clone(), nat.pools.clone()));
         let mut edits = Self {
+            inside,
             rules,
             pools,
             random: Random(2_463_534_242),
             there: Vec::new(),
+            most,
         };
-        while edits.there.len() < RULES {
+        while edits.there.len() < most {
             edits.add();
         }
-        Ok(edits)
+        edits
     }
 
     /// Add a rule that says what the one of all sessions says; which of them exist already is drawn again.
     fn add(&mut self) {
-        let length = 20 + self.random.below(13) as u8;
+        let length = match self.inside {
+            Inside::Hosts => 32,
+            Inside::Networks => 20 + self.random.below(13) as u8,
+        };
         let host = 0x0a00_0000 | self.random.below(1 << 24);
         let inside = Prefix {
             address: (u64::from(host) & u64::MAX << (32 - length)) as u32,
@@ -68,7 +97,7 @@ impl Edits {
 
     /// Add a rule or take one away, so that there are always about as many.
     fn edit(&mut self) {
-        if self.there.len() < RULES {
+        if self.there.len() < self.most {
             return self.add();
         }
         let place = self.random.below(self.there.len() as u64) as usize;
@@ -77,17 +106,17 @@ impl Edits {
 
     /// Change rules at a steady pace until told to stop. Cycles that each took.
     fn keep_on(&mut self, stop: &AtomicBool) -> Vec<f64> {
-        let pause = tsc::frequency() / EDITS;
-        let mut next = tsc::now();
+        let began = Instant::now();
         let mut took = Vec::new();
         while !stop.load(Ordering::Relaxed) {
-            while tsc::now() < next {
-                std::hint::spin_loop();
+            // It sleeps, as a control thread does: this may be the other half of the worker's core.
+            std::thread::sleep(Duration::from_millis(1));
+            let due = (began.elapsed().as_secs_f64() * EDITS) as usize;
+            while took.len() < due {
+                let start = tsc::now();
+                self.edit();
+                took.push((tsc::now() - start) as f64);
             }
-            next += pause;
-            let start = tsc::now();
-            self.edit();
-            took.push((tsc::now() - start) as f64);
         }
         took
     }
@@ -99,6 +128,7 @@ pub fn edits(
     eal: &'static sluice_dpdk::eal::Eal,
     number: u32,
     sessions: u32,
+    inside: Inside,
     runs: usize,
 ) -> Result<(), Failure> {
     let (mut source, devices, hand) = rig::join(eal, number)?;
@@ -107,13 +137,7 @@ pub fn edits(
     let mut memory = rig::memory(&plane)?;
     let mut gateway = Gateway::new(Job::Translate, plane, hand, &mut memory)?;
     let publics = complete(open::<Written>(&mut source, &mut gateway, Hosts::Sixteen, sessions))?;
-    let handed = |gateway: &mut Gateway<'_>| {
-        let nat = gateway
-            .plane
-            .edit_rules::<V4, _>(|nat| (nat.rules.clone(), nat.pools.clone()));
-        Edits::new(nat.0, nat.1)
-    };
-    let mut edits = handed(&mut gateway)?;
+    let mut edits = Edits::new(&mut gateway.plane, inside, RULES);
     let mut random = Random(88_172_645_463_325_252);
     let direction = Direction::Both;
     let [
@@ -186,6 +210,7 @@ pub fn edits(
     let row = Row::new("edits")
         .key("sessions", sessions)
         .key("rules", RULES as u32)
+        .key("edits", inside.name())
         .key("family", 4)
         .key("direction", direction.name())
         .key("mapping", "address-and-port-dependent")

@@ -24,7 +24,7 @@ use sluice_wire::Checksums;
 
 use crate::rows::{Row, Run};
 use created::created;
-use edits::edits;
+use edits::{Inside, edits};
 use flows::{Hosts, Random, Written, data};
 use listing::listing;
 use opening::{complete, open, verify};
@@ -160,7 +160,9 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
         listing(run, eal, next(), sessions, runs)?;
     }
     if wanted(Case::Edits) {
-        edits(run, eal, next(), sessions, runs)?;
+        for inside in [Inside::Hosts, Inside::Networks] {
+            edits(run, eal, next(), sessions, inside, runs)?;
+        }
     }
     if wanted(Case::Shapes) {
         let most = if run.quick { 1 } else { shapes::HOSTS.len() };
@@ -171,8 +173,10 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
         shapes::crowded(run, eal, next(), shapes::HOSTS[0])?;
     }
     if wanted(Case::New) {
-        created(run, eal, next(), sessions, Style::SESSIONS, runs)?;
-        created(run, eal, next(), sessions, Style::MAPPINGS, runs)?;
+        for rules in [1, 1_000, 10_000] {
+            created(run, eal, next(), sessions, (Style::SESSIONS, rules), runs)?;
+        }
+        created(run, eal, next(), sessions, (Style::MAPPINGS, 1), runs)?;
     }
     Ok(())
 }

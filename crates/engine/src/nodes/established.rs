@@ -7,6 +7,7 @@ use core::hint::select_unpredictable;
 
 use sluice_nat::TimeoutClass;
 use sluice_nat::Tuple;
+use sluice_nat::rule::Changes;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::tracking::Segment;
 use sluice_table::flow::{Candidate, RecordIndex};
@@ -189,7 +190,9 @@ fn step<F: Family>(
     let stale = generation != ctx.policy.generation;
     if stale && !layers.flags.has(Flags::ICMP_ERROR) {
         if is_unconcerned::<F>(session, ctx.policy) {
-            session.set_generation(ctx.policy.generation);
+            if Changes::is_long_ago(ctx.policy.generation.wrapping_sub(generation)) {
+                session.set_generation(ctx.policy.generation);
+            }
         } else if ctx.revisions.admit(meta.shard, index, generation) {
             if !is_confirmed::<F>(session, ctx.policy) {
                 put(F::revises(lists), slot);

@@ -3,16 +3,35 @@
 use std::sync::Arc;
 
 use super::Prefix;
-use super::forwarded::{REGIONS, region, regions};
 use crate::{Address, Tuple};
 
 /// Generations back to which changes are kept.
-const AGES: usize = 4;
+const AGES: usize = 8;
+
+/// How many regions are told apart: neighbours are.
+const REGIONS: usize = 1 << 18;
+
+/// Most regions of one rule: one for more counts as everywhere.
+const MOST: u128 = 1024;
+
+/// Length of the prefix that is a region: /26 in IPv4, /64 in IPv6.
+fn region_length<A: Address>() -> u8 {
+    if A::BITS == 32 { 26 } else { 64 }
+}
+
+#[inline(always)]
+fn region<A: Address>(address: A) -> usize {
+    let [high, low] = address.words();
+    let bits = if A::BITS == 32 { low >> 6 } else { high ^ high >> 36 };
+    (bits ^ bits >> 18) as usize % REGIONS
+}
 
 /// Regions of addresses that share a bit.
 #[derive(Clone, Debug)]
 struct Regions {
     bits: Box<[u64; REGIONS / 64]>,
+    /// Whether a bit is set.
+    any: bool,
     everywhere: bool,
 }
 
@@ -20,6 +39,7 @@ impl Default for Regions {
     fn default() -> Self {
         Self {
             bits: Box::new([0; REGIONS / 64]),
+            any: false,
             everywhere: false,
         }
     }
@@ -27,20 +47,29 @@ impl Default for Regions {
 
 impl Regions {
     fn mark<A: Address>(&mut self, prefix: Prefix<A>) {
-        match regions(prefix) {
-            Some(regions) => regions.for_each(|region| self.bits[region / 64] |= 1 << (region % 64)),
-            None => self.everywhere = true,
+        let length = region_length::<A>();
+        let count = 1u128 << length.saturating_sub(prefix.length).min(64);
+        if count > MOST {
+            self.everywhere = true;
+            return;
         }
+        let (first, step) = (prefix.address.number(), 1u128 << (A::BITS - length));
+        for number in 0..count {
+            let region = region(A::from_number(first + number * step));
+            self.bits[region / 64] |= 1 << (region % 64);
+        }
+        self.any = true;
     }
 
     #[inline(always)]
     fn have<A: Address>(&self, address: A) -> bool {
         let region = region(address);
-        self.everywhere | (self.bits[region / 64] >> (region % 64) & 1 != 0)
+        self.everywhere || self.any && self.bits[region / 64] >> (region % 64) & 1 != 0
     }
 
     fn join(&mut self, other: &Self) {
         self.everywhere |= other.everywhere;
+        self.any |= other.any;
         self.bits
             .iter_mut()
             .zip(&*other.bits)
@@ -72,6 +101,13 @@ impl Changed {
 pub struct Changes(Arc<[Changed]>);
 
 impl Changes {
+    /// Whether a flow is better marked as looked at, before what changed since is forgotten. Each mark is a line of memory
+    /// to be written.
+    #[inline(always)]
+    pub fn is_long_ago(generations: u32) -> bool {
+        generations as usize >= AGES / 2
+    }
+
     /// One generation later.
     pub fn followed_by(&self, changed: &Changed) -> Self {
         let older = self.0.iter().take(AGES - 1).map(|since| {
@@ -122,7 +158,7 @@ mod tests {
         let changes = changes.followed_by(&changed(Some((host, 32)), None));
         assert!(changes.may_concern(1, &flow(host, server)));
         assert!(!changes.may_concern(1, &flow(server, host)));
-        assert!(!changes.may_concern(1, &flow(host + 256, server)));
+        assert!(!changes.may_concern(1, &flow(host + 64, server)));
         let changes = changes.followed_by(&changed(None, Some((server & !0xfff, 20))));
         assert!(changes.may_concern(1, &flow(host, server)));
         assert!(!changes.may_concern(1, &flow(host, server ^ 0x1000)));
@@ -133,6 +169,6 @@ mod tests {
         let changes = changes.followed_by(&Changed::default());
         assert!(!changes.may_concern(1, &flow(host, server)));
         assert!(changes.may_concern(4, &flow(host, server)));
-        assert!(changes.followed_by(&Changed::default()).may_concern(5, &flow(1, 2)));
+        assert!(changes.may_concern(5, &flow(host + 64, server)));
     }
 }

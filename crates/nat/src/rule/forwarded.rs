@@ -9,7 +9,7 @@ use crate::Address;
 
 /// Ports, and regions of addresses that share a bit.
 const PORTS: usize = 1 << 16;
-pub const REGIONS: usize = 1 << 16;
+const REGIONS: usize = 1 << 16;
 
 /// A region in which some rule names ports, and one in which some names none: two bits of a region.
 const NAMED: u64 = 1;
@@ -45,7 +45,7 @@ fn region_length<A: Address>() -> u8 {
 
 /// The bits that an address shares with others: neighbours lie apart.
 #[inline(always)]
-pub fn region<A: Address>(address: A) -> usize {
+fn region<A: Address>(address: A) -> usize {
     let [high, low] = address.words();
     let bits = if A::BITS == 32 { low >> 8 } else { high ^ high >> 32 };
     (bits ^ bits >> 16) as usize % REGIONS
@@ -140,7 +140,7 @@ impl Account {
 }
 
 /// The regions of a prefix; none where it is so short that all count as its own.
-pub fn regions<A: Address>(external: Prefix<A>) -> Option<impl Iterator<Item = usize>> {
+fn regions<A: Address>(external: Prefix<A>) -> Option<impl Iterator<Item = usize>> {
     let length = region_length::<A>();
     let count = 1u128 << length.saturating_sub(external.length).min(64);
     let step = 1u128 << (A::BITS - length);
