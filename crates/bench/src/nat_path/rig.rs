@@ -218,9 +218,10 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
         spare_addresses: 0,
         meters: Default::default(),
         events: Default::default(),
+        // Hosts have 63 flows each, and half as many where sessions come and go.
         subscribers: Subscribers {
-            most: sessions / 24 + 256,
-            blocks: sessions / 24 + 256,
+            most: sessions / if short { 24 } else { 48 } + 256,
+            blocks: sessions / if short { 24 } else { 48 } + 256,
             ..Subscribers::default()
         },
     };
