@@ -136,6 +136,18 @@ fn one_to_one_host_and_one_of_a_pool_reach_each_other_by_outside_addresses() {
 }
 
 #[test]
+fn source_that_only_a_host_one_to_one_has_outside_is_refused_from_there() {
+    let mut rig = rig(one_to_one());
+    let public = rig.public(&packet::udp4(at(HOST, 7000), socket(REMOTE)));
+    for forged in [SERVER_OUTSIDE, "203.0.113.79"] {
+        assert!(rig.router_sends(&packet::udp4(at(forged, 5000), public)).is_empty());
+    }
+    assert_eq!(vec![("forged-source", 2)], rig.all_drops());
+    let sent = rig.router_sends(&packet::udp4(at("198.51.100.80", 5000), public));
+    assert_eq!(at(HOST, 7000), only(&sent, &rig).1);
+}
+
+#[test]
 fn gateway_answers_arp_for_addresses_one_to_one() {
     let mut rig = rig(one_to_one());
     let ask = |address: &'static str| packet::arp_request(ROUTER_MAC, "203.0.113.254", address);

@@ -32,7 +32,7 @@ reasons! {
     PortsExhausted "ports-exhausted"
         "No outside port was free for a new session; the sessions that exist stay.";
     ForgedSource "forged-source"
-        "A packet from outside whose source is a pool's address: nobody outside has that.";
+        "A packet from outside whose source is an outside address of inside hosts: nobody outside has that.";
     Filtered "filtered"
         "A packet from outside to a mapped address and port, from where the pool's filtering does not let it in.";
     SubscriberPorts "subscriber-ports"

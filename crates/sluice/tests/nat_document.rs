@@ -48,6 +48,7 @@ mss-clamp = "mtu"
 sessions = 1
 new-sessions = { rate = 1, burst = 1 }
 [nat.pools.NAME]
+protocols = ["gre"]
 addresses = ["203.0.113.1"]
 reserved-ports = [5060]
 mapping = "endpoint-independent"

@@ -8,6 +8,7 @@ use sluice_nat::bindings::Inbound;
 use sluice_nat::rule::{self, Decided, SourceAction};
 use sluice_nat::{Address, PoolIndex, PortClass, RuleId, Target, TimeoutClass, Tuple};
 use sluice_route::SourceValidation;
+use sluice_wire::Context;
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Flags, Fragment};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
@@ -139,7 +140,7 @@ fn way<F: Family>(
         }
     }
     // A source that only a packet between inside hosts can have.
-    if outside && !turned && nat.pools.owner(tuple.source()).is_some() {
+    if outside && !turned && is_outside_address::<F>(ctx, tuple.context(), tuple.source()) {
         return Err(Plan::Drop(sluice_nat::Reason::ForgedSource.into()));
     }
     if (destination != Destination::Local || comes_back)
@@ -185,7 +186,7 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
     let tuple = F::tuple(key);
     let turned = meta.origin == Origin::Hairpinned;
     let back = match ctx.paths.find::<F>(tuple.source()) {
-        _ if turned && is_translated::<F>(ctx, key) => Hop::HAIRPIN,
+        _ if turned && is_outside_address::<F>(ctx, tuple.context(), tuple.source()) => Hop::HAIRPIN,
         Destination::Hop(hop) => hop,
         Destination::Unknown(wanted) => return Plan::Wait(wanted),
         Destination::Local => return Plan::Drop(Own::Loop.into()),
@@ -200,16 +201,11 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
     })
 }
 
-/// Whether the source of a packet that has come back is an inside host's outside address.
-#[cold]
-fn is_translated<F: Family>(ctx: &Ctx<'_, '_>, key: &F::Key) -> bool {
-    let (nat, tuple) = (F::nat(ctx.policy), F::tuple(key));
-    let (source, destination) = (tuple.source(), tuple.destination());
-    let (to, from) = (tuple.source_port(), tuple.destination_port());
-    let answer = F::Tuple::new(destination, source, from, to, tuple.context());
-    let answered = || nat.rules.decide_destination(&answer, F::protocol(key));
-    nat.pools.owner(source).is_some()
-        || answered().is_some_and(|decided| matches!(decided.what, rule::Destination::To(_)))
+/// Whether an address is one that inside hosts have outside.
+#[inline]
+fn is_outside_address<F: Family>(ctx: &Ctx<'_, '_>, context: Context, address: F::Address) -> bool {
+    let nat = F::nat(ctx.policy);
+    nat.pools.owner(address).is_some() || nat.rules.stands_in_for(context, address)
 }
 
 /// Who is behind an outside address and port.
