@@ -103,7 +103,8 @@ proptest! {
         if !covered.is_empty() {
             let at = covered.start + at.index(covered.len());
             bytes[at] ^= 0x10;
-            prop_assert!(validate(&bytes, Checksums::Unverified, &layers, &policy).is_err());
+            // One in 65,536 looks as if a local sender had left its checksum to offload.
+            prop_assert_ne!(Ok(Validity::Valid), validate(&bytes, Checksums::Unverified, &layers, &policy));
         }
     }
 
