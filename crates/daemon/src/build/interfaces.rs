@@ -78,16 +78,16 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
         .collect()
 }
 
-/// Interfaces that outside addresses are reached by: those that a source rule names, and the others that rules may concern,
-/// but not where the hosts are whose sources are translated.
+/// Interfaces that packets to outside addresses come in by: where source rules lead out, which is anywhere where one names no
+/// interface; and, of the others, where destination rules are asked first, but not where the hosts are whose sources are
+/// translated.
 fn outside(config: &Config) -> Vec<InterfaceIndex> {
     let rules: Vec<_> = config
         .source
         .iter()
         .filter(|rule| rule.action != SourceAction::Exempt)
         .collect();
-    let is_named = |index| rules.iter().any(|rule| rule.out == Some(index));
-    let concerned = !config.destination.is_empty() || rules.iter().any(|rule| rule.out.is_none());
+    let leads_out = |index| rules.iter().any(|rule| rule.out.is_none_or(|out| out == index));
     let has_hosts = |interface: &Configured| {
         interface.addresses.iter().any(|own| match own.net() {
             IpNet::V4(net) => rules
@@ -96,14 +96,12 @@ fn outside(config: &Config) -> Vec<InterfaceIndex> {
             IpNet::V6(_) => false,
         })
     };
-    let interfaces = || (0..).zip(&config.interfaces);
-    let outside = interfaces().filter(|&(index, interface)| is_named(index) || concerned && !has_hosts(interface));
-    let outside: Vec<_> = outside.map(|(index, _)| index).collect();
-    match outside.is_empty() && concerned {
-        // Rules for every source that name no interface: each is both.
-        true => interfaces().map(|(index, _)| index).collect(),
-        false => outside,
-    }
+    let forwards = !config.destination.is_empty();
+    (0..)
+        .zip(&config.interfaces)
+        .filter(|&(index, interface)| leads_out(index) || forwards && !has_hosts(interface))
+        .map(|(index, _)| index)
+        .collect()
 }
 
 /// Addresses of an interface. One with IPv6 has a link-local address besides (RFC 4291, 2.5.6).
@@ -161,5 +159,45 @@ fn route(configured: &sluice_config::config::Route) -> Route {
                 schema::RouteAction::Prohibit => Refusal::Prohibit,
             }),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_config::memory::EntryBytes;
+    use sluice_config::{Machine, check};
+
+    /// Names of the outside interfaces of a gateway with a LAN and a WAN, with these rules.
+    fn outside_of(rules: &str) -> Vec<String> {
+        let text = format!(
+            "[interfaces.lan]\ndevice = \"null:\"\naddresses = [\"10.0.0.1/24\"]\n\
+             [interfaces.wan]\ndevice = \"null:\"\naddresses = [\"192.0.2.2/24\"]\n{rules}"
+        );
+        let machine = Machine {
+            cores: vec![0, 1],
+            memory: 1 << 40,
+            entry: EntryBytes::default(),
+        };
+        let config = check("test", &text, &machine)
+            .unwrap_or_else(|wrong| panic!("{wrong}"))
+            .config;
+        let found = interfaces(&config, &[[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]]);
+        let outside = found.into_iter().filter(|interface| interface.outside);
+        outside.map(|interface| interface.name).collect()
+    }
+
+    #[test]
+    fn outside_is_where_rules_lead_and_not_where_their_hosts_are() {
+        let pool = "[nat.pools.a]\naddresses = [\"203.0.113.1\"]\n";
+        let forward = "[[nat.destination]]\naddress = \"203.0.113.2\"\nto = \"10.0.0.2\"\n";
+        let source = |out: &str| format!("{pool}[[nat.source]]\nfrom = \"10.0.0.0/16\"\npool = \"a\"\n{out}\n");
+        let named = source("out = \"wan\"");
+        assert_eq!(vec!["wan"], outside_of(&named));
+        assert_eq!(vec!["wan"], outside_of(&format!("{named}{forward}")));
+        // Hosts of one network may be translated towards those of the other.
+        assert_eq!(vec!["lan", "wan"], outside_of(&source("")));
+        assert_eq!(vec!["lan", "wan"], outside_of(forward));
+        assert!(outside_of("").is_empty());
     }
 }
