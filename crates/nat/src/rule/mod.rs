@@ -6,6 +6,7 @@
 
 mod changes;
 mod check;
+mod editor;
 mod entry;
 mod forwarded;
 mod hits;

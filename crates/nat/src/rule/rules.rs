@@ -1,17 +1,16 @@
 //! The rules as workers ask them and as the control thread changes them, one by one, while they are asked.
 
-use core::hash::BuildHasher;
 use std::collections::HashMap;
-use std::hash::RandomState;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sluice_table::qns::{BATCH, Key, Match, QnsError, QnsReader, QnsTable, Query};
+use sluice_table::qns::{BATCH, Match, QnsReader, Query};
 use sluice_wire::Context;
 
 use super::changes::Changed;
-use super::check::{self, ENTRIES, RuleError, ports};
-use super::entry::{Said, Stored};
-use super::forwarded::{Account, Forwarded};
+use super::check::RuleError;
+use super::editor::Editor;
+use super::entry::Stored;
+use super::forwarded::Forwarded;
 use super::hits::Hits;
 use super::{Destination, DestinationAction, DestinationRule, Prefix, RuleId, SourceAction, SourceRule, Target};
 use crate::{Address, Pools, Tuple};
@@ -25,7 +24,7 @@ pub struct Decided<D> {
     pub what: D,
 }
 
-type Number<A> = <A as Stored>::Number;
+pub(super) type Number<A> = <A as Stored>::Number;
 type Found<A> = Option<Match<<A as Stored>::Value>>;
 
 /// The rules of a family. A clone asks the same ones.
@@ -38,10 +37,10 @@ pub struct Rules<A: Address> {
 }
 
 #[derive(Debug)]
-struct Shared<A: Address> {
-    forwarded: Forwarded,
-    source_hits: Hits,
-    destination_hits: Hits,
+pub(super) struct Shared<A: Address> {
+    pub forwarded: Forwarded,
+    pub source_hits: Hits,
+    pub destination_hits: Hits,
     /// The control thread's: no worker asks for it.
     editor: Mutex<Editor<A>>,
 }
@@ -59,21 +58,7 @@ impl<A: Address> Clone for Rules<A> {
 
 impl<A: Address> Default for Rules<A> {
     fn default() -> Self {
-        let random = RandomState::new();
-        let seed = |which: u64| [random.hash_one(which), random.hash_one(!which)];
-        let editor = Editor {
-            source: QnsTable::new(seed(0)),
-            destination: QnsTable::new(seed(1)),
-            external: QnsTable::new(seed(2)),
-            externals: HashMap::new(),
-            sources: Vec::new(),
-            destinations: Vec::new(),
-            free_sources: Vec::new(),
-            free_destinations: Vec::new(),
-            wide: HashMap::new(),
-            account: Account::default(),
-            changed: Changed::default(),
-        };
+        let editor = Editor::new();
         Self {
             source: editor.source.reader(),
             destination: editor.destination.reader(),
@@ -329,313 +314,8 @@ fn source_of<T: Tuple>(key: &T, found: Found<T::Address>) -> Option<Decided<Sour
     Some(Decided { rule, what })
 }
 
-/// Destination rules whose ports are compared with each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Group<A> {
-    context: Context,
-    external: Prefix<A>,
-    protocol: Option<u8>,
-}
-
-impl<A: Address> Group<A> {
-    fn of(rule: &DestinationRule<A>) -> Self {
-        Self {
-            context: rule.context,
-            external: rule.external,
-            protocol: rule.protocol,
-        }
-    }
-
-    fn key(&self, port: Option<u16>) -> Key<Number<A>> {
-        Key {
-            context: self.context,
-            prefix: self.external.address.stored(),
-            length: self.external.length,
-            port,
-            protocol: self.protocol,
-            interface: None,
-        }
-    }
-}
-
-fn source_key<A: Address>(rule: &SourceRule<A>) -> Key<Number<A>> {
-    Key {
-        context: rule.context,
-        prefix: rule.inside.address.stored(),
-        length: rule.inside.length,
-        port: rule.port,
-        protocol: rule.protocol,
-        interface: rule.outside,
-    }
-}
-
-/// The addresses of a rule that the gateway stands in for. Those of a rule that sends a whole network to one host have
-/// owners of their own.
-fn external_key<A: Address>(rule: &DestinationRule<A>) -> Option<Key<Number<A>>> {
-    let one = rule.external.length == A::BITS || matches!(rule.action, DestinationAction::Static(_));
-    let group = Group {
-        protocol: None,
-        ..Group::of(rule)
-    };
-    one.then(|| group.key(None))
-}
-
-/// The control thread's part.
-#[derive(Debug)]
-struct Editor<A: Address> {
-    source: QnsTable<Number<A>>,
-    destination: QnsTable<Number<A>>,
-    /// Addresses that the gateway stands in for, and how many rules say so.
-    external: QnsTable<Number<A>>,
-    externals: HashMap<(Context, Prefix<A>), u32>,
-    /// Rules by their numbers.
-    sources: Vec<Option<SourceRule<A>>>,
-    destinations: Vec<Option<DestinationRule<A>>>,
-    free_sources: Vec<RuleId>,
-    free_destinations: Vec<RuleId>,
-    /// Destination rules of more than one port: what they share a port with is within them, or they within that.
-    wide: HashMap<Group<A>, Vec<RuleId>>,
-    account: Account,
-    /// What has changed since somebody asked.
-    changed: Changed,
-}
-
 fn listed<R: Copy>(rules: &[Option<R>], hits: &Hits, most: usize) -> Vec<(RuleId, R, u64)> {
     let rules = (0..).map(RuleId).zip(rules);
     let rules = rules.filter_map(|(id, rule)| Some((id, (*rule)?, hits.get(id))));
     rules.take(most).collect()
-}
-
-/// The number that a new rule gets.
-fn next<R>(rules: &[R], free: &[RuleId]) -> RuleId {
-    free.last().copied().unwrap_or(RuleId(rules.len() as u32))
-}
-
-/// Put a rule at its number.
-fn put<R>(rules: &mut Vec<Option<R>>, free: &mut Vec<RuleId>, rule: R) {
-    match free.pop().and_then(|RuleId(id)| rules.get_mut(id as usize)) {
-        Some(place) => *place = Some(rule),
-        None => rules.push(Some(rule)),
-    }
-}
-
-fn take<R>(rules: &mut [Option<R>], free: &mut Vec<RuleId>, id: RuleId) -> Option<R> {
-    let rule = rules.get_mut(id.0 as usize)?.take()?;
-    free.push(id);
-    Some(rule)
-}
-
-/// What a rule says of one of its ports.
-fn said_of_port<A: Address>(rule: &DestinationRule<A>, id: RuleId, port: u16) -> Said<A> {
-    let action = match rule.action {
-        DestinationAction::Host(target, Some(first)) => {
-            DestinationAction::Host(target, Some(first + (port - ports(rule).0)))
-        }
-        action => action,
-    };
-    Said::of_destination(action, id)
-}
-
-impl<A: Address> Editor<A> {
-    fn add_source(&mut self, rule: &SourceRule<A>, pools: &Pools<A>, hits: &Hits) -> Result<RuleId, RuleError> {
-        let id = next(&self.sources, &self.free_sources);
-        check::source(id, rule, pools)?;
-        let key = source_key(rule);
-        if let Some(other) = self.source.get(&key) {
-            let other = A::unpack(other).rule();
-            return Err(RuleError::SameSource { rule: other, other: id });
-        }
-        if id.0 >= RuleId::MOST {
-            return Err(RuleError::TooMany { rule: id });
-        }
-        hits.begin(id, 0);
-        let inserted = self.source.insert(&key, A::pack(Said::of_source(rule.action, id)));
-        inserted.map_err(|wrong| refused(wrong, id))?;
-        put(&mut self.sources, &mut self.free_sources, *rule);
-        self.changed.source(rule.inside);
-        Ok(id)
-    }
-
-    fn remove_source(&mut self, id: RuleId) -> Option<SourceRule<A>> {
-        let rule = take(&mut self.sources, &mut self.free_sources, id)?;
-        self.source.remove(&source_key(&rule));
-        self.changed.source(rule.inside);
-        Some(rule)
-    }
-
-    fn add_destination(
-        &mut self,
-        rule: &DestinationRule<A>,
-        pools: &Pools<A>,
-        shared: &Shared<A>,
-    ) -> Result<RuleId, RuleError> {
-        let id = next(&self.destinations, &self.free_destinations);
-        check::destination(id, rule, pools)?;
-        self.check_beside(id, rule)?;
-        let entries = rule.ports.map_or(1, |(first, last)| usize::from(last - first) + 1);
-        if id.0 >= RuleId::MOST || self.destination.len() + entries > ENTRIES {
-            return Err(RuleError::TooMany { rule: id });
-        }
-        shared.destination_hits.begin(id, 0);
-        self.announce(rule, shared);
-        if let Err(wrong) = self.enter(id, rule) {
-            self.withdraw(id, rule);
-            self.renounce(rule, shared);
-            return Err(refused(wrong, id));
-        }
-        if entries > 1 {
-            self.wide.entry(Group::of(rule)).or_default().push(id);
-        }
-        put(&mut self.destinations, &mut self.free_destinations, *rule);
-        self.changed.destination(rule.external);
-        Ok(id)
-    }
-
-    fn remove_destination(&mut self, id: RuleId, shared: &Shared<A>) -> Option<DestinationRule<A>> {
-        let rule = take(&mut self.destinations, &mut self.free_destinations, id)?;
-        let group = Group::of(&rule);
-        if let Some(wide) = self.wide.get_mut(&group) {
-            wide.retain(|&other| other != id);
-            if wide.is_empty() {
-                self.wide.remove(&group);
-            }
-        }
-        self.withdraw(id, &rule);
-        self.renounce(&rule, shared);
-        self.changed.destination(rule.external);
-        Some(rule)
-    }
-
-    /// Let it be known where a rule may send packets elsewhere.
-    fn announce(&mut self, rule: &DestinationRule<A>, shared: &Shared<A>) {
-        if rule.action == DestinationAction::Exempt {
-            return;
-        }
-        self.account.add(&shared.forwarded, rule.external, rule.ports);
-        if let Some(key) = external_key(rule) {
-            let rules = self.externals.entry((rule.context, rule.external)).or_default();
-            *rules += 1;
-            if *rules == 1 {
-                // With no room the gateway's neighbours have to be told by hand.
-                let _ = self.external.insert(&key, Default::default());
-            }
-        }
-    }
-
-    /// A rule is gone.
-    fn renounce(&mut self, rule: &DestinationRule<A>, shared: &Shared<A>) {
-        if rule.action == DestinationAction::Exempt {
-            return;
-        }
-        self.account.remove(&shared.forwarded, rule.external, rule.ports);
-        let place = (rule.context, rule.external);
-        if let Some(key) = external_key(rule)
-            && let Some(rules) = self.externals.get_mut(&place)
-        {
-            *rules -= 1;
-            if *rules == 0 {
-                self.externals.remove(&place);
-                self.external.remove(&key);
-            }
-        }
-    }
-
-    /// Of two rules for one group, one is within the other, or they share no port.
-    fn check_beside(&self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), RuleError> {
-        let group = Group::of(rule);
-        let same = |other: RuleId| RuleError::SameDestination { rule: other, other: id };
-        let Some((first, last)) = rule.ports else {
-            let other = self.destination.get(&group.key(None));
-            return other.map_or(Ok(()), |other| Err(same(A::unpack(other).rule())));
-        };
-        if first == last
-            && let Some(other) = self.destination.get(&group.key(Some(first)))
-            && let other = A::unpack(other).rule()
-            && self.width(other) == 1
-        {
-            return Err(same(other));
-        }
-        for &other in self.wide.get(&group).into_iter().flatten() {
-            let Some((from, to)) = self.rule(other).and_then(|other| other.ports) else {
-                continue;
-            };
-            let apart = last < from || to < first;
-            let within = (from <= first && last <= to) != (first <= from && to <= last);
-            if !apart && !within {
-                return Err(same(other));
-            }
-        }
-        Ok(())
-    }
-
-    fn rule(&self, RuleId(id): RuleId) -> Option<&DestinationRule<A>> {
-        self.destinations.get(id as usize)?.as_ref()
-    }
-
-    /// How many ports a rule names.
-    fn width(&self, id: RuleId) -> u32 {
-        let ports = self.rule(id).and_then(|rule| rule.ports);
-        ports.map_or(0, |(first, last)| u32::from(last - first) + 1)
-    }
-
-    /// Put a rule's entries into the table: not those of ports that a narrower rule has.
-    fn enter(&mut self, id: RuleId, rule: &DestinationRule<A>) -> Result<(), QnsError> {
-        let group = Group::of(rule);
-        let Some((first, last)) = rule.ports else {
-            let said = A::pack(Said::of_destination(rule.action, id));
-            return self.destination.insert(&group.key(None), said).map(|_| ());
-        };
-        let width = u32::from(last - first) + 1;
-        for port in first..=last {
-            let key = group.key(Some(port));
-            let narrower = self.destination.get(&key).is_some_and(|other| {
-                let other = A::unpack(other).rule();
-                other != id && self.width(other) < width
-            });
-            if !narrower {
-                self.destination.insert(&key, A::pack(said_of_port(rule, id, port)))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Take a rule's entries out of the table: the next wider rule has their ports then.
-    fn withdraw(&mut self, id: RuleId, rule: &DestinationRule<A>) {
-        let group = Group::of(rule);
-        let Some((first, last)) = rule.ports else {
-            self.destination.remove(&group.key(None));
-            return;
-        };
-        for port in first..=last {
-            let key = group.key(Some(port));
-            if self
-                .destination
-                .get(&key)
-                .is_none_or(|other| A::unpack(other).rule() != id)
-            {
-                continue;
-            }
-            let wider = self.wide.get(&group).into_iter().flatten();
-            let wider = wider.filter_map(|&other| Some((other, *self.rule(other)?)));
-            let covering = wider.filter(|(other, rule)| {
-                let (from, to) = ports(rule);
-                *other != id && (from..=to).contains(&port)
-            });
-            let next = covering.min_by_key(|(_, rule)| ports(rule).1 - ports(rule).0);
-            // An entry that is there takes no room: what it says changes.
-            let changed = next.map(|(other, rule)| A::pack(said_of_port(&rule, other, port)));
-            if changed.is_none_or(|value| self.destination.insert(&key, value).is_err()) {
-                self.destination.remove(&key);
-            }
-        }
-    }
-}
-
-fn refused(wrong: QnsError, rule: RuleId) -> RuleError {
-    match wrong {
-        QnsError::Crowded => RuleError::Crowded { rule },
-        // Both have been looked at before.
-        QnsError::Length(length) => RuleError::TooLong { rule, length },
-        QnsError::HostBits => RuleError::Crowded { rule },
-    }
 }
