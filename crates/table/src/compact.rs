@@ -79,17 +79,25 @@ impl<'m> Compact<'m> {
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
         let (home, tag) = (self.home(hash), self.tag(hash));
         let bucket = self.buckets.get(home)?;
-        let mut look = |bucket: &Bucket| {
-            self.tagged(bucket, tag)
-                .map(|place| (bucket.entries[place] & self.numbers) - 1)
-                .find(|&number| is_it(number))
-        };
-        look(bucket).or_else(|| {
-            if bucket.away == 0 {
-                return None;
-            }
-            (1..=usize::from(bucket.far)).find_map(|step| look(&self.buckets[self.after(home, step)]))
-        })
+        let found = self.look(bucket, tag, &mut is_it);
+        if found.is_some() || bucket.away == 0 {
+            return found;
+        }
+        self.find_away(home, tag, &mut is_it)
+    }
+
+    /// The same among the buckets that follow the home bucket.
+    #[cold]
+    fn find_away(&self, home: usize, tag: u32, is_it: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
+        let far = usize::from(self.buckets.get(home)?.far);
+        (1..=far).find_map(|step| self.look(self.buckets.get(self.after(home, step))?, tag, &mut *is_it))
+    }
+
+    #[inline(always)]
+    fn look(&self, bucket: &Bucket, tag: u32, is_it: &mut (impl FnMut(u32) -> bool + ?Sized)) -> Option<u32> {
+        self.tagged(bucket, tag)
+            .map(|place| (bucket.entries[place] & self.numbers) - 1)
+            .find(|&number| is_it(number))
     }
 
     /// Add a record under a hash.

@@ -21,6 +21,9 @@ const SPANS: usize = 1 << BITS;
 /// Lists per span: as many records are on their way from memory at once.
 const CHAINS: usize = 8;
 
+/// Records that are taken off their lists together.
+const TAKEN: usize = 64;
+
 /// What becomes of a record that the wheel asked about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -49,7 +52,7 @@ pub struct Wheel {
     /// Every span that began before is empty; those that begin here may not be yet.
     current: Tick,
     scheduled: u32,
-    /// Where the next record is linked in and taken out.
+    /// Where the next record is linked in.
     turn: usize,
 }
 
@@ -160,6 +163,7 @@ impl Wheel {
         mut ask: impl FnMut(RecordIndex, &mut R) -> Verdict,
     ) -> Progress {
         let now = now.max(self.current);
+        let mut taken = [RecordIndex(0); TAKEN];
         let mut asked = 0;
         loop {
             let Some(span) = self.begun() else {
@@ -178,11 +182,13 @@ impl Wheel {
                     caught_up: false,
                 };
             }
-            let Some(index) = self.take(table, span) else { continue };
-            asked += 1;
-            let Some(record) = table.get_mut(index) else { continue };
-            if let Verdict::Rearm(due) = ask(index, record) {
-                self.link(table, index, due.max(now + 1));
+            let count = self.take(table, span, (budget - asked) as usize, &mut taken);
+            asked += count as u32;
+            for &index in &taken[..count] {
+                let Some(record) = table.get_mut(index) else { continue };
+                if let Verdict::Rearm(due) = ask(index, record) {
+                    self.link(table, index, due.max(now + 1));
+                }
             }
         }
     }
@@ -258,18 +264,55 @@ impl Wheel {
         }
     }
 
-    /// Take the first record of the span's next list off the wheel, and ask memory for the one behind it.
-    fn take<R: Record>(&mut self, table: &mut FlowTable<'_, R>, span: Span) -> Option<RecordIndex> {
-        let heads = &self.heads[span.level][span.number];
-        let chain = (1..=CHAINS)
-            .map(|k| (self.turn + k) % CHAINS)
-            .find(|&chain| heads[chain] != 0)?;
-        self.turn = chain;
-        let first = Links::unpack(heads[chain])?;
-        if let Some(next) = table.get(first).and_then(|record| record.links().next()) {
-            table.prefetch_record(next);
+    /// Take records off the lists of a span, at most so many and as many as there is room for; how many. A list's next
+    /// record is known only once its first is here: one of each list is on its way from memory at a time.
+    fn take<R: Record>(
+        &mut self,
+        table: &mut FlowTable<'_, R>,
+        span: Span,
+        most: usize,
+        taken: &mut [RecordIndex; TAKEN],
+    ) -> usize {
+        let mut heads = self.heads[span.level][span.number];
+        let before = heads;
+        let most = most.min(TAKEN);
+        let (mut count, mut left) = (0, true);
+        while left && count < most {
+            left = false;
+            for k in 1..=CHAINS {
+                let head = &mut heads[(self.turn + k) % CHAINS];
+                let Some(first) = Links::unpack(*head) else { continue };
+                if count == most {
+                    break;
+                }
+                *head = 0;
+                if let Some(record) = table.get_mut(first) {
+                    let next = record.links().next();
+                    *record.links_mut() = Links::IDLE;
+                    *head = Links::pack(next);
+                    taken[count] = first;
+                    count += 1;
+                    if let Some(next) = next {
+                        table.prefetch_record(next);
+                        left = true;
+                    }
+                }
+            }
         }
-        self.cancel(table, first).then_some(first)
+        for (chain, (&head, &before)) in heads.iter().zip(&before).enumerate() {
+            if head != before
+                && let Some(first) = Links::unpack(head)
+                && let Some(record) = table.get_mut(first)
+            {
+                record.links_mut().set_previous(Previous::List(span.list(chain)));
+            }
+        }
+        self.heads[span.level][span.number] = heads;
+        if heads == [0; CHAINS] {
+            self.occupied[span.level] &= !(1 << span.number);
+        }
+        self.scheduled -= count as u32;
+        count
     }
 }
 
