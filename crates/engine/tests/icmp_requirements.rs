@@ -43,8 +43,8 @@ fn query(source: Ipv4Addr, destination: Ipv4Addr, kind: u8, identifier: u16) -> 
 
 #[test]
 fn rfc5508_req1_queries_from_inside_and_their_answers_pass() {
-    // Echo, timestamp, information, address mask.
-    for (asks, answers) in [(8, 0), (13, 14), (15, 16), (17, 18)] {
+    // Echo, timestamp, address mask.
+    for (asks, answers) in [(8, 0), (13, 14), (17, 18)] {
         let mut rig = Rig::new(Plan::default());
         let sent = rig.host_sends(&query(host(), REMOTE, asks, 77));
         assert_eq!(1, sent.len(), "{asks}: {:?}", rig.all_drops());
@@ -243,8 +243,29 @@ fn rfc5508_req10c_no_source_quench_is_sent_however_full_the_tables_are() {
 fn rfc5508_req10c_information_requests_to_the_gateway_are_not_answered() {
     let mut rig = Rig::new(Plan::default());
     let gateway = Ipv4Addr::new(192, 168, 1, 1);
-    assert!(rig.host_sends(&query(host(), gateway, 15, 77)).is_empty());
+    // Nor is a type that nobody knows (RFC 1122, 3.2.2).
+    for kind in [15, 200] {
+        assert!(rig.host_sends(&query(host(), gateway, kind, 77)).is_empty());
+    }
+    assert_eq!(2, rig.drops("no-local-service"));
     assert_eq!(1, rig.host_sends(&query(host(), gateway, 8, 77)).len(), "an echo is");
+}
+
+#[test]
+fn rfc5508_req10c_source_quench_and_information_requests_of_others_are_not_translated() {
+    let mut rig = Rig::new(Plan::default());
+    let public = rig.public(&packet::udp4(inside(), remote()));
+    let quoted = packet::udp4(public, remote()).build();
+    let quench = packet::icmp4_error(MIDDLE, *public.ip(), 4, 0, &quoted, 548);
+    assert!(rig.router_sends(&quench).is_empty());
+    let quoted = packet::udp4(remote(), inside()).build();
+    let quench = packet::icmp4_error(host(), REMOTE, 4, 0, &quoted, 548);
+    assert!(rig.host_sends(&quench).is_empty());
+    assert_eq!(2, rig.drops("source-quench"));
+    for kind in [15, 16] {
+        assert!(rig.host_sends(&query(host(), REMOTE, kind, 77)).is_empty());
+    }
+    assert_eq!((2, 1), (rig.drops("unsupported-protocol"), rig.live()));
 }
 
 #[test]

@@ -52,12 +52,13 @@ pub mod unreachable {
     pub const PROHIBITED: u8 = 13;
 }
 
-/// What a message of this type is: error, query, reply to a query (RFC 5508, 2), or none of them.
+/// What a message of this type is: error, query, reply to a query (RFC 5508, 2), or none of them, as information requests
+/// are, which nobody sends any more (RFC 5508, REQ-10c; RFC 6918).
 #[inline]
 pub fn flags(kind: u8) -> Flags {
     match kind {
-        0 | 14 | 16 | 18 => Flags::ICMP_QUERY.with(Flags::ICMP_REPLY),
-        8 | 13 | 15 | 17 => Flags::ICMP_QUERY,
+        0 | 14 | 18 => Flags::ICMP_QUERY.with(Flags::ICMP_REPLY),
+        8 | 13 | 17 => Flags::ICMP_QUERY,
         3 | 4 | 5 | 11 | 12 => Flags::ICMP_ERROR,
         _ => Flags(0),
     }

@@ -3,6 +3,7 @@
 //! Exits: forward (an echo reply), complain (nothing listens there), taken in, hand over (the owner), drop.
 
 use sluice_route::policer::Class as Policed;
+use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{Class, Flags, Fragment};
 use sluice_wire::{icmp, icmpv6};
 
@@ -29,6 +30,9 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
                 lists.discard(slot, Own::PolicedOther);
             } else if layers.flags.has(Flags::ICMP_ERROR) {
                 put(&mut lists.taken, slot);
+            } else if matches!(layers.protocol, protocol::ICMP | protocol::ICMPV6) {
+                // A message of an unknown type is not answered (RFC 1122, 3.2.2; RFC 4443, 2.4).
+                lists.discard(slot, Own::NoLocalService);
             } else {
                 lists.complain(slot, Complaint::PortUnreachable, Own::NoLocalService);
             }
