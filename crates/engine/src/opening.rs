@@ -52,7 +52,7 @@ struct Opening<F: Family> {
     slot: Slot,
     translation: Translation<F>,
     /// Where its outside port shall come from, if it needs one.
-    aim: Option<Aim>,
+    aim: Option<Aim<F::Address>>,
     state: State<F>,
 }
 
@@ -89,7 +89,7 @@ impl<F: Family> Openings<F> {
     }
 
     /// Open sessions for all that asked: they are looked up again, or refused.
-    pub fn open(mut self, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    pub fn open(&mut self, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
         let count = self.keys.len();
         let (mut forward, mut reverse) = ([0; HAND], [0; HAND]);
         F::hash(ctx.hasher, &self.keys, &mut forward[..count]);
@@ -129,8 +129,8 @@ impl<F: Family> Openings<F> {
                 F::bindings_ref(shard).approach(aim);
             }
         }
-        for (opening, key) in self.openings.iter().zip(&self.keys) {
-            if let (Some(aim), Some(shard)) = (&opening.aim, shard_of(ctx, batch.meta(opening.slot))) {
+        for (opening, key) in self.openings.iter_mut().zip(&self.keys) {
+            if let (Some(aim), Some(shard)) = (&mut opening.aim, shard_of(ctx, batch.meta(opening.slot))) {
                 F::bindings_ref(shard).near(aim, F::tuple(key));
             }
         }
@@ -142,17 +142,17 @@ impl<F: Family> Openings<F> {
         let mut reverses = ArrayVec::new();
         let mut seen = Seen::default();
         for place in 0..self.openings.len() {
-            let (opening, key, hash) = (self.openings[place], self.keys[place], forward[place]);
+            let (opening, key, hash) = (&self.openings[place], &self.keys[place], forward[place]);
             let Some(shard) = shard_of(ctx, batch.meta(opening.slot)) else {
                 continue;
             };
-            if F::table_ref(shard).find(hash, &key).is_some() {
+            if F::table_ref(shard).find(hash, key).is_some() {
                 self.openings[place].state = State::Known;
                 continue;
             }
             let leader = |&earlier: &usize| {
                 let made = matches!(self.openings[earlier].state, State::Made(..));
-                made && forward[earlier] == hash && self.keys[earlier] == key
+                made && forward[earlier] == hash && self.keys[earlier] == *key
             };
             if seen.maybe(hash)
                 && let Some(leader) = (0..place).find(leader)
@@ -161,33 +161,11 @@ impl<F: Family> Openings<F> {
                 continue;
             }
             let State::Asked = opening.state else { continue };
-            let table = F::table_ref(shard);
-            let full = table.len() + reverses.len() >= table.capacity()
-                && table.len() + self.made_in(batch, batch.meta(opening.slot).shard) >= table.capacity();
-            let now = ctx.now.nanoseconds;
-            let counted = match admit_all::<F>(ctx, &opening.translation, full) {
-                Ok(counted) => counted,
-                Err(refusal) => {
-                    self.openings[place].state = State::Refused(refusal);
-                    continue;
-                }
-            };
-            let tools = ctx.tools();
-            let Some(shard) = shard_of(ctx, batch.meta(opening.slot)) else {
-                continue;
-            };
-            let made = make::<F>(shard, &key, &opening, full, now);
-            if made.is_err() && counted != Holding::NOTHING {
-                tools.leave(counted_by::<F>(&opening.translation, counted));
-            }
-            let made = made.map(|(mut made, overlaps)| {
-                made.decision = made.decision.counted(counted);
-                (made, overlaps)
-            });
+            let made = self.lend_one(batch, ctx, place, reverses.len());
             self.openings[place].state = match made {
                 Ok((made, overlaps)) => {
                     seen.mark(hash);
-                    put(&mut reverses, F::make_key(made.reverse, F::protocol(&key)));
+                    put(&mut reverses, F::make_key(made.reverse, F::protocol(&self.keys[place])));
                     State::Made(made, overlaps)
                 }
                 Err(refusal) => State::Refused(refusal),
@@ -201,6 +179,38 @@ impl<F: Family> Openings<F> {
             }
         }
         reverses
+    }
+
+    /// Lend what one new session needs, after so many of the batch.
+    #[inline(always)]
+    fn lend_one(
+        &self,
+        batch: &Batch<'_, '_>,
+        ctx: &mut Ctx<'_, '_>,
+        place: usize,
+        before: usize,
+    ) -> Result<(decision::Translation<F::Tuple>, bool), Refusal> {
+        let (opening, key) = (&self.openings[place], &self.keys[place]);
+        let meta = batch.meta(opening.slot);
+        let now = ctx.now.nanoseconds;
+        let forgotten = || (None, Own::Forgotten.into());
+        let table = F::table_ref(shard_of(ctx, meta).ok_or_else(forgotten)?);
+        let full = table.len() + before >= table.capacity()
+            && table.len() + self.made_in(batch, meta.shard) >= table.capacity();
+        let counted = admit_all::<F>(ctx, &opening.translation, full)?;
+        let shard = shard_of(ctx, meta).ok_or_else(forgotten)?;
+        match make::<F>(shard, key, opening, full, now) {
+            Ok((mut made, overlaps)) => {
+                made.decision = made.decision.counted(counted);
+                Ok((made, overlaps))
+            }
+            Err(refusal) => {
+                if counted != Holding::NOTHING {
+                    ctx.tools().leave(counted_by::<F>(&opening.translation, counted));
+                }
+                Err(refusal)
+            }
+        }
     }
 
     /// Sessions made so far that a shard has to take.
@@ -332,11 +342,13 @@ fn admit<F: Family>(layers: &Layers, key: &F::Key) -> Result<(), Refusal> {
 fn admit_all<F: Family>(ctx: &Ctx<'_, '_>, translation: &Translation<F>, full: bool) -> Result<Holding, Refusal> {
     let nat = F::nat(ctx.policy);
     let pool = translation.pool.or(translation.mapped);
-    let limits = pool.and_then(|pool| nat.pools.get(pool)).map(|pool| *pool.limits());
-    let limits = limits.unwrap_or_default();
-    if full || limits == Limits::default() && nat.limits == Limits::default() {
+    let limited = pool
+        .and_then(|pool| nat.pools.get(pool))
+        .filter(|pool| pool.is_limited());
+    if full || limited.is_none() && nat.limits == Limits::default() {
         return Ok(Holding::NOTHING);
     }
+    let limits = limited.map(|pool| *pool.limits()).unwrap_or_default();
     admit_limited(ctx, pool, limits, nat.limits).map_err(|reason| {
         let inside = translation.mapped.is_none();
         (inside.then_some(Complaint::NoResources), reason.into())
@@ -454,7 +466,7 @@ fn insert_elsewhere<F: Family>(
     shard: &mut Shard<'_>,
     mut session: F::Session,
     translation: &Translation<F>,
-    aim: &Aim,
+    aim: &Aim<F::Address>,
     hash: u64,
     hasher: &sluice_table::hash::Hasher,
     due: u64,

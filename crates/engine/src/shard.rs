@@ -203,21 +203,22 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
     let mut keys = ArrayVec::<F::Key, { 2 * EXPIRIES }>::new();
     let mut hashes = [0; 2 * EXPIRIES];
     let (table, bindings) = (F::table_ref(shard), F::bindings_ref(shard));
-    let mut mapped = false;
+    let mut endings = ArrayVec::<_, EXPIRIES>::new();
     for &index in silent {
         let Some(session) = table.get(index) else { continue };
         put(&mut keys, session.key(Direction::Forward));
         put(&mut keys, session.key(Direction::Reverse));
         let (forward, reverse) = (session.forward(), session.reverse());
-        mapped |= bindings.prefetch_release(session.nat(), session.protocol(), forward, reverse);
+        put(
+            &mut endings,
+            bindings.ending(session.nat(), session.protocol(), forward, reverse),
+        );
     }
-    if mapped {
-        for pass in [Bindings::approach_release::<F::Tuple>, Bindings::near_release] {
-            for session in silent.iter().filter_map(|&index| table.get(index)) {
-                let (forward, reverse) = (session.forward(), session.reverse());
-                pass(bindings, session.nat(), session.protocol(), forward, reverse);
-            }
-        }
+    for ending in endings.iter().flatten() {
+        bindings.approach_ending(ending);
+    }
+    for ending in endings.iter_mut().flatten() {
+        bindings.near_ending(ending);
     }
     let hashes = &mut hashes[..keys.len()];
     F::hash(tools.hasher, &keys, hashes);
@@ -228,12 +229,15 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
     let mut later = later.chunks_exact(2);
     let mut returns = Returns::default();
     let mut ended = 0;
-    for (&index, hashes) in silent.iter().zip(hashes.chunks_exact(2)) {
+    for ((&index, hashes), ending) in silent.iter().zip(hashes.chunks_exact(2)).zip(&endings) {
         for &hash in later.next().unwrap_or_default() {
             F::table_ref(shard).prefetch(hash);
         }
         if let Some(session) = F::table(shard).remove(index, hashes[0], hashes[1]) {
-            release::<F>(shard, &session, tools);
+            tools.leave(session.nat());
+            if let Some(ending) = ending {
+                F::bindings(shard).give_back(ending, tools.now.nanoseconds);
+            }
             returns.give(
                 tools.paths,
                 [Direction::Forward, Direction::Reverse].map(|d| session.hop(d)),

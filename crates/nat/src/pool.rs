@@ -117,6 +117,42 @@ pub struct ValidPool<A> {
     renumber: bool,
     /// A bit for each protocol that is translated by address alone.
     protocols: [u64; 4],
+    asked: Asked,
+}
+
+/// What follows from a pool's settings and is asked for every new session: worked out once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Asked {
+    /// Where ports come from, and whether subscribers are counted, by class.
+    classes: [(Source, bool); 3],
+    bits: bool,
+    limits: bool,
+    subscriber_limits: bool,
+}
+
+impl Asked {
+    fn of<A: Address>(pool: &ValidPool<A>) -> Self {
+        let subscriber_limits = pool.subscriber != SubscriberLimits::default();
+        let source = |class: PortClass| match pool.behaviour[class as usize].mapping {
+            Mapping::EndpointIndependent => Source::Mapping,
+            Mapping::AddressAndPortDependent if pool.overlap => Source::Overlap,
+            Mapping::AddressAndPortDependent => Source::Session,
+        };
+        let counted = |class| source(class) == Source::Mapping || pool.blocks.is_some() || subscriber_limits;
+        let bits = match pool.plan {
+            Some(_) => pool.blocks.is_some() && pool.dealt().is_some(),
+            None => {
+                pool.selection == PortSelection::Random
+                    && PortClass::ALL.iter().any(|&class| source(class) != Source::Overlap)
+            }
+        };
+        Self {
+            classes: PortClass::ALL.map(|class| (source(class), counted(class))),
+            bits,
+            limits: pool.limits != Limits::default(),
+            subscriber_limits,
+        }
+    }
 }
 
 /// Where an outside address and port belong.
@@ -129,9 +165,10 @@ pub enum Home<A> {
 }
 
 /// Where a new session's outside port comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
     /// The session gets one of its own.
+    #[default]
     Session,
     /// The session gets any with which its answers are told apart from those of all others.
     Overlap,
@@ -160,6 +197,7 @@ impl<A: Address> ValidPool<A> {
             plan: None,
             renumber: true,
             protocols: [0; 4],
+            asked: Asked::default(),
         }
     }
 
@@ -286,17 +324,25 @@ impl<A: Address> ValidPool<A> {
     /// Where the port of a new session of a class comes from.
     #[inline(always)]
     pub fn source(&self, class: PortClass) -> Source {
-        match self.behaviour[class as usize].mapping {
-            Mapping::EndpointIndependent => Source::Mapping,
-            Mapping::AddressAndPortDependent if self.overlap => Source::Overlap,
-            Mapping::AddressAndPortDependent => Source::Session,
-        }
+        self.asked.classes[class as usize].0
     }
 
     /// Whether sessions of a class are counted by subscriber.
     #[inline(always)]
     pub fn has_subscribers(&self, class: PortClass) -> bool {
-        self.source(class) == Source::Mapping || self.blocks.is_some() || self.subscriber != SubscriberLimits::default()
+        self.asked.classes[class as usize].1
+    }
+
+    /// Whether subscribers have limits.
+    #[inline(always)]
+    pub fn limits_subscribers(&self) -> bool {
+        self.asked.subscriber_limits
+    }
+
+    /// Whether the pool itself has limits.
+    #[inline(always)]
+    pub fn is_limited(&self) -> bool {
+        self.asked.limits
     }
 
     /// Which free port a mapping gets.
@@ -337,14 +383,9 @@ impl<A: Address> ValidPool<A> {
 
     /// Whether a bit per port says which are free: not where sessions may share a port, or an address belongs to one
     /// shard as a whole.
+    #[inline(always)]
     pub(crate) fn has_bits(&self) -> bool {
-        if self.plan.is_some() {
-            return self.blocks.is_some() && self.dealt().is_some();
-        }
-        self.selection == PortSelection::Random
-            && PortClass::ALL
-                .iter()
-                .any(|&class| self.source(class) != Source::Overlap)
+        self.asked.bits
     }
 
     /// First and last of the ports that are not computed; none where all are.

@@ -15,6 +15,7 @@ use thiserror::Error;
 
 use self::bits::{next, pick, start};
 pub use self::blocks::Block;
+pub(crate) use self::blocks::Place;
 pub use self::layout::Layout;
 use self::layout::Range;
 use crate::keyed::{Secret, sip, spot, spread};
@@ -365,11 +366,16 @@ impl<'m, A: Address> Ports<'m, A> {
         };
         let (address, at, bit) = place;
         let region = &self.layout.regions[usize::from(pool)];
-        let mut bits = region.bits(self.memory, class, address);
-        if bits.is_free(at, bit) {
+        let word = &mut self.memory[region.word(class, address) + at];
+        if *word >> bit & 1 != 0 {
             return false;
         }
-        bits.put(at, bit);
+        if *word != 0 {
+            // Not the first of its word: the summary stays as it is.
+            *word |= 1 << bit;
+        } else {
+            region.bits(self.memory, class, address).put(at, bit);
+        }
         self.memory[region.start + class as usize] -= 1;
         true
     }

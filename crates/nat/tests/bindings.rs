@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use proptest::prelude::*;
 use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, Hold, Mapping, PortSelection, SubscriberLimits};
-use sluice_nat::bindings::{Bindings, Inbound, Room};
+use sluice_nat::bindings::{Bindings, Ending, Inbound, Room};
 use sluice_nat::decision::NewSource;
 use sluice_nat::pool::{Pairing, Pool, Pools};
 use sluice_nat::ports::{Layout, Lease, PortClass};
@@ -61,9 +61,9 @@ struct Shard<'m> {
 
 impl Shard<'_> {
     fn open(&mut self, class: PortClass, key: Tuple4, taken: &HashSet<Tuple4>) -> Result<Session, Reason> {
-        let aim = self.bindings.aim(0, class, &key);
+        let mut aim = self.bindings.aim(0, class, &key);
         self.bindings.approach(&aim);
-        self.bindings.near(&aim, &key);
+        self.bindings.near(&mut aim, &key);
         let grant = self.bindings.grant(&aim, &key, key.destination, self.now)?;
         self.bindings.publish();
         let mut lease = grant.lease;
@@ -91,15 +91,27 @@ impl Shard<'_> {
     }
 
     fn close(&mut self, session: &Session) -> bool {
-        let (forward, reverse) = (&session.forward, &session.reverse);
-        self.bindings
-            .prefetch_release(session.decision, protocol(session.class), forward, reverse);
-        self.bindings
-            .approach_release(session.decision, protocol(session.class), forward, reverse);
-        self.bindings
-            .near_release(session.decision, protocol(session.class), forward, reverse);
-        self.bindings
-            .release(session.decision, protocol(session.class), forward, reverse, self.now)
+        self.close_all(&[*session])
+    }
+
+    /// Ended together, as a worker ends those that have fallen silent.
+    fn close_all(&mut self, sessions: &[Session]) -> bool {
+        let bindings = &mut self.bindings;
+        let ending = |session: &Session| {
+            let (forward, reverse) = (&session.forward, &session.reverse);
+            bindings.ending(session.decision, protocol(session.class), forward, reverse)
+        };
+        let mut endings: Vec<_> = sessions.iter().map(ending).collect();
+        endings
+            .iter()
+            .flatten()
+            .for_each(|ending| bindings.approach_ending(ending));
+        endings
+            .iter_mut()
+            .flatten()
+            .for_each(|ending| bindings.near_ending(ending));
+        let back = |ending: &Ending<u32>| bindings.give_back(ending, self.now);
+        endings.iter().flatten().map(back).fold(true, |all, known| all & known)
     }
 
     fn used(&self) -> u32 {
@@ -179,6 +191,7 @@ enum Step {
     Open(u8, u32, u16, u32),
     Inbound(usize, u32),
     Close(usize),
+    CloseAll(usize, usize),
     Wait(u64),
 }
 
@@ -187,8 +200,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         (0u8..3, 0u32..6, 1000u16..1060, 0u32..4).prop_map(|(class, host, port, to)| Step::Open(class, host, port, to));
     let inbound = (any::<usize>(), 0u32..6).prop_map(|(session, from)| Step::Inbound(session, from));
     let close = any::<usize>().prop_map(Step::Close);
+    let close_all = (any::<usize>(), 0usize..20).prop_map(|(from, count)| Step::CloseAll(from, count));
     let wait = (1u64..90).prop_map(Step::Wait);
-    proptest::collection::vec(prop_oneof![6 => open, 2 => inbound, 5 => close, 1 => wait], 0..600)
+    proptest::collection::vec(
+        prop_oneof![12 => open, 4 => inbound, 8 => close, 1 => close_all, 2 => wait],
+        0..600,
+    )
 }
 
 fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCaseError> {
@@ -322,6 +339,14 @@ fn check(pool: &Pool<u32>, steps: &[Step], shards: Shards) -> Result<(), TestCas
                 prop_assert!(shard.close(&session));
             }
             Step::Close(_) => {}
+            Step::CloseAll(which, count) => {
+                let from = which % live.len().max(1);
+                let closed: Vec<_> = live.drain(from..(from + count).min(live.len())).collect();
+                closed.iter().for_each(|session| {
+                    answers.remove(&session.reverse);
+                });
+                prop_assert!(shard.close_all(&closed));
+            }
             Step::Wait(seconds) => {
                 shard.now += seconds * SECOND;
                 shard.bindings.expire(shard.now, usize::MAX);

@@ -23,6 +23,7 @@ use crate::reason::{Own, Reason};
 use crate::unsolicited::Unsolicited;
 
 /// What is to become of a flow.
+#[derive(Clone, Copy)]
 pub enum Plan<F: Family> {
     /// A session, translated so.
     Session(Translation<F>),
@@ -348,16 +349,16 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     }
     let mut sourcings = [None; HAND];
     rules.decide_sources(&leaving, &mut sourcings);
-    let mut sourcings = sourcings.into_iter();
+    let mut sourcings = sourcings.iter();
     let mut openings = Openings::<F>::default();
     let (mut sources, mut destinations) = (Tally::default(), Tally::default());
-    for (((&slot, key), way), redirection) in slots.iter().zip(&keys).zip(ways).zip(redirections) {
+    for (((&slot, key), &way), redirection) in slots.iter().zip(&keys).zip(&ways).zip(&redirections) {
         let meta = &mut batch.meta[slot as usize % HAND];
         let mut sourcing = None;
         let plan = match way {
             Ok(way) => {
                 if !way.settled {
-                    sourcing = sourcings.next().flatten();
+                    sourcing = sourcings.next().copied().flatten();
                 }
                 join::<F>(ctx, meta, key, &way, sourcing)
             }

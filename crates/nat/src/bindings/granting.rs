@@ -20,7 +20,7 @@ impl<A: Address> Bindings<'_, A> {
     #[inline]
     pub(super) fn grant_further<T: Tuple<Address = A>>(
         &mut self,
-        aim: &Aim,
+        aim: &Aim<A>,
         key: &T,
         remote: A,
         now: u64,
@@ -28,7 +28,7 @@ impl<A: Address> Bindings<'_, A> {
         let Some(host) = aim.host else {
             return self.grant_overlapping(aim, key);
         };
-        let found = self.find_subscriber(host, key, aim.pool);
+        let found = self.subscriber_of(aim, host, key);
         let number = match found {
             Some(number) => number,
             None => self.enter(host, key, aim.pool, now)?,
@@ -45,7 +45,7 @@ impl<A: Address> Bindings<'_, A> {
 
     /// What a subscriber was refused.
     #[cold]
-    fn report<T: Tuple<Address = A>>(&mut self, reason: Reason, aim: &Aim, key: &T, now: u64) {
+    fn report<T: Tuple<Address = A>>(&mut self, reason: Reason, aim: &Aim<A>, key: &T, now: u64) {
         let kind = match reason {
             Reason::PortsExhausted => EventKind::PortsExhausted,
             _ => EventKind::QuotaExceeded,
@@ -58,7 +58,7 @@ impl<A: Address> Bindings<'_, A> {
     }
 
     /// A port that sessions may share, without a subscriber.
-    fn grant_overlapping<T: Tuple<Address = A>>(&mut self, aim: &Aim, key: &T) -> Result<Grant<A>, Reason> {
+    fn grant_overlapping<T: Tuple<Address = A>>(&mut self, aim: &Aim<A>, key: &T) -> Result<Grant<A>, Reason> {
         let lease = self.first(aim, key)?;
         Ok(Grant {
             lease,
@@ -69,7 +69,7 @@ impl<A: Address> Bindings<'_, A> {
 
     /// The `attempt`-th address and port for a session whose port others may share: the next where the answers of the
     /// one before can't be told apart from another session's. None after the last.
-    pub fn another<T: Tuple<Address = A>>(&self, aim: &Aim, key: &T, attempt: u32) -> Option<Lease<A>> {
+    pub fn another<T: Tuple<Address = A>>(&self, aim: &Aim<A>, key: &T, attempt: u32) -> Option<Lease<A>> {
         let address = match aim.host.and_then(|host| self.find_subscriber(host, key, aim.pool)) {
             Some(number) => self.subscribers.get(number)?.paired(),
             None => self.pair(key, aim.pool)?,
@@ -77,7 +77,7 @@ impl<A: Address> Bindings<'_, A> {
         (attempt < TRIES).then(|| self.candidate(aim, address, (key.source(), key.source_port()), attempt))?
     }
 
-    fn first<T: Tuple<Address = A>>(&self, aim: &Aim, key: &T) -> Result<Lease<A>, Reason> {
+    fn first<T: Tuple<Address = A>>(&self, aim: &Aim<A>, key: &T) -> Result<Lease<A>, Reason> {
         let found = (0..TRIES).find_map(|attempt| self.another(aim, key, attempt));
         found.ok_or(Reason::PortsExhausted)
     }
@@ -85,25 +85,17 @@ impl<A: Address> Bindings<'_, A> {
     fn grant_to<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &Aim,
+        aim: &Aim<A>,
         key: &T,
         remote: A,
         now: u64,
     ) -> Result<Grant<A>, Reason> {
-        let limits = *self.pool(aim.pool).ok_or(Reason::PortsExhausted)?.subscriber();
-        let subscriber = self.subscribers.get(number).ok_or(Reason::PortsExhausted)?;
-        if limits.sessions.is_some_and(|most| subscriber.sessions() >= most) {
-            return Err(Reason::SubscriberSessions);
-        }
-        if limits.rate.is_some_and(|rate| !subscriber.admits(rate, now)) {
-            return Err(Reason::SubscriberRate);
-        }
-        let ports = subscriber.ports()[aim.class as usize];
-        let most = self.pool(aim.pool).and_then(|valid| valid.plan()?.most());
-        let more_ports = [limits.ports[aim.class as usize], most]
-            .into_iter()
-            .flatten()
-            .all(|most| ports < most);
+        let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
+        let limited = valid.limits_subscribers();
+        let more_ports = match limited || valid.plan().is_some() {
+            true => self.admit(number, aim.pool, aim.class, now)?,
+            false => true,
+        };
         let grant = match aim.source {
             Source::Overlap => Grant {
                 lease: self.first(aim, key)?,
@@ -123,11 +115,39 @@ impl<A: Address> Bindings<'_, A> {
             if grant.holding == Holding::SUBSCRIBER | Holding::PORT {
                 subscriber.ports[aim.class as usize] += 1;
             }
-            if let Some(rate) = limits.rate {
-                subscriber.charge(rate, now);
-            }
+        }
+        if limited {
+            self.charge(number, aim.pool, now);
         }
         Ok(grant)
+    }
+
+    /// Whether a subscriber may have one more session, and then whether it may have one more port of a class.
+    #[inline(never)]
+    fn admit(&self, number: u32, pool: PoolIndex, class: PortClass, now: u64) -> Result<bool, Reason> {
+        let valid = self.pool(pool).ok_or(Reason::PortsExhausted)?;
+        let subscriber = self.subscribers.get(number).ok_or(Reason::PortsExhausted)?;
+        let limits = valid.subscriber();
+        if limits.sessions.is_some_and(|most| subscriber.sessions() >= most) {
+            return Err(Reason::SubscriberSessions);
+        }
+        if limits.rate.is_some_and(|rate| !subscriber.admits(rate, now)) {
+            return Err(Reason::SubscriberRate);
+        }
+        let ports = subscriber.ports()[class as usize];
+        let most = valid.plan().and_then(|plan| plan.most());
+        let mut limits = limits.ports[class as usize].into_iter().chain(most);
+        Ok(limits.all(|most| ports < most))
+    }
+
+    /// A subscriber has one more session, counted against its rate.
+    #[inline(never)]
+    fn charge(&mut self, number: u32, pool: PoolIndex, now: u64) {
+        if let Some(rate) = self.pool(pool).and_then(|valid| valid.subscriber().rate)
+            && let Some(subscriber) = self.subscribers.records.get_mut(number)
+        {
+            subscriber.charge(rate, now);
+        }
     }
 
     /// The mapping of the inside address and port: it is there, or is made.
@@ -135,7 +155,7 @@ impl<A: Address> Bindings<'_, A> {
     fn grant_mapping<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &Aim,
+        aim: &Aim<A>,
         key: &T,
         remote: A,
         more_ports: bool,
@@ -171,7 +191,8 @@ impl<A: Address> Bindings<'_, A> {
                 if self.pending.len() == PENDING {
                     self.publish();
                 }
-                let _ = self.pending.try_push(mapping);
+                let hash = self.mappings.prepare(lease, aim.class);
+                let _ = self.pending.try_push((mapping, hash));
                 self.permit(aim, remote, mapping, lease, now)?;
                 lease
             }
@@ -185,14 +206,15 @@ impl<A: Address> Bindings<'_, A> {
 
     /// With address-dependent filtering the remote address may send from now on.
     #[inline(always)]
-    fn permit(&mut self, aim: &Aim, remote: A, mapping: u32, lease: Lease<A>, now: u64) -> Result<(), Reason> {
+    fn permit(&mut self, aim: &Aim<A>, remote: A, mapping: u32, lease: Lease<A>, now: u64) -> Result<(), Reason> {
         if self.filtering(aim.pool, aim.class) != Filtering::AddressDependent
             || self.mappings.permit(lease, aim.class, remote)
         {
             return Ok(());
         }
         self.publish();
-        self.let_go(mapping, now);
+        let outside = self.mappings.outside_hash(lease, aim.class);
+        self.let_go(mapping, (aim.flow, outside), now);
         Err(Reason::MappingsFull)
     }
 
@@ -209,15 +231,9 @@ impl<A: Address> Bindings<'_, A> {
         let mapping = self.mappings.find_outside(outside, class).ok_or(Reason::Unsolicited)?;
         let record = *self.mappings.get(mapping).ok_or(Reason::Unsolicited)?;
         let number = record.subscriber();
-        let subscriber = *self.subscribers.get(number).ok_or(Reason::Unsolicited)?;
-        let pool = self.pool(subscriber.pool()).ok_or(Reason::Unsolicited)?;
-        let (limits, filtering) = (*pool.subscriber(), pool.behaviour(class).filtering);
-        if limits.sessions.is_some_and(|most| subscriber.sessions() >= most) {
-            return Err(Reason::SubscriberSessions);
-        }
-        if limits.rate.is_some_and(|rate| !subscriber.admits(rate, now)) {
-            return Err(Reason::SubscriberRate);
-        }
+        let pool = self.subscribers.get(number).ok_or(Reason::Unsolicited)?.pool();
+        let filtering = self.pool(pool).ok_or(Reason::Unsolicited)?.behaviour(class).filtering;
+        self.admit(number, pool, class, now)?;
         let permitted = || filtering != Filtering::AddressDependent;
         if !record.is_mapping() || !(permitted() || self.mappings.permit(outside, class, key.source())) {
             return Err(Reason::MappingsFull);
@@ -228,10 +244,8 @@ impl<A: Address> Bindings<'_, A> {
         }
         if let Some(subscriber) = self.subscribers.records.get_mut(number) {
             subscriber.sessions += 1;
-            if let Some(rate) = limits.rate {
-                subscriber.charge(rate, now);
-            }
         }
+        self.charge(number, pool, now);
         Ok(Holding::SUBSCRIBER | Holding::MAPPING)
     }
 
@@ -313,7 +327,7 @@ impl<A: Address> Bindings<'_, A> {
     }
 
     /// The `attempt`-th port of an address to be tried.
-    fn candidate(&self, aim: &Aim, address: A, (inside, inside_port): (A, u16), attempt: u32) -> Option<Lease<A>> {
+    fn candidate(&self, aim: &Aim<A>, address: A, (inside, inside_port): (A, u16), attempt: u32) -> Option<Lease<A>> {
         let valid = self.pool(aim.pool)?;
         if let Some(plan) = valid.plan() {
             let share = plan.outside(inside)?;
@@ -345,7 +359,13 @@ impl<A: Address> Bindings<'_, A> {
 
     /// Lend a port to a subscriber: of one of its blocks, of a new one, or of its address.
     #[inline]
-    fn lend<T: Tuple<Address = A>>(&mut self, number: u32, aim: &Aim, key: &T, now: u64) -> Result<Lease<A>, Reason> {
+    fn lend<T: Tuple<Address = A>>(
+        &mut self,
+        number: u32,
+        aim: &Aim<A>,
+        key: &T,
+        now: u64,
+    ) -> Result<Lease<A>, Reason> {
         let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
         let paired = self.subscribers.get(number).ok_or(Reason::PortsExhausted)?.paired();
         if valid.plan().is_some() {
@@ -378,21 +398,21 @@ impl<A: Address> Bindings<'_, A> {
     }
 
     /// A free port among those that an inside address has by computation (RFC 7422).
-    fn compute<T: Tuple<Address = A>>(&self, aim: &Aim, key: &T) -> Option<Lease<A>> {
+    fn compute<T: Tuple<Address = A>>(&self, aim: &Aim<A>, key: &T) -> Option<Lease<A>> {
         let share = self.pool(aim.pool)?.plan()?.outside(key.source())?;
         let mut ports = (0..TRIES.min(share.count())).map(|attempt| self.computed(aim, &share, attempt));
         ports.find(|lease| self.mappings.find_outside(*lease, aim.class).is_none())
     }
 
     /// The `attempt`-th port of a share to be tried: one at random, and those that follow it.
-    fn computed(&self, aim: &Aim, share: &Share<'_, A>, attempt: u32) -> Lease<A> {
+    fn computed(&self, aim: &Aim<A>, share: &Share<'_, A>, attempt: u32) -> Lease<A> {
         let first = spread((aim.flow >> 32) as u32, share.count());
         let (address, port) = share.at((first + attempt) % share.count().max(1));
         Lease { address, port }
     }
 
     /// Lend a port of an address.
-    fn lend_at<T: Tuple<Address = A>>(&mut self, address: A, aim: &Aim, key: &T) -> Result<Lease<A>, Reason> {
+    fn lend_at<T: Tuple<Address = A>>(&mut self, address: A, aim: &Aim<A>, key: &T) -> Result<Lease<A>, Reason> {
         let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
         if valid.has_bits() {
             let place = valid.index_of(address).ok_or(Reason::PortsExhausted)?;
@@ -412,7 +432,7 @@ impl<A: Address> Bindings<'_, A> {
     fn lend_of_blocks<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &Aim,
+        aim: &Aim<A>,
         key: &T,
         now: u64,
     ) -> Result<Lease<A>, Reason> {
@@ -423,9 +443,12 @@ impl<A: Address> Bindings<'_, A> {
             };
             next = record.next;
             let block = record.block();
-            let lent = self
-                .ports
-                .lend_of(aim.pool, aim.class, block, aim.flow, key.source_port());
+            let near = aim.block.filter(|(newest, _)| *newest == block).map(|(_, place)| place);
+            let place = near.or_else(|| self.ports.find_block(aim.pool, block));
+            let lent = place.and_then(|place| {
+                self.ports
+                    .lend_of(aim.pool, aim.class, (block, place), aim.flow, key.source_port())
+            });
             if let Some(lease) = lent {
                 if record.used() == [0; 3]
                     && let Some(subscriber) = self.subscribers.records.get_mut(number)
@@ -444,7 +467,7 @@ impl<A: Address> Bindings<'_, A> {
     fn lend_of_new_block<T: Tuple<Address = A>>(
         &mut self,
         number: u32,
-        aim: &Aim,
+        aim: &Aim<A>,
         key: &T,
         now: u64,
     ) -> Result<Lease<A>, Reason> {
@@ -497,9 +520,10 @@ impl<A: Address> Bindings<'_, A> {
             Event::new(kind, now, subscriber.context(), subscriber.address(), aim.pool)
                 .outside(block.address, (block.first, last))
         });
-        let lent = self
-            .ports
-            .lend_of(aim.pool, aim.class, block, aim.flow, key.source_port());
+        let lent = self.ports.find_block(aim.pool, block).and_then(|place| {
+            self.ports
+                .lend_of(aim.pool, aim.class, (block, place), aim.flow, key.source_port())
+        });
         match (lent, self.subscribers.owned.get_mut(owned)) {
             (Some(lease), Some(record)) => {
                 record.count(aim.class, 1);

@@ -69,6 +69,12 @@ impl<A: Address> Mapping<A> {
         self.state & MOST
     }
 
+    /// One session less.
+    #[inline(always)]
+    pub(super) fn leave(&mut self) {
+        self.state -= 1;
+    }
+
     /// Whether it is a mapping, in use: not a permission, nor a free record.
     pub fn is_mapping(&self) -> bool {
         self.state & PERMISSION == 0 && self.sessions() > 0
@@ -120,6 +126,12 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.records.get(number)
     }
 
+    /// The same, to write.
+    #[inline(always)]
+    pub fn get_mut(&mut self, number: u32) -> Option<&mut Mapping<A>> {
+        self.records.get_mut(number)
+    }
+
     /// Numbers below this one may be in use.
     pub fn reach(&self) -> u32 {
         self.records.reach()
@@ -161,16 +173,18 @@ impl<'m, A: Address> Mappings<'m, A> {
         })
     }
 
-    /// The mapping of an inside address and port that has an outside one.
-    #[inline]
-    pub fn find_exact(&self, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> Option<u32> {
-        self.outside.find(self.outside_hash(outside, class), |number| {
-            self.records.get(number).is_some_and(|record| {
-                record.is_mapping()
-                    && record.class() == class
-                    && record.outside() == outside
-                    && record.inside() == inside
-            })
+    /// The mapping of an inside address and port that has an outside one; `hash` is [`Mappings::outside_hash`].
+    #[inline(always)]
+    pub fn find_exact(&self, hash: u64, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> Option<u32> {
+        self.outside
+            .find(hash, |number| self.is_exact(number, outside, class, inside))
+    }
+
+    /// Is a number that mapping's?
+    #[inline(always)]
+    pub fn is_exact(&self, number: u32, outside: Lease<A>, class: PortClass, inside: (A, u16)) -> bool {
+        self.records.get(number).is_some_and(|record| {
+            record.is_mapping() && record.class() == class && record.outside() == outside && record.inside() == inside
         })
     }
 
@@ -198,17 +212,20 @@ impl<'m, A: Address> Mappings<'m, A> {
             self.records.give_back(number);
             return None;
         }
-        self.outside.prefetch(self.outside_hash(outside, class));
         Some(number)
     }
 
+    /// Ask for what [`Mappings::publish`] will write; returns the hash that it takes.
+    #[inline(always)]
+    pub fn prepare(&self, outside: Lease<A>, class: PortClass) -> u64 {
+        let hash = self.outside_hash(outside, class);
+        self.prefetch_outside(hash);
+        hash
+    }
+
     /// Let a new mapping be found from outside; false where its hash has no place left.
-    #[inline]
-    pub fn publish(&mut self, number: u32) -> bool {
-        let Some(record) = self.records.get(number) else {
-            return false;
-        };
-        let hash = self.outside_hash(record.outside(), record.class());
+    #[inline(always)]
+    pub fn publish(&mut self, number: u32, hash: u64) -> bool {
         self.outside.insert(hash, number).is_ok()
     }
 
@@ -219,22 +236,12 @@ impl<'m, A: Address> Mappings<'m, A> {
         record.map(|record| record.state += 1).is_some()
     }
 
-    /// One session less. With the last one the mapping goes, and is returned.
+    /// A mapping or permission goes with its last session.
     #[inline]
-    pub fn let_go(&mut self, number: u32, hash: u64) -> Option<Mapping<A>> {
-        let record = self.records.get_mut(number)?;
-        record.state -= 1;
-        if record.sessions() > 0 {
-            return None;
-        }
-        let gone = *record;
-        self.inside.remove(hash, number);
-        if gone.state & PERMISSION == 0 {
-            self.outside
-                .remove(self.outside_hash(gone.outside(), gone.class()), number);
-        }
+    pub fn remove(&mut self, number: u32, inside: u64, outside: u64) {
+        self.inside.remove(inside, number);
+        self.outside.remove(outside, number);
         self.records.give_back(number);
-        Some(gone)
     }
 
     /// The last session has ended, but the port stays taken: from outside nobody is behind it, and inside nobody finds
@@ -255,17 +262,16 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Ask for the records that [`Mappings::find_outside`] will look at.
+    /// Ask for the records that [`Mappings::find_exact`] will look at.
     #[inline(always)]
-    pub fn approach_outside(&self, outside: Lease<A>, class: PortClass) {
-        let hash = self.outside_hash(outside, class);
+    pub fn approach_outside(&self, hash: u64) {
         self.outside.candidates(hash, |number| self.records.prefetch(number));
     }
 
-    /// Ask for what [`Mappings::let_go`] touches from the outside.
+    /// First pass of [`Mappings::find_exact`].
     #[inline(always)]
-    pub fn prefetch_outside(&self, outside: Lease<A>, class: PortClass) {
-        self.outside.prefetch(self.outside_hash(outside, class));
+    pub fn prefetch_outside(&self, hash: u64) {
+        self.outside.prefetch(hash);
     }
 
     /// The permission of a remote address to send to an outside address and port, where it has one.
@@ -307,12 +313,20 @@ impl<'m, A: Address> Mappings<'m, A> {
     /// A session with a remote address has ended.
     pub fn forbid(&mut self, outside: Lease<A>, class: PortClass, remote: A) {
         if let Some(number) = self.permission(outside, class, remote) {
-            self.let_go(number, self.permission_hash(outside, class, remote));
+            let hash = self.permission_hash(outside, class, remote);
+            if let Some(record) = self.records.get_mut(number) {
+                record.leave();
+                if record.sessions() == 0 {
+                    self.inside.remove(hash, number);
+                    self.records.give_back(number);
+                }
+            }
         }
     }
 
+    /// Keyed function of an outside address and port.
     #[inline(always)]
-    fn outside_hash(&self, outside: Lease<A>, class: PortClass) -> u64 {
+    pub fn outside_hash(&self, outside: Lease<A>, class: PortClass) -> u64 {
         let [high, low] = outside.address.words();
         let place = u64::from(outside.port) << 8 | class as u64;
         spot(self.secret, low ^ high.rotate_left(32), place)

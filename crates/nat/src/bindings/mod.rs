@@ -2,7 +2,7 @@
 //!
 //! A new session is granted an outside address and port in passes, so that a batch hides the latency of memory:
 //! [`Bindings::aim`], [`Bindings::approach`], [`Bindings::grant`]. What it was granted is in its [`crate::Decision`], and
-//! goes back by [`Bindings::release`] when it ends.
+//! goes back when it ends: [`Bindings::ending`], [`Bindings::give_back`].
 
 mod granting;
 mod mapping;
@@ -17,6 +17,7 @@ use arrayvec::ArrayVec;
 pub use self::granting::TRIES;
 pub use self::mapping::Mapping;
 use self::mapping::Mappings;
+pub use self::returning::Ending;
 pub use self::room::Room;
 use self::subscriber::Subscribers;
 pub use self::subscriber::{Owned, Subscriber};
@@ -25,7 +26,7 @@ use crate::decision::Holding;
 use crate::event::Outbox;
 use crate::keyed::{Secret, sip, spot};
 use crate::pool::{Source, ValidPool};
-use crate::ports::{self, Block, Layout, Lease, PortClass, Ports, TooSmall};
+use crate::ports::{self, Block, Layout, Lease, Place, PortClass, Ports, TooSmall};
 use crate::{Address, Decision, PoolIndex, Reason, Tuple};
 use sluice_table::memory::Line;
 use sluice_wire::{Context, Direction};
@@ -35,7 +36,7 @@ const PENDING: usize = 64;
 
 /// Where a grant shall come from: [`Bindings::aim`].
 #[derive(Clone, Copy, Debug)]
-pub struct Aim {
+pub struct Aim<A> {
     pool: PoolIndex,
     class: PortClass,
     source: Source,
@@ -45,6 +46,10 @@ pub struct Aim {
     flow: u64,
     /// Where the port comes from, of a session that needs nothing else.
     port: Option<ports::Aim>,
+    /// The subscriber, once [`Bindings::near`] knows.
+    subscriber: Option<u32>,
+    /// Its newest block, and where that lies.
+    block: Option<(Block<A>, Place)>,
 }
 
 /// What a new session gets.
@@ -104,7 +109,7 @@ pub struct Bindings<'m, A: Address> {
     held: VecDeque<Held<A>>,
     /// Ports and blocks that were free at once because too many waited already.
     not_held: u64,
-    pending: ArrayVec<u32, PENDING>,
+    pending: ArrayVec<(u32, u64), PENDING>,
     /// What has happened.
     pub events: Outbox,
     secret: Secret,
@@ -215,7 +220,7 @@ impl<'m, A: Address> Bindings<'m, A> {
 
     /// First pass for a new session: where its outside port shall come from. Asks the processor for the lines.
     #[inline]
-    pub fn aim<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> Aim {
+    pub fn aim<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> Aim<A> {
         self.ports.follow();
         let mut aim = Aim {
             pool,
@@ -224,6 +229,8 @@ impl<'m, A: Address> Bindings<'m, A> {
             host: None,
             flow: 0,
             port: None,
+            subscriber: None,
+            block: None,
         };
         let Some(valid) = self.ports.layout().pool(pool) else {
             return aim;
@@ -251,7 +258,7 @@ impl<'m, A: Address> Bindings<'m, A> {
 
     /// Second pass: asks for the records.
     #[inline(always)]
-    pub fn approach(&self, aim: &Aim) {
+    pub fn approach(&self, aim: &Aim<A>) {
         if let Some(host) = aim.host {
             self.subscribers.approach(host);
             if aim.source == Source::Mapping {
@@ -262,12 +269,10 @@ impl<'m, A: Address> Bindings<'m, A> {
 
     /// Third pass: asks for the block that the port will come from.
     #[inline(always)]
-    pub fn near<T: Tuple<Address = A>>(&self, aim: &Aim, key: &T) {
+    pub fn near<T: Tuple<Address = A>>(&self, aim: &mut Aim<A>, key: &T) {
         let Some(host) = aim.host else { return };
-        let Some(number) = self.find_subscriber(host, key, aim.pool) else {
-            return;
-        };
-        if let Some(subscriber) = self.subscribers.get(number)
+        aim.subscriber = self.find_subscriber(host, key, aim.pool);
+        if let Some(subscriber) = aim.subscriber.and_then(|number| self.subscribers.get(number))
             && let Some(owned) = subscriber.blocks.checked_sub(1)
         {
             self.subscribers.owned.prefetch(owned);
@@ -275,7 +280,11 @@ impl<'m, A: Address> Bindings<'m, A> {
                 address: subscriber.paired(),
                 first: subscriber.newest,
             };
-            self.ports.prefetch_of(aim.pool, aim.class, newest, aim.flow);
+            let place = self.ports.find_block(aim.pool, newest);
+            if let Some(place) = place {
+                self.ports.prefetch_of(aim.pool, aim.class, place, aim.flow);
+            }
+            aim.block = place.map(|place| (newest, place));
         }
     }
 
@@ -287,7 +296,7 @@ impl<'m, A: Address> Bindings<'m, A> {
     #[inline]
     pub fn grant<T: Tuple<Address = A>>(
         &mut self,
-        aim: &Aim,
+        aim: &Aim<A>,
         key: &T,
         remote: A,
         now: u64,
@@ -305,10 +314,11 @@ impl<'m, A: Address> Bindings<'m, A> {
     /// New mappings are found from outside from now on. At the end of a batch of grants.
     #[inline]
     pub fn publish(&mut self) {
-        for number in core::mem::take(&mut self.pending) {
+        for &(number, hash) in &self.pending {
             // A hash that has no place left: nobody finds the mapping from outside, sessions work.
-            self.mappings.publish(number);
+            self.mappings.publish(number, hash);
         }
+        self.pending.clear();
     }
 
     /// Who is behind an outside address and port, for a packet with this key from outside.
@@ -388,6 +398,16 @@ impl<'m, A: Address> Bindings<'m, A> {
         A::from_number(address.number() & mask)
     }
 
+    /// The same where it may be known already.
+    #[inline(always)]
+    fn subscriber_of<T: Tuple<Address = A>>(&self, aim: &Aim<A>, host: u64, key: &T) -> Option<u32> {
+        let (context, prefix) = (key.context(), self.prefix(key.source()));
+        let known = aim
+            .subscriber
+            .filter(|&number| self.subscribers.is(number, context, prefix, aim.pool));
+        known.or_else(|| self.find_subscriber(host, key, aim.pool))
+    }
+
     #[inline(always)]
     fn find_subscriber<T: Tuple<Address = A>>(&self, host: u64, key: &T, pool: PoolIndex) -> Option<u32> {
         let prefix = self.prefix(key.source());
@@ -396,6 +416,7 @@ impl<'m, A: Address> Bindings<'m, A> {
 }
 
 /// Both sides of a translated session.
+#[derive(Clone, Copy, Debug)]
 struct Ends<A> {
     /// Inside address and port.
     inside: (A, u16),
@@ -408,6 +429,7 @@ struct Ends<A> {
 }
 
 /// By its decision and keys.
+#[inline(always)]
 fn ends<T: Tuple>(decision: Decision, forward: &T, reverse: &T) -> Ends<T::Address> {
     // The keys as packets of the inside host have them, and of the remote one.
     let (from_inside, from_outside) = match decision.outbound(Direction::Forward) {

@@ -7,10 +7,148 @@ use crate::event::{Event, EventKind};
 use crate::ports::{Block, Lease, PortClass};
 use crate::{Address, Decision, PoolIndex, Tuple};
 
+/// What a session gives back when it ends: [`Bindings::ending`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ending<A> {
+    ends: Ends<A>,
+    pool: PoolIndex,
+    class: PortClass,
+    holding: Holding,
+    /// Keyed function of what finds the mapping from outside; without a mapping, of the subscriber.
+    hash: u64,
+    /// The mapping, and the keyed function that finds it from inside, once [`Bindings::near_ending`] knows.
+    mapping: Option<(u32, u64)>,
+}
+
 impl<A: Address> Bindings<'_, A> {
-    /// Give back what a session holds: called once when it ends, with its decision and its keys, at the moment `now` in
-    /// nanoseconds. False where something of it was not lent.
+    /// What a session gives back, by its decision and its keys; none where nothing was lent. Asks the processor for the
+    /// lines that find it. [`Bindings::approach_ending`] and [`Bindings::near_ending`] may follow, for many sessions
+    /// each, and hide the latency of the records; then [`Bindings::give_back`].
+    #[inline(always)]
+    pub fn ending<T: Tuple<Address = A>>(
+        &self,
+        decision: Decision,
+        protocol: u8,
+        forward: &T,
+        reverse: &T,
+    ) -> Option<Ending<A>> {
+        let (holding, pool) = (decision.holding().lent(), decision.pool_index());
+        if holding == Holding::NOTHING {
+            return None;
+        }
+        let class = PortClass::of(protocol, A::BITS)?;
+        let ends = ends(decision, forward, reverse);
+        if holding.has(Holding::MAPPING) || holding.has(Holding::PORT) {
+            self.ports.prefetch_give_back(pool, class, ends.outside);
+        }
+        let hash = if holding.has(Holding::MAPPING) {
+            let hash = self.mappings.outside_hash(ends.outside, class);
+            self.mappings.prefetch_outside(hash);
+            hash
+        } else if holding.has(Holding::SUBSCRIBER) {
+            let hash = self.host_hash(ends.context, self.prefix(ends.inside.0), pool);
+            self.subscribers.prefetch(hash);
+            hash
+        } else {
+            0
+        };
+        Some(Ending {
+            ends,
+            pool,
+            class,
+            holding,
+            hash,
+            mapping: None,
+        })
+    }
+
+    /// Second pass: the records of mapping or subscriber.
+    #[inline(always)]
+    pub fn approach_ending(&self, ending: &Ending<A>) {
+        if ending.holding.has(Holding::MAPPING) {
+            self.mappings.approach_outside(ending.hash);
+        } else if ending.holding.has(Holding::SUBSCRIBER) {
+            self.subscribers.approach(ending.hash);
+        }
+    }
+
+    /// Third pass: the mapping's subscriber, and what finds the mapping from inside if it goes.
+    #[inline(always)]
+    pub fn near_ending(&self, ending: &mut Ending<A>) {
+        if ending.holding.has(Holding::MAPPING)
+            && let Some(found) = self.find_ending(ending)
+            && let Some(record) = self.mappings.get(found.0)
+        {
+            self.subscribers.records.prefetch(record.subscriber());
+            if record.sessions() == 1 {
+                self.mappings.prefetch(found.1);
+            }
+            ending.mapping = Some(found);
+        }
+    }
+
+    /// The mapping of a session that ends.
+    #[inline(always)]
+    fn find_ending(&self, ending: &Ending<A>) -> Option<(u32, u64)> {
+        let Ends {
+            inside,
+            outside,
+            context,
+            ..
+        } = ending.ends;
+        let mapping = self.mappings.find_exact(ending.hash, outside, ending.class, inside)?;
+        Some((mapping, self.inside_hash(context, inside.0, inside.1, ending.class)))
+    }
+
+    /// Give back what a session holds: called once when it ends, at the moment `now` in nanoseconds. False where
+    /// something of it was not lent.
     #[inline]
+    pub fn give_back(&mut self, ending: &Ending<A>, now: u64) -> bool {
+        let &Ending {
+            ends:
+                Ends {
+                    inside,
+                    outside,
+                    remote,
+                    context,
+                },
+            pool,
+            class,
+            holding,
+            hash,
+            mapping,
+        } = ending;
+        if holding == Holding::PORT {
+            return self.ports.give_back(pool, class, outside);
+        }
+        if holding.has(Holding::MAPPING) {
+            self.publish();
+            if self.filtering(pool, class) == Filtering::AddressDependent {
+                self.mappings.forbid(outside, class, remote);
+            }
+            // Another session's end may have come between.
+            let found = mapping.filter(|&(number, _)| self.mappings.is_exact(number, outside, class, inside));
+            let Some((mapping, inside_hash)) = found.or_else(|| self.find_ending(ending)) else {
+                return false;
+            };
+            let number = self.mappings.get(mapping).map_or(0, |record| record.subscriber());
+            self.let_go(mapping, (inside_hash, hash), now);
+            self.end_session(number, now);
+            return true;
+        }
+        let Some(number) = self.subscribers.find(hash, context, self.prefix(inside.0), pool) else {
+            return false;
+        };
+        let mut known = true;
+        if holding.has(Holding::PORT) {
+            known = self.free_port(number, pool, class, outside, None, now);
+            self.count_port(number, class);
+        }
+        self.end_session(number, now);
+        known
+    }
+
+    /// [`Bindings::give_back`] of one session alone.
     pub fn release<T: Tuple<Address = A>>(
         &mut self,
         decision: Decision,
@@ -19,93 +157,50 @@ impl<A: Address> Bindings<'_, A> {
         reverse: &T,
         now: u64,
     ) -> bool {
-        let holding = decision.holding().lent();
-        if holding == Holding::NOTHING {
-            return true;
+        match self.ending(decision, protocol, forward, reverse) {
+            Some(ending) => self.give_back(&ending, now),
+            None => decision.holding().lent() == Holding::NOTHING,
         }
-        let Some(class) = PortClass::of(protocol, A::BITS) else {
-            return false;
-        };
-        let pool = decision.pool_index();
-        let Ends {
-            inside,
-            outside: lease,
-            remote,
-            context,
-        } = ends(decision, forward, reverse);
-        if holding == Holding::PORT {
-            return self.ports.give_back(pool, class, lease);
-        }
-        if holding.has(Holding::MAPPING) {
-            self.publish();
-            if self.filtering(pool, class) == Filtering::AddressDependent {
-                self.mappings.forbid(lease, class, remote);
-            }
-            let Some(mapping) = self.mappings.find_exact(lease, class, inside) else {
-                return false;
-            };
-            let number = self.mappings.get(mapping).map_or(0, |record| record.subscriber());
-            self.let_go(mapping, now);
-            self.end_session(number, now);
-            return true;
-        }
-        let host = self.host_hash(context, self.prefix(inside.0), pool);
-        let Some(number) = self.subscribers.find(host, context, self.prefix(inside.0), pool) else {
-            return false;
-        };
-        let mut known = true;
-        if holding.has(Holding::PORT) {
-            known = self.free_port(number, pool, class, lease, None, now);
-            if let Some(subscriber) = self.subscribers.records.get_mut(number) {
-                subscriber.ports[class as usize] -= 1;
-            }
-        }
-        self.end_session(number, now);
-        known
     }
 
-    /// A session of a mapping has ended; with the last one its port is free, after a while where it has to wait.
-    pub(super) fn let_go(&mut self, mapping: u32, now: u64) {
-        let Some(record) = self.mappings.get(mapping).copied() else {
+    /// A session of a mapping has ended; with the last one its port is free, after a while where it has to wait. The
+    /// hashes find the mapping from inside and from outside.
+    pub(super) fn let_go(&mut self, mapping: u32, (inside, outside): (u64, u64), now: u64) {
+        let Some(record) = self.mappings.get_mut(mapping) else {
             return;
         };
-        let (number, class, lease) = (record.subscriber(), record.class(), record.outside());
-        let Some(subscriber) = self.subscribers.get(number).copied() else {
+        if record.sessions() > 1 {
+            record.leave();
             return;
-        };
-        let (address, port) = record.inside();
-        let hash = self.inside_hash(subscriber.context(), address, port, class);
-        if record.sessions() == 1 {
-            self.events.put(EventKind::BibDelete, || Event {
-                inside_port: port,
-                class: Some(class),
-                ..Event::new(
-                    EventKind::BibDelete,
-                    now,
-                    subscriber.context(),
-                    address,
-                    subscriber.pool(),
-                )
-                .outside(lease.address, (lease.port, lease.port))
-            });
         }
-        let hold = self.waits(subscriber.pool(), class).filter(|_| record.sessions() == 1);
-        let stored = self.pool(subscriber.pool()).is_some_and(|valid| {
-            let computed = valid.inside(lease.address, lease.port).is_some();
-            valid.has_bits() || computed
+        let (number, class, lease) = (record.subscriber(), record.class(), record.outside());
+        let (address, port) = record.inside();
+        let Some(subscriber) = self.subscribers.get(number) else {
+            return;
+        };
+        let (pool, context) = (subscriber.pool(), subscriber.context());
+        self.events.put(EventKind::BibDelete, || Event {
+            inside_port: port,
+            class: Some(class),
+            ..Event::new(EventKind::BibDelete, now, context, address, pool)
+                .outside(lease.address, (lease.port, lease.port))
         });
-        if let Some(hold) = hold.filter(|_| !stored) {
-            // The record itself keeps the port taken.
-            if self.hold(subscriber.pool(), Waits::Record(mapping), hold, now) {
-                self.mappings.let_sleep(mapping, hash);
+        let hold = self.waits(pool, class);
+        if let Some(hold) = hold {
+            let stored = self.pool(pool).is_some_and(|valid| {
+                let computed = valid.inside(lease.address, lease.port).is_some();
+                valid.has_bits() || computed
+            });
+            // Where no bits say which ports are taken, the record itself does.
+            if !stored && self.hold(pool, Waits::Record(mapping), hold, now) {
+                self.mappings.let_sleep(mapping, inside);
                 self.count_port(number, class);
                 return;
             }
         }
-        if self.mappings.let_go(mapping, hash).is_some() {
-            self.free_port(number, subscriber.pool(), class, lease, hold.filter(|_| stored), now);
-            self.count_port(number, class);
-        }
+        self.mappings.remove(mapping, inside, outside);
+        self.free_port(number, pool, class, lease, hold, now);
+        self.count_port(number, class);
     }
 
     fn count_port(&mut self, number: u32, class: PortClass) {
@@ -284,70 +379,5 @@ impl<A: Address> Bindings<'_, A> {
             });
         }
         self.subscribers.remove(host, number);
-    }
-
-    /// Ask the processor for what [`Bindings::release`] touches: first pass. False where no further pass helps.
-    #[inline(always)]
-    pub fn prefetch_release<T: Tuple<Address = A>>(
-        &self,
-        decision: Decision,
-        protocol: u8,
-        forward: &T,
-        reverse: &T,
-    ) -> bool {
-        let (holding, class) = (decision.holding().lent(), PortClass::of(protocol, A::BITS));
-        let Some(class) = class.filter(|_| holding != Holding::NOTHING) else {
-            return false;
-        };
-        let Ends {
-            inside,
-            outside: lease,
-            context,
-            ..
-        } = ends(decision, forward, reverse);
-        if holding.has(Holding::MAPPING) {
-            self.mappings.prefetch_outside(lease, class);
-            self.ports.prefetch_give_back(decision.pool_index(), class, lease);
-            return true;
-        }
-        if holding == Holding::PORT {
-            self.ports.prefetch_give_back(decision.pool_index(), class, lease);
-        } else {
-            let host = self.host_hash(context, self.prefix(inside.0), decision.pool_index());
-            self.subscribers.prefetch(host);
-        }
-        false
-    }
-
-    /// Second pass, where there is a mapping: its record.
-    #[inline(always)]
-    pub fn approach_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
-        if let Some(class) = PortClass::of(protocol, A::BITS) {
-            let lease = ends(decision, forward, reverse).outside;
-            self.mappings.approach_outside(lease, class);
-        }
-    }
-
-    /// Third pass: the subscriber, and what finds the mapping from inside if it goes.
-    #[inline(always)]
-    pub fn near_release<T: Tuple<Address = A>>(&self, decision: Decision, protocol: u8, forward: &T, reverse: &T) {
-        let Some(class) = PortClass::of(protocol, A::BITS) else {
-            return;
-        };
-        let Ends {
-            inside,
-            outside: lease,
-            context,
-            ..
-        } = ends(decision, forward, reverse);
-        if let Some(mapping) = self.mappings.find_exact(lease, class, inside)
-            && let Some(record) = self.mappings.get(mapping)
-        {
-            self.subscribers.records.prefetch(record.subscriber());
-            if record.sessions() == 1 {
-                self.mappings
-                    .prefetch(self.inside_hash(context, inside.0, inside.1, class));
-            }
-        }
     }
 }

@@ -208,11 +208,14 @@ impl<'m, A: Address> Subscribers<'m, A> {
     /// The subscriber of a pool with an address; `hash` is a keyed function of all that.
     #[inline(always)]
     pub fn find(&self, hash: u64, context: Context, address: A, pool: PoolIndex) -> Option<u32> {
-        self.index.find(hash, |number| {
-            self.records
-                .get(number)
-                .is_some_and(|record| (record.context, record.address, record.pool) == (context, address, pool))
-        })
+        self.index.find(hash, |number| self.is(number, context, address, pool))
+    }
+
+    /// Is a number that subscriber's?
+    #[inline(always)]
+    pub fn is(&self, number: u32, context: Context, address: A, pool: PoolIndex) -> bool {
+        let record = self.records.get(number);
+        record.is_some_and(|record| (record.context, record.address, record.pool) == (context, address, pool))
     }
 
     /// A new subscriber, paired with an outside address; none where there is no room.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{ADDRESSES, Pool, PoolIndex, ValidPool};
+use super::{ADDRESSES, Asked, Pool, PoolIndex, ValidPool};
 use crate::Address;
 use crate::behaviour::{Blocks, Mapping, PortSelection};
 use crate::deterministic::{DeterministicError, Plan};
@@ -212,7 +212,7 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         protocols[usize::from(protocol / 64)] |= 1 << (protocol % 64);
     }
     let timeouts = Schedule::new(&pool.timeouts).map_err(|error| PoolError::Timeout { pool: index, error })?;
-    Ok(ValidPool {
+    let mut valid = ValidPool {
         ranges: ranges.into(),
         count: count as u32,
         ports: (first, last),
@@ -230,5 +230,8 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         plan,
         renumber: pool.renumber,
         protocols,
-    })
+        asked: Asked::default(),
+    };
+    valid.asked = Asked::of(&valid);
+    Ok(valid)
 }

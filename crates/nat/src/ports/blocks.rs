@@ -14,6 +14,14 @@ pub struct Block<A> {
     pub first: u16,
 }
 
+/// Where a block lies in the memory, as long as the layout stays: number of its address, and of its first word among
+/// those of the address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    address: u32,
+    at: u32,
+}
+
 impl<A: Address> Ports<'_, A> {
     /// Ports of a block of a pool; 0 where it has none.
     pub fn block_size(&self, pool: PoolIndex) -> u16 {
@@ -56,62 +64,68 @@ impl<A: Address> Ports<'_, A> {
 
     /// A block is nobody's again; false where it was, or the pool has it no more.
     pub(crate) fn put_block(&mut self, pool: PoolIndex, block: Block<A>) -> bool {
-        let Some((place, at)) = self.block_place(pool, block) else {
+        let Some(Place { address, at }) = self.find_block(pool, block) else {
             return false;
         };
         let region = &self.layout.regions[usize::from(pool)];
-        let unit = at / region.geometry.unit as usize;
-        let word = &mut region.units(self.memory, place)[unit / 64];
+        let unit = (at / region.geometry.unit) as usize;
+        let word = &mut region.units(self.memory, address as usize)[unit / 64];
         let was_free = *word >> (unit % 64) & 1 != 0;
         *word |= 1 << (unit % 64);
         !was_free
     }
 
-    /// Lend a port of a block.
+    /// Lend a port of a block that lies at a place.
     pub(crate) fn lend_of(
         &mut self,
         pool: PoolIndex,
         class: PortClass,
-        block: Block<A>,
+        (block, place): (Block<A>, Place),
         flow: u64,
         inside_port: u16,
     ) -> Option<Lease<A>> {
-        let (place, at) = self.block_place(pool, block)?;
-        let region = &self.layout.regions[usize::from(pool)];
+        let region = self.layout.regions.get(usize::from(pool))?;
         let (words, suits) = (region.geometry.unit as usize, suiting(&region.pool, class, inside_port));
-        let mut bits = region.bits(self.memory, class, place);
-        let first = at + start(flow, 0, words);
+        let from = region.word(class, place.address as usize) + place.at as usize;
+        let of_block = self.memory.get_mut(from..from + words)?;
+        let first = start(flow, 0, words);
         let find = |suits: u64| {
-            let mut order = (first..at + words).chain(at..first);
-            order.find_map(|at| Some((at, bits.words[at] & suits)).filter(|&(_, word)| word != 0))
+            let mut order = (first..words).chain(0..first);
+            order.find_map(|at| Some((at, of_block[at] & suits)).filter(|&(_, word)| word != 0))
         };
         let (found, word) = find(suits).or_else(|| find(u64::MAX))?;
         let bit = pick(word, flow);
-        bits.take(found, bit);
+        if of_block[found] & of_block[found].wrapping_sub(1) != 0 {
+            // Not its word's last: the summary stays as it is.
+            of_block[found] &= !(1 << bit);
+        } else {
+            let mut bits = region.bits(self.memory, class, place.address as usize);
+            bits.take(place.at as usize + found, bit);
+        }
         self.memory[region.start + class as usize] += 1;
         Some(Lease {
             address: block.address,
-            port: block.first + ((found - at) as u32 * BLOCK + bit) as u16,
+            port: block.first + (found as u32 * BLOCK + bit) as u16,
         })
     }
 
     /// Ask the processor for what [`Ports::lend_of`] will look at first.
     #[inline(always)]
-    pub(crate) fn prefetch_of(&self, pool: PoolIndex, class: PortClass, block: Block<A>, flow: u64) {
-        if let Some((place, at)) = self.block_place(pool, block) {
-            let region = &self.layout.regions[usize::from(pool)];
-            let at = at + start(flow, 0, region.geometry.unit as usize);
-            sluice_table::prefetch::prefetch_all_at(self.memory, region.word(class, place) + at);
+    pub(crate) fn prefetch_of(&self, pool: PoolIndex, class: PortClass, place: Place, flow: u64) {
+        if let Some(region) = self.layout.regions.get(usize::from(pool)) {
+            let at = place.at as usize + start(flow, 0, region.geometry.unit as usize);
+            let word = region.word(class, place.address as usize) + at;
+            sluice_table::prefetch::prefetch_all_at(self.memory, word);
         }
     }
 
-    /// Place of a block's address, and of its first word.
+    /// Where a block lies; none where the pool has it not.
     #[inline(always)]
-    fn block_place(&self, pool: PoolIndex, block: Block<A>) -> Option<(usize, usize)> {
+    pub(crate) fn find_block(&self, pool: PoolIndex, block: Block<A>) -> Option<Place> {
         let region = self.layout.regions.get(usize::from(pool))?;
-        let place = region.pool.index_of(block.address)?;
+        let address = region.pool.index_of(block.address)?;
         let number = u32::from(block.first) / BLOCK;
-        let at = region.place_of(self.layout.shards, self.shard, block.address, number)?;
-        (region.geometry.units > 0).then_some((place as usize, at))
+        let at = region.place_of(self.layout.shards, self.shard, block.address, number)? as u32;
+        (region.geometry.units > 0).then_some(Place { address, at })
     }
 }
