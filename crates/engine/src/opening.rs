@@ -124,8 +124,8 @@ impl<F: Family> Openings<F> {
                 },
             };
         }
-        for opening in &self.openings {
-            if let (Some(aim), Some(shard)) = (&opening.aim, shard_of(ctx, batch.meta(opening.slot))) {
+        for opening in &mut self.openings {
+            if let (Some(aim), Some(shard)) = (&mut opening.aim, shard_of(ctx, batch.meta(opening.slot))) {
                 F::bindings_ref(shard).approach(aim);
             }
         }
@@ -171,14 +171,22 @@ impl<F: Family> Openings<F> {
                 Err(refusal) => State::Refused(refusal),
             };
         }
+        reverses
+    }
+
+    /// New mappings are found from outside, and what has happened is passed on.
+    fn publish(&self, batch: &Batch<'_, '_>, ctx: &mut Ctx<'_, '_>) {
         let (events, counters) = (ctx.events, ctx.counters);
+        let mut last = None;
         for opening in &self.openings {
-            if let Some(shard) = shard_of(ctx, batch.meta(opening.slot)) {
+            let meta = batch.meta(opening.slot);
+            if last.replace(meta.shard) != Some(meta.shard)
+                && let Some(shard) = shard_of(ctx, meta)
+            {
                 F::bindings(shard).publish();
                 events.collect(&mut F::bindings(shard).events, counters);
             }
         }
-        reverses
     }
 
     /// Lend what one new session needs, after so many of the batch.
@@ -240,6 +248,7 @@ impl<F: Family> Openings<F> {
         for (&place, &hash) in places.iter().zip(reverse).take(AHEAD) {
             ask(ctx, self.openings[place as usize].slot, hash);
         }
+        self.publish(batch, ctx);
         let mut holds = Holds::default();
         let mut created = 0;
         for (number, (&place, &reverse_hash)) in places.iter().zip(reverse).enumerate() {

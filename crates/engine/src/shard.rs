@@ -214,7 +214,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
             bindings.ending(session.nat(), session.protocol(), forward, reverse),
         );
     }
-    for ending in endings.iter().flatten() {
+    for ending in endings.iter_mut().flatten() {
         bindings.approach_ending(ending);
     }
     for ending in endings.iter_mut().flatten() {

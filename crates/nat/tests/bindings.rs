@@ -62,7 +62,7 @@ struct Shard<'m> {
 impl Shard<'_> {
     fn open(&mut self, class: PortClass, key: Tuple4, taken: &HashSet<Tuple4>) -> Result<Session, Reason> {
         let mut aim = self.bindings.aim(0, class, &key);
-        self.bindings.approach(&aim);
+        self.bindings.approach(&mut aim);
         self.bindings.near(&mut aim, &key);
         let grant = self.bindings.grant(&aim, &key, key.destination, self.now)?;
         self.bindings.publish();
@@ -103,7 +103,7 @@ impl Shard<'_> {
         };
         let mut endings: Vec<_> = sessions.iter().map(ending).collect();
         endings
-            .iter()
+            .iter_mut()
             .flatten()
             .for_each(|ending| bindings.approach_ending(ending));
         endings

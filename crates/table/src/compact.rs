@@ -62,16 +62,12 @@ impl<'m> Compact<'m> {
         prefetch_all_at(self.buckets, self.home(hash));
     }
 
-    /// Ask for what [`Compact::find`] will probably ask about: calls `ask` with the numbers of the home bucket whose
-    /// tags fit.
+    /// What [`Compact::find`] will probably find: the first number of the home bucket whose tag fits.
     #[inline(always)]
-    pub fn candidates(&self, hash: u64, mut ask: impl FnMut(u32)) {
-        let tag = self.tag(hash);
-        if let Some(bucket) = self.buckets.get(self.home(hash)) {
-            for place in self.tagged(bucket, tag) {
-                ask((bucket.entries[place] & self.numbers) - 1);
-            }
-        }
+    pub fn candidate(&self, hash: u64) -> Option<u32> {
+        let bucket = self.buckets.get(self.home(hash))?;
+        let place = self.tagged(bucket, self.tag(hash)).next()?;
+        Some((bucket.entries[place] & self.numbers) - 1)
     }
 
     /// The record of a hash for which `is_it` says yes.

@@ -143,10 +143,12 @@ impl<'m, A: Address> Mappings<'m, A> {
         self.inside.prefetch(hash);
     }
 
-    /// Second pass: asks for the records that it may be.
+    /// Second pass: asks for the record that it may be.
     #[inline(always)]
     pub fn approach(&self, hash: u64) {
-        self.inside.candidates(hash, |number| self.records.prefetch(number));
+        if let Some(number) = self.inside.candidate(hash) {
+            self.records.prefetch(number);
+        }
     }
 
     /// The mapping of a subscriber's inside address and port.
@@ -262,10 +264,12 @@ impl<'m, A: Address> Mappings<'m, A> {
         }
     }
 
-    /// Ask for the records that [`Mappings::find_exact`] will look at.
+    /// Second pass: asks for the record that it probably is, and says which.
     #[inline(always)]
-    pub fn approach_outside(&self, hash: u64) {
-        self.outside.candidates(hash, |number| self.records.prefetch(number));
+    pub fn approach_outside(&self, hash: u64) -> Option<u32> {
+        let number = self.outside.candidate(hash)?;
+        self.records.prefetch(number);
+        Some(number)
     }
 
     /// First pass of [`Mappings::find_exact`].

@@ -46,7 +46,7 @@ pub struct Aim<A> {
     flow: u64,
     /// Where the port comes from, of a session that needs nothing else.
     port: Option<ports::Aim>,
-    /// The subscriber, once [`Bindings::near`] knows.
+    /// The subscriber: probably after [`Bindings::approach`], most certainly after [`Bindings::near`].
     subscriber: Option<u32>,
     /// Its newest block, and where that lies.
     block: Option<(Block<A>, Place)>,
@@ -258,9 +258,9 @@ impl<'m, A: Address> Bindings<'m, A> {
 
     /// Second pass: asks for the records.
     #[inline(always)]
-    pub fn approach(&self, aim: &Aim<A>) {
+    pub fn approach(&self, aim: &mut Aim<A>) {
         if let Some(host) = aim.host {
-            self.subscribers.approach(host);
+            aim.subscriber = self.subscribers.approach(host);
             if aim.source == Source::Mapping {
                 self.mappings.approach(aim.flow);
             }
@@ -271,7 +271,7 @@ impl<'m, A: Address> Bindings<'m, A> {
     #[inline(always)]
     pub fn near<T: Tuple<Address = A>>(&self, aim: &mut Aim<A>, key: &T) {
         let Some(host) = aim.host else { return };
-        aim.subscriber = self.find_subscriber(host, key, aim.pool);
+        aim.subscriber = self.subscriber_of(aim, host, key);
         if let Some(subscriber) = aim.subscriber.and_then(|number| self.subscribers.get(number))
             && let Some(owned) = subscriber.blocks.checked_sub(1)
         {

@@ -16,8 +16,10 @@ pub struct Ending<A> {
     holding: Holding,
     /// Keyed function of what finds the mapping from outside; without a mapping, of the subscriber.
     hash: u64,
-    /// The mapping, and the keyed function that finds it from inside, once [`Bindings::near_ending`] knows.
-    mapping: Option<(u32, u64)>,
+    /// The mapping: probably after [`Bindings::approach_ending`], most certainly after [`Bindings::near_ending`].
+    mapping: Option<u32>,
+    /// The keyed function that finds it from inside.
+    inside: u64,
 }
 
 impl<A: Address> Bindings<'_, A> {
@@ -59,14 +61,15 @@ impl<A: Address> Bindings<'_, A> {
             holding,
             hash,
             mapping: None,
+            inside: 0,
         })
     }
 
     /// Second pass: the records of mapping or subscriber.
     #[inline(always)]
-    pub fn approach_ending(&self, ending: &Ending<A>) {
+    pub fn approach_ending(&self, ending: &mut Ending<A>) {
         if ending.holding.has(Holding::MAPPING) {
-            self.mappings.approach_outside(ending.hash);
+            ending.mapping = self.mappings.approach_outside(ending.hash);
         } else if ending.holding.has(Holding::SUBSCRIBER) {
             self.subscribers.approach(ending.hash);
         }
@@ -75,29 +78,34 @@ impl<A: Address> Bindings<'_, A> {
     /// Third pass: the mapping's subscriber, and what finds the mapping from inside if it goes.
     #[inline(always)]
     pub fn near_ending(&self, ending: &mut Ending<A>) {
-        if ending.holding.has(Holding::MAPPING)
-            && let Some(found) = self.find_ending(ending)
-            && let Some(record) = self.mappings.get(found.0)
-        {
+        if !ending.holding.has(Holding::MAPPING) {
+            return;
+        }
+        ending.mapping = self.mapping_of(ending);
+        if let Some(record) = ending.mapping.and_then(|number| self.mappings.get(number)) {
             self.subscribers.records.prefetch(record.subscriber());
             if record.sessions() == 1 {
-                self.mappings.prefetch(found.1);
+                ending.inside = self.inside_of(ending);
+                self.mappings.prefetch(ending.inside);
             }
-            ending.mapping = Some(found);
         }
     }
 
-    /// The mapping of a session that ends.
+    /// The mapping of a session that ends, where it may be known already.
     #[inline(always)]
-    fn find_ending(&self, ending: &Ending<A>) -> Option<(u32, u64)> {
-        let Ends {
-            inside,
-            outside,
-            context,
-            ..
-        } = ending.ends;
-        let mapping = self.mappings.find_exact(ending.hash, outside, ending.class, inside)?;
-        Some((mapping, self.inside_hash(context, inside.0, inside.1, ending.class)))
+    fn mapping_of(&self, ending: &Ending<A>) -> Option<u32> {
+        let (outside, class, inside) = (ending.ends.outside, ending.class, ending.ends.inside);
+        let known = ending
+            .mapping
+            .filter(|&number| self.mappings.is_exact(number, outside, class, inside));
+        known.or_else(|| self.mappings.find_exact(ending.hash, outside, class, inside))
+    }
+
+    /// The keyed function that finds its mapping from inside.
+    #[inline(always)]
+    fn inside_of(&self, ending: &Ending<A>) -> u64 {
+        let Ends { inside, context, .. } = ending.ends;
+        self.inside_hash(context, inside.0, inside.1, ending.class)
     }
 
     /// Give back what a session holds: called once when it ends, at the moment `now` in nanoseconds. False where
@@ -105,19 +113,18 @@ impl<A: Address> Bindings<'_, A> {
     #[inline]
     pub fn give_back(&mut self, ending: &Ending<A>, now: u64) -> bool {
         let &Ending {
-            ends:
-                Ends {
-                    inside,
-                    outside,
-                    remote,
-                    context,
-                },
             pool,
             class,
             holding,
             hash,
-            mapping,
+            ..
         } = ending;
+        let Ends {
+            inside,
+            outside,
+            remote,
+            context,
+        } = ending.ends;
         if holding == Holding::PORT {
             return self.ports.give_back(pool, class, outside);
         }
@@ -126,13 +133,15 @@ impl<A: Address> Bindings<'_, A> {
             if self.filtering(pool, class) == Filtering::AddressDependent {
                 self.mappings.forbid(outside, class, remote);
             }
-            // Another session's end may have come between.
-            let found = mapping.filter(|&(number, _)| self.mappings.is_exact(number, outside, class, inside));
-            let Some((mapping, inside_hash)) = found.or_else(|| self.find_ending(ending)) else {
+            let Some(mapping) = self.mapping_of(ending) else {
                 return false;
             };
+            let inside = match ending.inside {
+                0 => self.inside_of(ending),
+                known => known,
+            };
             let number = self.mappings.get(mapping).map_or(0, |record| record.subscriber());
-            self.let_go(mapping, (inside_hash, hash), now);
+            self.let_go(mapping, (inside, hash), now);
             self.end_session(number, now);
             return true;
         }

@@ -199,10 +199,12 @@ impl<'m, A: Address> Subscribers<'m, A> {
         self.index.prefetch(hash);
     }
 
-    /// Second pass.
+    /// Second pass: asks for the record that it probably is, and says which.
     #[inline(always)]
-    pub fn approach(&self, hash: u64) {
-        self.index.candidates(hash, |number| self.records.prefetch(number));
+    pub fn approach(&self, hash: u64) -> Option<u32> {
+        let number = self.index.candidate(hash)?;
+        self.records.prefetch(number);
+        Some(number)
     }
 
     /// The subscriber of a pool with an address; `hash` is a keyed function of all that.

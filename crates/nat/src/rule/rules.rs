@@ -209,6 +209,9 @@ impl<A: Address> Rules<A> {
         flows: &[(T, u8)],
         decided: &mut [Option<Decided<Destination<A>>>],
     ) {
+        if self.destination.is_empty() {
+            return decided.fill(None);
+        }
         for (flows, decided) in flows.chunks(BATCH).zip(decided.chunks_mut(BATCH)) {
             let (mut queries, mut found) = ([Query::default(); BATCH], [None; BATCH]);
             for (query, (key, protocol)) in queries.iter_mut().zip(flows) {

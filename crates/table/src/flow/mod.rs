@@ -308,13 +308,15 @@ impl<'m, R: Record> FlowTable<'m, R> {
     pub fn remove(&mut self, index: RecordIndex, forward_hash: u64, reverse_hash: u64) -> Option<R> {
         let place = self.records.get_mut(index.0 as usize)?;
         let (forward, reverse) = (pack(index, Direction::Forward), pack(index, Direction::Reverse));
-        if !place.links().is_live() || place.links().is_scheduled() || !self.index.holds(reverse_hash, reverse) {
+        if !place.links().is_live() || place.links().is_scheduled() || !self.index.take(forward_hash, forward) {
             return None;
         }
-        if !self.index.take(forward_hash, forward) {
+        if !self.index.take(reverse_hash, reverse) {
+            // Its place is free still, or another's entry has come home to it and left one elsewhere.
+            let back = self.index.place(forward_hash, forward);
+            debug_assert!(back);
             return None;
         }
-        self.index.take(reverse_hash, reverse);
         let record = *place;
         *place.links_mut() = Links::free(self.free);
         self.free = Some(index);

@@ -156,6 +156,12 @@ impl Filter {
         self.zero.load(Ordering::Acquire)
     }
 
+    /// Whether no sub-table holds anything.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.zero() == 0 && self.held.iter().all(|held| held.load(Ordering::Acquire) == 0)
+    }
+
     /// Bytes of the bitmaps.
     pub fn bytes(&self) -> usize {
         let coarse = self.coarse.get().map_or(0, |words| size_of_val(&**words));

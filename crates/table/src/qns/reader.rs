@@ -51,6 +51,12 @@ impl<A: Address> Clone for QnsReader<A> {
 }
 
 impl<A: Address> QnsReader<A> {
+    /// Whether there is no rule.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.shared.filter.is_empty()
+    }
+
     /// The most specific rule that matches.
     #[inline]
     pub fn lookup(&self, query: &Query<A>) -> Option<Match<A::Value>> {
