@@ -23,6 +23,8 @@ DIFFERENCES = {
     "quoted-checksum": "RFC 5508, REQ-3, wants the quoted header validated. Linux does not look at its checksum.",
     "redirect": "A redirect about a translated connection is of no use to the host that gets it: Linux drops it. Sluice "
                 "translates it as every error (RFC 5508, REQ-4).",
+    "deprecated": "Source quench and information requests are no longer passed on where addresses are translated "
+                  "(RFC 5508, REQ-10c; RFC 6633; RFC 6918). Linux translates them.",
     "identification": "RFC 6864, 4.1 and 5.3: several hosts behind one address must not use the same identification, so "
                       "that Sluice gives those that are not atomic one of its own. Linux keeps the host's.",
 }
@@ -77,6 +79,10 @@ class Forgiven:
         if sluice and step.answer and _opens(step) and flow.number in self.closed:
             self.parted.add(flow.number)
             return self._forgive("reopened")
+        if linux and not sluice and _deprecated(step):
+            if isinstance(step, Send):
+                self.parted.add(flow.number)
+            return self._forgive("deprecated")
         refused = all(interface == INVALID for interface, _ in linux)
         if not refused or not sluice:
             return (
@@ -164,6 +170,11 @@ def _told(error):
 def _opens(step):
     """A SYN alone."""
     return isinstance(step, Send) and step.form.get("control", 0) & (SYN | ACK | RST | FIN) == SYN
+
+
+def _deprecated(step):
+    """A source quench, or an information request or its answer."""
+    return step.kind == 4 if isinstance(step, Report) else step.form.get("kind") in (15, 16)
 
 
 def _own(datagram):

@@ -7,6 +7,7 @@
 //! touches the session's state or timers (REQ-6).
 
 use sluice_wire::checksum::Delta;
+use sluice_wire::icmp::kind::SOURCE_QUENCH;
 use sluice_wire::layers::Layers;
 use sluice_wire::quote::{Quoted, quoted};
 use sluice_wire::{Context, FlowKey4, FlowKey6, Tuple4, Tuple6};
@@ -86,6 +87,9 @@ pub fn translate_error4(
         usize::from(layers.l4),
         usize::from(quote.layers.l3),
     );
+    if frame.get(l4) == Some(&SOURCE_QUENCH) {
+        return Err(Reason::SourceQuench);
+    }
 
     let Some(header) = frame.get_mut(l3..).and_then(|tail| tail.first_chunk_mut::<20>()) else {
         return Err(Reason::Truncated);

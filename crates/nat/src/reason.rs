@@ -63,6 +63,8 @@ reasons! {
         "An ICMP error that quotes a packet of no known session (RFC 5508, REQ-4 and REQ-5).";
     BadIcmpQuote "bad-icmp-quote"
         "An ICMP error whose quoted packet is too short, inconsistent, or has a wrong header checksum (RFC 5508, REQ-3).";
+    SourceQuench "source-quench"
+        "A source quench of a session, which nobody obeys any more (RFC 5508, REQ-10c; RFC 6633).";
     Truncated "truncated"
         "A packet too short for the header fields that translation has to write.";
 }

@@ -60,7 +60,6 @@ faults! {
     ShortQuote "short-quote" "The ICMP error quotes less than a header and 8 bytes."
     QuotedFragment "quoted-fragment" "The ICMP error quotes a fragment without ports."
     QuotedError "quoted-error" "The ICMP error quotes an ICMP error (RFC 1122, 3.2.2)."
-    SourceQuench "source-quench" "The ICMP error is a source quench, which routers no longer pass on (RFC 5508, REQ-10c; RFC 6633)."
     QuotedChecksum "quoted-checksum" "The IPv4 header that an ICMP error quotes has a wrong checksum (RFC 5508, REQ-3)."
 }
 

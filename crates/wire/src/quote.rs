@@ -1,7 +1,6 @@
 //! The packet that an ICMP or ICMPv6 error quotes: found, so that a translation can rewrite it.
 
 use crate::fault::Fault;
-use crate::icmp::kind::SOURCE_QUENCH;
 use crate::ipv4::{self, Ipv4, protocol};
 use crate::ipv6;
 use crate::key::{Context, FlowKey4, FlowKey6};
@@ -43,7 +42,6 @@ pub fn quoted(frame: &[u8], layers: &Layers) -> Result<Quoted, Fault> {
         ..Layers::default()
     };
     let (header, total) = match layers.class {
-        Class::Ipv4 if frame.get(layers.l4 as usize) == Some(&SOURCE_QUENCH) => return Err(Fault::SourceQuench),
         Class::Ipv4 => network4(bytes, &mut quote)?,
         Class::Ipv6 => network6(bytes, &mut quote)?,
         Class::Arp | Class::Other => return Err(Fault::NotAnError),

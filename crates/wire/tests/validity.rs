@@ -227,7 +227,6 @@ fn faults_all_have_a_frame_that_shows_them() {
         Fault::ShortQuote,
         Fault::QuotedFragment,
         Fault::QuotedError,
-        Fault::SourceQuench,
         Fault::QuotedChecksum,
     ];
     let shown: Vec<Fault> = faulty().into_iter().map(|(fault, _)| fault).chain(elsewhere).collect();
@@ -365,8 +364,6 @@ fn quote_of_no_use_names_the_fault() {
     );
     let error = icmp4_error("192.0.2.9", "10.0.0.1", 11, 0, &sent, 28).build();
     assert_eq!(Err(Fault::QuotedError), quote_of(&error, 28));
-    let quench = icmp4_error("192.0.2.9", "10.0.0.1", 4, 0, &sent, 28).build();
-    assert_eq!(Err(Fault::SourceQuench), quoted(&quench, &parse(&quench).unwrap()));
     assert_eq!(Err(Fault::NotAnError), quoted(&sent, &parse(&sent).unwrap()));
 }
 
