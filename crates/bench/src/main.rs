@@ -1,6 +1,7 @@
 //! `sluice-bench`: measures what the documentation claims.
 #![forbid(unsafe_code)]
 
+mod filter;
 mod kernel;
 mod nat_lookup;
 mod nat_path;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use filter::FilterArguments;
 use kernel::KernelArguments;
 use kernel::generator::GeneratorArguments;
 use nat_lookup::NatLookupArguments;
@@ -39,6 +41,8 @@ enum Bench {
     NatPath(NatPathArguments),
     /// What finding a translation rule costs, by the number of rules (P4, Table 1).
     NatLookup(NatLookupArguments),
+    /// What finding the first rule of a packet filter costs, by matcher (P1, Fig. 4 and 12 to 15).
+    Filter(FilterArguments),
     /// The same wires and traffic through Linux and through Sluice.
     Kernel(KernelArguments),
     /// Everything measured, as one HTML page with plots.
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
         Bench::Report(report) => report::run(report),
         Bench::NatLookup(lookup) => measure(&arguments, "nat-lookup", |run| nat_lookup::run(run, lookup)),
+        Bench::Filter(filter) => measure(&arguments, "filter", |run| filter::run(run, filter)),
         Bench::NatPath(path) => measure(&arguments, "nat-path", |run| nat_path::run(run, path)),
     };
     match outcome {

@@ -1,0 +1,93 @@
+//! Rule sets: P1's kind, and files.
+
+use std::io::Read;
+use std::path::Path;
+
+use sluice_filter::{Field, Range, Rule, parse_classbench};
+
+use super::Failure;
+use super::traces::{CLIENTS, SERVERS, SERVICE, client, server};
+use crate::nat_path::flows::Random;
+
+/// Rules with a name.
+pub struct Set {
+    /// What it is called in rows.
+    pub name: String,
+    /// The rules, in order.
+    pub rules: Vec<Rule<u32>>,
+}
+
+impl Set {
+    /// A file as ClassBench writes it, also compressed.
+    pub fn of_file(path: &Path) -> Result<Self, Failure> {
+        let file = std::fs::File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let mut text = String::new();
+        if path.extension().is_some_and(|extension| extension == "gz") {
+            flate2::read::GzDecoder::new(file).read_to_string(&mut text)?;
+        } else {
+            std::io::BufReader::new(file).read_to_string(&mut text)?;
+        }
+        let rules = parse_classbench(&text).map_err(|error| format!("{}: {error}", path.display()))?;
+        if rules.is_empty() {
+            return Err(format!("{}: no rule", path.display()).into());
+        }
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let name = name.split('.').next().unwrap_or_default().to_string();
+        Ok(Self { name, rules })
+    }
+
+    /// So many rules of P1's kind, which P1 does not publish: `web-filter`. Hosts and small networks that may reach single
+    /// ports of single hosts, and as the last of them, which linear search comes to last, clients may reach servers.
+    pub fn of_paper(count: usize) -> Self {
+        let mut random = Random(0x2014_0603);
+        let mut rules = Vec::new();
+        while rules.len() + 1 < count {
+            // The machines of the traffic are named too, each by many rules, but not for what they ask for.
+            let ours = random.below(4) == 0;
+            let source = match ours {
+                true => network(client(random.below(CLIENTS.into())), 0),
+                false => network(0x0a10_0000 | random.below(1 << 20), random.below(5) * 2),
+            };
+            let destination = match ours || random.below(3) == 0 {
+                true => network(server(random.below(SERVERS.into())), 0),
+                false => network(0xc612_0000 | random.below(1 << 12), 0),
+            };
+            let port = match ours {
+                true => 1024 + random.below(64_512),
+                false => [22, 25, 53, 80, 110, 143, 443, 993, 3306, 8080][random.below(10) as usize],
+            };
+            let protocol = if port == 53 { 17 } else { 6 };
+            let rule = Rule::any()
+                .between(source, destination)
+                .and_then(|rule| rule.with(Field::DestinationPort, port, port))
+                .and_then(|rule| rule.with(Field::Protocol, protocol, protocol));
+            rules.extend(rule);
+        }
+        let clients = Range {
+            first: client(0),
+            last: client(CLIENTS - 1),
+        };
+        let servers = Range {
+            first: server(0),
+            last: server(SERVERS - 1),
+        };
+        let last = Rule::any()
+            .between(clients, servers)
+            .and_then(|rule| rule.with(Field::DestinationPort, SERVICE, SERVICE))
+            .and_then(|rule| rule.with(Field::Protocol, 6, 6));
+        rules.extend(last);
+        Self {
+            name: "web-filter".into(),
+            rules,
+        }
+    }
+}
+
+/// The network of an address with so many bits for hosts.
+fn network(address: u32, hosts: u32) -> Range<u32> {
+    let hosts = (1 << hosts) - 1;
+    Range {
+        first: address & !hosts,
+        last: address | hosts,
+    }
+}

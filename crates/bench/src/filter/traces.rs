@@ -1,0 +1,93 @@
+//! What packets are asked about.
+
+use sluice_filter::{Field, Header, Range, Rule};
+
+use crate::nat_path::flows::Random;
+
+/// P1's clients.
+pub const CLIENTS: u32 = 50;
+/// P1's servers.
+pub const SERVERS: u32 = 30;
+/// The servers' port.
+pub const SERVICE: u32 = 80;
+/// Most packets of one request in a row.
+const ROW: u64 = 24;
+
+/// Address of a client.
+pub fn client(number: u32) -> u32 {
+    0x0a00_0100 + number
+}
+
+/// Address of a server.
+pub fn server(number: u32) -> u32 {
+    0xc000_0200 + number
+}
+
+/// Where headers come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trace {
+    /// Requests of 50 clients to 30 servers, up to 24 packets of each in a row (P1, 4.1).
+    Local,
+    /// A corner of any rule, drawn anew for every packet.
+    Uniform,
+    /// Headers that match no rule, as far as the rules leave any.
+    NoneMatch,
+    /// All fields drawn from all values.
+    Random,
+}
+
+impl Trace {
+    /// What it is called in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Uniform => "uniform",
+            Self::NoneMatch => "none-match",
+            Self::Random => "random",
+        }
+    }
+
+    /// So many headers.
+    pub fn headers(self, rules: &[Rule<u32>], count: usize) -> Vec<Header<u32>> {
+        let mut random = Random(0x5eed_0001);
+        let mut headers = Vec::with_capacity(count);
+        while headers.len() < count {
+            match self {
+                Self::Local => {
+                    let source = client(random.below(CLIENTS.into()));
+                    let destination = server(random.below(SERVERS.into()));
+                    let port = 1024 + random.below(64_512);
+                    let header = tcp(source, destination, port, SERVICE);
+                    let row = 1 + random.below(ROW) as usize;
+                    headers.extend(std::iter::repeat_n(header, row.min(count - headers.len())));
+                }
+                Self::Uniform => {
+                    let rule = &rules[random.below(rules.len() as u64) as usize];
+                    let mut end = |Range { first, last }: Range<u32>| if random.below(2) == 0 { first } else { last };
+                    let mut header = Header::new(end(rule.source), end(rule.destination));
+                    for field in [Field::SourcePort, Field::DestinationPort, Field::Protocol] {
+                        header = header.with(field, end(rule.get(field)).min(field.last_named()));
+                    }
+                    headers.push(header);
+                }
+                Self::NoneMatch => {
+                    let [source, destination] = [0, 1].map(|_| 0xf000_0000 | random.below(1 << 24));
+                    headers.push(tcp(source, destination, 1024 + random.below(64_512), SERVICE));
+                }
+                Self::Random => {
+                    let [source, destination] = [0, 1].map(|_| random.below(1 << 32));
+                    let [from, to] = [0, 1].map(|_| random.below(1 << 16));
+                    headers.push(tcp(source, destination, from, to).with(Field::Protocol, random.below(256)));
+                }
+            }
+        }
+        headers
+    }
+}
+
+fn tcp(source: u32, destination: u32, source_port: u32, destination_port: u32) -> Header<u32> {
+    Header::new(source, destination)
+        .with(Field::Protocol, 6)
+        .with(Field::SourcePort, source_port)
+        .with(Field::DestinationPort, destination_port)
+}

@@ -1,0 +1,144 @@
+//! What rules look at in a packet.
+
+use core::fmt::Debug;
+use core::hash::Hash;
+
+/// An address as a number.
+pub trait Address: Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
+    /// The last one.
+    const LAST: Self;
+    /// The next one; none after the last.
+    fn next(self) -> Option<Self>;
+    /// The one before; none before the first.
+    fn before(self) -> Option<Self>;
+}
+
+macro_rules! address {
+    ($number:ty) => {
+        impl Address for $number {
+            const LAST: Self = <$number>::MAX;
+            #[inline(always)]
+            fn next(self) -> Option<Self> {
+                self.checked_add(1)
+            }
+            #[inline(always)]
+            fn before(self) -> Option<Self> {
+                self.checked_sub(1)
+            }
+        }
+    };
+}
+
+address!(u32);
+address!(u128);
+
+/// Value of a field that a packet has not: ports of a fragment, a tag of an untagged frame. A rule that names ports does
+/// not match it, a rule that names none does.
+pub const NONE: u32 = 1 << 16;
+
+/// Fields beside the addresses, each a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Field {
+    /// Destination port, or [`NONE`].
+    DestinationPort,
+    /// Source port, or [`NONE`].
+    SourcePort,
+    /// IP protocol.
+    Protocol,
+    /// ICMP type in the high byte and code in the low one, or [`NONE`].
+    Message,
+    /// TCP flags, or [`NONE`].
+    Flags,
+    /// 0: whole, 1: first fragment, 2: later fragment.
+    Fragment,
+    /// Differentiated services code point.
+    Dscp,
+    /// Length of the datagram in bytes.
+    Length,
+    /// VLAN identifier, or [`NONE`].
+    Vlan,
+    /// Number of the interface that the packet came in by.
+    Incoming,
+    /// Number of the interface that it leaves by, or [`NONE`] for the gateway itself.
+    Outgoing,
+    /// Context: virtual router or site.
+    Context,
+}
+
+impl Field {
+    /// All, in order of their numbers.
+    pub const ALL: [Self; 12] = [
+        Self::DestinationPort,
+        Self::SourcePort,
+        Self::Protocol,
+        Self::Message,
+        Self::Flags,
+        Self::Fragment,
+        Self::Dscp,
+        Self::Length,
+        Self::Vlan,
+        Self::Incoming,
+        Self::Outgoing,
+        Self::Context,
+    ];
+
+    /// The largest value that a packet may have, [`NONE`] included.
+    #[inline(always)]
+    pub const fn last(self) -> u32 {
+        match self {
+            Self::Protocol => 255,
+            Self::Fragment => 2,
+            Self::Dscp => 63,
+            Self::Length | Self::Incoming => u16::MAX as u32,
+            Self::Context => u32::MAX,
+            Self::DestinationPort | Self::SourcePort | Self::Message | Self::Flags | Self::Vlan | Self::Outgoing => {
+                NONE
+            }
+        }
+    }
+
+    /// The largest value that a rule may name.
+    pub const fn last_named(self) -> u32 {
+        match self {
+            Self::DestinationPort | Self::SourcePort | Self::Message => u16::MAX as u32,
+            Self::Flags => 255,
+            Self::Vlan => 4095,
+            other => other.last(),
+        }
+    }
+}
+
+/// What rules look at, of one packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Header<A> {
+    /// Source address.
+    pub source: A,
+    /// Destination address, after destination rules of translation.
+    pub destination: A,
+    fields: [u32; Field::ALL.len()],
+}
+
+impl<A: Address> Header<A> {
+    /// Of a packet between two addresses; all other fields are 0, or [`NONE`] where there is such a value.
+    pub fn new(source: A, destination: A) -> Self {
+        let fields = Field::ALL.map(|field| if field.last() == NONE { NONE } else { 0 });
+        Self {
+            source,
+            destination,
+            fields,
+        }
+    }
+
+    /// The same with another value of a field; one that is too large becomes the largest.
+    pub fn with(mut self, field: Field, value: u32) -> Self {
+        self.fields[field as usize] = value.min(field.last());
+        self
+    }
+
+    /// The value of a field.
+    #[inline(always)]
+    pub fn get(&self, field: Field) -> u32 {
+        self.fields[field as usize]
+    }
+}

@@ -1,0 +1,36 @@
+//! Rule by rule: the baseline, and what every other matcher is held against.
+
+use crate::{Address, Header, Matcher, Rule, RuleNumber};
+
+/// Compares rule by rule (P1, Fig. 1).
+#[derive(Clone, Debug)]
+pub struct Linear<A> {
+    rules: Vec<Rule<A>>,
+}
+
+impl<A: Address> Linear<A> {
+    /// Of rules in their order.
+    pub fn new(rules: &[Rule<A>]) -> Self {
+        Self { rules: rules.to_vec() }
+    }
+
+    /// The rules.
+    pub fn rules(&self) -> &[Rule<A>] {
+        &self.rules
+    }
+}
+
+impl<A: Address> Matcher<A> for Linear<A> {
+    type Memory = ();
+
+    fn memory(&self) {}
+
+    fn first(&self, _: &mut (), header: &Header<A>) -> Option<RuleNumber> {
+        let found = self.rules.iter().position(|rule| rule.has(header))?;
+        Some(found as RuleNumber)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(self.rules.as_slice())
+    }
+}

@@ -1,0 +1,177 @@
+//! A rule's conditions: a box in the space of headers.
+
+use thiserror::Error;
+
+use crate::header::{Address, Field, Header};
+
+/// Numbers from a first to a last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Range<T> {
+    /// The first.
+    pub first: T,
+    /// The last, included.
+    pub last: T,
+}
+
+impl<T: Copy + Ord> Range<T> {
+    /// Is the number within?
+    #[inline(always)]
+    pub fn has(&self, number: T) -> bool {
+        self.first <= number && number <= self.last
+    }
+
+    /// Is all of the other within?
+    pub fn covers(&self, other: &Self) -> bool {
+        self.first <= other.first && other.last <= self.last
+    }
+}
+
+/// TCP flags as they have to be, among those that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Mask {
+    /// Flags that have to be set.
+    pub set: u8,
+    /// Flags that count.
+    pub of: u8,
+}
+
+impl Mask {
+    /// No flag counts.
+    pub const ANY: Self = Self { set: 0, of: 0 };
+
+    /// Whether flags, as in [`Field::Flags`], are as they have to be. Those of a packet without any are not, unless none
+    /// counts.
+    #[inline(always)]
+    pub fn has(&self, flags: u32) -> bool {
+        self.of == 0 || flags & !0xff == 0 && flags as u8 & self.of == self.set
+    }
+}
+
+/// What a rule asks of a packet. All must hold.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Rule<A> {
+    /// Source addresses.
+    pub source: Range<A>,
+    /// Destination addresses.
+    pub destination: Range<A>,
+    fields: [Range<u32>; Field::ALL.len()],
+    flags: Mask,
+}
+
+/// A condition that no packet meets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum Impossible {
+    /// A range that ends before it begins.
+    #[error("the range {first} to {last} of {field:?} ends before it begins")]
+    Reversed {
+        /// The field.
+        field: Field,
+        /// First value.
+        first: u32,
+        /// Last value.
+        last: u32,
+    },
+    /// A value that the field does not have.
+    #[error("{field:?} reaches to {most}, not to {last}")]
+    TooLarge {
+        /// The field.
+        field: Field,
+        /// Last value asked for.
+        last: u32,
+        /// Largest value of the field.
+        most: u32,
+    },
+    /// A flag that has to be set but does not count.
+    #[error("flags {set:#04x} have to be set of which only {of:#04x} count")]
+    Flags {
+        /// Flags that have to be set.
+        set: u8,
+        /// Flags that count.
+        of: u8,
+    },
+    /// Addresses that end before they begin.
+    #[error("a range of addresses ends before it begins")]
+    Addresses,
+}
+
+impl<A: Address> Rule<A> {
+    /// The rule that every packet meets.
+    pub fn any() -> Self {
+        let all = Range {
+            first: A::default(),
+            last: A::LAST,
+        };
+        Self {
+            source: all,
+            destination: all,
+            fields: Field::ALL.map(|field| Range {
+                first: 0,
+                last: field.last(),
+            }),
+            flags: Mask::ANY,
+        }
+    }
+
+    /// And from these addresses to those.
+    pub fn between(mut self, source: Range<A>, destination: Range<A>) -> Result<Self, Impossible> {
+        if source.first > source.last || destination.first > destination.last {
+            return Err(Impossible::Addresses);
+        }
+        (self.source, self.destination) = (source, destination);
+        Ok(self)
+    }
+
+    /// And a field from `first` to `last`.
+    pub fn with(mut self, field: Field, first: u32, last: u32) -> Result<Self, Impossible> {
+        let most = field.last_named();
+        if first > last {
+            return Err(Impossible::Reversed { field, first, last });
+        }
+        if last > most {
+            return Err(Impossible::TooLarge { field, last, most });
+        }
+        self.fields[field as usize] = Range { first, last };
+        Ok(self)
+    }
+
+    /// And TCP flags.
+    pub fn with_flags(mut self, flags: Mask) -> Result<Self, Impossible> {
+        let Mask { set, of } = flags;
+        if set & !of != 0 {
+            return Err(Impossible::Flags { set, of });
+        }
+        self.flags = flags;
+        Ok(self)
+    }
+
+    /// The range of a field.
+    #[inline(always)]
+    pub fn get(&self, field: Field) -> Range<u32> {
+        self.fields[field as usize]
+    }
+
+    /// The TCP flags.
+    pub fn flags(&self) -> Mask {
+        self.flags
+    }
+
+    /// Whether a field may have any value.
+    pub fn is_any(&self, field: Field) -> bool {
+        let Range { first, last } = self.get(field);
+        (first, last) == (0, field.last()) && (field != Field::Flags || self.flags.of == 0)
+    }
+
+    /// Whether a field's value is one that the rule asks for.
+    #[inline(always)]
+    pub fn admits(&self, field: Field, value: u32) -> bool {
+        self.get(field).has(value) && (field != Field::Flags || self.flags.has(value))
+    }
+
+    /// Whether a packet meets the rule.
+    #[inline]
+    pub fn has(&self, header: &Header<A>) -> bool {
+        self.source.has(header.source)
+            && self.destination.has(header.destination)
+            && Field::ALL.iter().all(|&field| self.admits(field, header.get(field)))
+    }
+}

@@ -1,0 +1,179 @@
+//! From rules to a trie.
+
+use std::collections::HashMap;
+
+use super::{Child, Dimension, Node, TooLarge, Trie};
+use crate::interval::{Interval, intervals, of_field};
+use crate::{Address, Field, Matcher, Range, Rule, RuleNumber};
+
+struct Builder<'r, A> {
+    rules: &'r [Rule<A>],
+    most: usize,
+    trie: Trie<A>,
+    /// Nodes by level and rules.
+    made: HashMap<(usize, Vec<RuleNumber>), Child>,
+    /// Bytes of `made`, which are given back in the end.
+    noted: usize,
+}
+
+pub(super) fn build<A: Address>(rules: &[Rule<A>], most: usize) -> Result<Trie<A>, TooLarge> {
+    let all = Range {
+        first: A::default(),
+        last: A::LAST,
+    };
+    let named = |field: Field| rules.iter().any(|rule| !rule.is_any(field));
+    let mut levels = Vec::new();
+    if rules.iter().any(|rule| rule.source != all) {
+        levels.push(Dimension::Source);
+    }
+    if rules.iter().any(|rule| rule.destination != all) {
+        levels.push(Dimension::Destination);
+    }
+    levels.extend(
+        Field::ALL
+            .into_iter()
+            .filter(|&field| named(field))
+            .map(Dimension::Field),
+    );
+    let mut builder = Builder {
+        rules,
+        most,
+        trie: Trie {
+            levels,
+            nodes: Vec::new(),
+            addresses: Vec::new(),
+            numbers: Vec::new(),
+            children: Vec::new(),
+            root: Child::NOTHING,
+        },
+        made: HashMap::new(),
+        noted: 0,
+    };
+    let every = (0..rules.len() as RuleNumber).collect();
+    builder.trie.root = builder.child(0, every)?;
+    let mut trie = builder.trie;
+    trie.nodes.shrink_to_fit();
+    trie.addresses.shrink_to_fit();
+    trie.numbers.shrink_to_fit();
+    trie.children.shrink_to_fit();
+    Ok(trie)
+}
+
+impl<A: Address> Builder<'_, A> {
+    /// Where an interval leads on whose way these rules are valid.
+    fn child(&mut self, level: usize, mut rules: Vec<RuleNumber>) -> Result<Child, TooLarge> {
+        if let Some(last) = rules.iter().position(|&rule| self.holds_all(level, rule)) {
+            rules.truncate(last + 1);
+            if last == 0 {
+                return Ok(Child::rule(rules[0]));
+            }
+        }
+        if rules.is_empty() {
+            return Ok(Child::NOTHING);
+        }
+        if let Some(&child) = self.made.get(&(level, rules.clone())) {
+            return Ok(child);
+        }
+        let child = self.node(level, &rules)?;
+        self.noted += size_of::<(usize, Vec<RuleNumber>, Child)>() + size_of_val(rules.as_slice());
+        self.made.insert((level, rules), child);
+        self.check()?;
+        Ok(child)
+    }
+
+    /// Whether a rule holds everything from a level on.
+    fn holds_all(&self, level: usize, rule: RuleNumber) -> bool {
+        let rule = &self.rules[rule as usize];
+        let all = Range {
+            first: A::default(),
+            last: A::LAST,
+        };
+        self.trie.levels[level..].iter().all(|dimension| match dimension {
+            Dimension::Source => rule.source == all,
+            Dimension::Destination => rule.destination == all,
+            Dimension::Field(field) => rule.is_any(*field),
+        })
+    }
+
+    fn node(&mut self, level: usize, rules: &[RuleNumber]) -> Result<Child, TooLarge> {
+        let all = self.rules;
+        let ranges = |range: fn(&Rule<A>) -> Range<A>| -> Vec<_> {
+            rules.iter().map(|&rule| (rule, range(&all[rule as usize]))).collect()
+        };
+        match self.trie.levels[level] {
+            Dimension::Source => {
+                let ranges = ranges(|rule| rule.source);
+                let (values, children) = self.pieces(level, |each| intervals(&ranges, A::LAST, each))?;
+                let first = self.trie.addresses.len();
+                self.trie.addresses.extend(values);
+                Ok(self.add(level, first, children))
+            }
+            Dimension::Destination => {
+                let ranges = ranges(|rule| rule.destination);
+                let (values, children) = self.pieces(level, |each| intervals(&ranges, A::LAST, each))?;
+                let first = self.trie.addresses.len();
+                self.trie.addresses.extend(values);
+                Ok(self.add(level, first, children))
+            }
+            Dimension::Field(field) => {
+                let (values, children) = self.pieces(level, |each| of_field(all, rules, field, each))?;
+                let first = self.trie.numbers.len();
+                self.trie.numbers.extend(values);
+                Ok(self.add(level, first, children))
+            }
+        }
+    }
+
+    /// A node's intervals, each with where it leads; neighbours that lead to the same are one.
+    fn pieces<T>(
+        &mut self,
+        level: usize,
+        cut: impl FnOnce(&mut dyn FnMut(Interval<T>) -> bool),
+    ) -> Result<(Vec<T>, Vec<Child>), TooLarge> {
+        let (mut values, mut children) = (Vec::new(), Vec::<Child>::new());
+        let mut failed = None;
+        cut(&mut |piece: Interval<T>| match self.child(level + 1, piece.rules) {
+            Ok(child) => {
+                if children.last() == Some(&child) {
+                    values.pop();
+                } else {
+                    children.push(child);
+                }
+                values.push(piece.last);
+                true
+            }
+            Err(error) => {
+                failed = Some(error);
+                false
+            }
+        });
+        match failed {
+            Some(error) => Err(error),
+            None => Ok((values, children)),
+        }
+    }
+
+    fn add(&mut self, level: usize, values: usize, children: Vec<Child>) -> Child {
+        let trie = &mut self.trie;
+        trie.nodes.push(Node {
+            level: level as u32,
+            count: children.len() as u32,
+            values: values as u32,
+            children: trie.children.len() as u32,
+        });
+        trie.children.extend(children);
+        Child::node(trie.nodes.len() - 1)
+    }
+
+    /// What is built, and what was noted for it, stays within bounds: notes may take four times the trie.
+    fn check(&self) -> Result<(), TooLarge> {
+        let most = self.most;
+        if self.trie.bytes() > most || self.noted > most.saturating_mul(4) {
+            return Err(TooLarge {
+                rules: self.rules.len(),
+                most,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,206 @@
+//! The trie of P1 with a list of recent intervals at every node (P1, 3).
+//!
+//! A list holds the indexes of intervals that packets were found in lately, in ascending order, for each core its own. A
+//! search looks there first, and goes straight on where one of them holds the packet's value; otherwise those beside the
+//! value bound the binary search, and the index found takes the place of whichever of the two is nearer, so that the
+//! indexes stay evenly spread (Fig. 9). What P1 leaves open:
+//!
+//! - A list that is not full takes the index in, and none goes.
+//! - Of two that are equally near the lower one goes. Outside of all, the one at that end goes.
+//! - A hit changes nothing.
+//! - Values that no rule holds have an interval here, which leads nowhere; it is kept as others are.
+
+use core::cmp::Ordering;
+
+use super::Trie;
+use crate::{Address, Header, Matcher, RuleNumber};
+
+/// How a list is searched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Probe {
+    /// From the lowest index on.
+    #[default]
+    InOrder,
+    /// By bisection.
+    Bisection,
+}
+
+/// What searches came to (P1, Fig. 15).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Searches {
+    /// Intervals of lists that were compared and held the value.
+    pub hits: u64,
+    /// Intervals of lists that were compared and did not.
+    pub misses: u64,
+    /// Nodes that were searched by bisection.
+    pub binary: u64,
+}
+
+/// One core's lists, of all nodes.
+#[derive(Clone, Debug)]
+pub struct Lists {
+    size: usize,
+    indexes: Vec<u32>,
+    lengths: Vec<u16>,
+    /// What the searches came to so far.
+    pub searches: Searches,
+}
+
+impl Lists {
+    /// The indexes at a node.
+    pub fn of_node(&self, node: usize) -> &[u32] {
+        &self.indexes[node * self.size..][..usize::from(self.lengths[node])]
+    }
+
+    /// Keep an index at a node, to stand at `place` of its list.
+    #[inline]
+    fn keep(&mut self, node: usize, place: usize, index: u32) {
+        let (size, length) = (self.size, usize::from(self.lengths[node]));
+        let list = &mut self.indexes[node * size..][..size];
+        if length < size {
+            list.copy_within(place..length, place + 1);
+            list[place] = index;
+            self.lengths[node] += 1;
+            return;
+        }
+        let below = place.checked_sub(1).map(|below| (index - list[below], below));
+        let above = list.get(place).map(|above| (above - index, place));
+        let nearer = match (below, above) {
+            (Some(below), Some(above)) if above.0 < below.0 => Some(above),
+            (Some(below), _) => Some(below),
+            (None, above) => above,
+        };
+        if let Some((_, nearer)) = nearer {
+            list[nearer] = index;
+        }
+    }
+}
+
+/// A trie with lists.
+#[derive(Clone, Debug)]
+pub struct CachedTrie<A> {
+    trie: Trie<A>,
+    size: u16,
+    probe: Probe,
+}
+
+impl<A: Address> CachedTrie<A> {
+    /// A trie whose lists hold at most `size` indexes each.
+    pub fn new(trie: Trie<A>, size: u16, probe: Probe) -> Self {
+        Self { trie, size, probe }
+    }
+
+    /// The trie.
+    pub fn trie(&self) -> &Trie<A> {
+        &self.trie
+    }
+
+    /// The index of a header's interval in a node.
+    #[inline(always)]
+    fn locate(&self, lists: &mut Lists, number: usize, header: &Header<A>) -> usize {
+        let node = &self.trie.nodes[number];
+        let mut compared = 0;
+        let (mut from, mut to) = (0, node.count as usize);
+        let list = lists.of_node(number);
+        // How many of the list are below the value.
+        let (mut place, mut end) = (0, list.len());
+        while place < end {
+            let at = match self.probe {
+                Probe::InOrder => place,
+                Probe::Bisection => place + (end - place) / 2,
+            };
+            let index = list[at] as usize;
+            match self.trie.compare(node, index, header) {
+                Ordering::Equal => {
+                    lists.searches.hits += 1;
+                    lists.searches.misses += compared;
+                    return index;
+                }
+                Ordering::Greater => (place, from) = (at + 1, index + 1),
+                Ordering::Less => (end, to) = (at, index),
+            }
+            compared += 1;
+        }
+        let index = self.trie.locate(node, header, from, to);
+        lists.searches.misses += compared;
+        lists.searches.binary += 1;
+        if self.size > 0 {
+            lists.keep(number, place, index as u32);
+        }
+        index
+    }
+}
+
+impl<A: Address> Matcher<A> for CachedTrie<A> {
+    type Memory = Lists;
+
+    fn memory(&self) -> Lists {
+        let nodes = self.trie.nodes();
+        Lists {
+            size: self.size.into(),
+            indexes: vec![0; nodes * usize::from(self.size)],
+            lengths: vec![0; nodes],
+            searches: Searches::default(),
+        }
+    }
+
+    #[inline]
+    fn first(&self, lists: &mut Lists, header: &Header<A>) -> Option<RuleNumber> {
+        let mut at = self.trie.root;
+        loop {
+            if let Some(end) = at.end() {
+                return end;
+            }
+            let index = self.locate(lists, at.number(), header);
+            at = self.trie.child(&self.trie.nodes[at.number()], index);
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.trie.bytes()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.trie.nodes() * (usize::from(self.size) * size_of::<u32>() + size_of::<u16>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lists(indexes: &[u32], size: usize) -> Lists {
+        let mut all = indexes.to_vec();
+        all.resize(size, 0);
+        Lists {
+            size,
+            indexes: all,
+            lengths: vec![indexes.len() as u16],
+            searches: Searches::default(),
+        }
+    }
+
+    #[test]
+    fn p1_fig9_nearer_neighbour_goes() {
+        let mut lists = lists(&[30, 50, 80], 3);
+        lists.keep(0, 2, 52);
+        assert_eq!([30, 52, 80], lists.of_node(0));
+        lists.keep(0, 2, 75);
+        assert_eq!([30, 52, 75], lists.of_node(0));
+    }
+
+    #[test]
+    fn list_at_its_ends_and_between_two_equally_near() {
+        let mut full = lists(&[30, 50], 2);
+        full.keep(0, 0, 7);
+        assert_eq!([7, 50], full.of_node(0));
+        full.keep(0, 2, 99);
+        assert_eq!([7, 99], full.of_node(0));
+        full.keep(0, 1, 53);
+        assert_eq!([53, 99], full.of_node(0));
+        let mut growing = lists(&[30], 3);
+        growing.keep(0, 0, 7);
+        growing.keep(0, 2, 31);
+        assert_eq!([7, 30, 31], growing.of_node(0));
+    }
+}

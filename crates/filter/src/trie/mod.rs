@@ -1,0 +1,180 @@
+//! The trie of P1 (2.2, Fig. 2; nf-HiPAC): a level per dimension, whose nodes hold elementary intervals.
+//!
+//! A node of a level is made from the rules that are valid on the way to it. Its intervals are found by binary search;
+//! each leads to a node of the next level, the last level's to the rule that goes first. Where Fig. 2 has 3-7 and 8-15,
+//! the rules of Table 1 make it 3-8 and 9-15.
+//!
+//! Nodes made from the same rules are one node, fields that no rule names are no level, and rules behind one that holds
+//! everything that is left are left out: otherwise rules with wildcards are copied into every interval of every level.
+
+mod build;
+mod cached;
+
+use thiserror::Error;
+
+pub use self::cached::{CachedTrie, Lists, Probe, Searches};
+use crate::{Address, Field, Header, Matcher, Rule, RuleNumber};
+
+/// The trie would take more memory than it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a trie of {rules} rules takes more than the {most} bytes that it may")]
+pub struct TooLarge {
+    /// How many rules.
+    pub rules: usize,
+    /// Most bytes.
+    pub most: usize,
+}
+
+/// What a level looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dimension {
+    Source,
+    Destination,
+    Field(Field),
+}
+
+/// Where an interval leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Child(u32);
+
+impl Child {
+    /// No rule holds such a packet.
+    const NOTHING: Self = Self(u32::MAX);
+    const RULE: u32 = 1 << 31;
+
+    fn rule(rule: RuleNumber) -> Self {
+        Self(rule | Self::RULE)
+    }
+
+    fn node(number: usize) -> Self {
+        Self(number as u32)
+    }
+
+    /// What the search ends with; none where it goes on at [`Child::number`].
+    #[inline(always)]
+    fn end(self) -> Option<Option<RuleNumber>> {
+        (self.0 & Self::RULE != 0).then_some((self != Self::NOTHING).then_some(self.0 & !Self::RULE))
+    }
+
+    #[inline(always)]
+    fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A node: its intervals' last values and children lie side by side in two lists of the trie.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    level: u32,
+    /// How many intervals.
+    count: u32,
+    /// Its first value, among the addresses or among the numbers.
+    values: u32,
+    /// Its first child.
+    children: u32,
+}
+
+/// A trie.
+#[derive(Clone, Debug)]
+pub struct Trie<A> {
+    levels: Vec<Dimension>,
+    nodes: Vec<Node>,
+    addresses: Vec<A>,
+    numbers: Vec<u32>,
+    children: Vec<Child>,
+    root: Child,
+}
+
+impl<A: Address> Trie<A> {
+    /// Of rules in their order, of at most so many bytes.
+    pub fn new(rules: &[Rule<A>], most: usize) -> Result<Self, TooLarge> {
+        build::build(rules, most)
+    }
+
+    /// Nodes, all levels together.
+    pub fn nodes(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// The way of a header: for each level, from above, the index of its interval, counted from 1 as in P1, and the rule.
+    pub fn path(&self, header: &Header<A>) -> (Vec<usize>, Option<RuleNumber>) {
+        let (mut path, mut at) = (Vec::new(), self.root);
+        loop {
+            if let Some(end) = at.end() {
+                return (path, end);
+            }
+            let node = self.nodes[at.number()];
+            let index = self.locate(&node, header, 0, node.count as usize);
+            path.push(index + 1);
+            at = self.child(&node, index);
+        }
+    }
+
+    /// The interval of a header in a node, by binary search among those from `from` to before `to`.
+    #[inline(always)]
+    fn locate(&self, node: &Node, header: &Header<A>, from: usize, to: usize) -> usize {
+        let first = node.values as usize;
+        let (from, to) = (first + from, first + to);
+        match self.levels[node.level as usize] {
+            Dimension::Source => from + self.addresses[from..to].partition_point(|last| *last < header.source) - first,
+            Dimension::Destination => {
+                from + self.addresses[from..to].partition_point(|last| *last < header.destination) - first
+            }
+            Dimension::Field(field) => {
+                let value = header.get(field);
+                from + self.numbers[from..to].partition_point(|last| *last < value) - first
+            }
+        }
+    }
+
+    /// Where a header is beside an interval of a node: before it, within, or behind.
+    #[inline(always)]
+    fn compare(&self, node: &Node, index: usize, header: &Header<A>) -> core::cmp::Ordering {
+        fn beside<T: Ord>(values: &[T], index: usize, value: &T) -> core::cmp::Ordering {
+            if values[index] < *value {
+                core::cmp::Ordering::Greater
+            } else if index > 0 && *value <= values[index - 1] {
+                core::cmp::Ordering::Less
+            } else {
+                core::cmp::Ordering::Equal
+            }
+        }
+        let first = node.values as usize;
+        let values = first..first + node.count as usize;
+        match self.levels[node.level as usize] {
+            Dimension::Source => beside(&self.addresses[values], index, &header.source),
+            Dimension::Destination => beside(&self.addresses[values], index, &header.destination),
+            Dimension::Field(field) => beside(&self.numbers[values], index, &header.get(field)),
+        }
+    }
+
+    #[inline(always)]
+    fn child(&self, node: &Node, index: usize) -> Child {
+        self.children[node.children as usize + index]
+    }
+}
+
+impl<A: Address> Matcher<A> for Trie<A> {
+    type Memory = ();
+
+    fn memory(&self) {}
+
+    #[inline]
+    fn first(&self, _: &mut (), header: &Header<A>) -> Option<RuleNumber> {
+        let mut at = self.root;
+        loop {
+            if let Some(end) = at.end() {
+                return end;
+            }
+            let node = self.nodes[at.number()];
+            at = self.child(&node, self.locate(&node, header, 0, node.count as usize));
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of_val(self.nodes.as_slice())
+            + size_of_val(self.addresses.as_slice())
+            + size_of_val(self.numbers.as_slice())
+            + size_of_val(self.children.as_slice())
+    }
+}

@@ -1,0 +1,230 @@
+//! Every matcher says what the linear one says.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use proptest::prelude::*;
+use sluice_filter::{
+    Address, CachedTrie, Field, Header, Linear, Mask, Matcher, NONE, Probe, Range, Rule, Trie, parse_classbench,
+};
+
+const ENOUGH: usize = 64 << 20;
+
+/// Compare with all of the headers, one by one and as a batch.
+fn compare<A: Address>(rules: &[Rule<A>], trie: &Trie<A>, headers: &[Header<A>]) {
+    let linear = Linear::new(rules);
+    let mut expected = vec![None; headers.len()];
+    linear.first_of_each(&mut (), headers, &mut expected);
+    let mut found = vec![None; headers.len()];
+    trie.first_of_each(&mut (), headers, &mut found);
+    let wrong = |found: &[_]| {
+        (0..headers.len())
+            .find(|&at| found[at] != expected[at])
+            .map(|at| headers[at])
+    };
+    assert_eq!(None, wrong(&found), "trie");
+    for (size, probe) in [
+        (0, Probe::InOrder),
+        (1, Probe::InOrder),
+        (11, Probe::InOrder),
+        (11, Probe::Bisection),
+    ] {
+        let cached = CachedTrie::new(trie.clone(), size, probe);
+        let mut lists = cached.memory();
+        cached.first_of_each(&mut lists, headers, &mut found);
+        assert_eq!(None, wrong(&found), "lists of {size}, {probe:?}");
+        for node in 0..trie.nodes() {
+            assert!(lists.of_node(node).is_sorted_by(|a, b| a < b), "a list is in order");
+        }
+    }
+}
+
+/// Values at, just inside and just outside the edges of a range.
+fn edges(Range { first, last }: Range<u32>) -> [u32; 4] {
+    [first, last, first.saturating_sub(1), last.saturating_add(1)]
+}
+
+/// A repeatable source of numbers.
+struct Drawn(u64);
+
+impl Drawn {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((u128::from(self.0) * count as u128) >> 64) as usize
+    }
+}
+
+/// Headers at the corners of rules, and anywhere.
+fn headers(rules: &[Rule<u32>], count: usize) -> Vec<Header<u32>> {
+    let mut drawn = Drawn(7);
+    let mut made = Vec::new();
+    for _ in 0..count {
+        let rule = &rules[drawn.below(rules.len())];
+        let mut header = Header::new(
+            edges(rule.source)[drawn.below(4)],
+            edges(rule.destination)[drawn.below(4)],
+        );
+        if drawn.below(4) == 0 {
+            header = Header::new(drawn.below(1 << 32) as u32, drawn.below(1 << 32) as u32);
+        }
+        for field in Field::ALL {
+            header = header.with(field, edges(rule.get(field))[drawn.below(4)]);
+        }
+        made.push(header);
+    }
+    made
+}
+
+#[test]
+fn oracle_classbench_sets_have_no_mismatch() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/rules");
+    let Ok(sets) = std::fs::read_dir(&folder) else {
+        eprintln!("skipped: there is no {}", folder.display());
+        return;
+    };
+    for set in sets {
+        let path = set.unwrap().path();
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(std::fs::File::open(&path).unwrap())
+            .read_to_string(&mut text)
+            .unwrap();
+        let mut rules = parse_classbench(&text).unwrap();
+        // What does not fit as a whole is compared as far as it does.
+        let trie = loop {
+            match Trie::new(&rules, ENOUGH) {
+                Ok(trie) => break trie,
+                Err(_) => rules.truncate(rules.len() / 2),
+            }
+        };
+        eprintln!(
+            "{}: {} rules, {} nodes, {} bytes",
+            path.display(),
+            rules.len(),
+            trie.nodes(),
+            trie.bytes()
+        );
+        compare(&rules, &trie, &headers(&rules, 500));
+    }
+}
+
+#[test]
+fn trie_over_its_memory_is_refused_by_name() {
+    // Ranges across each other in two dimensions: the intervals multiply.
+    let rule = |at: u32| {
+        let range = Range {
+            first: at << 16,
+            last: u32::MAX - (at << 15),
+        };
+        Rule::any()
+            .between(range, range)?
+            .with(Field::DestinationPort, at % 1000, 60_000 - at % 997)
+    };
+    let rules: Vec<Rule<u32>> = (0..500).map(|at| rule(at).unwrap()).collect();
+    let refused = Trie::new(&rules, 1 << 16).unwrap_err();
+    assert_eq!(
+        "a trie of 500 rules takes more than the 65536 bytes that it may",
+        refused.to_string()
+    );
+}
+
+fn any_range(last: u32) -> impl Strategy<Value = (u32, u32)> {
+    prop_oneof![
+        2 => Just((0, last)),
+        3 => (0..=last).prop_map(|at| (at, at)),
+        2 => (0..=last, 0..=last).prop_map(|(a, b)| (a.min(b), a.max(b))),
+        1 => (0..=last.min(9), 0..=last.min(9)).prop_map(|(a, b)| (a.min(b), a.max(b))),
+    ]
+}
+
+/// Rules that name a few fields each, among few values, so that they cross.
+fn any_rule() -> impl Strategy<Value = Rule<u128>> {
+    let fields = proptest::collection::vec((0..Field::ALL.len(), 0u32..4), 0..4);
+    let mask = (any::<u8>(), prop_oneof![Just(0u8), Just(0x12), any::<u8>()]);
+    (
+        any_range(40),
+        any_range(40),
+        fields,
+        proptest::collection::vec(any_range(6), 4),
+        mask,
+    )
+        .prop_map(|(source, destination, fields, ranges, (set, of))| {
+            // Far from each other, and at both ends of the space.
+            let spread = |value: u32| match value {
+                40 => u128::MAX,
+                value => u128::from(value) << 120 | u128::from(value),
+            };
+            let range = |(first, last)| Range {
+                first: spread(first),
+                last: spread(last),
+            };
+            let mut rule = Rule::any().between(range(source), range(destination)).unwrap();
+            for (field, which) in fields {
+                let field = Field::ALL[field];
+                let (first, last) = ranges[which as usize];
+                let most = field.last_named();
+                rule = rule.with(field, first.min(most), last.min(most)).unwrap();
+            }
+            rule.with_flags(Mask { set: set & of, of }).unwrap()
+        })
+}
+
+fn any_header() -> impl Strategy<Value = Header<u128>> {
+    let address = (0u32..42, -1i128..2).prop_map(|(value, off)| match value {
+        40.. => u128::MAX.wrapping_add_signed(off.min(0)),
+        value => (u128::from(value) << 120 | u128::from(value)).wrapping_add_signed(off),
+    });
+    let values = proptest::collection::vec(
+        prop_oneof![6 => 0u32..9, 1 => 0u32..260, 1 => Just(NONE)],
+        Field::ALL.len(),
+    );
+    (address.clone(), address, values).prop_map(|(source, destination, values)| {
+        let header = Header::new(source, destination);
+        Field::ALL
+            .into_iter()
+            .zip(values)
+            .fold(header, |header, (field, value)| header.with(field, value))
+    })
+}
+
+proptest! {
+    #[test]
+    fn oracle_generated_rules_have_no_mismatch(
+        rules in proptest::collection::vec(any_rule(), 0..40),
+        headers in proptest::collection::vec(any_header(), 1..60),
+    ) {
+        let trie = Trie::new(&rules, ENOUGH).unwrap();
+        compare(&rules, &trie, &headers);
+    }
+}
+
+#[test]
+fn rule_impossible_is_refused_with_its_field() {
+    let any = Rule::<u32>::any;
+    let refused = any().with(Field::SourcePort, 9, 1).unwrap_err();
+    assert_eq!(
+        "the range 9 to 1 of SourcePort ends before it begins",
+        refused.to_string()
+    );
+    let refused = any().with(Field::Vlan, 1, 4096).unwrap_err();
+    assert_eq!("Vlan reaches to 4095, not to 4096", refused.to_string());
+    assert!(any().with_flags(Mask { set: 2, of: 0x10 }).is_err());
+    let reversed = Range { first: 2, last: 1 };
+    assert!(any().between(reversed, reversed).is_err());
+}
+
+#[test]
+fn rule_that_names_ports_does_not_match_what_has_none() {
+    let rule = Rule::<u32>::any().with(Field::DestinationPort, 0, 65_535).unwrap();
+    assert!(!rule.has(&Header::new(1, 2)));
+    assert!(rule.has(&Header::new(1, 2).with(Field::DestinationPort, 0)));
+    assert!(Rule::any().has(&Header::new(1u32, 2)));
+    let flags = Rule::<u32>::any().with_flags(Mask { set: 0, of: 2 }).unwrap();
+    assert!(
+        !flags.has(&Header::new(1, 2)),
+        "of a packet without flags none is unset"
+    );
+    assert!(flags.has(&Header::new(1, 2).with(Field::Flags, 0x10)));
+}
