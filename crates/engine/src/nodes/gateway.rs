@@ -30,7 +30,10 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
                 lists.discard(slot, Own::PolicedOther);
             } else if layers.flags.has(Flags::ICMP_ERROR) {
                 put(&mut lists.taken, slot);
-            } else if matches!(layers.protocol, protocol::ICMP | protocol::ICMPV6) {
+            } else if matches!(
+                (layers.class, layers.protocol),
+                (Class::Ipv4, protocol::ICMP) | (Class::Ipv6, protocol::ICMPV6)
+            ) {
                 // A message of an unknown type is not answered (RFC 1122, 3.2.2; RFC 4443, 2.4).
                 lists.discard(slot, Own::NoLocalService);
             } else {
