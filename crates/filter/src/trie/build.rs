@@ -37,7 +37,8 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>], most: usize) -> Result<Trie<A
     );
     let mut builder = Builder {
         rules,
-        most,
+        // Within 4 GiB all numbers fit.
+        most: most.min(u32::MAX as usize),
         trie: Trie {
             levels,
             nodes: Vec::new(),
