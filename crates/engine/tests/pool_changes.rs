@@ -10,6 +10,7 @@ use rig::{INSIDE, OUTSIDE, Plan, Rig, flow, plain};
 use sluice_engine::family::V4;
 use sluice_engine::policy::Nat;
 use sluice_engine::request::{Cursor, Filter, Reply, Request};
+use sluice_nat::behaviour::SubscriberLimits;
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Pool, Pools};
 use sluice_testkit::packet::{self, Frame};
@@ -21,6 +22,10 @@ const HOSTS: u8 = 6;
 type Place = Option<(u32, u32, u16, u16)>;
 
 fn pools(places: &[Place]) -> Option<Pools<u32>> {
+    pools_of(places, SubscriberLimits::default())
+}
+
+fn pools_of(places: &[Place], subscriber: SubscriberLimits) -> Option<Pools<u32>> {
     let made: Vec<_> = places
         .iter()
         .map(|place| {
@@ -28,6 +33,7 @@ fn pools(places: &[Place]) -> Option<Pools<u32>> {
                 addresses: vec![(PUBLIC + from, PUBLIC + from + more)],
                 ports: port..=port + ports,
                 behaviour: [sluice_nat::Behaviour::ADDRESS_AND_PORT_DEPENDENT; 3],
+                subscriber,
                 ..Pool::new(0, 0)
             })
         })
@@ -50,8 +56,7 @@ fn inside(host: u8) -> Ipv4Addr {
     Ipv4Addr::new(192, 168, 1, 10 + host)
 }
 
-fn nat(places: &[Place]) -> Nat<V4> {
-    let pools = pools(places).unwrap();
+fn nat(places: &[Place], pools: Pools<u32>) -> Nat<V4> {
     let rule = |host| {
         let inside = Prefix::host(inside(host).to_bits());
         Some(SourceRule {
@@ -69,8 +74,12 @@ fn nat(places: &[Place]) -> Nat<V4> {
 }
 
 fn commit(rig: &mut Rig, places: &[Place]) -> bool {
+    commit_of(rig, places, pools(places).unwrap())
+}
+
+fn commit_of(rig: &mut Rig, places: &[Place], pools: Pools<u32>) -> bool {
     let (mut policy, routes) = rig::policy(&Plan::default());
-    policy.nat4 = nat(places);
+    policy.nat4 = nat(places, pools);
     rig.plane.commit(policy, &routes).is_ok()
 }
 
@@ -266,6 +275,25 @@ fn address_that_goes_to_another_pool_takes_its_sessions_along() {
     assert_eq!(Some(2), rig.sessions(Filter::default())[0].pool);
     assert_eq!(before, public(&mut rig, 3, 0));
     check(&mut rig, &moved, true);
+}
+
+#[test]
+fn addresses_of_a_pool_with_limits_that_go_to_another_pool_come_back_whole() {
+    let limits = SubscriberLimits {
+        sessions: Some(1000),
+        ..SubscriberLimits::default()
+    };
+    let (before, after) = ([Some((0, 0, 2000, 500)), None], [None, Some((0, 0, 2000, 500))]);
+    let mut rig = rig(1, &[None, None]);
+    assert!(commit_of(&mut rig, &before, pools_of(&before, limits).unwrap()));
+    settle(&mut rig);
+    for port in 0..20 {
+        public(&mut rig, 3, port).unwrap();
+    }
+    // What subscribers count does not go along: the sessions end, and all of their ports are the other pool's.
+    assert!(commit_of(&mut rig, &after, pools_of(&after, limits).unwrap()));
+    settle(&mut rig);
+    check(&mut rig, &after, true);
 }
 
 #[test]

@@ -179,7 +179,7 @@ pub enum Source {
 impl<A: Address> ValidPool<A> {
     /// What stands where no pool is: it has no address.
     fn none() -> Self {
-        Self {
+        let mut none = Self {
             ranges: Box::default(),
             count: 0,
             ports: (1, 1),
@@ -198,7 +198,9 @@ impl<A: Address> ValidPool<A> {
             renumber: true,
             protocols: [0; 4],
             asked: Asked::default(),
-        }
+        };
+        none.asked = Asked::of(&none);
+        none
     }
 
     /// How many addresses.

@@ -357,14 +357,22 @@ impl<'m, A: Address> Ports<'m, A> {
     /// where another has it since, that one gets it.
     #[inline]
     pub fn give_back(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
-        let (pool, place) = match self.place(pool, lease) {
-            Some(place) => (pool, place),
-            None => match self.place_elsewhere(lease) {
-                Some(found) => found,
-                None => return false,
-            },
-        };
-        let (address, at, bit) = place;
+        match self.place(pool, lease) {
+            Some(place) => self.put(pool, class, place),
+            None => self
+                .place_elsewhere(lease)
+                .is_some_and(|(pool, place)| self.put(pool, class, place)),
+        }
+    }
+
+    /// The same of a port that nobody holds any more: another pool that has it since has it all to itself.
+    pub(crate) fn give_back_held(&mut self, pool: PoolIndex, class: PortClass, lease: Lease<A>) -> bool {
+        self.place(pool, lease)
+            .is_some_and(|place| self.put(pool, class, place))
+    }
+
+    #[inline(always)]
+    fn put(&mut self, pool: PoolIndex, class: PortClass, (address, at, bit): (usize, usize, u32)) -> bool {
         let region = &self.layout.regions[usize::from(pool)];
         let word = &mut self.memory[region.word(class, address) + at];
         if *word >> bit & 1 != 0 {

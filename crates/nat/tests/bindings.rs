@@ -431,3 +431,80 @@ fn subscribers_scanned_are_those_that_have_sessions() {
     let expected = [0, 3, 5].map(|host| (host, 1, [0, 1, 0]));
     assert_eq!(expected.to_vec(), seen);
 }
+
+#[test]
+fn blocks_that_have_changed_their_size_lend_no_port_beyond_themselves() {
+    let of = |size| {
+        let blocks = Some(Blocks {
+            size,
+            most: 4,
+            spare: false,
+        });
+        Pools::new(&[Pool {
+            ports: 1024..=1279,
+            blocks,
+            ..Pool::new(BASE, BASE)
+        }])
+        .unwrap()
+    };
+    let (small, large, room) = (of(64), of(128), room(512));
+    let mut memory = memory(&small, Shards::ONE, &room);
+    let mut shard = shard(&small, Shards::ONE, &room, &mut memory);
+    let none = HashSet::new();
+    let mut live: Vec<_> = (0..250)
+        .map(|port| shard.open(PortClass::Udp, key(1, 5000 + port, 1), &none).unwrap())
+        .collect();
+    // A few are left in each of the blocks of 64, every other of which begins within a block of 128.
+    let kept = |session: &Session| session.lease.port.is_multiple_of(16);
+    assert!(
+        live.iter()
+            .filter(|session| !kept(session))
+            .all(|session| shard.close(session))
+    );
+    live.retain(kept);
+    shard.bindings.ports_mut().prepare(&Layout::new(&large, Shards::ONE));
+    shard.bindings.ports_mut().change_over();
+    for port in 0..250 {
+        let Ok(session) = shard.open(PortClass::Udp, key(1, 9000 + port, 1), &none) else {
+            continue;
+        };
+        assert!((1024..=1279).contains(&session.lease.port), "{:?}", session.lease);
+        live.push(session);
+    }
+    assert!(live.iter().all(|session| shard.close(session)));
+    assert_eq!(0, shard.used());
+}
+
+#[test]
+fn port_of_a_mapping_that_another_pool_has_got_stays_that_pools() {
+    let first = Pool::new(BASE, BASE);
+    let second = Pool {
+        behaviour: [Behaviour::ADDRESS_AND_PORT_DEPENDENT; 3],
+        ..Pool::new(BASE, BASE)
+    };
+    let (before, after) = (
+        Pools::placed(&[Some(&first), None]).unwrap(),
+        Pools::placed(&[None, Some(&second)]).unwrap(),
+    );
+    // Whether the mapping's port waits already, or its session ends only then; those of TCP never wait.
+    for (class, waits) in [(PortClass::Udp, true), (PortClass::Udp, false), (PortClass::Tcp, false)] {
+        let room = room(64);
+        let mut memory = memory(&before, Shards::ONE, &room);
+        let mut shard = shard(&before, Shards::ONE, &room, &mut memory);
+        let session = shard.open(class, key(1, 5000, 1), &HashSet::new()).unwrap();
+        if waits {
+            assert!(shard.close(&session));
+            assert_eq!(1, shard.bindings.held().0);
+        }
+        shard.bindings.ports_mut().prepare(&Layout::new(&after, Shards::ONE));
+        shard.bindings.ports_mut().change_over();
+        assert!(shard.bindings.ports_mut().claim(1, class, session.lease));
+        if !waits {
+            shard.close(&session);
+        }
+        shard.now += 200 * SECOND;
+        shard.bindings.expire(shard.now, usize::MAX);
+        let used = shard.bindings.ports().used(1, class);
+        assert_eq!((0, 1), (shard.bindings.held().0, used), "{class:?} waits: {waits}");
+    }
+}

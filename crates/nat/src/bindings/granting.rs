@@ -1,5 +1,6 @@
 //! How grants are made.
 
+use super::returning::Port;
 use super::{Aim, Bindings, Grant, PENDING};
 use crate::behaviour::{Filtering, PortSelection};
 use crate::decision::Holding;
@@ -176,7 +177,13 @@ impl<A: Address> Bindings<'_, A> {
                 let lease = self.lend(number, aim, key, now)?;
                 let made = self.mappings.make(aim.flow, number, inside, lease, aim.class);
                 let Some(mapping) = made else {
-                    self.free_port(number, aim.pool, aim.class, lease, None, now);
+                    let port = Port {
+                        pool: aim.pool,
+                        class: aim.class,
+                        lease,
+                        mapped: true,
+                    };
+                    self.free_port(number, port, None, now);
                     return Err(Reason::MappingsFull);
                 };
                 if let Some(subscriber) = self.subscribers.records.get_mut(number) {

@@ -22,6 +22,16 @@ pub struct Ending<A> {
     inside: u64,
 }
 
+/// A port that is used no more.
+#[derive(Clone, Copy)]
+pub(super) struct Port<A> {
+    pub pool: PoolIndex,
+    pub class: PortClass,
+    pub lease: Lease<A>,
+    /// It was a mapping's, not a session's own.
+    pub mapped: bool,
+}
+
 impl<A: Address> Bindings<'_, A> {
     /// What a session gives back, by its decision and its keys; none where nothing was lent. Asks the processor for the
     /// lines that find it. [`Bindings::approach_ending`] and [`Bindings::near_ending`] may follow, for many sessions
@@ -150,7 +160,13 @@ impl<A: Address> Bindings<'_, A> {
         };
         let mut known = true;
         if holding.has(Holding::PORT) {
-            known = self.free_port(number, pool, class, outside, None, now);
+            let port = Port {
+                pool,
+                class,
+                lease: outside,
+                mapped: false,
+            };
+            known = self.free_port(number, port, None, now);
             self.count_port(number, class);
         }
         self.end_session(number, now);
@@ -208,7 +224,13 @@ impl<A: Address> Bindings<'_, A> {
             }
         }
         self.mappings.remove(mapping, inside, outside);
-        self.free_port(number, pool, class, lease, hold, now);
+        let port = Port {
+            pool,
+            class,
+            lease,
+            mapped: true,
+        };
+        self.free_port(number, port, hold, now);
         self.count_port(number, class);
     }
 
@@ -249,7 +271,7 @@ impl<A: Address> Bindings<'_, A> {
             self.held.pop_front();
             match held.what {
                 Waits::Port(class, lease) => {
-                    self.ports.give_back(held.pool, class, lease);
+                    self.ports.give_back_held(held.pool, class, lease);
                 }
                 Waits::Block(block) => {
                     self.ports.put_block(held.pool, block);
@@ -259,16 +281,14 @@ impl<A: Address> Bindings<'_, A> {
         }
     }
 
-    /// A port is not used any more.
-    pub(super) fn free_port(
-        &mut self,
-        number: u32,
-        pool: PoolIndex,
-        class: PortClass,
-        lease: Lease<A>,
-        hold: Option<Hold>,
-        now: u64,
-    ) -> bool {
+    /// A port of a session, or of a mapping, is not used any more.
+    pub(super) fn free_port(&mut self, number: u32, port: Port<A>, hold: Option<Hold>, now: u64) -> bool {
+        let Port {
+            pool,
+            class,
+            lease,
+            mapped,
+        } = port;
         let Some(valid) = self.pool(pool) else { return false };
         if !valid.has_bits() || valid.inside(lease.address, lease.port).is_some() {
             return true;
@@ -279,7 +299,12 @@ impl<A: Address> Bindings<'_, A> {
             {
                 return true;
             }
-            return self.ports.give_back(pool, class, lease);
+            // A port of a mapping or of a block never comes to another pool with its session.
+            let of_block = self.subscribers.get(number).is_some_and(|record| record.blocks() > 0);
+            return match mapped || of_block {
+                true => self.ports.give_back_held(pool, class, lease),
+                false => self.ports.give_back(pool, class, lease),
+            };
         };
         let known = self.ports.give_back(pool, class, lease);
         let size = u32::from(blocks.size);

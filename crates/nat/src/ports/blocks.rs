@@ -119,13 +119,14 @@ impl<A: Address> Ports<'_, A> {
         }
     }
 
-    /// Where a block lies; none where the pool has it not.
+    /// Where a block lies; none where the pool does not have it, or has had it when its blocks were smaller.
     #[inline(always)]
     pub(crate) fn find_block(&self, pool: PoolIndex, block: Block<A>) -> Option<Place> {
         let region = self.layout.regions.get(usize::from(pool))?;
         let address = region.pool.index_of(block.address)?;
         let number = u32::from(block.first) / BLOCK;
         let at = region.place_of(self.layout.shards, self.shard, block.address, number)? as u32;
-        (region.geometry.units > 0).then_some(Place { address, at })
+        let begins = at.checked_rem(region.geometry.unit) == Some(0);
+        (region.geometry.units > 0 && begins).then_some(Place { address, at })
     }
 }
