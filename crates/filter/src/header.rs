@@ -11,6 +11,10 @@ pub trait Address: Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
     fn next(self) -> Option<Self>;
     /// The one before; none before the first.
     fn before(self) -> Option<Self>;
+    /// How far it is behind another; wraps around where it is before it.
+    fn distance(self, first: Self) -> Self;
+    /// Without its last bits.
+    fn shifted(self, bits: u32) -> Self;
 }
 
 macro_rules! address {
@@ -24,6 +28,14 @@ macro_rules! address {
             #[inline(always)]
             fn before(self) -> Option<Self> {
                 self.checked_sub(1)
+            }
+            #[inline(always)]
+            fn distance(self, first: Self) -> Self {
+                self.wrapping_sub(first)
+            }
+            #[inline(always)]
+            fn shifted(self, bits: u32) -> Self {
+                self >> bits
             }
         }
     };

@@ -4,6 +4,7 @@
 //! [`Matcher`] gives the answer of [`Linear`], which compares rule by rule.
 #![forbid(unsafe_code)]
 
+mod best;
 mod classbench;
 mod header;
 mod interval;
@@ -11,6 +12,7 @@ mod linear;
 mod rule;
 mod trie;
 
+pub use best::Best;
 pub use classbench::{NotARule, parse_classbench};
 pub use header::{Address, Field, Header, NONE};
 pub use linear::Linear;

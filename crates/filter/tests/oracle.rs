@@ -5,16 +5,28 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 use sluice_filter::{
-    Address, CachedTrie, Field, Header, Linear, Mask, Matcher, NONE, Probe, Range, Rule, Trie, parse_classbench,
+    Address, Best, CachedTrie, Field, Header, Linear, Mask, Matcher, NONE, Probe, Range, Rule, Trie, parse_classbench,
 };
 
 const ENOUGH: usize = 64 << 20;
 
-/// Compare with all of the headers, one by one and as a batch.
-fn compare<A: Address>(rules: &[Rule<A>], trie: &Trie<A>, headers: &[Header<A>]) {
-    let linear = Linear::new(rules);
+/// What the linear matcher says, and that the default one says the same, one by one and as a batch.
+fn expected<A: Address>(rules: &[Rule<A>], headers: &[Header<A>]) -> Vec<Option<u32>> {
+    let (linear, best) = (Linear::new(rules), Best::new(rules));
     let mut expected = vec![None; headers.len()];
     linear.first_of_each(&mut (), headers, &mut expected);
+    let mut found = vec![Some(u32::MAX); headers.len()];
+    best.first_of_each(&mut (), headers, &mut found);
+    for ((header, expected), found) in headers.iter().zip(&expected).zip(&found) {
+        assert_eq!(expected, found, "{header:?} in a batch");
+        assert_eq!(*expected, best.first(&mut (), header), "{header:?}");
+    }
+    expected
+}
+
+/// Compare tries with all of the headers.
+fn compare<A: Address>(rules: &[Rule<A>], trie: &Trie<A>, headers: &[Header<A>]) {
+    let expected = expected(rules, headers);
     let mut found = vec![None; headers.len()];
     trie.first_of_each(&mut (), headers, &mut found);
     let wrong = |found: &[_]| {
@@ -92,6 +104,15 @@ fn oracle_classbench_sets_have_no_mismatch() {
             .read_to_string(&mut text)
             .unwrap();
         let mut rules = parse_classbench(&text).unwrap();
+        expected(&rules, &headers(&rules, 500));
+        let best = Best::new(&rules);
+        let each = best.bytes() as f64 / rules.len() as f64;
+        let copies = best.entries() as f64 / rules.len() as f64;
+        eprintln!(
+            "{}: {} rules, {each:.0} bytes each, {copies:.2} copies",
+            path.display(),
+            rules.len()
+        );
         // What does not fit as a whole is compared as far as it does.
         let trie = loop {
             match Trie::new(&rules, ENOUGH / 4) {

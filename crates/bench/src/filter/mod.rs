@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use sluice_dpdk::tsc;
-use sluice_filter::{CachedTrie, Header, Linear, Matcher, Probe, Rule, Trie};
+use sluice_filter::{Best, CachedTrie, Header, Linear, Matcher, Probe, Rule, Trie};
 
 use crate::rows::{Row, Run};
 use sets::Set;
@@ -67,6 +67,14 @@ fn measure(run: &mut Run<'_>, set: &Set, traces: &[Trace], sizes: &[u16], runs: 
         let headers = trace.headers(&set.rules, HEADERS);
         let row = row(set, "linear", trace);
         (run.row)(timed(row, &linear, &set.rules, &headers, runs)?);
+    }
+    let begin = Instant::now();
+    let best = Best::new(&set.rules);
+    let build = begin.elapsed().as_secs_f64() * 1e3;
+    for &trace in traces {
+        let headers = trace.headers(&set.rules, HEADERS);
+        let row = row(set, "best", trace).figure("build_ms", &[build]);
+        (run.row)(timed(row, &best, &set.rules, &headers, runs)?);
     }
     let begin = Instant::now();
     match Trie::new(&set.rules, MOST) {
