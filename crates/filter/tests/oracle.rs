@@ -151,6 +151,37 @@ fn trie_over_its_memory_is_refused_by_name() {
     );
 }
 
+#[test]
+fn oracle_rules_within_each_other_have_no_mismatch() {
+    // Nothing divides them: each is within the one before, or they are all alike but for one.
+    let nested = |at: u32| {
+        let range = Range {
+            first: at,
+            last: u32::MAX - at,
+        };
+        Rule::any()
+            .between(range, range)?
+            .with(Field::DestinationPort, at, 9_000 - at)
+    };
+    let alike = |at: u32| {
+        let range = Range {
+            first: at / 2_999,
+            last: u32::MAX / 2,
+        };
+        Rule::any()
+            .between(range, Rule::<u32>::any().source)?
+            .with(Field::Length, at, at)
+    };
+    for rules in [
+        (0..3_000).rev().map(nested).collect::<Result<Vec<_>, _>>().unwrap(),
+        (0..3_000).map(alike).collect::<Result<Vec<_>, _>>().unwrap(),
+    ] {
+        expected(&rules, &headers(&rules, 500));
+        let best = Best::new(&rules);
+        assert!(best.bytes() < 1000 * rules.len(), "{} bytes", best.bytes());
+    }
+}
+
 fn any_range(last: u32) -> impl Strategy<Value = (u32, u32)> {
     prop_oneof![
         2 => Just((0, last)),

@@ -8,6 +8,8 @@ use crate::{Address, Range, Rule, RuleNumber};
 const COPIES: usize = 8;
 /// Rules of a block that is meant to be full: room for a few more.
 const FULL: usize = 12;
+/// Most nodes on a packet's way: what is not divided by then is compared block by block.
+const DEPTH: usize = 24;
 
 /// The part of the space that a node is for.
 #[derive(Clone, Copy)]
@@ -66,7 +68,7 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>]) -> Best<A> {
     for group in groups.into_iter().filter(|group| !group.is_empty()) {
         builder.spare = group.len() * (COPIES - 1);
         let first = group[0];
-        let root = builder.child(group, whole);
+        let root = builder.child(group, whole, 0);
         builder.best.groups.push(Group { root, first });
     }
     // Those with the first rules first: what they find spares others.
@@ -80,17 +82,17 @@ fn is_narrow<A: Address>(range: &Range<A>) -> bool {
 }
 
 impl<A: Address> Builder<'_, A> {
-    fn child(&mut self, mut rules: Vec<RuleNumber>, part: Part<A>) -> Child {
+    fn child(&mut self, mut rules: Vec<RuleNumber>, part: Part<A>, depth: usize) -> Child {
         if let Some(last) = rules.iter().position(|&rule| part.has_all(&self.rules[rule as usize])) {
             rules.truncate(last + 1);
         }
         if rules.is_empty() {
             return Child::NOTHING;
         }
-        if rules.len() <= SLOTS {
+        if rules.len() <= SLOTS || depth == DEPTH {
             return self.blocks(&rules);
         }
-        match self.node(&rules, part) {
+        match self.node(&rules, part, depth) {
             Some(child) => child,
             None => self.blocks(&rules),
         }
@@ -106,7 +108,7 @@ impl<A: Address> Builder<'_, A> {
     }
 
     /// A node that cuts rules by what divides them best; none where nothing does.
-    fn node(&mut self, rules: &[RuleNumber], part: Part<A>) -> Option<Child> {
+    fn node(&mut self, rules: &[RuleNumber], part: Part<A>, depth: usize) -> Option<Child> {
         let all = self.rules;
         let pieces = rules.len().div_ceil(FULL).min(CUTS + 1);
         let of = |range: fn(&Rule<A>) -> Range<A>, within: Range<A>| {
@@ -155,7 +157,7 @@ impl<A: Address> Builder<'_, A> {
                             ..part
                         },
                     };
-                    *child = self.child(members.iter().map(|&at| rules[at]).collect(), part);
+                    *child = self.child(members.iter().map(|&at| rules[at]).collect(), part, depth + 1);
                 }
             }
             field => {
@@ -167,7 +169,7 @@ impl<A: Address> Builder<'_, A> {
                 for (child, (within, members)) in node.children.iter_mut().zip(&division.pieces) {
                     let mut part = part;
                     part.fields[field - 2] = *within;
-                    *child = self.child(members.iter().map(|&at| rules[at]).collect(), part);
+                    *child = self.child(members.iter().map(|&at| rules[at]).collect(), part, depth + 1);
                 }
             }
         }
