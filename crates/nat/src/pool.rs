@@ -1,5 +1,6 @@
 //! Pools: the outside addresses and ports that sources are translated to.
 
+mod asked;
 mod check;
 #[cfg(test)]
 mod tests;
@@ -7,10 +8,11 @@ mod tests;
 use core::ops::RangeInclusive;
 use std::sync::Arc;
 
+use self::asked::Asked;
 pub use self::check::PoolError;
 use self::check::check;
 use crate::Address;
-use crate::behaviour::{Behaviour, Blocks, Hold, Limits, Mapping, PortSelection, SubscriberLimits};
+use crate::behaviour::{Behaviour, Blocks, Hold, Limits, PortSelection, SubscriberLimits};
 use crate::deterministic::{Deterministic, Plan};
 use crate::ports::PortClass;
 use crate::shard::{BLOCK, BLOCKS, Shards};
@@ -118,41 +120,6 @@ pub struct ValidPool<A> {
     /// A bit for each protocol that is translated by address alone.
     protocols: [u64; 4],
     asked: Asked,
-}
-
-/// What follows from a pool's settings and is asked for every new session: worked out once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Asked {
-    /// Where ports come from, and whether subscribers are counted, by class.
-    classes: [(Source, bool); 3],
-    bits: bool,
-    limits: bool,
-    subscriber_limits: bool,
-}
-
-impl Asked {
-    fn of<A: Address>(pool: &ValidPool<A>) -> Self {
-        let subscriber_limits = pool.subscriber != SubscriberLimits::default();
-        let source = |class: PortClass| match pool.behaviour[class as usize].mapping {
-            Mapping::EndpointIndependent => Source::Mapping,
-            Mapping::AddressAndPortDependent if pool.overlap => Source::Overlap,
-            Mapping::AddressAndPortDependent => Source::Session,
-        };
-        let counted = |class| source(class) == Source::Mapping || pool.blocks.is_some() || subscriber_limits;
-        let bits = match pool.plan {
-            Some(_) => pool.blocks.is_some() && pool.dealt().is_some(),
-            None => {
-                pool.selection == PortSelection::Random
-                    && PortClass::ALL.iter().any(|&class| source(class) != Source::Overlap)
-            }
-        };
-        Self {
-            classes: PortClass::ALL.map(|class| (source(class), counted(class))),
-            bits,
-            limits: pool.limits != Limits::default(),
-            subscriber_limits,
-        }
-    }
 }
 
 /// Where an outside address and port belong.

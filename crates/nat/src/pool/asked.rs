@@ -1,0 +1,41 @@
+//! What follows from a pool's settings.
+
+use super::{Source, ValidPool};
+use crate::Address;
+use crate::behaviour::{Limits, Mapping, PortSelection, SubscriberLimits};
+use crate::ports::PortClass;
+
+/// What follows from a pool's settings and is asked for every new session: worked out once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Asked {
+    /// Where ports come from, and whether subscribers are counted, by class.
+    pub(super) classes: [(Source, bool); 3],
+    pub(super) bits: bool,
+    pub(super) limits: bool,
+    pub(super) subscriber_limits: bool,
+}
+
+impl Asked {
+    pub(super) fn of<A: Address>(pool: &ValidPool<A>) -> Self {
+        let subscriber_limits = pool.subscriber != SubscriberLimits::default();
+        let source = |class: PortClass| match pool.behaviour[class as usize].mapping {
+            Mapping::EndpointIndependent => Source::Mapping,
+            Mapping::AddressAndPortDependent if pool.overlap => Source::Overlap,
+            Mapping::AddressAndPortDependent => Source::Session,
+        };
+        let counted = |class| source(class) == Source::Mapping || pool.blocks.is_some() || subscriber_limits;
+        let bits = match pool.plan {
+            Some(_) => pool.blocks.is_some() && pool.dealt().is_some(),
+            None => {
+                pool.selection == PortSelection::Random
+                    && PortClass::ALL.iter().any(|&class| source(class) != Source::Overlap)
+            }
+        };
+        Self {
+            classes: PortClass::ALL.map(|class| (source(class), counted(class))),
+            bits,
+            limits: pool.limits != Limits::default(),
+            subscriber_limits,
+        }
+    }
+}
