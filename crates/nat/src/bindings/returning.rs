@@ -19,7 +19,7 @@ pub struct Ending<A> {
     /// The mapping: probably after [`Bindings::approach_ending`], most certainly after [`Bindings::near_ending`].
     mapping: Option<u32>,
     /// The keyed function that finds it from inside.
-    inside: u64,
+    inside: Option<u64>,
 }
 
 /// A port that is used no more.
@@ -71,7 +71,7 @@ impl<A: Address> Bindings<'_, A> {
             holding,
             hash,
             mapping: None,
-            inside: 0,
+            inside: None,
         })
     }
 
@@ -95,8 +95,9 @@ impl<A: Address> Bindings<'_, A> {
         if let Some(record) = ending.mapping.and_then(|number| self.mappings.get(number)) {
             self.subscribers.records.prefetch(record.subscriber());
             if record.sessions() == 1 {
-                ending.inside = self.inside_of(ending);
-                self.mappings.prefetch(ending.inside);
+                let inside = self.inside_of(ending);
+                self.mappings.prefetch(inside);
+                ending.inside = Some(inside);
             }
         }
     }
@@ -146,10 +147,7 @@ impl<A: Address> Bindings<'_, A> {
             let Some(mapping) = self.mapping_of(ending) else {
                 return false;
             };
-            let inside = match ending.inside {
-                0 => self.inside_of(ending),
-                known => known,
-            };
+            let inside = ending.inside.unwrap_or_else(|| self.inside_of(ending));
             let number = self.mappings.get(mapping).map_or(0, |record| record.subscriber());
             self.let_go(mapping, (inside, hash), now);
             self.end_session(number, now);
