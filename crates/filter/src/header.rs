@@ -52,10 +52,10 @@ pub const NONE: u32 = 1 << 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Field {
-    /// Destination port, or [`NONE`].
-    DestinationPort,
     /// Source port, or [`NONE`].
     SourcePort,
+    /// Destination port, or [`NONE`].
+    DestinationPort,
     /// IP protocol.
     Protocol,
     /// ICMP type in the high byte and code in the low one, or [`NONE`].
@@ -81,8 +81,8 @@ pub enum Field {
 impl Field {
     /// All, in order of their numbers.
     pub const ALL: [Self; 12] = [
-        Self::DestinationPort,
         Self::SourcePort,
+        Self::DestinationPort,
         Self::Protocol,
         Self::Message,
         Self::Flags,
@@ -119,6 +119,14 @@ impl Field {
             other => other.last(),
         }
     }
+}
+
+/// What a level of a search looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dimension {
+    Source,
+    Destination,
+    Field(Field),
 }
 
 /// What rules look at, of one packet.

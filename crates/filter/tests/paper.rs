@@ -60,8 +60,7 @@ fn p1_fig2_first_node_has_intervals_to_2_to_8_and_to_15() {
 
 #[test]
 fn p1_fig2_way_goes_by_index_2() {
-    // Destination ports before source ports here: node 1-1 index 2, then 0-2 of the destination port, which holds filters
-    // 2 and last, and then the first interval of the source port.
+    // Node 1-1 index 2, node 2-2 index 1, node 3-3 index 1.
     let (path, found) = Trie::new(&table1(), ENOUGH).unwrap().path(&header(4, 6, 2));
     assert_eq!((vec![2, 1, 1], Some(2)), (path, found));
 }

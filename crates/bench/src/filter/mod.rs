@@ -55,7 +55,14 @@ pub fn run(run: &mut Run<'_>, arguments: &FilterArguments) -> Result<(), Failure
                 measure(run, &set, &[Trace::Local, Trace::NoneMatch], &[], runs)?;
             }
             let set = Set::of_paper(RULES[RULES.len() - 1]);
-            lists(run, &set, &[Trace::Local, Trace::Uniform], &LISTS, runs)
+            lists(
+                run,
+                &set,
+                &Trie::new(&set.rules, MOST)?,
+                &[Trace::Local, Trace::Uniform],
+                &LISTS,
+                runs,
+            )
         }
     }
 }
@@ -85,21 +92,24 @@ fn measure(run: &mut Run<'_>, set: &Set, traces: &[Trace], sizes: &[u16], runs: 
                 let row = row(set, "trie", trace).figure("build_ms", &[build]);
                 (run.row)(timed(row, &trie, &set.rules, &headers, runs)?);
             }
+            lists(run, set, &trie, traces, sizes, runs)?;
         }
         Err(refused) => {
             eprintln!("{}: {refused}", set.name);
-            return Ok(());
         }
     }
-    lists(run, set, traces, sizes, runs)
+    Ok(())
 }
 
 /// Tries with lists of several sizes.
-fn lists(run: &mut Run<'_>, set: &Set, traces: &[Trace], sizes: &[u16], runs: usize) -> Result<(), Failure> {
-    if sizes.is_empty() {
-        return Ok(());
-    }
-    let trie = Trie::new(&set.rules, MOST)?;
+fn lists(
+    run: &mut Run<'_>,
+    set: &Set,
+    trie: &Trie<u32>,
+    traces: &[Trace],
+    sizes: &[u16],
+    runs: usize,
+) -> Result<(), Failure> {
     for &trace in traces {
         let headers = trace.headers(&set.rules, HEADERS);
         for &size in sizes {

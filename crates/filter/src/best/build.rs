@@ -1,7 +1,8 @@
 //! From rules to three trees.
 
 use super::block::{Block, SLOTS, asks_further};
-use super::{Best, CUTS, Child, Cut, FIELDS, Group, Node};
+use super::{Best, CUTS, Child, FIELDS, Group, Node};
+use crate::header::Dimension;
 use crate::{Address, Range, Rule, RuleNumber};
 
 /// Times that a group's rules may be copied, all in all.
@@ -136,7 +137,7 @@ impl<A: Address> Builder<'_, A> {
         self.spare = self.spare.checked_sub(copied)?;
         let number = self.best.nodes.len();
         self.best.nodes.push(Node {
-            cut: Cut::Source,
+            cut: Dimension::Source,
             count: 0,
             values: 0,
             children: [Child::NOTHING; CUTS + 1],
@@ -144,14 +145,15 @@ impl<A: Address> Builder<'_, A> {
         let mut node = self.best.nodes[number];
         match choice {
             0 | 1 => {
-                let (cut, division) = [(Cut::Source, source), (Cut::Destination, destination)][choice].clone();
+                let (cut, division) =
+                    [(Dimension::Source, source), (Dimension::Destination, destination)][choice].clone();
                 node.cut = cut;
                 node.count = division.cuts.len() as u32;
                 node.values = self.best.addresses.len() as u32;
                 self.best.addresses.push(padded(&division.cuts, A::LAST));
                 for (child, (within, members)) in node.children.iter_mut().zip(division.pieces) {
                     let part = match cut {
-                        Cut::Source => Part { source: within, ..part },
+                        Dimension::Source => Part { source: within, ..part },
                         _ => Part {
                             destination: within,
                             ..part
@@ -162,7 +164,7 @@ impl<A: Address> Builder<'_, A> {
             }
             field => {
                 let division = &fields[field - 2];
-                node.cut = Cut::Field(FIELDS[field - 2]);
+                node.cut = Dimension::Field(FIELDS[field - 2]);
                 node.count = division.cuts.len() as u32;
                 node.values = self.best.numbers.len() as u32;
                 self.best.numbers.push(padded(&division.cuts, u32::MAX));

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::{Child, Dimension, Node, TooLarge, Trie};
+use super::{Child, Node, TooLarge, Trie};
+use crate::header::Dimension;
 use crate::interval::{Interval, intervals, of_field};
 use crate::{Address, Field, Matcher, Range, Rule, RuleNumber};
 
@@ -98,19 +99,13 @@ impl<A: Address> Builder<'_, A> {
 
     fn node(&mut self, level: usize, rules: &[RuleNumber]) -> Result<Child, TooLarge> {
         let all = self.rules;
-        let ranges = |range: fn(&Rule<A>) -> Range<A>| -> Vec<_> {
-            rules.iter().map(|&rule| (rule, range(&all[rule as usize]))).collect()
-        };
         match self.trie.levels[level] {
-            Dimension::Source => {
-                let ranges = ranges(|rule| rule.source);
-                let (values, children) = self.pieces(level, |each| intervals(&ranges, A::LAST, each))?;
-                let first = self.trie.addresses.len();
-                self.trie.addresses.extend(values);
-                Ok(self.add(level, first, children))
-            }
-            Dimension::Destination => {
-                let ranges = ranges(|rule| rule.destination);
+            dimension @ (Dimension::Source | Dimension::Destination) => {
+                let range = |rule: &Rule<A>| match dimension {
+                    Dimension::Source => rule.source,
+                    _ => rule.destination,
+                };
+                let ranges: Vec<_> = rules.iter().map(|&rule| (rule, range(&all[rule as usize]))).collect();
                 let (values, children) = self.pieces(level, |each| intervals(&ranges, A::LAST, each))?;
                 let first = self.trie.addresses.len();
                 self.trie.addresses.extend(values);

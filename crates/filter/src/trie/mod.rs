@@ -13,24 +13,17 @@ mod cached;
 use thiserror::Error;
 
 pub use self::cached::{CachedTrie, Lists, Probe, Searches};
-use crate::{Address, Field, Header, Matcher, Rule, RuleNumber};
+use crate::header::Dimension;
+use crate::{Address, Header, Matcher, Rule, RuleNumber};
 
-/// The trie would take more memory than it may.
+/// The trie would take more memory than it may, or what is noted to build it more than four times as much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("a trie of {rules} rules takes more than the {most} bytes that it may")]
+#[error("a trie of {rules} rules takes more than the {most} bytes that it may, or building it four times as many")]
 pub struct TooLarge {
     /// How many rules.
     pub rules: usize,
     /// Most bytes.
     pub most: usize,
-}
-
-/// What a level looks at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Dimension {
-    Source,
-    Destination,
-    Field(Field),
 }
 
 /// Where an interval leads.
