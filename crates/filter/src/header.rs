@@ -3,8 +3,12 @@
 use core::fmt::Debug;
 use core::hash::Hash;
 
+use sluice_table::simd::lanes::Words;
+
+use crate::best::words::{Rest, Worded};
+
 /// An address as a number.
-pub trait Address: Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
+pub trait Address: Worded + Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
     /// The last one.
     const LAST: Self;
     /// The next one; none after the last.
@@ -131,34 +135,66 @@ pub(crate) enum Dimension {
 
 /// What rules look at, of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Header<A> {
-    /// Source address.
-    pub source: A,
-    /// Destination address, after destination rules of translation.
-    pub destination: A,
-    fields: [u32; Field::ALL.len()],
+#[repr(C, align(64))]
+pub struct Header<A: Worded> {
+    pub(crate) words: Words,
+    more: A::More,
 }
 
 impl<A: Address> Header<A> {
     /// Of a packet between two addresses; all other fields are 0, or [`NONE`] where there is such a value.
     pub fn new(source: A, destination: A) -> Self {
-        let fields = Field::ALL.map(|field| if field.last() == NONE { NONE } else { 0 });
-        Self {
-            source,
-            destination,
-            fields,
+        let mut header = Self {
+            words: A::words(source, destination),
+            more: A::More::default(),
+        };
+        for field in Field::ALL {
+            *header.at(field) = if field.last() == NONE { NONE } else { 0 };
         }
+        Rest::of(&header).put(&mut header.words[A::SMALL + 2..]);
+        header
+    }
+
+    /// Source address.
+    #[inline(always)]
+    pub fn source(&self) -> A {
+        A::source(&self.words)
+    }
+
+    /// Destination address, after destination rules of translation.
+    #[inline(always)]
+    pub fn destination(&self) -> A {
+        A::destination(&self.words)
     }
 
     /// The same with another value of a field; one that is too large becomes the largest.
+    #[inline(always)]
     pub fn with(mut self, field: Field, value: u32) -> Self {
-        self.fields[field as usize] = value.min(field.last());
+        *self.at(field) = value.min(field.last());
+        if matches!(field, Field::SourcePort | Field::DestinationPort | Field::Protocol) {
+            Rest::of(&self).put(&mut self.words[A::SMALL + 2..]);
+        }
         self
     }
 
     /// The value of a field.
     #[inline(always)]
     pub fn get(&self, field: Field) -> u32 {
-        self.fields[field as usize]
+        let at = field as usize;
+        if at < A::FIT {
+            self.words[A::FIELDS + at]
+        } else {
+            self.more.as_ref()[at - A::FIT]
+        }
+    }
+
+    #[inline(always)]
+    fn at(&mut self, field: Field) -> &mut u32 {
+        let at = field as usize;
+        if at < A::FIT {
+            &mut self.words[A::FIELDS + at]
+        } else {
+            &mut self.more.as_mut()[at - A::FIT]
+        }
     }
 }

@@ -12,7 +12,7 @@ mod linear;
 mod rule;
 mod trie;
 
-pub use best::Best;
+pub use best::{Best, Visits};
 pub use classbench::{NotARule, parse_classbench};
 pub use header::{Address, Field, Header, NONE};
 pub use linear::Linear;

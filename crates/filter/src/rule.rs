@@ -170,8 +170,8 @@ impl<A: Address> Rule<A> {
     /// Whether a packet meets the rule.
     #[inline]
     pub fn has(&self, header: &Header<A>) -> bool {
-        self.source.has(header.source)
-            && self.destination.has(header.destination)
+        self.source.has(header.source())
+            && self.destination.has(header.destination())
             && Field::ALL.iter().all(|&field| self.admits(field, header.get(field)))
     }
 }

@@ -7,19 +7,25 @@ use proptest::prelude::*;
 use sluice_filter::{
     Address, Best, CachedTrie, Field, Header, Linear, Mask, Matcher, NONE, Probe, Range, Rule, Trie, parse_classbench,
 };
+use sluice_table::simd::lanes::Vectors;
 
 const ENOUGH: usize = 64 << 20;
 
-/// What the linear matcher says, and that the default one says the same, one by one and as a batch.
+/// What the linear matcher says, and that the default one says the same, one by one and as a batch, whatever instructions the
+/// processor has.
 fn expected<A: Address>(rules: &[Rule<A>], headers: &[Header<A>]) -> Vec<Option<u32>> {
-    let (linear, best) = (Linear::new(rules), Best::new(rules));
+    let linear = Linear::new(rules);
     let mut expected = vec![None; headers.len()];
     linear.first_of_each(&mut (), headers, &mut expected);
-    let mut found = vec![Some(u32::MAX); headers.len()];
-    best.first_of_each(&mut (), headers, &mut found);
-    for ((header, expected), found) in headers.iter().zip(&expected).zip(&found) {
-        assert_eq!(expected, found, "{header:?} in a batch");
-        assert_eq!(*expected, best.first(&mut (), header), "{header:?}");
+    let best = Best::new(rules);
+    for vectors in Vectors::all() {
+        let best = best.clone().with_vectors(vectors);
+        let mut found = vec![Some(u32::MAX); headers.len()];
+        best.first_of_each(&mut (), headers, &mut found);
+        for ((header, expected), found) in headers.iter().zip(&expected).zip(&found) {
+            assert_eq!(expected, found, "{header:?} in a batch, {vectors:?}");
+            assert_eq!(*expected, best.first(&mut (), header), "{header:?}, {vectors:?}");
+        }
     }
     expected
 }

@@ -33,6 +33,12 @@ pub fn prefetch_all_far_at<T>(slice: &[T], index: usize) {
     lines(slice, index).for_each(far);
 }
 
+/// Ask for every line of `slice[index]`, to read them. An index beyond the end is harmless.
+#[inline(always)]
+pub fn prefetch_all_read_at<T>(slice: &[T], index: usize) {
+    lines(slice, index).for_each(read);
+}
+
 /// Ask for every line of `slice[index]`, to write them. An index beyond the end is harmless.
 #[inline(always)]
 pub fn prefetch_all_at<T>(slice: &[T], index: usize) {

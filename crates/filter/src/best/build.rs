@@ -1,16 +1,28 @@
 //! From rules to three trees.
 
-use super::block::{Block, SLOTS, asks_further};
-use super::{Best, CUTS, Child, FIELDS, Group, Node};
+use sluice_table::simd::lanes::Vectors;
+
+use super::leaf::{Asked, Entry, Leaf, SLOTS, asks_further};
+use super::{Best, Child, FIELDS, Group, Node, PIECES};
 use crate::header::Dimension;
 use crate::{Address, Range, Rule, RuleNumber};
 
-/// Times that a group's rules may be copied, all in all.
-const COPIES: usize = 8;
-/// Rules of a block that is meant to be full: room for a few more.
-const FULL: usize = 12;
-/// Most nodes on a packet's way: what is not divided by then is compared block by block.
+/// Which part of all rules may be copied once more, in each group's tree.
+const SPARE: (usize, usize) = (2, 3);
+/// A group of less than so many of all rules is none.
+const FEW: usize = 64;
+/// Rules of a leaf that is meant to be full: room for a few more.
+const FULL: usize = 10;
+/// Most nodes on a packet's way: what is not divided by then is compared leaf by leaf.
 const DEPTH: usize = 24;
+/// What nodes may cut.
+const DIMENSIONS: [Dimension; 2 + FIELDS.len()] = [
+    Dimension::Source,
+    Dimension::Destination,
+    Dimension::Field(FIELDS[0]),
+    Dimension::Field(FIELDS[1]),
+    Dimension::Field(FIELDS[2]),
+];
 
 /// The part of the space that a node is for.
 #[derive(Clone, Copy)]
@@ -28,12 +40,60 @@ impl<A: Address> Part<A> {
             && fields.into_iter().all(|(&field, part)| rule.get(field).covers(part))
             && !asks_further(rule)
     }
+
+    /// Number of the word of a header that a cut is of, and which of its values the part has: of an address the first word
+    /// that has several.
+    fn word(&self, dimension: usize) -> (usize, Range<u32>) {
+        let of = |range: Range<A>| {
+            let at = (0..A::WORDS - 1).find(|&at| range.first.word(at) != range.last.word(at));
+            let at = at.unwrap_or(A::WORDS - 1);
+            let (first, last) = (range.first.word(at), range.last.word(at));
+            (at, Range { first, last })
+        };
+        match dimension {
+            0 => of(self.source),
+            1 => {
+                let (at, range) = of(self.destination);
+                (A::WORDS + at, range)
+            }
+            _ => (A::FIELDS + FIELDS[dimension - 2] as usize, self.fields[dimension - 2]),
+        }
+    }
+
+    /// The values of that word that a rule asks for.
+    fn of_rule(&self, dimension: usize, rule: &Rule<A>) -> Range<u32> {
+        let (at, _) = self.word(dimension);
+        let of = |range: Range<A>, part: Range<A>, at: usize| Range {
+            first: range.first.max(part.first).word(at),
+            last: range.last.min(part.last).word(at),
+        };
+        match DIMENSIONS[dimension] {
+            Dimension::Source => of(rule.source, self.source, at),
+            Dimension::Destination => of(rule.destination, self.destination, at - A::WORDS),
+            Dimension::Field(field) => rule.get(field),
+        }
+    }
+
+    /// The part with some of that word's values.
+    fn narrowed(mut self, dimension: usize, to: Range<u32>) -> Self {
+        let (at, _) = self.word(dimension);
+        let narrow = |range: Range<A>, at: usize| Range {
+            first: range.first.max(range.first.with_word(at, to.first, A::default())),
+            last: range.last.min(range.last.with_word(at, to.last, A::LAST)),
+        };
+        match dimension {
+            0 => self.source = narrow(self.source, at),
+            1 => self.destination = narrow(self.destination, at - A::WORDS),
+            _ => self.fields[dimension - 2] = to,
+        }
+        self
+    }
 }
 
 struct Builder<'r, A: Address> {
     rules: &'r [Rule<A>],
     best: Best<A>,
-    /// Entries that may still be written beyond those that must.
+    /// Entries that the tree below may still have beyond those that it must.
     spare: usize,
 }
 
@@ -42,11 +102,11 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>]) -> Best<A> {
     let mut builder = Builder {
         rules,
         best: Best {
+            vectors: Vectors::detect(),
             groups: Vec::new(),
             nodes: Vec::new(),
-            addresses: Vec::new(),
-            numbers: Vec::new(),
-            blocks: Vec::new(),
+            leaves: vec![Leaf::empty()],
+            entries: Vec::new(),
             further: further.map(|(number, rule)| (number, rule.clone())).collect(),
         },
         spare: 0,
@@ -60,6 +120,14 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>]) -> Best<A> {
         };
         groups[group].push(number);
     }
+    // A tree for few rules costs every packet more than they cost those of the last one.
+    for group in 0..2 {
+        if groups[group].len() < rules.len() / FEW {
+            let few = core::mem::take(&mut groups[group]);
+            groups[2].extend(few);
+            groups[2].sort_unstable();
+        }
+    }
     let all = Rule::<A>::any();
     let whole = Part {
         source: all.source,
@@ -67,10 +135,11 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>]) -> Best<A> {
         fields: FIELDS.map(|field| all.get(field)),
     };
     for group in groups.into_iter().filter(|group| !group.is_empty()) {
-        builder.spare = group.len() * (COPIES - 1);
+        builder.spare = rules.len() * SPARE.0 / SPARE.1;
         let first = group[0];
         let root = builder.child(group, whole, 0);
-        builder.best.groups.push(Group { root, first });
+        let level = builder.level(root);
+        builder.best.groups.push(Group { root, level, first });
     }
     // Those with the first rules first: what they find spares others.
     builder.best.groups.sort_by_key(|group| group.first);
@@ -91,136 +160,126 @@ impl<A: Address> Builder<'_, A> {
             return Child::NOTHING;
         }
         if rules.len() <= SLOTS || depth == DEPTH {
-            return self.blocks(&rules);
+            return self.leaves(&rules, part);
         }
         match self.node(&rules, part, depth) {
             Some(child) => child,
-            None => self.blocks(&rules),
+            None => self.leaves(&rules, part),
         }
     }
 
-    fn blocks(&mut self, rules: &[RuleNumber]) -> Child {
-        let first = self.best.blocks.len();
+    /// How many nodes every way down from here goes through at least.
+    fn level(&self, from: Child) -> usize {
+        match from.is_node() {
+            true => {
+                let children = self.best.nodes[from.node_number()].children;
+                1 + children.into_iter().map(|child| self.level(child)).min().unwrap_or(0)
+            }
+            false => 0,
+        }
+    }
+
+    /// What rules ask for within a part.
+    fn asked(&self, dimension: usize, rules: &[RuleNumber], part: &Part<A>) -> Asked {
+        let (word, within) = part.word(dimension);
+        let of_rule = |&rule: &RuleNumber| part.of_rule(dimension, &self.rules[rule as usize]);
+        let of_rules = rules.iter().map(of_rule).collect();
+        Asked { word, within, of_rules }
+    }
+
+    /// As many leaves as it takes, one behind the other.
+    fn leaves(&mut self, rules: &[RuleNumber], part: Part<A>) -> Child {
+        let first = self.best.leaves.len();
         let count = rules.len().div_ceil(SLOTS);
         for (number, rules) in rules.chunks(SLOTS).enumerate() {
-            self.best.blocks.push(Block::new(self.rules, rules, number + 1 < count));
+            let asked = (0..DIMENSIONS.len()).map(|dimension| self.asked(dimension, rules, &part));
+            let asked = asked.collect::<Vec<_>>();
+            let start = self.best.entries.len();
+            let leaf = Leaf::new(&asked, start, number + 1 < count);
+            self.best.leaves.push(leaf);
+            let entry = |&number: &RuleNumber| Entry::new(&self.rules[number as usize], number);
+            self.best.entries.extend(rules.iter().map(entry));
         }
-        Child::block(first)
+        Child::leaf(first)
     }
 
-    /// A node that cuts rules by what divides them best; none where nothing does.
+    /// A node that cuts rules by what divides them best, into as many pieces as may be copied for; none where nothing does.
     fn node(&mut self, rules: &[RuleNumber], part: Part<A>, depth: usize) -> Option<Child> {
-        let all = self.rules;
-        let pieces = rules.len().div_ceil(FULL).min(CUTS + 1);
-        let of = |range: fn(&Rule<A>) -> Range<A>, within: Range<A>| {
-            let ranges: Vec<_> = rules.iter().map(|&rule| range(&all[rule as usize])).collect();
-            Division::of(&ranges, within, pieces)
-        };
-        let source = of(|rule| rule.source, part.source);
-        let destination = of(|rule| rule.destination, part.destination);
-        let fields: Vec<_> = FIELDS
-            .iter()
-            .zip(part.fields)
-            .map(|(&field, within)| {
-                let ranges: Vec<_> = rules.iter().map(|&rule| all[rule as usize].get(field)).collect();
-                Division::of(&ranges, within, pieces)
-            })
+        let asked: Vec<Asked> = (0..DIMENSIONS.len())
+            .map(|dimension| self.asked(dimension, rules, &part))
             .collect();
-        let costs = [source.cost, destination.cost].into_iter();
-        let costs = costs.chain(fields.iter().map(|division| division.cost));
-        let (choice, _) = costs.enumerate().min_by_key(|(_, cost)| *cost)?;
-        let copied = match choice {
-            0 => source.copied,
-            1 => destination.copied,
-            field => fields[field - 2].copied,
-        }?;
-        self.spare = self.spare.checked_sub(copied)?;
+        let most = rules.len().div_ceil(FULL).min(PIECES);
+        let pieces = core::iter::successors(Some(most), |pieces| Some(pieces / 2)).take_while(|pieces| *pieces > 1);
+        let (dimension, division) = pieces
+            .filter_map(|pieces| {
+                let divisions = asked
+                    .iter()
+                    .map(|asked| Division::of(&asked.of_rules, asked.within, pieces));
+                let affordable = |division: &Division| division.copied.is_some_and(|copied| copied <= self.spare);
+                let divisions = divisions.enumerate().filter(|(_, division)| affordable(division));
+                divisions.min_by_key(|(_, division)| division.cost)
+            })
+            .next()?;
+        let mut spare = self.spare - division.copied?;
         let number = self.best.nodes.len();
-        self.best.nodes.push(Node {
-            cut: Dimension::Source,
-            count: 0,
-            values: 0,
-            children: [Child::NOTHING; CUTS + 1],
-        });
-        let mut node = self.best.nodes[number];
-        match choice {
-            0 | 1 => {
-                let (cut, division) =
-                    [(Dimension::Source, source), (Dimension::Destination, destination)][choice].clone();
-                node.cut = cut;
-                node.count = division.cuts.len() as u32;
-                node.values = self.best.addresses.len() as u32;
-                self.best.addresses.push(padded(&division.cuts, A::LAST));
-                for (child, (within, members)) in node.children.iter_mut().zip(division.pieces) {
-                    let part = match cut {
-                        Dimension::Source => Part { source: within, ..part },
-                        _ => Part {
-                            destination: within,
-                            ..part
-                        },
-                    };
-                    *child = self.child(members.iter().map(|&at| rules[at]).collect(), part, depth + 1);
-                }
-            }
-            field => {
-                let division = &fields[field - 2];
-                node.cut = Dimension::Field(FIELDS[field - 2]);
-                node.count = division.cuts.len() as u32;
-                node.values = self.best.numbers.len() as u32;
-                self.best.numbers.push(padded(&division.cuts, u32::MAX));
-                for (child, (within, members)) in node.children.iter_mut().zip(&division.pieces) {
-                    let mut part = part;
-                    part.fields[field - 2] = *within;
-                    *child = self.child(members.iter().map(|&at| rules[at]).collect(), part, depth + 1);
-                }
-            }
+        let mut values = [u32::MAX; PIECES];
+        values[..division.cuts.len()].copy_from_slice(&division.cuts);
+        let mut children = [Child::NOTHING; PIECES];
+        self.best.nodes.push(Node { values, children });
+        // What may be copied is shared by those that want dividing.
+        let wants = |members: &[usize]| members.len().saturating_sub(SLOTS);
+        let mut all: usize = division.pieces.iter().map(|(_, members)| wants(members)).sum();
+        for (child, (within, members)) in children.iter_mut().zip(&division.pieces) {
+            let wanted = wants(members);
+            self.spare = if wanted == 0 { 0 } else { spare * wanted / all };
+            (spare, all) = (spare - self.spare, all - wanted);
+            let members = members.iter().map(|&at| rules[at]).collect();
+            *child = self.child(members, part.narrowed(dimension, *within), depth + 1);
+            spare += self.spare;
         }
-        self.best.nodes[number] = node;
-        Some(Child(number as u32))
+        self.spare = spare;
+        // The largest value is not below those that are not used.
+        let last = children[division.cuts.len()];
+        children[division.cuts.len()..].fill(last);
+        self.best.nodes[number].children = children;
+        Some(Child::node(number, asked[dimension].word))
     }
 }
 
-fn padded<T: Copy>(cuts: &[T], last: T) -> [T; CUTS] {
-    let mut values = [last; CUTS];
-    values[..cuts.len()].copy_from_slice(cuts);
-    values
-}
-
-/// A field cut into pieces.
-#[derive(Clone)]
-struct Division<T> {
+/// A word cut into pieces.
+struct Division {
     /// The first value of each piece but the first.
-    cuts: Vec<T>,
+    cuts: Vec<u32>,
     /// Each piece, with the places of the rules that reach into it.
-    pieces: Vec<(Range<T>, Vec<usize>)>,
+    pieces: Vec<(Range<u32>, Vec<usize>)>,
     /// What it is worth, the lower the better.
     cost: u128,
     /// Copies that it makes; none where it divides nothing.
     copied: Option<usize>,
 }
 
-impl<T: Address> Division<T> {
+impl Division {
     /// Cut where as many ranges begin or end on either side.
-    fn of(ranges: &[Range<T>], within: Range<T>, pieces: usize) -> Self {
+    fn of(ranges: &[Range<u32>], within: Range<u32>, pieces: usize) -> Self {
         let mut edges = Vec::new();
         for range in ranges {
             if range.first > within.first {
                 edges.push(range.first);
             }
-            if let Some(next) = range.last.next().filter(|_| range.last < within.last) {
-                edges.push(next);
+            if range.last < within.last {
+                edges.push(range.last + 1);
             }
         }
         edges.sort_unstable();
-        let mut cuts: Vec<T> = (1..pieces)
+        let mut cuts: Vec<u32> = (1..pieces)
             .filter_map(|piece| edges.get(edges.len() * piece / pieces).copied())
             .collect();
         cuts.dedup();
         let firsts = [within.first].into_iter().chain(cuts.iter().copied());
-        let lasts = cuts.iter().filter_map(|cut| cut.before()).chain([within.last]);
+        let lasts = cuts.iter().map(|cut| cut - 1).chain([within.last]);
         let mut whole = Vec::new();
         for (first, last) in firsts.zip(lasts) {
-            let reaches = |range: &Range<T>| range.first <= last && first <= range.last;
+            let reaches = |range: &Range<u32>| range.first <= last && first <= range.last;
             let members: Vec<usize> = (0..ranges.len()).filter(|&at| reaches(&ranges[at])).collect();
             whole.push((Range { first, last }, members));
         }

@@ -1,62 +1,93 @@
 //! The matcher that is used where nothing else is asked for.
 //!
 //! Rules are in three groups: with few sources, with few destinations, and the rest. Within a group a search tree cuts one
-//! field at a time into up to 17 pieces, until at most 16 rules are left, which are compared at once. Cutting by what all
+//! field at a time into up to 16 pieces, until at most 16 rules are left. Few bits of three fields of all of these are compared at once, and
+//! those rules that are left then one by one. Cutting by what all
 //! rules of a group have little of hardly copies any: 1.0 to 1.3 times over, where one tree of all rules copies them up to 60
 //! times (decision 0008). A packet asks all groups; the first rule of those found decides.
 //!
 //! Whatever the header, a lookup costs at most the depth of three trees and the rules of their largest leaves.
 
-mod block;
 mod build;
+mod leaf;
+pub(crate) mod words;
 
-use sluice_table::prefetch::prefetch_all_at;
+use sluice_table::prefetch::{prefetch_all_read_at, prefetch_read_at};
+use sluice_table::simd::lanes::{Lanes, Vectors, Work};
 
-use self::block::Block;
-use crate::header::Dimension;
+use self::leaf::{Entry, Leaf};
 use crate::{Address, Field, Header, Matcher, Rule, RuleNumber};
 
-/// Pieces less one that a node cuts its field into at most.
-const CUTS: usize = 16;
+/// Pieces that a node cuts its field into at most.
+const PIECES: usize = 16;
 /// Packets whose ways are gone side by side.
-const LANES: usize = 16;
-
+const BATCH: usize = 64;
 /// Fields that nodes may cut, beside the addresses.
 const FIELDS: [Field; 3] = [Field::SourcePort, Field::DestinationPort, Field::Protocol];
 
-/// Where a piece leads: to a node, to a block of rules, or nowhere.
+/// Where a piece leads: to a node, or to a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Child(u32);
 
 impl Child {
-    const NOTHING: Self = Self(u32::MAX);
-    const BLOCK: u32 = 1 << 31;
+    /// A leaf without a rule.
+    const NOTHING: Self = Self(Self::LEAF);
+    const LEAF: u32 = 1 << 31;
+    /// Where the word that a node cuts is.
+    const WORD: u32 = 27;
 
-    fn block(number: usize) -> Self {
-        Self(number as u32 | Self::BLOCK)
+    fn leaf(number: usize) -> Self {
+        Self(number as u32 | Self::LEAF)
+    }
+
+    fn node(number: usize, word: usize) -> Self {
+        Self(number as u32 | (word as u32) << Self::WORD)
+    }
+
+    #[inline(always)]
+    fn node_number(self) -> usize {
+        (self.0 & ((1 << Self::WORD) - 1)) as usize
+    }
+
+    #[inline(always)]
+    fn leaf_number(self) -> usize {
+        (self.0 & !Self::LEAF) as usize
+    }
+
+    #[inline(always)]
+    fn word(self) -> usize {
+        (self.0 >> Self::WORD & 15) as usize
     }
 
     #[inline(always)]
     fn is_node(self) -> bool {
-        self.0 & Self::BLOCK == 0
+        self.0 & Self::LEAF == 0
     }
 }
 
-/// A node's way on: for each of its values up to 16, in ascending order, one piece below it, and one behind the last.
+/// A node: the first value of each piece but the first, in ascending order, and where all pieces lead. Where there are fewer,
+/// the last one is there several times; the last value is none.
 #[derive(Clone, Copy, Debug)]
+#[repr(C, align(64))]
 struct Node {
-    cut: Dimension,
-    /// How many values.
-    count: u32,
-    /// Which values, among those of addresses or of fields.
-    values: u32,
-    children: [Child; CUTS + 1],
+    values: [u32; PIECES],
+    children: [Child; PIECES],
+}
+
+impl Node {
+    #[inline(always)]
+    fn child<L: Lanes>(&self, value: u32, lanes: L) -> Child {
+        let piece = (lanes.not_below(&self.values, value) & 0x7fff).count_ones();
+        self.children[piece as usize % PIECES]
+    }
 }
 
 /// A group's tree.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     root: Child,
+    /// How many nodes every way down goes through at least.
+    level: usize,
     /// The first of its rules.
     first: RuleNumber,
 }
@@ -64,12 +95,12 @@ struct Group {
 /// The default matcher.
 #[derive(Clone, Debug)]
 pub struct Best<A: Address> {
+    vectors: Vectors,
     groups: Vec<Group>,
     nodes: Vec<Node>,
-    addresses: Vec<[A; CUTS]>,
-    numbers: Vec<[u32; CUTS]>,
-    blocks: Vec<Block<A>>,
-    /// Rules that ask for more than blocks compare, by number.
+    leaves: Vec<Leaf>,
+    entries: Vec<Entry<A>>,
+    /// Rules that ask for more than entries compare, by number.
     further: Vec<(RuleNumber, Rule<A>)>,
 }
 
@@ -79,61 +110,29 @@ impl<A: Address> Best<A> {
         build::build(rules)
     }
 
-    /// How many rules all blocks hold: beside the number of rules, how often rules are copied.
+    /// The same, searched with other instructions than the widest that there are.
+    pub fn with_vectors(self, vectors: Vectors) -> Self {
+        Self { vectors, ..self }
+    }
+
+    /// How many rules all leaves hold: beside the number of rules, how often rules are copied.
     pub fn entries(&self) -> usize {
-        self.blocks.iter().map(Block::len).sum()
+        self.entries.len()
     }
 
-    #[inline(always)]
-    fn step(&self, number: u32, header: &Header<A>) -> Child {
-        let node = &self.nodes[number as usize];
-        let values = node.values as usize;
-        let piece = match node.cut {
-            Dimension::Source => below(&self.addresses[values], header.source),
-            Dimension::Destination => below(&self.addresses[values], header.destination),
-            Dimension::Field(field) => below(&self.numbers[values], header.get(field)),
-        };
-        node.children[piece.min(node.count) as usize]
+    /// What a lookup comes to.
+    pub fn visits(&self, header: &Header<A>) -> Visits {
+        self.vectors.run(Count { best: self, header })
     }
 
+    /// Whether the rule of an entry holds a header.
     #[inline(always)]
-    fn prefetch(&self, at: Child) {
-        if at.is_node() {
-            prefetch_all_at(&self.nodes, at.0 as usize);
-        } else if at != Child::NOTHING {
-            prefetch_all_at(&self.blocks, (at.0 & !Child::BLOCK) as usize);
+    fn matches<L: Lanes>(&self, entry: &Entry<A>, header: &Header<A>, lanes: L) -> bool {
+        let holds = entry.holds(header, lanes);
+        if holds & entry.asks_further() {
+            return self.holds(entry.number(), header);
         }
-    }
-
-    /// The first rule of a chain of blocks, if it goes before `before`.
-    #[inline(always)]
-    fn compare(&self, at: Child, header: &Header<A>, before: RuleNumber) -> RuleNumber {
-        if at == Child::NOTHING {
-            return before;
-        }
-        let mut number = (at.0 & !Child::BLOCK) as usize;
-        loop {
-            let block = &self.blocks[number];
-            if block.first() >= before {
-                return before;
-            }
-            let mut found = block.matches(header);
-            while found != 0 {
-                let slot = found.trailing_zeros() as usize;
-                let rule = block.number(slot);
-                if rule >= before {
-                    return before;
-                }
-                if !block.asks_further(slot) || self.holds(rule, header) {
-                    return rule;
-                }
-                found &= found - 1;
-            }
-            if !block.goes_on() {
-                return before;
-            }
-            number += 1;
-        }
+        holds
     }
 
     #[cold]
@@ -143,10 +142,203 @@ impl<A: Address> Best<A> {
     }
 }
 
-/// How many of the values, which ascend, a number is not below.
-#[inline(always)]
-fn below<T: Address>(values: &[T; CUTS], number: T) -> u32 {
-    values.iter().map(|value| u32::from(*value <= number)).sum()
+/// Which lanes of a batch have further to go.
+struct List {
+    lanes: [u8; BATCH],
+    count: usize,
+}
+
+impl List {
+    #[inline(always)]
+    fn new() -> Self {
+        Self {
+            lanes: [0; BATCH],
+            count: 0,
+        }
+    }
+
+    /// Put a lane on it if `is`, without a branch.
+    #[inline(always)]
+    fn push_if(&mut self, lane: usize, is: bool) {
+        self.lanes[self.count % BATCH] = lane as u8;
+        self.count += usize::from(is);
+    }
+
+    #[inline(always)]
+    fn iter(&self) -> impl Iterator<Item = usize> {
+        (0..self.count.min(BATCH)).map(|at| usize::from(self.lanes[at]) % BATCH)
+    }
+}
+
+/// Up to a batch of headers, and of each the first rule.
+struct Search<'a, A: Address> {
+    best: &'a Best<A>,
+    headers: &'a [Header<A>],
+    found: &'a mut [Option<RuleNumber>],
+}
+
+impl<A: Address> Work for Search<'_, A> {
+    type Output = ();
+
+    /// All lanes go one node on, then all one more, and so on; each asks memory for what it comes to next. It takes no branch
+    /// to tell which lane is where.
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) {
+        let Self { best, headers, found } = self;
+        let count = headers.len().min(found.len()).min(BATCH);
+        let headers = &headers[..count];
+        let mut first = [RuleNumber::MAX; BATCH];
+        let mut at = [Child::NOTHING; BATCH];
+        let (mut held, mut start, mut goes_on) = ([0u16; BATCH], [0u32; BATCH], [false; BATCH]);
+        let (leaves, entries) = (best.leaves.as_slice(), best.entries.as_slice());
+        for group in &best.groups {
+            let mut asked = List::new();
+            for (lane, first) in first[..count].iter().enumerate() {
+                asked.push_if(lane, group.first < *first);
+            }
+            best.descend(group, &asked, headers, &mut at, lanes);
+            while asked.count != 0 {
+                for lane in asked.iter() {
+                    let leaf = &leaves[at[lane].leaf_number()];
+                    held[lane] = leaf.may_hold(&headers[lane].words, lanes);
+                    (start[lane], goes_on[lane]) = (leaf.start(), leaf.goes_on());
+                    prefetch_read_at(entries, (start[lane] + held[lane].trailing_zeros()) as usize);
+                }
+                let (mut some, mut next) = (List::new(), List::new());
+                for lane in asked.iter() {
+                    some.push_if(lane, held[lane] != 0);
+                    next.push_if(lane, goes_on[lane] & (held[lane] == 0));
+                }
+                while some.count != 0 {
+                    let mut still = List::new();
+                    for lane in some.iter() {
+                        let entry = &entries[(start[lane] + held[lane].trailing_zeros()) as usize];
+                        let holds = best.matches(entry, &headers[lane], lanes);
+                        // All bits where it does not.
+                        first[lane] = first[lane].min(entry.number() | u32::from(holds).wrapping_sub(1));
+                        held[lane] &= held[lane].wrapping_sub(1);
+                        let more = held[lane] != 0;
+                        still.push_if(lane, !holds & more);
+                        next.push_if(lane, !holds & !more & goes_on[lane]);
+                    }
+                    some = still;
+                }
+                for lane in next.iter() {
+                    at[lane] = Child(at[lane].0 + 1);
+                }
+                asked = next;
+            }
+        }
+        for (found, first) in found.iter_mut().zip(&first[..count]) {
+            *found = (*first != RuleNumber::MAX).then_some(*first);
+        }
+    }
+}
+
+impl<A: Address> Best<A> {
+    /// Lanes go down to their leaves.
+    #[inline(always)]
+    fn descend<L: Lanes>(&self, group: &Group, asked: &List, headers: &[Header<A>], at: &mut [Child; BATCH], lanes: L) {
+        let (nodes, root) = (self.nodes.as_slice(), group.root);
+        *at = [root; BATCH];
+        if !root.is_node() {
+            return;
+        }
+        let node = &nodes[root.node_number()];
+        for lane in asked.iter() {
+            at[lane] = node.child(headers[lane].words[root.word()], lanes);
+        }
+        // As long as no way ends.
+        for _ in 1..group.level {
+            for lane in asked.iter() {
+                let node = &nodes[at[lane].node_number()];
+                at[lane] = node.child(headers[lane].words[at[lane].word()], lanes);
+            }
+        }
+        let mut going = List::new();
+        for lane in asked.iter() {
+            going.push_if(lane, at[lane].is_node());
+            self.prefetch_leaf(at[lane]);
+        }
+        while going.count != 0 {
+            let mut next = List::new();
+            for lane in going.iter() {
+                let node = &nodes[at[lane].node_number()];
+                let child = node.child(headers[lane].words[at[lane].word()], lanes);
+                at[lane] = child;
+                next.push_if(lane, child.is_node());
+                self.prefetch_leaf(child);
+            }
+            going = next;
+        }
+    }
+
+    /// Nodes are few: they stay near by themselves.
+    #[inline(always)]
+    fn prefetch_leaf(&self, child: Child) {
+        let number = if child.is_node() { 0 } else { child.leaf_number() };
+        prefetch_all_read_at(&self.leaves, number);
+    }
+}
+
+/// What a lookup comes to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Visits {
+    /// Trees asked.
+    pub groups: usize,
+    /// Nodes gone through.
+    pub nodes: usize,
+    /// Leaves looked at.
+    pub leaves: usize,
+    /// Rules compared.
+    pub entries: usize,
+}
+
+/// Counts them.
+struct Count<'a, A: Address> {
+    best: &'a Best<A>,
+    header: &'a Header<A>,
+}
+
+impl<A: Address> Work for Count<'_, A> {
+    type Output = Visits;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, lanes: L) -> Visits {
+        let Self { best, header } = self;
+        let mut visits = Visits::default();
+        let mut first = RuleNumber::MAX;
+        for group in &best.groups {
+            if group.first >= first {
+                continue;
+            }
+            visits.groups += 1;
+            let mut at = group.root;
+            while at.is_node() {
+                visits.nodes += 1;
+                at = best.nodes[at.node_number()].child(header.words[at.word()], lanes);
+            }
+            'leaves: loop {
+                visits.leaves += 1;
+                let leaf = &best.leaves[at.leaf_number()];
+                let mut held = leaf.may_hold(&header.words, lanes);
+                while held != 0 {
+                    visits.entries += 1;
+                    let entry = &best.entries[(leaf.start() + held.trailing_zeros()) as usize];
+                    if best.matches(entry, header, lanes) {
+                        first = first.min(entry.number());
+                        break 'leaves;
+                    }
+                    held &= held - 1;
+                }
+                if !leaf.goes_on() {
+                    break;
+                }
+                at = Child(at.0 + 1);
+            }
+        }
+        visits
+    }
 }
 
 impl<A: Address> Matcher<A> for Best<A> {
@@ -154,52 +346,23 @@ impl<A: Address> Matcher<A> for Best<A> {
 
     fn memory(&self) {}
 
-    fn first(&self, _: &mut (), header: &Header<A>) -> Option<RuleNumber> {
-        let mut best = RuleNumber::MAX;
-        for group in &self.groups {
-            if group.first >= best {
-                continue;
-            }
-            let mut at = group.root;
-            while at.is_node() {
-                at = self.step(at.0, header);
-            }
-            best = self.compare(at, header, best);
-        }
-        (best != RuleNumber::MAX).then_some(best)
+    fn first(&self, memory: &mut (), header: &Header<A>) -> Option<RuleNumber> {
+        let mut found = [None];
+        self.first_of_each(memory, core::slice::from_ref(header), &mut found);
+        found[0]
     }
 
     fn first_of_each(&self, _: &mut (), headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
-        for (headers, found) in headers.chunks(LANES).zip(found.chunks_mut(LANES)) {
-            let mut best = [RuleNumber::MAX; LANES];
-            for group in &self.groups {
-                let mut at = [group.root; LANES];
-                let mut going = group.root.is_node();
-                while going {
-                    going = false;
-                    for (at, header) in at.iter_mut().zip(headers) {
-                        if at.is_node() {
-                            *at = self.step(at.0, header);
-                            self.prefetch(*at);
-                            going |= at.is_node();
-                        }
-                    }
-                }
-                for ((at, header), best) in at.iter().zip(headers).zip(&mut best) {
-                    *best = self.compare(*at, header, *best);
-                }
-            }
-            for (found, best) in found.iter_mut().zip(best) {
-                *found = (best != RuleNumber::MAX).then_some(best);
-            }
+        for (headers, found) in headers.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
+            let best = self;
+            self.vectors.run(Search { best, headers, found });
         }
     }
 
     fn bytes(&self) -> usize {
         size_of_val(self.nodes.as_slice())
-            + size_of_val(self.addresses.as_slice())
-            + size_of_val(self.numbers.as_slice())
-            + size_of_val(self.blocks.as_slice())
+            + size_of_val(self.leaves.as_slice())
+            + size_of_val(self.entries.as_slice())
             + size_of_val(self.further.as_slice())
     }
 }

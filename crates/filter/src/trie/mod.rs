@@ -109,9 +109,11 @@ impl<A: Address> Trie<A> {
         let first = node.values as usize;
         let (from, to) = (first + from, first + to);
         match self.levels[node.level as usize] {
-            Dimension::Source => from + self.addresses[from..to].partition_point(|last| *last < header.source) - first,
+            Dimension::Source => {
+                from + self.addresses[from..to].partition_point(|last| *last < header.source()) - first
+            }
             Dimension::Destination => {
-                from + self.addresses[from..to].partition_point(|last| *last < header.destination) - first
+                from + self.addresses[from..to].partition_point(|last| *last < header.destination()) - first
             }
             Dimension::Field(field) => {
                 let value = header.get(field);
@@ -135,8 +137,8 @@ impl<A: Address> Trie<A> {
         let first = node.values as usize;
         let values = first..first + node.count as usize;
         match self.levels[node.level as usize] {
-            Dimension::Source => beside(&self.addresses[values], index, &header.source),
-            Dimension::Destination => beside(&self.addresses[values], index, &header.destination),
+            Dimension::Source => beside(&self.addresses[values], index, &header.source()),
+            Dimension::Destination => beside(&self.addresses[values], index, &header.destination()),
             Dimension::Field(field) => beside(&self.numbers[values], index, &header.get(field)),
         }
     }
