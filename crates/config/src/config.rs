@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
 use std::time::Duration;
 
+use crate::filter::FilterRule;
 use crate::memory::Table;
 use crate::schema;
 use crate::value::{AddressRange, Device, InterfaceAddress, Mac, MssClamp, PortRange, Prefix, Tags, Transport};
@@ -60,6 +61,8 @@ pub struct Config {
     pub source: Vec<SourceRule>,
     /// Destination rules in the order of the file; the most specific decides.
     pub destination: Vec<DestinationRule>,
+    /// Rules of the packet filter in the order of the file; its settings are in `document`.
+    pub filter: Vec<FilterRule>,
 }
 
 impl Config {

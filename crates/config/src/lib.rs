@@ -15,6 +15,7 @@ pub mod api;
 pub mod config;
 mod diagnosis;
 mod difference;
+pub mod filter;
 #[doc(hidden)]
 pub mod hostile;
 pub mod memory;

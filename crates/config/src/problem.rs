@@ -1,9 +1,11 @@
 //! What can be wrong with a configuration: what, and what to do about it.
 
+mod filter;
 mod pool;
 
 use std::net::{IpAddr, Ipv4Addr};
 
+pub use self::filter::FilterProblem;
 pub use self::pool::PoolProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
 
@@ -309,6 +311,9 @@ pub enum Problem {
     /// How a pool lends its ports.
     #[error(transparent)]
     Pool(#[from] PoolProblem),
+    /// Something about the packet filter.
+    #[error(transparent)]
+    Filter(#[from] FilterProblem),
     /// A pool that no rule uses.
     #[error("no rule uses pool `{0}`")]
     UnusedPool(String),
@@ -464,6 +469,7 @@ impl Problem {
             }
             Self::PoolHoldsBroadcast { .. } => "leave it out: write a range instead of the prefix".into(),
             Self::Pool(problem) => problem.hint(),
+            Self::Filter(problem) => problem.hint(),
             Self::UnusedPool(name) => format!("add a [[nat.source]] with `pool = \"{name}\"`, or take the pool away"),
             Self::DuplicateSource(_) => {
                 "keep one of them; a longer prefix or a named interface would be more specific".into()

@@ -2,12 +2,14 @@
 //!
 //! Keys are written in kebab-case. A key that is not listed is refused.
 
+mod filter;
 mod gateway;
 mod interface;
 mod nat;
 mod pool;
 mod system;
 
+pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, Part, RejectWith, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
 pub use interface::{Bond, BondMode, Interface, LeftToOffload, RouterAdvertisements, SourceValidation};
 pub use nat::{DestinationRule, ExemptRule, Nat, SourceRule, StaticRule, UnsolicitedSyn};
@@ -40,6 +42,9 @@ pub struct Document {
     pub neighbours: Neighbours,
     /// Address translation.
     pub nat: Nat,
+    /// The packet filter; where it is not given, all packets pass.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<Filter>,
     /// What the gateway itself answers and sends.
     pub gateway: Gateway,
     /// Fragments that wait for their first one.

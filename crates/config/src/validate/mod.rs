@@ -1,6 +1,7 @@
 //! From a [`Document`] to a [`Valid`] configuration: every reference, range and rule of the field is checked here,
 //! and nowhere behind it.
 
+mod filter;
 mod interfaces;
 mod nat;
 mod pool;
@@ -87,6 +88,7 @@ impl Check<'_> {
         let neighbours = self.neighbours(&interfaces);
         let pools = self.pools(&interfaces, &timeouts);
         let rules = self.rules();
+        let filter = self.filter();
         let tables = memory::tables(self.document, &self.machine.entry);
         let document = self.document.clone();
         Some(Config {
@@ -100,6 +102,7 @@ impl Check<'_> {
             pools,
             source: rules.source,
             destination: rules.destination,
+            filter,
         })
     }
 

@@ -7,6 +7,7 @@ mod key;
 mod mss_clamp;
 mod period;
 mod ports;
+mod selection;
 mod vlan;
 mod workers;
 
@@ -17,6 +18,7 @@ pub use key::Key;
 pub use mss_clamp::MssClamp;
 pub use period::Period;
 pub use ports::{Port, PortRange, PortRanges, Transport};
+pub use selection::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
 pub use vlan::Tags;
 pub use workers::Workers;
 
@@ -45,6 +47,27 @@ pub enum ValueError {
     /// Not a range of IPv4 addresses.
     #[error("`{0}` is not an IPv4 address, range or prefix")]
     AddressRange(String),
+    /// Not addresses, nor a group of them.
+    #[error("`{0}` is not an address, a range, a prefix or a group")]
+    Addresses(String),
+    /// A range from one family to the other.
+    #[error("`{0}` begins in one family and ends in the other")]
+    Families(String),
+    /// Not a number or a range of numbers.
+    #[error("`{0}` is not a number or a range of numbers")]
+    Numbers(String),
+    /// Not a protocol of IP.
+    #[error("`{0}` is not a protocol")]
+    Protocol(String),
+    /// Not a type of ICMP messages.
+    #[error("`{0}` is not a type of ICMP messages")]
+    Message(String),
+    /// Not TCP flags of which any can be so.
+    #[error("`{0}` are not TCP flags")]
+    Flags(String),
+    /// Not a code point.
+    #[error("`{0}` is not a differentiated services code point")]
+    Dscp(String),
     /// The last element of a range lies before its first.
     #[error("the range `{0}` ends before it begins")]
     Reversed(String),
@@ -100,6 +123,19 @@ impl ValueError {
             Self::AddressRange(_) => {
                 "write 198.51.100.1, 198.51.100.1-198.51.100.9 or 198.51.100.0/28; pools translate IPv4".into()
             }
+            Self::Addresses(_) => {
+                "write 192.0.2.1, 192.0.2.1-192.0.2.9, 192.0.2.0/24 or 2001:db8::/32, or a group as @name".into()
+            }
+            Self::Families(_) => "write a range of IPv4 and one of IPv6".into(),
+            Self::Numbers(_) => "write a number from 0 to 65535 or a range such as 0-1500".into(),
+            Self::Protocol(_) => "write a name such as tcp or icmpv6, or a number from 0 to 255".into(),
+            Self::Message(_) => "write a name such as echo-request, or type and code as 3 or 3/4".into(),
+            Self::Flags(_) => {
+                "write those that are set, a slash, and those that count, such as syn/syn,ack,rst; flags are fin, syn, rst, \
+                 psh, ack, urg, ece and cwr"
+                    .into()
+            }
+            Self::Dscp(_) => "write a name such as ef or af11, or a number from 0 to 63".into(),
             Self::Reversed(_) => "write the lower end first".into(),
             Self::Mac(_) => "write six bytes in hexadecimal such as 02:00:00:00:00:01".into(),
             Self::MacNotUnicast(_) => "the lowest bit of the first byte marks a group; write one such as 02:…".into(),

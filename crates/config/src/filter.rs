@@ -1,0 +1,150 @@
+//! Rules of the packet filter, groups resolved.
+
+use std::net::IpAddr;
+
+use crate::config::InterfaceIndex;
+use crate::schema::{Action, RejectWith};
+use crate::value::{Numbers, TcpFlags};
+
+/// A rule. Lists without an element stand for everything.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilterRule {
+    /// Its name, or its number counted from 1.
+    pub name: String,
+    /// What it does.
+    pub action: Action,
+    /// What senders are told.
+    pub with: RejectWith,
+    /// Packets a second and at once, with `rate-limit`.
+    pub rate: (u32, u32),
+    /// What it matches.
+    pub selection: Selection,
+}
+
+/// What a rule matches.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Selection {
+    /// Source addresses.
+    pub sources: Vec<(IpAddr, IpAddr)>,
+    /// Destination addresses.
+    pub destinations: Vec<(IpAddr, IpAddr)>,
+    /// Protocols.
+    pub protocols: Vec<u8>,
+    /// Source ports.
+    pub source_ports: Vec<(u16, u16)>,
+    /// Destination ports.
+    pub destination_ports: Vec<(u16, u16)>,
+    /// ICMP type and code, of IPv4 and of IPv6.
+    pub messages: [Vec<(u16, u16)>; 2],
+    /// TCP flags.
+    pub flags: Option<TcpFlags>,
+    /// 0: whole, 1: first fragment, 2: later one.
+    pub fragment: Option<u8>,
+    /// Code points.
+    pub dscp: Vec<u8>,
+    /// Length in bytes.
+    pub length: Option<Numbers>,
+    /// VLANs.
+    pub vlan: Option<Numbers>,
+    /// Interfaces that packets come in by.
+    pub incoming: Vec<InterfaceIndex>,
+    /// Interfaces that they leave by.
+    pub outgoing: Vec<InterfaceIndex>,
+}
+
+impl Selection {
+    /// Addresses of a family; none where it can't be that family, and an empty list where any will do.
+    pub fn addresses(ranges: &[(IpAddr, IpAddr)], six: bool) -> Option<Vec<(IpAddr, IpAddr)>> {
+        if ranges.is_empty() {
+            return Some(Vec::new());
+        }
+        let of: Vec<_> = ranges
+            .iter()
+            .filter(|(first, _)| first.is_ipv6() == six)
+            .copied()
+            .collect();
+        (!of.is_empty()).then_some(of)
+    }
+
+    /// Whether packets of a family may match.
+    pub fn concerns(&self, six: bool) -> bool {
+        let other = if six { 1 } else { 58 };
+        let protocol = self.protocols.is_empty() || self.protocols.iter().any(|&protocol| protocol != other);
+        Self::addresses(&self.sources, six).is_some()
+            && Self::addresses(&self.destinations, six).is_some()
+            && protocol
+            && (self.messages.iter().all(Vec::is_empty) || !self.messages[usize::from(six)].is_empty())
+    }
+
+    /// Of how many boxes it is made, in both families.
+    pub fn combinations(&self) -> u64 {
+        let of = |six: bool| {
+            let (Some(sources), Some(destinations)) = (
+                Self::addresses(&self.sources, six),
+                Self::addresses(&self.destinations, six),
+            ) else {
+                return 0;
+            };
+            let lists = [
+                sources.len(),
+                destinations.len(),
+                self.protocols.len(),
+                self.source_ports.len(),
+                self.destination_ports.len(),
+                self.messages[usize::from(six)].len(),
+                self.dscp.len(),
+                self.incoming.len(),
+                self.outgoing.len(),
+            ];
+            lists
+                .into_iter()
+                .fold(1u64, |all, count| all.saturating_mul(count.max(1) as u64))
+        };
+        [false, true]
+            .into_iter()
+            .filter(|&six| self.concerns(six))
+            .map(of)
+            .fold(0, u64::saturating_add)
+    }
+
+    /// Whether all that the other matches is matched.
+    pub fn covers(&self, other: &Self) -> bool {
+        let flags = match (self.flags, other.flags) {
+            (None, _) => true,
+            (Some(flags), Some(other)) => flags.of & !other.of == 0 && other.set & flags.of == flags.set,
+            (Some(_), None) => false,
+        };
+        let numbers = |own: Option<Numbers>, other: Option<Numbers>| match (own, other) {
+            (None, _) => true,
+            (Some(own), Some(other)) => own.first <= other.first && other.last <= own.last,
+            (Some(_), None) => false,
+        };
+        let one = |list: &[u8]| list.iter().map(|&number| (number, number)).collect::<Vec<_>>();
+        let interfaces = |list: &[u16]| list.iter().map(|&number| (number, number)).collect::<Vec<_>>();
+        flags
+            && self.fragment.is_none_or(|fragment| other.fragment == Some(fragment))
+            && numbers(self.length, other.length)
+            && numbers(self.vlan, other.vlan)
+            && covers(&self.sources, &other.sources)
+            && covers(&self.destinations, &other.destinations)
+            && covers(&one(&self.protocols), &one(&other.protocols))
+            && covers(&self.source_ports, &other.source_ports)
+            && covers(&self.destination_ports, &other.destination_ports)
+            && [0, 1].into_iter().all(|six| {
+                let of_neither = self.messages.iter().all(Vec::is_empty);
+                of_neither || !other.concerns(six == 1) || covers(&self.messages[six], &other.messages[six])
+            })
+            && covers(&one(&self.dscp), &one(&other.dscp))
+            && covers(&interfaces(&self.incoming), &interfaces(&other.incoming))
+            && covers(&interfaces(&self.outgoing), &interfaces(&other.outgoing))
+    }
+}
+
+/// Whether each range of the other is within one of these.
+fn covers<T: PartialOrd>(own: &[(T, T)], other: &[(T, T)]) -> bool {
+    own.is_empty()
+        || !other.is_empty()
+            && other
+                .iter()
+                .all(|(first, last)| own.iter().any(|(from, to)| from <= first && last <= to))
+}

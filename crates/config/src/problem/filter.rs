@@ -1,0 +1,108 @@
+//! What can be wrong with the packet filter.
+
+use super::meant;
+
+/// One thing that is wrong with the filter, or seldom meant.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum FilterProblem {
+    /// A group that does not exist.
+    #[error("there is no group `{name}` of {what}")]
+    UnknownGroup {
+        /// As written.
+        name: String,
+        /// Addresses or ports.
+        what: &'static str,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// A group that has itself among its members.
+    #[error("group `{0}` names itself")]
+    GroupOfItself(String),
+    /// A group without members.
+    #[error("group `{0}` is empty")]
+    EmptyGroup(String),
+    /// Sources of one family and destinations of the other.
+    #[error("no packet has sources of one family and destinations of the other")]
+    MixedFamilies,
+    /// A key that the rule's protocols do not have.
+    #[error("`{key}` is of {of}, and the rule names {protocol}")]
+    NotOfProtocol {
+        /// The key.
+        key: &'static str,
+        /// What has it.
+        of: &'static str,
+        /// As written.
+        protocol: String,
+    },
+    /// A message that none of the rule's families has.
+    #[error("`{0}` is no message of the rule's protocol")]
+    NotAMessage(String),
+    /// A key that belongs to another action.
+    #[error("`{key}` is for `{action}`")]
+    NotOfAction {
+        /// The key.
+        key: &'static str,
+        /// The action that has it.
+        action: &'static str,
+    },
+    /// A limit without a rate.
+    #[error("a rate-limit needs its `rate`")]
+    NoRate,
+    /// A key that makes no sense with the matcher.
+    #[error("a list of {0} entries is too long")]
+    ListSize(u16),
+    /// Too many combinations.
+    #[error("{combinations} combinations of addresses, ports and the like are too many")]
+    TooLarge {
+        /// How many there are.
+        combinations: u64,
+        /// How many there may be.
+        most: u64,
+    },
+    /// Too many rules after which others are asked.
+    #[error("{0} rules that count, log or limit are too many")]
+    TooManyGoingOn(usize),
+    /// A name of two rules.
+    #[error("rule {0} has the same name")]
+    DuplicateName(usize),
+    /// A rule that is never asked.
+    #[error("`{by}` matches all that `{rule}` does, and decides otherwise: it never decides")]
+    Shadowed {
+        /// The rule.
+        rule: String,
+        /// The one before.
+        by: String,
+    },
+    /// A rule that changes nothing.
+    #[error("`{by}` matches all that `{rule}` does, and decides the same: it is not needed")]
+    Redundant {
+        /// The rule.
+        rule: String,
+        /// The one before.
+        by: String,
+    },
+}
+
+impl FilterProblem {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::UnknownGroup { name, known, .. } => meant(name, known),
+            Self::GroupOfItself(_) => "take it out of the group, or out of the groups that it names".into(),
+            Self::EmptyGroup(_) => "write its members, or take it away".into(),
+            Self::MixedFamilies => "write a rule for each family".into(),
+            Self::NotOfProtocol { key, of, .. } => format!("name {of} alone, or take `{key}` away"),
+            Self::NotAMessage(_) => "write its number, or name the other protocol".into(),
+            Self::NotOfAction { .. } => "take it away, or write the other action".into(),
+            Self::NoRate => "write packets a second, such as `rate = 100`".into(),
+            Self::ListSize(_) => "write at most 255".into(),
+            Self::TooLarge { most, .. } => format!("at most {most} are possible; write prefixes and ranges for lists"),
+            Self::TooManyGoingOn(_) => {
+                "at most 256 are possible, as every packet asks them; every rule counts anyway".into()
+            }
+            Self::DuplicateName(_) => "names tell rules apart in lists and counters".into(),
+            Self::Shadowed { .. } => "put it before the other, or take it away".into(),
+            Self::Redundant { .. } => "take it away".into(),
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! `[filter]`: which packets pass.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use super::pool::is_default;
+use crate::value::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
+
+/// `[filter]`: rules over the packets that are forwarded, asked in the order of the file. The first rule that matches and
+/// accepts, drops or rejects decides. Packets to and from the gateway itself are not asked about.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Filter {
+    /// What happens to packets that no rule decides about.
+    pub default: Verdict,
+    /// The first packet of a flow is asked about; those that follow pass in both directions, as do errors about them. Without
+    /// it every packet is asked about.
+    pub sessions: bool,
+    /// How rules are found.
+    pub matcher: Matcher,
+    /// With `cached-trie`: entries of each node's list.
+    pub list_size: u16,
+    /// With `cached-trie`: how lists are searched.
+    pub list_search: ListSearch,
+    /// Most MiB that a `trie` or `cached-trie` may take; a set of rules that needs more is refused.
+    pub trie_memory: u32,
+    /// Groups of addresses by name.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub addresses: IndexMap<String, OneOrMore<Addresses>>,
+    /// Groups of ports by name.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub ports: IndexMap<String, OneOrMore<Ports>>,
+    /// The rules.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<FilterRule>,
+}
+
+impl Default for Filter {
+    fn default() -> Self {
+        Self {
+            default: Verdict::Drop,
+            sessions: true,
+            matcher: Matcher::Best,
+            list_size: 11,
+            list_search: ListSearch::InOrder,
+            trie_memory: 256,
+            addresses: IndexMap::new(),
+            ports: IndexMap::new(),
+            rules: Vec::new(),
+        }
+    }
+}
+
+/// What happens to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// It passes.
+    Accept,
+    /// It is dropped.
+    Drop,
+    /// It is dropped, and its sender is told.
+    Reject,
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Action {
+    /// The packet passes.
+    Accept,
+    /// It is dropped.
+    Drop,
+    /// It is dropped, and its sender is told.
+    Reject,
+    /// It is counted, and later rules are asked.
+    Count,
+    /// A line is logged, at most 10 a second for each rule, and later rules are asked.
+    Log,
+    /// Packets above a rate are dropped; about the others later rules are asked.
+    RateLimit,
+}
+
+/// What the sender of a rejected packet is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RejectWith {
+    /// A reset over TCP, else that the port is unreachable.
+    #[default]
+    Reset,
+    /// That the port is unreachable.
+    PortUnreachable,
+    /// That communication is prohibited.
+    Prohibited,
+}
+
+/// How rules are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Matcher {
+    /// Three search trees: fast and small for any rules.
+    Best,
+    /// One after the other.
+    Linear,
+    /// A trie of elementary intervals.
+    Trie,
+    /// The same with a list of recent answers in each node.
+    CachedTrie,
+}
+
+/// How lists are searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ListSearch {
+    /// From the first entry on.
+    InOrder,
+    /// By halves.
+    Bisection,
+}
+
+/// `[[filter.rules]]`: what is not named may be anything. Of several values of a key any may hold, of several keys all must.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct FilterRule {
+    /// What it is called in lists, counters and the log; its number where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// What it does.
+    pub action: Action,
+    /// Source addresses.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub from: OneOrMore<Addresses>,
+    /// Destination addresses, after translation.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub to: OneOrMore<Addresses>,
+    /// Protocols.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub protocol: OneOrMore<IpProtocol>,
+    /// Source ports.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub from_port: OneOrMore<Ports>,
+    /// Destination ports, after translation.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub to_port: OneOrMore<Ports>,
+    /// ICMP and ICMPv6 messages.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub icmp: OneOrMore<Message>,
+    /// TCP flags.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flags: Option<TcpFlags>,
+    /// Which part of its datagram the packet is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fragment: Option<Part>,
+    /// Differentiated services code points.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub dscp: OneOrMore<Dscp>,
+    /// Length of the packet in bytes, from its IP header on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<Numbers>,
+    /// VLANs that it came in by, the outer tag where there are two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<Numbers>,
+    /// Interfaces that it came in by.
+    #[serde(default, rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
+    pub incoming: OneOrMore<Name>,
+    /// Interfaces that it leaves by.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub out: OneOrMore<Name>,
+    /// With `reject`: what the sender is told.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub with: RejectWith,
+    /// With `rate-limit`: packets a second, all together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate: Option<u32>,
+    /// With `rate-limit`: packets at once; as many as a second's where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+}
+
+/// The name of an interface.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Name(pub String);
+
+impl std::str::FromStr for Name {
+    type Err = crate::value::ValueError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(text.into()))
+    }
+}
+
+/// Which part of its datagram a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// Its first fragment.
+    First,
+    /// A later one: it has no ports.
+    Later,
+}

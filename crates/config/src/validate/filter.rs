@@ -1,0 +1,358 @@
+//! The packet filter: groups resolved, keys that contradict each other, rules that never decide.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use indexmap::IndexMap;
+
+use super::Check;
+use crate::config::InterfaceIndex;
+use crate::filter::{FilterRule, Selection};
+use crate::problem::FilterProblem;
+use crate::read::{Step, place};
+use crate::schema::{self, Action, RejectWith};
+use crate::value::{Addresses, IpProtocol, Message, OneOrMore, Ports};
+
+/// Combinations of one rule, and of all.
+const MOST: [u64; 2] = [1 << 16, 1 << 20];
+/// Rules after which others are asked.
+const MOST_GOING_ON: usize = 256;
+/// Rules that are compared each with each: beyond them that takes too long.
+const COMPARED: usize = 20_000;
+/// Groups that name one another, one within the other.
+const DEPTH: usize = 16;
+/// Entries of a list.
+const MOST_ENTRIES: u16 = 255;
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+
+const ADDRESSES: &str = "addresses";
+const PORTS: &str = "ports";
+
+/// Ranges of groups by name.
+type Resolved<V> = HashMap<String, Vec<(V, V)>>;
+
+/// Groups, resolved.
+struct Groups {
+    addresses: Resolved<IpAddr>,
+    ports: Resolved<u16>,
+}
+
+/// A member of a list: a range, or a group.
+trait Member {
+    type Value: Copy;
+    fn group(&self) -> Option<&str>;
+    fn range(&self) -> Option<(Self::Value, Self::Value)>;
+}
+
+macro_rules! member {
+    ($member:ident, $value:ty) => {
+        impl Member for $member {
+            type Value = $value;
+            fn group(&self) -> Option<&str> {
+                match self {
+                    Self::Group(name) => Some(name),
+                    Self::Range(..) => None,
+                }
+            }
+            fn range(&self) -> Option<($value, $value)> {
+                match self {
+                    Self::Group(_) => None,
+                    Self::Range(first, last) => Some((*first, *last)),
+                }
+            }
+        }
+    };
+}
+
+member!(Addresses, IpAddr);
+member!(Ports, u16);
+
+impl Check<'_> {
+    pub(super) fn filter(&mut self) -> Vec<FilterRule> {
+        let Some(filter) = &self.document.filter else {
+            return Vec::new();
+        };
+        let groups = Groups {
+            addresses: self.groups(ADDRESSES, &filter.addresses),
+            ports: self.groups(PORTS, &filter.ports),
+        };
+        self.in_range(
+            place!["filter", "trie-memory"],
+            "a number of MiB",
+            filter.trie_memory,
+            1..=65_536,
+        );
+        if filter.list_size > MOST_ENTRIES {
+            self.refuse(place!["filter", "list-size"], FilterProblem::ListSize(filter.list_size));
+        }
+        let mut rules: Vec<FilterRule> = Vec::new();
+        let mut names = HashMap::new();
+        for (k, written) in filter.rules.iter().enumerate() {
+            let at = place!["filter", "rules", k];
+            if let Some(name) = &written.name {
+                self.name(&[at, place!["name"]].concat(), name);
+                if let Some(other) = names.insert(name, k + 1) {
+                    self.refuse(&[at, place!["name"]].concat(), FilterProblem::DuplicateName(other));
+                }
+            }
+            let selection = self.selected(at, written, &groups);
+            let rate = self.action(at, written);
+            rules.push(FilterRule {
+                name: written.name.clone().unwrap_or_else(|| (k + 1).to_string()),
+                action: written.action,
+                with: written.with,
+                rate,
+                selection,
+            });
+        }
+        let going_on = rules.iter().filter(|rule| goes_on(rule.action)).count();
+        if going_on > MOST_GOING_ON {
+            self.refuse(place!["filter", "rules"], FilterProblem::TooManyGoingOn(going_on));
+        }
+        let all = rules
+            .iter()
+            .map(|rule| rule.selection.combinations())
+            .fold(0, u64::saturating_add);
+        if all > MOST[1] {
+            let (combinations, most) = (all, MOST[1]);
+            self.refuse(
+                place!["filter", "rules"],
+                FilterProblem::TooLarge { combinations, most },
+            );
+        }
+        self.never_decide(&rules);
+        rules
+    }
+
+    fn refuse(&mut self, at: &[Step<'_>], problem: FilterProblem) {
+        self.report(at, problem.into());
+    }
+
+    /// Groups by name, each resolved once.
+    fn groups<M: Member>(&mut self, what: &'static str, groups: &IndexMap<String, OneOrMore<M>>) -> Resolved<M::Value> {
+        let mut resolved = HashMap::new();
+        for name in groups.keys() {
+            self.group(what, name, groups, &mut resolved, &mut Vec::new());
+        }
+        resolved
+    }
+
+    /// Resolve a group and those that it names. `within` are the groups that led here.
+    fn group<'g, M: Member>(
+        &mut self,
+        what: &'static str,
+        name: &'g str,
+        groups: &'g IndexMap<String, OneOrMore<M>>,
+        resolved: &mut Resolved<M::Value>,
+        within: &mut Vec<&'g str>,
+    ) {
+        let (Some(members), false) = (groups.get(name), resolved.contains_key(name)) else {
+            return;
+        };
+        let at = place!["filter", what, name];
+        self.name(at, name);
+        if members.is_empty() {
+            self.refuse(at, FilterProblem::EmptyGroup(name.to_owned()));
+        }
+        self.in_range(at, "a depth of groups", within.len(), 0..=DEPTH);
+        if within.len() > DEPTH {
+            return;
+        }
+        // While it is under way it exists, and is empty.
+        resolved.insert(name.to_owned(), Vec::new());
+        within.push(name);
+        for inner in members.0.iter().filter_map(Member::group) {
+            match within.contains(&inner) {
+                true => self.refuse(at, FilterProblem::GroupOfItself(inner.to_owned())),
+                false => self.group(what, inner, groups, resolved, within),
+            }
+        }
+        within.pop();
+        let found = self.resolve(at, what, members, resolved);
+        resolved.insert(name.to_owned(), found);
+    }
+
+    /// All ranges of a list, those of its groups included.
+    fn resolve<M: Member>(
+        &mut self,
+        at: &[Step<'_>],
+        what: &'static str,
+        list: &OneOrMore<M>,
+        groups: &Resolved<M::Value>,
+    ) -> Vec<(M::Value, M::Value)> {
+        let mut found = Vec::new();
+        for member in &list.0 {
+            match (member.range(), member.group().and_then(|name| groups.get(name))) {
+                (Some(range), _) => found.push(range),
+                (None, Some(group)) => found.extend(group),
+                (None, None) => {
+                    let known = groups.keys().cloned().collect();
+                    let name = member.group().unwrap_or_default().to_owned();
+                    self.refuse(at, FilterProblem::UnknownGroup { name, what, known });
+                }
+            }
+            // Groups of groups multiply.
+            if found.len() as u64 > MOST[0] {
+                break;
+            }
+        }
+        found
+    }
+
+    fn selected(&mut self, at: &[Step<'_>], written: &schema::FilterRule, groups: &Groups) -> Selection {
+        let of = |key: &'static str| [at, place![key]].concat();
+        let protocols = self.protocols(at, written);
+        let selection = Selection {
+            sources: self.resolve(&of("from"), ADDRESSES, &written.from, &groups.addresses),
+            destinations: self.resolve(&of("to"), ADDRESSES, &written.to, &groups.addresses),
+            source_ports: self.resolve(&of("from-port"), PORTS, &written.from_port, &groups.ports),
+            destination_ports: self.resolve(&of("to-port"), PORTS, &written.to_port, &groups.ports),
+            messages: self.messages(&of("icmp"), &written.icmp, &protocols),
+            protocols,
+            flags: written.flags,
+            fragment: written.fragment.map(|part| part as u8),
+            dscp: written.dscp.0.iter().map(|dscp| dscp.0).collect(),
+            length: written.length,
+            vlan: written.vlan,
+            incoming: self.leads(&of("in"), &written.incoming),
+            outgoing: self.leads(&of("out"), &written.out),
+        };
+        if !selection.concerns(false) && !selection.concerns(true) && !selection.sources.is_empty() {
+            self.refuse(&of("to"), FilterProblem::MixedFamilies);
+        }
+        let combinations = selection.combinations();
+        if combinations > MOST[0] {
+            let most = MOST[0];
+            self.refuse(at, FilterProblem::TooLarge { combinations, most });
+        }
+        if let Some(vlan) = written.vlan {
+            self.in_range(&of("vlan"), "a VLAN", vlan.last, 0..=4095);
+        }
+        selection
+    }
+
+    /// The rule's protocols: those that it names, or those that its keys are of.
+    fn protocols(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> Vec<u8> {
+        let ports = !written.from_port.is_empty() || !written.to_port.is_empty();
+        let port = if written.to_port.is_empty() {
+            "from-port"
+        } else {
+            "to-port"
+        };
+        let named: Vec<u8> = written.protocol.0.iter().map(|&IpProtocol(number)| number).collect();
+        let of: [(bool, &'static str, &[u8], &'static str); 3] = [
+            (ports, port, &[TCP, UDP], "tcp and udp"),
+            (!written.icmp.is_empty(), "icmp", &[ICMP, ICMPV6], "icmp and icmpv6"),
+            (written.flags.is_some(), "flags", &[TCP], "tcp"),
+        ];
+        let mut found = named.clone();
+        for (_, key, has, of) in of.into_iter().filter(|(asked, ..)| *asked) {
+            if found.is_empty() {
+                found = has.to_vec();
+            }
+            if named.is_empty() {
+                found.retain(|protocol| has.contains(protocol));
+            }
+            if found.is_empty() || !found.iter().all(|protocol| has.contains(protocol)) {
+                let protocol = written
+                    .protocol
+                    .0
+                    .iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(", ");
+                let protocol = if protocol.is_empty() {
+                    "keys of others".into()
+                } else {
+                    protocol
+                };
+                self.refuse(
+                    &[at, place![key]].concat(),
+                    FilterProblem::NotOfProtocol { key, of, protocol },
+                );
+            }
+        }
+        found
+    }
+
+    fn messages(&mut self, at: &[Step<'_>], list: &OneOrMore<Message>, protocols: &[u8]) -> [Vec<(u16, u16)>; 2] {
+        let mut found = [Vec::new(), Vec::new()];
+        for message in &list.0 {
+            let mut any = false;
+            for (six, protocol) in [(false, ICMP), (true, ICMPV6)] {
+                let Some(kind) = message.kind(six).filter(|_| protocols.contains(&protocol)) else {
+                    continue;
+                };
+                let kind = u16::from(kind) << 8;
+                let code = message.code.map(u16::from);
+                found[usize::from(six)].push((kind | code.unwrap_or(0), kind | code.unwrap_or(0xff)));
+                any = true;
+            }
+            if !any {
+                self.refuse(at, FilterProblem::NotAMessage(message.to_string()));
+            }
+        }
+        found
+    }
+
+    fn leads(&mut self, at: &[Step<'_>], names: &OneOrMore<schema::Name>) -> Vec<InterfaceIndex> {
+        names
+            .0
+            .iter()
+            .filter_map(|name| self.interface_index(at, &name.0))
+            .collect()
+    }
+
+    /// What the action needs and what belongs to others; rate and burst.
+    fn action(&mut self, at: &[Step<'_>], written: &schema::FilterRule) -> (u32, u32) {
+        let of = |key: &'static str| [at, place![key]].concat();
+        if written.action != Action::Reject && written.with != RejectWith::default() {
+            let (key, action) = ("with", "reject");
+            self.refuse(&of(key), FilterProblem::NotOfAction { key, action });
+        }
+        let limits = written.action == Action::RateLimit;
+        for (key, number) in [("rate", written.rate), ("burst", written.burst)] {
+            if number.is_some() && !limits {
+                let action = "rate-limit";
+                self.refuse(&of(key), FilterProblem::NotOfAction { key, action });
+            }
+            if let Some(number) = number {
+                self.in_range(&of(key), "a number of packets", number, 1..=1_000_000_000);
+            }
+        }
+        if limits && written.rate.is_none() {
+            self.refuse(&of("action"), FilterProblem::NoRate);
+        }
+        let rate = written.rate.unwrap_or(0);
+        (rate, written.burst.unwrap_or(rate))
+    }
+
+    /// Rules of which others before them decide everything.
+    fn never_decide(&mut self, rules: &[FilterRule]) {
+        for (k, rule) in rules.iter().enumerate().take(COMPARED) {
+            let decide = rules[..k].iter().filter(|before| !goes_on(before.action));
+            let Some(by) = decide
+                .into_iter()
+                .find(|before| before.selection.covers(&rule.selection))
+            else {
+                continue;
+            };
+            let same = !goes_on(rule.action) && (by.action, by.with) == (rule.action, rule.with);
+            let (rule, by) = (rule.name.clone(), by.name.clone());
+            let problem = match same {
+                true => FilterProblem::Redundant { rule, by },
+                false => FilterProblem::Shadowed { rule, by },
+            };
+            self.advise(place!["filter", "rules", k], problem.into());
+        }
+    }
+}
+
+/// Whether later rules are asked after it.
+fn goes_on(action: Action) -> bool {
+    matches!(action, Action::Count | Action::Log | Action::RateLimit)
+}

@@ -1,0 +1,516 @@
+//! What rules of the filter name: addresses, ports, protocols and other fields, one or a list of them.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::{ValueError, written_as_text};
+
+/// One of something, or a list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OneOrMore<T>(pub Vec<T>);
+
+impl<T> Default for OneOrMore<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> OneOrMore<T> {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<T: Serialize> Serialize for OneOrMore<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.as_slice() {
+            [one] => one.serialize(serializer),
+            more => more.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de> + FromStr<Err = ValueError>> Deserialize<'de> for OneOrMore<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read<T>(core::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de> + FromStr<Err = ValueError>> Visitor<'de> for Read<T> {
+            type Value = OneOrMore<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value or a list of values")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<OneOrMore<T>, E> {
+                let one: Result<T, _> = text.parse();
+                one.map(|one| OneOrMore(vec![one]))
+                    .map_err(|e| E::custom(format!("{e}\n{}", e.hint())))
+            }
+
+            fn visit_i64<E: Error>(self, number: i64) -> Result<OneOrMore<T>, E> {
+                self.visit_str(&number.to_string())
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<OneOrMore<T>, A::Error> {
+                let mut more = Vec::new();
+                while let Some(one) = list.next_element()? {
+                    more.push(one);
+                }
+                Ok(OneOrMore(more))
+            }
+        }
+
+        deserializer.deserialize_any(Read(core::marker::PhantomData))
+    }
+}
+
+/// Addresses of one family from a first to a last one, or a group of addresses by its name. Written as an address,
+/// `first-last`, a prefix, or `@name`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Addresses {
+    /// From the first to the last, of one family.
+    Range(IpAddr, IpAddr),
+    /// Those of a group.
+    Group(String),
+}
+
+impl FromStr for Addresses {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        if let Some(name) = text.strip_prefix('@') {
+            return Ok(Self::Group(name.into()));
+        }
+        let wrong = || ValueError::Addresses(text.into());
+        if let Some((first, last)) = text.split_once('-') {
+            let (first, last): (IpAddr, IpAddr) = match (first.trim().parse(), last.trim().parse()) {
+                (Ok(first), Ok(last)) => (first, last),
+                _ => return Err(wrong()),
+            };
+            return match first.is_ipv4() == last.is_ipv4() {
+                true if first <= last => Ok(Self::Range(first, last)),
+                true => Err(ValueError::Reversed(text.into())),
+                false => Err(ValueError::Families(text.into())),
+            };
+        }
+        if let Ok(address) = text.parse::<IpAddr>() {
+            return Ok(Self::Range(address, address));
+        }
+        let net: IpNet = text.parse().map_err(|_| wrong())?;
+        if net.addr() != net.network() {
+            let network = net.trunc();
+            return Err(ValueError::HostBits {
+                text: text.into(),
+                network,
+            });
+        }
+        Ok(Self::Range(net.network(), net.broadcast()))
+    }
+}
+
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Group(name) => write!(f, "@{name}"),
+            Self::Range(first, last) if first == last => first.fmt(f),
+            Self::Range(first, last) => match prefix_of(*first, *last) {
+                Some(net) => net.fmt(f),
+                None => write!(f, "{first}-{last}"),
+            },
+        }
+    }
+}
+
+/// The prefix that has exactly these addresses.
+fn prefix_of(first: IpAddr, last: IpAddr) -> Option<IpNet> {
+    let most = if first.is_ipv4() { 32 } else { 128 };
+    let nets = (0..=most).filter_map(|length| IpNet::new(first, length).ok());
+    nets.into_iter()
+        .find(|net| (net.network(), net.broadcast()) == (first, last))
+}
+
+written_as_text!(Addresses, "addresses such as \"192.0.2.0/24\", or \"@group\"");
+
+/// Ports from a first to a last one, 0 included, or a group of ports by its name. Written as a port, `first-last`, or `@name`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ports {
+    /// From the first to the last.
+    Range(u16, u16),
+    /// Those of a group.
+    Group(String),
+}
+
+impl FromStr for Ports {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        match text.strip_prefix('@') {
+            Some(name) => Ok(Self::Group(name.into())),
+            None => {
+                let Numbers { first, last } = Numbers::read(text).ok_or_else(|| ValueError::Ports(text.into()))?;
+                match first > last {
+                    true => Err(ValueError::Reversed(text.into())),
+                    false => Ok(Self::Range(first, last)),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Ports {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Group(name) => write!(f, "@{name}"),
+            Self::Range(first, last) => Numbers {
+                first: *first,
+                last: *last,
+            }
+            .fmt(f),
+        }
+    }
+}
+
+written_as_text!(Ports, "ports such as 80 or \"1024-65535\", or \"@group\"");
+
+/// Numbers from a first to a last one. Written as one number or `first-last`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// The first.
+    pub first: u16,
+    /// The last, included.
+    pub last: u16,
+}
+
+impl Numbers {
+    fn read(text: &str) -> Option<Self> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+        Some(Self { first, last })
+    }
+}
+
+impl FromStr for Numbers {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let read = Self::read(text).ok_or_else(|| ValueError::Numbers(text.into()))?;
+        match read.first > read.last {
+            true => Err(ValueError::Reversed(text.into())),
+            false => Ok(read),
+        }
+    }
+}
+
+impl fmt::Display for Numbers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.first == self.last {
+            true => self.first.fmt(f),
+            false => write!(f, "{}-{}", self.first, self.last),
+        }
+    }
+}
+
+written_as_text!(Numbers, "a number or a range of numbers");
+
+/// Name and number of what has both.
+type Named = [(&'static str, u8)];
+
+fn named(names: &Named, text: &str) -> Option<u8> {
+    let found = names.iter().find(|(name, _)| *name == text);
+    found.map(|(_, number)| *number).or_else(|| text.parse().ok())
+}
+
+fn name_of(names: &Named, number: u8) -> Option<&'static str> {
+    names.iter().find(|(_, of)| *of == number).map(|(name, _)| *name)
+}
+
+const PROTOCOLS: &Named = &[
+    ("icmp", 1),
+    ("igmp", 2),
+    ("tcp", 6),
+    ("udp", 17),
+    ("dccp", 33),
+    ("gre", 47),
+    ("esp", 50),
+    ("ah", 51),
+    ("icmpv6", 58),
+    ("ospf", 89),
+    ("pim", 103),
+    ("vrrp", 112),
+    ("l2tp", 115),
+    ("sctp", 132),
+    ("udplite", 136),
+];
+
+/// A protocol of IP, by name or number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IpProtocol(pub u8);
+
+impl FromStr for IpProtocol {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let number = named(PROTOCOLS, text).ok_or_else(|| ValueError::Protocol(text.into()))?;
+        Ok(Self(number))
+    }
+}
+
+impl fmt::Display for IpProtocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match name_of(PROTOCOLS, self.0) {
+            Some(name) => f.write_str(name),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+written_as_text!(IpProtocol, "a protocol such as \"tcp\" or 47");
+
+/// ICMP's types of IPv4 (RFC 792 and others).
+const TYPES4: &Named = &[
+    ("echo-reply", 0),
+    ("destination-unreachable", 3),
+    ("source-quench", 4),
+    ("redirect", 5),
+    ("echo-request", 8),
+    ("router-advertisement", 9),
+    ("router-solicitation", 10),
+    ("time-exceeded", 11),
+    ("parameter-problem", 12),
+    ("timestamp-request", 13),
+    ("timestamp-reply", 14),
+];
+
+/// ICMPv6's types (RFC 4443, 4861).
+const TYPES6: &Named = &[
+    ("destination-unreachable", 1),
+    ("packet-too-big", 2),
+    ("time-exceeded", 3),
+    ("parameter-problem", 4),
+    ("echo-request", 128),
+    ("echo-reply", 129),
+    ("router-solicitation", 133),
+    ("router-advertisement", 134),
+    ("neighbour-solicitation", 135),
+    ("neighbour-advertisement", 136),
+    ("redirect", 137),
+];
+
+/// Type of an ICMP message, with or without its code: by number `3` or `3/4`, or by name. Names mean the types of both
+/// families, numbers those of the protocol that the rule names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    name: Option<String>,
+    types: [Option<u8>; 2],
+    /// The code; any where not given.
+    pub code: Option<u8>,
+}
+
+impl Message {
+    /// Its type in ICMP or ICMPv6; none where that has no such type.
+    pub fn kind(&self, six: bool) -> Option<u8> {
+        self.types[usize::from(six)]
+    }
+}
+
+impl FromStr for Message {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong = || ValueError::Message(text.into());
+        let (kind, code) = match text.split_once('/') {
+            Some((kind, code)) => (kind, Some(code.parse().map_err(|_| wrong())?)),
+            None => (text, None),
+        };
+        let (name, types) = match kind.parse::<u8>() {
+            Ok(number) => (None, [Some(number); 2]),
+            Err(_) => (Some(kind.to_owned()), [named(TYPES4, kind), named(TYPES6, kind)]),
+        };
+        match types {
+            [None, None] => Err(wrong()),
+            _ => Ok(Self { name, types, code }),
+        }
+    }
+}
+
+impl fmt::Display for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.name, self.types) {
+            (Some(name), _) => f.write_str(name)?,
+            (None, [number, _]) => number.unwrap_or_default().fmt(f)?,
+        }
+        self.code.map_or(Ok(()), |code| write!(f, "/{code}"))
+    }
+}
+
+written_as_text!(Message, "an ICMP type such as \"echo-request\" or \"3/4\"");
+
+/// The flags of TCP by the bit that they have (RFC 9293).
+const FLAGS: [&str; 8] = ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr"];
+
+/// TCP flags that have to be set, of those that count. Written as `syn/syn,ack`; without the slash, all that are set count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TcpFlags {
+    /// Have to be set.
+    pub set: u8,
+    /// Count.
+    pub of: u8,
+}
+
+fn flags(text: &str) -> Option<u8> {
+    let mut bits = 0;
+    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        bits |= match name {
+            "none" => 0,
+            "all" => u8::MAX,
+            name => 1 << FLAGS.iter().position(|known| *known == name)?,
+        };
+    }
+    Some(bits)
+}
+
+impl FromStr for TcpFlags {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let wrong = || ValueError::Flags(text.into());
+        let (set, of) = text.split_once('/').unwrap_or((text, text));
+        let (set, of) = flags(set).zip(flags(of)).ok_or_else(wrong)?;
+        match of != 0 && set & !of == 0 {
+            true => Ok(Self { set, of }),
+            false => Err(wrong()),
+        }
+    }
+}
+
+impl fmt::Display for TcpFlags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = |bits: u8| {
+            let names: Vec<_> = (0..8)
+                .filter(|bit| bits >> bit & 1 != 0)
+                .map(|bit| FLAGS[bit])
+                .collect();
+            if names.is_empty() {
+                "none".to_owned()
+            } else {
+                names.join(",")
+            }
+        };
+        write!(f, "{}/{}", names(self.set), names(self.of))
+    }
+}
+
+written_as_text!(TcpFlags, "TCP flags such as \"syn/syn,ack\"");
+
+/// Code points with a name (RFC 2474, 2597, 3246, 8622).
+const CODE_POINTS: &Named = &[
+    ("cs0", 0),
+    ("le", 1),
+    ("cs1", 8),
+    ("af11", 10),
+    ("af12", 12),
+    ("af13", 14),
+    ("cs2", 16),
+    ("af21", 18),
+    ("af22", 20),
+    ("af23", 22),
+    ("cs3", 24),
+    ("af31", 26),
+    ("af32", 28),
+    ("af33", 30),
+    ("cs4", 32),
+    ("af41", 34),
+    ("af42", 36),
+    ("af43", 38),
+    ("cs5", 40),
+    ("ef", 46),
+    ("cs6", 48),
+    ("cs7", 56),
+];
+
+/// A differentiated services code point, by name or number from 0 to 63.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dscp(pub u8);
+
+impl FromStr for Dscp {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        let number = named(CODE_POINTS, text).filter(|&number| number < 64);
+        number.map(Self).ok_or_else(|| ValueError::Dscp(text.into()))
+    }
+}
+
+impl fmt::Display for Dscp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match name_of(CODE_POINTS, self.0) {
+            Some(name) => f.write_str(name),
+            None => self.0.fmt(f),
+        }
+    }
+}
+
+written_as_text!(Dscp, "a code point such as \"ef\" or 46");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn same<T: FromStr<Err = ValueError> + fmt::Display>(text: &str) {
+        let read = text.parse::<T>().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(text, read.to_string());
+    }
+
+    #[test]
+    fn selections_are_written_as_they_were_read() {
+        for text in [
+            "192.0.2.1",
+            "192.0.2.0/24",
+            "192.0.2.1-192.0.2.9",
+            "2001:db8::/32",
+            "0.0.0.0/0",
+            "@web",
+        ] {
+            same::<Addresses>(text);
+        }
+        ["80", "0-1023", "@mail"].into_iter().for_each(same::<Ports>);
+        ["tcp", "icmpv6", "254"].into_iter().for_each(same::<IpProtocol>);
+        ["echo-request", "3/4", "13", "packet-too-big"]
+            .into_iter()
+            .for_each(same::<Message>);
+        ["syn/syn,rst,ack", "none/fin,syn"]
+            .into_iter()
+            .for_each(same::<TcpFlags>);
+        ["ef", "45"].into_iter().for_each(same::<Dscp>);
+    }
+
+    #[test]
+    fn selections_that_mean_nothing_are_refused() {
+        for text in ["10.0.0.1/24", "10.0.0.9-10.0.0.1", "10.0.0.1-2001:db8::1", "web", ""] {
+            assert!(text.parse::<Addresses>().is_err(), "{text}");
+        }
+        for text in ["65536", "9-1", "http"] {
+            assert!(text.parse::<Ports>().is_err(), "{text}");
+        }
+        assert!("256".parse::<IpProtocol>().is_err());
+        assert!("echo".parse::<Message>().is_err());
+        for text in ["syn/ack", "none", "syn,foo", "/"] {
+            assert!(text.parse::<TcpFlags>().is_err(), "{text}");
+        }
+        assert!("64".parse::<Dscp>().is_err());
+    }
+
+    #[test]
+    fn message_of_a_name_has_a_type_in_each_family() {
+        let echo: Message = "echo-request".parse().unwrap();
+        assert_eq!((Some(8), Some(128)), (echo.kind(false), echo.kind(true)));
+        let big: Message = "packet-too-big".parse().unwrap();
+        assert_eq!((None, Some(2)), (big.kind(false), big.kind(true)));
+    }
+}

@@ -1,0 +1,192 @@
+//! Configurations of the packet filter that are refused or advised about, with place and reason.
+
+use sluice_config::memory::EntryBytes;
+use sluice_config::{Checked, Diagnosis, Machine, check};
+
+fn checked(filter: &str) -> Result<Checked, Diagnosis> {
+    let text = format!(
+        "[interfaces.lan]\ndevice = \"null:\"\naddresses = [\"10.0.0.1/24\"]\n[interfaces.wan]\ndevice = \"null:\"\n{filter}"
+    );
+    let machine = Machine {
+        cores: vec![0, 1],
+        memory: 1 << 40,
+        entry: EntryBytes::default(),
+    };
+    check("test", &text, &machine)
+}
+
+/// What is wrong with it, one line each; the line counts from the filter's first, which is 0.
+fn wrong(filter: &str) -> Vec<String> {
+    let complaints = checked(filter).expect_err("it is wrong").complaints();
+    let line = |complaint: &sluice_config::Complaint| {
+        assert!(complaint.hint.is_some(), "{}", complaint.message);
+        format!("{}: {}: {}", complaint.line - 6, complaint.text, complaint.message)
+    };
+    complaints.iter().map(line).collect()
+}
+
+fn rule(keys: &str) -> String {
+    format!("[filter]\n[[filter.rules]]\naction = \"accept\"\n{keys}\n")
+}
+
+#[test]
+fn filter_of_a_whole_example_is_right() {
+    let text = r#"
+[filter]
+default = "reject"
+matcher = "cached-trie"
+list-size = 21
+list-search = "bisection"
+[filter.addresses]
+web = ["192.0.2.10", "192.0.2.32-192.0.2.40", "2001:db8::/64"]
+all = ["@web", "198.51.100.0/24"]
+[filter.ports]
+mail = [25, 465, "587"]
+[[filter.rules]]
+name = "ping"
+action = "rate-limit"
+rate = 100
+icmp = "echo-request"
+[[filter.rules]]
+name = "mail"
+action = "accept"
+from = "10.0.0.0/8"
+to = ["@all", "203.0.113.1"]
+to-port = ["@mail", "1024-2000"]
+protocol = "tcp"
+flags = "syn/syn,ack,rst"
+in = "lan"
+out = ["wan"]
+[[filter.rules]]
+action = "reject"
+with = "prohibited"
+dscp = ["ef", 10]
+length = "0-100"
+vlan = 7
+fragment = "later"
+"#;
+    let checked = checked(text).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let rules = &checked.config.filter;
+    assert_eq!(
+        ["ping", "mail", "3"],
+        [0, 1, 2].map(|at: usize| rules[at].name.as_str())
+    );
+    assert_eq!((100, 100), rules[0].rate);
+    assert_eq!(vec![1, 58], rules[0].selection.protocols);
+    assert_eq!(
+        [vec![(0x800, 0x8ff)], vec![(0x8000, 0x80ff)]],
+        rules[0].selection.messages
+    );
+    // One source, 4 IPv4 destinations, 4 ranges of ports; IPv6 has no source.
+    assert_eq!(4 * 4, rules[1].selection.combinations());
+    assert_eq!(2 + 2, rules[2].selection.combinations());
+    assert_eq!(0, checked.advice.complaints().len());
+}
+
+#[test]
+fn filter_with_impossible_values_is_refused_at_its_place() {
+    assert_eq!(
+        ["3: \"10.0.0.9-10.0.0.1\": the range `10.0.0.9-10.0.0.1` ends before it begins"],
+        *wrong(&rule("from = \"10.0.0.9-10.0.0.1\""))
+    );
+    assert_eq!(
+        ["3: \"10.0.0.1-2001:db8::1\": `10.0.0.1-2001:db8::1` begins in one family and ends in the other"],
+        *wrong(&rule("from = \"10.0.0.1-2001:db8::1\""))
+    );
+    assert_eq!(
+        ["4: \"2001:db8::1\": no packet has sources of one family and destinations of the other"],
+        *wrong(&rule("from = \"10.0.0.1\"\nto = \"2001:db8::1\""))
+    );
+    assert_eq!(
+        ["4: 80: `to-port` is of tcp and udp, and the rule names icmp"],
+        *wrong(&rule("protocol = \"icmp\"\nto-port = 80"))
+    );
+    assert_eq!(
+        ["4: \"packet-too-big\": `packet-too-big` is no message of the rule's protocol"],
+        *wrong(&rule("protocol = \"icmp\"\nicmp = \"packet-too-big\""))
+    );
+    assert_eq!(
+        ["3: \"dmz\": there is no interface `dmz`"],
+        *wrong(&rule("in = \"dmz\""))
+    );
+    assert_eq!(["3: 9: `rate` is for `rate-limit`"], *wrong(&rule("rate = 9")));
+    assert_eq!(
+        ["3: 5000: a VLAN of 5000 is out of range"],
+        *wrong(&rule("vlan = 5000"))
+    );
+}
+
+#[test]
+fn filter_groups_that_are_wrong_are_refused_by_name() {
+    let with =
+        |groups: &str, keys: &str| format!("[filter.addresses]\n{groups}\n{}", rule(keys).replace("[filter]\n", ""));
+    let of = |groups: &str, keys: &str| {
+        wrong(&with(groups, keys))
+            .into_iter()
+            .map(|line| line[3..].to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(["[\"@a\"]: group `a` names itself"], *of("a = [\"@a\"]", ""));
+    let circle = of("a = \"@b\"\nb = \"@c\"\nc = \"@a\"", "");
+    assert_eq!(["\"@a\": group `a` names itself"], *circle);
+    assert_eq!(
+        ["\"@web\": there is no group `web` of addresses"],
+        *of("wob = \"10.0.0.1\"", "to = \"@web\"")
+    );
+    assert_eq!(["[]: group `none` is empty"], *of("none = []", ""));
+}
+
+#[test]
+fn filter_groups_that_multiply_are_refused_in_no_time() {
+    let mut groups = "g0 = [\"10.0.0.1\", \"10.0.0.2\"]\n".to_owned();
+    for level in 1..16 {
+        let before = format!("\"@g{}\",", level - 1);
+        groups += &format!("g{level} = [{}]\n", before.repeat(9));
+    }
+    let text = format!("[filter.addresses]\n{groups}[[filter.rules]]\naction = \"drop\"\nfrom = \"@g15\"\n");
+    let found = wrong(&text);
+    assert!(found.iter().any(|line| line.contains("combinations")), "{found:?}");
+}
+
+#[test]
+fn filter_rules_that_never_decide_are_advised_about() {
+    let text = r#"
+[filter]
+[[filter.rules]]
+name = "wide"
+action = "accept"
+from = "10.0.0.0/8"
+protocol = ["tcp", "udp"]
+[[filter.rules]]
+name = "same"
+action = "accept"
+from = ["10.1.0.0/16", "10.2.0.0/16"]
+to-port = 80
+[[filter.rules]]
+name = "other"
+action = "drop"
+from = "10.1.2.3"
+protocol = "udp"
+[[filter.rules]]
+name = "icmp"
+action = "drop"
+from = "10.1.2.3"
+[[filter.rules]]
+name = "eleven"
+action = "accept"
+from = "11.1.2.3"
+protocol = "tcp"
+"#;
+    let advice: Vec<_> = checked(text)
+        .unwrap_or_else(|wrong| panic!("{wrong}"))
+        .advice
+        .complaints();
+    let messages: Vec<_> = advice.iter().map(|complaint| complaint.message.as_str()).collect();
+    assert_eq!(
+        [
+            "`wide` matches all that `same` does, and decides the same: it is not needed",
+            "`wide` matches all that `other` does, and decides otherwise: it never decides",
+        ],
+        *messages
+    );
+}
