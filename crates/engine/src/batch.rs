@@ -234,6 +234,8 @@ pub enum Complaint {
     NoResources,
     /// Nothing listens there.
     PortUnreachable,
+    /// The connection is refused: a TCP reset in the place of an error.
+    Reset,
 }
 
 impl Complaint {
@@ -246,6 +248,7 @@ impl Complaint {
             Self::Prohibited => 4,
             Self::NoResources => 5,
             Self::PortUnreachable => 6,
+            Self::Reset => 7,
         }
     }
     fn unpack(word: u64) -> Self {
@@ -256,6 +259,7 @@ impl Complaint {
             4 => Self::Prohibited,
             5 => Self::NoResources,
             6 => Self::PortUnreachable,
+            7 => Self::Reset,
             _ => Self::NoRoute,
         }
     }

@@ -1,5 +1,6 @@
 //! IPv4 and IPv6 behind one trait, so that a node is written once.
 
+use sluice_filter::{Filter, Filters};
 use sluice_nat::icmp::{translate_error4, translate_error6};
 use sluice_nat::rewrite::{Rewrite, Transport, rewrite_plain4, rewrite_plain6, rewrite4, rewrite6};
 use sluice_nat::tracking::Segment;
@@ -87,6 +88,8 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     type Key: Copy + Default + Eq + std::fmt::Debug;
     /// Its sessions.
     type Session: Session<Self>;
+    /// Its addresses as the packet filter has them.
+    type Number: sluice_filter::Address;
     /// IPv6?
     const SIX: bool;
 
@@ -116,6 +119,10 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn revises(lists: &mut Lists) -> &mut Slots;
     /// The list of packets to be routed.
     fn forwards(lists: &mut Lists) -> &mut Slots;
+    /// The packet filter of this family.
+    fn filter(filters: &Filters) -> &Filter<Self::Number>;
+    /// An address as the packet filter has it.
+    fn number(address: Self::Address) -> Self::Number;
     /// Translation of this family.
     fn nat(policy: &Policy) -> &Nat<Self>;
     /// The shard's timers of this family.
@@ -237,12 +244,13 @@ macro_rules! family {
     ($family:ident, $address:ty, $tuple:ident, $key:ident, $session:ident, $six:literal, $keyfn:ident, $hash:ident,
      $one:ident, $table:ident, $lookup:ident, $decide:ident, $revise:ident, $forward:ident, $nat:ident,
      $wheel:ident, $bindings:ident, $rewrite:ident, $rewrite_plain:ident, $count_down:path,
-     $error:ident, $fib:ident, $plain:ident, $bits:ident, $routes:ident, $atomic:path) => {
+     $error:ident, $fib:ident, $plain:ident, $bits:ident, $routes:ident, $atomic:path, $number:ty, $filter:ident) => {
         impl Family for $family {
             type Address = $address;
             type Tuple = $tuple;
             type Key = $key;
             type Session = $session;
+            type Number = $number;
             const SIX: bool = $six;
 
             #[inline(always)]
@@ -296,6 +304,14 @@ macro_rules! family {
             #[inline(always)]
             fn forwards(lists: &mut Lists) -> &mut Slots {
                 &mut lists.$forward
+            }
+            #[inline(always)]
+            fn filter(filters: &Filters) -> &Filter<$number> {
+                &filters.$filter
+            }
+            #[inline(always)]
+            fn number(address: $address) -> $number {
+                $bits(address)
             }
             #[inline(always)]
             fn nat(policy: &Policy) -> &Nat<Self> {
@@ -495,7 +511,9 @@ family!(
     V4,
     same,
     routes4,
-    identification::is_atomic
+    identification::is_atomic,
+    u32,
+    four
 );
 family!(
     V6,
@@ -523,5 +541,7 @@ family!(
     V6,
     joined,
     routes6,
-    never_cut
+    never_cut,
+    u128,
+    six
 );

@@ -12,6 +12,8 @@ pub mod counters;
 pub mod datagrams;
 pub mod events;
 pub mod family;
+pub mod filter;
+pub mod hosts;
 pub mod identification;
 pub mod io;
 pub mod leases;

@@ -1,5 +1,6 @@
 //! What a commit decides: one immutable snapshot that every worker loads once per burst.
 
+use sluice_filter::Filters;
 use sluice_nat::bindings::Room;
 use sluice_nat::event::EventKinds;
 use sluice_nat::meter::Meters;
@@ -18,6 +19,7 @@ use sluice_wire::{Context, Packet, validity};
 
 use crate::datagrams;
 use crate::family::{Family, V4, V6};
+use crate::hosts::Hosts;
 use crate::io::{PortIndex, WorkerIndex};
 
 /// What is fixed from start to end, because memory and devices hang on it.
@@ -202,6 +204,8 @@ pub struct Nat<F: Family> {
     pub pools: Pools<F::Address>,
     /// Limits of the virtual router's sessions.
     pub limits: sluice_nat::Limits,
+    /// Where flows that are not translated have sessions too: networks of the hosts that translation knows.
+    pub hosts: Option<Hosts<F::Address>>,
 }
 
 impl<F: Family> Default for Nat<F> {
@@ -211,6 +215,7 @@ impl<F: Family> Default for Nat<F> {
             changes: Changes::default(),
             pools: Pools::default(),
             limits: sluice_nat::Limits::default(),
+            hosts: None,
         }
     }
 }
@@ -319,6 +324,8 @@ pub struct Policy {
     pub nat4: Nat<V4>,
     /// IPv6 translation.
     pub nat6: Nat<V6>,
+    /// The packet filter; all packets pass where there is none.
+    pub filter: Option<Arc<Filters>>,
     /// Timeouts of sessions without a pool.
     pub timeouts: Schedule,
     /// Limits of the gateway's own traffic.
@@ -367,6 +374,7 @@ impl Policy {
             untagged,
             nat4: Nat::default(),
             nat6: Nat::default(),
+            filter: None,
             timeouts: Schedule::default(),
             limits: LIMITS,
             owner: 0,
@@ -397,6 +405,24 @@ impl Policy {
             .filter(|&sender| sender != own)
     }
 
+    /// Ask a filter about packets. Call it when interfaces and rules of translation are there.
+    pub fn filter_by(&mut self, filter: Arc<Filters>) {
+        if filter.sessions {
+            for interface in &mut self.interfaces {
+                interface.stateful = [true; 2];
+            }
+            self.nat4.hosts = Some(Hosts::of(&self.nat4, &self.interfaces));
+            self.nat6.hosts = Some(Hosts::of(&self.nat6, &self.interfaces));
+        }
+        self.filter = Some(filter);
+    }
+
+    /// The filter, where it is asked about the first packets of flows that are not translated.
+    #[inline(always)]
+    pub fn filters_sessions(&self) -> bool {
+        self.filter.as_ref().is_some_and(|filter| filter.sessions)
+    }
+
     /// The interface `number`.
     #[inline(always)]
     pub fn interface(&self, number: u16) -> Option<&Interface> {
@@ -406,17 +432,26 @@ impl Policy {
 
 /// Which shard a packet's session belongs to: inside hosts by their address, or the prefix that is their subscriber, public addresses by the port block,
 /// forwarded ports by the host that they lead to; protocols without ports by the remote address, which translation leaves
-/// alone. Both directions of a session give the same answer.
+/// alone. Where flows that are not translated have sessions too, it does not matter of these which way a packet goes. Both
+/// directions of a session give the same answer.
 #[inline(always)]
 pub fn shard_of<F: Family>(nat: &Nat<F>, setup: &Setup, fold: &Fold, key: &F::Key, outside: bool) -> u16 {
     use sluice_nat::Tuple;
     let tuple = F::tuple(key);
     if PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS).is_none() {
-        let remote = if outside { tuple.source() } else { tuple.destination() };
+        let mut remote = if outside { tuple.source() } else { tuple.destination() };
+        if let Some(hosts) = &nat.hosts
+            && !(outside && is_public(nat, tuple.context(), tuple.destination()))
+        {
+            remote = hosts.ends(tuple.source(), tuple.destination()).1;
+        }
         let [high, low] = F::wide(remote);
         return fold.below(low ^ high.rotate_left(32), setup.shards.count()) as u16;
     }
-    let mut inside = tuple.source();
+    let mut inside = match &nat.hosts {
+        Some(hosts) => hosts.ends(tuple.source(), tuple.destination()).0,
+        None => tuple.source(),
+    };
     if outside {
         let (address, port) = (tuple.destination(), tuple.destination_port());
         match nat.pools.home_of_lent(setup.shards, address, port) {
@@ -428,6 +463,12 @@ pub fn shard_of<F: Family>(nat: &Nat<F>, setup: &Setup, fold: &Fold, key: &F::Ke
     }
     let [high, low] = F::prefix(inside, setup.subscribers.prefix[usize::from(F::SIX)]);
     fold.below(low ^ high.rotate_left(32), setup.shards.count()) as u16
+}
+
+/// Whether an address stands for others.
+#[inline(always)]
+fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> bool {
+    nat.pools.owner(address).is_some() || nat.rules.stands_in_for(context, address)
 }
 
 /// The inside host that a destination rule leads to.

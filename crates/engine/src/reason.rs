@@ -57,6 +57,8 @@ pub enum Reason {
     Wire(Fault),
     /// Decided by routing.
     Route(sluice_route::Reason),
+    /// Decided by the packet filter.
+    Filter(sluice_filter::Reason),
     /// Decided by address translation.
     Nat(sluice_nat::Reason),
     /// Decided by the engine.
@@ -66,7 +68,8 @@ pub enum Reason {
 impl Reason {
     const ROUTE: usize = Fault::ALL.len();
     const NAT: usize = Self::ROUTE + sluice_route::Reason::ALL.len();
-    const OWN: usize = Self::NAT + sluice_nat::Reason::ALL.len();
+    const FILTER: usize = Self::NAT + sluice_nat::Reason::ALL.len();
+    const OWN: usize = Self::FILTER + sluice_filter::Reason::ALL.len();
     /// How many there are.
     pub const COUNT: usize = Self::OWN + Own::ALL.len();
 
@@ -77,6 +80,7 @@ impl Reason {
             Self::Wire(r) => r as usize,
             Self::Route(r) => Self::ROUTE + r as usize,
             Self::Nat(r) => Self::NAT + r as usize,
+            Self::Filter(r) => Self::FILTER + r as usize,
             Self::Own(r) => Self::OWN + r as usize,
         }
     }
@@ -91,8 +95,10 @@ impl Reason {
         let wire = Fault::ALL.iter().map(|&r| Self::Wire(r));
         let route = sluice_route::Reason::ALL.iter().map(|&r| Self::Route(r));
         let nat = sluice_nat::Reason::ALL.iter().map(|&r| Self::Nat(r));
+        let filter = sluice_filter::Reason::ALL.iter().map(|&r| Self::Filter(r));
         wire.chain(route)
             .chain(nat)
+            .chain(filter)
             .chain(Own::ALL.iter().map(|&r| Self::Own(r)))
     }
 
@@ -102,6 +108,7 @@ impl Reason {
             Self::Wire(r) => r.name(),
             Self::Route(r) => r.name(),
             Self::Nat(r) => r.name(),
+            Self::Filter(r) => r.name(),
             Self::Own(r) => r.name(),
         }
     }
@@ -112,6 +119,7 @@ impl Reason {
             Self::Wire(r) => r.help(),
             Self::Route(r) => r.help(),
             Self::Nat(r) => r.help(),
+            Self::Filter(r) => r.help(),
             Self::Own(r) => r.help(),
         }
     }
@@ -122,6 +130,7 @@ impl Reason {
             Self::Wire(_) => "parse",
             Self::Route(_) => "forward",
             Self::Nat(_) => "decide",
+            Self::Filter(_) => "filter",
             Self::Own(_) => "engine",
         }
     }
@@ -135,6 +144,11 @@ impl From<Fault> for Reason {
 impl From<sluice_route::Reason> for Reason {
     fn from(r: sluice_route::Reason) -> Self {
         Self::Route(r)
+    }
+}
+impl From<sluice_filter::Reason> for Reason {
+    fn from(r: sluice_filter::Reason) -> Self {
+        Self::Filter(r)
     }
 }
 impl From<sluice_nat::Reason> for Reason {

@@ -19,10 +19,12 @@ pub trait Address: Worded + Copy + Ord + Hash + Debug + Default + Send + Sync + 
     fn distance(self, first: Self) -> Self;
     /// Without its last bits.
     fn shifted(self, bits: u32) -> Self;
+    /// As an address.
+    fn ip(self) -> std::net::IpAddr;
 }
 
 macro_rules! address {
-    ($number:ty) => {
+    ($number:ty, $ip:ty) => {
         impl Address for $number {
             const LAST: Self = <$number>::MAX;
             #[inline(always)]
@@ -41,12 +43,15 @@ macro_rules! address {
             fn shifted(self, bits: u32) -> Self {
                 self >> bits
             }
+            fn ip(self) -> std::net::IpAddr {
+                <$ip>::from_bits(self).into()
+            }
         }
     };
 }
 
-address!(u32);
-address!(u128);
+address!(u32, std::net::Ipv4Addr);
+address!(u128, std::net::Ipv6Addr);
 
 /// Value of a field that a packet has not: ports of a fragment, a tag of an untagged frame. A rule that names ports does
 /// not match it, a rule that names none does.

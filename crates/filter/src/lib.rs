@@ -6,16 +6,23 @@
 
 mod best;
 mod classbench;
+mod filter;
 mod header;
 mod interval;
 mod linear;
+mod reason;
 mod rule;
 mod trie;
 
 pub use best::{Best, Visits};
 pub use classbench::{NotARule, parse_classbench};
+pub use filter::{
+    Action, By, Counter, Counters, Fate, Filter, FilterError, Filters, Kind, LOGGED, LogRecord, Place, Verdict, With,
+    Written,
+};
 pub use header::{Address, Field, Header, NONE};
 pub use linear::Linear;
+pub use reason::Reason;
 pub use rule::{Impossible, Mask, Range, Rule};
 pub use trie::{CachedTrie, Lists, Probe, Searches, TooLarge, Trie};
 

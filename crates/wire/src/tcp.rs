@@ -1,7 +1,10 @@
 //! TCP (RFC 9293).
 
-use crate::checksum::Delta;
+use crate::checksum::{self, Delta};
+use crate::ethernet::{self, Link, ethertype};
 use crate::field::{Field, header};
+use crate::ipv4::{self, protocol};
+use crate::{Packet, ipv6};
 
 header! {
     /// A TCP header and what follows it.
@@ -98,6 +101,93 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Tcp<B> {
         };
         let checksum = delta.apply(self.checksum());
         self.set_checksum(checksum);
+        true
+    }
+}
+/// What a reset says (RFC 9293, 3.5.1 and 3.10.7.1): it comes from whom the segment was sent to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reset {
+    /// Port that it comes from, and port that it goes to.
+    pub ports: (u16, u16),
+    sequence: u32,
+    acknowledgment: u32,
+    flags: u8,
+}
+
+impl Reset {
+    /// The answer to a segment, of which `length` bytes are in the datagram; none to a reset, and none where the header is
+    /// not all there.
+    pub fn to(segment: &[u8], length: usize) -> Option<Self> {
+        let header = Tcp::new(segment.get(..LENGTH)?)?;
+        let flags = header.flags();
+        if flags & flag::RST != 0 {
+            return None;
+        }
+        let ports = (header.destination_port(), header.source_port());
+        if flags & flag::ACK != 0 {
+            let sequence = header.acknowledgment();
+            return Some(Self {
+                ports,
+                sequence,
+                acknowledgment: 0,
+                flags: flag::RST,
+            });
+        }
+        let data = length.checked_sub(header.header_length())? as u32;
+        let controls = u32::from(flags & flag::SYN != 0) + u32::from(flags & flag::FIN != 0);
+        let acknowledgment = header.sequence().wrapping_add(data).wrapping_add(controls);
+        Some(Self {
+            ports,
+            sequence: 0,
+            acknowledgment,
+            flags: flag::RST | flag::ACK,
+        })
+    }
+
+    /// Write it to the beginning of `message`, which is all zero; `pseudo` is the sum of its pseudo-header.
+    fn write(self, message: &mut [u8], pseudo: u16) {
+        SOURCE_PORT.write(message, self.ports.0);
+        DESTINATION_PORT.write(message, self.ports.1);
+        SEQUENCE.write(message, self.sequence);
+        ACKNOWLEDGMENT.write(message, self.acknowledgment);
+        DATA_OFFSET.write(message, (LENGTH as u8 / 4) << 4);
+        FLAGS.write(message, self.flags);
+        CHECKSUM.write(message, !checksum::add(checksum::sum(message), pseudo));
+    }
+
+    /// Make `packet` the reset between two IPv4 addresses; false, and nothing done, where its room is too small.
+    pub fn emit4(self, packet: &mut Packet<'_>, link: Link, source: u32, destination: u32) -> bool {
+        let body = ethernet::begin(packet, link, ethertype::IPV4, ipv4::LENGTH + LENGTH);
+        let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv4::LENGTH)) else {
+            return false;
+        };
+        ipv4::VERSION_LENGTH.write(header, 0x45);
+        ipv4::TOTAL_LENGTH.write(header, (ipv4::LENGTH + LENGTH) as u16);
+        ipv4::FRAGMENT.write(header, ipv4::DONT_FRAGMENT);
+        ipv4::TTL.write(header, 64);
+        ipv4::PROTOCOL.write(header, protocol::TCP);
+        ipv4::SOURCE.write(header, source);
+        ipv4::DESTINATION.write(header, destination);
+        ipv4::CHECKSUM.write(header, checksum::checksum(header));
+        let pseudo = checksum::pseudo4(source, destination, protocol::TCP, LENGTH as u16);
+        self.write(message, pseudo);
+        true
+    }
+
+    /// The same between two IPv6 addresses.
+    pub fn emit6(self, packet: &mut Packet<'_>, link: Link, source: u128, destination: u128) -> bool {
+        let body = ethernet::begin(packet, link, ethertype::IPV6, ipv6::LENGTH + LENGTH);
+        let Some((header, message)) = body.and_then(|body| body.split_at_mut_checked(ipv6::LENGTH)) else {
+            return false;
+        };
+        ipv6::VERSION_CLASS_FLOW.write(header, 6 << 28);
+        ipv6::PAYLOAD_LENGTH.write(header, LENGTH as u16);
+        ipv6::NEXT_HEADER.write(header, protocol::TCP);
+        ipv6::HOP_LIMIT.write(header, 64);
+        ipv6::SOURCE.write(header, source);
+        ipv6::DESTINATION.write(header, destination);
+        let pseudo = checksum::pseudo6(source, destination, protocol::TCP, LENGTH as u16);
+        self.write(message, pseudo);
         true
     }
 }

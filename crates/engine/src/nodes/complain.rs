@@ -5,6 +5,7 @@
 use sluice_route::policer::Class as Policed;
 use sluice_wire::ethernet::Link;
 use sluice_wire::layers::{self, Class};
+use sluice_wire::tcp::Reset;
 use sluice_wire::{Packet, icmp, icmpv6};
 
 use crate::batch::{Batch, Complaint, Lists, Meta, Note, Origin, Stage, put};
@@ -77,6 +78,22 @@ fn may_report(packet: &Packet<'_>, meta: &Meta, complaint: Complaint) -> bool {
     }
 }
 
+/// Turn a TCP segment into the reset of its connection, as if it came from whom it was sent to.
+fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
+    let layers = &meta.layers;
+    let length = layers.end.saturating_sub(layers.l4) as usize;
+    let Some(reset) = Reset::to(layers.payload(packet.bytes()), length) else {
+        return false;
+    };
+    if layers.class == Class::Ipv6 {
+        let (sender, target) = V6::addresses(layers, packet.bytes());
+        let number = |[high, low]: [u64; 2]| u128::from(high) << 64 | u128::from(low);
+        return reset.emit6(packet, link, number(target), number(sender));
+    }
+    let (sender, target) = V4::addresses(layers, packet.bytes());
+    reset.emit4(packet, link, target, sender)
+}
+
 /// Turn a packet into the error about it, from the address of the interface that it came in by.
 fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: Complaint, interface: &Interface) -> bool {
     let mut quote = [0; icmpv6::LONGEST_ERROR];
@@ -88,6 +105,9 @@ fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: Complaint, interface: &
         source: interface.mac,
         destination: interface.mac,
     };
+    if complaint == Complaint::Reset {
+        return reset(packet, meta, link);
+    }
     match meta.layers.class {
         Class::Ipv4 => {
             let sender = V4::addresses(&meta.layers, packet.bytes()).0;
@@ -118,7 +138,7 @@ impl Complaint {
             Self::NoRoute => icmp::Error::unreachable(code::NETWORK),
             Self::HostUnreachable | Self::NoResources => icmp::Error::unreachable(code::HOST),
             Self::Prohibited => icmp::Error::unreachable(code::PROHIBITED),
-            Self::PortUnreachable => icmp::Error::unreachable(code::PORT),
+            Self::PortUnreachable | Self::Reset => icmp::Error::unreachable(code::PORT),
         }
     }
 
@@ -131,7 +151,7 @@ impl Complaint {
             Self::NoRoute => icmpv6::unreachable_error(code::NO_ROUTE),
             Self::HostUnreachable | Self::NoResources => icmpv6::unreachable_error(code::ADDRESS),
             Self::Prohibited => icmpv6::unreachable_error(code::PROHIBITED),
-            Self::PortUnreachable => icmpv6::unreachable_error(code::PORT),
+            Self::PortUnreachable | Self::Reset => icmpv6::unreachable_error(code::PORT),
         }
     }
 

@@ -1,9 +1,10 @@
-//! decide: the first packet of a flow: destination rule, route, source rule, port, insert.
+//! decide: the first packet of a flow: destination rule, route, filter, source rule, port, insert.
 //!
 //! Exits: established again (a session now exists), forward (nothing to translate), gateway, unresolved, complain,
 //! park (a SYN that nobody expects), drop. What is found is data in the session's record; only `established` touches the packet.
 
 use arrayvec::ArrayVec;
+use sluice_filter::Filters;
 use sluice_nat::bindings::Inbound;
 use sluice_nat::rule::{self, Decided, SourceAction};
 use sluice_nat::{Address, PoolIndex, PortClass, RuleId, Target, TimeoutClass, Tuple};
@@ -16,6 +17,7 @@ use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use crate::batch::{Batch, Complaint, Hop, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::family::Family;
+use crate::filter::{self, Asked, Refused};
 use crate::io::{HAND, Slot};
 use crate::opening::Openings;
 use crate::paths::{Destination, Wanted};
@@ -61,9 +63,38 @@ pub struct Translation<F: Family> {
 struct Way<F: Family> {
     target: Option<Target<F::Address>>,
     mapped: Option<PoolIndex>,
-    there: Hop,
+    /// A hop, or a neighbour that has to be found first.
+    there: Destination,
     /// Source rules have nothing to say about it.
     settled: bool,
+}
+
+impl<F: Family> Way<F> {
+    /// The interface that it leaves by.
+    #[inline(always)]
+    fn outgoing(&self) -> u16 {
+        leaves(self.there).unwrap_or(u16::MAX)
+    }
+
+    /// A flow's tuple with its destination as translated.
+    #[inline(always)]
+    fn translated(&self, tuple: &F::Tuple) -> F::Tuple {
+        let Some(Target { address, port }) = self.target else {
+            return *tuple;
+        };
+        F::Tuple::new(tuple.source(), address, tuple.source_port(), port, tuple.context())
+    }
+}
+
+/// Whether the filter is asked about packets of which this is to become: of those that have no session, every single one is
+/// asked about later where flows have none.
+#[inline(always)]
+fn asks<F: Family>(filter: &Filters, plan: &Plan<F>) -> bool {
+    match plan {
+        Plan::Session(translation) => translation.hops[0] != Hop::HAIRPIN,
+        Plan::Plain | Plan::Wait(_) => filter.sessions,
+        _ => false,
+    }
 }
 
 /// What a destination rule says of a flow.
@@ -77,9 +108,20 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key) -> Plan<F> 
     let redirection = rules.decide_destination(tuple, protocol);
     match way::<F>(ctx, meta, key, redirection) {
         Ok(way) => {
-            let interface = way.there.interface() as u16;
+            let interface = way.outgoing();
             let sourcing = rules.decide_source(tuple, protocol, interface).filter(|_| !way.settled);
-            join::<F>(ctx, meta, key, &way, sourcing)
+            let plan = join::<F>(ctx, meta, key, &way, sourcing);
+            let filter = ctx.policy.filter.as_deref().filter(|filter| asks(filter, &plan));
+            let passes = filter.is_none_or(|filter| {
+                let tuple = way.translated(tuple);
+                let header = filter::first_header::<F>(ctx, meta, protocol, &tuple, interface);
+                filter::would_pass::<F>(F::filter(filter), &header)
+            });
+            if passes {
+                plan
+            } else {
+                Plan::Drop(sluice_filter::Reason::Denied.into())
+            }
         }
         Err(plan) => plan,
     }
@@ -154,9 +196,8 @@ fn way<F: Family>(
         return Err(hairpin::<F>(ctx, key, destination));
     }
     let there = match destination {
-        Destination::Hop(hop) => hop,
+        Destination::Hop(_) | Destination::Unknown(_) => destination,
         Destination::Local => return Err(Plan::Gateway),
-        Destination::Unknown(wanted) => return Err(Plan::Wait(wanted)),
         Destination::Refused(reason) => {
             return Err(match Complaint::of(reason) {
                 Some(complaint) => Plan::Complain(complaint, reason.into()),
@@ -181,7 +222,14 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
         Some(SourceAction::Static(address)) => outside = Some(address),
         Some(SourceAction::Exempt) | None => {}
     }
-    if way.target.is_none() && pool.is_none() && outside.is_none() {
+    let there = match way.there {
+        Destination::Hop(hop) => hop,
+        Destination::Unknown(wanted) => return Plan::Wait(wanted),
+        Destination::Local | Destination::Refused(_) => return Plan::Gateway,
+    };
+    // An error about a flow that nobody knows has none of its own.
+    let kept = ctx.policy.filters_sessions() && !meta.layers.flags.has(Flags::ICMP_ERROR);
+    if way.target.is_none() && pool.is_none() && outside.is_none() && !kept {
         return Plan::Plain;
     }
     let tuple = F::tuple(key);
@@ -198,7 +246,7 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
         pool,
         outside,
         mapped: way.mapped,
-        hops: [way.there, back],
+        hops: [there, back],
     })
 }
 
@@ -292,6 +340,43 @@ fn unsolicited<F: Family>(
     })
 }
 
+/// Ask the filter about a packet, if it is to be asked.
+#[inline(always)]
+fn screen<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    frame: &[u8],
+    key: &F::Key,
+    way: &Way<F>,
+    plan: &Plan<F>,
+    asked: &mut Asked<F>,
+) -> bool {
+    let Some(filter) = ctx.policy.filter.as_deref() else {
+        return false;
+    };
+    let error = meta.layers.flags.has(Flags::ICMP_ERROR);
+    if !asks(filter, plan) || error && matches!(plan, Plan::Session(_)) {
+        return false;
+    }
+    let header = filter::header::<F>(ctx, meta, frame, &way.translated(F::tuple(key)), way.outgoing());
+    // What waits for a neighbour comes again, and counts then; what won't pass need not wait.
+    if matches!(plan, Plan::Wait(_)) && filter::would_pass::<F>(F::filter(filter), &header) {
+        return false;
+    }
+    asked.ask(header);
+    true
+}
+
+/// What becomes of a packet that the filter has been asked about.
+#[inline(always)]
+fn turned_away<F: Family>(plan: Plan<F>, refused: Option<Refused>) -> Plan<F> {
+    match refused {
+        None => plan,
+        Some((Some(complaint), reason)) => Plan::Complain(complaint, reason),
+        Some((None, reason)) => Plan::Drop(reason),
+    }
+}
+
 /// Flows that a rule decided, one after the other: they are counted together.
 #[derive(Default)]
 struct Tally {
@@ -343,31 +428,51 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             there, settled: false, ..
         }) = way
         {
-            put(&mut leaving, (tuple, protocol, there.interface() as u16));
+            put(&mut leaving, (tuple, protocol, leaves(there).unwrap_or(u16::MAX)));
         }
         put(&mut ways, way);
     }
     let mut sourcings = [None; HAND];
     rules.decide_sources(&leaving, &mut sourcings);
     let mut sourcings = sourcings.iter();
-    let mut openings = Openings::<F>::default();
-    let (mut sources, mut destinations) = (Tally::default(), Tally::default());
-    for (((&slot, key), &way), redirection) in slots.iter().zip(&keys).zip(&ways).zip(&redirections) {
-        let meta = &mut batch.meta[slot as usize % HAND];
-        let mut sourcing = None;
+    let (mut plans, mut asked) = (ArrayVec::<_, HAND>::new(), Asked::<F>::default());
+    for ((&slot, key), &way) in slots.iter().zip(&keys).zip(&ways) {
+        let meta = batch.meta(slot);
+        let (mut sourcing, mut asks) = (None, false);
         let plan = match way {
             Ok(way) => {
                 if !way.settled {
                     sourcing = sourcings.next().copied().flatten();
                 }
-                join::<F>(ctx, meta, key, &way, sourcing)
+                let plan = join::<F>(ctx, meta, key, &way, sourcing);
+                let frame = batch.packets[slot as usize].bytes();
+                asks = screen::<F>(ctx, meta, frame, key, &way, &plan, &mut asked);
+                plan
             }
             Err(plan) => plan,
         };
+        put(&mut plans, (plan, sourcing.map(|decided| decided.rule), asks));
+    }
+    let refused = policy
+        .filter
+        .as_deref()
+        .map(|filter| asked.answer(filter, ctx))
+        .unwrap_or_default();
+    let mut refused = refused.into_iter();
+    let mut openings = Openings::<F>::default();
+    let (mut sources, mut destinations) = (Tally::default(), Tally::default());
+    for (((&slot, key), (plan, source)), redirection) in slots
+        .iter()
+        .zip(&keys)
+        .zip(plans.iter().map(|&(plan, source, asks)| {
+            let refused = if asks { refused.next().flatten() } else { None };
+            (turned_away(plan, refused), source)
+        }))
+        .zip(&redirections)
+    {
+        let meta = &mut batch.meta[slot as usize % HAND];
         if matches!(plan, Plan::Session(_) | Plan::Plain) {
-            sources.note(sourcing.map(|decided| decided.rule), |rule, flows| {
-                rules.count_source(rule, flows)
-            });
+            sources.note(source, |rule, flows| rules.count_source(rule, flows));
             let rule = redirection.map(|decided| decided.rule);
             destinations.note(rule, |rule, flows| rules.count_destination(rule, flows));
         }

@@ -1,7 +1,10 @@
 //! forward: packets without a session: routed, counted down, on their way.
 //!
-//! Exits: transmit, gateway (an address of its own), complain (no route, TTL, MTU), cut, unresolved, hand over, drop.
+//! Exits: transmit, gateway (an address of its own), complain (no route, TTL, MTU, the filter), cut, unresolved, hand over,
+//! drop.
 
+use arrayvec::ArrayVec;
+use sluice_filter::Filters;
 use sluice_route::{Reason as Route, SourceValidation};
 use sluice_wire::Packet;
 use sluice_wire::layers::Layers;
@@ -9,6 +12,7 @@ use sluice_wire::layers::Layers;
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::{Ctx, Exit};
 use crate::family::Family;
+use crate::filter::{self, Asked};
 use crate::io::{HAND, Slot};
 use crate::nodes::output::{Ways, send};
 use crate::nodes::{decrement, dont_fragment};
@@ -19,7 +23,7 @@ use crate::segment_size;
 /// Route packets.
 #[inline(never)]
 pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
-    let slots = std::mem::take(F::forwards(lists));
+    let mut slots = std::mem::take(F::forwards(lists));
     let mut addresses = [F::Address::default(); HAND];
     let mut routes = [0u32; HAND];
     for (place, &slot) in slots.iter().enumerate() {
@@ -27,6 +31,9 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
         addresses[place] = F::destination(layers, batch.packets[slot as usize].bytes());
     }
     F::routes(ctx.paths, &addresses[..slots.len()], &mut routes[..slots.len()]);
+    if let Some(filter) = ctx.policy.filter.as_deref().filter(|filter| !filter.sessions) {
+        screen::<F>(batch, &mut slots, (&mut addresses, &mut routes), lists, filter, ctx);
+    }
     if ctx.policy.limits_segments {
         limit_segments::<F>(batch, &slots, &addresses, &routes, ctx);
     }
@@ -56,6 +63,51 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
         step::<F>(slot, packet, meta, destination, lists, ctx, &mut ways);
     }
     ways.settle(&exit);
+}
+
+/// Ask the filter about each packet that was received, and leave those that pass.
+#[inline(never)]
+fn screen<F: Family>(
+    batch: &Batch<'_, '_>,
+    slots: &mut ArrayVec<Slot, HAND>,
+    (addresses, routes): (&mut [F::Address; HAND], &mut [u32; HAND]),
+    lists: &mut Lists,
+    filter: &Filters,
+    ctx: &Ctx<'_, '_>,
+) {
+    let mut asked = Asked::<F>::default();
+    let mut asks = [false; HAND];
+    for (place, &slot) in slots.iter().enumerate() {
+        let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
+        let egress = match ctx.paths.destination::<F>(routes[place], addresses[place]) {
+            Destination::Hop(hop) => hop.interface() as u16,
+            Destination::Unknown(wanted) => wanted.interface,
+            Destination::Local | Destination::Refused(_) => continue,
+        };
+        if meta.own() || F::is_group(addresses[place]) {
+            continue;
+        }
+        let context = ctx
+            .policy
+            .interface(meta.interface)
+            .map_or(0, |interface| interface.context);
+        let key = F::key(&meta.layers, frame, context);
+        asked.ask(filter::header::<F>(ctx, meta, frame, F::tuple(&key), egress));
+        asks[place] = true;
+    }
+    let mut refused = asked.answer(filter, ctx).into_iter();
+    let (mut place, mut kept) = (0, 0);
+    slots.retain(|slot| {
+        let refused = if asks[place] { refused.next().flatten() } else { None };
+        (addresses[kept], routes[kept]) = (addresses[place], routes[place]);
+        place += 1;
+        match refused {
+            None => kept += 1,
+            Some((Some(complaint), reason)) => lists.complain(*slot, complaint, reason),
+            Some((None, reason)) => lists.discard(*slot, reason),
+        }
+        refused.is_none()
+    });
 }
 
 /// Lower the segment sizes that SYNs offer, wherever they go on from here.

@@ -115,7 +115,9 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy) -> bool {
         Some(SourceAction::Static(outside)) => {
             nat.translates_source() && nat.pool().is_none() && reverse.destination() == outside
         }
-        Some(SourceAction::Exempt) | None => nat.translates() && !nat.translates_source(),
+        Some(SourceAction::Exempt) | None => {
+            (nat.translates() || policy.filters_sessions()) && !nat.translates_source()
+        }
     }
 }
 

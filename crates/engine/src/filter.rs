@@ -1,0 +1,181 @@
+//! The packet filter between route and translation of the source: what rules look at, taken from packets, and what they say.
+//!
+//! With sessions, `decide` asks about the first packet of each flow; without, `forward` asks about every packet, and `decide`
+//! about the first one of those that are translated.
+
+use arrayvec::ArrayVec;
+use sluice_filter::{Address, By, Fate, Field, Filter, Filters, Header, Reason as Denied, Verdict, With};
+use sluice_nat::Tuple;
+use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
+use sluice_wire::layers::{Fragment, Layers};
+use sluice_wire::tcp::flag::SYN;
+
+use crate::batch::{Complaint, Meta, put};
+use crate::context::Ctx;
+use crate::family::Family;
+use crate::io::HAND;
+use crate::reason::Reason;
+
+/// What has become of a packet that does not pass: what its sender is told, and why.
+pub type Refused = (Option<Complaint>, Reason);
+
+/// The packets of a batch that are asked about.
+pub struct Asked<F: Family> {
+    headers: ArrayVec<Header<F::Number>, HAND>,
+}
+
+impl<F: Family> Default for Asked<F> {
+    fn default() -> Self {
+        Self {
+            headers: ArrayVec::new(),
+        }
+    }
+}
+
+impl<F: Family> Asked<F> {
+    /// Ask about a packet.
+    #[inline(always)]
+    pub fn ask(&mut self, header: Header<F::Number>) {
+        put(&mut self.headers, header);
+    }
+
+    /// What becomes of them, in the order in which they were asked about; none of those that pass.
+    pub fn answer(&self, filters: &Filters, ctx: &Ctx<'_, '_>) -> ArrayVec<Option<Refused>, HAND> {
+        let pass = Fate {
+            verdict: Verdict::Accept,
+            by: By::Default,
+        };
+        let mut fates = [pass; HAND];
+        let fates = &mut fates[..self.headers.len()];
+        let (worker, now) = (ctx.own as usize, ctx.now.nanoseconds);
+        F::filter(filters).decide(&self.headers, fates, &filters.counters, worker, now);
+        self.headers
+            .iter()
+            .zip(fates)
+            .map(|(header, fate)| refused(header, *fate))
+            .collect()
+    }
+}
+
+/// None where a packet passes.
+#[inline]
+fn refused<A: Address>(header: &Header<A>, fate: Fate) -> Option<Refused> {
+    let reason = match (fate.verdict, fate.by) {
+        (Verdict::Accept, _) => return None,
+        (_, By::Limit(_)) => Denied::Limited,
+        (_, By::Default) => Denied::Default,
+        (Verdict::Reject(_), _) => Denied::Rejected,
+        (Verdict::Drop, _) => Denied::Denied,
+    };
+    let complaint = match fate.verdict {
+        Verdict::Reject(With::Reset) if header.get(Field::Protocol) == u32::from(TCP) => Some(Complaint::Reset),
+        Verdict::Reject(With::Reset | With::PortUnreachable) => Some(Complaint::PortUnreachable),
+        Verdict::Reject(With::Prohibited) => Some(Complaint::Prohibited),
+        Verdict::Accept | Verdict::Drop => None,
+    };
+    Some((complaint, reason.into()))
+}
+
+/// Whether the first packet of a flow would pass now. It is not counted.
+pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Number>) -> bool {
+    filter.would(header).verdict == Verdict::Accept
+}
+
+/// What rules look at, of a packet that leaves by an interface. `tuple` has its destination as translated.
+#[inline]
+pub fn header<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    frame: &[u8],
+    tuple: &F::Tuple,
+    outgoing: u16,
+) -> Header<F::Number> {
+    let layers = &meta.layers;
+    let mut header = start::<F>(ctx, meta, tuple, layers.protocol, outgoing)
+        .with(Field::Fragment, layers.fragment as u32)
+        .with(Field::Dscp, dscp::<F>(layers, frame))
+        .with(Field::Length, layers.end.saturating_sub(layers.l3).into());
+    // Later fragments have none, unless they are known from their first one.
+    let later = layers.fragment == Fragment::Later;
+    match layers.protocol {
+        TCP | UDP if !later || (tuple.source_port(), tuple.destination_port()) != (0, 0) => {
+            header = header
+                .with(Field::SourcePort, tuple.source_port().into())
+                .with(Field::DestinationPort, tuple.destination_port().into());
+            if layers.protocol == TCP && !later {
+                header = header.with(Field::Flags, layers.tcp_flags.into());
+            }
+        }
+        ICMP | ICMPV6 if !later => {
+            let message = frame
+                .get(layers.l4 as usize..)
+                .and_then(|message| message.first_chunk());
+            if let Some(&[kind, code]) = message {
+                header = header.with(Field::Message, u16::from_be_bytes([kind, code]).into());
+            }
+        }
+        _ => {}
+    }
+    header
+}
+
+/// The same of the first packet of a flow that is known by its tuple alone, as if it were plain: whole, a SYN over TCP, an
+/// echo request over ICMP.
+pub fn first_header<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    protocol: u8,
+    tuple: &F::Tuple,
+    outgoing: u16,
+) -> Header<F::Number> {
+    let header = start::<F>(ctx, meta, tuple, protocol, outgoing).with(Field::Length, if F::SIX { 60 } else { 40 });
+    match protocol {
+        TCP | UDP => {
+            let header = header
+                .with(Field::SourcePort, tuple.source_port().into())
+                .with(Field::DestinationPort, tuple.destination_port().into());
+            if protocol == TCP {
+                header.with(Field::Flags, SYN.into())
+            } else {
+                header
+            }
+        }
+        ICMP => header.with(Field::Message, 8 << 8),
+        ICMPV6 => header.with(Field::Message, 128 << 8),
+        _ => header,
+    }
+}
+
+/// What does not depend on the packet itself.
+#[inline(always)]
+fn start<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    tuple: &F::Tuple,
+    protocol: u8,
+    outgoing: u16,
+) -> Header<F::Number> {
+    let header = Header::new(F::number(tuple.source()), F::number(tuple.destination()))
+        .with(Field::Protocol, protocol.into())
+        .with(Field::Incoming, meta.interface.into())
+        .with(Field::Outgoing, outgoing.into())
+        .with(Field::Context, tuple.context());
+    let tag = ctx
+        .policy
+        .interface(meta.interface)
+        .and_then(|interface| interface.tags.first());
+    tag.map_or(header, |tag| header.with(Field::Vlan, tag.id().into()))
+}
+
+/// The code point: the first 6 bits of IPv4's second byte, of IPv6's traffic class.
+#[inline(always)]
+fn dscp<F: Family>(layers: &Layers, frame: &[u8]) -> u32 {
+    let bytes = frame
+        .get(layers.l3 as usize..)
+        .and_then(|datagram| datagram.first_chunk());
+    let Some(&[first, second]) = bytes else { return 0 };
+    match F::SIX {
+        true => u32::from(u16::from_be_bytes([first, second]) >> 6 & 0x3f),
+        false => u32::from(second >> 2),
+    }
+}

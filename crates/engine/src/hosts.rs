@@ -1,0 +1,112 @@
+//! Networks of the hosts that translation knows: where flows that are not translated have sessions too, both directions of one
+//! have to come to the same shard, whichever interfaces they come in by.
+
+use sluice_nat::Address;
+use sluice_nat::rule::{DestinationAction, Prefix};
+
+use crate::family::Family;
+use crate::policy::{Interface, Nat};
+
+/// A source rule for more than this is not about networks of hosts alone.
+const SHORTEST: u8 = 4;
+
+/// Ranges in ascending order, apart from each other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hosts<A>(Vec<(A, A)>);
+
+impl<A: Address> Hosts<A> {
+    /// Of ranges in any order.
+    pub fn new(mut ranges: Vec<(A, A)>) -> Self {
+        ranges.sort_unstable();
+        let mut merged: Vec<(A, A)> = Vec::new();
+        for (first, last) in ranges {
+            match merged.last_mut() {
+                Some((_, end)) if first <= *end => *end = last.max(*end),
+                _ => merged.push((first, last)),
+            }
+        }
+        Self(merged)
+    }
+
+    /// Those whose addresses rules translate, and those that rules lead to.
+    pub fn of<F: Family<Address = A>>(nat: &Nat<F>, interfaces: &[Interface]) -> Self {
+        let mut ranges = Vec::new();
+        let range = |prefix: Prefix<A>| {
+            let first = prefix.address.number();
+            let bits = u32::from(A::BITS - prefix.length);
+            (
+                prefix.address,
+                A::from_number(first | 1u128.checked_shl(bits).map_or(u128::MAX, |one| one - 1)),
+            )
+        };
+        let mut all = false;
+        for (_, rule, _) in nat.rules.sources(usize::MAX) {
+            match rule.inside.length < SHORTEST {
+                true => all = true,
+                false => ranges.push(range(rule.inside)),
+            }
+        }
+        for (_, rule, _) in nat.rules.destinations(usize::MAX) {
+            match rule.action {
+                DestinationAction::Host(host, _) => ranges.push((host, host)),
+                DestinationAction::Static(address) => {
+                    let length = rule.external.length;
+                    ranges.push(range(Prefix { address, length }));
+                }
+                DestinationAction::Exempt => {}
+            }
+        }
+        let inside = interfaces.iter().filter(|interface| all && !interface.outside);
+        for (address, length) in inside.flat_map(|interface| &interface.link.addresses) {
+            let number = match (*address, A::BITS) {
+                (sluice_route::Address::V4(address), 32) => u128::from(address),
+                (sluice_route::Address::V6(address), 128) => address,
+                _ => continue,
+            };
+            let bits = u32::from(A::BITS - length);
+            let first = 1u128.checked_shl(bits).map_or(0, |one| number & !(one - 1));
+            ranges.push(range(Prefix {
+                address: A::from_number(first),
+                length: *length,
+            }));
+        }
+        Self::new(ranges)
+    }
+
+    #[inline(always)]
+    fn has(&self, address: A) -> bool {
+        let after = self.0.partition_point(|(first, _)| *first <= address);
+        after.checked_sub(1).is_some_and(|at| address <= self.0[at].1)
+    }
+
+    /// Of the two ends of a flow, the host and the other one. Which comes first makes no difference.
+    #[inline(always)]
+    pub fn ends(&self, one: A, other: A) -> (A, A) {
+        match (self.has(one), self.has(other)) {
+            (true, false) => (one, other),
+            (false, true) => (other, one),
+            _ => (one.min(other), one.max(other)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn hosts_ends_do_not_depend_on_direction(
+            ranges in prop::collection::vec((0u32..100, 0u32..20), 0..6), one in 0u32..130, other in 0u32..130,
+        ) {
+            let hosts = Hosts::new(ranges.iter().map(|&(first, length)| (first, first + length)).collect());
+            prop_assert_eq!(hosts.ends(one, other), hosts.ends(other, one));
+            let has = |address| ranges.iter().any(|&(first, length)| first <= address && address <= first + length);
+            prop_assert_eq!(has(one), hosts.has(one));
+            if has(one) && !has(other) {
+                prop_assert_eq!((one, other), hosts.ends(other, one));
+            }
+        }
+    }
+}

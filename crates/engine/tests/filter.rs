@@ -1,0 +1,384 @@
+//! The packet filter on packets: by session and one by one, with and without translation.
+
+mod rig;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+
+use rig::{INSIDE, OUTSIDE, Plan, Rig, flow, is_valid};
+use sluice_engine::policy::Policy;
+use sluice_filter::{Action, Counters, Field, Filters, Kind, Mask, Range, Rule, Verdict, With, Written};
+use sluice_testkit::packet::{self, Frame};
+use sluice_wire::tcp::flag::{ACK, RST, SYN};
+
+const ACCEPT: Action = Action::Decide(Verdict::Accept);
+const DROP: Action = Action::Decide(Verdict::Drop);
+
+fn all<T: Copy>(first: T, last: T) -> Range<T> {
+    Range { first, last }
+}
+
+/// A rule of both families: protocol and destination port.
+fn to_port(action: Action, protocol: u32, port: u32) -> Written {
+    let with = |rule: Result<Rule<u32>, _>| {
+        rule.and_then(|rule| rule.with(Field::DestinationPort, port, port))
+            .unwrap()
+    };
+    let four = with(Rule::any().with(Field::Protocol, protocol, protocol));
+    let six = Rule::<u128>::any()
+        .with(Field::Protocol, protocol, protocol)
+        .and_then(|rule| rule.with(Field::DestinationPort, port, port))
+        .unwrap();
+    Written {
+        action,
+        four: vec![four],
+        six: vec![six],
+    }
+}
+
+fn of4(action: Action, rule: Rule<u32>) -> Written {
+    Written {
+        action,
+        four: vec![rule],
+        six: Vec::new(),
+    }
+}
+
+fn filter(policy: &mut Policy, sessions: bool, rules: &[Written]) {
+    let counters = Counters::new(rules.len());
+    let filters = Filters::new(rules, Kind::Best, Verdict::Drop, sessions, 2, counters).unwrap();
+    policy.filter_by(Arc::new(filters));
+}
+
+fn packets(rig: &Rig, place: u32) -> u64 {
+    let filters = rig.plane.policy().filter.as_ref().unwrap();
+    filters.counters.of(place).unwrap().packets()
+}
+
+fn by_default(rig: &Rig) -> u64 {
+    rig.plane
+        .policy()
+        .filter
+        .as_ref()
+        .unwrap()
+        .counters
+        .of_default()
+        .packets()
+}
+
+fn web(policy: &mut Policy) {
+    filter(policy, true, &[to_port(ACCEPT, 6, 80), to_port(ACCEPT, 17, 53)]);
+}
+
+fn host() -> SocketAddrV4 {
+    "192.168.1.10:4000".parse().unwrap()
+}
+
+fn server(port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, 7), port)
+}
+
+fn syn(port: u16) -> Frame {
+    packet::tcp4(host(), server(port)).flags(SYN)
+}
+
+#[test]
+fn filter_by_session_lets_replies_and_errors_of_accepted_flows_pass() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        policy: web,
+        ..Plan::default()
+    });
+    assert_eq!(1, rig.host_sends(&syn(80)).len());
+    let answer = packet::tcp4(server(80), host()).flags(SYN | ACK);
+    assert_eq!(INSIDE, rig.router_sends(&answer)[0].port);
+    let more = packet::tcp4(host(), server(80)).flags(ACK);
+    (0..5).for_each(|_| assert_eq!(1, rig.host_sends(&more).len()));
+    let question = packet::udp4(host(), server(53));
+    let sent = rig.host_sends(&question);
+    let error = packet::icmp4_error(
+        Ipv4Addr::new(203, 0, 113, 254),
+        Ipv4Addr::new(192, 168, 1, 10),
+        3,
+        3,
+        &sent[0].frame,
+        28,
+    );
+    assert_eq!(INSIDE, rig.router_sends(&error)[0].port);
+    // What nobody asked for does not.
+    assert!(
+        rig.router_sends(&packet::udp4(
+            server(53),
+            "192.168.1.10:4001".parse::<SocketAddrV4>().unwrap()
+        ))
+        .is_empty()
+    );
+    assert!(rig.host_sends(&syn(81)).is_empty());
+    assert_eq!((1, 1, 2), (packets(&rig, 0), packets(&rig, 1), by_default(&rig)));
+    assert_eq!(2, rig.drops("filter-default"));
+    assert_eq!(2, rig.live());
+}
+
+#[test]
+fn filter_by_session_finds_both_directions_on_any_worker() {
+    // Both ends behind an interface that is not outside, so that nothing but the addresses says where the session is.
+    for workers in [1, 2] {
+        let mut rig = Rig::new(Plan {
+            translate: false,
+            workers,
+            shards: 8,
+            policy: web,
+            ..Plan::default()
+        });
+        for last in 1..60u8 {
+            let other = SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, last), 53);
+            assert_eq!(
+                1,
+                rig.host_sends(&packet::udp4(host(), other)).len(),
+                "{:?}",
+                rig.all_drops()
+            );
+            assert_eq!(
+                1,
+                rig.router_sends(&packet::udp4(other, host())).len(),
+                "{other} {:?}",
+                rig.all_drops()
+            );
+        }
+        assert_eq!(59, packets(&rig, 1));
+    }
+}
+
+#[test]
+fn filter_sees_translated_destinations_and_flows_stay_translated() {
+    fn only_the_host(policy: &mut Policy) {
+        let to = u32::from(Ipv4Addr::new(198, 51, 100, 7));
+        let rule = Rule::any().between(all(0, u32::MAX), all(to, to)).unwrap();
+        filter(policy, true, &[of4(ACCEPT, rule)]);
+    }
+    let mut rig = Rig::new(Plan {
+        policy: only_the_host,
+        ..Plan::default()
+    });
+    let public = rig.public(&syn(80));
+    assert_eq!(
+        1,
+        rig.router_sends(&packet::tcp4(server(80), public).flags(SYN | ACK))
+            .len()
+    );
+    let other: SocketAddrV4 = "198.51.100.8:80".parse().unwrap();
+    assert!(rig.host_sends(&packet::tcp4(host(), other).flags(SYN)).is_empty());
+    assert_eq!(1, rig.drops("filter-default"));
+    assert_eq!(1, rig.live());
+}
+
+#[test]
+fn filter_without_sessions_asks_about_every_packet() {
+    fn one_way(policy: &mut Policy) {
+        filter(policy, false, &[to_port(ACCEPT, 17, 53)]);
+    }
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        policy: one_way,
+        ..Plan::default()
+    });
+    for _ in 0..3 {
+        assert_eq!(1, rig.host_sends(&packet::udp4(host(), server(53))).len());
+        assert!(rig.router_sends(&packet::udp4(server(53), host())).is_empty());
+    }
+    assert_eq!((3, 3), (packets(&rig, 0), by_default(&rig)));
+    assert_eq!(0, rig.live());
+    // Later fragments have no ports: a rule about ports is not about them.
+    let later = packet::udp4(host(), server(53)).payload(&[1; 64]).fragment(2, false, 7);
+    assert!(rig.host_sends(&later).is_empty());
+}
+
+#[test]
+fn filter_rejects_tcp_by_a_reset_and_others_by_an_error() {
+    fn reject(policy: &mut Policy) {
+        let reject = Action::Decide(Verdict::Reject(With::Reset));
+        let prohibited = Action::Decide(Verdict::Reject(With::Prohibited));
+        filter(
+            policy,
+            true,
+            &[
+                to_port(prohibited, 17, 99),
+                to_port(reject, 6, 80),
+                to_port(reject, 17, 53),
+            ],
+        );
+    }
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        policy: reject,
+        ..Plan::default()
+    });
+    let sent = rig.host_sends(&syn(80).numbers(1_000, 0).payload(b"data"));
+    assert_eq!((1, INSIDE), (sent.len(), sent[0].port));
+    assert!(is_valid(&sent[0].frame));
+    assert_eq!((server(80), host()), flow(&sent[0].frame));
+    let tcp = etherparse::TcpSlice::from_slice(&sent[0].frame[34..]).unwrap();
+    assert!(tcp.rst() && tcp.ack() && !tcp.syn());
+    assert_eq!((0, 1_005), (tcp.sequence_number(), tcp.acknowledgment_number()));
+    // A reset is never answered.
+    assert!(rig.host_sends(&packet::tcp4(host(), server(80)).flags(RST)).is_empty());
+    let sent = rig.host_sends(&packet::udp4(host(), server(53)));
+    assert_eq!([3, 3], sent[0].frame[34..36]);
+    let sent = rig.host_sends(&packet::udp4(host(), server(99)));
+    assert_eq!([3, 13], sent[0].frame[34..36]);
+    assert_eq!(4, rig.drops("filter-reject"));
+}
+
+#[test]
+fn filter_commit_that_denies_ends_the_session_and_one_that_does_not_keeps_it() {
+    fn nothing(policy: &mut Policy) {
+        filter(policy, true, &[to_port(DROP, 6, 80), to_port(ACCEPT, 17, 53)]);
+    }
+    let before = Plan {
+        translate: false,
+        policy: web,
+        ..Plan::default()
+    };
+    let mut rig = Rig::new(before);
+    rig.host_sends(&syn(80));
+    rig.host_sends(&packet::udp4(host(), server(53)));
+    assert_eq!(2, rig.live());
+    let after = Plan {
+        translate: false,
+        policy: nothing,
+        ..Plan::default()
+    };
+    let (policy, routes) = rig::policy(&after);
+    rig.plane.commit(policy, &routes).unwrap();
+    assert!(rig.host_sends(&packet::tcp4(host(), server(80)).flags(ACK)).is_empty());
+    assert_eq!(1, rig.router_sends(&packet::udp4(server(53), host())).len());
+    assert_eq!(1, rig.live());
+    // Asking again counts nothing.
+    assert_eq!(0, packets(&rig, 1));
+}
+
+#[test]
+fn filter_limits_counts_and_logs_before_it_decides() {
+    fn limited(policy: &mut Policy) {
+        let rules = [
+            to_port(Action::Count, 17, 53),
+            to_port(Action::Log, 17, 53),
+            to_port(Action::Limit { rate: 1, burst: 3 }, 17, 53),
+            to_port(ACCEPT, 17, 53),
+            to_port(Action::Count, 17, 53),
+        ];
+        filter(policy, false, &rules);
+    }
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        policy: limited,
+        ..Plan::default()
+    });
+    let passed: usize = (0..10)
+        .map(|_| rig.host_sends(&packet::udp4(host(), server(53))).len())
+        .sum();
+    assert_eq!(3, passed);
+    assert_eq!([10, 10, 10, 3, 0], [0, 1, 2, 3, 4].map(|place| packets(&rig, place)));
+    assert_eq!(7, rig.drops("filter-rate"));
+    let logged = rig.plane.policy().filter.as_ref().unwrap().counters.take_log();
+    assert_eq!(10, logged.len());
+    assert_eq!([4000, 53], logged[0].endpoints.map(|(_, port)| port));
+    assert_eq!([u32::from(INSIDE), u32::from(OUTSIDE)], logged[0].interfaces);
+}
+
+#[test]
+fn filter_looks_at_every_field_of_a_packet() {
+    fn fields(policy: &mut Policy) {
+        let one = |field, value: u32| Rule::<u32>::any().with(field, value, value).unwrap();
+        let rules = [
+            of4(
+                ACCEPT,
+                Rule::any()
+                    .with_flags(Mask {
+                        set: SYN,
+                        of: SYN | ACK,
+                    })
+                    .unwrap(),
+            ),
+            of4(ACCEPT, one(Field::Message, 13 << 8)),
+            of4(ACCEPT, one(Field::Fragment, 2)),
+            of4(ACCEPT, one(Field::Length, 128)),
+            of4(ACCEPT, one(Field::Incoming, u32::from(OUTSIDE))),
+        ];
+        filter(policy, false, &rules);
+    }
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        policy: fields,
+        ..Plan::default()
+    });
+    let hits = |rig: &Rig| [0, 1, 2, 3, 4].map(|place| packets(rig, place));
+    rig.host_sends(&syn(80));
+    rig.host_sends(&packet::tcp4(host(), server(80)).flags(SYN | ACK));
+    assert_eq!([1, 0, 0, 0, 0], hits(&rig));
+    rig.host_sends(&packet::icmp4_echo(
+        Ipv4Addr::new(192, 168, 1, 10),
+        Ipv4Addr::new(198, 51, 100, 7),
+        1,
+        1,
+    ));
+    assert_eq!([1, 0, 0, 0, 0], hits(&rig));
+    rig.host_sends(&packet::udp4(host(), server(53)).payload(&[0; 64]).fragment(2, false, 7));
+    assert_eq!([1, 0, 1, 0, 0], hits(&rig));
+    rig.host_sends(&packet::udp4(host(), server(53)).payload(&[0; 100]));
+    assert_eq!([1, 0, 1, 1, 0], hits(&rig));
+    rig.router_sends(&packet::udp4(server(53), host()));
+    assert_eq!([1, 0, 1, 1, 1], hits(&rig));
+    assert_eq!(2, by_default(&rig));
+}
+
+#[test]
+fn filter_of_ipv6_has_sessions_and_resets_too() {
+    fn six(policy: &mut Policy) {
+        filter(
+            policy,
+            true,
+            &[
+                to_port(ACCEPT, 6, 80),
+                to_port(Action::Decide(Verdict::Reject(With::Reset)), 6, 81),
+            ],
+        );
+    }
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        shards: 8,
+        policy: six,
+        ..Plan::default()
+    });
+    let host = "[2001:db8:1::10]:4000".parse::<std::net::SocketAddrV6>().unwrap();
+    for last in 1..30 {
+        let server = format!("[2001:db8:9::{last:x}]:80")
+            .parse::<std::net::SocketAddrV6>()
+            .unwrap();
+        assert_eq!(
+            1,
+            rig.host_sends(&packet::tcp6(host, server).flags(SYN)).len(),
+            "{:?}",
+            rig.all_drops()
+        );
+        assert_eq!(
+            1,
+            rig.router_sends(&packet::tcp6(server, host).flags(SYN | ACK)).len(),
+            "{:?}",
+            rig.all_drops()
+        );
+    }
+    let refused = "[2001:db8:9::1]:81".parse::<std::net::SocketAddrV6>().unwrap();
+    let sent = rig.host_sends(&packet::tcp6(host, refused).flags(SYN).numbers(7, 0));
+    assert!(is_valid(&sent[0].frame));
+    let tcp = etherparse::TcpSlice::from_slice(&sent[0].frame[54..]).unwrap();
+    assert_eq!(
+        (true, 81, 4000, 8),
+        (
+            tcp.rst(),
+            tcp.source_port(),
+            tcp.destination_port(),
+            tcp.acknowledgment_number()
+        )
+    );
+}

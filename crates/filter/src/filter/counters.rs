@@ -1,0 +1,211 @@
+//! What rules have counted, and what they log.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use super::{Action, By, LOGGED, Place, endpoints};
+use crate::{Address, Field, Header};
+
+/// Packets that wait to be logged at most.
+const WAITING: usize = 256;
+
+/// What a rule has counted.
+#[derive(Debug, Default)]
+pub struct Counter {
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    /// Nanoseconds; 0: never.
+    last: AtomicU64,
+    /// When the packets that it has let pass would be over at its rate.
+    paid: AtomicU64,
+}
+
+impl Counter {
+    /// Packets.
+    pub fn packets(&self) -> u64 {
+        self.packets.load(Ordering::Relaxed)
+    }
+
+    /// Their bytes, from the IP header on.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// When the last one came, in nanoseconds of the workers' clock; none where none has.
+    pub fn last(&self) -> Option<u64> {
+        Some(self.last.load(Ordering::Relaxed)).filter(|last| *last != 0)
+    }
+
+    fn count(&self, bytes: u32, now: u64) {
+        self.packets.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(bytes.into(), Ordering::Relaxed);
+        self.last.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether one more packet is within a rate.
+    fn admits(&self, rate: u32, burst: u32, now: u64) -> bool {
+        let each = 1_000_000_000 / u64::from(rate.max(1));
+        let most = each.saturating_mul(burst.max(1).into());
+        let pay = |paid: u64| Some(paid.max(now) + each).filter(|paid| *paid <= now.saturating_add(most));
+        self.paid
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, pay)
+            .is_ok()
+    }
+}
+
+/// A packet to be logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    /// The rule.
+    pub place: Place,
+    /// Source and destination, each with its port or [`crate::NONE`].
+    pub endpoints: [(IpAddr, u32); 2],
+    /// Protocol.
+    pub protocol: u8,
+    /// Interfaces that it came in by and leaves by.
+    pub interfaces: [u32; 2],
+    /// Its length in bytes.
+    pub length: u32,
+}
+
+/// What all rules have counted.
+#[derive(Debug, Default)]
+pub struct Counters {
+    of_rules: Box<[Arc<Counter>]>,
+    default: Arc<Counter>,
+    log: Arc<Mutex<VecDeque<LogRecord>>>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Counters {
+    /// For so many rules, all at 0.
+    pub fn new(rules: usize) -> Self {
+        Self::following(&Self::default(), (0..rules).map(|_| None))
+    }
+
+    /// For rules of which some were there before, each at a place of its own, and go on counting.
+    pub fn following(before: &Self, places: impl Iterator<Item = Option<Place>>) -> Self {
+        let counter = |place: Option<Place>| {
+            let known = place.and_then(|place| before.of_rules.get(place as usize));
+            known.cloned().unwrap_or_default()
+        };
+        if before.log.lock().is_ok_and(|log| log.capacity() >= WAITING) {
+            return Self {
+                of_rules: places.map(counter).collect(),
+                default: before.default.clone(),
+                log: before.log.clone(),
+                lost: before.lost.clone(),
+            };
+        }
+        Self {
+            of_rules: places.map(counter).collect(),
+            default: before.default.clone(),
+            log: Arc::new(Mutex::new(VecDeque::with_capacity(WAITING))),
+            lost: before.lost.clone(),
+        }
+    }
+
+    /// That of a rule.
+    pub fn of(&self, place: Place) -> Option<&Counter> {
+        self.of_rules.get(place as usize).map(Arc::as_ref)
+    }
+
+    /// That of packets that no rule decided about.
+    pub fn of_default(&self) -> &Counter {
+        &self.default
+    }
+
+    /// Packets that were to be logged, but too many waited.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// What waits to be logged.
+    pub fn take_log(&self) -> Vec<LogRecord> {
+        self.log
+            .lock()
+            .map(|mut log| log.drain(..).collect())
+            .unwrap_or_default()
+    }
+
+    /// A rule after which others are asked has matched; whether they are.
+    pub(super) fn note<A: Address>(&self, place: Place, action: Action, header: &Header<A>, now: u64) -> bool {
+        let Some(counter) = self.of(place) else { return true };
+        counter.count(header.get(Field::Length), now);
+        match action {
+            Action::Limit { rate, burst } => counter.admits(rate, burst, now),
+            Action::Log if counter.admits(LOGGED, LOGGED, now) => {
+                self.put(place, header);
+                true
+            }
+            _ => true,
+        }
+    }
+
+    /// A packet's fate is decided. One above a rate has been counted by that rule.
+    #[inline]
+    pub(super) fn decided<A: Address>(&self, by: By, header: &Header<A>, now: u64) {
+        match by {
+            By::Rule(place) => {
+                if let Some(counter) = self.of(place) {
+                    counter.count(header.get(Field::Length), now);
+                }
+            }
+            By::Default => self.default.count(header.get(Field::Length), now),
+            By::Limit(_) => {}
+        }
+    }
+
+    /// Never waits: what would have to is counted and lost.
+    fn put<A: Address>(&self, place: Place, header: &Header<A>) {
+        let record = LogRecord {
+            place,
+            endpoints: endpoints(header),
+            protocol: header.get(Field::Protocol) as u8,
+            interfaces: [header.get(Field::Incoming), header.get(Field::Outgoing)],
+            length: header.get(Field::Length),
+        };
+        match self.log.try_lock() {
+            Ok(mut log) if log.len() < WAITING => log.push_back(record),
+            _ => {
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counter_admits_its_burst_and_then_its_rate() {
+        let counter = Counter::default();
+        let second = 1_000_000_000;
+        let admitted = |from: u64, packets: u64, step: u64| {
+            (0..packets)
+                .filter(|packet| counter.admits(100, 20, from + packet * step))
+                .count()
+        };
+        assert_eq!(20, admitted(5 * second, 1_000, 0));
+        // One more every hundredth of a second.
+        assert_eq!(100, admitted(5 * second + 10_000_000, 1_000, 1_000_000));
+        assert_eq!(20, admitted(50 * second, 1_000, 0));
+    }
+
+    #[test]
+    fn log_that_nobody_takes_is_bounded_and_counted() {
+        let counters = Counters::new(1);
+        let header = Header::<u32>::new(1, 2).with(Field::Length, 40);
+        for second in 1..=60 {
+            for _ in 0..20 {
+                assert!(counters.note(0, Action::Log, &header, second * 1_000_000_000));
+            }
+        }
+        assert_eq!(1_200, counters.of(0).map_or(0, Counter::packets));
+        assert_eq!((256, 600 - 256), (counters.take_log().len(), counters.lost()));
+        assert_eq!(0, counters.take_log().len());
+    }
+}

@@ -1,0 +1,269 @@
+//! A list of rules with what they do, compiled into a snapshot that never changes: what a packet's fate is.
+//!
+//! Rules that decide go into the matcher. Those after which others are asked, few as they are, are asked one by one, as far
+//! as they come before the one that decides.
+
+mod counters;
+mod kind;
+
+pub use counters::{Counter, Counters, LogRecord};
+pub use kind::Kind;
+
+use std::net::IpAddr;
+
+use thiserror::Error;
+
+use self::kind::Any;
+use crate::{Address, Field, Header, Rule, RuleNumber, TooLarge};
+
+/// Headers that are asked about together at most.
+const BATCH: usize = 64;
+
+/// What happens to a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It passes.
+    Accept,
+    /// It is dropped.
+    Drop,
+    /// It is dropped, and its sender is told.
+    Reject(With),
+}
+
+/// What senders are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum With {
+    /// A reset over TCP, else that the port is unreachable.
+    Reset,
+    /// That the port is unreachable.
+    PortUnreachable,
+    /// That communication is prohibited.
+    Prohibited,
+}
+
+/// What a rule does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// It decides.
+    Decide(Verdict),
+    /// It counts, and later rules are asked.
+    Count,
+    /// It logs, at most [`LOGGED`] packets a second, and later rules are asked.
+    Log,
+    /// What exceeds so many packets a second, and so many at once, is dropped; later rules are asked about the rest.
+    Limit {
+        /// Packets a second; at least 1.
+        rate: u32,
+        /// Packets at once; at least 1.
+        burst: u32,
+    },
+}
+
+/// Packets that a rule logs a second, and at once.
+pub const LOGGED: u32 = 10;
+
+/// Place of a rule in the list that an operator wrote, counted from 0.
+pub type Place = u32;
+
+/// A rule as its operator wrote it: one or more boxes of either family, and what they do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// What it does.
+    pub action: Action,
+    /// IPv4.
+    pub four: Vec<Rule<u32>>,
+    /// IPv6.
+    pub six: Vec<Rule<u128>>,
+}
+
+/// Why a packet is what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// A rule decided.
+    Rule(Place),
+    /// A rule's rate was exceeded.
+    Limit(Place),
+    /// No rule decided.
+    Default,
+}
+
+/// A packet's fate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fate {
+    /// What happens to it.
+    pub verdict: Verdict,
+    /// Why.
+    pub by: By,
+}
+
+/// Why there is no filter of these rules.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum FilterError {
+    /// The matcher would be too large.
+    #[error(transparent)]
+    TooLarge(#[from] TooLarge),
+    /// More boxes than there are numbers.
+    #[error("{0} combinations of fields are more than a filter takes")]
+    TooMany(usize),
+}
+
+/// A box after whose rule others are asked.
+#[derive(Clone, Debug)]
+struct GoesOn<A> {
+    /// Boxes of the matcher that come before it.
+    before: RuleNumber,
+    place: Place,
+    action: Action,
+    rule: Rule<A>,
+}
+
+/// Rules of one family.
+#[derive(Debug)]
+pub struct Filter<A: Address> {
+    matcher: Any<A>,
+    /// Of each box of the matcher, which rule it is of, and what that decides.
+    decides: Box<[(Place, Verdict)]>,
+    goes_on: Box<[GoesOn<A>]>,
+    default: Verdict,
+}
+
+impl<A: Address> Filter<A> {
+    /// Of boxes in order, each with the place of its rule and what that does. `workers` may ask at the same time.
+    pub fn new<'r>(
+        boxes: impl Iterator<Item = (Place, Action, &'r Rule<A>)>,
+        kind: Kind,
+        default: Verdict,
+        workers: usize,
+    ) -> Result<Self, FilterError> {
+        let (mut rules, mut decides, mut goes_on) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, action, rule) in boxes {
+            match action {
+                Action::Decide(verdict) => {
+                    rules.push(rule.clone());
+                    decides.push((place, verdict));
+                }
+                action => goes_on.push(GoesOn {
+                    before: rules.len() as RuleNumber,
+                    place,
+                    action,
+                    rule: rule.clone(),
+                }),
+            }
+        }
+        if rules.len() >= 1 << 30 {
+            return Err(FilterError::TooMany(rules.len()));
+        }
+        Ok(Self {
+            matcher: Any::new(&rules, kind, workers)?,
+            decides: decides.into(),
+            goes_on: goes_on.into(),
+            default,
+        })
+    }
+
+    /// The fate of packets, asked by a worker at a time in nanoseconds: rules that matched have counted them, as far as they
+    /// were asked.
+    pub fn decide(&self, headers: &[Header<A>], fates: &mut [Fate], counters: &Counters, worker: usize, now: u64) {
+        for (headers, fates) in headers.chunks(BATCH).zip(fates.chunks_mut(BATCH)) {
+            let mut found = [None; BATCH];
+            self.matcher.first_of_each(headers, &mut found[..headers.len()], worker);
+            for ((header, found), fate) in headers.iter().zip(found).zip(fates) {
+                *fate = self.fate(header, found, |place, action| counters.note(place, action, header, now));
+                counters.decided(fate.by, header, now);
+            }
+        }
+    }
+
+    /// The fate of a packet if it came; nothing is counted, and no rate is exceeded.
+    pub fn would(&self, header: &Header<A>) -> Fate {
+        let mut found = [None];
+        self.matcher
+            .first_of_each(core::slice::from_ref(header), &mut found, usize::MAX);
+        self.fate(header, found[0], |_, _| true)
+    }
+
+    /// `note` is told of each rule that matches before the one that decides, and says whether the packet may go on.
+    #[inline(always)]
+    fn fate(&self, header: &Header<A>, found: Option<RuleNumber>, mut note: impl FnMut(Place, Action) -> bool) -> Fate {
+        for goes_on in &self.goes_on {
+            if found.is_some_and(|found| found < goes_on.before) {
+                break;
+            }
+            if goes_on.rule.has(header) && !note(goes_on.place, goes_on.action) {
+                let by = By::Limit(goes_on.place);
+                return Fate {
+                    verdict: Verdict::Drop,
+                    by,
+                };
+            }
+        }
+        match found.and_then(|found| self.decides.get(found as usize)) {
+            Some(&(place, verdict)) => Fate {
+                verdict,
+                by: By::Rule(place),
+            },
+            None => Fate {
+                verdict: self.default,
+                by: By::Default,
+            },
+        }
+    }
+
+    /// Boxes that decide.
+    pub fn len(&self) -> usize {
+        self.decides.len()
+    }
+
+    /// Whether there are no boxes at all.
+    pub fn is_empty(&self) -> bool {
+        self.decides.is_empty() && self.goes_on.is_empty()
+    }
+
+    /// Bytes that the matcher takes.
+    pub fn bytes(&self) -> usize {
+        self.matcher.bytes()
+    }
+}
+
+/// Rules of both families.
+#[derive(Debug)]
+pub struct Filters {
+    /// IPv4.
+    pub four: Filter<u32>,
+    /// IPv6.
+    pub six: Filter<u128>,
+    /// What rules have counted.
+    pub counters: Counters,
+    /// The first packet of a flow is asked about, and those that follow pass.
+    pub sessions: bool,
+}
+
+impl Filters {
+    /// Of rules in order. A rule that was there before goes on counting where it was.
+    pub fn new(
+        written: &[Written],
+        kind: Kind,
+        default: Verdict,
+        sessions: bool,
+        workers: usize,
+        counters: Counters,
+    ) -> Result<Self, FilterError> {
+        let boxes = || (0..).zip(written);
+        let four = boxes().flat_map(|(place, rule)| rule.four.iter().map(move |one| (place, rule.action, one)));
+        let six = boxes().flat_map(|(place, rule)| rule.six.iter().map(move |one| (place, rule.action, one)));
+        Ok(Self {
+            four: Filter::new(four, kind, default, workers)?,
+            six: Filter::new(six, kind, default, workers)?,
+            counters,
+            sessions,
+        })
+    }
+}
+
+/// Of a header what a log says.
+fn endpoints<A: Address>(header: &Header<A>) -> [(IpAddr, u32); 2] {
+    [
+        (header.source().ip(), header.get(Field::SourcePort)),
+        (header.destination().ip(), header.get(Field::DestinationPort)),
+    ]
+}

@@ -1,0 +1,34 @@
+//! Why the filter drops a packet.
+
+macro_rules! reasons {
+    ($($name:ident $text:literal $help:literal;)*) => {
+        /// Why the filter drops a packet: each is a counter of its own.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum Reason {
+            $(#[doc = $help] $name,)*
+        }
+
+        impl Reason {
+            /// Every reason, in the order of their numbers.
+            pub const ALL: &[Reason] = &[$(Reason::$name),*];
+
+            /// The counter's name.
+            pub fn name(self) -> &'static str {
+                match self { $(Reason::$name => $text,)* }
+            }
+
+            /// One line for an operator.
+            pub fn help(self) -> &'static str {
+                match self { $(Reason::$name => $help,)* }
+            }
+        }
+    };
+}
+
+reasons! {
+    Denied "filter-drop" "a rule of the filter drops it: `show filter` counts by rule";
+    Rejected "filter-reject" "a rule of the filter rejects it, and the sender was told where that is allowed";
+    Default "filter-default" "no rule of the filter decided, and its default does not accept";
+    Limited "filter-rate" "above the rate of a rule of the filter";
+}
