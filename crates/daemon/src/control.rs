@@ -203,6 +203,9 @@ impl Control {
         loop {
             tick.tick().await;
             self.plane().collect();
+            if let Some(filters) = self.plane().policy().filter.clone() {
+                crate::filter::write_log(&self.config(), &filters);
+            }
             if recorded.elapsed() >= DAY {
                 recorded = Instant::now();
                 self.record_shares();

@@ -8,6 +8,7 @@ mod control;
 mod desk;
 #[cfg(test)]
 mod faults;
+mod filter;
 mod load;
 mod log;
 mod machine;
@@ -24,6 +25,7 @@ mod workers;
 
 pub use sluice_config as config;
 
+pub use filter::{FilterOutlook, filter_outlook};
 pub use load::{Loaded, load, load_for_replay};
 pub use machine::{MachineError, machine};
 pub use ports::{Outlook, outlook, plan};

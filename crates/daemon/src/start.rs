@@ -15,7 +15,8 @@ use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_table::memory::{LINE, Line};
 
-use crate::build::{self, Secrets};
+use crate::build::{self, BuildError, Secrets};
+use crate::filter::{FilterOutlook, filter_fault};
 use crate::ports::{outlook, plan};
 use crate::workers::Workers;
 use crate::{DaemonError, Loaded};
@@ -68,8 +69,15 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let pools = build::pool_names(config, &Vec::new());
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
     let setup = build::setup(config, ports, count, secrets)?;
-    let policy = build::policy(config, &macs, &pools)?;
+    let built = Instant::now();
+    let policy = build::policy(config, &macs, &pools, None).map_err(|error| match error {
+        BuildError::Filter(error) => refused(vec![filter_fault(&error)]),
+        error => error.into(),
+    })?;
     let routes = build::routes(config, &policy.interfaces)?;
+    if let Some(filter) = &policy.filter {
+        tracing::info!("{}", FilterOutlook::of(config, filter, built.elapsed()));
+    }
     let began = Instant::now();
     let mut plane = Plane::new(
         setup,

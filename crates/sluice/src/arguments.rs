@@ -189,6 +189,25 @@ pub enum Show {
         #[arg(long)]
         json: bool,
     },
+    /// The packet filter: its rules, what they have counted, and which one decides about a packet
+    Filter {
+        /// How many of the rules.
+        #[arg(long, default_value_t = 100, value_name = "NUMBER")]
+        rules: u32,
+        /// Which rule decides about the first packet of this flow: "tcp 10.0.0.1:1234 > 192.0.2.1:80" (the destination as
+        /// translated), "icmp 10.0.0.1 > 192.0.2.1".
+        #[arg(long = "match", value_name = "PACKET")]
+        packet: Option<String>,
+        /// With --match: the interface that it comes in by, where it is not the one that leads back to its source.
+        #[arg(long = "in", value_name = "INTERFACE", requires = "packet")]
+        incoming: Option<String>,
+        /// With --match: the interface that it leaves by, where it is not the one that leads to its destination.
+        #[arg(long, value_name = "INTERFACE", requires = "packet")]
+        out: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Outside ports and who has them, asked by either side
     ///
     /// Three lists: shares, what inside addresses of deterministic pools have by computation, in use or not (RFC 7422;

@@ -7,7 +7,7 @@ use serde_json::json;
 use sluice_daemon::config::config::{Interface, Link};
 use sluice_daemon::config::memory::Bytes;
 use sluice_daemon::config::{Config, place};
-use sluice_daemon::{Loaded, Outlook, load, outlook, plan};
+use sluice_daemon::{FilterOutlook, Loaded, Outlook, filter_outlook, load, outlook, plan};
 
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
@@ -22,10 +22,11 @@ pub fn check(file: &Path, json: bool, output: &mut dyn Write) -> Result<(), Comm
     let loaded = load(file)?;
     let diagnosis = |faults| CommandError::Configuration(place(&loaded.name, &loaded.text, faults));
     let ports = outlook(&loaded.checked.config).map_err(diagnosis)?;
+    let filter = filter_outlook(&loaded.checked.config).map_err(|fault| diagnosis(vec![fault]))?;
     if json {
-        as_json(&loaded, &ports, output)
+        as_json(&loaded, &ports, filter.as_ref(), output)
     } else {
-        as_text(&loaded, &ports, output)
+        as_text(&loaded, &ports, filter.as_ref(), output)
     }?;
     let faults: Vec<_> = ports
         .iter()
@@ -38,7 +39,12 @@ pub fn check(file: &Path, json: bool, output: &mut dyn Write) -> Result<(), Comm
     }
 }
 
-fn as_text(loaded: &Loaded, ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> {
+fn as_text(
+    loaded: &Loaded,
+    ports: &[Outlook],
+    filter: Option<&FilterOutlook>,
+    output: &mut dyn Write,
+) -> Result<(), CommandError> {
     let config = &loaded.checked.config;
     let mut interfaces = Columns::new(&[
         ("INTERFACE", Left),
@@ -97,13 +103,21 @@ fn as_text(loaded: &Loaded, ports: &[Outlook], output: &mut dyn Write) -> Result
         Bytes(sum + plan.bytes() as u64),
         Bytes(loaded.machine.memory)
     )?;
+    if let Some(filter) = filter {
+        writeln!(output, "\n{filter}")?;
+    }
     for complaint in loaded.checked.advice.complaints() {
         writeln!(output, "\n{}:{}: {}", loaded.name, complaint.line, complaint.message)?;
     }
     Ok(())
 }
 
-fn as_json(loaded: &Loaded, ports: &[Outlook], output: &mut dyn Write) -> Result<(), CommandError> {
+fn as_json(
+    loaded: &Loaded,
+    ports: &[Outlook],
+    filter: Option<&FilterOutlook>,
+    output: &mut dyn Write,
+) -> Result<(), CommandError> {
     let config = &loaded.checked.config;
     let interfaces: Vec<_> = config
         .interfaces
@@ -136,6 +150,12 @@ fn as_json(loaded: &Loaded, ports: &[Outlook], output: &mut dyn Write) -> Result
         "tables": tables,
         "buffers": { "count": plan.buffers, "bytes": plan.bytes() },
         "memory": loaded.machine.memory,
+        "filter": filter.map(|filter| json!({
+            "rules": filter.rules,
+            "combinations": filter.combinations,
+            "bytes": filter.bytes,
+            "build-ms": filter.built.as_secs_f64() * 1e3,
+        })),
         "advice": loaded.checked.advice.complaints(),
     });
     writeln!(output, "{document:#}")?;

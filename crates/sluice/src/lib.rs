@@ -8,6 +8,7 @@ pub mod client;
 pub mod columns;
 pub mod control;
 pub mod exit;
+pub mod filter;
 pub mod generate;
 pub mod nat;
 pub mod packets;

@@ -6,14 +6,15 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_daemon::config::api::{
-    Core, Drop, Flow, Initiator, Interface, NatRequest, Neighbour, Protocol, Route, Session, SessionFilter, path,
+    Core, Drop, FilterRequest, Flow, Initiator, Interface, NatRequest, Neighbour, Protocol, Route, Session,
+    SessionFilter, path,
 };
 
 use crate::arguments::Show;
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
-use crate::nat;
+use crate::{filter, nat};
 
 use Align::{Left, Right};
 
@@ -35,6 +36,21 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                 rules: *rules,
             };
             nat::nat(&mut connect()?, &request, *json, output)
+        }
+        Show::Filter {
+            rules,
+            packet,
+            incoming,
+            out,
+            json,
+        } => {
+            let request = FilterRequest {
+                rules: if packet.is_some() { 0 } else { *rules },
+                packet: packet.clone(),
+                incoming: incoming.clone(),
+                out: out.clone(),
+            };
+            filter::filter(&mut connect()?, &request, *json, output)
         }
         Show::Subscribers { filter, json, limit } => {
             let limit = limit.unwrap_or(u64::MAX);

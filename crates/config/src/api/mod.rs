@@ -7,6 +7,7 @@
 //! | `GET /v1/sessions` with [`SessionFilter`] and [`Position`] | [`Page`] of [`Session`] |
 //! | `POST /v1/sessions/clear` with [`SessionFilter`] | [`Cleared`] |
 //! | `GET /v1/nat` with [`NatRequest`] | [`Nat`] |
+//! | `GET /v1/filter` with [`FilterRequest`] | [`PacketFilter`] |
 //! | `GET /v1/shares` with [`MappingFilter`] and [`Position`] | [`Page`] of [`Share`] |
 //! | `GET /v1/port-blocks` with [`MappingFilter`] and [`Position`] | [`Page`] of [`PortBlock`] |
 //! | `GET /v1/mappings` with [`MappingFilter`] and [`Position`] | [`Page`] of [`Mapping`] |
@@ -27,6 +28,7 @@
 
 mod filter;
 mod nat;
+mod packet_filter;
 mod packets;
 mod show;
 
@@ -35,6 +37,7 @@ pub use nat::{
     ByProtocol, Mapping, MappingFilter, Nat, NatRequest, Pool, PoolBlocks, PortBlock, Rule, RuleAction, RuleKind,
     Share, Span, Subscriber, SubscriberFilter, TableUse,
 };
+pub use packet_filter::{Decision, FilterRequest, FilterRule, Hits, Packet, PacketFilter};
 pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
 pub use show::{Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status};
 
@@ -55,6 +58,8 @@ pub mod path {
     pub const CLEAR_SESSIONS: &str = "/v1/sessions/clear";
     /// Pools, and who uses them most.
     pub const NAT: &str = "/v1/nat";
+    /// The packet filter, and what its rules have counted.
+    pub const FILTER: &str = "/v1/filter";
     /// Mappings.
     pub const MAPPINGS: &str = "/v1/mappings";
     /// Remove mappings, with their sessions.

@@ -177,6 +177,42 @@ pub struct FilterRule {
     pub burst: Option<u32>,
 }
 
+impl FilterRule {
+    /// What it matches, by key, as it is written.
+    pub fn matches(&self) -> Vec<(String, String)> {
+        let Ok(table) = toml::Table::try_from(self) else {
+            return Vec::new();
+        };
+        let text = |value: &toml::Value| match value {
+            toml::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let text = |value: &toml::Value| match value {
+            toml::Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(" "),
+            one => text(one),
+        };
+        let other = ["name", "action", "with", "rate", "burst"];
+        let order = [
+            "protocol",
+            "from",
+            "from-port",
+            "to",
+            "to-port",
+            "icmp",
+            "flags",
+            "in",
+            "out",
+        ];
+        let mut found: Vec<_> = table
+            .iter()
+            .filter(|(key, _)| !other.contains(&key.as_str()))
+            .map(|(key, value)| (key.clone(), text(value)))
+            .collect();
+        found.sort_by_key(|(key, _)| order.iter().position(|known| known == key).unwrap_or(order.len()));
+        found
+    }
+}
+
 /// The name of an interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -1,5 +1,6 @@
 //! `apply`: another configuration, taken over as one commit or refused whole.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use axum::Json;
@@ -9,10 +10,11 @@ use sluice_config::config::Neighbour;
 use sluice_config::{Change, Complaint, Config, Fault, check, difference, place};
 use sluice_engine::plane::PlaneError;
 use sluice_engine::policy::Policy;
+use sluice_filter::FilterError;
 use tokio::time::Instant;
 
 use super::{Refusal, Shared};
-use crate::build;
+use crate::build::{self, BuildError};
 use crate::control::Control;
 
 /// How long a change waits for the one before to be seen through.
@@ -51,6 +53,13 @@ fn refused_pools(request: &ApplyRequest, error: &PlaneError) -> ApplyAnswer {
     };
     ApplyAnswer::Refused {
         complaints: place(&request.name, &request.text, vec![fault]).complaints(),
+    }
+}
+
+/// A refusal of the filter's matcher.
+fn refused_filter(request: &ApplyRequest, error: &FilterError) -> ApplyAnswer {
+    ApplyAnswer::Refused {
+        complaints: place(&request.name, &request.text, vec![crate::filter::filter_fault(error)]).complaints(),
     }
 }
 
@@ -105,10 +114,13 @@ pub(super) async fn apply(
     }
     let advice = checked.advice.complaints();
     let pools = build::pool_names(&checked.config, &control.pools());
-    let built = build::policy(&checked.config, &control.macs, &pools)
+    let (running, filter) = (control.config(), control.plane().policy().filter.clone());
+    let before = filter.as_deref().map(|filter| (&**running.deref(), filter));
+    let built = build::policy(&checked.config, &control.macs, &pools, before)
         .and_then(|policy| Ok((build::routes(&checked.config, &policy.interfaces)?, policy)));
     let (routes, policy) = match built {
         Ok(built) => built,
+        Err(BuildError::Filter(error)) => return Ok(Json(refused_filter(&request, &error))),
         Err(error) => return Ok(Json(refused(error.to_string()))),
     };
     if let Err(error) = admitted(&control, &policy).await {

@@ -1,6 +1,7 @@
 //! The control API: HTTP/1.1 over the control socket, with the types of `sluice_config::api`.
 
 mod apply;
+mod filter;
 mod lists;
 mod nat;
 mod overview;
@@ -70,6 +71,7 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::SESSIONS, get(sessions::list))
         .route(path::CLEAR_SESSIONS, post(sessions::clear))
         .route(path::NAT, get(overview::overview))
+        .route(path::FILTER, get(filter::show))
         .route(path::MAPPINGS, get(nat::mappings))
         .route(path::CLEAR_MAPPINGS, post(nat::clear))
         .route(path::PORT_BLOCKS, get(nat::port_blocks))

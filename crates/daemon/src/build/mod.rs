@@ -1,8 +1,10 @@
 //! From a valid configuration to the plain parameters of the data plane, which does not know it.
 
+mod filter;
 mod interfaces;
 mod translation;
 
+pub use filter::filters;
 pub use interfaces::{Ports, interfaces, ports, routes};
 pub(crate) use translation::pool;
 pub use translation::{PoolNames, pool_names, translation};
@@ -14,6 +16,7 @@ use sluice_engine::datagrams;
 use sluice_engine::io::WorkerIndex;
 use sluice_engine::plane::NeighbourLimits;
 use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Setup, Subscribers};
+use sluice_filter::Filters;
 use sluice_nat::deterministic::DeterministicError;
 use sluice_nat::shard::Shards;
 use sluice_nat::timeout::{Schedule, TimeoutError};
@@ -39,6 +42,12 @@ pub enum BuildError {
     /// Rules.
     #[error(transparent)]
     Rules(#[from] sluice_nat::rule::RuleError),
+    /// The filter's matcher.
+    #[error(transparent)]
+    Filter(#[from] sluice_filter::FilterError),
+    /// A rule of the filter.
+    #[error(transparent)]
+    FilterRule(#[from] sluice_filter::Impossible),
     /// Timeouts.
     #[error(transparent)]
     Timeouts(#[from] TimeoutError),
@@ -108,16 +117,24 @@ pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets
 }
 
 /// What a commit decides. `macs` has the Ethernet address of each port; `pools` the pools' names at the places of their
-/// indexes.
+/// indexes; `before` is what ran before, if something did.
 ///
 /// # Errors
 /// See [`BuildError`].
-pub fn policy(config: &Config, macs: &[[u8; 6]], pools: &PoolNames) -> Result<Policy, BuildError> {
+pub fn policy(
+    config: &Config,
+    macs: &[[u8; 6]],
+    pools: &PoolNames,
+    before: Option<(&Config, &Filters)>,
+) -> Result<Policy, BuildError> {
     let interfaces = interfaces(config, macs);
     let mut policy = Policy::new(macs.len(), interfaces);
     policy.nat4 = translation(config, pools)?;
     policy.timeouts = Schedule::new(&timeouts(&config.timeouts))?;
     policy.limits = limits(config);
+    if let Some(filters) = filters(config, before)? {
+        policy.filter_by(filters);
+    }
     policy.answers_syns = config.document.nat.unsolicited_syn == schema::UnsolicitedSyn::Unreachable;
     Ok(policy)
 }
@@ -223,7 +240,7 @@ mod tests {
             let waiting = setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap().unsolicited_syns;
             (
                 waiting,
-                policy(&config, &[[2, 0, 0, 0, 0, 1]], &Vec::new())
+                policy(&config, &[[2, 0, 0, 0, 0, 1]], &Vec::new(), None)
                     .unwrap()
                     .answers_syns,
             )
@@ -256,7 +273,7 @@ mod tests {
         );
         let setup = setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap();
         let names = pool_names(&config, &Vec::new());
-        let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names).unwrap();
+        let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names, None).unwrap();
         policy.leases = Leases::of(&policy, setup.shards);
         let taken = Lines::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.shards.count());
         let of_shards = |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "held-ports";

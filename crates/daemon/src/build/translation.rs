@@ -58,6 +58,7 @@ pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildE
         pools,
         changes: Changes::default(),
         limits: limits(&config.document.nat.limits),
+        hosts: None,
     })
 }
 

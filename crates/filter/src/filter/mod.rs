@@ -182,6 +182,19 @@ impl<A: Address> Filter<A> {
         self.fate(header, found[0], |_, _| true)
     }
 
+    /// The same, and the rules that match before the one that decides.
+    pub fn explain(&self, header: &Header<A>) -> (Vec<Place>, Fate) {
+        let mut found = [None];
+        self.matcher
+            .first_of_each(core::slice::from_ref(header), &mut found, usize::MAX);
+        let mut before = Vec::new();
+        let fate = self.fate(header, found[0], |place, _| {
+            before.push(place);
+            true
+        });
+        (before, fate)
+    }
+
     /// `note` is told of each rule that matches before the one that decides, and says whether the packet may go on.
     #[inline(always)]
     fn fate(&self, header: &Header<A>, found: Option<RuleNumber>, mut note: impl FnMut(Place, Action) -> bool) -> Fate {

@@ -1,0 +1,174 @@
+//! `GET /v1/filter`: the packet filter, what its rules have counted, and which rule decides about a packet.
+
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::schema::{Action, Matcher, Verdict};
+use crate::value::IpProtocol;
+
+/// What is asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct FilterRequest {
+    /// How many of the rules.
+    pub rules: u32,
+    /// A packet, as [`Packet`] reads it: which rule decides about it?
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet: Option<String>,
+    /// The interface that it comes in by; where the route to its source leads if not given.
+    #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
+    pub incoming: Option<String>,
+    /// The interface that it leaves by; where the route to its destination leads if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub out: Option<String>,
+}
+
+/// The packet filter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PacketFilter {
+    /// What happens to packets that no rule decides about.
+    pub default: Verdict,
+    /// Packets that no rule decided about.
+    pub by_default: Hits,
+    /// The first packet of a flow is asked about, and not those that follow.
+    pub sessions: bool,
+    /// How rules are found.
+    pub matcher: Matcher,
+    /// Memory of the matchers in bytes.
+    pub bytes: u64,
+    /// Rules in all.
+    pub rules_in_all: u64,
+    /// Combinations of what rules name that decide, in IPv4 and IPv6.
+    pub combinations: [u64; 2],
+    /// Packets that were to be logged, but too many waited.
+    pub log_lost: u64,
+    /// The first of the rules, in order.
+    pub rules: Vec<FilterRule>,
+    /// What decides about the packet that was asked about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+}
+
+/// What a rule has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Hits {
+    /// Packets.
+    pub packets: u64,
+    /// Their bytes, from the IP header on.
+    pub bytes: u64,
+    /// Seconds since the last one; none where none has come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<f64>,
+}
+
+/// A rule.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FilterRule {
+    /// Its number, counted from 1.
+    pub number: u64,
+    /// Its name, or its number.
+    pub name: String,
+    /// What it does.
+    pub action: Action,
+    /// What it matches, by key; nothing where it matches everything.
+    pub matches: Vec<(String, String)>,
+    /// What it has counted.
+    #[serde(flatten)]
+    pub hits: Hits,
+}
+
+/// What decides about a packet.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Decision {
+    /// What happens to it.
+    pub verdict: Verdict,
+    /// The rule that decides; none where the default does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<FilterRule>,
+    /// Rules that match before it, and go on.
+    pub before: Vec<FilterRule>,
+    /// The interfaces that it would come in and leave by.
+    pub interfaces: [Option<String>; 2],
+}
+
+/// A packet that is asked about: `tcp 10.0.0.1:1234 > 192.0.2.1:80`, `icmp 10.0.0.1 > 192.0.2.1`. Its destination is the one
+/// after translation. Over TCP it is a SYN, over ICMP an echo request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Protocol.
+    pub protocol: u8,
+    /// Source, and its port where there is one.
+    pub source: (IpAddr, Option<u16>),
+    /// Destination, and its port where there is one.
+    pub destination: (IpAddr, Option<u16>),
+}
+
+fn end(text: &str) -> Option<(IpAddr, Option<u16>)> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some((address, None));
+    }
+    let end: SocketAddr = text.parse().ok()?;
+    Some((end.ip(), Some(end.port())))
+}
+
+impl FromStr for Packet {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let form = "write it as `tcp 10.0.0.1:1234 > 192.0.2.1:80` or `icmp 10.0.0.1 > 192.0.2.1`";
+        let words: Vec<_> = text.split_whitespace().collect();
+        let [protocol, source, ">", destination] = words[..] else {
+            return Err(format!("`{text}` is not a packet: {form}"));
+        };
+        let protocol: IpProtocol = protocol.parse().map_err(|error| format!("{error}: {form}"))?;
+        let end = |text| end(text).ok_or_else(|| format!("`{text}` is not an address with or without a port: {form}"));
+        let (source, destination) = (end(source)?, end(destination)?);
+        if source.0.is_ipv4() != destination.0.is_ipv4() {
+            return Err("source and destination are of different families".into());
+        }
+        let has_ports = matches!(protocol.0, 6 | 17);
+        if [source, destination]
+            .iter()
+            .any(|(_, port)| port.is_some() != has_ports)
+        {
+            let which = if has_ports { "has ports" } else { "has no ports" };
+            return Err(format!("{protocol} {which}: {form}"));
+        }
+        Ok(Self {
+            protocol: protocol.0,
+            source,
+            destination,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packet_is_read_with_its_ports_or_without() {
+        let packet: Packet = "tcp 10.0.0.1:1234 > 192.0.2.1:80".parse().unwrap();
+        assert_eq!(
+            (6, Some(1234), Some(80)),
+            (packet.protocol, packet.source.1, packet.destination.1)
+        );
+        assert!("udp [2001:db8::1]:53 > [2001:db8::2]:53".parse::<Packet>().is_ok());
+        assert!("icmp 10.0.0.1 > 10.0.0.2".parse::<Packet>().is_ok());
+        for wrong in [
+            "",
+            "tcp 10.0.0.1 > 10.0.0.2",
+            "icmp 10.0.0.1:1 > 10.0.0.2:2",
+            "tcp 10.0.0.1:1 192.0.2.1:2",
+            "gre 10.0.0.1 > ::1",
+        ] {
+            assert!(wrong.parse::<Packet>().unwrap_err().len() > 20, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! The packet filter as operators see it: what it is made of, what it logs, which rule decides.
+
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use sluice_config::api::Packet;
+use sluice_config::value::IpProtocol;
+use sluice_config::{Config, Fault};
+use sluice_engine::family::{V4, V6};
+use sluice_engine::paths::{Destination, Paths};
+use sluice_engine::plane::Plane;
+use sluice_filter::{Field, FilterError, Filters, Header, LogRecord, NONE};
+
+use crate::build::{self, BuildError};
+
+/// What a filter is made of.
+#[derive(Clone, Debug)]
+pub struct FilterOutlook {
+    /// Rules.
+    pub rules: usize,
+    /// Combinations that decide, in IPv4 and IPv6.
+    pub combinations: [usize; 2],
+    /// Memory of the matchers in bytes.
+    pub bytes: usize,
+    /// How long it took to build them.
+    pub built: Duration,
+}
+
+impl FilterOutlook {
+    /// Of a filter that took so long to build.
+    pub fn of(config: &Config, filters: &Filters, built: Duration) -> Self {
+        Self {
+            rules: config.filter.len(),
+            combinations: [filters.four.len(), filters.six.len()],
+            bytes: filters.four.bytes() + filters.six.bytes(),
+            built,
+        }
+    }
+}
+
+impl fmt::Display for FilterOutlook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            rules,
+            combinations: [four, six],
+            bytes,
+            built,
+        } = self;
+        let bytes = sluice_config::memory::Bytes(*bytes as u64);
+        write!(
+            f,
+            "filter of {rules} rules: {four} IPv4 and {six} IPv6 combinations in {bytes}, built in {:.1} ms",
+            built.as_secs_f64() * 1e3
+        )
+    }
+}
+
+/// What the filter of a configuration would be made of; none where it has none.
+///
+/// # Errors
+/// The matcher would take too much memory.
+pub fn filter_outlook(config: &Config) -> Result<Option<FilterOutlook>, Fault> {
+    let begin = Instant::now();
+    let filters = build::filters(config, None).map_err(|error| match error {
+        BuildError::Filter(error) => filter_fault(&error),
+        error => Fault {
+            key: vec!["filter".into()],
+            what: error.to_string(),
+            hint: None,
+        },
+    })?;
+    Ok(filters.map(|filters| FilterOutlook::of(config, &filters, begin.elapsed())))
+}
+
+/// A refusal by the matcher, at its place.
+pub(crate) fn filter_fault(error: &FilterError) -> Fault {
+    Fault {
+        key: ["filter", "matcher"].map(str::to_owned).to_vec(),
+        what: error.to_string(),
+        hint: Some("raise `trie-memory` in [filter], or leave `matcher` out: `best` takes any rules".into()),
+    }
+}
+
+/// Write down what rules log.
+pub(crate) fn write_log(config: &Config, filters: &Filters) {
+    for record in filters.counters.take_log() {
+        tracing::info!("filter: {}", log_line(config, &record));
+    }
+}
+
+fn log_line(config: &Config, record: &LogRecord) -> String {
+    let LogRecord {
+        place,
+        endpoints,
+        protocol,
+        interfaces,
+        length,
+    } = record;
+    let rule = config.filter.get(*place as usize).map_or("?", |rule| &rule.name);
+    let name = |number: u32| {
+        config
+            .interfaces
+            .get(number as usize)
+            .map_or("?", |interface| &interface.name)
+    };
+    let [source, destination] = endpoints.map(|(address, port)| match port {
+        NONE => address.to_string(),
+        port => std::net::SocketAddr::new(address, port as u16).to_string(),
+    });
+    let [incoming, outgoing] = interfaces.map(name);
+    let protocol = IpProtocol(*protocol);
+    format!("rule {rule}: {protocol} {source} > {destination} in {incoming} out {outgoing}, {length} bytes")
+}
+
+/// The header of a packet that is asked about, if it is the first of its flow.
+pub(crate) fn header<A: sluice_filter::Address>(
+    packet: &Packet,
+    [source, destination]: [A; 2],
+    [incoming, outgoing]: [u16; 2],
+) -> Header<A> {
+    let header = Header::new(source, destination)
+        .with(Field::Protocol, packet.protocol.into())
+        .with(Field::Incoming, incoming.into())
+        .with(Field::Outgoing, outgoing.into())
+        .with(Field::Length, if packet.source.0.is_ipv4() { 40 } else { 60 });
+    let header = match (packet.source.1, packet.destination.1) {
+        (Some(from), Some(to)) => header
+            .with(Field::SourcePort, from.into())
+            .with(Field::DestinationPort, to.into()),
+        _ => header,
+    };
+    match packet.protocol {
+        6 => header.with(Field::Flags, sluice_wire::tcp::flag::SYN.into()),
+        1 => header.with(Field::Message, 8 << 8),
+        58 => header.with(Field::Message, 128 << 8),
+        _ => header,
+    }
+}
+
+/// The interface that the route to an address leads out by.
+pub(crate) fn leads_to(plane: &Plane, address: std::net::IpAddr) -> Option<u16> {
+    let paths = Paths {
+        fib: plane.fib().reader(),
+        next_hops: plane.next_hops().table(),
+        neighbours: plane.neighbours().clone(),
+    };
+    let found = match address {
+        std::net::IpAddr::V4(address) => paths.find::<V4>(address.to_bits()),
+        std::net::IpAddr::V6(address) => {
+            let bits = address.to_bits();
+            paths.find::<V6>([(bits >> 64) as u64, bits as u64])
+        }
+    };
+    match found {
+        Destination::Hop(hop) => Some(hop.interface() as u16),
+        Destination::Unknown(wanted) => Some(wanted.interface),
+        Destination::Local | Destination::Refused(_) => None,
+    }
+}

@@ -1,0 +1,169 @@
+//! `sluice show filter`: rules and what they have counted, or the one that decides about a packet.
+
+use std::io::Write;
+
+use serde::Serialize;
+use sluice_daemon::config::api::{Decision, FilterRequest, FilterRule, Hits, PacketFilter, path};
+
+use crate::client::Client;
+use crate::columns::{Align, Columns, grouped};
+use crate::exit::CommandError;
+
+use Align::{Left, Right};
+
+const RULE: [(&str, Align); 7] = [
+    ("RULE", Right),
+    ("NAME", Left),
+    ("ACTION", Left),
+    ("PACKETS", Right),
+    ("BYTES", Right),
+    ("LAST", Right),
+    ("MATCHES", Left),
+];
+
+/// The filter, or what decides about a packet.
+///
+/// # Errors
+/// Those of the connection and of the output.
+pub fn filter(
+    client: &mut Client,
+    request: &FilterRequest,
+    json: bool,
+    output: &mut dyn Write,
+) -> Result<(), CommandError> {
+    let filter: PacketFilter = client.ask(path::FILTER, request)?;
+    if json {
+        return Ok(writeln!(
+            output,
+            "{}",
+            serde_json::to_string_pretty(&filter).map_err(std::io::Error::from)?
+        )?);
+    }
+    match &filter.decision {
+        Some(decision) => explain(&filter, decision, output),
+        None => list(&filter, output),
+    }
+}
+
+/// A word of the configuration.
+fn word<T: Serialize>(value: &T) -> String {
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|value| Some(value.as_str()?.to_owned()))
+        .unwrap_or_default()
+}
+
+fn ago(hits: &Hits) -> String {
+    match hits.last {
+        None => "-".into(),
+        Some(seconds) if seconds < 1.0 => "now".into(),
+        Some(seconds) => {
+            let whole = std::time::Duration::from_secs(seconds as u64);
+            format!("{} ago", humantime::format_duration(whole))
+        }
+    }
+}
+
+fn matches(rule: &FilterRule) -> String {
+    let keys: Vec<_> = rule
+        .matches
+        .iter()
+        .map(|(key, value)| format!("{key} {value}"))
+        .collect();
+    if keys.is_empty() {
+        "everything".into()
+    } else {
+        keys.join(", ")
+    }
+}
+
+fn row(rule: &FilterRule) -> [String; 7] {
+    [
+        rule.number.to_string(),
+        rule.name.clone(),
+        word(&rule.action),
+        grouped(rule.hits.packets),
+        grouped(rule.hits.bytes),
+        ago(&rule.hits),
+        matches(rule),
+    ]
+}
+
+fn list(filter: &PacketFilter, output: &mut dyn Write) -> Result<(), CommandError> {
+    let mut columns = Columns::new(&RULE);
+    filter.rules.iter().for_each(|rule| columns.row(row(rule)));
+    let left = filter.rules_in_all - filter.rules.len() as u64;
+    let hits = &filter.by_default;
+    columns.row([
+        String::new(),
+        "default".into(),
+        word(&filter.default),
+        grouped(hits.packets),
+        grouped(hits.bytes),
+        ago(hits),
+        "what no rule decides about".into(),
+    ]);
+    columns.flush(output)?;
+    let [four, six] = filter.combinations;
+    let asked = if filter.sessions {
+        "the first packet of each flow"
+    } else {
+        "every packet"
+    };
+    writeln!(
+        output,
+        "\n{} rules, {} IPv4 and {} IPv6 combinations in {} KiB; `{}` asks about {asked}",
+        grouped(filter.rules_in_all),
+        grouped(four),
+        grouped(six),
+        grouped(filter.bytes.div_ceil(1024)),
+        word(&filter.matcher),
+    )?;
+    if left > 0 {
+        writeln!(output, "{} more rules: --rules {}", grouped(left), filter.rules_in_all)?;
+    }
+    if filter.log_lost > 0 {
+        writeln!(
+            output,
+            "{} packets were not logged: too many waited",
+            grouped(filter.log_lost)
+        )?;
+    }
+    Ok(())
+}
+
+fn explain(filter: &PacketFilter, decision: &Decision, output: &mut dyn Write) -> Result<(), CommandError> {
+    let [incoming, outgoing] = decision
+        .interfaces
+        .each_ref()
+        .map(|name| name.as_deref().unwrap_or("-"));
+    writeln!(output, "{}: in {incoming}, out {outgoing}", word(&decision.verdict))?;
+    for rule in &decision.before {
+        writeln!(
+            output,
+            "  rule {} ({}) matches, and goes on: {}",
+            rule.number,
+            named(rule),
+            matches(rule)
+        )?;
+    }
+    match &decision.rule {
+        Some(rule) => writeln!(
+            output,
+            "  rule {} ({}) decides: {}",
+            rule.number,
+            named(rule),
+            matches(rule)
+        )?,
+        None => writeln!(
+            output,
+            "  none of {} rules matches and decides: the default does",
+            grouped(filter.rules_in_all)
+        )?,
+    }
+    Ok(())
+}
+
+fn named(rule: &FilterRule) -> String {
+    format!("{}, {}", rule.name, word(&rule.action))
+}
