@@ -15,6 +15,8 @@ pub struct Set {
     pub name: String,
     /// The rules, in order.
     pub rules: Vec<Rule<u32>>,
+    /// Whether it comes from a file.
+    pub is_file: bool,
 }
 
 impl Set {
@@ -33,7 +35,11 @@ impl Set {
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let name = name.split('.').next().unwrap_or_default().to_string();
-        Ok(Self { name, rules })
+        Ok(Self {
+            name,
+            rules,
+            is_file: true,
+        })
     }
 
     /// So many rules of P1's kind, which P1 does not publish: `web-filter`. Hosts and small networks that may reach single
@@ -79,6 +85,7 @@ impl Set {
         Self {
             name: "web-filter".into(),
             rules,
+            is_file: false,
         }
     }
 }

@@ -23,6 +23,14 @@ pub fn server(number: u32) -> u32 {
     0xc000_0200 + number
 }
 
+/// Headers with a name.
+pub struct Traffic {
+    /// What it is called in rows.
+    pub name: &'static str,
+    /// The headers, in order.
+    pub headers: Vec<Header<u32>>,
+}
+
 /// Where headers come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
@@ -44,6 +52,14 @@ impl Trace {
             Self::Uniform => "uniform",
             Self::NoneMatch => "none-match",
             Self::Random => "random",
+        }
+    }
+
+    /// So many headers with the name.
+    pub fn traffic(self, rules: &[Rule<u32>], count: usize) -> Traffic {
+        Traffic {
+            name: self.name(),
+            headers: self.headers(rules, count),
         }
     }
 
