@@ -4,10 +4,11 @@ use sluice_dpdk::acl::AclKey;
 use sluice_filter::{Best, Matcher};
 
 use super::acl::{RteAcl, keys};
+use super::attack::{self, Attack};
 use super::timing::{self, Costs, check_sample};
-use super::traces::Traffic;
+use super::traces::{Trace, Traffic};
 use super::{Failure, row, sets::Set};
-use crate::rows::Run;
+use crate::rows::{Row, Run};
 
 /// Who takes part. Each is timed by itself where the other is missing.
 #[derive(Default)]
@@ -27,10 +28,19 @@ struct Round<'t> {
 }
 
 impl Duel {
-    /// All traces.
-    pub fn run(&self, run: &mut Run<'_>, set: &Set, traffic: &[Traffic], runs: usize) -> Result<(), Failure> {
+    /// All traces, and the headers that cost the default matcher most where they are to be looked for.
+    pub fn run(
+        &self,
+        run: &mut Run<'_>,
+        set: &Set,
+        traffic: &[Traffic],
+        attack: Option<Attack>,
+        runs: usize,
+    ) -> Result<(), Failure> {
+        let worst = attack.zip(self.best.as_ref());
+        let worst = worst.map(|(attack, (best, _))| attack::worst(best, &set.rules, attack));
         let mut rounds = Vec::new();
-        for traffic in traffic {
+        for traffic in traffic.iter().chain(&worst) {
             rounds.push(self.round(set, traffic)?);
         }
         for _ in 0..runs {
@@ -38,7 +48,10 @@ impl Duel {
                 self.turn(round);
             }
         }
-        self.rows(run, set, &rounds);
+        let uniform = rounds.iter().find(|round| round.traffic.name == Trace::Uniform.name());
+        for round in &rounds {
+            self.rows(run, set, round, uniform, attack);
+        }
         Ok(())
     }
 
@@ -79,21 +92,43 @@ impl Duel {
         }
     }
 
-    fn rows(&self, run: &mut Run<'_>, set: &Set, rounds: &[Round<'_>]) {
-        for round in rounds {
-            let rules = set.rules.len();
-            if let Some((best, build)) = &self.best {
-                let row = row(set, "best", round.traffic).figure("build_ms", &[*build]);
-                let row = timing::sized(round.best.onto(row), best.bytes(), rules);
-                (run.row)(match &self.acl {
-                    Some(_) => row.figure("over_rte_acl", &round.best.over(&round.acl)),
-                    None => row,
-                });
+    fn rows(
+        &self,
+        run: &mut Run<'_>,
+        set: &Set,
+        round: &Round<'_>,
+        uniform: Option<&Round<'_>>,
+        attack: Option<Attack>,
+    ) {
+        let rules = set.rules.len();
+        if let Some((best, build)) = &self.best {
+            let visits = round.traffic.headers.iter().map(|header| best.visits(header));
+            let visits: Vec<_> = visits.map(|visits| f64::from(attack::cost(visits))).collect();
+            let mut row = row(set, "best", round.traffic).figure("build_ms", &[*build]);
+            row = timing::sized(round.best.onto(row), best.bytes(), rules).figure("visits_cost", &visits);
+            if self.acl.is_some() {
+                row = row.figure("over_rte_acl", &round.best.over(&round.acl));
             }
-            if let Some(acl) = &self.acl {
-                let row = round.acl.onto(row(set, "rte_acl", round.traffic));
-                (run.row)(acl.onto(row, rules));
+            row = round.beside(row, uniform, |round| &round.best);
+            if let Some(attack) = attack.filter(|_| round.traffic.name == attack::NAME) {
+                row = row.key("seed", attack.seed).key("attack_s", attack.time.as_secs());
             }
+            (run.row)(row);
+        }
+        if let Some(acl) = &self.acl {
+            let row = round.acl.onto(row(set, "rte_acl", round.traffic));
+            (run.row)(round.beside(acl.onto(row, rules), uniform, |round| &round.acl));
+        }
+    }
+}
+
+impl Round<'_> {
+    /// The row with the share of the throughput of `uniform`, where the trace is one of the hard ones.
+    fn beside(&self, row: Row, uniform: Option<&Round<'_>>, costs: impl for<'a> Fn(&'a Round<'_>) -> &'a Costs) -> Row {
+        let hard = [Trace::Random.name(), attack::NAME].contains(&self.traffic.name);
+        match uniform.filter(|_| hard) {
+            Some(uniform) => row.figure("share_of_uniform", &costs(self).over(costs(uniform))),
+            None => row,
         }
     }
 }

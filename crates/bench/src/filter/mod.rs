@@ -4,6 +4,7 @@
 //! them before it is timed. Lookups do not depend on one another.
 
 mod acl;
+mod attack;
 mod duel;
 mod lists;
 mod sets;
@@ -11,12 +12,13 @@ mod timing;
 mod traces;
 
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sluice_filter::{Best, Linear, Matcher, Trie};
 
 use crate::rows::{Row, Run};
 use acl::RteAcl;
+use attack::Attack;
 use duel::Duel;
 use lists::MOST;
 use sets::Set;
@@ -37,6 +39,22 @@ pub struct FilterArguments {
     /// A rule set as ClassBench writes it, also .gz, in place of P1's figures.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+    /// How long to look for the headers of the trace `attack`, in place of 600 seconds, or 2 with --quick.
+    #[arg(long, value_name = "N")]
+    attack_seconds: Option<u64>,
+    /// Seed of that search.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+impl FilterArguments {
+    fn attack(&self, quick: bool) -> Attack {
+        let seconds = self.attack_seconds.unwrap_or(if quick { 2 } else { 600 });
+        Attack {
+            time: Duration::from_secs(seconds),
+            seed: self.seed,
+        }
+    }
 }
 
 /// Run it.
@@ -46,13 +64,14 @@ pub fn run(run: &mut Run<'_>, arguments: &FilterArguments) -> Result<(), Failure
         Some(file) => {
             let set = Set::of_file(file)?;
             let traffic = traffic(&set, &[Trace::Uniform, Trace::Random]);
-            measure(run, &set, &traffic, &[0, 11], runs)
+            let attack = Some(arguments.attack(run.quick));
+            measure(run, &set, &traffic, &[0, 11], runs, attack)
         }
         None => {
             for rules in RULES {
                 let set = Set::of_paper(rules);
                 let traffic = traffic(&set, &[Trace::Local, Trace::NoneMatch]);
-                measure(run, &set, &traffic, &[], runs)?;
+                measure(run, &set, &traffic, &[], runs, None)?;
             }
             let set = Set::of_paper(RULES[RULES.len() - 1]);
             let traffic = traffic(&set, &[Trace::Local, Trace::Uniform]);
@@ -66,13 +85,20 @@ fn traffic(set: &Set, traces: &[Trace]) -> Vec<Traffic> {
 }
 
 /// All matchers on a set.
-fn measure(run: &mut Run<'_>, set: &Set, traffic: &[Traffic], sizes: &[u16], runs: usize) -> Result<(), Failure> {
+fn measure(
+    run: &mut Run<'_>,
+    set: &Set,
+    traffic: &[Traffic],
+    sizes: &[u16],
+    runs: usize,
+    attack: Option<Attack>,
+) -> Result<(), Failure> {
     let linear = Linear::new(&set.rules);
     for traffic in traffic {
         let row = timing::costs(&linear, traffic, runs).onto(row(set, "linear", traffic));
         (run.row)(timing::sized(row, linear.bytes(), set.rules.len()));
     }
-    contestants(set).run(run, set, traffic, runs)?;
+    contestants(set).run(run, set, traffic, attack, runs)?;
     let begin = Instant::now();
     match Trie::new(&set.rules, MOST) {
         Ok(trie) => {
