@@ -19,7 +19,7 @@ fn rule() -> impl Strategy<Value = (AclRule, Addresses, Addresses)> {
     let addresses = || {
         (0..16u32, 24..=32u32).prop_map(|(low, length)| {
             let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
-            let first = (0x0a00_0000 | low * 17) & !hosts;
+            let first = (0x0a00_0000 | (low * 17)) & !hosts;
             first..=first | hosts
         })
     };
