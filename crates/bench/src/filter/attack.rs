@@ -6,9 +6,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use sluice_filter::{Best, Field, Header, Range, Rule, Visits};
+use sluice_filter::{Best, Field, Range, Rule, Visits};
 
-use super::traces::Traffic;
+use super::traces::{Traffic, Tuple, header};
 use crate::nat_path::flows::Random;
 
 /// What the trace is called in rows.
@@ -30,9 +30,6 @@ pub struct Attack {
     /// Seed of the changes.
     pub seed: u64,
 }
-
-/// Source, destination, source port, destination port, protocol.
-type Tuple = [u32; 5];
 
 /// The largest value of each.
 const LAST: Tuple = [u32::MAX, u32::MAX, u16::MAX as u32, u16::MAX as u32, u8::MAX as u32];
@@ -167,18 +164,12 @@ fn ranges(rule: &Rule<u32>) -> [Range<u32>; 5] {
     [rule.source, rule.destination, from, to, protocol]
 }
 
-/// The header of a packet with these five fields.
-pub fn header(&[source, destination, from, to, protocol]: &Tuple) -> Header<u32> {
-    Header::new(source, destination)
-        .with(Field::SourcePort, from)
-        .with(Field::DestinationPort, to)
-        .with(Field::Protocol, protocol)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::filter::sets::Set;
+    use sluice_filter::Header;
+
     use crate::filter::traces::Trace;
 
     #[test]

@@ -47,9 +47,12 @@ pub fn lists(
                 let row = row(set, "cached-trie", traffic)
                     .key("list_size", size)
                     .key("list_search", name);
-                let row = with.onto(row).figure("gain_per_kb", &gain(&cached, &with, &without));
+                let mut row = with.onto(row);
+                if size > 0 {
+                    row = row.figure("gain_per_kb", &gain(&cached, &with, &without));
+                }
                 let bytes = cached.bytes() + cached.memory_bytes();
-                let mut row = timing::sized(row, bytes, set.rules.len());
+                row = timing::sized(row, bytes, set.rules.len());
                 for (name, count) in searches(&cached, traffic) {
                     row = row.figure(name, &[count]);
                 }

@@ -9,6 +9,7 @@ mod duel;
 mod lists;
 mod sets;
 mod timing;
+mod trace_file;
 mod traces;
 
 use std::path::PathBuf;
@@ -33,12 +34,29 @@ const LISTS: [u16; 13] = [0, 1, 3, 5, 7, 9, 11, 13, 15, 21, 27, 35, 43];
 /// Headers that are asked about in turn.
 const HEADERS: usize = 1 << 16;
 
+/// Who may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Name {
+    Linear,
+    Trie,
+    CachedTrie,
+    Best,
+    #[value(name = "rte_acl")]
+    RteAcl,
+}
+
 /// What to measure: P1's figures where no file is named.
 #[derive(Clone, Debug, clap::Args)]
 pub struct FilterArguments {
     /// A rule set as ClassBench writes it, also .gz, in place of P1's figures.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+    /// Packets as ClassBench writes them, or a capture, also .gz, in place of the generated traces.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Only this matcher; may be given several times. rte_acl takes part with --rules alone.
+    #[arg(long = "matcher", value_name = "NAME")]
+    matchers: Vec<Name>,
     /// How long to look for the headers of the trace `attack`, in place of 600 seconds, or 2 with --quick.
     #[arg(long, value_name = "N")]
     attack_seconds: Option<u64>,
@@ -47,64 +65,100 @@ pub struct FilterArguments {
     seed: u64,
 }
 
-impl FilterArguments {
-    fn attack(&self, quick: bool) -> Attack {
-        let seconds = self.attack_seconds.unwrap_or(if quick { 2 } else { 600 });
-        Attack {
+/// What is the same for all sets.
+struct Plan {
+    matchers: Vec<Name>,
+    /// In place of generated traces.
+    trace: Option<Traffic>,
+    attack: Option<Attack>,
+    runs: usize,
+}
+
+impl Plan {
+    fn new(arguments: &FilterArguments, quick: bool) -> Result<Self, Failure> {
+        let trace = arguments.trace.as_deref().map(trace_file::read).transpose()?;
+        let seconds = arguments.attack_seconds.unwrap_or(if quick { 2 } else { 600 });
+        let attack = (arguments.rules.is_some() && trace.is_none()).then_some(Attack {
             time: Duration::from_secs(seconds),
-            seed: self.seed,
+            seed: arguments.seed,
+        });
+        Ok(Self {
+            matchers: arguments.matchers.clone(),
+            trace,
+            attack,
+            runs: if quick { 3 } else { 7 },
+        })
+    }
+
+    /// Whether a matcher is asked.
+    fn asks(&self, name: Name) -> bool {
+        self.matchers.is_empty() || self.matchers.contains(&name)
+    }
+
+    fn traffic(&self, set: &Set, traces: &[Trace]) -> Vec<Traffic> {
+        match &self.trace {
+            Some(trace) => vec![trace.clone()],
+            None => traces.iter().map(|trace| trace.traffic(&set.rules, HEADERS)).collect(),
         }
     }
 }
 
 /// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &FilterArguments) -> Result<(), Failure> {
-    let runs = if run.quick { 3 } else { 7 };
+    let plan = Plan::new(arguments, run.quick)?;
     match &arguments.rules {
         Some(file) => {
             let set = Set::of_file(file)?;
-            let traffic = traffic(&set, &[Trace::Uniform, Trace::Random]);
-            let attack = Some(arguments.attack(run.quick));
-            measure(run, &set, &traffic, &[0, 11], runs, attack)
+            let traffic = plan.traffic(&set, &[Trace::Uniform, Trace::Random]);
+            measure(run, &plan, &set, &traffic, &[0, 11])
         }
-        None => {
-            for rules in RULES {
-                let set = Set::of_paper(rules);
-                let traffic = traffic(&set, &[Trace::Local, Trace::NoneMatch]);
-                measure(run, &set, &traffic, &[], runs, None)?;
-            }
-            let set = Set::of_paper(RULES[RULES.len() - 1]);
-            let traffic = traffic(&set, &[Trace::Local, Trace::Uniform]);
-            lists::lists(run, &set, &Trie::new(&set.rules, MOST)?, &traffic, &LISTS, runs)
-        }
+        None => paper(run, &plan),
     }
 }
 
-fn traffic(set: &Set, traces: &[Trace]) -> Vec<Traffic> {
-    traces.iter().map(|trace| trace.traffic(&set.rules, HEADERS)).collect()
+/// P1's figures.
+fn paper(run: &mut Run<'_>, plan: &Plan) -> Result<(), Failure> {
+    for rules in RULES {
+        let set = Set::of_paper(rules);
+        let traffic = plan.traffic(&set, &[Trace::Local, Trace::NoneMatch]);
+        measure(run, plan, &set, &traffic, &[])?;
+    }
+    let set = Set::of_paper(RULES[RULES.len() - 1]);
+    if plan.asks(Name::CachedTrie) {
+        let traffic = plan.traffic(&set, &[Trace::Local, Trace::Uniform]);
+        lists::lists(run, &set, &Trie::new(&set.rules, MOST)?, &traffic, &LISTS, plan.runs)?;
+    }
+    Ok(())
 }
 
 /// All matchers on a set.
-fn measure(
-    run: &mut Run<'_>,
-    set: &Set,
-    traffic: &[Traffic],
-    sizes: &[u16],
-    runs: usize,
-    attack: Option<Attack>,
-) -> Result<(), Failure> {
-    let linear = Linear::new(&set.rules);
-    for traffic in traffic {
-        let row = timing::costs(&linear, traffic, runs).onto(row(set, "linear", traffic));
-        (run.row)(timing::sized(row, linear.bytes(), set.rules.len()));
+fn measure(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &[Traffic], sizes: &[u16]) -> Result<(), Failure> {
+    if plan.asks(Name::Linear) {
+        let linear = Linear::new(&set.rules);
+        for traffic in traffic {
+            let row = timing::costs(&linear, traffic, plan.runs).onto(row(set, "linear", traffic));
+            (run.row)(timing::sized(row, linear.bytes(), set.rules.len()));
+        }
     }
-    contestants(set).run(run, set, traffic, attack, runs)?;
+    contestants(plan, set).run(run, set, traffic, plan.attack, plan.runs)?;
+    if plan.asks(Name::Trie) || plan.asks(Name::CachedTrie) {
+        tries(run, plan, set, traffic, sizes)?;
+    }
+    Ok(())
+}
+
+/// P1's matchers, where the trie is not too large.
+fn tries(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &[Traffic], sizes: &[u16]) -> Result<(), Failure> {
     let begin = Instant::now();
     match Trie::new(&set.rules, MOST) {
         Ok(trie) => {
             let build = begin.elapsed().as_secs_f64() * 1e3;
-            lists::trie(run, set, (&trie, build), traffic, runs)?;
-            lists::lists(run, set, &trie, traffic, sizes, runs)?;
+            if plan.asks(Name::Trie) {
+                lists::trie(run, set, (&trie, build), traffic, plan.runs)?;
+            }
+            if plan.asks(Name::CachedTrie) {
+                lists::lists(run, set, &trie, traffic, sizes, plan.runs)?;
+            }
         }
         Err(refused) => eprintln!("{}: {refused}", set.name),
     }
@@ -112,20 +166,28 @@ fn measure(
 }
 
 /// The default matcher, and on sets of files rte_acl, which knows prefixes only.
-fn contestants(set: &Set) -> Duel {
-    let begin = Instant::now();
-    let best = Best::new(&set.rules);
-    let build = begin.elapsed().as_secs_f64() * 1e3;
-    let acl = set.is_file.then(|| RteAcl::new(&set.rules));
-    let acl = acl.and_then(|built| built.inspect_err(|refused| eprintln!("{}: {refused}", set.name)).ok());
+fn contestants(plan: &Plan, set: &Set) -> Duel {
+    let best = || {
+        let begin = Instant::now();
+        let best = Best::new(&set.rules);
+        (best, begin.elapsed().as_secs_f64() * 1e3)
+    };
+    let acl = || {
+        let refused = |refused: &Failure| eprintln!("{}: {refused}", set.name);
+        RteAcl::new(&set.rules).inspect_err(refused).ok()
+    };
     Duel {
-        best: Some((best, build)),
-        acl,
+        best: plan.asks(Name::Best).then(best),
+        acl: (set.is_file && plan.asks(Name::RteAcl)).then(acl).flatten(),
     }
 }
 
 fn row(set: &Set, matcher: &str, traffic: &Traffic) -> Row {
-    Row::new("lookup")
+    row_of("lookup", set, matcher, traffic)
+}
+
+fn row_of(case: &str, set: &Set, matcher: &str, traffic: &Traffic) -> Row {
+    Row::new(case)
         .key("set", set.name.as_str())
         .key("rules", set.rules.len())
         .key("family", 4)

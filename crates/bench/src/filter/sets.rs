@@ -1,11 +1,11 @@
 //! Rule sets: P1's kind, and files.
 
-use std::io::Read;
 use std::path::Path;
 
 use sluice_filter::{Field, Range, Rule, parse_classbench};
 
 use super::Failure;
+use super::trace_file::contents;
 use super::traces::{CLIENTS, SERVERS, SERVICE, client, server};
 use crate::nat_path::flows::Random;
 
@@ -22,13 +22,8 @@ pub struct Set {
 impl Set {
     /// A file as ClassBench writes it, also compressed.
     pub fn of_file(path: &Path) -> Result<Self, Failure> {
-        let file = std::fs::File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut text = String::new();
-        if path.extension().is_some_and(|extension| extension == "gz") {
-            flate2::read::GzDecoder::new(file).read_to_string(&mut text)?;
-        } else {
-            std::io::BufReader::new(file).read_to_string(&mut text)?;
-        }
+        let bytes = contents(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = String::from_utf8(bytes).map_err(|_| format!("{}: no text", path.display()))?;
         let rules = parse_classbench(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         if rules.is_empty() {
             return Err(format!("{}: no rule", path.display()).into());

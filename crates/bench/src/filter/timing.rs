@@ -12,7 +12,7 @@ use super::traces::Traffic;
 use crate::rows::Row;
 
 /// Seconds that one run takes.
-const SECONDS: f64 = 0.1;
+pub const SECONDS: f64 = 0.1;
 /// Headers of which the linear matcher is asked too.
 const SAMPLE: usize = 256;
 /// Headers that are asked about at a time.

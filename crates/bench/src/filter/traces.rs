@@ -24,6 +24,7 @@ pub fn server(number: u32) -> u32 {
 }
 
 /// Headers with a name.
+#[derive(Clone, Debug)]
 pub struct Traffic {
     /// What it is called in rows.
     pub name: &'static str,
@@ -101,9 +102,17 @@ impl Trace {
     }
 }
 
-fn tcp(source: u32, destination: u32, source_port: u32, destination_port: u32) -> Header<u32> {
+/// Source, destination, source port, destination port, protocol.
+pub type Tuple = [u32; 5];
+
+/// The header of a packet with these five fields.
+pub fn header(&[source, destination, from, to, protocol]: &Tuple) -> Header<u32> {
     Header::new(source, destination)
-        .with(Field::Protocol, 6)
-        .with(Field::SourcePort, source_port)
-        .with(Field::DestinationPort, destination_port)
+        .with(Field::SourcePort, from)
+        .with(Field::DestinationPort, to)
+        .with(Field::Protocol, protocol)
+}
+
+fn tcp(source: u32, destination: u32, source_port: u32, destination_port: u32) -> Header<u32> {
+    header(&[source, destination, source_port, destination_port, 6])
 }
