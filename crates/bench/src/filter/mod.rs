@@ -5,6 +5,7 @@
 
 mod acl;
 mod attack;
+mod discard;
 mod duel;
 mod lists;
 mod sets;
@@ -128,7 +129,11 @@ fn paper(run: &mut Run<'_>, plan: &Plan) -> Result<(), Failure> {
         let traffic = plan.traffic(&set, &[Trace::Local, Trace::Uniform]);
         lists::lists(run, &set, &Trie::new(&set.rules, MOST)?, &traffic, &LISTS, plan.runs)?;
     }
-    Ok(())
+    match plan.trace {
+        // Its packets need not be such as can be written into frames.
+        Some(_) => Ok(()),
+        None => discard::run(run, plan, &set, &Trace::Local.traffic(&set.rules, HEADERS)),
+    }
 }
 
 /// All matchers on a set.
