@@ -12,8 +12,8 @@ use super::Failure;
 use super::timing::{BATCH, Costs};
 use crate::rows::Row;
 
-/// Bytes of DPDK's memory to start with, for each rule: sets of 20,000 took up to 1.2 GB.
-const BYTES_PER_RULE: usize = 100 << 10;
+/// Bytes of DPDK's memory to start with, for each rule: sets of 20,000 took up to 16 KB for each.
+const BYTES_PER_RULE: usize = 32 << 10;
 /// The least.
 const LEAST: usize = 256 << 20;
 

@@ -39,9 +39,8 @@ pub fn run(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &Traffic) -> Resu
 
 /// By turns, as neighbours take what they want.
 fn matchers(run: &mut Run<'_>, plan: &Plan, set: &Set, receiver: &mut Receiver<'_>) -> Result<(), Failure> {
-    let build = |rules| Trie::new(rules, MOST);
-    let trie = (plan.asks(Name::Trie) || plan.asks(Name::CachedTrie)).then(|| build(&set.rules));
-    let trie = trie.transpose()?;
+    let asks = plan.asks(Name::Trie) || plan.asks(Name::CachedTrie);
+    let trie = asks.then(|| Trie::new(&set.rules, MOST)).transpose()?;
     let with_lists = |probe| trie.clone().map(|trie| CachedTrie::new(trie, LIST, probe));
     let traffic = receiver.traffic;
     let mut linear = Asked::new(plan.asks(Name::Linear).then(|| Linear::new(&set.rules)), set, traffic)?;
@@ -50,7 +49,7 @@ fn matchers(run: &mut Run<'_>, plan: &Plan, set: &Set, receiver: &mut Receiver<'
     for (probe, _) in PROBES.into_iter().filter(|_| plan.asks(Name::CachedTrie)) {
         cached.push(Asked::new(with_lists(probe), set, traffic)?);
     }
-    let mut trie = Asked::new(trie.clone(), set, traffic)?;
+    let mut trie = Asked::new(trie, set, traffic)?;
     for _ in 0..plan.runs {
         linear.turn(receiver);
         best.turn(receiver);
