@@ -17,6 +17,9 @@ use super::traces::{Traffic, header};
 /// What such a trace is called in rows.
 pub const NAME: &str = "file";
 
+/// Shorter traces are repeated: batches are full but for the last one.
+const LEAST: usize = 4096;
+
 /// What files of captures begin with: pcap in both orders of bytes, with microseconds and nanoseconds, and pcapng.
 const CAPTURES: [[u8; 4]; 5] = [
     [0xa1, 0xb2, 0xc3, 0xd4],
@@ -37,9 +40,13 @@ pub fn read(path: &Path) -> Result<Traffic, Failure> {
             .map_err(|_| "neither text nor a capture".into())
             .and_then(text),
     };
-    let headers = headers.map_err(named)?;
+    let mut headers = headers.map_err(named)?;
     if headers.is_empty() {
         return Err(named("no packet that has addresses and ports".into()).into());
+    }
+    let count = headers.len();
+    while headers.len() < LEAST {
+        headers.extend_from_within(..count);
     }
     Ok(Traffic { name: NAME, headers })
 }
