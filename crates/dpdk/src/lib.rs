@@ -4,6 +4,7 @@
 //! each worker a [`DpdkIo`], its hand on them. [`device`] and [`driver`] need no running DPDK: what a device's
 //! name means, which driver will move its frames and what that one can't do is known beforehand.
 
+pub mod acl;
 pub mod buffers;
 pub mod device;
 pub mod driver;

@@ -3,19 +3,28 @@
 //! Every matcher is asked about the same headers one after the other, and must say what the linear one says of a sample of
 //! them before it is timed. Lookups do not depend on one another.
 
+mod acl;
+mod attack;
+mod discard;
+mod duel;
+mod lists;
 mod sets;
+mod timing;
+mod trace_file;
 mod traces;
 
-use std::hint::black_box;
 use std::path::PathBuf;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use sluice_dpdk::tsc;
-use sluice_filter::{Best, CachedTrie, Header, Linear, Matcher, Probe, Rule, Trie};
+use sluice_filter::{Best, Linear, Matcher, Trie};
 
 use crate::rows::{Row, Run};
+use acl::RteAcl;
+use attack::Attack;
+use duel::Duel;
+use lists::MOST;
 use sets::Set;
-use traces::Trace;
+use traces::{Trace, Traffic};
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -23,14 +32,19 @@ type Failure = Box<dyn std::error::Error>;
 const RULES: [usize; 7] = [1, 10, 100, 1_000, 5_000, 10_000, 20_000];
 /// Sizes of lists of Fig. 12 to 15.
 const LISTS: [u16; 13] = [0, 1, 3, 5, 7, 9, 11, 13, 15, 21, 27, 35, 43];
-/// Most bytes of a trie.
-const MOST: usize = 256 << 20;
 /// Headers that are asked about in turn.
 const HEADERS: usize = 1 << 16;
-/// Seconds that one figure takes.
-const SECONDS: f64 = 0.1;
-/// Headers of which the linear matcher is asked too.
-const SAMPLE: usize = 256;
+
+/// Who may be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Name {
+    Linear,
+    Trie,
+    CachedTrie,
+    Best,
+    #[value(name = "rte_acl")]
+    RteAcl,
+}
 
 /// What to measure: P1's figures where no file is named.
 #[derive(Clone, Debug, clap::Args)]
@@ -38,148 +52,150 @@ pub struct FilterArguments {
     /// A rule set as ClassBench writes it, also .gz, in place of P1's figures.
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+    /// Packets as ClassBench writes them, or a capture, also .gz, in place of the generated traces.
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Only this matcher; may be given several times. rte_acl takes part with --rules alone.
+    #[arg(long = "matcher", value_name = "NAME")]
+    matchers: Vec<Name>,
+    /// How long to look for the headers of the trace `attack`, in place of 600 seconds, or 2 with --quick.
+    #[arg(long, value_name = "N")]
+    attack_seconds: Option<u64>,
+    /// Seed of that search.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+}
+
+/// What is the same for all sets.
+struct Plan {
+    matchers: Vec<Name>,
+    /// In place of generated traces.
+    trace: Option<Traffic>,
+    attack: Option<Attack>,
+    runs: usize,
+}
+
+impl Plan {
+    fn new(arguments: &FilterArguments, quick: bool) -> Result<Self, Failure> {
+        let trace = arguments.trace.as_deref().map(trace_file::read).transpose()?;
+        let seconds = arguments.attack_seconds.unwrap_or(if quick { 2 } else { 600 });
+        let attack = (arguments.rules.is_some() && trace.is_none()).then_some(Attack {
+            time: Duration::from_secs(seconds),
+            seed: arguments.seed,
+        });
+        Ok(Self {
+            matchers: arguments.matchers.clone(),
+            trace,
+            attack,
+            runs: if quick { 3 } else { 7 },
+        })
+    }
+
+    /// Whether a matcher is asked.
+    fn asks(&self, name: Name) -> bool {
+        self.matchers.is_empty() || self.matchers.contains(&name)
+    }
+
+    fn traffic(&self, set: &Set, traces: &[Trace]) -> Vec<Traffic> {
+        match &self.trace {
+            Some(trace) => vec![trace.clone()],
+            None => traces.iter().map(|trace| trace.traffic(&set.rules, HEADERS)).collect(),
+        }
+    }
 }
 
 /// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &FilterArguments) -> Result<(), Failure> {
-    let runs = if run.quick { 3 } else { 7 };
+    let plan = Plan::new(arguments, run.quick)?;
     match &arguments.rules {
         Some(file) => {
             let set = Set::of_file(file)?;
-            let traces = [Trace::Uniform, Trace::Random];
-            measure(run, &set, &traces, &[0, 11], runs)
+            let traffic = plan.traffic(&set, &[Trace::Uniform, Trace::Random]);
+            measure(run, &plan, &set, &traffic, &[0, 11])
         }
-        None => {
-            for rules in RULES {
-                let set = Set::of_paper(rules);
-                measure(run, &set, &[Trace::Local, Trace::NoneMatch], &[], runs)?;
-            }
-            let set = Set::of_paper(RULES[RULES.len() - 1]);
-            lists(
-                run,
-                &set,
-                &Trie::new(&set.rules, MOST)?,
-                &[Trace::Local, Trace::Uniform],
-                &LISTS,
-                runs,
-            )
-        }
+        None => paper(run, &plan),
+    }
+}
+
+/// P1's figures.
+fn paper(run: &mut Run<'_>, plan: &Plan) -> Result<(), Failure> {
+    for rules in RULES {
+        let set = Set::of_paper(rules);
+        let traffic = plan.traffic(&set, &[Trace::Local, Trace::NoneMatch]);
+        measure(run, plan, &set, &traffic, &[])?;
+    }
+    let set = Set::of_paper(RULES[RULES.len() - 1]);
+    if plan.asks(Name::CachedTrie) {
+        let traffic = plan.traffic(&set, &[Trace::Local, Trace::Uniform]);
+        lists::lists(run, &set, &Trie::new(&set.rules, MOST)?, &traffic, &LISTS, plan.runs)?;
+    }
+    match plan.trace {
+        // Its packets need not be such as can be written into frames.
+        Some(_) => Ok(()),
+        None => discard::run(run, plan, &set, &Trace::Local.traffic(&set.rules, HEADERS)),
     }
 }
 
 /// All matchers on a set.
-fn measure(run: &mut Run<'_>, set: &Set, traces: &[Trace], sizes: &[u16], runs: usize) -> Result<(), Failure> {
-    let linear = Linear::new(&set.rules);
-    for &trace in traces {
-        let headers = trace.headers(&set.rules, HEADERS);
-        let row = row(set, "linear", trace);
-        (run.row)(timed(row, &linear, &set.rules, &headers, runs)?);
+fn measure(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &[Traffic], sizes: &[u16]) -> Result<(), Failure> {
+    if plan.asks(Name::Linear) {
+        let linear = Linear::new(&set.rules);
+        for traffic in traffic {
+            let row = timing::costs(&linear, traffic, plan.runs).onto(row(set, "linear", traffic));
+            (run.row)(timing::sized(row, linear.bytes(), set.rules.len()));
+        }
     }
-    let begin = Instant::now();
-    let best = Best::new(&set.rules);
-    let build = begin.elapsed().as_secs_f64() * 1e3;
-    for &trace in traces {
-        let headers = trace.headers(&set.rules, HEADERS);
-        let row = row(set, "best", trace).figure("build_ms", &[build]);
-        (run.row)(timed(row, &best, &set.rules, &headers, runs)?);
+    contestants(plan, set).run(run, set, traffic, plan.attack, plan.runs)?;
+    if plan.asks(Name::Trie) || plan.asks(Name::CachedTrie) {
+        tries(run, plan, set, traffic, sizes)?;
     }
+    Ok(())
+}
+
+/// P1's matchers, where the trie is not too large.
+fn tries(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &[Traffic], sizes: &[u16]) -> Result<(), Failure> {
     let begin = Instant::now();
     match Trie::new(&set.rules, MOST) {
         Ok(trie) => {
             let build = begin.elapsed().as_secs_f64() * 1e3;
-            for &trace in traces {
-                let headers = trace.headers(&set.rules, HEADERS);
-                let row = row(set, "trie", trace).figure("build_ms", &[build]);
-                (run.row)(timed(row, &trie, &set.rules, &headers, runs)?);
+            if plan.asks(Name::Trie) {
+                lists::trie(run, set, (&trie, build), traffic, plan.runs)?;
             }
-            lists(run, set, &trie, traces, sizes, runs)?;
+            if plan.asks(Name::CachedTrie) {
+                lists::lists(run, set, &trie, traffic, sizes, plan.runs)?;
+            }
         }
-        Err(refused) => {
-            eprintln!("{}: {refused}", set.name);
-        }
+        Err(refused) => eprintln!("{}: {refused}", set.name),
     }
     Ok(())
 }
 
-/// Tries with lists of several sizes.
-fn lists(
-    run: &mut Run<'_>,
-    set: &Set,
-    trie: &Trie<u32>,
-    traces: &[Trace],
-    sizes: &[u16],
-    runs: usize,
-) -> Result<(), Failure> {
-    for &trace in traces {
-        let headers = trace.headers(&set.rules, HEADERS);
-        for &size in sizes {
-            for (probe, name) in [(Probe::InOrder, "in-order"), (Probe::Bisection, "bisection")] {
-                let cached = CachedTrie::new(trie.clone(), size, probe);
-                let row = row(set, "cached-trie", trace)
-                    .key("list_size", size)
-                    .key("list_search", name);
-                let row = timed(row, &cached, &set.rules, &headers, runs)?;
-                let mut core = cached.memory();
-                let mut found = vec![None; headers.len()];
-                cached.first_of_each(&mut core, &headers, &mut found);
-                let share = |count: u64| [count as f64 / headers.len() as f64];
-                (run.row)(
-                    row.figure("searches_hit", &share(core.searches.hits))
-                        .figure("searches_miss", &share(core.searches.misses))
-                        .figure("searches_binary", &share(core.searches.binary)),
-                );
-            }
-        }
+/// The default matcher, and on sets of files rte_acl, which knows prefixes only.
+fn contestants(plan: &Plan, set: &Set) -> Duel {
+    let best = || {
+        let begin = Instant::now();
+        let best = Best::new(&set.rules);
+        (best, begin.elapsed().as_secs_f64() * 1e3)
+    };
+    let acl = || {
+        let refused = |refused: &Failure| eprintln!("{}: {refused}", set.name);
+        RteAcl::new(&set.rules).inspect_err(refused).ok()
+    };
+    Duel {
+        best: plan.asks(Name::Best).then(best),
+        acl: (set.is_file && plan.asks(Name::RteAcl)).then(acl).flatten(),
     }
-    Ok(())
 }
 
-fn row(set: &Set, matcher: &str, trace: Trace) -> Row {
-    Row::new("lookup")
+fn row(set: &Set, matcher: &str, traffic: &Traffic) -> Row {
+    row_of("lookup", set, matcher, traffic)
+}
+
+fn row_of(case: &str, set: &Set, matcher: &str, traffic: &Traffic) -> Row {
+    Row::new(case)
         .key("set", set.name.as_str())
         .key("rules", set.rules.len())
         .key("family", 4)
         .key("matcher", matcher)
-        .key("trace", trace.name())
-}
-
-/// The row with what lookups cost; an error where the matcher is wrong.
-fn timed<M: Matcher<u32>>(
-    row: Row,
-    matcher: &M,
-    rules: &[Rule<u32>],
-    headers: &[Header<u32>],
-    runs: usize,
-) -> Result<Row, Failure> {
-    let linear = Linear::new(rules);
-    let mut core = matcher.memory();
-    for header in headers.iter().step_by(headers.len() / SAMPLE) {
-        let (expected, found) = (linear.first(&mut (), header), matcher.first(&mut core, header));
-        if expected != found {
-            return Err(format!("{header:?} is for rule {expected:?}, and {found:?} was found").into());
-        }
-    }
-    let (mut rates, mut cycles) = (Vec::new(), Vec::new());
-    let mut found = vec![None; 64];
-    for _ in 0..runs {
-        let (begin, ticks, mut lookups) = (Instant::now(), tsc::now(), 0usize);
-        'time: loop {
-            for headers in headers.chunks(64) {
-                matcher.first_of_each(&mut core, headers, &mut found);
-                black_box(&found);
-                lookups += headers.len();
-                if begin.elapsed().as_secs_f64() >= SECONDS {
-                    break 'time;
-                }
-            }
-        }
-        cycles.push((tsc::now() - ticks) as f64 / lookups as f64);
-        rates.push(lookups as f64 / begin.elapsed().as_secs_f64());
-    }
-    let bytes = (matcher.bytes() + matcher.memory_bytes()) as f64;
-    Ok(row
-        .figure("lookups_per_s", &rates)
-        .figure("cycles_per_lookup", &cycles)
-        .figure("memory_kb", &[bytes / 1e3])
-        .figure("bytes_per_rule", &[bytes / rules.len() as f64]))
+        .key("trace", traffic.name)
 }

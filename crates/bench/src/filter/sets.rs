@@ -1,11 +1,11 @@
 //! Rule sets: P1's kind, and files.
 
-use std::io::Read;
 use std::path::Path;
 
 use sluice_filter::{Field, Range, Rule, parse_classbench};
 
 use super::Failure;
+use super::trace_file::contents;
 use super::traces::{CLIENTS, SERVERS, SERVICE, client, server};
 use crate::nat_path::flows::Random;
 
@@ -15,25 +15,26 @@ pub struct Set {
     pub name: String,
     /// The rules, in order.
     pub rules: Vec<Rule<u32>>,
+    /// Whether it comes from a file.
+    pub is_file: bool,
 }
 
 impl Set {
     /// A file as ClassBench writes it, also compressed.
     pub fn of_file(path: &Path) -> Result<Self, Failure> {
-        let file = std::fs::File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let mut text = String::new();
-        if path.extension().is_some_and(|extension| extension == "gz") {
-            flate2::read::GzDecoder::new(file).read_to_string(&mut text)?;
-        } else {
-            std::io::BufReader::new(file).read_to_string(&mut text)?;
-        }
+        let bytes = contents(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let text = String::from_utf8(bytes).map_err(|_| format!("{}: no text", path.display()))?;
         let rules = parse_classbench(&text).map_err(|error| format!("{}: {error}", path.display()))?;
         if rules.is_empty() {
             return Err(format!("{}: no rule", path.display()).into());
         }
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let name = name.split('.').next().unwrap_or_default().to_string();
-        Ok(Self { name, rules })
+        Ok(Self {
+            name,
+            rules,
+            is_file: true,
+        })
     }
 
     /// So many rules of P1's kind, which P1 does not publish: `web-filter`. Hosts and small networks that may reach single
@@ -79,6 +80,7 @@ impl Set {
         Self {
             name: "web-filter".into(),
             rules,
+            is_file: false,
         }
     }
 }

@@ -23,6 +23,15 @@ pub fn server(number: u32) -> u32 {
     0xc000_0200 + number
 }
 
+/// Headers with a name.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    /// What it is called in rows.
+    pub name: &'static str,
+    /// The headers, in order.
+    pub headers: Vec<Header<u32>>,
+}
+
 /// Where headers come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trace {
@@ -44,6 +53,14 @@ impl Trace {
             Self::Uniform => "uniform",
             Self::NoneMatch => "none-match",
             Self::Random => "random",
+        }
+    }
+
+    /// So many headers with the name.
+    pub fn traffic(self, rules: &[Rule<u32>], count: usize) -> Traffic {
+        Traffic {
+            name: self.name(),
+            headers: self.headers(rules, count),
         }
     }
 
@@ -85,9 +102,17 @@ impl Trace {
     }
 }
 
-fn tcp(source: u32, destination: u32, source_port: u32, destination_port: u32) -> Header<u32> {
+/// Source, destination, source port, destination port, protocol.
+pub type Tuple = [u32; 5];
+
+/// The header of a packet with these five fields.
+pub fn header(&[source, destination, from, to, protocol]: &Tuple) -> Header<u32> {
     Header::new(source, destination)
-        .with(Field::Protocol, 6)
-        .with(Field::SourcePort, source_port)
-        .with(Field::DestinationPort, destination_port)
+        .with(Field::SourcePort, from)
+        .with(Field::DestinationPort, to)
+        .with(Field::Protocol, protocol)
+}
+
+fn tcp(source: u32, destination: u32, source_port: u32, destination_port: u32) -> Header<u32> {
+    header(&[source, destination, source_port, destination_port, 6])
 }

@@ -9,7 +9,7 @@ pub mod flows;
 mod listing;
 mod opening;
 pub mod probe;
-mod rig;
+pub mod rig;
 mod rules;
 mod shapes;
 mod six;

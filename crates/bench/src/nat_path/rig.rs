@@ -101,6 +101,16 @@ pub fn join(eal: &'static Eal, number: u32) -> Result<(Source, Devices, DpdkIo),
     ))
 }
 
+/// A ring that leads straight back, as port 0 of a source.
+pub fn looped(eal: &'static Eal, number: u32) -> Result<Source, Failure> {
+    let (devices, mut hands) = Devices::open(eal, &plan(vec![ring("loop", number, "")?]))?;
+    let io = hands.pop().ok_or("a hand is missing")?;
+    Ok(Source {
+        io,
+        devices: Some(devices),
+    })
+}
+
 impl Source {
     /// Write up to 64 frames towards each of two ports, as `draw` says for each port, and send them.
     #[inline(always)]

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct rte_acl_ctx;
 struct rte_mbuf;
 struct rte_mempool;
 struct rte_ring;
@@ -146,5 +147,28 @@ int sluice_port_from_rings(const char *name, struct rte_ring **receive, struct r
 int sluice_bond_active(uint16_t port, uint16_t *members, uint16_t room);
 const char *sluice_bond_member_argument(void);
 const char *sluice_error_text(int error);
+
+/* acl.c: rte_acl; for benchmarks */
+struct sluice_acl_rule {
+	uint32_t source, destination; /* host order, bits behind the prefix 0 */
+	uint16_t source_first, source_last, destination_first, destination_last;
+	uint8_t source_length, destination_length;
+	uint8_t protocol, protocol_mask;
+};
+
+/* What is asked about, in network order. */
+struct sluice_acl_key {
+	uint8_t protocol;
+	uint8_t unused[3];
+	uint8_t source[4], destination[4];
+	uint8_t source_port[2], destination_port[2];
+};
+
+int sluice_acl_build(const char *name, const struct sluice_acl_rule *rules, uint32_t count,
+		struct rte_acl_ctx **acl, int *algorithm, size_t *bytes);
+/* The number of the first rule, counted from 1; 0 where there is none. */
+int sluice_acl_classify(const struct rte_acl_ctx *acl, const uint8_t **keys, uint32_t *found, uint32_t count);
+const char *sluice_acl_algorithm_name(int algorithm);
+void sluice_acl_free(struct rte_acl_ctx *acl);
 
 #endif

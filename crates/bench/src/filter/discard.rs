@@ -1,0 +1,190 @@
+//! P1's set-up: packets are received, matched and discarded, and what is counted is packets.
+//!
+//! Frames come through a ring of DPDK, each written 4,096 frames before it is received. Time runs from the receive of a burst,
+//! over its headers and their lookups, to the return of its buffers; writing and sending is not in it, as P1's senders are
+//! machines of their own.
+
+use std::hint::black_box;
+
+use arrayvec::ArrayVec;
+use sluice_dpdk::tsc;
+use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
+use sluice_filter::{Best, CachedTrie, Field, Header, Linear, Matcher, Trie};
+use sluice_wire::Checksums;
+
+use super::lists::{self, MOST, PROBES};
+use super::timing::{BATCH, Costs, SECONDS, check, sized};
+use super::trace_file::of_frame;
+use super::traces::Traffic;
+use super::{Failure, Name, Plan, sets::Set};
+use crate::nat_path::flows::{HOST_MAC, INSIDE_MAC, Written};
+use crate::nat_path::rig::{self, LAG, Source};
+use crate::rows::{Row, Run};
+
+/// Sizes of the lists.
+const LIST: u16 = 11;
+
+/// All of P1's matchers, and ours, on a set.
+pub fn run(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &Traffic) -> Result<(), Failure> {
+    let mut receiver = Receiver {
+        source: rig::looped(rig::start()?, 0)?,
+        traffic,
+        next: 0,
+    };
+    receiver.fill(LAG);
+    let outcome = receiver.see().and_then(|()| matchers(run, plan, set, &mut receiver));
+    receiver.source.close();
+    outcome
+}
+
+/// By turns, as neighbours take what they want.
+fn matchers(run: &mut Run<'_>, plan: &Plan, set: &Set, receiver: &mut Receiver<'_>) -> Result<(), Failure> {
+    let asks = plan.asks(Name::Trie) || plan.asks(Name::CachedTrie);
+    let trie = asks.then(|| Trie::new(&set.rules, MOST)).transpose()?;
+    let with_lists = |probe| trie.clone().map(|trie| CachedTrie::new(trie, LIST, probe));
+    let traffic = receiver.traffic;
+    let mut linear = Asked::new(plan.asks(Name::Linear).then(|| Linear::new(&set.rules)), set, traffic)?;
+    let mut best = Asked::new(plan.asks(Name::Best).then(|| Best::new(&set.rules)), set, traffic)?;
+    let mut cached = Vec::new();
+    for (probe, _) in PROBES.into_iter().filter(|_| plan.asks(Name::CachedTrie)) {
+        cached.push(Asked::new(with_lists(probe), set, traffic)?);
+    }
+    let mut trie = Asked::new(trie, set, traffic)?;
+    for _ in 0..plan.runs {
+        linear.turn(receiver);
+        best.turn(receiver);
+        trie.turn(receiver);
+        cached.iter_mut().for_each(|cached| cached.turn(receiver));
+    }
+    for row in [linear.row("linear", set), best.row("best", set)] {
+        row.into_iter().for_each(|row| (run.row)(row));
+    }
+    if plan.asks(Name::Trie) {
+        trie.row("trie", set).into_iter().for_each(|row| (run.row)(row));
+    }
+    for (cached, (_, search)) in cached.iter().zip(PROBES) {
+        if let (Some(row), Some((matcher, _))) = (cached.row("cached-trie", set), &cached.matcher) {
+            let gain = lists::gain(matcher, &cached.costs, &trie.costs);
+            let row = row.key("list_size", LIST).key("list_search", search);
+            (run.row)(row.figure("gain_per_kb", &gain));
+        }
+    }
+    Ok(())
+}
+
+/// A matcher, where it is asked, and what packets cost it.
+struct Asked<'t, M: Matcher<u32>> {
+    matcher: Option<(M, M::Memory)>,
+    traffic: &'t Traffic,
+    costs: Costs,
+}
+
+impl<'t, M: Matcher<u32>> Asked<'t, M> {
+    /// An error where it finds the wrong rules.
+    fn new(matcher: Option<M>, set: &Set, traffic: &'t Traffic) -> Result<Self, Failure> {
+        if let Some(matcher) = &matcher {
+            check(matcher, set, traffic)?;
+        }
+        let matcher = matcher.map(|matcher| {
+            let core = matcher.memory();
+            (matcher, core)
+        });
+        Ok(Self {
+            matcher,
+            traffic,
+            costs: Costs::default(),
+        })
+    }
+
+    fn turn(&mut self, receiver: &mut Receiver<'_>) {
+        if let Some((matcher, core)) = &mut self.matcher {
+            receiver.one_more(&mut self.costs, matcher, core);
+        }
+    }
+
+    fn row(&self, name: &str, set: &Set) -> Option<Row> {
+        let (matcher, _) = self.matcher.as_ref()?;
+        let row = super::row_of("receive-filter-discard", set, name, self.traffic);
+        let bytes = matcher.bytes() + matcher.memory_bytes();
+        Some(sized(self.costs.onto(row), bytes, set.rules.len()))
+    }
+}
+
+/// A ring with frames in it.
+struct Receiver<'t> {
+    source: Source,
+    traffic: &'t Traffic,
+    /// The header that the next frame is written of.
+    next: usize,
+}
+
+impl Receiver<'_> {
+    /// Write so many more frames, in the order of the trace.
+    fn fill(&mut self, count: usize) {
+        let (headers, next) = (&self.traffic.headers, &mut self.next);
+        for _ in 0..count / BATCH {
+            self.source.feed(&[(0, BATCH)], Checksums::Vouched, |_| {
+                let header = &headers[*next];
+                *next = (*next + 1) % headers.len();
+                Some(written(header))
+            });
+        }
+    }
+
+    /// An error where the first burst's headers are not those of the trace.
+    fn see(&mut self) -> Result<(), Failure> {
+        let mut came = Vec::new();
+        self.source.drain(0, |frame| came.push(of_frame(frame)));
+        let sent = self.traffic.headers.iter().map(|header| Some(*header));
+        if came.len() != BATCH || !sent.take(BATCH).eq(came.iter().copied()) {
+            return Err("frames came out of the ring with other headers than they were written of".into());
+        }
+        self.fill(BATCH);
+        Ok(())
+    }
+
+    /// One more run of a matcher.
+    fn one_more<M: Matcher<u32>>(&mut self, costs: &mut Costs, matcher: &M, core: &mut M::Memory) {
+        let most = (SECONDS * tsc::frequency() as f64) as u64;
+        let (mut packets, mut ticks) = (0, 0);
+        while ticks < most {
+            let begin = tsc::now();
+            packets += discard(&mut self.source, matcher, core);
+            ticks += tsc::now() - begin;
+            self.fill(BATCH);
+        }
+        costs.add(packets, ticks);
+    }
+}
+
+/// Receive a burst, match it, and give its buffers back.
+#[inline(never)]
+fn discard<M: Matcher<u32>>(source: &mut Source, matcher: &M, core: &mut M::Memory) -> u64 {
+    let count = source.io.receive(0);
+    let mut headers: ArrayVec<Header<u32>, HAND> = ArrayVec::new();
+    {
+        let mut lent = Lent::new();
+        source.io.lend(&mut lent);
+        headers.extend(lent.iter().filter_map(|packet| of_frame(packet.bytes())));
+    }
+    let mut found = [None; HAND];
+    matcher.first_of_each(core, &headers, &mut found);
+    black_box(&found);
+    let slots: ArrayVec<Slot, HAND> = (0..count).map(|slot| slot as Slot).collect();
+    source.io.free(&slots);
+    source.io.end();
+    headers.len() as u64
+}
+
+fn written(header: &Header<u32>) -> Written {
+    let port = |field| header.get(field) as u16;
+    Written {
+        source: (header.source(), port(Field::SourcePort)),
+        destination: (header.destination(), port(Field::DestinationPort)),
+        tcp: header.get(Field::Protocol) == 6,
+        flags: sluice_wire::tcp::flag::ACK,
+        numbers: (2, 2),
+        macs: (INSIDE_MAC, HOST_MAC),
+        mark: 0,
+    }
+}

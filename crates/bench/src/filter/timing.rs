@@ -1,0 +1,119 @@
+//! How lookups are timed, and held against the linear matcher.
+
+use std::hint::black_box;
+use std::ops::Range;
+
+use sluice_dpdk::tsc;
+use sluice_filter::{Header, Matcher, Rule, RuleNumber};
+
+use super::Failure;
+use super::sets::Set;
+use super::traces::Traffic;
+use crate::rows::Row;
+
+/// Seconds that one run takes.
+pub const SECONDS: f64 = 0.1;
+/// Headers of which the linear matcher is asked too.
+const SAMPLE: usize = 256;
+/// Headers that are asked about at a time.
+pub const BATCH: usize = 64;
+
+/// What lookups cost, run by run.
+#[derive(Clone, Debug, Default)]
+pub struct Costs {
+    /// Lookups per second.
+    pub rates: Vec<f64>,
+    cycles: Vec<f64>,
+}
+
+impl Costs {
+    /// One more run: `look` is asked about a batch of the `count` headers after the other, again and again.
+    pub fn run(&mut self, count: usize, mut look: impl FnMut(Range<usize>)) {
+        let most = (SECONDS * tsc::frequency() as f64) as u64;
+        let (begin, mut lookups) = (tsc::now(), 0);
+        let ticks = 'time: loop {
+            for first in (0..count).step_by(BATCH) {
+                let batch = first..count.min(first + BATCH);
+                lookups += batch.len() as u64;
+                look(batch);
+                let ticks = tsc::now() - begin;
+                if ticks >= most {
+                    break 'time ticks;
+                }
+            }
+        };
+        self.add(lookups, ticks);
+    }
+
+    /// One more run, which took so many cycles.
+    pub fn add(&mut self, lookups: u64, ticks: u64) {
+        let cycles = ticks as f64 / lookups.max(1) as f64;
+        self.cycles.push(cycles);
+        self.rates.push(tsc::frequency() as f64 / cycles);
+    }
+
+    /// The row with what they cost.
+    pub fn onto(&self, row: Row) -> Row {
+        row.figure("lookups_per_s", &self.rates)
+            .figure("cycles_per_lookup", &self.cycles)
+    }
+
+    /// How many times as many as of another, run by run.
+    pub fn over(&self, other: &Self) -> Vec<f64> {
+        self.rates
+            .iter()
+            .zip(&other.rates)
+            .map(|(own, other)| own / other)
+            .collect()
+    }
+}
+
+/// Runs of one matcher.
+pub fn costs<M: Matcher<u32>>(matcher: &M, traffic: &Traffic, runs: usize) -> Costs {
+    let (mut costs, mut core) = (Costs::default(), matcher.memory());
+    for _ in 0..runs {
+        one_more(&mut costs, matcher, &mut core, traffic);
+    }
+    costs
+}
+
+/// One more run of a matcher.
+pub fn one_more<M: Matcher<u32>>(costs: &mut Costs, matcher: &M, core: &mut M::Memory, traffic: &Traffic) {
+    let mut found = [None; BATCH];
+    costs.run(traffic.headers.len(), |batch| {
+        matcher.first_of_each(core, &traffic.headers[batch], &mut found);
+        black_box(&found);
+    });
+}
+
+/// An error where a matcher finds another rule of a header than the linear matcher, which is asked about a sample.
+pub fn check<M: Matcher<u32>>(matcher: &M, set: &Set, traffic: &Traffic) -> Result<(), Failure> {
+    let sample = sample(traffic);
+    let mut found = vec![None; sample.len()];
+    matcher.first_of_each(&mut matcher.memory(), &sample, &mut found);
+    check_sample(&set.rules, &sample, &found)
+}
+
+/// The headers of which the linear matcher is asked too.
+pub fn sample(traffic: &Traffic) -> Vec<Header<u32>> {
+    let step = (traffic.headers.len() / SAMPLE).max(1);
+    traffic.headers.iter().step_by(step).copied().collect()
+}
+
+/// An error where what was found of a sample is not what the linear matcher finds.
+pub fn check_sample(rules: &[Rule<u32>], sample: &[Header<u32>], found: &[Option<RuleNumber>]) -> Result<(), Failure> {
+    for (header, found) in sample.iter().zip(found) {
+        let expected = rules.iter().position(|rule| rule.has(header));
+        let expected = expected.map(|number| number as RuleNumber);
+        if expected != *found {
+            return Err(format!("{header:?} is for rule {expected:?}, and {found:?} was found").into());
+        }
+    }
+    Ok(())
+}
+
+/// The row with what a matcher takes.
+pub fn sized(row: Row, bytes: usize, rules: usize) -> Row {
+    row.figure("memory_kb", &[bytes as f64 / 1e3])
+        .figure("bytes_per_rule", &[bytes as f64 / rules as f64])
+}

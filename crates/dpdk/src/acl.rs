@@ -1,0 +1,249 @@
+//! DPDK's own matcher, rte_acl, over the five fields of IPv4: what benchmarks hold ours against. The data plane does not use
+//! it, and a program that does not name it does not load its library.
+
+use std::ffi::{CStr, CString};
+use std::ops::RangeInclusive;
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::eal::{Eal, error_text};
+use crate::sys;
+
+/// Most rules: as many as rte_acl has priorities.
+pub const MOST_RULES: usize = (1 << 29) - 1;
+/// Keys that are handed to rte_acl at a time.
+const BATCH: usize = 64;
+
+/// Why rules can't be searched by rte_acl.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AclError {
+    /// A range of addresses that no prefix is.
+    #[error("the addresses {first:#010x} to {last:#010x} are no prefix, and rte_acl knows nothing else")]
+    NotAPrefix {
+        /// First address.
+        first: u32,
+        /// Last address.
+        last: u32,
+    },
+    /// A range of ports without a port.
+    #[error("rule {rule} has a range of ports that ends before it begins")]
+    Reversed {
+        /// The rule, counted from 0.
+        rule: usize,
+    },
+    /// No rule, or more than [`MOST_RULES`].
+    #[error("{count} rules: rte_acl takes 1 to {MOST_RULES}")]
+    Count {
+        /// How many.
+        count: usize,
+    },
+    /// Memory does not suffice.
+    #[error("rte_acl has too little memory for {count} rules: start DPDK with more, or reserve more hugepages")]
+    NotEnoughMemory {
+        /// How many.
+        count: usize,
+    },
+    /// It refused for another reason.
+    #[error("rte_acl refuses {count} rules: {reason}")]
+    Refused {
+        /// How many.
+        count: usize,
+        /// DPDK's text.
+        reason: String,
+    },
+}
+
+/// Addresses whose first bits are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Prefix {
+    address: u32,
+    length: u8,
+}
+
+impl Prefix {
+    /// The prefix that has these addresses and no others.
+    pub fn of_range(first: u32, last: u32) -> Result<Self, AclError> {
+        let length = (first ^ last).leading_zeros();
+        let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
+        if first & hosts != 0 || last != first | hosts {
+            return Err(AclError::NotAPrefix { first, last });
+        }
+        Ok(Self {
+            address: first,
+            length: length as u8,
+        })
+    }
+}
+
+/// What a rule asks for. All must hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AclRule {
+    /// Source addresses.
+    pub source: Prefix,
+    /// Destination addresses.
+    pub destination: Prefix,
+    /// Source ports.
+    pub source_ports: RangeInclusive<u16>,
+    /// Destination ports.
+    pub destination_ports: RangeInclusive<u16>,
+    /// Value of the protocol among the bits that count.
+    pub protocol: u8,
+    /// Bits of the protocol that count.
+    pub protocol_mask: u8,
+}
+
+impl AclRule {
+    fn raw(&self, rule: usize) -> Result<sys::sluice_acl_rule, AclError> {
+        if self.source_ports.is_empty() || self.destination_ports.is_empty() {
+            return Err(AclError::Reversed { rule });
+        }
+        Ok(sys::sluice_acl_rule {
+            source: self.source.address,
+            destination: self.destination.address,
+            source_first: *self.source_ports.start(),
+            source_last: *self.source_ports.end(),
+            destination_first: *self.destination_ports.start(),
+            destination_last: *self.destination_ports.end(),
+            source_length: self.source.length,
+            destination_length: self.destination.length,
+            protocol: self.protocol & self.protocol_mask,
+            protocol_mask: self.protocol_mask,
+        })
+    }
+}
+
+/// What rules are asked about: 16 bytes, as the shim's `sluice_acl_key`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C, align(16))]
+pub struct AclKey([u8; 16]);
+
+const _: () = {
+    assert!(size_of::<AclKey>() == size_of::<sys::sluice_acl_key>());
+    assert!(std::mem::offset_of!(sys::sluice_acl_key, source) == 4);
+    assert!(std::mem::offset_of!(sys::sluice_acl_key, destination) == 8);
+    assert!(std::mem::offset_of!(sys::sluice_acl_key, source_port) == 12);
+    assert!(std::mem::offset_of!(sys::sluice_acl_key, destination_port) == 14);
+};
+
+impl AclKey {
+    /// Of a packet from an address and port to another.
+    pub fn new(source: (u32, u16), destination: (u32, u16), protocol: u8) -> Self {
+        let mut bytes = [0; 16];
+        bytes[0] = protocol;
+        bytes[4..8].copy_from_slice(&source.0.to_be_bytes());
+        bytes[8..12].copy_from_slice(&destination.0.to_be_bytes());
+        bytes[12..14].copy_from_slice(&source.1.to_be_bytes());
+        bytes[14..].copy_from_slice(&destination.1.to_be_bytes());
+        Self(bytes)
+    }
+}
+
+/// Rules as rte_acl searches them.
+#[derive(Debug)]
+pub struct Acl {
+    raw: NonNull<sys::rte_acl_ctx>,
+    algorithm: &'static str,
+    bytes: usize,
+}
+
+impl Acl {
+    /// Of rules in their order: of those that hold a key the first wins. It is searched by the widest instructions that this
+    /// machine has.
+    pub fn new(_eal: &Eal, rules: &[AclRule]) -> Result<Self, AclError> {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let count = rules.len();
+        if !(1..=MOST_RULES).contains(&count) {
+            return Err(AclError::Count { count });
+        }
+        let rules = rules.iter().enumerate().map(|(number, rule)| rule.raw(number));
+        let rules: Vec<_> = rules.collect::<Result<_, _>>()?;
+        let name = CString::new(format!("acl{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
+        let (mut raw, mut algorithm, mut bytes) = (ptr::null_mut(), 0, 0);
+        // SAFETY: EAL runs (witness), the name is a C string, there are `count` rules, results are written on success only.
+        let built = unsafe {
+            let rules = rules.as_ptr();
+            sys::sluice_acl_build(name.as_ptr(), rules, count as u32, &mut raw, &mut algorithm, &mut bytes)
+        };
+        let refused = |error| match error {
+            libc::ENOMEM => AclError::NotEnoughMemory { count },
+            error => AclError::Refused {
+                count,
+                reason: error_text(error),
+            },
+        };
+        let raw = NonNull::new(raw)
+            .filter(|_| built == 0)
+            .ok_or_else(|| refused(-built))?;
+        // SAFETY: returns a static string.
+        let name = unsafe { CStr::from_ptr(sys::sluice_acl_algorithm_name(algorithm)) };
+        Ok(Self {
+            raw,
+            algorithm: name.to_str().unwrap_or_default(),
+            bytes,
+        })
+    }
+
+    /// The instructions that it is searched by: `avx512x32`, `avx512x16`, `avx2`, `sse` or `scalar`.
+    pub fn algorithm(&self) -> &'static str {
+        self.algorithm
+    }
+
+    /// Bytes of DPDK's memory that it takes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The first rule of each key, as far as both reach.
+    pub fn classify(&self, keys: &[AclKey], found: &mut [Option<u32>]) {
+        for (keys, found) in keys.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
+            let (mut pointers, mut numbers) = ([ptr::null(); BATCH], [0; BATCH]);
+            for (pointer, key) in pointers.iter_mut().zip(keys) {
+                *pointer = key.0.as_ptr();
+            }
+            let count = keys.len().min(found.len());
+            // SAFETY: the rules are built and live as long as `self`; the first `count` pointers are keys of the layout that
+            // they were built for, and there is place for as many numbers.
+            unsafe {
+                sys::sluice_acl_classify(
+                    self.raw.as_ptr(),
+                    pointers.as_mut_ptr(),
+                    numbers.as_mut_ptr(),
+                    count as u32,
+                )
+            };
+            for (found, number) in found.iter_mut().zip(numbers).take(count) {
+                *found = number.checked_sub(1);
+            }
+        }
+    }
+}
+
+impl Drop for Acl {
+    fn drop(&mut self) {
+        // SAFETY: it was made by `sluice_acl_build`, and `self` is its only name.
+        unsafe { sys::sluice_acl_free(self.raw.as_ptr()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn range_is_a_prefix_or_refused() {
+        let prefix = |address, length| Ok(Prefix { address, length });
+        assert_eq!(prefix(0, 0), Prefix::of_range(0, u32::MAX));
+        assert_eq!(prefix(0x0a01_0000, 16), Prefix::of_range(0x0a01_0000, 0x0a01_ffff));
+        assert_eq!(prefix(7, 32), Prefix::of_range(7, 7));
+        for (first, last) in [
+            (0, 2),
+            (1, 2),
+            (7, 8),
+            (0x0a01_0001, 0x0a01_ffff),
+            (9, 8),
+            (u32::MAX, 0),
+        ] {
+            assert_eq!(Err(AclError::NotAPrefix { first, last }), Prefix::of_range(first, last));
+        }
+    }
+}
