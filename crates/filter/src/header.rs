@@ -3,9 +3,7 @@
 use core::fmt::Debug;
 use core::hash::Hash;
 
-use sluice_table::simd::lanes::Words;
-
-use crate::best::words::{Rest, Worded};
+use crate::best::words::{Worded, Words};
 
 /// An address as a number.
 pub trait Address: Worded + Copy + Ord + Hash + Debug + Default + Send + Sync + 'static {
@@ -150,35 +148,35 @@ impl<A: Address> Header<A> {
     /// Of a packet between two addresses; all other fields are 0, or [`NONE`] where there is such a value.
     pub fn new(source: A, destination: A) -> Self {
         let mut header = Self {
-            words: A::words(source, destination),
+            words: [0; 16],
             more: A::More::default(),
         };
+        for at in 0..A::WORDS {
+            header.words[at] = source.word(at);
+            header.words[A::WORDS + at] = destination.word(at);
+        }
         for field in Field::ALL {
             *header.at(field) = if field.last() == NONE { NONE } else { 0 };
         }
-        Rest::of(&header).put(&mut header.words[A::SMALL + 2..]);
         header
     }
 
     /// Source address.
     #[inline(always)]
     pub fn source(&self) -> A {
-        A::source(&self.words)
+        A::from_words(&self.words)
     }
 
     /// Destination address, after destination rules of translation.
     #[inline(always)]
     pub fn destination(&self) -> A {
-        A::destination(&self.words)
+        A::from_words(&self.words[A::WORDS..])
     }
 
     /// The same with another value of a field; one that is too large becomes the largest.
     #[inline(always)]
     pub fn with(mut self, field: Field, value: u32) -> Self {
         *self.at(field) = value.min(field.last());
-        if matches!(field, Field::SourcePort | Field::DestinationPort | Field::Protocol) {
-            Rest::of(&self).put(&mut self.words[A::SMALL + 2..]);
-        }
         self
     }
 

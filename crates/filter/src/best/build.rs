@@ -2,13 +2,13 @@
 
 use sluice_table::simd::lanes::Vectors;
 
-use super::leaf::{Asked, Entry, Leaf, SLOTS, asks_further};
+use super::leaf::{Leaf, SLOTS, asks_further};
 use super::{Best, Child, FIELDS, Group, Node, PIECES};
 use crate::header::Dimension;
 use crate::{Address, Range, Rule, RuleNumber};
 
 /// Which part of all rules may be copied once more, in each group's tree.
-const SPARE: (usize, usize) = (2, 3);
+const SPARE: (usize, usize) = (5, 6);
 /// A group of less than so many of all rules is none.
 const FEW: usize = 64;
 /// Rules of a leaf that is meant to be full: room for a few more.
@@ -23,6 +23,13 @@ const DIMENSIONS: [Dimension; 2 + FIELDS.len()] = [
     Dimension::Field(FIELDS[1]),
     Dimension::Field(FIELDS[2]),
 ];
+
+/// Values of a word that rules ask for, within those that a part of the space has.
+struct Asked {
+    word: usize,
+    within: Range<u32>,
+    of_rules: Vec<Range<u32>>,
+}
 
 /// The part of the space that a node is for.
 #[derive(Clone, Copy)]
@@ -105,8 +112,7 @@ pub(super) fn build<A: Address>(rules: &[Rule<A>]) -> Best<A> {
             vectors: Vectors::detect(),
             groups: Vec::new(),
             nodes: Vec::new(),
-            leaves: vec![Leaf::empty()],
-            entries: Vec::new(),
+            leaves: vec![Leaf::new(rules, &[], false)],
             further: further.map(|(number, rule)| (number, rule.clone())).collect(),
         },
         spare: 0,
@@ -160,11 +166,11 @@ impl<A: Address> Builder<'_, A> {
             return Child::NOTHING;
         }
         if rules.len() <= SLOTS || depth == DEPTH {
-            return self.leaves(&rules, part);
+            return self.leaves(&rules);
         }
         match self.node(&rules, part, depth) {
             Some(child) => child,
-            None => self.leaves(&rules, part),
+            None => self.leaves(&rules),
         }
     }
 
@@ -188,17 +194,11 @@ impl<A: Address> Builder<'_, A> {
     }
 
     /// As many leaves as it takes, one behind the other.
-    fn leaves(&mut self, rules: &[RuleNumber], part: Part<A>) -> Child {
+    fn leaves(&mut self, rules: &[RuleNumber]) -> Child {
         let first = self.best.leaves.len();
         let count = rules.len().div_ceil(SLOTS);
         for (number, rules) in rules.chunks(SLOTS).enumerate() {
-            let asked = (0..DIMENSIONS.len()).map(|dimension| self.asked(dimension, rules, &part));
-            let asked = asked.collect::<Vec<_>>();
-            let start = self.best.entries.len();
-            let leaf = Leaf::new(&asked, start, number + 1 < count);
-            self.best.leaves.push(leaf);
-            let entry = |&number: &RuleNumber| Entry::new(&self.rules[number as usize], number);
-            self.best.entries.extend(rules.iter().map(entry));
+            self.best.leaves.push(Leaf::new(self.rules, rules, number + 1 < count));
         }
         Child::leaf(first)
     }

@@ -1,116 +1,32 @@
-//! Up to 16 rules that are looked at together: three fields in few bits of all of them first, then whole rules one by one.
+//! Up to 16 rules that are compared with a header at once.
 
-use sluice_table::simd::lanes::{Lanes, Looks, Words};
+use sluice_table::simd::lanes::Lanes;
 
-use super::words::{Rest, Worded};
+use super::words::Worded;
+use crate::header::NONE;
 use crate::{Address, Field, Header, Range, Rule, RuleNumber};
 
 /// Rules of a leaf.
 pub const SLOTS: usize = 16;
-/// Words of a header that a leaf looks at.
-const LOOKS: usize = 3;
 
-/// Values of a word that rules ask for, within those that a part of the space has.
-pub struct Asked {
-    /// Which word.
-    pub word: usize,
-    /// What the part has.
-    pub within: Range<u32>,
-    /// What each rule asks for.
-    pub of_rules: Vec<Range<u32>>,
-}
-
-impl Asked {
-    /// Base and shift, so that of all ranges' ends as few as possible share a bucket.
-    fn buckets(&self) -> (u32, u8) {
-        let base = self.of_rules.iter().map(|range| range.first).min().unwrap_or(0);
-        let ends = |range: &Range<u32>| [Some(range.first), (range.last < self.within.last).then_some(range.last)];
-        let top = self.of_rules.iter().flat_map(ends).flatten().max().unwrap_or(base);
-        let shift = (0..32).find(|shift| (top - base) >> shift < 255).unwrap_or(31);
-        (base, shift as u8)
-    }
-}
-
-/// Rules side by side, in order of their numbers, as far as few bits of three fields say what they are.
+/// Rules side by side, in order of their numbers: of each field the first value, and how far the last one is behind it.
 #[derive(Clone, Copy, Debug)]
-pub struct Leaf(Looks);
-
-/// Where a leaf keeps what else it has to say.
-const USED: usize = 0;
-const GOES_ON: usize = 1;
-/// Among the bases.
-const START: usize = LOOKS;
-
-impl Leaf {
-    /// Without a rule.
-    pub fn empty() -> Self {
-        Self(Looks {
-            first: [[0; SLOTS]; LOOKS],
-            span: [[0; SLOTS]; LOOKS],
-            base: [0; 4],
-            shift: [0; 4],
-            word: [0; 4],
-            rest: [0; 4],
-        })
-    }
-
-    /// Of rules whose entries begin at a place; whether the next leaf has more.
-    pub fn new(asked: &[Asked], start: usize, goes_on: bool) -> Self {
-        let mut looks: Vec<_> = asked
-            .iter()
-            .map(|asked| {
-                let (base, shift) = asked.buckets();
-                let (mut first, mut span) = ([0; SLOTS], [0; SLOTS]);
-                for (slot, range) in asked.of_rules.iter().enumerate() {
-                    first[slot] = Looks::bucket(base, shift, range.first);
-                    span[slot] = Looks::bucket(base, shift, range.last) - first[slot];
-                }
-                let share: u32 = span.iter().map(|&span| u32::from(span)).sum();
-                (share, first, span, base, shift, asked.word as u8)
-            })
-            .collect();
-        looks.sort_by_key(|(share, ..)| *share);
-        let mut leaf = Self::empty();
-        for (at, (_, first, span, base, shift, word)) in looks.into_iter().take(LOOKS).enumerate() {
-            (leaf.0.first[at], leaf.0.span[at]) = (first, span);
-            (leaf.0.base[at], leaf.0.shift[at], leaf.0.word[at]) = (base, shift, word);
-        }
-        let count = asked.first().map_or(0, |asked| asked.of_rules.len());
-        leaf.0.rest[USED] = ((1u32 << count) - 1) as u16;
-        leaf.0.rest[GOES_ON] = goes_on.into();
-        leaf.0.base[START] = start as u32;
-        leaf
-    }
-
-    /// A bit for each rule that may hold a header.
-    #[inline(always)]
-    pub fn may_hold<L: Lanes>(&self, words: &Words, lanes: L) -> u16 {
-        lanes.may_have(&self.0, words) & self.0.rest[USED]
-    }
-
-    /// Whether the next leaf has more rules.
-    #[inline(always)]
-    pub fn goes_on(&self) -> bool {
-        self.0.rest[GOES_ON] != 0
-    }
-
-    /// The first rule's place among all entries.
-    #[inline(always)]
-    pub fn start(&self) -> u32 {
-        self.0.base[START]
-    }
+#[repr(C, align(64))]
+pub struct Leaf<A: Worded> {
+    source: A::Column,
+    destination: A::Column,
+    source_port: [[u16; SLOTS]; 2],
+    destination_port: [[u16; SLOTS]; 2],
+    protocol: [[u8; SLOTS]; 2],
+    /// Bit per slot: there is a rule; one that names no source ports; no destination ports; neither.
+    used: [u16; 4],
+    /// It asks for more than is compared here.
+    further: u16,
+    goes_on: bool,
+    numbers: [RuleNumber; SLOTS],
 }
 
-/// A rule as leaves have it.
-#[derive(Clone, Copy, Debug)]
-#[repr(C)]
-pub struct Entry<A: Worded> {
-    addresses: A::Box,
-    first: Rest,
-    span: Rest,
-}
-
-/// Whether a rule asks for more than entries compare.
+/// Whether a rule asks for more than leaves compare.
 pub fn asks_further<A: Address>(rule: &Rule<A>) -> bool {
     let compared = [Field::SourcePort, Field::DestinationPort, Field::Protocol];
     Field::ALL
@@ -118,43 +34,83 @@ pub fn asks_further<A: Address>(rule: &Rule<A>) -> bool {
         .any(|&field| !compared.contains(&field) && !rule.is_any(field))
 }
 
-/// Set in the number of a rule that asks for more than entries compare.
-const FURTHER: u32 = 1 << 31;
-
-impl<A: Address> Entry<A> {
-    /// Of a rule and its number, which is below 2³¹.
-    pub fn new(rule: &Rule<A>, number: RuleNumber) -> Self {
-        let number = number | if asks_further(rule) { FURTHER } else { 0 };
-        let [mut first, mut span] = Rest::of_rule(rule);
-        first.protocol |= number << 16;
-        span.protocol |= number & 0xffff_0000;
-        Self {
-            addresses: A::of(rule.source, rule.destination),
-            first,
-            span,
+impl<A: Address> Leaf<A> {
+    /// Of at most 16 rules in their order; whether the next leaf goes on with more.
+    pub fn new(rules: &[Rule<A>], numbers: &[RuleNumber], goes_on: bool) -> Self {
+        let mut leaf = Self {
+            source: Default::default(),
+            destination: Default::default(),
+            source_port: Default::default(),
+            destination_port: Default::default(),
+            protocol: Default::default(),
+            used: [0; 4],
+            further: 0,
+            goes_on,
+            numbers: [RuleNumber::MAX; SLOTS],
+        };
+        for (slot, &number) in numbers.iter().enumerate().take(SLOTS) {
+            let rule = &rules[number as usize];
+            let bit = 1 << slot;
+            leaf.numbers[slot] = number;
+            A::put(&mut leaf.source, slot, rule.source);
+            A::put(&mut leaf.destination, slot, rule.destination);
+            let ports = |column: &mut [[u16; SLOTS]; 2], field| {
+                let Range { first, last } = rule.get(field);
+                (column[0][slot], column[1][slot]) = (first as u16, (last.min(u16::MAX.into()) - first) as u16);
+                rule.is_any(field)
+            };
+            let any_source = ports(&mut leaf.source_port, Field::SourcePort);
+            let any_destination = ports(&mut leaf.destination_port, Field::DestinationPort);
+            let uses = [true, any_source, any_destination, any_source && any_destination];
+            for (used, uses) in leaf.used.iter_mut().zip(uses) {
+                *used |= if uses { bit } else { 0 };
+            }
+            let Range { first, last } = rule.get(Field::Protocol);
+            (leaf.protocol[0][slot], leaf.protocol[1][slot]) = (first as u8, (last - first) as u8);
+            if asks_further(rule) {
+                leaf.further |= bit;
+            }
         }
+        leaf
     }
 
-    #[inline(always)]
-    fn marked(&self) -> u32 {
-        self.first.protocol >> 16 | self.span.protocol & 0xffff_0000
+    /// How many rules.
+    pub fn len(&self) -> usize {
+        self.used[0].count_ones() as usize
     }
 
-    /// The rule.
+    /// The rule of a slot.
     #[inline(always)]
-    pub fn number(&self) -> RuleNumber {
-        self.marked() & !FURTHER
+    pub fn number(&self, slot: usize) -> RuleNumber {
+        self.numbers[slot % SLOTS]
     }
 
-    /// Whether it asks for more than is compared here.
+    /// Which slots' rules ask for more than is compared.
     #[inline(always)]
-    pub fn asks_further(&self) -> bool {
-        self.marked() & FURTHER != 0
+    pub fn further(&self) -> u16 {
+        self.further
     }
 
-    /// Whether it holds a header, as far as it is compared here.
+    /// Whether the next leaf has more rules.
     #[inline(always)]
-    pub fn holds<L: Lanes>(&self, header: &Header<A>, lanes: L) -> bool {
-        A::held(&self.addresses, [self.first, self.span], &header.words, lanes)
+    pub fn goes_on(&self) -> bool {
+        self.goes_on
+    }
+
+    /// A bit for each rule that holds a header, as far as it is compared here.
+    #[inline(always)]
+    pub fn held<L: Lanes>(&self, header: &Header<A>, lanes: L) -> u16 {
+        let (from, to) = (header.get(Field::SourcePort), header.get(Field::DestinationPort));
+        let used = self.used[((from / NONE) | (to / NONE) << 1) as usize & 3];
+        let ports = |[first, span]: &[[u16; SLOTS]; 2], port: u32| {
+            // A packet that has none meets the rules that name none: `used` keeps no other.
+            lanes.within16(first, span, port as u16) | 0u16.wrapping_sub((port / NONE) as u16)
+        };
+        let [first, span] = &self.protocol;
+        used & A::held(&header.words, &self.source, lanes)
+            & A::held(&header.words[A::WORDS..], &self.destination, lanes)
+            & ports(&self.source_port, from)
+            & ports(&self.destination_port, to)
+            & lanes.within8(first, span, header.get(Field::Protocol) as u8)
     }
 }

@@ -1,8 +1,7 @@
 //! The matcher that is used where nothing else is asked for.
 //!
 //! Rules are in three groups: with few sources, with few destinations, and the rest. Within a group a search tree cuts one
-//! field at a time into up to 16 pieces, until at most 16 rules are left. Few bits of three fields of all of these are compared at once, and
-//! those rules that are left then one by one. Cutting by what all
+//! field at a time into up to 16 pieces, until at most 16 rules are left, which are compared at once. Cutting by what all
 //! rules of a group have little of hardly copies any: 1.0 to 1.3 times over, where one tree of all rules copies them up to 60
 //! times (decision 0008). A packet asks all groups; the first rule of those found decides.
 //!
@@ -12,10 +11,10 @@ mod build;
 mod leaf;
 pub(crate) mod words;
 
-use sluice_table::prefetch::{prefetch_all_read_at, prefetch_read_at};
+use sluice_table::prefetch::prefetch_all_read_at;
 use sluice_table::simd::lanes::{Lanes, Vectors, Work};
 
-use self::leaf::{Entry, Leaf};
+use self::leaf::Leaf;
 use crate::{Address, Field, Header, Matcher, Rule, RuleNumber};
 
 /// Pieces that a node cuts its field into at most.
@@ -98,9 +97,8 @@ pub struct Best<A: Address> {
     vectors: Vectors,
     groups: Vec<Group>,
     nodes: Vec<Node>,
-    leaves: Vec<Leaf>,
-    entries: Vec<Entry<A>>,
-    /// Rules that ask for more than entries compare, by number.
+    leaves: Vec<Leaf<A>>,
+    /// Rules that ask for more than leaves compare, by number.
     further: Vec<(RuleNumber, Rule<A>)>,
 }
 
@@ -117,7 +115,7 @@ impl<A: Address> Best<A> {
 
     /// How many rules all leaves hold: beside the number of rules, how often rules are copied.
     pub fn entries(&self) -> usize {
-        self.entries.len()
+        self.leaves.iter().map(Leaf::len).sum()
     }
 
     /// What a lookup comes to.
@@ -125,17 +123,30 @@ impl<A: Address> Best<A> {
         self.vectors.run(Count { best: self, header })
     }
 
-    /// Whether the rule of an entry holds a header.
+    /// The first of a leaf's rules that holds a header, else [`RuleNumber::MAX`].
     #[inline(always)]
-    fn matches<L: Lanes>(&self, entry: &Entry<A>, header: &Header<A>, lanes: L) -> bool {
-        let holds = entry.holds(header, lanes);
-        if holds & entry.asks_further() {
-            return self.holds(entry.number(), header);
+    fn first_of_leaf<L: Lanes>(&self, leaf: &Leaf<A>, header: &Header<A>, lanes: L) -> RuleNumber {
+        let mut held = leaf.held(header, lanes);
+        if held & leaf.further() != 0 {
+            held = self.held_further(leaf, header, held);
         }
-        holds
+        // All bits where there is none.
+        leaf.number(held.trailing_zeros() as usize) | u32::from(held != 0).wrapping_sub(1)
     }
 
+    /// Without the first ones that a header does not meet after all.
     #[cold]
+    fn held_further(&self, leaf: &Leaf<A>, header: &Header<A>, mut held: u16) -> u16 {
+        while held != 0 {
+            let slot = held.trailing_zeros();
+            if leaf.further() >> slot & 1 == 0 || self.holds(leaf.number(slot as usize), header) {
+                break;
+            }
+            held &= held - 1;
+        }
+        held
+    }
+
     fn holds(&self, rule: RuleNumber, header: &Header<A>) -> bool {
         let at = self.further.binary_search_by_key(&rule, |(number, _)| *number);
         at.is_ok_and(|at| self.further[at].1.has(header))
@@ -189,8 +200,7 @@ impl<A: Address> Work for Search<'_, A> {
         let headers = &headers[..count];
         let mut first = [RuleNumber::MAX; BATCH];
         let mut at = [Child::NOTHING; BATCH];
-        let (mut held, mut start, mut goes_on) = ([0u16; BATCH], [0u32; BATCH], [false; BATCH]);
-        let (leaves, entries) = (best.leaves.as_slice(), best.entries.as_slice());
+        let leaves = best.leaves.as_slice();
         for group in &best.groups {
             let mut asked = List::new();
             for (lane, first) in first[..count].iter().enumerate() {
@@ -198,33 +208,13 @@ impl<A: Address> Work for Search<'_, A> {
             }
             best.descend(group, &asked, headers, &mut at, lanes);
             while asked.count != 0 {
+                let mut next = List::new();
                 for lane in asked.iter() {
                     let leaf = &leaves[at[lane].leaf_number()];
-                    held[lane] = leaf.may_hold(&headers[lane].words, lanes);
-                    (start[lane], goes_on[lane]) = (leaf.start(), leaf.goes_on());
-                    prefetch_read_at(entries, (start[lane] + held[lane].trailing_zeros()) as usize);
-                }
-                let (mut some, mut next) = (List::new(), List::new());
-                for lane in asked.iter() {
-                    some.push_if(lane, held[lane] != 0);
-                    next.push_if(lane, goes_on[lane] & (held[lane] == 0));
-                }
-                while some.count != 0 {
-                    let mut still = List::new();
-                    for lane in some.iter() {
-                        let entry = &entries[(start[lane] + held[lane].trailing_zeros()) as usize];
-                        let holds = best.matches(entry, &headers[lane], lanes);
-                        // All bits where it does not.
-                        first[lane] = first[lane].min(entry.number() | u32::from(holds).wrapping_sub(1));
-                        held[lane] &= held[lane].wrapping_sub(1);
-                        let more = held[lane] != 0;
-                        still.push_if(lane, !holds & more);
-                        next.push_if(lane, !holds & !more & goes_on[lane]);
-                    }
-                    some = still;
-                }
-                for lane in next.iter() {
+                    let rule = best.first_of_leaf(leaf, &headers[lane], lanes);
+                    first[lane] = first[lane].min(rule);
                     at[lane] = Child(at[lane].0 + 1);
+                    next.push_if(lane, leaf.goes_on() & (rule == RuleNumber::MAX));
                 }
                 asked = next;
             }
@@ -290,8 +280,6 @@ pub struct Visits {
     pub nodes: usize,
     /// Leaves looked at.
     pub leaves: usize,
-    /// Rules compared.
-    pub entries: usize,
 }
 
 /// Counts them.
@@ -318,20 +306,12 @@ impl<A: Address> Work for Count<'_, A> {
                 visits.nodes += 1;
                 at = best.nodes[at.node_number()].child(header.words[at.word()], lanes);
             }
-            'leaves: loop {
+            loop {
                 visits.leaves += 1;
                 let leaf = &best.leaves[at.leaf_number()];
-                let mut held = leaf.may_hold(&header.words, lanes);
-                while held != 0 {
-                    visits.entries += 1;
-                    let entry = &best.entries[(leaf.start() + held.trailing_zeros()) as usize];
-                    if best.matches(entry, header, lanes) {
-                        first = first.min(entry.number());
-                        break 'leaves;
-                    }
-                    held &= held - 1;
-                }
-                if !leaf.goes_on() {
+                let rule = best.first_of_leaf(leaf, header, lanes);
+                first = first.min(rule);
+                if !leaf.goes_on() || rule != RuleNumber::MAX {
                     break;
                 }
                 at = Child(at.0 + 1);
@@ -360,9 +340,6 @@ impl<A: Address> Matcher<A> for Best<A> {
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(self.nodes.as_slice())
-            + size_of_val(self.leaves.as_slice())
-            + size_of_val(self.entries.as_slice())
-            + size_of_val(self.further.as_slice())
+        size_of_val(self.nodes.as_slice()) + size_of_val(self.leaves.as_slice()) + size_of_val(self.further.as_slice())
     }
 }

@@ -1,74 +1,59 @@
-//! A header as the default matcher looks at it: word by word of 32 bits.
+//! A header as the default matcher looks at it: word by word of 32 bits in nodes, 16 ranges of addresses side by side in leaves.
 
 use core::fmt::Debug;
 use core::hash::Hash;
 
-use sluice_table::simd::lanes::{Lanes, Small, Words};
+use sluice_table::simd::lanes::Lanes;
 
-use crate::header::NONE;
-use crate::{Address, Field, Header, Range, Rule};
+use super::leaf::SLOTS;
+use crate::Range;
+
+/// Words of a header, which nodes may cut.
+pub type Words = [u32; 16];
 
 /// An address whose headers can be looked at so. Words are those of source and destination, the highest first, then the
-/// fields as far as they fit; in between, four that are compared as [`Small`].
+/// fields as far as they fit.
 pub trait Worded: Sized + Copy + Send + Sync + Debug {
     /// Words of an address.
     const WORDS: usize;
     /// The word of the first field.
-    const FIELDS: usize;
+    const FIELDS: usize = 2 * Self::WORDS;
     /// How many fields fit.
     const FIT: usize;
-    /// The first of the four words.
-    const SMALL: usize;
     /// Fields that do not fit.
     type More: Copy + Default + Debug + Eq + Hash + Send + Sync + AsRef<[u32]> + AsMut<[u32]>;
-    /// Ranges of both addresses.
-    type Box: Copy + Send + Sync + Debug;
+    /// 16 ranges.
+    type Column: Copy + Default + Debug + Send + Sync;
 
-    /// Words of a header without fields.
-    fn words(source: Self, destination: Self) -> Words;
-    /// The source of a header.
-    fn source(words: &Words) -> Self;
-    /// The destination of a header.
-    fn destination(words: &Words) -> Self;
+    /// The address whose words begin at a place.
+    fn from_words(words: &[u32]) -> Self;
     /// A word of an address, the highest first.
     fn word(self, at: usize) -> u32;
     /// The same address with another word, all words below it as in `rest`.
     fn with_word(self, at: usize, word: u32, rest: Self) -> Self;
-    /// Of sources and destinations.
-    fn of(source: Range<Self>, destination: Range<Self>) -> Self::Box;
-    /// Whether addresses and rest, first values and spans, are those of a header.
-    fn held<L: Lanes>(addresses: &Self::Box, rest: [Rest; 2], words: &Words, lanes: L) -> bool;
+    /// Put a range in its slot.
+    fn put(column: &mut Self::Column, slot: usize, range: Range<Self>);
+    /// A bit for each range that holds the address whose words begin at a place.
+    fn held<L: Lanes>(words: &[u32], column: &Self::Column, lanes: L) -> u16;
 }
 
-#[inline(always)]
-fn small<A: Worded>(words: &Words) -> Small {
-    core::array::from_fn(|at| words[A::SMALL + at])
+/// Of each range the first number, and how far the last one is behind it.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub struct Spans {
+    first: [u32; SLOTS],
+    span: [u32; SLOTS],
 }
 
 impl Worded for u32 {
     const WORDS: usize = 1;
-    const FIELDS: usize = 4;
     const FIT: usize = 12;
-    const SMALL: usize = 0;
     type More = [u32; 0];
-    /// Both first ones, and how far the last ones are behind them.
-    type Box = [[u32; 2]; 2];
+    type Column = Spans;
 
     #[inline(always)]
-    fn words(source: u32, destination: u32) -> Words {
-        let mut words = [0; 16];
-        (words[0], words[1]) = (source, destination);
-        words
-    }
-
-    #[inline(always)]
-    fn source(words: &Words) -> u32 {
+    fn from_words(words: &[u32]) -> u32 {
         words[0]
-    }
-
-    #[inline(always)]
-    fn destination(words: &Words) -> u32 {
-        words[1]
     }
 
     #[inline(always)]
@@ -80,48 +65,33 @@ impl Worded for u32 {
         word
     }
 
-    fn of(source: Range<u32>, destination: Range<u32>) -> [[u32; 2]; 2] {
-        [
-            [source.first, destination.first],
-            [source.last - source.first, destination.last - destination.first],
-        ]
+    fn put(column: &mut Spans, slot: usize, Range { first, last }: Range<u32>) {
+        (column.first[slot], column.span[slot]) = (first, last - first);
     }
 
     #[inline(always)]
-    fn held<L: Lanes>([first, span]: &[[u32; 2]; 2], rest: [Rest; 2], words: &Words, lanes: L) -> bool {
-        let of = |[source, destination]: [u32; 2], rest: Rest| [source, destination, rest.ports, rest.protocol];
-        lanes.has(&of(*first, rest[0]), &of(*span, rest[1]), &small::<u32>(words))
+    fn held<L: Lanes>(words: &[u32], column: &Spans, lanes: L) -> u16 {
+        lanes.within32(&column.first, &column.span, words[0])
     }
+}
+
+/// Of each range both ends by halves, the high one first.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C, align(64))]
+pub struct Ends {
+    first: [[u64; SLOTS]; 2],
+    last: [[u64; SLOTS]; 2],
 }
 
 impl Worded for u128 {
     const WORDS: usize = 4;
-    const FIELDS: usize = 8;
-    const FIT: usize = 4;
-    const SMALL: usize = 12;
-    type More = [u32; 8];
-    type Box = [Range<u128>; 2];
+    const FIT: usize = 8;
+    type More = [u32; 4];
+    type Column = Ends;
 
     #[inline(always)]
-    fn words(source: u128, destination: u128) -> Words {
-        let mut words = [0; 16];
-        for at in 0..Self::WORDS {
-            words[at] = source.word(at);
-            words[Self::WORDS + at] = destination.word(at);
-        }
-        words
-    }
-
-    #[inline(always)]
-    fn source(words: &Words) -> u128 {
+    fn from_words(words: &[u32]) -> u128 {
         words[..4]
-            .iter()
-            .fold(0, |address, word| address << 32 | u128::from(*word))
-    }
-
-    #[inline(always)]
-    fn destination(words: &Words) -> u128 {
-        words[4..8]
             .iter()
             .fold(0, |address, word| address << 32 | u128::from(*word))
     }
@@ -137,79 +107,26 @@ impl Worded for u128 {
         self & kept | u128::from(word) << below | rest & ((1 << below) - 1)
     }
 
-    fn of(source: Range<u128>, destination: Range<u128>) -> [Range<u128>; 2] {
-        [source, destination]
-    }
-
-    #[inline(always)]
-    fn held<L: Lanes>([source, destination]: &[Range<u128>; 2], rest: [Rest; 2], words: &Words, lanes: L) -> bool {
-        let [first, span] = rest.map(|rest| [0, 0, rest.ports, rest.protocol]);
-        source.has(Self::source(words))
-            & destination.has(Self::destination(words))
-            & lanes.has(&first, &span, &small::<u128>(words))
-    }
-}
-
-/// Ports, protocol, and which ports there are, as the second half of [`Small`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub struct Rest {
-    /// Source and destination port.
-    pub ports: u32,
-    /// Protocol, then which ports there are.
-    pub protocol: u32,
-}
-
-/// Which ports a packet has: none for the destination, both, none for the source, neither. In this order, so that what a rule
-/// asks for is a range.
-#[inline(always)]
-fn which(from: u32, to: u32) -> u32 {
-    // 1, 2, 0 and 3 for none, the source's, the destination's and both missing.
-    0b11_00_10_01 >> (2 * ((from / NONE) | ((to / NONE) << 1))) & 3
-}
-
-impl Rest {
-    /// Of a header.
-    #[inline(always)]
-    pub fn of<A: Address>(header: &Header<A>) -> Self {
-        let (from, to) = (header.get(Field::SourcePort), header.get(Field::DestinationPort));
-        Self {
-            ports: from & 0xffff | to << 16,
-            protocol: header.get(Field::Protocol) & 0xff | which(from, to) << 8,
+    fn put(column: &mut Ends, slot: usize, Range { first, last }: Range<u128>) {
+        let halves = |address: u128| [(address >> 64) as u64, address as u64];
+        for half in 0..2 {
+            column.first[half][slot] = halves(first)[half];
+            column.last[half][slot] = halves(last)[half];
         }
     }
 
-    /// Put it at the end of a header's words.
     #[inline(always)]
-    pub fn put(self, words: &mut [u32]) {
-        (words[0], words[1]) = (self.ports, self.protocol);
-    }
-
-    /// First values, and how far the last ones are behind them.
-    pub fn of_rule<A: Address>(rule: &Rule<A>) -> [Self; 2] {
-        let port = |field| {
-            let Range { first, last } = rule.get(field);
-            let last = last.min(u32::from(u16::MAX));
-            (first, last - first, !rule.is_any(field))
+    fn held<L: Lanes>(words: &[u32], column: &Ends, lanes: L) -> u16 {
+        let half = |at: usize| u64::from(words[at]) << 32 | u64::from(words[at + 1]);
+        let (high, low) = (half(0), half(2));
+        // The high half decides where it differs, else the low one.
+        let compare = |[high_ends, low_ends]: &[[u64; SLOTS]; 2]| {
+            let [equal, above] = lanes.equal_and_above(high_ends, high);
+            let [low_equal, low_above] = lanes.equal_and_above(low_ends, low);
+            [equal & low_equal, above | equal & low_above]
         };
-        let (from, from_span, names_from) = port(Field::SourcePort);
-        let (to, to_span, names_to) = port(Field::DestinationPort);
-        let (which, which_span) = match (names_from, names_to) {
-            (false, false) => (0, 3),
-            (true, false) => (0, 1),
-            (false, true) => (1, 1),
-            (true, true) => (1, 0),
-        };
-        let Range { first, last } = rule.get(Field::Protocol);
-        [
-            Self {
-                ports: from | to << 16,
-                protocol: first | which << 8,
-            },
-            Self {
-                ports: from_span | to_span << 16,
-                protocol: (last - first) | which_span << 8,
-            },
-        ]
+        let [_, before_first] = compare(&column.first);
+        let [at_last, before_last] = compare(&column.last);
+        !before_first & (before_last | at_last)
     }
 }
