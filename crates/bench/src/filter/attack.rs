@@ -35,7 +35,7 @@ pub struct Attack {
 const LAST: Tuple = [u32::MAX, u32::MAX, u16::MAX as u32, u16::MAX as u32, u8::MAX as u32];
 
 /// What a lookup costs, in about a cycle each: a node's pieces are compared at once, a leaf is a miss in a cache near by and
-/// a comparison of 16 rules, a rule compared is one more miss now and then, and a tree is a turn of the loop.
+/// a comparison of 16 rules, and a tree is a turn of the loop.
 pub fn cost(visits: Visits) -> u32 {
     (8 * visits.nodes + 20 * visits.leaves + 10 * visits.groups) as u32
 }

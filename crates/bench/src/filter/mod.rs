@@ -8,7 +8,7 @@ mod attack;
 mod discard;
 mod duel;
 mod lists;
-mod sets;
+pub mod sets;
 mod timing;
 mod trace_file;
 mod traces;

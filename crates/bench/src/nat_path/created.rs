@@ -94,6 +94,7 @@ pub fn created(
         .key("mapping", style.mapping())
         .key("port_block", style.blocks.unwrap_or(0))
         .key("rules", rules as u32)
+        .key("filter_rules", style.filter_rules)
         .figure("cycles_per_packet", &costs)
         .figure("sessions_per_s", &rates)
         .figure("loop_cycles", &loops)

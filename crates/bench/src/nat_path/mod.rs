@@ -106,6 +106,9 @@ pub struct NatPathArguments {
     /// Only this family of the established case.
     #[arg(long, value_name = "FAMILY")]
     family: Option<Family>,
+    /// Ask a packet filter of so many rules about the first packets of flows, in the established and the new case.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    filter_rules: u32,
 }
 
 /// IPv4 or IPv6.
@@ -147,10 +150,10 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
         };
         for &sessions in sizes {
             if arguments.family != Some(Family::Six) {
-                established::<Written>(run, eal, next(), sessions, runs)?;
+                established::<Written>(run, eal, next(), (sessions, arguments.filter_rules), runs)?;
             }
             if arguments.family.map_or(sessions <= SIX, |family| family == Family::Six) {
-                established::<Written6>(run, eal, next(), sessions, runs)?;
+                established::<Written6>(run, eal, next(), (sessions, arguments.filter_rules), runs)?;
             }
         }
     }
@@ -173,10 +176,14 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
         shapes::crowded(run, eal, next(), shapes::HOSTS[0])?;
     }
     if wanted(Case::New) {
+        let filtered = |style: Style| Style {
+            filter_rules: arguments.filter_rules,
+            ..style
+        };
         for rules in [1, 1_000, 10_000] {
-            created(run, eal, next(), sessions, (Style::SESSIONS, rules), runs)?;
+            created(run, eal, next(), sessions, (filtered(Style::SESSIONS), rules), runs)?;
         }
-        created(run, eal, next(), sessions, (Style::MAPPINGS, 1), runs)?;
+        created(run, eal, next(), sessions, (filtered(Style::MAPPINGS), 1), runs)?;
     }
     Ok(())
 }
@@ -388,14 +395,18 @@ fn established<W: Wire>(
     run: &mut Run<'_>,
     eal: &'static sluice_dpdk::eal::Eal,
     number: u32,
-    sessions: u32,
+    (sessions, filter_rules): (u32, u32),
     runs: usize,
 ) -> Result<(), Failure> {
     let (mut source, devices, hand) = rig::join(eal, number)?;
     let capacity = sessions + sessions / 16 + 16 * 1024;
     let six = W::FAMILY == 6;
     let job = if six { Job::Translate6 } else { Job::Translate };
-    let plane = rig::plane(job, Style::SESSIONS, capacity, false)?;
+    let style = Style {
+        filter_rules,
+        ..Style::SESSIONS
+    };
+    let plane = rig::plane(job, style, capacity, false)?;
     let lines = plane.lines();
     let lines = if six { lines.sessions6 } else { lines.sessions4 };
     let bytes = lines as f64 * 64.0 * f64::from(rig::SHARDS) / f64::from(capacity);
@@ -452,7 +463,10 @@ fn established<W: Wire>(
     if counted != sent {
         return Err(format!("{sent} packets went through, the sessions counted {counted}").into());
     }
-    let common = |case| Row::new(case).key("sessions", sessions).key("family", W::FAMILY);
+    let common = |case| {
+        let row = Row::new(case).key("sessions", sessions).key("family", W::FAMILY);
+        row.key("filter_rules", filter_rules)
+    };
     let hertz = tsc::frequency() as f64;
     let mpps: Vec<f64> = limits.iter().map(|cost| hertz / cost / 1e6).collect();
     // The limit is that of IPv4 records.

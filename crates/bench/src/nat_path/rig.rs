@@ -203,6 +203,9 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
     let mut policy = Policy::new(2, interfaces);
     rules::translate(&mut policy, job, style, sessions, short)?;
+    if style.filter_rules > 0 {
+        rules::filter(&mut policy, style.filter_rules)?;
+    }
     let routes = RouteSet::new(&links, &rules::routes(job)?)?;
     let shards = Shards::new(SHARDS).ok_or("shards")?;
     let setup = Setup {

@@ -1,6 +1,7 @@
 //! What the gateways of this bench are told: interfaces, routes, and translation.
 
 use sluice_engine::policy::{Interface, Nat, Policy};
+use sluice_filter::{Action, Counters, Filters, Kind, Verdict, Written};
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Blocks, Filtering, Mapping, Pool, Pools, Timeouts};
 use sluice_route::{Address, Route, SourceValidation, Via};
@@ -9,6 +10,7 @@ use sluice_wire::validity;
 use super::flows::{INSIDE_MAC, OUTSIDE_MAC};
 use super::rig::Job;
 use super::{Failure, six};
+use crate::filter::sets::Set;
 
 /// Public IPv4 addresses begin here.
 const POOL: u32 = 0xc612_0000;
@@ -105,6 +107,8 @@ pub struct Style {
     pub overlap: bool,
     /// Outside addresses; none: as many as the sessions need ports.
     pub addresses: Option<u32>,
+    /// Rules of a packet filter by session, none of which matches; without one where 0.
+    pub filter_rules: u32,
 }
 
 impl Style {
@@ -114,6 +118,7 @@ impl Style {
         blocks: None,
         overlap: false,
         addresses: None,
+        filter_rules: 0,
     };
 
     /// Every inside address and port has one, from blocks of 64.
@@ -125,6 +130,7 @@ impl Style {
         blocks: Some(64),
         overlap: false,
         addresses: None,
+        filter_rules: 0,
     };
 
     /// Ports are shared by flows to different destinations.
@@ -170,6 +176,23 @@ fn nat<F: sluice_engine::family::Family>(
         pools,
         ..Nat::default()
     })
+}
+
+/// Ask a filter of `web-filter`'s rules about the first packets of flows; what none of them matches passes.
+pub fn filter(policy: &mut Policy, rules: u32) -> Result<(), Failure> {
+    let written: Vec<_> = Set::of_paper(rules as usize)
+        .rules
+        .into_iter()
+        .map(|rule| Written {
+            action: Action::Decide(Verdict::Drop),
+            four: vec![rule],
+            six: Vec::new(),
+        })
+        .collect();
+    let counters = Counters::new(written.len());
+    let filters = Filters::new(&written, Kind::Best, Verdict::Accept, true, 1, counters)?;
+    policy.filter_by(std::sync::Arc::new(filters));
+    Ok(())
 }
 
 /// Translation of all inside hosts onto as many public addresses as `sessions` sessions need; short timeouts where
