@@ -1,0 +1,115 @@
+//! Chains of forwarded packets as `[filter]`.
+
+use super::chains::{Flat, refusals};
+use super::interfaces::widen;
+use super::listing::{Action, Chain, Decision, Hook, Listing, Table};
+use super::packets::Packets;
+use super::{Said, rules, sessions};
+use crate::schema::{Filter, Verdict};
+
+/// The filter; none where everything passes and nothing is counted.
+pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
+    let mut bases: Vec<(&Table, &Chain)> = listing
+        .tables
+        .iter()
+        .flat_map(|table| table.chains.values().map(move |chain| (table, chain)))
+        .filter(|(_, chain)| chain.hook == Some(Hook::Forward))
+        .collect();
+    bases.sort_by_key(|(_, chain)| chain.priority);
+    let mut decisions = Vec::new();
+    let mut policies = [None, None];
+    for (at, (table, chain)) in bases.iter().enumerate() {
+        let found = base(table, chain, said);
+        for &six in &table.families {
+            let last = !bases[at + 1..].iter().any(|(later, _)| later.families.contains(&six));
+            if last {
+                policies[usize::from(six)] = Some(chain.policy);
+            }
+        }
+        decisions.extend(ordered(found, (table, chain), &bases[at + 1..], said));
+    }
+    let one = policies[0].or(policies[1])?;
+    let policies = [0, 1].map(|six: usize| policies[six].unwrap_or(if listing.complete[six] { Verdict::Accept } else { one }));
+    for (six, family) in [(false, "IPv4"), (true, "IPv6")] {
+        let listed = listing.complete[usize::from(six)] || bases.iter().any(|(table, _)| table.families.contains(&six));
+        if !listed {
+            said.remarks.push(format!("no listing of {family} was given: the default of the other family is its own"));
+        }
+    }
+    let end = |six: bool| if policies[usize::from(six)] == Verdict::Accept { Action::Accept } else { Action::Drop };
+    let (stateful, decisions) = sessions::sessions(decisions, &end, listing, said);
+    let decisions = widen(decisions, &end, listing.interfaces.len());
+    let mut rules = rules::rules(listing, &decisions, said);
+    if policies[0] != policies[1] {
+        rules.push(rules::everything(true, end(true)));
+    }
+    let nothing = rules.is_empty() && policies == [Verdict::Accept; 2];
+    (!nothing).then(|| Filter {
+        default: policies[0],
+        sessions: stateful,
+        rules,
+        ..Filter::default()
+    })
+}
+
+/// What one chain with a hook decides.
+fn base(table: &Table, chain: &Chain, said: &mut Said) -> Vec<Decision> {
+    let mut flat = Flat::default();
+    let end = match chain.policy {
+        Verdict::Accept => Action::Accept,
+        Verdict::Drop | Verdict::Reject => Action::Drop,
+    };
+    flat.base(table, chain, &end);
+    let decided: std::collections::HashSet<_> = flat.decisions.iter().map(|decision| decision.line).collect();
+    for (line, why) in flat.leftovers {
+        said.leave(line, why);
+    }
+    for rule in table.chains.values().flat_map(|chain| &chain.rules) {
+        let jumps = rule.meaning.as_ref().is_ok_and(|meaning| {
+            let mut steps = meaning.then.iter();
+            steps.all(|step| !matches!(step, super::listing::Step::Do(_)))
+        });
+        if flat.asked.contains(&rule.line) && !jumps && !decided.contains(&rule.line) {
+            said.note(rule.line, "no packet comes to it");
+        }
+    }
+    said.asked.extend(flat.asked);
+    flat.decisions
+}
+
+/// Decisions of a chain, where others are asked after it: what it accepts they are asked about.
+fn ordered(
+    found: Vec<Decision>,
+    (table, chain): (&Table, &Chain),
+    later: &[(&Table, &Chain)],
+    said: &mut Said,
+) -> Vec<Decision> {
+    let goes_on = |six: bool| later.iter().any(|(later, _)| later.families.contains(&six));
+    if !table.families.iter().any(|&six| goes_on(six)) {
+        return found;
+    }
+    let mut all = Vec::new();
+    for &six in &table.families {
+        let of: Vec<_> = found.iter().filter(|decision| decision.packets.six == six).cloned().collect();
+        if !goes_on(six) {
+            all.extend(of);
+            continue;
+        }
+        let policy = (chain.policy != Verdict::Accept).then(|| Decision {
+            line: chain.line,
+            step: 0,
+            packets: Packets::all(six),
+            action: Action::Drop,
+            name: None,
+        });
+        match refusals(&of, policy) {
+            Some(refused) => all.extend(refused),
+            None => {
+                for decision in of {
+                    said.leave(decision.line, "other chains are asked about what it accepts, and that is too much to write");
+                }
+            }
+        }
+    }
+    all
+}

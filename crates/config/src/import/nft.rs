@@ -1,0 +1,3 @@
+//! stub
+use super::listing::Listing;
+pub fn read(_: &str, _: &str, _: &mut Listing) -> Result<(), super::ImportError> { Ok(()) }
