@@ -27,9 +27,21 @@ fn read_again(imported: &Imported) -> Checked {
 #[test]
 fn look() {
     for (texts, addresses) in [
-        (vec![include_str!("import/gateway.iptables")], vec![("eth0", "203.0.113.1/24")]),
-        (vec![include_str!("import/gateway.iptables"), include_str!("import/gateway.ip6tables")], vec![]),
-        (vec![include_str!("import/docker.iptables")], vec![]),
+        (
+            vec![include_str!("import/gateway.iptables")],
+            vec![("eth0", "203.0.113.1/24")],
+        ),
+        (
+            vec![
+                include_str!("import/gateway.iptables"),
+                include_str!("import/gateway.ip6tables"),
+            ],
+            vec![],
+        ),
+        (
+            vec![include_str!("import/router.nft.json")],
+            vec![("wan0", "203.0.113.8/24")],
+        ),
     ] {
         let imported = imported(&texts, &addresses);
         println!("{}\n==========", imported.print().unwrap());

@@ -117,10 +117,14 @@ impl Flat {
                     self.leave(rule.line, why);
                     break;
                 }
-                if matches!(step, Step::Return | Step::Goto(_)) {
+                // Where a chain has a hook, both are decided about.
+                if end.is_none() && matches!(step, Step::Return | Step::Goto(_)) {
                     match remains(within.clone(), &matching, MOST_BOXES) {
                         Some(left) => within = left,
-                        None => self.leave(rule.line, "what it leaves for the rest of its chain is too much to write"),
+                        None => self.leave(
+                            rule.line,
+                            "what it leaves for the rest of its chain is too much to write",
+                        ),
                     }
                 }
             }

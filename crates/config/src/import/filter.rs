@@ -29,14 +29,23 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
         decisions.extend(ordered(found, (table, chain), &bases[at + 1..], said));
     }
     let one = policies[0].or(policies[1])?;
-    let policies = [0, 1].map(|six: usize| policies[six].unwrap_or(if listing.complete[six] { Verdict::Accept } else { one }));
+    let policies =
+        [0, 1].map(|six: usize| policies[six].unwrap_or(if listing.complete[six] { Verdict::Accept } else { one }));
     for (six, family) in [(false, "IPv4"), (true, "IPv6")] {
         let listed = listing.complete[usize::from(six)] || bases.iter().any(|(table, _)| table.families.contains(&six));
         if !listed {
-            said.remarks.push(format!("no listing of {family} was given: the default of the other family is its own"));
+            said.remarks.push(format!(
+                "No listing of {family} was given: the default of the other family is its own."
+            ));
         }
     }
-    let end = |six: bool| if policies[usize::from(six)] == Verdict::Accept { Action::Accept } else { Action::Drop };
+    let end = |six: bool| {
+        if policies[usize::from(six)] == Verdict::Accept {
+            Action::Accept
+        } else {
+            Action::Drop
+        }
+    };
     let (stateful, decisions) = sessions::sessions(decisions, &end, listing, said);
     let decisions = widen(decisions, &end, listing.interfaces.len());
     let mut rules = rules::rules(listing, &decisions, said);
@@ -90,7 +99,11 @@ fn ordered(
     }
     let mut all = Vec::new();
     for &six in &table.families {
-        let of: Vec<_> = found.iter().filter(|decision| decision.packets.six == six).cloned().collect();
+        let of: Vec<_> = found
+            .iter()
+            .filter(|decision| decision.packets.six == six)
+            .cloned()
+            .collect();
         if !goes_on(six) {
             all.extend(of);
             continue;
@@ -106,7 +119,10 @@ fn ordered(
             Some(refused) => all.extend(refused),
             None => {
                 for decision in of {
-                    said.leave(decision.line, "other chains are asked about what it accepts, and that is too much to write");
+                    said.leave(
+                        decision.line,
+                        "other chains are asked about what it accepts, and that is too much to write",
+                    );
                 }
             }
         }

@@ -36,7 +36,10 @@ fn alike(decisions: &[Decision], at: usize, wide: &Packets, end: &dyn Fn(bool) -
     let own = &decisions[at];
     // What is not carried over itself decides nothing.
     let carried = |decision: &&Decision| decision.decides() && open(&decision.packets, known).is_empty();
-    let before = decisions[..at].iter().filter(carried).map(|decision| decision.packets.clone());
+    let before = decisions[..at]
+        .iter()
+        .filter(carried)
+        .map(|decision| decision.packets.clone());
     let before: Vec<_> = before.collect();
     let Some(mut more) = remains(wide.without(&own.packets), &before, MOST_BOXES) else {
         return false;

@@ -21,7 +21,11 @@ pub fn detect(text: &str) -> Option<bool> {
         rules.any(|rule| {
             let mut words = rule.split_whitespace().skip_while(|word| word.starts_with('['));
             words.any(|word| {
-                word == "ipv6-icmp" || word.split('/').next().is_some_and(|a| a.parse::<std::net::Ipv6Addr>().is_ok())
+                word == "ipv6-icmp"
+                    || word
+                        .split('/')
+                        .next()
+                        .is_some_and(|a| a.parse::<std::net::Ipv6Addr>().is_ok())
             })
         })
     };
@@ -68,7 +72,8 @@ pub fn read(file: &str, text: &str, six: bool, listing: &mut Listing) -> Result<
         });
         match line.strip_prefix(':') {
             Some(declared) => {
-                let (name, chain) = chain(&open.name, declared, index).ok_or_else(|| wrong(Wrong::Chain(shortened(line))))?;
+                let (name, chain) =
+                    chain(&open.name, declared, index).ok_or_else(|| wrong(Wrong::Chain(shortened(line))))?;
                 open.chains.insert(name, chain);
             }
             None => {
@@ -122,13 +127,7 @@ fn chain(table: &str, declared: &str, line: usize) -> Option<(String, Chain)> {
     Some((name.to_owned(), chain))
 }
 
-fn rule(
-    line: &str,
-    six: bool,
-    index: usize,
-    table: &Table,
-    listing: &mut Listing,
-) -> Result<(String, Rule), Wrong> {
+fn rule(line: &str, six: bool, index: usize, table: &Table, listing: &mut Listing) -> Result<(String, Rule), Wrong> {
     // Counters: `[packets:bytes] -A …`.
     let counted = line.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let text = counted.map_or(line, |(_, rest)| rest.trim_start());

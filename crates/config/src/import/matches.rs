@@ -16,8 +16,24 @@ pub struct Context<'t> {
 
 /// Modules whose options are known, or have no bearing.
 const MODULES: [&str; 18] = [
-    "tcp", "udp", "icmp", "icmp6", "icmpv6", "multiport", "iprange", "state", "conntrack", "dscp", "length", "comment",
-    "udplite", "ipv6icmp", "ipv6-icmp", "standard", "ip", "all",
+    "tcp",
+    "udp",
+    "icmp",
+    "icmp6",
+    "icmpv6",
+    "multiport",
+    "iprange",
+    "state",
+    "conntrack",
+    "dscp",
+    "length",
+    "comment",
+    "udplite",
+    "ipv6icmp",
+    "ipv6-icmp",
+    "standard",
+    "ip",
+    "all",
 ];
 
 /// The conditions while they are read.
@@ -30,7 +46,11 @@ struct Reading {
 impl Reading {
     fn only(&mut self, field: Field, values: &Ranges) {
         let negated = std::mem::take(&mut self.negated);
-        self.when = self.when.iter().map(|packets| packets.only(field, values, negated)).collect();
+        self.when = self
+            .when
+            .iter()
+            .map(|packets| packets.only(field, values, negated))
+            .collect();
     }
 
     /// Either end has one of these.
@@ -79,7 +99,10 @@ pub fn meaning(words: &[String], context: &Context<'_>, listing: &mut Listing) -
     }
     let when: Vec<_> = reading.when.into_iter().filter(|packets| !packets.is_empty()).collect();
     let of_ports = |packets: &Packets| OF_THE_FIRST.iter().any(|&field| packets.get(field).is_some());
-    if when.iter().any(|packets| of_ports(packets) && packets.get(Field::Protocol).is_none()) {
+    if when
+        .iter()
+        .any(|packets| of_ports(packets) && packets.get(Field::Protocol).is_none())
+    {
         return Err("it names ports or messages, and no protocol".into());
     }
     Ok(Meaning {
@@ -112,7 +135,11 @@ fn condition<'w>(
         }
         _ => {}
     }
-    let mut value = || words.next().ok_or_else(|| format!("a value is missing behind `{word}`"));
+    let mut value = || {
+        words
+            .next()
+            .ok_or_else(|| format!("a value is missing behind `{word}`"))
+    };
     let text = value()?;
     match word {
         "-s" | "--source" | "--src" => reading.only(Field::Source, &values::networks(text, six)?),
@@ -149,7 +176,9 @@ fn condition<'w>(
         _ => return Err(format!("option `{word}` has no counterpart")),
     }
     match word {
-        "--comment" | "-m" | "--match" | "-c" if std::mem::take(&mut reading.negated) => Err("`!` has no place here".into()),
+        "--comment" | "-m" | "--match" | "-c" if std::mem::take(&mut reading.negated) => {
+            Err("`!` has no place here".into())
+        }
         _ => Ok(()),
     }
 }
@@ -234,7 +263,9 @@ fn known(options: &[&str], names: &[&str]) -> Result<(), String> {
 
 fn reject(options: &[&str]) -> Result<RejectWith, String> {
     match option(options, "--reject-with") {
-        None | Some("icmp-port-unreachable" | "icmp6-port-unreachable" | "port-unreach") => Ok(RejectWith::PortUnreachable),
+        None | Some("icmp-port-unreachable" | "icmp6-port-unreachable" | "port-unreach") => {
+            Ok(RejectWith::PortUnreachable)
+        }
         Some("tcp-reset" | "tcp-rst") => Ok(RejectWith::Reset),
         Some("icmp-admin-prohibited" | "icmp6-adm-prohibited" | "adm-prohibited" | "admin-prohib") => {
             Ok(RejectWith::Prohibited)

@@ -137,6 +137,9 @@ pub enum Wrong {
     /// Nothing but space.
     #[error("there is nothing in it")]
     Empty,
+    /// No UTF-8.
+    #[error("this is no text")]
+    NotText,
     /// Neither a table nor JSON.
     #[error("neither a listing of iptables-save or ip6tables-save nor one of `nft -j list ruleset`")]
     NotAListing,
@@ -211,6 +214,19 @@ pub fn import(
     Ok(convert(&mut listing, addresses))
 }
 
+/// What a file holds, where it is text.
+///
+/// # Errors
+/// The place where it is not.
+pub fn text<'b>(name: &str, bytes: &'b [u8]) -> Result<&'b str, ImportError> {
+    std::str::from_utf8(bytes).map_err(|wrong| {
+        let before = &bytes[..wrong.valid_up_to()];
+        let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
+        ImportError::at(name, line, column, Wrong::NotText)
+    })
+}
+
 fn detect(text: &str) -> Option<Format> {
     if text.trim_start().starts_with('{') {
         return Some(Format::Nft);
@@ -225,7 +241,10 @@ fn detect(text: &str) -> Option<Format> {
 fn checked(file: &str, listing: &Listing, known: usize) -> Result<(), ImportError> {
     for (at, table) in listing.tables.iter().enumerate().skip(known) {
         let before = &listing.tables[..at];
-        if before.iter().any(|other| (&other.name, &other.families) == (&table.name, &table.families)) {
+        if before
+            .iter()
+            .any(|other| (&other.name, &other.families) == (&table.name, &table.families))
+        {
             return Err(ImportError::at(file, 1, 1, Wrong::Twice(table.name.clone())));
         }
         if let Err(chains::Circle(line)) = chains::no_circle(table) {
@@ -309,7 +328,10 @@ fn unasked(listing: &Listing, said: &mut Said) {
             let why = match chain.hook {
                 Some(Hook::Other) => {
                     if chain.policy == crate::schema::Verdict::Drop {
-                        said.leave(chain.line, "forwarded packets alone are filtered; this chain has no counterpart");
+                        said.leave(
+                            chain.line,
+                            "forwarded packets alone are filtered; this chain has no counterpart",
+                        );
                     }
                     format!("chain `{name}` of table {} has no counterpart", table.name)
                 }

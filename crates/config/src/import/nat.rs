@@ -136,7 +136,9 @@ fn asks_only(packets: &Packets, fields: &[Field], what: &str) -> Result<(), Stri
         (Field::In, "the interface that packets come in by"),
         (Field::Out, "the interface that packets leave by"),
     ];
-    let other = all.into_iter().find(|(field, _)| packets.get(*field).is_some() && !fields.contains(field));
+    let other = all
+        .into_iter()
+        .find(|(field, _)| packets.get(*field).is_some() && !fields.contains(field));
     match other {
         Some((_, name)) => Err(format!("{what} do not ask for {name}")),
         None => Ok(()),
@@ -190,7 +192,9 @@ impl Translation<'_> {
     /// A line, as reasons name it.
     fn place(&self, line: LineIndex) -> String {
         let line = &self.listing.lines[line];
-        line.place.clone().unwrap_or_else(|| format!("line {}", line.line.unwrap_or(0)))
+        line.place
+            .clone()
+            .unwrap_or_else(|| format!("line {}", line.line.unwrap_or(0)))
     }
 
     fn exempt_destination(&mut self, to: Ipv4Net, protocol: Option<Transport>, port: Option<crate::value::PortRange>) {

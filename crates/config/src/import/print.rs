@@ -20,7 +20,11 @@ impl Imported {
             match key.as_str() {
                 "interfaces" => each(&mut table, &Table::try_from(Interface::default())?, &["device"]),
                 "nat" => nat(&mut table)?,
-                "filter" => prune(&mut table, &Table::try_from(Filter::default())?, &["default", "sessions"]),
+                "filter" => prune(
+                    &mut table,
+                    &Table::try_from(Filter::default())?,
+                    &["default", "sessions"],
+                ),
                 _ => continue,
             }
             if !table.is_empty() {

@@ -103,6 +103,9 @@ mod tests {
         let all = Ranges::of(0, u128::MAX);
         assert!(all.not(u128::MAX).is_empty());
         assert_eq!(all, Ranges::union([(5, u128::MAX), (0, 9)]));
-        assert_eq!(Ranges::of(u128::MAX, u128::MAX), all.without(&Ranges::of(0, u128::MAX - 1)));
+        assert_eq!(
+            Ranges::of(u128::MAX, u128::MAX),
+            all.without(&Ranges::of(0, u128::MAX - 1))
+        );
     }
 }

@@ -25,9 +25,12 @@ pub fn rules(listing: &Listing, decisions: &[Decision], said: &mut Said) -> Vec<
     let mut rules = Vec::new();
     let mut names = HashSet::new();
     let (mut combined, mut going_on) = (0u64, 0);
-    for group in decisions.chunk_by(|one, next| (one.line, one.step) == (next.line, next.step)) {
+    for group in decisions.chunk_by(together) {
         let first = &group[0];
-        let written = twins(group).iter().map(|twins| written(twins, &first.action, listing)).collect();
+        let written = twins(group)
+            .iter()
+            .map(|twins| written(twins, &first.action, listing))
+            .collect();
         let written: Result<Vec<_>, String> = written;
         let written = match written {
             Ok(written) => written.into_iter().flatten().collect::<Vec<_>>(),
@@ -36,10 +39,16 @@ pub fn rules(listing: &Listing, decisions: &[Decision], said: &mut Said) -> Vec<
                 continue;
             }
         };
-        let combinations = written.iter().map(|rule: &FilterRule| combinations(rule)).fold(0, u64::saturating_add);
+        let combinations = written
+            .iter()
+            .map(|rule: &FilterRule| combinations(rule))
+            .fold(0, u64::saturating_add);
         let on = if first.decides() { 0 } else { written.len() };
         if combinations > MOST[0] || combined + combinations > MOST[1] || going_on + on > MOST_GOING_ON {
-            said.leave(first.line, "a filter does not hold so many rules or combinations of their values");
+            said.leave(
+                first.line,
+                "a filter does not hold so many rules or combinations of their values",
+            );
             continue;
         }
         (combined, going_on) = (combined + combinations, going_on + on);
@@ -62,7 +71,13 @@ pub fn everything(six: bool, action: Action) -> FilterRule {
 
 /// Letters that names may have.
 fn plain(text: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '_' | '.') { c } else { '-' };
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || matches!(c, '_' | '.') {
+            c
+        } else {
+            '-'
+        }
+    };
     let mut name: String = text.trim().chars().map(plain).collect();
     while name.contains("--") {
         name = name.replace("--", "-");
@@ -142,13 +157,26 @@ fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<Filt
     of_addresses(&mut rule, twins);
     let list = |field| packets.get(field).map(Ranges::list).unwrap_or_default();
     let one_by_one = |field| list(field).iter().flat_map(|&(first, last)| first..=last);
-    let ports = |field| list(field).iter().map(|&(first, last)| Ports::Range(first as u16, last as u16)).collect();
-    rule.protocol = OneOrMore(one_by_one(Field::Protocol).map(|number| IpProtocol(number as u8)).collect());
+    let ports = |field| {
+        list(field)
+            .iter()
+            .map(|&(first, last)| Ports::Range(first as u16, last as u16))
+            .collect()
+    };
+    rule.protocol = OneOrMore(
+        one_by_one(Field::Protocol)
+            .map(|number| IpProtocol(number as u8))
+            .collect(),
+    );
     rule.from_port = OneOrMore(ports(Field::SourcePort));
     rule.to_port = OneOrMore(ports(Field::DestinationPort));
     rule.icmp = OneOrMore(messages(list(Field::Message)));
     rule.dscp = OneOrMore(one_by_one(Field::Dscp).map(|number| Dscp(number as u8)).collect());
-    let names = |field| one_by_one(field).filter_map(|number| listing.interfaces.get_index(number as usize)).cloned();
+    let names = |field| {
+        one_by_one(field)
+            .filter_map(|number| listing.interfaces.get_index(number as usize))
+            .cloned()
+    };
     rule.incoming = OneOrMore(names(Field::In).map(Name).collect());
     rule.out = OneOrMore(names(Field::Out).map(Name).collect());
     Ok(each(rule, packets))
@@ -157,7 +185,13 @@ fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<Filt
 /// What rules can't say.
 fn understood(packets: &Packets, action: &Action, interfaces: usize) -> Result<(), String> {
     let protocols = packets.values(Field::Protocol);
-    let only = |others: &[u128]| protocols.list().iter().flat_map(|&(first, last)| first..=last).all(|one| others.contains(&one));
+    let only = |others: &[u128]| {
+        protocols
+            .list()
+            .iter()
+            .flat_map(|&(first, last)| first..=last)
+            .all(|one| others.contains(&one))
+    };
     let named = |field| packets.get(field).is_some();
     if (named(Field::SourcePort) || named(Field::DestinationPort)) && !only(&[TCP, UDP]) {
         return Err("ports of other protocols than tcp and udp are not looked at".into());
@@ -171,7 +205,10 @@ fn understood(packets: &Packets, action: &Action, interfaces: usize) -> Result<(
     if *action == Action::Reject(RejectWith::Reset) && !only(&[TCP]) {
         return Err("a reset answers tcp alone".into());
     }
-    if [Field::In, Field::Out].into_iter().any(|field| is_open(packets, field, interfaces)) {
+    if [Field::In, Field::Out]
+        .into_iter()
+        .any(|field| is_open(packets, field, interfaces))
+    {
         return Err("a rule lists its interfaces; \"all but one\" is no list".into());
     }
     Ok(())
@@ -180,8 +217,15 @@ fn understood(packets: &Packets, action: &Action, interfaces: usize) -> Result<(
 /// Addresses of both families, or of one where it is of one: then something says which.
 fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
     let families = [false, true].into_iter().zip(twins);
-    let families: Vec<_> = families.filter_map(|(six, packets)| Some((six, packets.as_ref()?))).collect();
-    let all = |field| families.iter().flat_map(|(six, packets)| addresses(*six, &packets.values(field))).collect();
+    let families: Vec<_> = families
+        .filter_map(|(six, packets)| Some((six, packets.as_ref()?)))
+        .collect();
+    let all = |field| {
+        families
+            .iter()
+            .flat_map(|(six, packets)| addresses(*six, &packets.values(field)))
+            .collect()
+    };
     let named = |field| families.iter().any(|(_, packets)| packets.get(field).is_some());
     let said_by_protocol = |six: bool, packets: &Packets| {
         let own = if six { 58 } else { 1 };
@@ -197,7 +241,8 @@ fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
 }
 
 fn addresses(six: bool, ranges: &Ranges) -> Vec<Addresses> {
-    let range = |&(first, last): &(u128, u128)| Addresses::Range(values::address(six, first), values::address(six, last));
+    let range =
+        |&(first, last): &(u128, u128)| Addresses::Range(values::address(six, first), values::address(six, last));
     ranges.list().iter().map(range).collect()
 }
 
@@ -208,7 +253,11 @@ fn messages(ranges: &[(u128, u128)]) -> Vec<Message> {
         let mut at = first;
         while at <= last {
             let (kind, whole) = (at >> 8, at & 0xff == 0 && at + 0xff <= last);
-            let text = if whole { kind.to_string() } else { format!("{kind}/{}", at & 0xff) };
+            let text = if whole {
+                kind.to_string()
+            } else {
+                format!("{kind}/{}", at & 0xff)
+            };
             found.extend(text.parse::<Message>().ok());
             at += if whole { 0x100 } else { 1 };
         }
@@ -262,7 +311,10 @@ fn parts(packets: &Packets) -> Vec<Option<Part>> {
         return vec![None];
     }
     let all = [(0, Part::Whole), (1, Part::First), (2, Part::Later)];
-    all.into_iter().filter(|(number, _)| parts.holds(*number)).map(|(_, part)| Some(part)).collect()
+    all.into_iter()
+        .filter(|(number, _)| parts.holds(*number))
+        .map(|(_, part)| Some(part))
+        .collect()
 }
 
 /// A set of flags as bits that count and bits that are set, without overlap.
@@ -274,11 +326,22 @@ fn cubes(holds: &[bool], within: TcpFlags, found: &mut Vec<TcpFlags>) {
         found.push(within);
     } else if count > 0 {
         // A bit that nothing depends on is no reason to split.
-        let matters = |bit: &u8| members.iter().any(|flags| holds[usize::from(*flags)] != holds[usize::from(flags ^ bit)]);
+        let matters = |bit: &u8| {
+            members
+                .iter()
+                .any(|flags| holds[usize::from(*flags)] != holds[usize::from(flags ^ bit)])
+        };
         let free = (0..8).map(|bit| 1u8 << bit).filter(|bit| within.of & bit == 0);
         if let Some(bit) = free.into_iter().find(matters) {
             let of = within.of | bit;
-            cubes(holds, TcpFlags { set: within.set | bit, of }, found);
+            cubes(
+                holds,
+                TcpFlags {
+                    set: within.set | bit,
+                    of,
+                },
+                found,
+            );
             cubes(holds, TcpFlags { set: within.set, of }, found);
         }
     }
@@ -296,6 +359,17 @@ fn combinations(rule: &FilterRule) -> u64 {
         rule.incoming.0.len(),
         rule.out.0.len(),
     ];
-    let both = if rule.from.is_empty() && rule.to.is_empty() { 2 } else { 1 };
-    lists.into_iter().fold(both, |all, count| all.saturating_mul(count.max(1) as u64))
+    let both = if rule.from.is_empty() && rule.to.is_empty() {
+        2
+    } else {
+        1
+    };
+    lists
+        .into_iter()
+        .fold(both, |all, count| all.saturating_mul(count.max(1) as u64))
+}
+
+/// Whether two decisions are of the same words of the same line.
+fn together(one: &Decision, next: &Decision) -> bool {
+    (one.line, one.step, &one.action, &one.name) == (next.line, next.step, &next.action, &next.name)
 }

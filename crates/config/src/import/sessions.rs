@@ -23,11 +23,17 @@ pub fn sessions(
     listing: &Listing,
     said: &mut Said,
 ) -> (bool, Vec<Decision>) {
-    if decisions.iter().all(|decision| decision.packets.get(Field::State).is_none()) {
+    if decisions
+        .iter()
+        .all(|decision| decision.packets.get(Field::State).is_none())
+    {
         return (false, decisions);
     }
     for six in [false, true] {
-        let of: Vec<_> = decisions.iter().filter(|decision| decision.packets.six == six).collect();
+        let of: Vec<_> = decisions
+            .iter()
+            .filter(|decision| decision.packets.six == six)
+            .collect();
         for about in [state::ESTABLISHED, state::RELATED] {
             if let Err(refused) = pass(&of, six, &end(six), about) {
                 tell(&of, about, &refused, listing, said);
@@ -54,20 +60,37 @@ fn without_new(decision: &Decision, said: &mut Said) {
     let of_flows = states.holds(state::ESTABLISHED) || states.holds(state::RELATED);
     let line = decision.line;
     match &decision.action {
-        Action::Accept if of_flows => said.note(line, "`sessions = true` lets packets of a flow, and errors about it, pass"),
-        Action::Accept => said.leave(line, "packets that belong to no flow are asked about like those that open one"),
-        Action::Drop | Action::Reject(_) if of_flows => said.leave(line, "`sessions = true` lets all packets of a flow pass"),
-        Action::Drop | Action::Reject(_) => {
-            said.note(line, "with `sessions = true` a packet belongs to a flow, or is asked about like one that opens it");
+        Action::Accept if of_flows => said.note(
+            line,
+            "`sessions = true` lets packets of a flow, and errors about it, pass",
+        ),
+        Action::Accept => said.leave(
+            line,
+            "packets that belong to no flow are asked about like those that open one",
+        ),
+        Action::Drop | Action::Reject(_) if of_flows => {
+            said.leave(line, "`sessions = true` lets all packets of a flow pass")
         }
-        _ => said.leave(line, "with `sessions = true` rules see the first packet of a flow alone"),
+        Action::Drop | Action::Reject(_) => {
+            said.note(
+                line,
+                "with `sessions = true` a packet belongs to a flow, or is asked about like one that opens it",
+            );
+        }
+        _ => said.leave(
+            line,
+            "with `sessions = true` rules see the first packet of a flow alone",
+        ),
     }
 }
 
 /// Whether what belongs to flows that are let in is let through.
 fn pass(of: &[&Decision], six: bool, end: &Action, about: u128) -> Result<(), Refused> {
     let mut by = None;
-    for decision in of.iter().filter(|decision| decision.packets.values(Field::State).holds(about)) {
+    for decision in of
+        .iter()
+        .filter(|decision| decision.packets.values(Field::State).holds(about))
+    {
         if decision.refuses() {
             by = Some(decision.line);
             break;
@@ -81,12 +104,18 @@ fn pass(of: &[&Decision], six: bool, end: &Action, about: u128) -> Result<(), Re
     }
     let opening = Ranges::of(state::NEW, state::NEW);
     let opens = |packets: &Packets| packets.values(Field::State).holds(state::NEW);
-    let accepts = of.iter().filter(|decision| decision.action == Action::Accept && opens(&decision.packets));
+    let accepts = of
+        .iter()
+        .filter(|decision| decision.action == Action::Accept && opens(&decision.packets));
     let mut accepted: Vec<(Option<LineIndex>, Packets)> = accepts
         .map(|decision| (Some(decision.line), decision.packets.clone()))
         .collect();
     if *end == Action::Accept {
-        let decided: Vec<_> = of.iter().filter(|decision| decision.decides()).map(|decision| decision.packets.clone()).collect();
+        let decided: Vec<_> = of
+            .iter()
+            .filter(|decision| decision.decides())
+            .map(|decision| decision.packets.clone())
+            .collect();
         let all = Packets::all(six).only(Field::State, &opening, false);
         let rest = remains(vec![all], &decided, MOST_BOXES).ok_or(Refused { accepted: None, by })?;
         accepted.extend(rest.into_iter().map(|packets| (None, packets)));
@@ -144,17 +173,22 @@ fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Optio
 fn tell(of: &[&Decision], about: u128, refused: &Refused, listing: &Listing, said: &mut Said) {
     let place = |line: LineIndex| {
         let line = &listing.lines[line];
-        line.place.clone().unwrap_or_else(|| format!("line {}", line.line.unwrap_or(0)))
+        line.place
+            .clone()
+            .unwrap_or_else(|| format!("line {}", line.line.unwrap_or(0)))
     };
     let what = match about {
         state::ESTABLISHED => "all packets of a flow",
         _ => "errors about a flow",
     };
-    let unlike = match refused.by {
-        Some(by) => format!("{} does not", place(by)),
-        None => "here some don't".into(),
+    let why = |line: LineIndex| {
+        let unlike = match refused.by {
+            Some(by) if by == line => "this does not".into(),
+            Some(by) => format!("{} does not", place(by)),
+            None => "here some don't".into(),
+        };
+        format!("`sessions = true` lets {what} pass; {unlike}")
     };
-    let why = format!("`sessions = true` lets {what} pass; {unlike}");
     let mut lines: Vec<LineIndex> = of
         .iter()
         .filter(|decision| {
@@ -164,9 +198,14 @@ fn tell(of: &[&Decision], about: u128, refused: &Refused, listing: &Listing, sai
         .map(|decision| decision.line)
         .collect();
     if lines.is_empty() {
-        lines = refused.accepted.or(refused.by).or(of.first().map(|first| first.line)).into_iter().collect();
+        lines = refused
+            .accepted
+            .or(refused.by)
+            .or(of.first().map(|first| first.line))
+            .into_iter()
+            .collect();
     }
     for line in lines {
-        said.leave(line, why.as_str());
+        said.leave(line, why(line));
     }
 }

@@ -91,7 +91,12 @@ pub fn protocol(text: &str) -> Result<Ranges, String> {
         "ipcomp" => 108,
         "ipv6-nonxt" => 59,
         "mh" | "mobility-header" => 135,
-        other => other.parse::<IpProtocol>().map_err(|_| not("a protocol that has a name here", text))?.0,
+        other => {
+            other
+                .parse::<IpProtocol>()
+                .map_err(|_| not("a protocol that has a name here", text))?
+                .0
+        }
     };
     Ok(Ranges::of(number.into(), number.into()))
 }

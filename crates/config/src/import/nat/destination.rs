@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::{Said, Translation, asks_only, four, prefixes, transports, translates, unusable};
+use super::{Said, Translation, asks_only, four, prefixes, translates, transports, unusable};
 use crate::import::listing::{Action, Decision, LineIndex, Target};
 use crate::import::packets::{Field, Packets};
 use crate::import::ranges::Ranges;
@@ -65,7 +65,9 @@ impl Translation<'_> {
         match &decision.action {
             Action::Accept => self.as_it_is(decision, said),
             Action::Dnat(target) => self.led(decision, target, said),
-            Action::Netmap(..) => Err("`nat.static` translates both ways, and no line behind routing leads back".into()),
+            Action::Netmap(..) => {
+                Err("`nat.static` translates both ways, and no line behind routing leads back".into())
+            }
             _ => Err("it has no counterpart before routing".into()),
         }
     }
@@ -75,7 +77,10 @@ impl Translation<'_> {
         let packets = &decision.packets;
         let at = self.prerouting.iter().position(|other| other.line == decision.line);
         let behind = &self.prerouting[at.unwrap_or(0)..];
-        if !behind.iter().any(|other| translates(other) && other.packets.and(packets).is_some()) {
+        if !behind
+            .iter()
+            .any(|other| translates(other) && other.packets.and(packets).is_some())
+        {
             said.note(decision.line, "nothing behind it translates these packets");
             return Ok(());
         }
@@ -85,9 +90,9 @@ impl Translation<'_> {
         let fields = [Field::Destination, Field::Protocol, Field::DestinationPort];
         asks_only(packets, &fields, "exemptions")?;
         let same = behind.iter().filter(|other| translates(other));
-        let more_specific = same.into_iter().any(|other| {
-            other.packets.and(packets).is_some() && !packets.within(&other.packets)
-        });
+        let more_specific = same
+            .into_iter()
+            .any(|other| other.packets.and(packets).is_some() && !packets.within(&other.packets));
         if more_specific {
             return Err("a line behind it is more specific, and the most specific rule decides here".into());
         }
@@ -109,7 +114,11 @@ impl Translation<'_> {
             return Err("a destination rule leads to one host".into());
         }
         let destinations = packets.values(Field::Destination);
-        let count = destinations.list().iter().map(|(first, last)| last - first + 1).sum::<u128>();
+        let count = destinations
+            .list()
+            .iter()
+            .map(|(first, last)| last - first + 1)
+            .sum::<u128>();
         if count > MOST_ADDRESSES {
             return Err("a destination rule is for one outside address".into());
         }
@@ -212,8 +221,14 @@ fn rule(
         (_, None) => None,
         (Some(port), Some(to)) if port == to => None,
         (Some(port), Some(to)) if port.count() == 1 && to.count() == 1 => to.first().to_string().parse::<Port>().ok(),
-        (None, Some(_)) => return Err("without a port before, all ports become one; a destination rule keeps them apart".into()),
-        _ => return Err("several ports become others, and which is left open; a destination rule moves them one by one".into()),
+        (None, Some(_)) => {
+            return Err("without a port before, all ports become one; a destination rule keeps them apart".into());
+        }
+        _ => {
+            return Err(
+                "several ports become others, and which is left open; a destination rule moves them one by one".into(),
+            );
+        }
     };
     Ok(DestinationRule {
         protocol,

@@ -2,7 +2,7 @@
 
 use ipnet::Ipv4Net;
 
-use super::{Said, Translation, asks_only, four, prefixes, transports, translates};
+use super::{Said, Translation, asks_only, four, prefixes, translates, transports};
 use crate::import::listing::{Action, Decision, LineIndex, Target};
 use crate::import::packets::{Field, Packets};
 use crate::schema::{ExemptRule, Pool, SourceRule, StaticRule};
@@ -83,9 +83,10 @@ impl Translation<'_> {
         }
         found.retain(|source| !self.sources.iter().any(|before| before.covers(source)));
         for source in &found {
-            let before = self.sources.iter().find(|before| {
-                before.overlaps(source) && before.rank() < source.rank() && before.what != source.what
-            });
+            let before = self
+                .sources
+                .iter()
+                .find(|before| before.overlaps(source) && before.rank() < source.rank() && before.what != source.what);
             if let Some(before) = before {
                 let before = self.place(before.line);
                 return Err(format!(
@@ -145,8 +146,15 @@ impl Translation<'_> {
                 Action::Netmap(first, last) => (*first, *last),
                 _ => return false,
             };
-            let single = from == to || matches!((&half.action, &decision.action), (Action::Netmap(..), Action::Netmap(..)));
-            let same_way = half.packets.get(Field::In).is_none_or(|by| Some(by) == packets.get(Field::Out));
+            let single = from == to
+                || matches!(
+                    (&half.action, &decision.action),
+                    (Action::Netmap(..), Action::Netmap(..))
+                );
+            let same_way = half
+                .packets
+                .get(Field::In)
+                .is_none_or(|by| Some(by) == packets.get(Field::Out));
             let destinations = half.packets.get(Field::Destination).map(|to| to.list());
             single
                 && same_way
@@ -168,10 +176,13 @@ impl Translation<'_> {
     fn masquerade(&self, packets: &Packets, ports: Option<PortRange>) -> Result<Target, String> {
         let out = self.interfaces(packets, Field::Out)?;
         let [Some(out)] = out.as_slice() else {
-            return Err("it takes the address of the interface, and a pool has addresses: name them in `nat.pools`".into());
+            return Err(
+                "it takes the address of the interface, and a pool has addresses: name them in `nat.pools`".into(),
+            );
         };
         let own = self.addresses.get(out);
-        let own = own.ok_or_else(|| format!("the address of {out} is not in the listing: give --address {out}=ADDRESS"))?;
+        let own =
+            own.ok_or_else(|| format!("the address of {out} is not in the listing: give --address {out}=ADDRESS"))?;
         let address = u32::from(own.address);
         let addresses = (address, address);
         Ok(Target { addresses, ports })
@@ -196,11 +207,17 @@ impl Translation<'_> {
             return Ok((name.clone(), pool.clone()));
         }
         let mut pools = self.nat.pools.iter();
-        if let Some((name, _)) = pools.find(|(_, pool)| pool.addresses.iter().any(|other| other.overlap(&range).is_some())) {
-            return Err(format!("pool {name} has some of these addresses, and each is in one pool"));
+        if let Some((name, _)) =
+            pools.find(|(_, pool)| pool.addresses.iter().any(|other| other.overlap(&range).is_some()))
+        {
+            return Err(format!(
+                "pool {name} has some of these addresses, and each is in one pool"
+            ));
         }
         let mut taken = self.nat.one_to_one.iter().filter_map(|rule| rule.outside.ipv4());
-        if taken.any(|net| AddressRange::new(net.network(), net.broadcast()).is_some_and(|net| net.overlap(&range).is_some())) {
+        if taken.any(|net| {
+            AddressRange::new(net.network(), net.broadcast()).is_some_and(|net| net.overlap(&range).is_some())
+        }) {
             return Err("a host has one of these addresses for its own".into());
         }
         Ok((range.to_string(), pool))
@@ -210,7 +227,11 @@ impl Translation<'_> {
     /// translated by what follows, and nothing may be translated by what is before.
     fn exempt(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
         let (packets, line) = (&decision.packets, decision.line);
-        let at = self.postrouting.iter().position(|other| other.line == line).unwrap_or(0);
+        let at = self
+            .postrouting
+            .iter()
+            .position(|other| other.line == line)
+            .unwrap_or(0);
         let (before, behind) = self.postrouting.split_at(at);
         let behind: Vec<_> = behind.iter().filter(|other| translates(other)).collect();
         if behind.iter().all(|other| other.packets.and(packets).is_none()) {
@@ -229,7 +250,9 @@ impl Translation<'_> {
             .with(Field::Source, &packets.values(Field::Source))
             .with(Field::Out, &packets.values(Field::Out));
         if behind.iter().any(|other| !other.packets.within(&kept)) {
-            return Err("an exemption names where packets go or where they come from, and others are translated, too".into());
+            return Err(
+                "an exemption names where packets go or where they come from, and others are translated, too".into(),
+            );
         }
         let meets = |other: &&Decision| translates(other) && other.packets.and(packets).is_some();
         if let Some(other) = before.iter().find(meets) {
@@ -238,7 +261,10 @@ impl Translation<'_> {
         let to = Packets::all(false).with(Field::Destination, &packets.values(Field::Destination));
         let reached = |target: (u32, u32)| target_packets(target).and(&to).is_some();
         let led = self.prerouting.iter().find(|other| match &other.action {
-            Action::Dnat(target) => reached(target.addresses) || other.packets.and(&to).is_some() && other.packets.get(Field::Destination).is_some(),
+            Action::Dnat(target) => {
+                reached(target.addresses)
+                    || other.packets.and(&to).is_some() && other.packets.get(Field::Destination).is_some()
+            }
             Action::Netmap(first, last) => reached((*first, *last)) || other.packets.and(&to).is_some(),
             _ => false,
         });
