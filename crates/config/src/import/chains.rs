@@ -73,10 +73,7 @@ fn jumps(chain: &Chain) -> impl Iterator<Item = (&str, LineIndex)> {
         .iter()
         .filter_map(|rule| Some((rule.meaning.as_ref().ok()?, rule.line)));
     meanings.flat_map(|(meaning, line)| {
-        let to = meaning.then.iter().filter_map(|step| match step {
-            Step::Jump(to) | Step::Goto(to) => Some(to.as_str()),
-            _ => None,
-        });
+        let to = meaning.then.iter().filter_map(Step::target);
         to.map(move |to| (to, line))
     })
 }

@@ -127,6 +127,16 @@ pub enum Step {
     Do(Action),
 }
 
+impl Step {
+    /// The chain that it asks.
+    pub fn target(&self) -> Option<&str> {
+        match self {
+            Self::Jump(to) | Self::Goto(to) => Some(to),
+            Self::Return | Self::Do(_) => None,
+        }
+    }
+}
+
 /// What a decision does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {

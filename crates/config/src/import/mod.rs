@@ -33,7 +33,7 @@ use serde::Serialize;
 
 use crate::schema::{Document, Interface};
 use crate::value::InterfaceAddress;
-use listing::{Hook, LineIndex, Listing};
+use listing::{Hook, LineIndex, Listing, Step, Table};
 
 /// How a listing is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -294,6 +294,10 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
         ..Document::default()
     };
     document.interfaces = interfaces(&document, addresses);
+    if document.interfaces.is_empty() {
+        said.remarks
+            .push("No rule names an interface: add tables such as [interfaces.inside].".into());
+    }
     let Said {
         mut leftovers,
         mut notes,
@@ -324,6 +328,7 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
 /// Rules that nothing led to, and policies of chains that have no counterpart.
 fn unasked(listing: &Listing, said: &mut Said) {
     for table in &listing.tables {
+        let used = used(table, listing);
         for (name, chain) in &table.chains {
             let why = match chain.hook {
                 Some(Hook::Other) => {
@@ -338,12 +343,41 @@ fn unasked(listing: &Listing, said: &mut Said) {
                 _ => format!("nothing that is carried over leads to chain `{name}`"),
             };
             for rule in &chain.rules {
-                if !said.asked.contains(&rule.line) {
-                    said.leave(rule.line, why.as_str());
+                match said.asked.contains(&rule.line) {
+                    true => {}
+                    false if used.contains(name.as_str()) => said.leave(rule.line, why.as_str()),
+                    false => said.note(rule.line, "no rule leads to its chain"),
                 }
             }
         }
     }
+}
+
+/// Chains that packets may come to, by rules that are carried over or by others.
+fn used<'t>(table: &'t Table, listing: &Listing) -> HashSet<&'t str> {
+    let hooked = table.chains.iter().filter(|(_, chain)| chain.hook.is_some());
+    let mut open: Vec<&str> = hooked.map(|(name, _)| name.as_str()).collect();
+    let mut used: HashSet<&str> = open.iter().copied().collect();
+    while let Some(name) = open.pop() {
+        for rule in table.chains.get(name).iter().flat_map(|chain| &chain.rules) {
+            let to: Vec<&str> = match &rule.meaning {
+                Ok(meaning) => meaning.then.iter().filter_map(Step::target).collect(),
+                // It may say so in any of its words.
+                Err(_) => {
+                    let text = &listing.lines[rule.line].text;
+                    table
+                        .chains
+                        .keys()
+                        .map(String::as_str)
+                        .filter(|name| text.contains(name))
+                        .collect()
+                }
+            };
+            let known = to.into_iter().filter(|to| table.chains.contains_key(*to));
+            open.extend(known.filter(|to| used.insert(to)));
+        }
+    }
+    used
 }
 
 /// A stub for each interface that something names.
