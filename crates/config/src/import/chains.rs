@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use indexmap::IndexMap;
+
 use super::listing::{Action, Chain, Decision, LineIndex, Meaning, Step, Table};
 use super::packets::{Packets, remains};
 
@@ -20,7 +22,7 @@ pub struct Flat {
     /// In their order.
     pub decisions: Vec<Decision>,
     /// Lines that are not carried over, and why.
-    pub leftovers: Vec<(LineIndex, String)>,
+    pub leftovers: IndexMap<LineIndex, String>,
     /// Rules that were asked.
     pub asked: HashSet<LineIndex>,
     visits: usize,
@@ -86,9 +88,7 @@ impl Flat {
     }
 
     fn leave(&mut self, line: LineIndex, why: &str) {
-        if !self.leftovers.iter().any(|(other, _)| *other == line) {
-            self.leftovers.push((line, why.into()));
-        }
+        self.leftovers.entry(line).or_insert_with(|| why.into());
     }
 
     /// Ask a chain about some packets. `end` as in [`Self::base`], where the chain has a hook.

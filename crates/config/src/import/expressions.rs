@@ -71,10 +71,9 @@ pub fn meanings(
             return Err("it has too many combinations".into());
         }
     }
-    if let Some(Step::Jump(to) | Step::Goto(to)) = then.last() {
-        if !table.chains.contains_key(to) {
-            return Err(format!("there is no chain `{to}`"));
-        }
+    let to = then.iter().find_map(Step::target);
+    if let Some(to) = to.filter(|to| !table.chains.contains_key(*to)) {
+        return Err(format!("there is no chain `{to}`"));
     }
     let mut found = Vec::new();
     if !then.is_empty() || chosen.is_empty() {

@@ -16,24 +16,27 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
         .filter(|(_, chain)| chain.hook == Some(Hook::Forward))
         .collect();
     bases.sort_by_key(|(_, chain)| chain.priority);
-    let mut decisions = Vec::new();
+    let found: Vec<_> = bases.iter().map(|(table, chain)| base(table, chain, said)).collect();
+    let (pure, others): (Vec<_>, Vec<_>) = bases.into_iter().zip(found).partition(only_refuses);
     let mut policies = [None, None];
-    for (at, (table, chain)) in bases.iter().enumerate() {
-        let found = base(table, chain, said);
-        for &six in &table.families {
-            let last = !bases[at + 1..].iter().any(|(later, _)| later.families.contains(&six));
-            if last {
-                policies[usize::from(six)] = Some(chain.policy);
-            }
-        }
-        decisions.extend(ordered(found, (table, chain), &bases[at + 1..], said));
+    for ((table, chain), _) in pure.iter().chain(&others) {
+        table
+            .families
+            .iter()
+            .for_each(|&six| policies[usize::from(six)] = Some(chain.policy));
+    }
+    // What one refuses no other can let pass: these may as well be asked first, and leave the others as they are.
+    let listed = [false, true].map(|six| policies[usize::from(six)].is_some());
+    let mut decisions: Vec<_> = pure.into_iter().flat_map(|(_, found)| found).collect();
+    let bases: Vec<_> = others.iter().map(|(base, _)| *base).collect();
+    for (at, (base, found)) in others.into_iter().enumerate() {
+        decisions.extend(ordered(found, base, &bases[at + 1..], said));
     }
     let one = policies[0].or(policies[1])?;
     let policies =
         [0, 1].map(|six: usize| policies[six].unwrap_or(if listing.complete[six] { Verdict::Accept } else { one }));
     for (six, family) in [(false, "IPv4"), (true, "IPv6")] {
-        let listed = listing.complete[usize::from(six)] || bases.iter().any(|(table, _)| table.families.contains(&six));
-        if !listed {
+        if !listing.complete[usize::from(six)] && !listed[usize::from(six)] {
             said.remarks.push(format!(
                 "No listing of {family} was given: the default of the other family is its own."
             ));
@@ -59,6 +62,11 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
         rules,
         ..Filter::default()
     })
+}
+
+/// Whether a chain with a hook refuses some packets and does nothing else.
+fn only_refuses(((_, chain), found): &((&Table, &Chain), Vec<Decision>)) -> bool {
+    chain.policy == Verdict::Accept && found.iter().all(Decision::refuses)
 }
 
 /// What one chain with a hook decides.

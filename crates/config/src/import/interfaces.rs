@@ -5,6 +5,8 @@ use super::packets::{Field, Packets, remains};
 
 /// Boxes of what is left of one comparison.
 const MOST_BOXES: usize = 256;
+/// Decisions that are compared each with each: beyond them that takes too long.
+const MOST_COMPARED: usize = 10_000;
 
 /// Whether a field holds interfaces that nothing names, and not all.
 pub fn is_open(packets: &Packets, field: Field, known: usize) -> bool {
@@ -20,6 +22,9 @@ fn open(packets: &Packets, known: usize) -> Vec<Field> {
 /// The same decisions, for any interface where the excluded ones are decided about in the same way by others.
 pub fn widen(decisions: Vec<Decision>, end: &dyn Fn(bool) -> Action, known: usize) -> Vec<Decision> {
     let mut decisions = decisions;
+    if decisions.len() > MOST_COMPARED {
+        return decisions;
+    }
     for at in 0..decisions.len() {
         for field in open(&decisions[at].packets, known) {
             let wide = decisions[at].packets.with_any(field);

@@ -159,6 +159,7 @@ fn condition<'w>(
             reading.only(Field::DestinationPort, &values::ports(text, ':')?);
         }
         "--ports" => reading.either_port(&values::ports(text, ':')?),
+        "--icmp-type" | "--icmpv6-type" if text == "any" && !reading.negated => {}
         "--icmp-type" | "--icmpv6-type" => reading.only(Field::Message, &values::message(text, six)?),
         "--tcp-flags" => {
             let (of, set) = (values::flag_names(text)?, values::flag_names(value()?)?);

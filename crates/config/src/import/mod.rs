@@ -28,7 +28,7 @@ use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
-use indexmap::IndexMap;
+use indexmap::{IndexMap, IndexSet};
 use serde::Serialize;
 
 use crate::schema::{Document, Interface};
@@ -259,24 +259,19 @@ fn checked(file: &str, listing: &Listing, known: usize) -> Result<(), ImportErro
 /// What the parts of the conversion have said so far.
 #[derive(Debug, Default)]
 struct Said {
-    leftovers: Vec<(LineIndex, String)>,
-    notes: Vec<(LineIndex, String)>,
+    leftovers: IndexMap<LineIndex, String>,
+    notes: IndexSet<(LineIndex, String)>,
     remarks: Vec<String>,
     asked: HashSet<LineIndex>,
 }
 
 impl Said {
     fn leave(&mut self, line: LineIndex, why: impl Into<String>) {
-        if !self.leftovers.iter().any(|(other, _)| *other == line) {
-            self.leftovers.push((line, why.into()));
-        }
+        self.leftovers.entry(line).or_insert_with(|| why.into());
     }
 
     fn note(&mut self, line: LineIndex, how: impl Into<String>) {
-        let note = (line, how.into());
-        if !self.notes.contains(&note) {
-            self.notes.push(note);
-        }
+        self.notes.insert((line, how.into()));
     }
 }
 
@@ -304,9 +299,9 @@ fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> I
         remarks,
         ..
     } = said;
-    leftovers.sort();
-    notes.sort();
-    notes.retain(|(line, _)| !leftovers.iter().any(|(left, _)| left == line));
+    leftovers.sort_unstable_keys();
+    notes.retain(|(line, _)| !leftovers.contains_key(line));
+    notes.sort_unstable();
     let place = |(line, reason): (LineIndex, String)| {
         let line = listing.lines[line].clone();
         Leftover {
@@ -354,7 +349,7 @@ fn unasked(listing: &Listing, said: &mut Said) {
 }
 
 /// Chains that packets may come to, by rules that are carried over or by others.
-fn used<'t>(table: &'t Table, listing: &Listing) -> HashSet<&'t str> {
+fn used<'t>(table: &'t Table, listing: &'t Listing) -> HashSet<&'t str> {
     let hooked = table.chains.iter().filter(|(_, chain)| chain.hook.is_some());
     let mut open: Vec<&str> = hooked.map(|(name, _)| name.as_str()).collect();
     let mut used: HashSet<&str> = open.iter().copied().collect();
@@ -365,12 +360,7 @@ fn used<'t>(table: &'t Table, listing: &Listing) -> HashSet<&'t str> {
                 // It may say so in any of its words.
                 Err(_) => {
                     let text = &listing.lines[rule.line].text;
-                    table
-                        .chains
-                        .keys()
-                        .map(String::as_str)
-                        .filter(|name| text.contains(name))
-                        .collect()
+                    text.split([' ', '"']).collect()
                 }
             };
             let known = to.into_iter().filter(|to| table.chains.contains_key(*to));

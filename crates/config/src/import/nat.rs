@@ -18,6 +18,9 @@ use crate::value::{Prefix, Transport};
 
 /// Prefixes that one line becomes.
 const MOST_PREFIXES: usize = 256;
+/// Rules that are compared each with each: beyond them that takes too long.
+const MOST_RULES: usize = 10_000;
+const TOO_MANY: &str = "so many rules are not compared with each other";
 
 /// All there is to know while rules are made.
 struct Translation<'l> {

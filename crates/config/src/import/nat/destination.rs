@@ -131,6 +131,9 @@ impl Translation<'_> {
                 }
             }
         }
+        if self.destinations.len() + found.len() > super::MOST_RULES {
+            return Err(super::TOO_MANY.into());
+        }
         found.retain(|rule| !self.destinations.iter().any(|before| before.rule.covers(rule)));
         for rule in &found {
             self.fits(rule)?;

@@ -81,6 +81,9 @@ impl Translation<'_> {
                 }
             }
         }
+        if self.sources.len() + found.len() > super::MOST_RULES {
+            return Err(super::TOO_MANY.into());
+        }
         found.retain(|source| !self.sources.iter().any(|before| before.covers(source)));
         for source in &found {
             let before = self
