@@ -17,7 +17,19 @@ pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
         .collect();
     bases.sort_by_key(|(_, chain)| chain.priority);
     let found: Vec<_> = bases.iter().map(|(table, chain)| base(table, chain, said)).collect();
-    let (pure, others): (Vec<_>, Vec<_>) = bases.into_iter().zip(found).partition(only_refuses);
+    let shared = |table: &Table| {
+        let mut families = table.families.iter();
+        families.any(|six| bases.iter().filter(|(other, _)| other.families.contains(six)).count() > 1)
+    };
+    let shared: Vec<_> = bases.iter().map(|(table, _)| shared(table)).collect();
+    let (pure, others): (Vec<_>, Vec<_>) = bases
+        .into_iter()
+        .zip(found)
+        .zip(shared)
+        .partition(|(base, shared)| *shared && only_refuses(base));
+    let (pure, others) = [pure, others]
+        .map(|part| part.into_iter().map(|(base, _)| base).collect::<Vec<_>>())
+        .into();
     let mut policies = [None, None];
     for ((table, chain), _) in pure.iter().chain(&others) {
         table
