@@ -18,6 +18,7 @@ mod difference;
 pub mod filter;
 #[doc(hidden)]
 pub mod hostile;
+pub mod import;
 pub mod memory;
 mod problem;
 mod read;

@@ -9,6 +9,7 @@ use sluice_daemon::config::api::{
     CaptureDirection, EndpointFilter, MappingFilter, NeighbourFilter, NetFilter, Protocol, SessionFilter,
     SubscriberFilter, TraceRequest,
 };
+use sluice_daemon::config::import::{Format, OwnAddress};
 
 /// A carrier-grade middlebox: translates addresses, routes, filters.
 #[derive(Debug, Parser)]
@@ -63,6 +64,13 @@ pub enum Command {
         json: bool,
     },
 
+    /// Turn a listing of iptables or nftables into a configuration
+    ///
+    /// Reads what `iptables-save`, `ip6tables-save` and `nft -j list ruleset` write. Prints the tables [filter] and [nat],
+    /// with a stub for each interface that rules name; what has no counterpart is listed line by line, in comments and
+    /// on standard error. Exit status: 0, all is carried over; 1, some is not; 2, this is no listing.
+    Import(Import),
+
     /// Give the running daemon another configuration
     ///
     /// The difference is taken over as one commit, without losing a packet or a session that is still allowed, or it
@@ -112,6 +120,43 @@ pub enum Command {
         #[arg(value_name = "FOLDER")]
         into: Option<PathBuf>,
     },
+}
+
+/// `sluice import`
+#[derive(Args, Debug)]
+pub struct Import {
+    /// The listings, `-` for standard input; those of both families make one filter.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
+    /// What they are: iptables, ip6tables or nft; told from what is in them where not given.
+    #[arg(long, value_parser = format)]
+    pub format: Option<Format>,
+    /// Address of an interface, for rules that take it without naming it; with the length of its prefix, the interface
+    /// gets it.
+    #[arg(long = "address", value_name = "INTERFACE=ADDRESS[/LENGTH]", value_parser = own_address)]
+    pub addresses: Vec<(String, OwnAddress)>,
+    /// Print JSON: the configuration, what is not carried over, and what is in another form.
+    #[arg(long)]
+    pub json: bool,
+    /// Write the configuration to this file.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
+fn format(text: &str) -> Result<Format, String> {
+    match text {
+        "iptables" => Ok(Format::Iptables),
+        "ip6tables" => Ok(Format::Ip6tables),
+        "nft" => Ok(Format::Nft),
+        _ => Err("write iptables, ip6tables or nft".into()),
+    }
+}
+
+fn own_address(text: &str) -> Result<(String, OwnAddress), String> {
+    match text.split_once('=') {
+        Some((interface, address)) if !interface.is_empty() => Ok((interface.into(), address.parse()?)),
+        _ => Err("write the interface's name, `=`, and its address".into()),
+    }
 }
 
 /// `sluice replay`

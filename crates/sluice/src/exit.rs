@@ -33,6 +33,12 @@ pub enum CommandError {
     /// A configuration that a running daemon can't take over.
     #[error("the running daemon can't take this over; restart it with the new configuration:\n{0}")]
     NeedsRestart(String),
+    /// Something to import that is no listing.
+    #[error(transparent)]
+    Listing(#[from] sluice_daemon::config::import::ImportError),
+    /// Lines of a listing that are not carried over: one each, or none where they are said elsewhere.
+    #[error("{}", .0.join("\n"))]
+    Leftovers(Vec<String>),
     /// Removing everything wants to be said.
     #[error("no filter: say --all to remove all {0}")]
     AllUnsaid(&'static str),
@@ -51,7 +57,7 @@ impl CommandError {
             Self::Configuration(_) | Self::Refused(_) => 3,
             Self::Daemon(sluice_daemon::DaemonError::Configuration(_)) => 3,
             Self::NeedsRestart(_) => 4,
-            Self::AllUnsaid(_) => 2,
+            Self::AllUnsaid(_) | Self::Listing(_) => 2,
             _ => 1,
         }
     }
@@ -62,6 +68,7 @@ impl CommandError {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => String::new(),
             Self::Configuration(diagnosis) => diagnosis.render(width, colour),
             Self::Daemon(sluice_daemon::DaemonError::Configuration(diagnosis)) => diagnosis.render(width, colour),
+            Self::Leftovers(lines) => lines.iter().map(|line| format!("{line}\n")).collect(),
             other => format!("sluice: {other}\n"),
         }
     }

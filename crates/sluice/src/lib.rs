@@ -10,6 +10,7 @@ pub mod control;
 pub mod exit;
 pub mod filter;
 pub mod generate;
+pub mod import;
 pub mod nat;
 pub mod packets;
 pub mod replay;
@@ -30,6 +31,7 @@ pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Comm
         Command::Run { config } => Ok(sluice_daemon::run(sluice_daemon::load(config)?, output)?),
         Command::Replay(replay) => replay::replay(replay, output),
         Command::Check { file, json } => check::check(file, *json, output),
+        Command::Import(import) => import::import(import, output),
         Command::Apply { file, dry_run, json } => control::apply(socket, file, *dry_run, *json, output),
         Command::Show(show) => show::show(socket, show, output),
         Command::Clear(clear) => control::clear(socket, clear, output),

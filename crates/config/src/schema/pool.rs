@@ -70,6 +70,31 @@ pub struct Pool {
     pub timeouts: Timeouts,
 }
 
+impl Pool {
+    /// A pool of some addresses, all else as where nothing is written.
+    pub fn of(addresses: Vec<AddressRange>) -> Self {
+        Self {
+            addresses,
+            ports: unprivileged(),
+            reserved_ports: PortRanges::default(),
+            pairing: Pairing::default(),
+            mapping: ByProtocol::default(),
+            filtering: ByProtocol::default(),
+            overlap: false,
+            port_selection: PortSelection::default(),
+            parity: false,
+            block: None,
+            hold: hold(),
+            deterministic: None,
+            rewrite_ip_id: yes(),
+            protocols: Vec::new(),
+            subscriber: SubscriberLimits::default(),
+            limits: SessionLimits::default(),
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
 fn unprivileged() -> PortRanges {
     PortRange::UNPRIVILEGED.into()
 }

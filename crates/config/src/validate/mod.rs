@@ -189,7 +189,7 @@ impl Check<'_> {
 }
 
 /// Why no host can have an address, where none can (RFC 6890).
-fn unusable(address: IpAddr) -> Option<&'static str> {
+pub(crate) fn unusable(address: IpAddr) -> Option<&'static str> {
     match address {
         _ if address.is_unspecified() => Some("unspecified"),
         _ if address.is_loopback() => Some("a loopback address"),

@@ -1,0 +1,193 @@
+//! Chains made flat: one list of decisions, the first that matches decides.
+
+use std::collections::{HashMap, HashSet};
+
+use indexmap::IndexMap;
+
+use super::listing::{Action, Chain, Decision, LineIndex, Meaning, Step, Table};
+use super::packets::{Packets, remains};
+
+/// Chains that lead from one to the next.
+const DEEPEST: usize = 64;
+/// Decisions of a table.
+const MOST: usize = 1 << 17;
+/// Rules asked for all ways that lead to them.
+const MOST_ASKED: usize = 1 << 20;
+/// Boxes that a condition is made of.
+const MOST_BOXES: usize = 128;
+
+/// The decisions of a table so far.
+#[derive(Debug, Default)]
+pub struct Flat {
+    /// In their order.
+    pub decisions: Vec<Decision>,
+    /// Lines that are not carried over, and why.
+    pub leftovers: IndexMap<LineIndex, String>,
+    /// Rules that were asked.
+    pub asked: HashSet<LineIndex>,
+    visits: usize,
+}
+
+/// A chain that leads to itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Circle(pub LineIndex);
+
+/// The first jump that closes a circle.
+///
+/// # Errors
+/// Its line.
+pub fn no_circle(table: &Table) -> Result<(), Circle> {
+    let jumps: HashMap<&str, Vec<(&str, LineIndex)>> = table
+        .chains
+        .iter()
+        .map(|(name, chain)| (name.as_str(), jumps(chain).collect()))
+        .collect();
+    let mut done: HashSet<&str> = HashSet::new();
+    for start in table.chains.keys() {
+        // A stack of its own: listings may nest deeper than ours reaches.
+        let mut path: Vec<(&str, usize)> = vec![(start, 0)];
+        let mut open: HashSet<&str> = HashSet::from([start.as_str()]);
+        while let Some((name, next)) = path.last_mut() {
+            let name = *name;
+            let jump = jumps.get(name).and_then(|all| all.get(*next));
+            *next += 1;
+            match jump {
+                Some(&(to, line)) if open.contains(to) => return Err(Circle(line)),
+                Some(&(to, _)) if !done.contains(to) => {
+                    open.insert(to);
+                    path.push((to, 0));
+                }
+                Some(_) => {}
+                None => {
+                    done.insert(name);
+                    open.remove(name);
+                    path.pop();
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn jumps(chain: &Chain) -> impl Iterator<Item = (&str, LineIndex)> {
+    let meanings = chain
+        .rules
+        .iter()
+        .filter_map(|rule| Some((rule.meaning.as_ref().ok()?, rule.line)));
+    meanings.flat_map(|(meaning, line)| {
+        let to = meaning.then.iter().filter_map(Step::target);
+        to.map(move |to| (to, line))
+    })
+}
+
+impl Flat {
+    /// Add what a chain with a hook decides. `end` is what a packet meets that goes back from it.
+    pub fn base(&mut self, table: &Table, chain: &Chain, end: &Action) {
+        let all = table.families.iter().map(|&six| Packets::all(six)).collect();
+        self.walk(table, chain, all, Some(end), 0);
+    }
+
+    fn leave(&mut self, line: LineIndex, why: &str) {
+        self.leftovers.entry(line).or_insert_with(|| why.into());
+    }
+
+    /// Ask a chain about some packets. `end` as in [`Self::base`], where the chain has a hook.
+    fn walk(&mut self, table: &Table, chain: &Chain, within: Vec<Packets>, end: Option<&Action>, depth: usize) {
+        let mut within = within;
+        for rule in &chain.rules {
+            self.visits += 1;
+            self.asked.insert(rule.line);
+            let meaning = match &rule.meaning {
+                Ok(meaning) => meaning,
+                Err(why) => {
+                    self.leave(rule.line, why);
+                    continue;
+                }
+            };
+            let matching = both(&within, &meaning.when);
+            if self.visits > MOST_ASKED || self.decisions.len() + matching.len() > MOST {
+                self.leave(rule.line, "its chain is reached in too many ways");
+                continue;
+            }
+            for (at, step) in meaning.then.iter().enumerate() {
+                if let Err(why) = self.step(table, (rule.line, at), (meaning, step), &matching, end, depth) {
+                    self.leave(rule.line, why);
+                    break;
+                }
+                // Where a chain has a hook, both are decided about.
+                if end.is_none() && matches!(step, Step::Return | Step::Goto(_)) {
+                    match remains(within.clone(), &matching, MOST_BOXES) {
+                        Some(left) => within = left,
+                        None => self.leave(
+                            rule.line,
+                            "what it leaves for the rest of its chain is too much to write",
+                        ),
+                    }
+                }
+            }
+        }
+    }
+
+    fn step(
+        &mut self,
+        table: &Table,
+        (line, step): (LineIndex, usize),
+        (meaning, what): (&Meaning, &Step),
+        matching: &[Packets],
+        end: Option<&Action>,
+        depth: usize,
+    ) -> Result<(), &'static str> {
+        let decide = |action: &Action, decisions: &mut Vec<Decision>| {
+            decisions.extend(matching.iter().map(|packets| Decision {
+                line,
+                step,
+                packets: packets.clone(),
+                action: action.clone(),
+                name: meaning.name.clone(),
+            }));
+        };
+        match what {
+            Step::Do(action) => decide(action, &mut self.decisions),
+            Step::Return => {
+                if let Some(end) = end {
+                    decide(end, &mut self.decisions);
+                }
+            }
+            Step::Jump(to) | Step::Goto(to) => {
+                let chain = table.chains.get(to).ok_or("there is no such chain")?;
+                if depth == DEEPEST {
+                    return Err("chains lead too deep");
+                }
+                self.walk(table, chain, matching.to_vec(), None, depth + 1);
+                if let (Step::Goto(_), Some(end)) = (what, end) {
+                    decide(end, &mut self.decisions);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn both(left: &[Packets], right: &[Packets]) -> Vec<Packets> {
+    left.iter()
+        .flat_map(|one| right.iter().filter_map(|two| one.and(two)))
+        .collect()
+}
+
+/// The same list as one that only refuses: what it accepted is what it leaves to others. None where that is too much.
+pub fn refusals(decisions: &[Decision], policy: Option<Decision>) -> Option<Vec<Decision>> {
+    let mut accepted: Vec<Packets> = Vec::new();
+    let mut found = Vec::new();
+    for decision in decisions.iter().cloned().chain(policy) {
+        if decision.action == Action::Accept {
+            accepted.push(decision.packets);
+            continue;
+        }
+        let left = remains(vec![decision.packets.clone()], &accepted, MOST_BOXES)?;
+        found.extend(left.into_iter().map(|packets| Decision {
+            packets,
+            ..decision.clone()
+        }));
+    }
+    Some(found)
+}

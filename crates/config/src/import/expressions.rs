@@ -1,0 +1,347 @@
+//! One rule of `nft -j`: its expressions and its verdicts.
+
+mod statements;
+
+use serde_json::Value;
+
+use super::listing::{Listing, Meaning, Step, Table};
+use super::nft::Sets;
+use super::packets::{Field, Packets};
+use super::ranges::Ranges;
+use super::values;
+
+/// Elements that one condition is made of.
+const MOST_BOXES: usize = 4096;
+
+type Boxes = Vec<Packets>;
+
+/// A value, or the values of a list.
+pub fn list(value: &Value) -> Vec<&Value> {
+    match value {
+        Value::Array(values) => values.iter().collect(),
+        one => vec![one],
+    }
+}
+
+/// The only key of an object, and its value.
+fn only_key(value: &Value) -> Option<(&str, &Value)> {
+    let object = value.as_object()?;
+    let (key, value) = object.iter().next()?;
+    (object.len() == 1).then_some((key, value))
+}
+
+fn unknown(what: &str, value: &Value) -> String {
+    let mut text = value.to_string();
+    if let Some((end, _)) = text.char_indices().nth(80) {
+        text.truncate(end);
+        text.push('…');
+    }
+    format!("{what} `{text}` has no counterpart")
+}
+
+/// What a rule means: several, where it chooses by a map.
+///
+/// # Errors
+/// Why it can't be carried over.
+pub fn meanings(
+    statements: &[Value],
+    comment: Option<&str>,
+    (table, sets): (&Table, &Sets),
+    listing: &mut Listing,
+) -> Result<Vec<Meaning>, String> {
+    let mut reader = Reader { sets, listing };
+    let mut boxes: Boxes = table.families.iter().map(|&six| Packets::all(six)).collect();
+    let mut name = comment.map(str::to_owned);
+    let mut then = Vec::new();
+    let mut chosen = Vec::new();
+    for statement in statements {
+        let (kind, value) = only_key(statement).ok_or_else(|| unknown("statement", statement))?;
+        if !chosen.is_empty() {
+            return Err("something stands behind a map of verdicts".into());
+        }
+        match kind {
+            "match" if !then.is_empty() => return Err("a condition stands behind what is done".into()),
+            "match" => boxes = reader.condition(boxes, value)?,
+            "vmap" => chosen = reader.choices(&boxes, value)?,
+            // Every rule counts.
+            "counter" | "comment" | "continue" => {}
+            _ => then.push(statements::step(kind, value, &mut name)?),
+        }
+        if boxes.len() > MOST_BOXES {
+            return Err("it has too many combinations".into());
+        }
+    }
+    let to = then.iter().find_map(Step::target);
+    if let Some(to) = to.filter(|to| !table.chains.contains_key(*to)) {
+        return Err(format!("there is no chain `{to}`"));
+    }
+    let mut found = Vec::new();
+    if !then.is_empty() || chosen.is_empty() {
+        if then.is_empty() {
+            then.push(Step::Do(super::listing::Action::Count));
+        }
+        let (when, name) = (boxes, name.clone());
+        found.push(Meaning { when, then, name });
+    }
+    found.extend(chosen.into_iter().map(|(when, step)| Meaning {
+        when,
+        then: vec![step],
+        name: name.clone(),
+    }));
+    Ok(found)
+}
+
+struct Reader<'r> {
+    sets: &'r Sets,
+    listing: &'r mut Listing,
+}
+
+impl Reader<'_> {
+    /// Each key of a map with the verdict of its own.
+    fn choices(&mut self, boxes: &Boxes, vmap: &Value) -> Result<Vec<(Boxes, Step)>, String> {
+        let key = vmap.get("key").ok_or("a map has no key")?;
+        let data = vmap.get("data").ok_or("a map has no data")?;
+        let mut found = Vec::new();
+        for entry in self.members(data)? {
+            let Some([value, verdict]) = entry.as_array().map(Vec::as_slice) else {
+                return Err(unknown("entry", &entry));
+            };
+            let matching = self.apply(boxes.clone(), key, "==", value)?;
+            let (kind, to) = only_key(verdict).ok_or_else(|| unknown("verdict", verdict))?;
+            if kind != "continue" {
+                found.push((matching, statements::step(kind, to, &mut None)?));
+            }
+        }
+        Ok(found)
+    }
+
+    fn condition(&mut self, boxes: Boxes, condition: &Value) -> Result<Boxes, String> {
+        let op = condition.get("op").and_then(Value::as_str).unwrap_or("==");
+        let (left, right) = condition
+            .get("left")
+            .zip(condition.get("right"))
+            .ok_or("a condition has one side")?;
+        self.apply(boxes, left, op, right)
+    }
+
+    /// The values of a set, written there or elsewhere.
+    fn members(&self, value: &Value) -> Result<Vec<Value>, String> {
+        if let Some(name) = value.as_str().and_then(|text| text.strip_prefix('@')) {
+            return self
+                .sets
+                .get(name)
+                .cloned()
+                .unwrap_or_else(|| Err(format!("there is no set `{name}`")));
+        }
+        match only_key(value) {
+            Some(("set", values)) => Ok(list(values).into_iter().cloned().collect()),
+            _ => Ok(list(value).into_iter().cloned().collect()),
+        }
+    }
+
+    fn apply(&mut self, boxes: Boxes, left: &Value, op: &str, right: &Value) -> Result<Boxes, String> {
+        if let Some(("concat", parts)) = only_key(left) {
+            return self.together(boxes, list(parts).as_slice(), op, right);
+        }
+        let (left, mask) = match only_key(left) {
+            Some(("&", sides)) => match sides.as_array().map(Vec::as_slice) {
+                Some([left, mask]) => (left, Some(mask)),
+                _ => return Err(unknown("expression", left)),
+            },
+            _ => (left, None),
+        };
+        let (kind, field) = only_key(left).ok_or_else(|| unknown("expression", left))?;
+        let key = |name: &str| field.get(name).and_then(Value::as_str).unwrap_or_default();
+        let key = match kind {
+            "payload" => (key("protocol"), key("field")),
+            "meta" | "ct" if field.get("dir").is_none() => (kind, key("key")),
+            _ => return Err(unknown("expression", left)),
+        };
+        let boxes = self.implied(boxes, key.0);
+        match (key, mask) {
+            (("tcp", "flags"), mask) => self.flags(boxes, op, mask, right),
+            (("ip", "frag-off"), Some(mask)) if mask.as_u64() == Some(0x1fff) && right.as_u64() == Some(0) => Ok(boxes
+                .iter()
+                .map(|packets| packets.only(Field::Fragment, &Ranges::of(2, 2), op == "=="))
+                .collect()),
+            (_, Some(_)) => Err(unknown("mask of", left)),
+            (("meta", "nfproto" | "protocol"), None) => self.of_family(boxes, op, right),
+            (("ct", "state"), None) => {
+                let state = |value: &Value| {
+                    value
+                        .as_str()
+                        .map(values::states)
+                        .ok_or_else(|| unknown("state", value))?
+                };
+                self.narrowed(boxes, Field::State, op, right, &mut |_, value| state(value))
+            }
+            (key, None) => self
+                .field(boxes, key, op, right)
+                .ok_or_else(|| unknown("expression", left))?,
+        }
+    }
+
+    /// What a header's field says of the packet itself.
+    fn implied(&self, boxes: Boxes, header: &str) -> Boxes {
+        let (six, protocol) = match header {
+            "ip" => (Some(false), None),
+            "ip6" => (Some(true), None),
+            "icmp" => (Some(false), Some(1)),
+            "icmpv6" => (Some(true), Some(58)),
+            "tcp" => (None, Some(6)),
+            "udp" => (None, Some(17)),
+            _ => (None, None),
+        };
+        let family = boxes
+            .into_iter()
+            .filter(|packets| six.is_none_or(|six| packets.six == six));
+        let of = |packets: Packets| match protocol {
+            Some(number) => packets.only(Field::Protocol, &Ranges::of(number, number), false),
+            None => packets,
+        };
+        family.map(of).filter(|packets| !packets.is_empty()).collect()
+    }
+
+    /// A field that is a number; none where it has no counterpart.
+    fn field(&mut self, boxes: Boxes, key: (&str, &str), op: &str, right: &Value) -> Option<Result<Boxes, String>> {
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let port = |_: &Packets, value: &Value| values::ports(&text(value), '-');
+        let protocol = |_: &Packets, value: &Value| values::protocol(&text(value));
+        let address = |packets: &Packets, value: &Value| values::networks(&text(value), packets.six);
+        let kind = |packets: &Packets, value: &Value| values::message(&text(value), packets.six);
+        let code = |_: &Packets, value: &Value| statements::code(&text(value));
+        let dscp = |_: &Packets, value: &Value| values::dscp(&text(value));
+        Some(match key {
+            ("ip" | "ip6", "saddr") => self.narrowed(boxes, Field::Source, op, right, &mut { address }),
+            ("ip" | "ip6", "daddr") => self.narrowed(boxes, Field::Destination, op, right, &mut { address }),
+            ("ip", "protocol") | ("ip6", "nexthdr") | ("meta", "l4proto") => {
+                self.narrowed(boxes, Field::Protocol, op, right, &mut { protocol })
+            }
+            ("tcp" | "udp" | "th", "sport") => self.narrowed(boxes, Field::SourcePort, op, right, &mut { port }),
+            ("tcp" | "udp" | "th", "dport") => self.narrowed(boxes, Field::DestinationPort, op, right, &mut { port }),
+            ("icmp" | "icmpv6", "type") => self.narrowed(boxes, Field::Message, op, right, &mut { kind }),
+            ("icmp" | "icmpv6", "code") => self.narrowed(boxes, Field::Message, op, right, &mut { code }),
+            ("ip" | "ip6", "dscp") => self.narrowed(boxes, Field::Dscp, op, right, &mut { dscp }),
+            ("meta" | "ip", "length") => self.narrowed(boxes, Field::Length, op, right, &mut { port }),
+            ("meta", "iifname" | "iif") => self.named(boxes, Field::In, op, right),
+            ("meta", "oifname" | "oif") => self.named(boxes, Field::Out, op, right),
+            _ => return None,
+        })
+    }
+
+    fn named(&mut self, boxes: Boxes, field: Field, op: &str, right: &Value) -> Result<Boxes, String> {
+        let mut numbers = Vec::new();
+        for member in self.members(right)? {
+            let member = plain(&member);
+            let name = member.as_str().ok_or_else(|| unknown("interface", member))?;
+            if name.ends_with('*') {
+                return Err(format!("interfaces are named one by one, not as `{name}`"));
+            }
+            let number = self.listing.interface(values::interface_name(name)?)?;
+            numbers.push((number, number));
+        }
+        let inverted = statements::inverted(op)?;
+        let values = Ranges::union(numbers);
+        Ok(boxes
+            .iter()
+            .map(|packets| packets.only(field, &values, inverted))
+            .collect())
+    }
+
+    /// Boxes with those values of a field that stand on the right. `read` reads one of them.
+    fn narrowed(
+        &mut self,
+        boxes: Boxes,
+        field: Field,
+        op: &str,
+        right: &Value,
+        read: &mut dyn FnMut(&Packets, &Value) -> Result<Ranges, String>,
+    ) -> Result<Boxes, String> {
+        let members = self.members(right)?;
+        let mut found = Vec::new();
+        for packets in boxes {
+            let mut all = Vec::new();
+            for member in &members {
+                all.extend(statements::span(plain(member), &mut |value| read(&packets, value))?.list());
+            }
+            let most = packets.most(field);
+            let (values, inverted) = statements::compared(op, &Ranges::union(all), most)?;
+            found.push(packets.only(field, &values, inverted));
+        }
+        found.retain(|packets| !packets.is_empty());
+        Ok(found)
+    }
+
+    fn of_family(&mut self, boxes: Boxes, op: &str, right: &Value) -> Result<Boxes, String> {
+        let mut families = Vec::new();
+        for member in self.members(right)? {
+            match member.as_str() {
+                Some("ipv4" | "ip") => families.push(false),
+                Some("ipv6" | "ip6") => families.push(true),
+                _ => return Err(unknown("family", &member)),
+            }
+        }
+        let inverted = statements::inverted(op)?;
+        Ok(boxes
+            .into_iter()
+            .filter(|packets| families.contains(&packets.six) != inverted)
+            .collect())
+    }
+
+    fn flags(&mut self, boxes: Boxes, op: &str, mask: Option<&Value>, right: &Value) -> Result<Boxes, String> {
+        let of = mask.map(statements::flag_bits).transpose()?;
+        // A set has alternatives, a list has bits together.
+        let members = match only_key(right) {
+            Some(("set", values)) => list(values),
+            _ => vec![right],
+        };
+        let sets: Vec<u8> = members
+            .into_iter()
+            .map(statements::flag_bits)
+            .collect::<Result<_, _>>()?;
+        let (values, inverted) = match (op, of, sets.as_slice()) {
+            ("in", None, &[set]) => (values::flags(set, 0), true),
+            ("==" | "!=", of, sets) => {
+                let each = sets.iter().map(|&set| values::flags(of.unwrap_or(255), set));
+                let all: Vec<_> = each.flat_map(|flags| flags.list().to_vec()).collect();
+                (Ranges::union(all), op == "!=")
+            }
+            _ => return Err(unknown("comparison of", right)),
+        };
+        Ok(boxes
+            .iter()
+            .map(|packets| packets.only(Field::Flags, &values, inverted))
+            .collect())
+    }
+
+    /// Several fields at once.
+    fn together(&mut self, boxes: Boxes, parts: &[&Value], op: &str, right: &Value) -> Result<Boxes, String> {
+        if op != "==" && op != "in" {
+            return Err("fields together are compared with `==`".into());
+        }
+        let mut found = Vec::new();
+        for member in self.members(right)? {
+            let Some(("concat", values)) = only_key(plain(&member)) else {
+                return Err(unknown("element", &member));
+            };
+            let values = list(values);
+            if values.len() != parts.len() || found.len() > MOST_BOXES {
+                return Err("fields together are not as many as their values, or too many".into());
+            }
+            let mut matching = boxes.clone();
+            for (part, value) in parts.iter().zip(values) {
+                matching = self.apply(matching, part, "==", value)?;
+            }
+            found.extend(matching);
+        }
+        Ok(found)
+    }
+}
+
+/// An element without its comment and counters.
+fn plain(member: &Value) -> &Value {
+    match only_key(member) {
+        Some(("elem", element)) => element.get("val").unwrap_or(member),
+        _ => member,
+    }
+}

@@ -1,0 +1,151 @@
+//! Chains of forwarded packets as `[filter]`.
+
+use super::chains::{Flat, refusals};
+use super::interfaces::widen;
+use super::listing::{Action, Chain, Decision, Hook, Listing, Table};
+use super::packets::Packets;
+use super::{Said, rules, sessions};
+use crate::schema::{Filter, Verdict};
+
+/// The filter; none where everything passes and nothing is counted.
+pub fn filter(listing: &Listing, said: &mut Said) -> Option<Filter> {
+    let mut bases: Vec<(&Table, &Chain)> = listing
+        .tables
+        .iter()
+        .flat_map(|table| table.chains.values().map(move |chain| (table, chain)))
+        .filter(|(_, chain)| chain.hook == Some(Hook::Forward))
+        .collect();
+    bases.sort_by_key(|(_, chain)| chain.priority);
+    let found: Vec<_> = bases.iter().map(|(table, chain)| base(table, chain, said)).collect();
+    let shared = |table: &Table| {
+        let mut families = table.families.iter();
+        families.any(|six| bases.iter().filter(|(other, _)| other.families.contains(six)).count() > 1)
+    };
+    let shared: Vec<_> = bases.iter().map(|(table, _)| shared(table)).collect();
+    let (pure, others): (Vec<_>, Vec<_>) = bases
+        .into_iter()
+        .zip(found)
+        .zip(shared)
+        .partition(|(base, shared)| *shared && only_refuses(base));
+    let (pure, others) = [pure, others]
+        .map(|part| part.into_iter().map(|(base, _)| base).collect::<Vec<_>>())
+        .into();
+    let mut policies = [None, None];
+    for ((table, chain), _) in pure.iter().chain(&others) {
+        table
+            .families
+            .iter()
+            .for_each(|&six| policies[usize::from(six)] = Some(chain.policy));
+    }
+    // What one refuses no other can let pass: these may as well be asked first, and leave the others as they are.
+    let listed = [false, true].map(|six| policies[usize::from(six)].is_some());
+    let mut decisions: Vec<_> = pure.into_iter().flat_map(|(_, found)| found).collect();
+    let bases: Vec<_> = others.iter().map(|(base, _)| *base).collect();
+    for (at, (base, found)) in others.into_iter().enumerate() {
+        decisions.extend(ordered(found, base, &bases[at + 1..], said));
+    }
+    let one = policies[0].or(policies[1])?;
+    let policies =
+        [0, 1].map(|six: usize| policies[six].unwrap_or(if listing.complete[six] { Verdict::Accept } else { one }));
+    for (six, family) in [(false, "IPv4"), (true, "IPv6")] {
+        if !listing.complete[usize::from(six)] && !listed[usize::from(six)] {
+            said.remarks.push(format!(
+                "No listing of {family} was given: the default of the other family is its own."
+            ));
+        }
+    }
+    let end = |six: bool| {
+        if policies[usize::from(six)] == Verdict::Accept {
+            Action::Accept
+        } else {
+            Action::Drop
+        }
+    };
+    let (stateful, decisions) = sessions::sessions(decisions, &end, listing, said);
+    let decisions = widen(decisions, &end, listing.interfaces.len());
+    let mut rules = rules::rules(listing, &decisions, said);
+    if policies[0] != policies[1] {
+        rules.push(rules::everything(true, end(true)));
+    }
+    let nothing = rules.is_empty() && policies == [Verdict::Accept; 2];
+    (!nothing).then(|| Filter {
+        default: policies[0],
+        sessions: stateful,
+        rules,
+        ..Filter::default()
+    })
+}
+
+/// Whether a chain with a hook refuses some packets and does nothing else.
+fn only_refuses(((_, chain), found): &((&Table, &Chain), Vec<Decision>)) -> bool {
+    chain.policy == Verdict::Accept && found.iter().all(Decision::refuses)
+}
+
+/// What one chain with a hook decides.
+fn base(table: &Table, chain: &Chain, said: &mut Said) -> Vec<Decision> {
+    let mut flat = Flat::default();
+    let end = match chain.policy {
+        Verdict::Accept => Action::Accept,
+        Verdict::Drop | Verdict::Reject => Action::Drop,
+    };
+    flat.base(table, chain, &end);
+    let decided: std::collections::HashSet<_> = flat.decisions.iter().map(|decision| decision.line).collect();
+    for (line, why) in flat.leftovers {
+        said.leave(line, why);
+    }
+    for rule in table.chains.values().flat_map(|chain| &chain.rules) {
+        let jumps = rule.meaning.as_ref().is_ok_and(|meaning| {
+            let mut steps = meaning.then.iter();
+            steps.all(|step| !matches!(step, super::listing::Step::Do(_)))
+        });
+        if flat.asked.contains(&rule.line) && !jumps && !decided.contains(&rule.line) {
+            said.note(rule.line, "no packet comes to it");
+        }
+    }
+    said.asked.extend(flat.asked);
+    flat.decisions
+}
+
+/// Decisions of a chain, where others are asked after it: what it accepts they are asked about.
+fn ordered(
+    found: Vec<Decision>,
+    (table, chain): (&Table, &Chain),
+    later: &[(&Table, &Chain)],
+    said: &mut Said,
+) -> Vec<Decision> {
+    let goes_on = |six: bool| later.iter().any(|(later, _)| later.families.contains(&six));
+    if !table.families.iter().any(|&six| goes_on(six)) {
+        return found;
+    }
+    let mut all = Vec::new();
+    for &six in &table.families {
+        let of: Vec<_> = found
+            .iter()
+            .filter(|decision| decision.packets.six == six)
+            .cloned()
+            .collect();
+        if !goes_on(six) {
+            all.extend(of);
+            continue;
+        }
+        let policy = (chain.policy != Verdict::Accept).then(|| Decision {
+            line: chain.line,
+            step: 0,
+            packets: Packets::all(six),
+            action: Action::Drop,
+            name: None,
+        });
+        match refusals(&of, policy) {
+            Some(refused) => all.extend(refused),
+            None => {
+                for decision in of {
+                    said.leave(
+                        decision.line,
+                        "other chains are asked about what it accepts, and that is too much to write",
+                    );
+                }
+            }
+        }
+    }
+    all
+}

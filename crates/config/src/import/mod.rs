@@ -1,0 +1,395 @@
+//! Listings of iptables and nftables as a configuration that means the same.
+//!
+//! ```text
+//! iptables-save ──► iptables, matches ──┐                ┌─► sessions, interfaces, rules ─► [filter]
+//!                                       ├─► Listing ─► chains
+//! nft -j ─────────► nft, expressions ───┘                └─► nat ────────────────────────► [nat]
+//! ```
+//!
+//! Whatever has no counterpart is a [`Leftover`]; nothing else is left out.
+
+mod chains;
+mod expressions;
+mod filter;
+mod interfaces;
+mod iptables;
+mod listing;
+mod matches;
+mod nat;
+mod nft;
+mod packets;
+mod print;
+mod ranges;
+mod rules;
+mod sessions;
+mod values;
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr};
+use std::str::FromStr;
+
+use indexmap::{IndexMap, IndexSet};
+use serde::Serialize;
+
+use crate::schema::{Document, Interface};
+use crate::value::InterfaceAddress;
+use listing::{Hook, LineIndex, Listing, Step, Table};
+
+/// How a listing is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Text of `iptables-save`.
+    Iptables,
+    /// Text of `ip6tables-save`.
+    Ip6tables,
+    /// JSON of `nft -j list ruleset`.
+    Nft,
+}
+
+/// A file to import.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'t> {
+    /// As messages call it.
+    pub name: &'t str,
+    /// What is in it.
+    pub text: &'t str,
+}
+
+/// The IPv4 address that an interface has, where a listing does not say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnAddress {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// With the length of its link's prefix, where that is known.
+    pub on_link: Option<InterfaceAddress>,
+}
+
+impl FromStr for OwnAddress {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let on_link: Option<InterfaceAddress> = text.parse().ok();
+        let address = on_link.map(|on_link| on_link.address()).or_else(|| text.parse().ok());
+        match address {
+            Some(IpAddr::V4(address)) => Ok(Self { address, on_link }),
+            _ => Err("write an IPv4 address, with or without the length of its prefix"),
+        }
+    }
+}
+
+/// Something of a listing that needs a word.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Leftover {
+    /// The file.
+    pub file: String,
+    /// Its line, counted from 1; none in JSON.
+    pub line: Option<usize>,
+    /// In JSON, what it is: family, table, chain and handle.
+    pub place: Option<String>,
+    /// The line, or the rule's JSON.
+    pub text: String,
+    /// Why it is not carried over, or how it is.
+    pub reason: String,
+}
+
+/// What became of the listings.
+#[derive(Clone, Debug)]
+pub struct Imported {
+    /// The configuration: `[interfaces]`, `[nat]` and `[filter]`.
+    pub document: Document,
+    /// What is not carried over.
+    pub leftovers: Vec<Leftover>,
+    /// What is carried over in another form.
+    pub notes: Vec<Leftover>,
+    /// What goes for all of it.
+    pub remarks: Vec<String>,
+}
+
+/// Something that is no listing, and the place where that shows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}:{column}: {wrong}")]
+pub struct ImportError {
+    /// The file.
+    pub file: String,
+    /// Line, counted from 1.
+    pub line: usize,
+    /// Column, counted from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub wrong: Wrong,
+}
+
+impl ImportError {
+    fn at(file: &str, line: usize, column: usize, wrong: Wrong) -> Self {
+        let file = file.to_owned();
+        Self {
+            file,
+            line,
+            column,
+            wrong,
+        }
+    }
+}
+
+/// Why something is no listing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Wrong {
+    /// Nothing but space.
+    #[error("there is nothing in it")]
+    Empty,
+    /// No UTF-8.
+    #[error("this is no text")]
+    NotText,
+    /// Neither a table nor JSON.
+    #[error("neither a listing of iptables-save or ip6tables-save nor one of `nft -j list ruleset`")]
+    NotAListing,
+    /// A line before `*table`.
+    #[error("`{0}` stands outside of a table")]
+    OutsideOfTable(String),
+    /// The end without `COMMIT`.
+    #[error("the table before has no COMMIT: is the listing whole?")]
+    NotCommitted,
+    /// `:CHAIN …`
+    #[error("`{0}` declares no chain")]
+    Chain(String),
+    /// Something else than `-A`.
+    #[error("`{0}` is no line of a listing")]
+    NotALine(String),
+    /// `"` without another.
+    #[error("a quote is not closed")]
+    Quote,
+    /// `-A` to nothing.
+    #[error("there is no chain `{0}`")]
+    UnknownChain(String),
+    /// JSON.
+    #[error("{0}")]
+    Json(String),
+    /// JSON of something else.
+    #[error("no `nftables` list: `nft -j list ruleset` writes one")]
+    NotNft,
+    /// An object without what it needs.
+    #[error("object {0} has no {1}")]
+    Object(usize, &'static str),
+    /// Jumps in a circle.
+    #[error("`{0}` closes a circle of chains")]
+    Circle(String),
+    /// Two tables in the place of one.
+    #[error("table {0} of this family is listed a second time")]
+    Twice(String),
+    /// Two ways of listing.
+    #[error("a listing of nft has the rules of iptables, too: import one or the other")]
+    Both,
+}
+
+/// Turn listings into one configuration. `addresses` are those of interfaces by name.
+///
+/// # Errors
+/// Something is no listing, or its chains lead to themselves.
+pub fn import(
+    sources: &[Source<'_>],
+    format: Option<Format>,
+    addresses: &IndexMap<String, OwnAddress>,
+) -> Result<Imported, ImportError> {
+    let mut listing = Listing::default();
+    let mut formats = Vec::new();
+    for source in sources {
+        let format = format.or_else(|| detect(source.text)).ok_or_else(|| {
+            let wrong = match source.text.trim().is_empty() {
+                true => Wrong::Empty,
+                false => Wrong::NotAListing,
+            };
+            ImportError::at(source.name, 1, 1, wrong)
+        })?;
+        formats.push(format);
+        if formats.contains(&Format::Nft) && formats.len() > 1 {
+            return Err(ImportError::at(source.name, 1, 1, Wrong::Both));
+        }
+        let known = listing.tables.len();
+        match format {
+            Format::Nft => nft::read(source.name, source.text, &mut listing)?,
+            text => iptables::read(source.name, source.text, text == Format::Ip6tables, &mut listing)?,
+        }
+        checked(source.name, &listing, known)?;
+    }
+    Ok(convert(&mut listing, addresses))
+}
+
+/// What a file holds, where it is text.
+///
+/// # Errors
+/// The place where it is not.
+pub fn text<'b>(name: &str, bytes: &'b [u8]) -> Result<&'b str, ImportError> {
+    std::str::from_utf8(bytes).map_err(|wrong| {
+        let before = &bytes[..wrong.valid_up_to()];
+        let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        let column = before.iter().rev().take_while(|&&byte| byte != b'\n').count() + 1;
+        ImportError::at(name, line, column, Wrong::NotText)
+    })
+}
+
+fn detect(text: &str) -> Option<Format> {
+    if text.trim_start().starts_with('{') {
+        return Some(Format::Nft);
+    }
+    iptables::detect(text).map(|six| match six {
+        true => Format::Ip6tables,
+        false => Format::Iptables,
+    })
+}
+
+/// Tables of a file, those from `known` on: none twice, none with a circle.
+fn checked(file: &str, listing: &Listing, known: usize) -> Result<(), ImportError> {
+    for (at, table) in listing.tables.iter().enumerate().skip(known) {
+        let before = &listing.tables[..at];
+        if before
+            .iter()
+            .any(|other| (&other.name, &other.families) == (&table.name, &table.families))
+        {
+            return Err(ImportError::at(file, 1, 1, Wrong::Twice(table.name.clone())));
+        }
+        if let Err(chains::Circle(line)) = chains::no_circle(table) {
+            let line = &listing.lines[line];
+            let text = iptables::shortened(line.place.as_ref().unwrap_or(&line.text));
+            return Err(ImportError::at(file, line.line.unwrap_or(1), 1, Wrong::Circle(text)));
+        }
+    }
+    Ok(())
+}
+
+/// What the parts of the conversion have said so far.
+#[derive(Debug, Default)]
+struct Said {
+    leftovers: IndexMap<LineIndex, String>,
+    notes: IndexSet<(LineIndex, String)>,
+    remarks: Vec<String>,
+    asked: HashSet<LineIndex>,
+}
+
+impl Said {
+    fn leave(&mut self, line: LineIndex, why: impl Into<String>) {
+        self.leftovers.entry(line).or_insert_with(|| why.into());
+    }
+
+    fn note(&mut self, line: LineIndex, how: impl Into<String>) {
+        self.notes.insert((line, how.into()));
+    }
+}
+
+fn convert(listing: &mut Listing, addresses: &IndexMap<String, OwnAddress>) -> Imported {
+    let mut said = Said::default();
+    for (line, why) in std::mem::take(&mut listing.leftovers) {
+        said.leave(line, why);
+    }
+    let filter = filter::filter(listing, &mut said);
+    let nat = nat::nat(listing, addresses, &mut said);
+    unasked(listing, &mut said);
+    let mut document = Document {
+        filter,
+        nat,
+        ..Document::default()
+    };
+    document.interfaces = interfaces(&document, addresses);
+    if document.interfaces.is_empty() {
+        said.remarks
+            .push("No rule names an interface: add tables such as [interfaces.inside].".into());
+    }
+    let Said {
+        mut leftovers,
+        mut notes,
+        remarks,
+        ..
+    } = said;
+    leftovers.sort_unstable_keys();
+    notes.retain(|(line, _)| !leftovers.contains_key(line));
+    notes.sort_unstable();
+    let place = |(line, reason): (LineIndex, String)| {
+        let line = listing.lines[line].clone();
+        Leftover {
+            file: line.file,
+            line: line.line,
+            place: line.place,
+            text: line.text,
+            reason,
+        }
+    };
+    Imported {
+        document,
+        leftovers: leftovers.into_iter().map(place).collect(),
+        notes: notes.into_iter().map(place).collect(),
+        remarks,
+    }
+}
+
+/// Rules that nothing led to, and policies of chains that have no counterpart.
+fn unasked(listing: &Listing, said: &mut Said) {
+    for table in &listing.tables {
+        let used = used(table, listing);
+        for (name, chain) in &table.chains {
+            let why = match chain.hook {
+                Some(Hook::Other) => {
+                    if chain.policy == crate::schema::Verdict::Drop {
+                        said.leave(
+                            chain.line,
+                            "forwarded packets alone are filtered; this chain has no counterpart",
+                        );
+                    }
+                    format!("chain `{name}` of table {} has no counterpart", table.name)
+                }
+                _ => format!("nothing that is carried over leads to chain `{name}`"),
+            };
+            for rule in &chain.rules {
+                match said.asked.contains(&rule.line) {
+                    true => {}
+                    false if used.contains(name.as_str()) => said.leave(rule.line, why.as_str()),
+                    false => said.note(rule.line, "no rule leads to its chain"),
+                }
+            }
+        }
+    }
+}
+
+/// Chains that packets may come to, by rules that are carried over or by others.
+fn used<'t>(table: &'t Table, listing: &'t Listing) -> HashSet<&'t str> {
+    let hooked = table.chains.iter().filter(|(_, chain)| chain.hook.is_some());
+    let mut open: Vec<&str> = hooked.map(|(name, _)| name.as_str()).collect();
+    let mut used: HashSet<&str> = open.iter().copied().collect();
+    while let Some(name) = open.pop() {
+        for rule in table.chains.get(name).iter().flat_map(|chain| &chain.rules) {
+            let to: Vec<&str> = match &rule.meaning {
+                Ok(meaning) => meaning.then.iter().filter_map(Step::target).collect(),
+                // It may say so in any of its words.
+                Err(_) => {
+                    let text = &listing.lines[rule.line].text;
+                    text.split([' ', '"']).collect()
+                }
+            };
+            let known = to.into_iter().filter(|to| table.chains.contains_key(*to));
+            open.extend(known.filter(|to| used.insert(to)));
+        }
+    }
+    used
+}
+
+/// A stub for each interface that something names.
+fn interfaces(document: &Document, addresses: &IndexMap<String, OwnAddress>) -> IndexMap<String, Interface> {
+    let mut found = IndexMap::new();
+    let rules = document.filter.iter().flat_map(|filter| &filter.rules);
+    let named = rules.flat_map(|rule| rule.incoming.0.iter().chain(&rule.out.0).map(|name| name.0.as_str()));
+    let nat = &document.nat;
+    let by_nat = nat.source.iter().map(|rule| &rule.out);
+    let by_nat = by_nat
+        .chain(nat.one_to_one.iter().map(|rule| &rule.out))
+        .chain(nat.exempt.iter().map(|rule| &rule.out));
+    let by_nat = by_nat.flatten().map(String::as_str);
+    let given = addresses.iter().filter(|(_, own)| own.on_link.is_some());
+    for name in named.chain(by_nat).chain(given.map(|(name, _)| name.as_str())) {
+        let on_link = addresses.get(name).and_then(|own| own.on_link);
+        let stub = || Interface {
+            device: name.parse().ok(),
+            addresses: on_link.into_iter().collect(),
+            ..Interface::default()
+        };
+        found.entry(name.to_owned()).or_insert_with(stub);
+    }
+    found
+}

@@ -1,0 +1,225 @@
+//! Chains of translation as `[nat]`.
+
+mod destination;
+mod source;
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+
+use indexmap::IndexMap;
+use ipnet::{Ipv4Net, Ipv4Subnets};
+
+use super::chains::Flat;
+use super::listing::{Action, Decision, Hook, LineIndex, Listing};
+use super::packets::{Field, Packets, state};
+use super::{OwnAddress, Said};
+use crate::schema::{ExemptRule, Nat};
+use crate::value::{Prefix, Transport};
+
+/// Prefixes that one line becomes.
+const MOST_PREFIXES: usize = 256;
+/// Rules that are compared each with each: beyond them that takes too long.
+const MOST_RULES: usize = 10_000;
+const TOO_MANY: &str = "so many rules are not compared with each other";
+
+/// All there is to know while rules are made.
+struct Translation<'l> {
+    listing: &'l Listing,
+    addresses: &'l IndexMap<String, OwnAddress>,
+    /// Before routing and behind it, in their order.
+    prerouting: Vec<Decision>,
+    postrouting: Vec<Decision>,
+    /// Lines before routing that are halves of one-to-one rules.
+    halves: HashSet<LineIndex>,
+    sources: Vec<source::Source>,
+    destinations: Vec<destination::Destination>,
+    nat: Nat,
+}
+
+/// All rules of translation. `addresses` are those of interfaces.
+pub fn nat(listing: &Listing, addresses: &IndexMap<String, OwnAddress>, said: &mut Said) -> Nat {
+    let mut translation = Translation {
+        listing,
+        addresses,
+        prerouting: decisions(listing, Hook::Prerouting, said),
+        postrouting: decisions(listing, Hook::Postrouting, said),
+        halves: HashSet::new(),
+        sources: Vec::new(),
+        destinations: Vec::new(),
+        nat: Nat::default(),
+    };
+    for decision in translation.postrouting.clone() {
+        if let Err(why) = translation.source(&decision, said) {
+            said.leave(decision.line, why);
+        }
+    }
+    for decision in translation.prerouting.clone() {
+        if let Err(why) = translation.destination(&decision, said) {
+            said.leave(decision.line, why);
+        }
+    }
+    if !translation.nat.pools.is_empty() {
+        said.remarks.push(
+            "Pools lend ports for TCP, UDP and ICMP, at random; other protocols are dropped unless \
+             `nat.pools.NAME.protocols` names them."
+                .into(),
+        );
+    }
+    translation.nat
+}
+
+/// What the chains of a hook decide about packets of IPv4 that open flows.
+fn decisions(listing: &Listing, hook: Hook, said: &mut Said) -> Vec<Decision> {
+    let chains = listing
+        .tables
+        .iter()
+        .flat_map(|table| table.chains.values().map(move |chain| (table, chain)));
+    let mut bases: Vec<_> = chains.filter(|(_, chain)| chain.hook == Some(hook)).collect();
+    bases.sort_by_key(|(_, chain)| chain.priority);
+    let (mut all, mut six) = (Vec::new(), Vec::new());
+    for (at, (table, chain)) in bases.iter().enumerate() {
+        let mut flat = Flat::default();
+        flat.base(table, chain, &Action::Accept);
+        said.asked.extend(&flat.asked);
+        for (line, why) in flat.leftovers {
+            said.leave(line, why);
+        }
+        if chain.policy != crate::schema::Verdict::Accept {
+            said.leave(chain.line, "chains of translation drop nothing here");
+        }
+        let other = bases[at + 1..].iter().any(|(_, later)| !later.rules.is_empty());
+        for decision in flat.decisions {
+            match fit(&decision, other) {
+                Ok(packets) => all.push(Decision { packets, ..decision }),
+                Err(Some(why)) => said.leave(decision.line, why),
+                Err(None) => {
+                    said.note(decision.line, "of IPv4 alone: IPv6 is not translated");
+                    six.push(decision.line);
+                }
+            }
+        }
+    }
+    let of_four: HashSet<LineIndex> = all.iter().map(|decision| decision.line).collect();
+    for line in six.into_iter().filter(|line| !of_four.contains(line)) {
+        said.leave(line, "IPv6 is not translated");
+    }
+    all
+}
+
+/// The packets of a decision that open flows; why there are none.
+fn fit(decision: &Decision, other: bool) -> Result<Packets, Option<&'static str>> {
+    let packets = &decision.packets;
+    if packets.six {
+        return Err(None);
+    }
+    match decision.action {
+        Action::Accept if other => return Err(Some("other chains of translation are asked after it")),
+        Action::Drop | Action::Reject(_) => return Err(Some("chains of translation drop nothing here")),
+        Action::Count | Action::Log => return Err(Some("rules of translation count for themselves, and log nothing")),
+        _ => {}
+    }
+    match packets.values(Field::State).holds(state::NEW) {
+        true => Ok(packets.with_any(Field::State)),
+        false => Err(Some("only the first packet of a flow is asked about translation")),
+    }
+}
+
+/// No other conditions than these.
+fn asks_only(packets: &Packets, fields: &[Field], what: &str) -> Result<(), String> {
+    let all = [
+        (Field::Source, "where packets come from"),
+        (Field::Destination, "where packets go"),
+        (Field::Protocol, "protocols"),
+        (Field::SourcePort, "source ports"),
+        (Field::DestinationPort, "destination ports"),
+        (Field::Message, "messages"),
+        (Field::Flags, "flags"),
+        (Field::Dscp, "code points"),
+        (Field::Length, "lengths"),
+        (Field::In, "the interface that packets come in by"),
+        (Field::Out, "the interface that packets leave by"),
+    ];
+    let other = all
+        .into_iter()
+        .find(|(field, _)| packets.get(*field).is_some() && !fields.contains(field));
+    match other {
+        Some((_, name)) => Err(format!("{what} do not ask for {name}")),
+        None => Ok(()),
+    }
+}
+
+/// Prefixes of a field.
+fn prefixes(packets: &Packets, field: Field) -> Result<Vec<Ipv4Net>, String> {
+    let mut found = Vec::new();
+    for &(first, last) in packets.values(field).list() {
+        found.extend(Ipv4Subnets::new(four(first), four(last), 0));
+        if found.len() > MOST_PREFIXES {
+            return Err(format!("its addresses are more than {MOST_PREFIXES} prefixes"));
+        }
+    }
+    Ok(found)
+}
+
+fn four(number: u128) -> Ipv4Addr {
+    Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// TCP, UDP, both, or any.
+fn transports(packets: &Packets) -> Result<Vec<Option<Transport>>, String> {
+    let Some(protocols) = packets.get(Field::Protocol) else {
+        return Ok(vec![None]);
+    };
+    let numbers = protocols.list().iter().flat_map(|&(first, last)| first..=last);
+    let transport = |number| match number {
+        6 => Ok(Some(Transport::Tcp)),
+        17 => Ok(Some(Transport::Udp)),
+        _ => Err("rules of translation name tcp, udp, or no protocol".to_owned()),
+    };
+    numbers.map(transport).collect()
+}
+
+impl Translation<'_> {
+    /// Interfaces of a field, or any.
+    fn interfaces(&self, packets: &Packets, field: Field) -> Result<Vec<Option<String>>, String> {
+        let Some(numbers) = packets.get(field) else {
+            return Ok(vec![None]);
+        };
+        if super::interfaces::is_open(packets, field, self.listing.interfaces.len()) {
+            return Err("a rule names its interface; \"all but one\" is none".into());
+        }
+        let numbers = numbers.list().iter().flat_map(|&(first, last)| first..=last);
+        let names = numbers.filter_map(|number| self.listing.interfaces.get_index(number as usize));
+        Ok(names.map(|name| Some(name.clone())).collect())
+    }
+
+    /// A line, as reasons name it.
+    fn place(&self, line: LineIndex) -> String {
+        let line = &self.listing.lines[line];
+        line.place
+            .clone()
+            .unwrap_or_else(|| format!("line {}", line.line.unwrap_or(0)))
+    }
+
+    fn exempt_destination(&mut self, to: Ipv4Net, protocol: Option<Transport>, port: Option<crate::value::PortRange>) {
+        self.nat.exempt.push(ExemptRule {
+            to: Some(Prefix::of(to.into())),
+            from: None,
+            protocol,
+            port,
+            out: None,
+        });
+    }
+}
+
+/// Whether a decision translates.
+fn translates(decision: &Decision) -> bool {
+    matches!(
+        decision.action,
+        Action::Snat(_) | Action::Masquerade(_) | Action::Dnat(_) | Action::Netmap(..)
+    )
+}
+
+/// Why no host can have an address, where none can.
+fn unusable(address: Ipv4Addr) -> Option<&'static str> {
+    crate::validate::unusable(address.into())
+}

@@ -1,0 +1,294 @@
+//! What leaves: source rules, one-to-one rules and exemptions.
+
+use ipnet::Ipv4Net;
+
+use super::{Said, Translation, asks_only, four, prefixes, translates, transports};
+use crate::import::listing::{Action, Decision, LineIndex, Target};
+use crate::import::packets::{Field, Packets};
+use crate::schema::{ExemptRule, Pool, SourceRule, StaticRule};
+use crate::value::{AddressRange, PortRange, Prefix, Transport};
+
+/// What decides between source rules.
+pub struct Source {
+    line: LineIndex,
+    from: Ipv4Net,
+    protocol: Option<Transport>,
+    out: Option<String>,
+    what: What,
+}
+
+#[derive(Clone, PartialEq)]
+enum What {
+    Pool(String),
+    Static(Ipv4Net),
+    Exempt,
+}
+
+impl Source {
+    /// The larger one decides.
+    fn rank(&self) -> (u8, bool, bool) {
+        (self.from.prefix_len(), self.protocol.is_some(), self.out.is_some())
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        let from = self.from.contains(&other.from) || other.from.contains(&self.from);
+        let protocol = self.protocol.is_none() || other.protocol.is_none() || self.protocol == other.protocol;
+        let out = self.out.is_none() || other.out.is_none() || self.out == other.out;
+        from && protocol && out
+    }
+
+    fn covers(&self, other: &Self) -> bool {
+        self.from.contains(&other.from)
+            && self.protocol.is_none_or(|protocol| other.protocol == Some(protocol))
+            && self.out.as_ref().is_none_or(|out| other.out.as_ref() == Some(out))
+    }
+}
+
+impl Translation<'_> {
+    /// Carry over what a line does with packets that leave.
+    pub(super) fn source(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
+        let packets = &decision.packets;
+        let mut lent = None;
+        let what = match &decision.action {
+            Action::Accept if packets.get(Field::Destination).is_some() => return self.exempt(decision, said),
+            Action::Accept => What::Exempt,
+            Action::Snat(target) => match self.one_to_one(decision, target.addresses, target.ports.is_some()) {
+                Some(outside) => What::Static(outside),
+                None => What::Pool(lent.insert(self.pool(target)?).0.clone()),
+            },
+            Action::Netmap(first, last) => {
+                let pair = self.one_to_one(decision, (*first, *last), false);
+                What::Static(pair.ok_or(ONE_WAY)?)
+            }
+            Action::Masquerade(ports) => {
+                let target = self.masquerade(packets, *ports)?;
+                What::Pool(lent.insert(self.pool(&target)?).0.clone())
+            }
+            _ => return Err("it has no counterpart behind routing".into()),
+        };
+        asks_only(packets, &[Field::Source, Field::Protocol, Field::Out], "source rules")?;
+        let mut found = Vec::new();
+        for from in prefixes(packets, Field::Source)? {
+            for protocol in transports(packets)? {
+                for out in self.interfaces(packets, Field::Out)? {
+                    found.push(Source {
+                        line: decision.line,
+                        from,
+                        protocol,
+                        out,
+                        what: what.clone(),
+                    });
+                }
+            }
+        }
+        if self.sources.len() + found.len() > super::MOST_RULES {
+            return Err(super::TOO_MANY.into());
+        }
+        found.retain(|source| !self.sources.iter().any(|before| before.covers(source)));
+        for source in &found {
+            let before = self
+                .sources
+                .iter()
+                .find(|before| before.overlaps(source) && before.rank() < source.rank() && before.what != source.what);
+            if let Some(before) = before {
+                let before = self.place(before.line);
+                return Err(format!(
+                    "{before} hides some of it; here the most specific rule decides, whatever the order"
+                ));
+            }
+        }
+        match lent {
+            _ if found.is_empty() => said.note(decision.line, "a line before it decides about all that it matches"),
+            Some((name, pool)) => drop(self.nat.pools.insert(name, pool)),
+            None => {}
+        }
+        for source in found {
+            self.add(source);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, source: Source) {
+        let (from, protocol, out) = (Prefix::of(source.from.into()), source.protocol, source.out.clone());
+        match &source.what {
+            What::Pool(pool) => self.nat.source.push(SourceRule {
+                from,
+                protocol,
+                out,
+                pool: pool.clone(),
+            }),
+            What::Static(outside) => self.nat.one_to_one.push(StaticRule {
+                inside: from,
+                outside: Prefix::of((*outside).into()),
+                out,
+            }),
+            What::Exempt => self.nat.exempt.push(ExemptRule {
+                to: None,
+                from: Some(from),
+                protocol,
+                port: None,
+                out,
+            }),
+        }
+        self.sources.push(source);
+    }
+
+    /// The addresses that stand for one's own outside, where a line before routing leads back to them.
+    fn one_to_one(&mut self, decision: &Decision, (first, last): (u32, u32), with_ports: bool) -> Option<Ipv4Net> {
+        let packets = &decision.packets;
+        let sources = packets.get(Field::Source)?;
+        let &[(from, to)] = sources.list() else { return None };
+        let outside = (u128::from(first), u128::from(last));
+        let whole = asks_only(packets, &[Field::Source, Field::Out], "").is_ok() && !with_ports;
+        if !whole || to - from != outside.1 - outside.0 {
+            return None;
+        }
+        let half = self.prerouting.iter().find(|half| {
+            let inside = match &half.action {
+                Action::Dnat(target) if target.ports.is_none() => target.addresses,
+                Action::Netmap(first, last) => (*first, *last),
+                _ => return false,
+            };
+            let single = from == to
+                || matches!(
+                    (&half.action, &decision.action),
+                    (Action::Netmap(..), Action::Netmap(..))
+                );
+            let same_way = half
+                .packets
+                .get(Field::In)
+                .is_none_or(|by| Some(by) == packets.get(Field::Out));
+            let destinations = half.packets.get(Field::Destination).map(|to| to.list());
+            single
+                && same_way
+                && asks_only(&half.packets, &[Field::Destination, Field::In], "").is_ok()
+                && (u128::from(inside.0), u128::from(inside.1)) == (from, to)
+                && destinations == Some(&[outside])
+        })?;
+        let length = 32 - (to - from + 1).checked_ilog2()?;
+        let net = Ipv4Net::new(four(outside.0), length as u8).ok()?;
+        let range = AddressRange::new(net.network(), net.broadcast())?;
+        let lent = self.nat.pools.values().flat_map(|pool| &pool.addresses);
+        if net.addr() != net.network() || lent.into_iter().any(|other| other.overlap(&range).is_some()) {
+            return None;
+        }
+        self.halves.insert(half.line);
+        Some(net)
+    }
+
+    fn masquerade(&self, packets: &Packets, ports: Option<PortRange>) -> Result<Target, String> {
+        let out = self.interfaces(packets, Field::Out)?;
+        let [Some(out)] = out.as_slice() else {
+            return Err(
+                "it takes the address of the interface, and a pool has addresses: name them in `nat.pools`".into(),
+            );
+        };
+        let own = self.addresses.get(out);
+        let own =
+            own.ok_or_else(|| format!("the address of {out} is not in the listing: give --address {out}=ADDRESS"))?;
+        let address = u32::from(own.address);
+        let addresses = (address, address);
+        Ok(Target { addresses, ports })
+    }
+
+    /// The pool of some addresses, the same for the same ones.
+    fn pool(&self, target: &Target) -> Result<(String, Pool), String> {
+        let (first, last) = target.addresses;
+        let range = AddressRange::new(first.into(), last.into()).ok_or("the addresses are the wrong way round")?;
+        if let Some(reason) = super::unusable(range.first()).or_else(|| super::unusable(range.last())) {
+            return Err(format!("the address is {reason}"));
+        }
+        let mut pool = Pool::of(vec![range]);
+        if let Some(ports) = target.ports {
+            if ports.count() < 64 {
+                return Err("so few ports can't be divided among shards".into());
+            }
+            pool.ports = ports.into();
+        }
+        let same = self.nat.pools.iter().find(|(_, other)| **other == pool);
+        if let Some((name, pool)) = same {
+            return Ok((name.clone(), pool.clone()));
+        }
+        let mut pools = self.nat.pools.iter();
+        if let Some((name, _)) =
+            pools.find(|(_, pool)| pool.addresses.iter().any(|other| other.overlap(&range).is_some()))
+        {
+            return Err(format!(
+                "pool {name} has some of these addresses, and each is in one pool"
+            ));
+        }
+        let mut taken = self.nat.one_to_one.iter().filter_map(|rule| rule.outside.ipv4());
+        if taken.any(|net| {
+            AddressRange::new(net.network(), net.broadcast()).is_some_and(|net| net.overlap(&range).is_some())
+        }) {
+            return Err("a host has one of these addresses for its own".into());
+        }
+        Ok((range.to_string(), pool))
+    }
+
+    /// Leave what goes to some destinations as it is. That is said about all sources and interfaces: no other may be
+    /// translated by what follows, and nothing may be translated by what is before.
+    fn exempt(&mut self, decision: &Decision, said: &mut Said) -> Result<(), String> {
+        let (packets, line) = (&decision.packets, decision.line);
+        let at = self
+            .postrouting
+            .iter()
+            .position(|other| other.line == line)
+            .unwrap_or(0);
+        let (before, behind) = self.postrouting.split_at(at);
+        let behind: Vec<_> = behind.iter().filter(|other| translates(other)).collect();
+        if behind.iter().all(|other| other.packets.and(packets).is_none()) {
+            said.note(line, "nothing behind it translates these packets");
+            return Ok(());
+        }
+        let fields = [
+            Field::Source,
+            Field::Out,
+            Field::Destination,
+            Field::Protocol,
+            Field::DestinationPort,
+        ];
+        asks_only(packets, &fields, "exemptions")?;
+        let kept = Packets::all(false)
+            .with(Field::Source, &packets.values(Field::Source))
+            .with(Field::Out, &packets.values(Field::Out));
+        if behind.iter().any(|other| !other.packets.within(&kept)) {
+            return Err(
+                "an exemption names where packets go or where they come from, and others are translated, too".into(),
+            );
+        }
+        let meets = |other: &&Decision| translates(other) && other.packets.and(packets).is_some();
+        if let Some(other) = before.iter().find(meets) {
+            return Err(format!("{} translates some of it", self.place(other.line)));
+        }
+        let to = Packets::all(false).with(Field::Destination, &packets.values(Field::Destination));
+        let reached = |target: (u32, u32)| target_packets(target).and(&to).is_some();
+        let led = self.prerouting.iter().find(|other| match &other.action {
+            Action::Dnat(target) => {
+                reached(target.addresses)
+                    || other.packets.and(&to).is_some() && other.packets.get(Field::Destination).is_some()
+            }
+            Action::Netmap(first, last) => reached((*first, *last)) || other.packets.and(&to).is_some(),
+            _ => false,
+        });
+        if let Some(other) = led.filter(|other| !self.halves.contains(&other.line)) {
+            return Err(format!("{} changes where some of it goes", self.place(other.line)));
+        }
+        let ports = super::destination::ports(packets)?;
+        for net in prefixes(packets, Field::Destination)? {
+            for protocol in transports(packets)? {
+                for &port in &ports {
+                    self.exempt_destination(net, protocol, port);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+const ONE_WAY: &str = "`nat.static` translates both ways, and no line before routing leads back";
+
+fn target_packets((first, last): (u32, u32)) -> Packets {
+    let range = crate::import::ranges::Ranges::of(first.into(), last.into());
+    Packets::all(false).with(Field::Destination, &range)
+}

@@ -1,0 +1,216 @@
+//! `nft -j list ruleset`: tables, chains, sets and rules.
+
+use std::collections::HashMap;
+
+use indexmap::IndexMap;
+use serde_json::{Map, Value};
+
+use super::expressions;
+use super::listing::{Chain, Hook, Line, Listing, Rule, Table};
+use super::{ImportError, Wrong};
+use crate::schema::Verdict;
+
+/// Sets and maps of a table by name: their elements, or why they can't be used.
+pub type Sets = HashMap<String, Result<Vec<Value>, String>>;
+
+/// One object of the list.
+struct Object<'v> {
+    kind: &'v str,
+    fields: &'v Map<String, Value>,
+    number: usize,
+}
+
+impl<'v> Object<'v> {
+    fn text(&self, key: &'static str) -> Result<&'v str, Wrong> {
+        let text = self.fields.get(key).and_then(Value::as_str);
+        text.ok_or(Wrong::Object(self.number, key))
+    }
+
+    /// Family and name of the table that it belongs to.
+    fn table(&self) -> Result<(String, String), Wrong> {
+        Ok((self.text("family")?.into(), self.text("table")?.into()))
+    }
+
+    /// What messages call it.
+    fn place(&self) -> String {
+        let of = ["family", "table", "chain", "name"].map(|key| self.fields.get(key).and_then(Value::as_str));
+        let mut words: Vec<String> = of.into_iter().flatten().map(Into::into).collect();
+        if let Some(handle) = self.fields.get("handle").and_then(Value::as_u64) {
+            words.push(format!("handle {handle}"));
+        }
+        words.join(" ")
+    }
+}
+
+/// Add a file's tables to the listing.
+///
+/// # Errors
+/// It is not the JSON of a ruleset.
+pub fn read(file: &str, text: &str, listing: &mut Listing) -> Result<(), ImportError> {
+    let json: Value = serde_json::from_str(text).map_err(|wrong| {
+        let (line, column) = (wrong.line().max(1), wrong.column().max(1));
+        ImportError::at(file, line, column, Wrong::Json(wrong.to_string()))
+    })?;
+    let objects = json.get("nftables").and_then(Value::as_array);
+    let objects = objects.ok_or_else(|| ImportError::at(file, 1, 1, Wrong::NotNft))?;
+    let mut ruleset = Ruleset {
+        file,
+        listing,
+        tables: IndexMap::new(),
+        sets: HashMap::new(),
+    };
+    let objects: Vec<_> = objects
+        .iter()
+        .enumerate()
+        .filter_map(|(at, object)| {
+            let (kind, fields) = object.as_object()?.iter().next()?;
+            Some(Object {
+                kind,
+                fields: fields.as_object()?,
+                number: at + 1,
+            })
+        })
+        .collect();
+    // Rules name chains and sets that may stand behind them.
+    for kinds in [["table", "", ""], ["chain", "set", "map"], ["rule", "", ""]] {
+        for object in objects.iter().filter(|object| kinds.contains(&object.kind)) {
+            ruleset
+                .add(object)
+                .map_err(|wrong| ImportError::at(file, 1, 1, wrong))?;
+        }
+    }
+    for object in objects
+        .iter()
+        .filter(|object| ["flowtable", "element"].contains(&object.kind))
+    {
+        let line = ruleset.line(object, &Value::Object(object.fields.clone()));
+        let why = format!("a {} has no counterpart", object.kind);
+        ruleset.listing.leftovers.push((line, why));
+    }
+    let tables = ruleset.tables.into_values();
+    listing.tables.extend(tables);
+    listing.complete = [true; 2];
+    Ok(())
+}
+
+struct Ruleset<'l> {
+    file: &'l str,
+    listing: &'l mut Listing,
+    tables: IndexMap<(String, String), Table>,
+    sets: HashMap<(String, String), Sets>,
+}
+
+impl Ruleset<'_> {
+    fn line(&mut self, object: &Object<'_>, text: &Value) -> usize {
+        self.listing.line(Line {
+            file: self.file.into(),
+            line: None,
+            place: Some(object.place()),
+            text: text.to_string(),
+        })
+    }
+
+    fn add(&mut self, object: &Object<'_>) -> Result<(), Wrong> {
+        match object.kind {
+            "table" => {
+                let (family, name) = (object.text("family")?, object.text("name")?);
+                let families = match family {
+                    "ip" => vec![false],
+                    "ip6" => vec![true],
+                    "inet" => vec![false, true],
+                    _ => Vec::new(),
+                };
+                let table = Table {
+                    name: format!("{family} {name}"),
+                    families,
+                    chains: IndexMap::new(),
+                };
+                if self.tables.insert((family.into(), name.into()), table).is_some() {
+                    return Err(Wrong::Twice(format!("{family} {name}")));
+                }
+                Ok(())
+            }
+            "chain" => self.chain(object),
+            "rule" => self.rule(object),
+            _ => {
+                let sets = self.sets.entry(object.table()?).or_default();
+                sets.insert(object.text("name")?.into(), elements(object));
+                Ok(())
+            }
+        }
+    }
+
+    fn chain(&mut self, object: &Object<'_>) -> Result<(), Wrong> {
+        let line = self.line(object, &Value::Object(object.fields.clone()));
+        let name = object.text("name")?.to_owned();
+        let of = |key| object.fields.get(key).and_then(Value::as_str);
+        let table = self
+            .tables
+            .get_mut(&object.table()?)
+            .ok_or(Wrong::Object(object.number, "table"))?;
+        let routed = !table.families.is_empty();
+        let hook = of("hook").map(|hook| match (of("type"), hook) {
+            (Some("filter"), "forward") if routed => Hook::Forward,
+            (Some("nat"), "prerouting") if routed => Hook::Prerouting,
+            (Some("nat"), "postrouting") if routed => Hook::Postrouting,
+            _ => Hook::Other,
+        });
+        let chain = Chain {
+            line,
+            hook,
+            priority: object.fields.get("prio").and_then(Value::as_i64).unwrap_or(0),
+            policy: match of("policy") {
+                Some("drop") => Verdict::Drop,
+                _ => Verdict::Accept,
+            },
+            rules: Vec::new(),
+        };
+        table.chains.insert(name, chain);
+        Ok(())
+    }
+
+    fn rule(&mut self, object: &Object<'_>) -> Result<(), Wrong> {
+        let statements = object.fields.get("expr").and_then(Value::as_array);
+        let statements = statements.ok_or(Wrong::Object(object.number, "expr"))?;
+        let line = self.line(object, &Value::Array(statements.clone()));
+        let of = object.table()?;
+        let none = Sets::new();
+        let sets = self.sets.get(&of).unwrap_or(&none);
+        let table = self.tables.get_mut(&of).ok_or(Wrong::Object(object.number, "table"))?;
+        let comment = object.fields.get("comment").and_then(Value::as_str);
+        let meanings = expressions::meanings(statements, comment, (table, sets), self.listing);
+        let chain = object.text("chain")?;
+        let chain = table
+            .chains
+            .get_mut(chain)
+            .ok_or_else(|| Wrong::UnknownChain(chain.into()))?;
+        match meanings {
+            Ok(meanings) => chain.rules.extend(meanings.into_iter().map(|meaning| Rule {
+                line,
+                meaning: Ok(meaning),
+            })),
+            Err(why) => chain.rules.push(Rule {
+                line,
+                meaning: Err(why),
+            }),
+        }
+        Ok(())
+    }
+}
+
+/// The elements of a set that stays as it is.
+fn elements(object: &Object<'_>) -> Result<Vec<Value>, String> {
+    let changing = ["timeout", "dynamic", "evaluate"];
+    let flags = object.fields.get("flags");
+    let flags = flags.map(expressions::list).unwrap_or_default();
+    let changes = flags
+        .iter()
+        .filter_map(|flag| flag.as_str())
+        .any(|flag| changing.contains(&flag));
+    if changes || object.fields.contains_key("timeout") {
+        let name = object.fields.get("name").and_then(Value::as_str).unwrap_or_default();
+        return Err(format!("set `{name}` changes while packets pass"));
+    }
+    let elements = object.fields.get("elem").and_then(Value::as_array);
+    Ok(elements.cloned().unwrap_or_default())
+}

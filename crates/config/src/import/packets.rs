@@ -1,0 +1,224 @@
+//! Which packets a line means: a box with a set of values in each field, and what boxes have in common.
+
+use super::ranges::Ranges;
+
+/// A field of a packet. Those before decide whether those behind exist: a packet of no TCP has no flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// Source address.
+    Source,
+    /// Destination address.
+    Destination,
+    /// Protocol.
+    Protocol,
+    /// 0: whole, 1: first fragment, 2: later one.
+    Fragment,
+    /// Source port.
+    SourcePort,
+    /// Destination port.
+    DestinationPort,
+    /// Type × 256 + code of ICMP.
+    Message,
+    /// TCP's flags.
+    Flags,
+    /// Code point.
+    Dscp,
+    /// Length in bytes.
+    Length,
+    /// Number of the interface that it came in by.
+    In,
+    /// Number of the interface that it leaves by.
+    Out,
+    /// See [`state`].
+    State,
+}
+
+/// What connection tracking says about a packet.
+pub mod state {
+    /// Belongs to nothing and can't open anything.
+    pub const INVALID: u128 = 0;
+    /// Opens a flow.
+    pub const NEW: u128 = 1;
+    /// Belongs to a flow.
+    pub const ESTABLISHED: u128 = 2;
+    /// Is about a flow.
+    pub const RELATED: u128 = 3;
+    /// Is not tracked.
+    pub const UNTRACKED: u128 = 4;
+}
+
+const FIELDS: [Field; 13] = [
+    Field::Source,
+    Field::Destination,
+    Field::Protocol,
+    Field::Fragment,
+    Field::SourcePort,
+    Field::DestinationPort,
+    Field::Message,
+    Field::Flags,
+    Field::Dscp,
+    Field::Length,
+    Field::In,
+    Field::Out,
+    Field::State,
+];
+
+/// Fields that a later fragment has not.
+pub const OF_THE_FIRST: [Field; 4] = [Field::SourcePort, Field::DestinationPort, Field::Message, Field::Flags];
+
+/// Packets of one family: all whose fields are in these sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packets {
+    /// Of IPv6.
+    pub six: bool,
+    fields: [Option<Ranges>; FIELDS.len()],
+}
+
+impl Packets {
+    /// All of a family.
+    pub fn all(six: bool) -> Self {
+        Self {
+            six,
+            fields: Default::default(),
+        }
+    }
+
+    /// Largest value of a field.
+    pub fn most(&self, field: Field) -> u128 {
+        match field {
+            Field::Source | Field::Destination if self.six => u128::MAX,
+            Field::Source | Field::Destination => u128::from(u32::MAX),
+            Field::Protocol | Field::Flags => 255,
+            Field::SourcePort | Field::DestinationPort | Field::Message | Field::Length => 65_535,
+            Field::In | Field::Out => 65_535,
+            Field::Fragment => 2,
+            Field::Dscp => 63,
+            Field::State => 4,
+        }
+    }
+
+    /// The values of a field, where not all are meant.
+    pub fn get(&self, field: Field) -> Option<&Ranges> {
+        self.fields[field as usize].as_ref()
+    }
+
+    /// The values of a field.
+    pub fn values(&self, field: Field) -> Ranges {
+        let all = || Ranges::of(0, self.most(field));
+        self.get(field).cloned().unwrap_or_else(all)
+    }
+
+    /// The same with other values of a field.
+    pub fn with(&self, field: Field, values: &Ranges) -> Self {
+        let mut other = self.clone();
+        let all = Ranges::of(0, self.most(field));
+        let values = values.and(&all);
+        other.fields[field as usize] = (values != all).then_some(values);
+        other
+    }
+
+    /// The same with any value of a field.
+    pub fn with_any(&self, field: Field) -> Self {
+        let mut other = self.clone();
+        other.fields[field as usize] = None;
+        other
+    }
+
+    /// Those whose field is in a set, or, `inverted`, is not. What later fragments have not, they don't match.
+    pub fn only(&self, field: Field, values: &Ranges, inverted: bool) -> Self {
+        let values = if inverted {
+            values.not(self.most(field))
+        } else {
+            values.clone()
+        };
+        let narrowed = self.with(field, &self.values(field).and(&values));
+        match OF_THE_FIRST.contains(&field) {
+            true => narrowed.with(Field::Fragment, &self.values(Field::Fragment).and(&Ranges::of(0, 1))),
+            false => narrowed,
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.fields.iter().flatten().any(Ranges::is_empty)
+    }
+
+    /// Whether all of the family are meant.
+    pub fn is_all(&self) -> bool {
+        self.fields.iter().all(Option::is_none)
+    }
+
+    /// Those of both, where there are any.
+    pub fn and(&self, other: &Self) -> Option<Self> {
+        if self.six != other.six {
+            return None;
+        }
+        let mut both = self.clone();
+        for (own, other) in both.fields.iter_mut().zip(&other.fields) {
+            if let Some(other) = other {
+                *own = Some(own.as_ref().map_or_else(|| other.clone(), |own| own.and(other)));
+                if own.as_ref().is_some_and(Ranges::is_empty) {
+                    return None;
+                }
+            }
+        }
+        Some(both)
+    }
+
+    /// Those that the other has not, in boxes that don't overlap.
+    pub fn without(&self, other: &Self) -> Vec<Self> {
+        if self.and(other).is_none() {
+            return vec![self.clone()];
+        }
+        let mut inner = self.clone();
+        let mut rest = Vec::new();
+        for field in FIELDS {
+            let Some(values) = other.get(field) else { continue };
+            let own = inner.values(field);
+            let outer = own.without(values);
+            if !outer.is_empty() {
+                rest.push(inner.with(field, &outer));
+            }
+            inner = inner.with(field, &own.and(values));
+        }
+        rest
+    }
+
+    /// Whether the other has all of them.
+    pub fn within(&self, other: &Self) -> bool {
+        self.without(other).is_empty()
+    }
+
+    /// Answers to them: the ends and the interfaces exchanged, what a flow's packets differ in forgotten.
+    pub fn answers(&self) -> Self {
+        let mut answers = self.of_flow();
+        for (one, two) in [
+            (Field::Source, Field::Destination),
+            (Field::SourcePort, Field::DestinationPort),
+            (Field::In, Field::Out),
+        ] {
+            answers.fields.swap(one as usize, two as usize);
+        }
+        answers.with_any(Field::Message)
+    }
+
+    /// Later packets of the flows that they open.
+    pub fn of_flow(&self) -> Self {
+        [Field::Flags, Field::Length, Field::Dscp]
+            .into_iter()
+            .fold(self.clone(), |packets, field| packets.with_any(field))
+            .with(Field::Fragment, &Ranges::of(0, 0))
+    }
+}
+
+/// What is left of some boxes; none where it is more than `most` boxes.
+pub fn remains(of: Vec<Packets>, without: &[Packets], most: usize) -> Option<Vec<Packets>> {
+    let mut left = of;
+    for other in without {
+        left = left.iter().flat_map(|packets| packets.without(other)).collect();
+        if left.len() > most {
+            return None;
+        }
+    }
+    Some(left)
+}

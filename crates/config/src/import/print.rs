@@ -1,0 +1,98 @@
+//! What was imported, as a file.
+
+use std::fmt::Write;
+
+use toml::{Table, Value};
+
+use super::{Imported, Leftover};
+use crate::schema::{Filter, Interface, Nat, Pool};
+
+impl Imported {
+    /// The configuration without what is default, behind comments that say what is not in it.
+    ///
+    /// # Errors
+    /// Those of the serialiser.
+    pub fn print(&self) -> Result<String, toml::ser::Error> {
+        let whole = Table::try_from(&self.document)?;
+        let mut kept = Table::new();
+        for (key, value) in whole {
+            let Value::Table(mut table) = value else { continue };
+            match key.as_str() {
+                "interfaces" => each(&mut table, &Table::try_from(Interface::default())?, &["device"]),
+                "nat" => nat(&mut table)?,
+                "filter" => prune(
+                    &mut table,
+                    &Table::try_from(Filter::default())?,
+                    &["default", "sessions"],
+                ),
+                _ => continue,
+            }
+            if !table.is_empty() {
+                kept.insert(key, Value::Table(table));
+            }
+        }
+        Ok(self.head() + &toml::to_string(&kept)?)
+    }
+
+    fn head(&self) -> String {
+        let mut head = String::new();
+        for remark in &self.remarks {
+            let _ = writeln!(head, "# {}", printable(remark));
+        }
+        listed(&mut head, "Not carried over:", &self.leftovers);
+        listed(&mut head, "Carried over in another form:", &self.notes);
+        if !head.is_empty() {
+            head.push('\n');
+        }
+        head
+    }
+}
+
+impl Leftover {
+    /// Where it stands: file and line, or file and rule.
+    pub fn at(&self) -> String {
+        match (&self.line, &self.place) {
+            (Some(line), _) => format!("{}:{line}", self.file),
+            (None, Some(place)) => format!("{}: {place}", self.file),
+            (None, None) => self.file.clone(),
+        }
+    }
+}
+
+fn listed(head: &mut String, title: &str, leftovers: &[Leftover]) {
+    if leftovers.is_empty() {
+        return;
+    }
+    let _ = writeln!(head, "# {title}");
+    for leftover in leftovers {
+        let (at, text, reason) = (leftover.at(), printable(&leftover.text), printable(&leftover.reason));
+        let _ = writeln!(head, "#   {}: {text}\n#     {reason}", printable(&at));
+    }
+}
+
+/// A text on one line of a comment.
+fn printable(text: &str) -> String {
+    let visible = |c: char| if c.is_control() { '\u{fffd}' } else { c };
+    text.chars().map(visible).collect()
+}
+
+fn nat(table: &mut Table) -> Result<(), toml::ser::Error> {
+    if let Some(Value::Table(pools)) = table.get_mut("pools") {
+        each(pools, &Table::try_from(Pool::of(Vec::new()))?, &["addresses"]);
+    }
+    prune(table, &Table::try_from(Nat::default())?, &[]);
+    Ok(())
+}
+
+fn each(tables: &mut Table, default: &Table, kept: &[&str]) {
+    for (_, value) in tables.iter_mut() {
+        if let Value::Table(table) = value {
+            prune(table, default, kept);
+        }
+    }
+}
+
+/// Take away what is default, but for some keys.
+fn prune(table: &mut Table, default: &Table, kept: &[&str]) {
+    table.retain(|key, value| kept.contains(&key) || default.get(key) != Some(value));
+}

@@ -1,0 +1,375 @@
+//! Decisions as rules of the filter.
+
+use std::collections::HashSet;
+
+use super::interfaces::is_open;
+use super::listing::{Action, Decision, Listing};
+use super::packets::{Field, OF_THE_FIRST, Packets};
+use super::ranges::Ranges;
+use super::{Said, values};
+use crate::schema::{self, FilterRule, Name, Part, RejectWith};
+use crate::value::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
+
+/// Combinations of one rule, and of all, and rules that others follow: what a filter takes.
+const MOST: [u64; 2] = [1 << 16, 1 << 20];
+const MOST_GOING_ON: usize = 256;
+
+const TCP: u128 = 6;
+const UDP: u128 = 17;
+
+/// The same packets of both families, or of one.
+type Twins = [Option<Packets>; 2];
+
+/// All rules; lines that have none are said.
+pub fn rules(listing: &Listing, decisions: &[Decision], said: &mut Said) -> Vec<FilterRule> {
+    let mut rules = Vec::new();
+    let mut names = HashSet::new();
+    let (mut combined, mut going_on) = (0u64, 0);
+    for group in decisions.chunk_by(together) {
+        let first = &group[0];
+        let written = twins(group)
+            .iter()
+            .map(|twins| written(twins, &first.action, listing))
+            .collect();
+        let written: Result<Vec<_>, String> = written;
+        let written = match written {
+            Ok(written) => written.into_iter().flatten().collect::<Vec<_>>(),
+            Err(why) => {
+                said.leave(first.line, why);
+                continue;
+            }
+        };
+        let combinations = written
+            .iter()
+            .map(|rule: &FilterRule| combinations(rule))
+            .fold(0, u64::saturating_add);
+        let on = if first.decides() { 0 } else { written.len() };
+        if combinations > MOST[0] || combined + combinations > MOST[1] || going_on + on > MOST_GOING_ON {
+            said.leave(
+                first.line,
+                "a filter does not hold so many rules or combinations of their values",
+            );
+            continue;
+        }
+        (combined, going_on) = (combined + combinations, going_on + on);
+        let name = first.name.as_deref().map(plain).filter(|name| !name.is_empty());
+        for mut rule in written {
+            rule.name = name.as_deref().map(|name| unlike(name, &mut names));
+            rules.push(rule);
+        }
+    }
+    rules
+}
+
+/// A rule about all packets of a family.
+pub fn everything(six: bool, action: Action) -> FilterRule {
+    let mut rule = bare(&action);
+    let all = Packets::all(six);
+    rule.from = OneOrMore(addresses(six, &all.values(Field::Source)));
+    rule
+}
+
+/// Letters that names may have.
+fn plain(text: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || matches!(c, '_' | '.') {
+            c
+        } else {
+            '-'
+        }
+    };
+    let mut name: String = text.trim().chars().map(plain).collect();
+    while name.contains("--") {
+        name = name.replace("--", "-");
+    }
+    let name: String = name.trim_matches(['-', '.']).chars().take(26).collect();
+    name.trim_end_matches(['-', '.']).to_owned()
+}
+
+fn unlike(name: &str, names: &mut HashSet<String>) -> String {
+    let numbered = (2..=99_999).map(|number| format!("{name}-{number}"));
+    let mut free = std::iter::once(name.to_owned()).chain(numbered);
+    let name = free.find(|name| !names.contains(name)).unwrap_or_default();
+    names.insert(name.clone());
+    name
+}
+
+/// Boxes that differ in nothing but their family's addresses, put together.
+fn twins(group: &[Decision]) -> Vec<Twins> {
+    let mut found: Vec<Twins> = Vec::new();
+    for decision in group {
+        let packets = &decision.packets;
+        let same = |other: &Packets| {
+            let apart = |packets: &Packets| packets.with_any(Field::Source).with_any(Field::Destination);
+            let mut other = apart(other);
+            other.six = packets.six;
+            other == apart(packets)
+        };
+        let free = found
+            .iter_mut()
+            .find(|[four, six]| packets.six && six.is_none() && four.as_ref().is_some_and(same));
+        match free {
+            Some(twins) => twins[1] = Some(packets.clone()),
+            None if packets.six => found.push([None, Some(packets.clone())]),
+            None => found.push([Some(packets.clone()), None]),
+        }
+    }
+    found
+}
+
+fn bare(action: &Action) -> FilterRule {
+    let (action, with) = match action {
+        Action::Accept => (schema::Action::Accept, None),
+        Action::Reject(with) => (schema::Action::Reject, Some(*with)),
+        Action::Count => (schema::Action::Count, None),
+        Action::Log => (schema::Action::Log, None),
+        // Tables of translation have actions of their own, and no chains of forwarded packets.
+        _ => (schema::Action::Drop, None),
+    };
+    FilterRule {
+        name: None,
+        action,
+        from: OneOrMore::default(),
+        to: OneOrMore::default(),
+        protocol: OneOrMore::default(),
+        from_port: OneOrMore::default(),
+        to_port: OneOrMore::default(),
+        icmp: OneOrMore::default(),
+        flags: None,
+        fragment: None,
+        dscp: OneOrMore::default(),
+        length: None,
+        vlan: None,
+        incoming: OneOrMore::default(),
+        out: OneOrMore::default(),
+        with: with.unwrap_or_default(),
+        rate: None,
+        burst: None,
+    }
+}
+
+fn written(twins: &Twins, action: &Action, listing: &Listing) -> Result<Vec<FilterRule>, String> {
+    let Some(packets) = twins[0].as_ref().or(twins[1].as_ref()) else {
+        return Ok(Vec::new());
+    };
+    understood(packets, action, listing.interfaces.len())?;
+    let mut rule = bare(action);
+    of_addresses(&mut rule, twins);
+    let list = |field| packets.get(field).map(Ranges::list).unwrap_or_default();
+    let one_by_one = |field| list(field).iter().flat_map(|&(first, last)| first..=last);
+    let ports = |field| {
+        list(field)
+            .iter()
+            .map(|&(first, last)| Ports::Range(first as u16, last as u16))
+            .collect()
+    };
+    rule.protocol = OneOrMore(
+        one_by_one(Field::Protocol)
+            .map(|number| IpProtocol(number as u8))
+            .collect(),
+    );
+    rule.from_port = OneOrMore(ports(Field::SourcePort));
+    rule.to_port = OneOrMore(ports(Field::DestinationPort));
+    rule.icmp = OneOrMore(messages(list(Field::Message)));
+    rule.dscp = OneOrMore(one_by_one(Field::Dscp).map(|number| Dscp(number as u8)).collect());
+    let names = |field| {
+        one_by_one(field)
+            .filter_map(|number| listing.interfaces.get_index(number as usize))
+            .cloned()
+    };
+    rule.incoming = OneOrMore(names(Field::In).map(Name).collect());
+    rule.out = OneOrMore(names(Field::Out).map(Name).collect());
+    Ok(each(rule, packets))
+}
+
+/// What rules can't say.
+fn understood(packets: &Packets, action: &Action, interfaces: usize) -> Result<(), String> {
+    let protocols = packets.values(Field::Protocol);
+    let only = |others: &[u128]| {
+        protocols
+            .list()
+            .iter()
+            .flat_map(|&(first, last)| first..=last)
+            .all(|one| others.contains(&one))
+    };
+    let named = |field| packets.get(field).is_some();
+    if (named(Field::SourcePort) || named(Field::DestinationPort)) && !only(&[TCP, UDP]) {
+        return Err("ports of other protocols than tcp and udp are not looked at".into());
+    }
+    if named(Field::Message) && !only(&[if packets.six { 58 } else { 1 }]) {
+        return Err("messages are of icmp in IPv4 and of icmpv6 in IPv6".into());
+    }
+    if named(Field::Flags) && !only(&[TCP]) {
+        return Err("flags are of tcp alone".into());
+    }
+    if *action == Action::Reject(RejectWith::Reset) && !only(&[TCP]) {
+        return Err("a reset answers tcp alone".into());
+    }
+    if [Field::In, Field::Out]
+        .into_iter()
+        .any(|field| is_open(packets, field, interfaces))
+    {
+        return Err("a rule lists its interfaces; \"all but one\" is no list".into());
+    }
+    Ok(())
+}
+
+/// Addresses of both families, or of one where it is of one: then something says which.
+fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
+    let families = [false, true].into_iter().zip(twins);
+    let families: Vec<_> = families
+        .filter_map(|(six, packets)| Some((six, packets.as_ref()?)))
+        .collect();
+    let all = |field| {
+        families
+            .iter()
+            .flat_map(|(six, packets)| addresses(*six, &packets.values(field)))
+            .collect()
+    };
+    let named = |field| families.iter().any(|(_, packets)| packets.get(field).is_some());
+    let said_by_protocol = |six: bool, packets: &Packets| {
+        let own = if six { 58 } else { 1 };
+        packets.values(Field::Protocol) == Ranges::of(own, own)
+    };
+    let unsaid = matches!(families.as_slice(), [(six, packets)] if !said_by_protocol(*six, packets));
+    if named(Field::Destination) {
+        rule.to = OneOrMore(all(Field::Destination));
+    }
+    if named(Field::Source) || unsaid && !named(Field::Destination) {
+        rule.from = OneOrMore(all(Field::Source));
+    }
+}
+
+fn addresses(six: bool, ranges: &Ranges) -> Vec<Addresses> {
+    let range =
+        |&(first, last): &(u128, u128)| Addresses::Range(values::address(six, first), values::address(six, last));
+    ranges.list().iter().map(range).collect()
+}
+
+/// Types as a whole where all codes are meant.
+fn messages(ranges: &[(u128, u128)]) -> Vec<Message> {
+    let mut found = Vec::new();
+    for &(first, last) in ranges {
+        let mut at = first;
+        while at <= last {
+            let (kind, whole) = (at >> 8, at & 0xff == 0 && at + 0xff <= last);
+            let text = if whole {
+                kind.to_string()
+            } else {
+                format!("{kind}/{}", at & 0xff)
+            };
+            found.extend(text.parse::<Message>().ok());
+            at += if whole { 0x100 } else { 1 };
+        }
+    }
+    found
+}
+
+/// One rule for each part, range of lengths and set of flags: of these a rule has one.
+fn each(rule: FilterRule, packets: &Packets) -> Vec<FilterRule> {
+    let lengths: Vec<Option<Numbers>> = match packets.get(Field::Length) {
+        None => vec![None],
+        Some(ranges) => {
+            let numbers = ranges.list().iter().map(|&(first, last)| {
+                let (first, last) = (first as u16, last as u16);
+                Some(Numbers { first, last })
+            });
+            numbers.collect()
+        }
+    };
+    let flags: Vec<Option<TcpFlags>> = match packets.get(Field::Flags) {
+        None => vec![None],
+        Some(ranges) => {
+            let mut found = Vec::new();
+            let holds: Vec<bool> = (0..256).map(|flags| ranges.holds(flags)).collect();
+            cubes(&holds, TcpFlags { set: 0, of: 0 }, &mut found);
+            found.into_iter().map(Some).collect()
+        }
+    };
+    let mut rules = Vec::new();
+    for fragment in parts(packets) {
+        for &length in &lengths {
+            for &flags in &flags {
+                rules.push(FilterRule {
+                    fragment,
+                    length,
+                    flags,
+                    ..rule.clone()
+                });
+            }
+        }
+    }
+    rules
+}
+
+fn parts(packets: &Packets) -> Vec<Option<Part>> {
+    let Some(parts) = packets.get(Field::Fragment) else {
+        return vec![None];
+    };
+    let implied = OF_THE_FIRST.iter().any(|&field| packets.get(field).is_some());
+    if implied && *parts == Ranges::of(0, 1) {
+        return vec![None];
+    }
+    let all = [(0, Part::Whole), (1, Part::First), (2, Part::Later)];
+    all.into_iter()
+        .filter(|(number, _)| parts.holds(*number))
+        .map(|(_, part)| Some(part))
+        .collect()
+}
+
+/// A set of flags as bits that count and bits that are set, without overlap.
+fn cubes(holds: &[bool], within: TcpFlags, found: &mut Vec<TcpFlags>) {
+    let of = |flags: u8| flags & within.of == within.set;
+    let members: Vec<u8> = (0..=255u8).filter(|&flags| of(flags)).collect();
+    let count = members.iter().filter(|&&flags| holds[usize::from(flags)]).count();
+    if count == members.len() {
+        found.push(within);
+    } else if count > 0 {
+        // A bit that nothing depends on is no reason to split.
+        let matters = |bit: &u8| {
+            members
+                .iter()
+                .any(|flags| holds[usize::from(*flags)] != holds[usize::from(flags ^ bit)])
+        };
+        let free = (0..8).map(|bit| 1u8 << bit).filter(|bit| within.of & bit == 0);
+        if let Some(bit) = free.into_iter().find(matters) {
+            let of = within.of | bit;
+            cubes(
+                holds,
+                TcpFlags {
+                    set: within.set | bit,
+                    of,
+                },
+                found,
+            );
+            cubes(holds, TcpFlags { set: within.set, of }, found);
+        }
+    }
+}
+
+fn combinations(rule: &FilterRule) -> u64 {
+    let lists = [
+        rule.from.0.len(),
+        rule.to.0.len(),
+        rule.protocol.0.len(),
+        rule.from_port.0.len(),
+        rule.to_port.0.len(),
+        rule.icmp.0.len(),
+        rule.dscp.0.len(),
+        rule.incoming.0.len(),
+        rule.out.0.len(),
+    ];
+    let both = if rule.from.is_empty() && rule.to.is_empty() {
+        2
+    } else {
+        1
+    };
+    lists
+        .into_iter()
+        .fold(both, |all, count| all.saturating_mul(count.max(1) as u64))
+}
+
+/// Whether two decisions are of the same words of the same line.
+fn together(one: &Decision, next: &Decision) -> bool {
+    (one.line, one.step, &one.action, &one.name) == (next.line, next.step, &next.action, &next.name)
+}

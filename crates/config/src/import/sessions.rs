@@ -1,0 +1,211 @@
+//! Rules about the state of connections as `sessions = true`.
+
+use super::Said;
+use super::listing::{Action, Decision, LineIndex, Listing};
+use super::packets::{Field, Packets, remains, state};
+use super::ranges::Ranges;
+
+/// Boxes of what is left of one comparison.
+const MOST_BOXES: usize = 256;
+/// Comparisons in all.
+const MOST_COMPARED: usize = 4_000_000;
+
+/// Who refuses packets of a flow that another line lets in.
+struct Refused {
+    accepted: Option<LineIndex>,
+    by: Option<LineIndex>,
+}
+
+/// Whether any rule asks for states, and the decisions about packets that open flows.
+pub fn sessions(
+    decisions: Vec<Decision>,
+    end: &dyn Fn(bool) -> Action,
+    listing: &Listing,
+    said: &mut Said,
+) -> (bool, Vec<Decision>) {
+    if decisions
+        .iter()
+        .all(|decision| decision.packets.get(Field::State).is_none())
+    {
+        return (false, decisions);
+    }
+    for six in [false, true] {
+        let of: Vec<_> = decisions
+            .iter()
+            .filter(|decision| decision.packets.six == six)
+            .collect();
+        for about in [state::ESTABLISHED, state::RELATED] {
+            if let Err(refused) = pass(&of, six, &end(six), about) {
+                tell(&of, about, &refused, listing, said);
+            }
+        }
+    }
+    for decision in &decisions {
+        without_new(decision, said);
+    }
+    let opens = |decision: Decision| {
+        let opens = decision.packets.values(Field::State).holds(state::NEW);
+        let packets = decision.packets.with_any(Field::State);
+        opens.then_some(Decision { packets, ..decision })
+    };
+    (true, decisions.into_iter().filter_map(opens).collect())
+}
+
+/// What becomes of a decision that is not about packets that open flows.
+fn without_new(decision: &Decision, said: &mut Said) {
+    let states = decision.packets.values(Field::State);
+    if states.holds(state::NEW) {
+        return;
+    }
+    let of_flows = states.holds(state::ESTABLISHED) || states.holds(state::RELATED);
+    let line = decision.line;
+    match &decision.action {
+        Action::Accept if of_flows => said.note(
+            line,
+            "`sessions = true` lets packets of a flow, and errors about it, pass",
+        ),
+        Action::Accept => said.leave(
+            line,
+            "packets that belong to no flow are asked about like those that open one",
+        ),
+        Action::Drop | Action::Reject(_) if of_flows => {
+            said.leave(line, "`sessions = true` lets all packets of a flow pass")
+        }
+        Action::Drop | Action::Reject(_) => {
+            said.note(
+                line,
+                "with `sessions = true` a packet belongs to a flow, or is asked about like one that opens it",
+            );
+        }
+        _ => said.leave(
+            line,
+            "with `sessions = true` rules see the first packet of a flow alone",
+        ),
+    }
+}
+
+/// Whether what belongs to flows that are let in is let through.
+fn pass(of: &[&Decision], six: bool, end: &Action, about: u128) -> Result<(), Refused> {
+    let mut by = None;
+    for decision in of
+        .iter()
+        .filter(|decision| decision.packets.values(Field::State).holds(about))
+    {
+        if decision.refuses() {
+            by = Some(decision.line);
+            break;
+        }
+        if decision.action == Action::Accept && decision.packets.with_any(Field::State).is_all() {
+            return Ok(());
+        }
+    }
+    if by.is_none() && *end == Action::Accept {
+        return Ok(());
+    }
+    let opening = Ranges::of(state::NEW, state::NEW);
+    let opens = |packets: &Packets| packets.values(Field::State).holds(state::NEW);
+    let accepts = of
+        .iter()
+        .filter(|decision| decision.action == Action::Accept && opens(&decision.packets));
+    let mut accepted: Vec<(Option<LineIndex>, Packets)> = accepts
+        .map(|decision| (Some(decision.line), decision.packets.clone()))
+        .collect();
+    if *end == Action::Accept {
+        let decided: Vec<_> = of
+            .iter()
+            .filter(|decision| decision.decides())
+            .map(|decision| decision.packets.clone())
+            .collect();
+        let all = Packets::all(six).only(Field::State, &opening, false);
+        let rest = remains(vec![all], &decided, MOST_BOXES).ok_or(Refused { accepted: None, by })?;
+        accepted.extend(rest.into_iter().map(|packets| (None, packets)));
+    }
+    if accepted.len().saturating_mul(of.len()) > MOST_COMPARED {
+        return Err(Refused { accepted: None, by });
+    }
+    for (line, packets) in accepted {
+        for flow in belonging(&packets, about) {
+            refused(of, flow, end).map_err(|by| Refused { accepted: line, by })?;
+        }
+    }
+    Ok(())
+}
+
+/// Packets of an opened flow, or about it, both ways.
+fn belonging(packets: &Packets, about: u128) -> Vec<Packets> {
+    let states = Ranges::of(about, about);
+    let ways = [packets.of_flow(), packets.answers()];
+    let both = ways.map(|way| {
+        let way = match about {
+            state::ESTABLISHED => way,
+            // Errors come from anywhere.
+            _ => {
+                let icmp = if way.six { 58 } else { 1 };
+                let ports = [Field::Source, Field::SourcePort, Field::DestinationPort, Field::Message];
+                let way = ports.into_iter().fold(way, |way, field| way.with_any(field));
+                way.with(Field::Protocol, &Ranges::of(icmp, icmp))
+            }
+        };
+        way.with(Field::State, &states)
+    });
+    both.to_vec()
+}
+
+/// Who refuses some of the packets: a line, or none where it is the end.
+fn refused(of: &[&Decision], packets: Packets, end: &Action) -> Result<(), Option<LineIndex>> {
+    let mut left = vec![packets];
+    for decision in of.iter().filter(|decision| decision.decides()) {
+        if decision.refuses() {
+            if left.iter().any(|packets| packets.and(&decision.packets).is_some()) {
+                return Err(Some(decision.line));
+            }
+            continue;
+        }
+        left = remains(left, std::slice::from_ref(&decision.packets), MOST_BOXES).ok_or(None)?;
+    }
+    match left.is_empty() || *end == Action::Accept {
+        true => Ok(()),
+        false => Err(None),
+    }
+}
+
+/// List the lines that let packets of flows pass, or those whose answers do not.
+fn tell(of: &[&Decision], about: u128, refused: &Refused, listing: &Listing, said: &mut Said) {
+    let place = |line: LineIndex| {
+        let line = &listing.lines[line];
+        line.place
+            .clone()
+            .unwrap_or_else(|| format!("line {}", line.line.unwrap_or(0)))
+    };
+    let what = match about {
+        state::ESTABLISHED => "all packets of a flow",
+        _ => "errors about a flow",
+    };
+    let why = |line: LineIndex| {
+        let unlike = match refused.by {
+            Some(by) if by == line => "this does not".into(),
+            Some(by) => format!("{} does not", place(by)),
+            None => "here some don't".into(),
+        };
+        format!("`sessions = true` lets {what} pass; {unlike}")
+    };
+    let mut lines: Vec<LineIndex> = of
+        .iter()
+        .filter(|decision| {
+            let states = decision.packets.values(Field::State);
+            decision.action == Action::Accept && states.holds(about) && !states.holds(state::NEW)
+        })
+        .map(|decision| decision.line)
+        .collect();
+    if lines.is_empty() {
+        lines = refused
+            .accepted
+            .or(refused.by)
+            .or(of.first().map(|first| first.line))
+            .into_iter()
+            .collect();
+    }
+    for line in lines {
+        said.leave(line, why(line));
+    }
+}

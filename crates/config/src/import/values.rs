@@ -1,0 +1,237 @@
+//! Values as both ways of listing write them, as sets of numbers.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+use super::listing::Target;
+use super::packets::state;
+use super::ranges::Ranges;
+use crate::value::{Device, Dscp, IpProtocol, Message, PortRange};
+
+/// Ports as a target writes them.
+pub type Port = PortRange;
+
+fn not(what: &str, text: &str) -> String {
+    format!("`{text}` is not {what}")
+}
+
+/// An address as a number.
+pub fn number(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(four) => u32::from(four).into(),
+        IpAddr::V6(six) => six.into(),
+    }
+}
+
+/// The address that a number stands for.
+pub fn address(six: bool, number: u128) -> IpAddr {
+    match six {
+        true => IpAddr::V6(Ipv6Addr::from(number)),
+        false => IpAddr::V4(Ipv4Addr::from(u32::try_from(number).unwrap_or(u32::MAX))),
+    }
+}
+
+/// `192.0.2.0/24`, `192.0.2.0/255.255.255.0`, an address, or several of them.
+pub fn networks(text: &str, six: bool) -> Result<Ranges, String> {
+    let all = text.split(',').map(|one| network(one, six));
+    let all: Vec<_> = all.collect::<Result<_, _>>()?;
+    Ok(Ranges::union(all))
+}
+
+fn network(text: &str, six: bool) -> Result<(u128, u128), String> {
+    let wrong = || not("a network of this family", text);
+    let (address, length) = match text.split_once('/') {
+        None => (text, None),
+        Some((address, mask)) => (address, Some(mask)),
+    };
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    if address.is_ipv6() != six {
+        return Err(wrong());
+    }
+    let length = match length {
+        None if six => 128,
+        None => 32,
+        Some(length) => match (length.parse::<u8>(), length.parse::<IpAddr>()) {
+            (Ok(length), _) => length,
+            (_, Ok(mask)) => ipnet::ip_mask_to_prefix(mask).map_err(|_| "a mask with gaps is no prefix".to_owned())?,
+            _ => return Err(wrong()),
+        },
+    };
+    let net = IpNet::new(address, length).map_err(|_| wrong())?;
+    Ok((number(net.network()), number(net.broadcast())))
+}
+
+/// A network of IPv4: its first and last address.
+pub fn network4(text: &str) -> Result<(u32, u32), String> {
+    let (first, last) = network(text, false)?;
+    Ok((first as u32, last as u32))
+}
+
+/// `192.0.2.1-192.0.2.9`, or one address.
+pub fn address_range(text: &str, six: bool) -> Result<Ranges, String> {
+    let wrong = || not("a range of addresses of this family", text);
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let read = |text: &str| text.parse::<IpAddr>().ok().filter(|address| address.is_ipv6() == six);
+    let (first, last) = (read(first).ok_or_else(wrong)?, read(last).ok_or_else(wrong)?);
+    if first > last {
+        return Err(wrong());
+    }
+    Ok(Ranges::of(number(first), number(last)))
+}
+
+/// A protocol by name or number.
+pub fn protocol(text: &str) -> Result<Ranges, String> {
+    let lower = text.to_lowercase();
+    let number = match lower.as_str() {
+        "ipv6-icmp" | "icmp6" => 58,
+        "ipip" | "ipencap" => 4,
+        "ipv6" => 41,
+        "egp" => 8,
+        "ipcomp" => 108,
+        "ipv6-nonxt" => 59,
+        "mh" | "mobility-header" => 135,
+        other => {
+            other
+                .parse::<IpProtocol>()
+                .map_err(|_| not("a protocol that has a name here", text))?
+                .0
+        }
+    };
+    Ok(Ranges::of(number.into(), number.into()))
+}
+
+/// Ports, ranges of them, or several: `22,80:90` with `:` between first and last, which may be missing.
+pub fn ports(text: &str, between: char) -> Result<Ranges, String> {
+    let one = |text: &str| {
+        let wrong = || not("a number, or a range of them, up to 65535", text);
+        let (first, last) = text.split_once(between).unwrap_or((text, text));
+        let read = |text: &str, missing: u16| match text {
+            "" => Ok(missing),
+            text => text.parse::<u16>().map_err(|_| wrong()),
+        };
+        if text.is_empty() {
+            return Err(wrong());
+        }
+        let (first, last) = (read(first, 0)?, read(last, u16::MAX)?);
+        match first <= last {
+            true => Ok((u128::from(first), u128::from(last))),
+            false => Err(wrong()),
+        }
+    };
+    let all: Vec<_> = text.split(',').map(one).collect::<Result<_, _>>()?;
+    Ok(Ranges::union(all))
+}
+
+/// A type of ICMP, with or without code: `8`, `3/4`, `echo-request`, `any`.
+pub fn message(text: &str, six: bool) -> Result<Ranges, String> {
+    let text = match text {
+        // So older versions list "any".
+        "any" | "255" => return Ok(Ranges::of(0, 0xffff)),
+        "ping" => "echo-request",
+        "pong" => "echo-reply",
+        "ttl-exceeded" => "time-exceeded",
+        "port-unreachable" if !six => "3/3",
+        "host-unreachable" if !six => "3/1",
+        "network-unreachable" if !six => "3/0",
+        "fragmentation-needed" if !six => "3/4",
+        "neighbor-solicitation" | "nd-neighbor-solicit" => "neighbour-solicitation",
+        "neighbor-advertisement" | "nd-neighbor-advert" => "neighbour-advertisement",
+        "nd-router-solicit" => "router-solicitation",
+        "nd-router-advert" => "router-advertisement",
+        other => other,
+    };
+    let message: Message = text.parse().map_err(|_| not("a message that has a name here", text))?;
+    let kind = message.kind(six).ok_or_else(|| not("a message of this family", text))?;
+    Ok(message_range(kind, message.code))
+}
+
+/// Messages of a type with a code, or any.
+pub fn message_range(kind: u8, code: Option<u8>) -> Ranges {
+    let first = u128::from(kind) << 8;
+    match code {
+        Some(code) => Ranges::of(first | u128::from(code), first | u128::from(code)),
+        None => Ranges::of(first, first | 0xff),
+    }
+}
+
+/// Bits of flags by their names.
+pub fn flag_names(text: &str) -> Result<u8, String> {
+    let bit = |name: &str| match name.to_uppercase().as_str() {
+        "FIN" => Ok(1),
+        "SYN" => Ok(2),
+        "RST" => Ok(4),
+        "PSH" => Ok(8),
+        "ACK" => Ok(16),
+        "URG" => Ok(32),
+        "ECE" | "ECN" => Ok(64),
+        "CWR" => Ok(128),
+        // The six that such listings know.
+        "ALL" => Ok(63),
+        "NONE" => Ok(0),
+        _ => Err(not("a TCP flag", name)),
+    };
+    text.split(',').map(bit).try_fold(0, |bits, bit| Ok(bits | bit?))
+}
+
+/// Bytes of flags whose bits of `of` are those of `set`.
+pub fn flags(of: u8, set: u8) -> Ranges {
+    let such = (0..=255u8).filter(|flags| flags & of == set);
+    Ranges::union(such.map(|flags| (flags.into(), flags.into())))
+}
+
+/// States of connection tracking.
+pub fn states(text: &str) -> Result<Ranges, String> {
+    let one = |name: &str| match name.to_uppercase().as_str() {
+        "INVALID" => Ok(state::INVALID),
+        "NEW" => Ok(state::NEW),
+        "ESTABLISHED" => Ok(state::ESTABLISHED),
+        "RELATED" => Ok(state::RELATED),
+        "UNTRACKED" => Ok(state::UNTRACKED),
+        _ => Err(format!("state `{name}` has no counterpart")),
+    };
+    let all: Vec<_> = text.split(',').map(one).collect::<Result<_, _>>()?;
+    Ok(Ranges::union(all.into_iter().map(|state| (state, state))))
+}
+
+/// A code point: `0x2e`, `46`, `ef`.
+pub fn dscp(text: &str) -> Result<Ranges, String> {
+    let hexadecimal = text.strip_prefix("0x").map(|digits| u8::from_str_radix(digits, 16));
+    let number = match hexadecimal {
+        Some(number) => number.ok().filter(|&number| number < 64),
+        None if text == "be" => Some(0),
+        None => text.parse::<Dscp>().ok().map(|dscp| dscp.0),
+    };
+    let number = number.ok_or_else(|| not("a code point", text))?;
+    Ok(Ranges::of(number.into(), number.into()))
+}
+
+/// `203.0.113.1`, `203.0.113.1-203.0.113.9`, each with `:1024-65535` behind it or not.
+pub fn target(text: &str) -> Result<Target, String> {
+    if text.contains('[') || text.matches(':').count() > 1 {
+        return Err("IPv6 is not translated".into());
+    }
+    let (addresses, ports) = match text.split_once(':') {
+        Some((addresses, ports)) => (addresses, Some(ports)),
+        None => (text, None),
+    };
+    let ports = ports.map(|ports| ports.parse::<PortRange>().map_err(|wrong| wrong.to_string()));
+    let range = address_range(addresses, false)?;
+    let &[(first, last)] = range.list() else {
+        return Err(not("a range of addresses", addresses));
+    };
+    Ok(Target {
+        addresses: (first as u32, last as u32),
+        ports: ports.transpose()?,
+    })
+}
+
+/// The name of an interface, where one may be called so here.
+pub fn interface_name(name: &str) -> Result<&str, String> {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let right = name.bytes().all(plain) && (1..=32).contains(&name.len()) && !name.starts_with(['-', '.']);
+    match right && name.parse::<Device>().is_ok() {
+        true => Ok(name),
+        false => Err(format!("no interface can be called `{name}` here")),
+    }
+}

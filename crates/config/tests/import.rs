@@ -1,0 +1,578 @@
+//! Listings of iptables and nftables, imported.
+
+use indexmap::IndexMap;
+use sluice_config::import::{Imported, Source, import, text};
+use sluice_config::memory::EntryBytes;
+use sluice_config::schema::{Action, RejectWith, Verdict};
+use sluice_config::{Checked, Machine, check};
+
+fn imported(texts: &[&str], addresses: &[(&str, &str)]) -> Imported {
+    let sources: Vec<_> = texts.iter().map(|text| Source { name: "listing", text }).collect();
+    let addresses: IndexMap<_, _> = addresses
+        .iter()
+        .map(|(name, address)| ((*name).to_owned(), address.parse().unwrap()))
+        .collect();
+    let imported = import(&sources, None, &addresses).unwrap_or_else(|wrong| panic!("{wrong}"));
+    let checked = read_again(&imported);
+    assert_eq!(imported.document.filter, checked.config.document.filter);
+    assert_eq!(imported.document.nat, checked.config.document.nat);
+    imported
+}
+
+fn read_again(imported: &Imported) -> Checked {
+    let machine = Machine {
+        cores: vec![0, 1],
+        memory: 1 << 40,
+        entry: EntryBytes::default(),
+    };
+    let text = imported.print().unwrap();
+    // A configuration has interfaces, and a listing may name none.
+    let stub = match imported.document.interfaces.is_empty() {
+        true => "\n[interfaces.any]\ndevice = \"null:\"\n",
+        false => "",
+    };
+    check("imported", &format!("{text}{stub}"), &machine).unwrap_or_else(|wrong| panic!("{wrong}\n{text}"))
+}
+
+fn forward(policy: &str, rules: &str) -> Imported {
+    imported(
+        &[&format!(
+            "*filter\n:FORWARD {policy} [0:0]\n:sub - [0:0]\n{rules}\nCOMMIT\n"
+        )],
+        &[],
+    )
+}
+
+fn translated(rules: &str, addresses: &[(&str, &str)]) -> Imported {
+    let text = format!("*nat\n:PREROUTING ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n{rules}\nCOMMIT\n");
+    imported(&[&text], addresses)
+}
+
+/// The rules without what is default, one line each.
+fn rules(imported: &Imported) -> Vec<String> {
+    let filter = imported.document.filter.as_ref().expect("there is a filter");
+    let rule = |rule| {
+        toml::to_string(rule)
+            .unwrap()
+            .trim()
+            .replace('\n', ", ")
+            .replace('"', "'")
+    };
+    filter.rules.iter().map(rule).collect()
+}
+
+/// Line and reason of what is not carried over.
+fn left(imported: &Imported) -> Vec<String> {
+    let line = |left: &sluice_config::import::Leftover| format!("{}: {}", left.line.unwrap_or(0), left.reason);
+    imported.leftovers.iter().map(line).collect()
+}
+
+fn refused(text: &str) -> String {
+    let source = Source { name: "listing", text };
+    import(&[source], None, &IndexMap::new())
+        .expect_err("it is no listing")
+        .to_string()
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn iptables_conditions_become_keys() {
+    for (listed, key) in [
+        ("-s 10.0.0.0/255.0.0.0", "from = '10.0.0.0/8'"),
+        (
+            "! -d 10.0.0.0/8",
+            "to = ['0.0.0.0-9.255.255.255', '11.0.0.0-255.255.255.255']",
+        ),
+        ("-m iprange --src-range 10.0.0.1-10.0.0.9", "from = '10.0.0.1-10.0.0.9'"),
+        (
+            "-s 10.0.0.1/32 -p tcp -m tcp --dport 22",
+            "from = '10.0.0.1', protocol = 'tcp', to-port = '22'",
+        ),
+        (
+            "-s 10.0.0.1/32 -p udp -m multiport --sports 1:9,53",
+            "from = '10.0.0.1', protocol = 'udp', from-port = ['1-9', '53']",
+        ),
+        ("-p icmp -m icmp --icmp-type 3/4", "protocol = 'icmp', icmp = '3/4'"),
+        ("-p icmp -m icmp --icmp-type any", "protocol = 'icmp'"),
+        (
+            "-s 10.0.0.1/32 -p tcp -m tcp --tcp-flags SYN,ACK SYN",
+            "from = '10.0.0.1', protocol = 'tcp', flags = 'syn/syn,ack'",
+        ),
+        ("-d 10.0.0.1/32 -f", "to = '10.0.0.1', fragment = 'later'"),
+        ("-d 10.0.0.1/32 -m dscp --dscp 0x2e", "to = '10.0.0.1', dscp = 'ef'"),
+        (
+            "-d 10.0.0.1/32 -m length --length 0:100",
+            "to = '10.0.0.1', length = '0-100'",
+        ),
+        (
+            "-d 10.0.0.1/32 -i eth0 -o eth1",
+            "to = '10.0.0.1', in = 'eth0', out = 'eth1'",
+        ),
+    ] {
+        let imported = forward("DROP", &format!("-A FORWARD {listed} -j ACCEPT"));
+        assert_eq!(NONE, *left(&imported), "{listed}");
+        assert_eq!([format!("action = 'accept', {key}")], *rules(&imported), "{listed}");
+    }
+}
+
+#[test]
+fn iptables_conditions_without_counterpart_are_listed() {
+    for (listed, why) in [
+        ("-m limit --limit 5/sec", "match `limit` has no counterpart"),
+        ("-m set --match-set bad src", "match `set` has no counterpart"),
+        ("-m mark --mark 0x1", "match `mark` has no counterpart"),
+        ("-i eth+", "interfaces are named one by one, not as `eth+`"),
+        ("! -i eth0", "a rule lists its interfaces; \"all but one\" is no list"),
+        (
+            "-p sctp -m multiport --dports 99",
+            "ports of other protocols than tcp and udp are not looked at",
+        ),
+        ("-s 10.0.0.0/255.0.255.0", "a mask with gaps is no prefix"),
+        ("-m conntrack --ctstate DNAT", "state `DNAT` has no counterpart"),
+        (
+            "-p tcp -m tcp --dport 99999",
+            "`99999` is not a number, or a range of them, up to 65535",
+        ),
+        ("--frobnicate 7", "option `--frobnicate` has no counterpart"),
+    ] {
+        let imported = forward("DROP", &format!("-A FORWARD {listed} -j ACCEPT"));
+        assert_eq!([format!("4: {why}")], *left(&imported), "{listed}");
+        assert_eq!(NONE, *rules(&imported));
+        assert!(imported.print().unwrap().contains(listed), "{listed}");
+    }
+}
+
+#[test]
+fn iptables_targets_become_actions() {
+    let with = |target: &str| {
+        let imported = forward("ACCEPT", &format!("-A FORWARD -p tcp {target}"));
+        let filter = imported.document.filter.clone();
+        let rule = filter.and_then(|filter| filter.rules.into_iter().next());
+        (rule.map(|rule| (rule.action, rule.with, rule.name)), left(&imported))
+    };
+    let plain = |action, with| (Some((action, with, None)), Vec::new());
+    assert_eq!(plain(Action::Drop, RejectWith::Reset), with("-j DROP"));
+    assert_eq!(
+        plain(Action::Reject, RejectWith::Reset),
+        with("-j REJECT --reject-with tcp-reset")
+    );
+    assert_eq!(
+        plain(Action::Reject, RejectWith::PortUnreachable),
+        with("-j REJECT --reject-with icmp-port-unreachable")
+    );
+    assert_eq!(
+        plain(Action::Reject, RejectWith::Prohibited),
+        with("-j REJECT --reject-with icmp-admin-prohibited")
+    );
+    assert_eq!(plain(Action::Count, RejectWith::Reset), with(""));
+    let log = Some((Action::Log, RejectWith::Reset, Some("web-in".into())));
+    assert_eq!(
+        (log, Vec::new()),
+        with("-j LOG --log-prefix \"web in: \" --log-level 6")
+    );
+    let host = "4: senders can't be told `icmp-host-unreachable`".to_owned();
+    assert_eq!(
+        (None, vec![host]),
+        with("-j REJECT --reject-with icmp-host-unreachable")
+    );
+    let queue = "4: target `NFQUEUE` has no counterpart".to_owned();
+    assert_eq!((None, vec![queue]), with("-j NFQUEUE --queue-num 1"));
+}
+
+#[test]
+fn iptables_reset_of_any_protocol_is_listed() {
+    let imported = forward("ACCEPT", "-A FORWARD -j REJECT --reject-with tcp-reset");
+    assert_eq!(["4: a reset answers tcp alone"], *left(&imported));
+}
+
+#[test]
+fn iptables_chains_are_made_flat() {
+    let text = "-A FORWARD -s 10.0.0.0/8 -j sub\n-A FORWARD -j DROP\n-A sub -d 192.0.2.0/24 -j ACCEPT\n\
+                -A sub -s 10.9.0.0/16 -j RETURN\n-A sub -s 11.0.0.0/8 -j ACCEPT\n-A sub -j ACCEPT";
+    let imported = forward("ACCEPT", text);
+    assert_eq!(NONE, *left(&imported));
+    assert_eq!(
+        [
+            "action = 'accept', from = '10.0.0.0/8', to = '192.0.2.0/24'",
+            "action = 'accept', from = ['10.0.0.0-10.8.255.255', '10.10.0.0-10.255.255.255']",
+            "action = 'drop', from = '0.0.0.0/0'",
+        ],
+        *rules(&imported)
+    );
+    let notes: Vec<_> = imported
+        .notes
+        .iter()
+        .map(|note| (note.line, note.reason.as_str()))
+        .collect();
+    assert_eq!([(Some(8), "no packet comes to it")], *notes);
+}
+
+#[test]
+fn iptables_chain_behind_a_line_that_is_listed_is_listed() {
+    let imported = forward("DROP", "-A FORWARD -m limit --limit 1/sec -j sub\n-A sub -j ACCEPT");
+    assert_eq!(
+        [
+            "4: match `limit` has no counterpart",
+            "5: nothing that is carried over leads to chain `sub`"
+        ],
+        *left(&imported)
+    );
+}
+
+#[test]
+fn iptables_policy_becomes_the_default() {
+    let of = |policy, rules| forward(policy, rules).document.filter.map(|filter| filter.default);
+    assert_eq!(Some(Verdict::Drop), of("DROP", ""));
+    assert_eq!(Some(Verdict::Accept), of("ACCEPT", "-A FORWARD -s 10.0.0.1/32 -j DROP"));
+    assert_eq!(None, of("ACCEPT", ""));
+}
+
+const ESTABLISHED: &str = "-A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT";
+
+#[test]
+fn iptables_state_first_is_sessions() {
+    let imported = forward(
+        "DROP",
+        &format!("{ESTABLISHED}\n-A FORWARD -m state --state INVALID -j DROP\n-A FORWARD -i eth1 -j ACCEPT"),
+    );
+    assert_eq!(NONE, *left(&imported));
+    assert_eq!(
+        [Some(4), Some(5)],
+        *imported.notes.iter().map(|note| note.line).collect::<Vec<_>>()
+    );
+    assert!(imported.document.filter.as_ref().unwrap().sessions);
+    assert_eq!(
+        ["action = 'accept', from = '0.0.0.0/0', in = 'eth1'"],
+        *rules(&imported)
+    );
+    assert!(
+        !forward("DROP", "-A FORWARD -i eth1 -j ACCEPT")
+            .document
+            .filter
+            .unwrap()
+            .sessions
+    );
+}
+
+#[test]
+fn iptables_state_of_one_way_is_sessions_where_that_is_the_way_back() {
+    let text = "-A FORWARD -i eth0 -o eth1 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A FORWARD -i eth1 -o eth0 -j ACCEPT";
+    assert_eq!(NONE, *left(&forward("DROP", text)));
+    let text = format!("{text}\n-A FORWARD -i eth2 -o eth0 -j ACCEPT");
+    assert_eq!(
+        ["4: `sessions = true` lets all packets of a flow pass; here some don't"],
+        *left(&forward("DROP", &text))
+    );
+}
+
+#[test]
+fn iptables_state_of_new_packets_alone_is_listed_where_later_ones_do_not_pass() {
+    let rule = "-A FORWARD -s 10.0.0.0/8 -m conntrack --ctstate NEW -j ACCEPT";
+    assert_eq!(
+        ["4: `sessions = true` lets all packets of a flow pass; here some don't"],
+        *left(&forward("DROP", rule))
+    );
+    assert_eq!(NONE, *left(&forward("DROP", &format!("{ESTABLISHED}\n{rule}"))));
+}
+
+#[test]
+fn iptables_state_behind_a_refusal_is_listed() {
+    let imported = forward(
+        "DROP",
+        &format!("-A FORWARD -s 192.0.2.1/32 -j DROP\n{ESTABLISHED}\n-A FORWARD -i eth1 -j ACCEPT"),
+    );
+    assert_eq!(
+        ["5: `sessions = true` lets all packets of a flow pass; line 4 does not"],
+        *left(&imported)
+    );
+}
+
+#[test]
+fn iptables_families_make_one_filter() {
+    let text = |six: &str, policy: &str, net: &str| {
+        format!(
+            "# Generated by ip{six}tables-save\n*filter\n:FORWARD {policy} [0:0]\n-A FORWARD -s {net} -j DROP\nCOMMIT\n"
+        )
+    };
+    let imported = imported(
+        &[&text("", "DROP", "10.0.0.0/8"), &text("6", "ACCEPT", "2001:db8::/32")],
+        &[],
+    );
+    assert_eq!(
+        [
+            "action = 'drop', from = '10.0.0.0/8'",
+            "action = 'drop', from = '2001:db8::/32'",
+            "action = 'accept', from = '::/0'"
+        ],
+        *rules(&imported)
+    );
+    assert_eq!(Verdict::Drop, imported.document.filter.unwrap().default);
+}
+
+#[test]
+fn iptables_chains_of_the_host_are_listed() {
+    let text =
+        "*filter\n:INPUT DROP [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n-A INPUT -i lo -j ACCEPT\nCOMMIT\n";
+    assert_eq!(
+        [
+            "2: forwarded packets alone are filtered; this chain has no counterpart",
+            "5: chain `INPUT` of table filter has no counterpart"
+        ],
+        *left(&imported(&[text], &[]))
+    );
+}
+
+#[test]
+fn docker_any_interface_but_one_is_carried_where_others_decide_the_same() {
+    let imported = imported(&[include_str!("import/docker.iptables")], &[]);
+    assert_eq!(
+        [
+            "action = 'accept', to = '172.17.0.2', protocol = 'tcp', to-port = '80', out = 'docker0'",
+            "action = 'accept', from = '0.0.0.0/0', in = 'docker0'",
+            "action = 'accept', from = '0.0.0.0/0', in = 'docker0', out = 'docker0'",
+        ],
+        *rules(&imported)
+    );
+    let lines: Vec<_> = imported.leftovers.iter().filter_map(|left| left.line).collect();
+    assert_eq!([8, 9, 10, 11, 12], *lines);
+}
+
+#[test]
+fn gateway_of_a_whole_listing_is_carried_over() {
+    let imported = imported(
+        &[
+            include_str!("import/gateway.iptables"),
+            include_str!("import/gateway.ip6tables"),
+        ],
+        &[("eth0", "203.0.113.1/24")],
+    );
+    let lines: Vec<_> = imported.leftovers.iter().filter_map(|left| left.line).collect();
+    assert_eq!([8, 28, 34, 35, 40], *lines);
+    let nat = &imported.document.nat;
+    assert_eq!(
+        (1, 4, 1, 1),
+        (
+            nat.source.len(),
+            nat.destination.len(),
+            nat.one_to_one.len(),
+            nat.exempt.len()
+        )
+    );
+    assert_eq!(3, nat.pools[0].reserved_ports.0.len());
+}
+
+#[test]
+fn nft_ruleset_is_carried_over() {
+    let imported = imported(&[include_str!("import/router.nft.json")], &[("wan0", "203.0.113.8/24")]);
+    let places: Vec<_> = imported
+        .leftovers
+        .iter()
+        .filter_map(|left| left.place.as_deref())
+        .collect();
+    assert_eq!(
+        [
+            "inet filter input handle 1",
+            "inet filter input handle 11",
+            "inet filter input handle 12",
+            // The other table's refusals are for packets of flows, too.
+            "inet filter forward handle 14",
+            "inet filter forward handle 16",
+            "inet filter forward handle 23",
+            "inet filter inward handle 46",
+            "ip nat pre handle 8",
+            "ip nat pre handle 9",
+            "ip nat post handle 14",
+        ],
+        *places
+    );
+    let rules = rules(&imported);
+    let all = [
+        "action = 'drop', from = ['10.1.1.1-10.1.1.9', '198.51.100.0/24', '203.0.113.66']",
+        "action = 'accept', from = '10.0.0.1', protocol = 'tcp', to-port = '80'",
+        "action = 'accept', protocol = 'icmp', icmp = '3/4', in = ['wan0', 'wan1'], out = 'lan0'",
+        "action = 'accept', protocol = ['tcp', 'udp'], to-port = '53'",
+        "name = 'fw-drop', action = 'log'",
+    ];
+    for rule in all {
+        assert!(rules.iter().any(|other| other == rule), "{rule}\n{rules:#?}");
+    }
+    assert_eq!(
+        (4, 4),
+        (
+            imported.document.nat.source.len(),
+            imported.document.nat.destination.len()
+        )
+    );
+}
+
+#[test]
+fn nat_masquerade_without_an_address_is_listed() {
+    let rule = "-A POSTROUTING -s 10.0.0.0/8 -o eth0 -j MASQUERADE";
+    assert_eq!(
+        ["4: the address of eth0 is not in the listing: give --address eth0=ADDRESS"],
+        *left(&translated(rule, &[]))
+    );
+    let imported = translated(rule, &[("eth0", "203.0.113.1")]);
+    assert_eq!(NONE, *left(&imported));
+    assert_eq!("203.0.113.1", imported.document.nat.source[0].pool);
+}
+
+#[test]
+fn nat_rule_that_is_hidden_by_a_broader_one_is_listed() {
+    let imported = translated(
+        "-A POSTROUTING -s 10.0.0.0/8 -j SNAT --to-source 203.0.113.1\n\
+         -A POSTROUTING -s 10.1.0.0/16 -o eth0 -j SNAT --to-source 203.0.113.2\n\
+         -A POSTROUTING -s 11.0.0.0/8 -j SNAT --to-source 203.0.113.3-203.0.113.9:2000-60000",
+        &[],
+    );
+    // The first one takes all of the second's packets.
+    let notes: Vec<_> = imported
+        .notes
+        .iter()
+        .map(|note| (note.line, note.reason.as_str()))
+        .collect();
+    assert_eq!(
+        [(Some(5), "a line before it decides about all that it matches")],
+        *notes
+    );
+    assert_eq!(2, imported.document.nat.source.len());
+    let imported = translated(
+        "-A POSTROUTING -s 10.0.0.0/8 -o eth0 -j SNAT --to-source 203.0.113.1\n\
+         -A POSTROUTING -s 10.1.0.0/16 -j SNAT --to-source 203.0.113.2",
+        &[],
+    );
+    assert_eq!(
+        ["5: line 4 hides some of it; here the most specific rule decides, whatever the order"],
+        *left(&imported)
+    );
+}
+
+#[test]
+fn nat_one_address_both_ways_is_static() {
+    let imported = translated(
+        "-A PREROUTING -d 198.51.100.0/28 -j NETMAP --to 10.0.0.0/28\n\
+         -A POSTROUTING -s 10.0.0.0/28 -o eth0 -j NETMAP --to 198.51.100.0/28",
+        &[],
+    );
+    assert_eq!(NONE, *left(&imported));
+    assert_eq!("10.0.0.0/28", imported.document.nat.one_to_one[0].inside.to_string());
+    let half = translated("-A PREROUTING -d 198.51.100.0/28 -j NETMAP --to 10.0.0.0/28", &[]);
+    assert_eq!(
+        ["4: `nat.static` translates both ways, and no line behind routing leads back"],
+        *left(&half)
+    );
+}
+
+#[test]
+fn nat_destinations_that_differ_in_meaning_are_listed() {
+    for (rule, why) in [
+        (
+            "-i eth0 -d 203.0.113.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.0.0.1",
+            "whatever the interface",
+        ),
+        (
+            "-d 203.0.113.0/24 -p tcp --dport 80 -j DNAT --to-destination 10.0.0.1",
+            "for one outside address",
+        ),
+        (
+            "-d 203.0.113.1/32 -p tcp --dport 80:90 -j DNAT --to-destination 10.0.0.1:80",
+            "which is left open",
+        ),
+        (
+            "-d 203.0.113.1/32 -p tcp --dport 80 -j DNAT --to-destination 10.0.0.1-10.0.0.4",
+            "to one host",
+        ),
+        (
+            "-d 203.0.113.1/32 -p tcp --dport 80 -j DNAT --to-destination 127.0.0.1",
+            "a loopback address",
+        ),
+        (
+            "-d 203.0.113.1/32 -p tcp --dport 80 -j REDIRECT --to-ports 8080",
+            "target `REDIRECT`",
+        ),
+        (
+            "-d 203.0.113.1/32 -p tcp --dport 80 -s 192.0.2.1/32 -j DNAT --to-destination 10.0.0.1",
+            "where packets come from",
+        ),
+    ] {
+        let imported = translated(&format!("-A PREROUTING {rule}"), &[]);
+        assert!(
+            matches!(left(&imported).as_slice(), [one] if one.contains(why)),
+            "{rule}: {:?}",
+            left(&imported)
+        );
+        assert!(imported.document.nat.destination.is_empty());
+    }
+}
+
+#[test]
+fn garbage_is_refused_with_place_and_reason() {
+    let nothing = " \n".repeat(1 << 19);
+    let deep = "[".repeat(1 << 16);
+    for (text, message) in [
+        ("", "listing:1:1: there is nothing in it"),
+        (nothing.as_str(), "listing:1:1: there is nothing in it"),
+        (
+            "hello",
+            "listing:1:1: neither a listing of iptables-save or ip6tables-save nor one of `nft -j list ruleset`",
+        ),
+        (
+            "*filter\n:FORWARD DROP [0:0]\n",
+            "listing:2:1: the table before has no COMMIT: is the listing whole?",
+        ),
+        (
+            "*filter\n:FORWARD FOO\nCOMMIT\n",
+            "listing:2:1: `:FORWARD FOO` declares no chain",
+        ),
+        (
+            "*filter\n-A FORWARD -j DROP\nCOMMIT\n",
+            "listing:2:1: there is no chain `FORWARD`",
+        ),
+        (
+            "*filter\nwhat is this\nCOMMIT\n",
+            "listing:2:1: `what is this` is no line of a listing",
+        ),
+        (
+            "{}",
+            "listing:1:1: no `nftables` list: `nft -j list ruleset` writes one",
+        ),
+        (
+            "{\"nftables\": [",
+            "listing:1:14: EOF while parsing a list at line 1 column 14",
+        ),
+        ("{\"nftables\": [{\"rule\": {}}]}", "listing:1:1: object 1 has no expr"),
+    ] {
+        assert_eq!(message, refused(text));
+    }
+    assert!(refused(&format!("{{\"nftables\": {deep}")).contains("recursion limit"));
+    assert_eq!(
+        "listing:2:3: this is no text",
+        text("listing", b"ab\ncd\xff").unwrap_err().to_string()
+    );
+}
+
+#[test]
+fn chains_in_a_circle_are_refused() {
+    let text = "*filter\n:FORWARD ACCEPT [0:0]\n:a - [0:0]\n:b - [0:0]\n-A a -j b\n-A b -g a\nCOMMIT\n";
+    assert_eq!("listing:6:1: `-A b -g a` closes a circle of chains", refused(text));
+}
+
+#[test]
+fn chains_that_multiply_end_in_time() {
+    let mut text = "*filter\n:FORWARD ACCEPT [0:0]\n".to_owned();
+    for chain in 0..60 {
+        text += &format!(":c{chain} - [0:0]\n");
+    }
+    text += "-A FORWARD -j c0\n";
+    for chain in 0..59 {
+        text += &format!("-A c{chain} -j c{0}\n-A c{chain} -j c{0}\n", chain + 1);
+    }
+    text += "-A c59 -s 10.0.0.1/32 -j DROP\nCOMMIT\n";
+    let source = Source {
+        name: "listing",
+        text: &text,
+    };
+    let imported = import(&[source], None, &IndexMap::new()).unwrap();
+    assert!(!imported.leftovers.is_empty());
+}

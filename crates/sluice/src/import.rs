@@ -1,0 +1,74 @@
+//! `sluice import`: a configuration from a listing of iptables or nftables.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::Path;
+
+use serde_json::json;
+use sluice_daemon::config::import::{self, Imported, Leftover, Source};
+
+use crate::arguments::Import;
+use crate::exit::CommandError;
+
+/// Print the configuration that listings mean.
+///
+/// # Errors
+/// A file can't be read or written, or is no listing; or some of it is not carried over, and the rest is written before.
+pub fn import(arguments: &Import, output: &mut dyn Write) -> Result<(), CommandError> {
+    let mut files = Vec::new();
+    for path in &arguments.files {
+        files.push((path.display().to_string(), read(path)?));
+    }
+    let mut sources = Vec::new();
+    for (name, bytes) in &files {
+        let text = import::text(name, bytes)?;
+        sources.push(Source { name, text });
+    }
+    let addresses = arguments.addresses.iter().cloned().collect();
+    let imported = import::import(&sources, arguments.format, &addresses)?;
+    let text = imported.print().map_err(io::Error::other)?;
+    match &arguments.output {
+        Some(path) => fs::write(path, &text).map_err(|error| file(path, error))?,
+        None if arguments.json => {}
+        None => output.write_all(text.as_bytes())?,
+    }
+    if arguments.json {
+        as_json(&imported, &text, output)?;
+    }
+    match imported.leftovers.as_slice() {
+        [] => Ok(()),
+        _ if arguments.json => Err(CommandError::Leftovers(Vec::new())),
+        leftovers => Err(CommandError::Leftovers(leftovers.iter().map(line).collect())),
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, CommandError> {
+    let mut bytes = Vec::new();
+    let read = match path.to_str() {
+        Some("-") => io::stdin().read_to_end(&mut bytes).map(|_| bytes),
+        _ => fs::read(path),
+    };
+    read.map_err(|error| file(path, error))
+}
+
+fn file(path: &Path, error: io::Error) -> CommandError {
+    let path = path.to_owned();
+    CommandError::File { path, error }
+}
+
+fn line(leftover: &Leftover) -> String {
+    let visible = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
+    let line = format!("{}: {}: {}", leftover.at(), leftover.reason, leftover.text);
+    line.chars().map(visible).collect()
+}
+
+fn as_json(imported: &Imported, text: &str, output: &mut dyn Write) -> Result<(), CommandError> {
+    let document = json!({
+        "configuration": text,
+        "leftovers": imported.leftovers,
+        "notes": imported.notes,
+        "remarks": imported.remarks,
+    });
+    writeln!(output, "{document:#}")?;
+    Ok(())
+}
