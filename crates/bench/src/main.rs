@@ -5,6 +5,7 @@ mod filter;
 mod kernel;
 mod nat_lookup;
 mod nat_path;
+mod paper;
 mod report;
 mod result;
 mod rows;
@@ -18,6 +19,7 @@ use kernel::KernelArguments;
 use kernel::generator::GeneratorArguments;
 use nat_lookup::NatLookupArguments;
 use nat_path::NatPathArguments;
+use paper::PaperArguments;
 use report::ReportArguments;
 use rows::{Row, Run};
 
@@ -43,6 +45,8 @@ enum Bench {
     NatLookup(NatLookupArguments),
     /// What finding the first rule of a packet filter costs, by matcher (P1, Fig. 4 and 12 to 15).
     Filter(FilterArguments),
+    /// What a paper's figures need, and the paper's values beside ours.
+    Paper(PaperArguments),
     /// The same wires and traffic through Linux and through Sluice.
     Kernel(KernelArguments),
     /// Everything measured, as one HTML page with plots.
@@ -64,6 +68,7 @@ fn main() -> ExitCode {
         Bench::Report(report) => report::run(report),
         Bench::NatLookup(lookup) => measure(&arguments, "nat-lookup", |run| nat_lookup::run(run, lookup)),
         Bench::Filter(filter) => measure(&arguments, "filter", |run| filter::run(run, filter)),
+        Bench::Paper(paper) => measure(&arguments, "paper", |run| paper::run(run, paper)),
         Bench::NatPath(path) => measure(&arguments, "nat-path", |run| nat_path::run(run, path)),
     };
     match outcome {

@@ -80,7 +80,6 @@ impl Row {
     }
 
     /// The median of a figure.
-    #[cfg(test)]
     pub fn median(&self, name: &str) -> Option<f64> {
         self.figures
             .iter()

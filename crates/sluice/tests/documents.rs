@@ -127,8 +127,39 @@ fn readme_configuration_is_valid_and_ten_lines_at_most() {
 }
 
 #[test]
+fn filter_guide_example_is_right_and_names_what_exists() {
+    let guide = read("docs/filter.md");
+    let interfaces = "[interfaces.inside1]\ndevice = \"null:\"\naddresses = [\"192.168.1.1/24\"]\n";
+    let text = format!("{interfaces}{}", block(&guide, "toml", 0));
+    let machine = Machine {
+        cores: vec![0, 1],
+        memory: 8 << 30,
+        entry: EntryBytes::default(),
+    };
+    match check("docs/filter.md", &text, &machine) {
+        Ok(checked) => assert_eq!("", checked.advice.to_string()),
+        Err(diagnosis) => panic!("{}", diagnosis.render(100, false)),
+    }
+    for reason in sluice_engine::reason::Reason::all().filter(|reason| reason.node() == "filter") {
+        let name = reason.name();
+        assert!(
+            name == "filter-reject" || guide.contains(name),
+            "{name} is not explained"
+        );
+    }
+}
+
+#[test]
 fn readme_links_lead_to_files() {
-    for document in ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/nat.md"] {
+    for document in [
+        "README.md",
+        "CONTRIBUTING.md",
+        "docs/architecture.md",
+        "docs/nat.md",
+        "docs/filter.md",
+        "docs/import.md",
+        "docs/papers.md",
+    ] {
         let folder = Path::new(document).parent().expect("a folder");
         for link in read(document)
             .split("](")

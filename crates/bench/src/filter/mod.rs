@@ -47,7 +47,7 @@ enum Name {
 }
 
 /// What to measure: P1's figures where no file is named.
-#[derive(Clone, Debug, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct FilterArguments {
     /// A rule set as ClassBench writes it, also .gz, in place of P1's figures.
     #[arg(long, value_name = "FILE")]
