@@ -2,7 +2,7 @@
 
 mod rig;
 
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
 use rig::{INSIDE, OUTSIDE, Plan, Rig, flow, is_valid};
@@ -381,4 +381,59 @@ fn filter_of_ipv6_has_sessions_and_resets_too() {
             tcp.acknowledgment_number()
         )
     );
+}
+
+#[test]
+fn filter_by_session_lets_fragments_of_accepted_datagrams_pass_in_both_families() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        policy: web,
+        ..Plan::default()
+    });
+    let first = packet::udp4(host(), server(53)).payload(&[1; 72]).fragment(0, true, 7);
+    let later = packet::udp4(host(), server(53))
+        .payload(&[1; 64])
+        .fragment(10, false, 7);
+    assert_eq!(1, rig.host_sends(&first).len(), "{:?}", rig.all_drops());
+    assert_eq!(1, rig.host_sends(&later).len(), "{:?}", rig.all_drops());
+    let host = "[2001:db8:1::10]:4000".parse::<std::net::SocketAddrV6>().unwrap();
+    let server = "[2001:db8:9::1]:53".parse::<std::net::SocketAddrV6>().unwrap();
+    let first = packet::udp6(host, server).payload(&[1; 72]).fragment(0, true, 9);
+    let later = packet::udp6(host, server).payload(&[1; 64]).fragment(10, false, 9);
+    assert_eq!(1, rig.host_sends(&first).len(), "{:?}", rig.all_drops());
+    assert_eq!(1, rig.host_sends(&later).len(), "{:?}", rig.all_drops());
+    // Of a datagram that is denied none passes.
+    let denied = packet::udp4("192.168.1.10:4000".parse::<SocketAddrV4>().unwrap(), self::server(54));
+    assert!(
+        rig.host_sends(&denied.clone().payload(&[1; 72]).fragment(0, true, 8))
+            .is_empty()
+    );
+    assert!(
+        rig.host_sends(&denied.payload(&[1; 64]).fragment(10, false, 8))
+            .is_empty()
+    );
+}
+
+#[test]
+fn filter_by_session_leaves_link_local_addresses_to_the_link() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        policy: web,
+        ..Plan::default()
+    });
+    let own = Ipv6Addr::from_bits(sluice_wire::ndp::link_local(rig::INSIDE_MAC));
+    let host: Ipv6Addr = "fe80::10".parse().unwrap();
+    rig.know(INSIDE, rig::plain("fe80::10"), rig::HOST_MAC);
+    assert_eq!(
+        1,
+        rig.host_sends(&packet::icmp6_echo(host, own, 1, 1)).len(),
+        "{:?}",
+        rig.all_drops()
+    );
+    let far = SocketAddrV6::new("2001:db8:9::1".parse().unwrap(), 53, 0, 0);
+    assert!(
+        rig.host_sends(&packet::udp6(SocketAddrV6::new(host, 4000, 0, 0), far))
+            .is_empty()
+    );
+    assert_eq!(1, rig.drops("link-local"), "{:?}", rig.all_drops());
 }

@@ -136,6 +136,11 @@ fn way<F: Family>(
 ) -> Result<Way<F>, Plan<F>> {
     let nat = F::nat(ctx.policy);
     let (tuple, interface, layers) = (F::tuple(key), meta.interface, &meta.layers);
+    // Nothing of a link is forwarded (RFC 4291, 2.5.6): `forward` knows which of it is the gateway's own.
+    let of_link = |address| F::SIX && F::address(address).is_link_local();
+    if of_link(tuple.source()) || of_link(tuple.destination()) {
+        return Err(Plan::Plain);
+    }
     let came = ctx.policy.interface(interface);
     let turned = meta.origin == Origin::Hairpinned;
     let outside = turned || came.is_some_and(|i| i.outside);
