@@ -419,6 +419,10 @@ fn filter_by_session_leaves_link_local_addresses_to_the_link() {
     let mut rig = Rig::new(Plan {
         translate: false,
         policy: web,
+        interfaces: |interfaces| {
+            let own = sluice_wire::ndp::link_local(rig::INSIDE_MAC);
+            interfaces[0].link.addresses.push((sluice_route::Address::V6(own), 64));
+        },
         ..Plan::default()
     });
     let own = Ipv6Addr::from_bits(sluice_wire::ndp::link_local(rig::INSIDE_MAC));
