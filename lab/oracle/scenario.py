@@ -134,7 +134,7 @@ class Seen:
         if isinstance(step, Report) or step.stranger or is_malformed(step) or len(outputs) != 1:
             return
         interface, datagram = outputs[0]
-        if interface != INVALID and not datagram.is_error and not is_refusal(step, datagram):
+        if interface != INVALID and datagram.whole and not datagram.is_error and not is_refusal(step, datagram):
             self.arrived[step.flow, step.answer] = (interface, datagram)
             self.arrived[step.form["identification"]] = (interface, datagram)
 
