@@ -6,7 +6,7 @@ import struct
 
 from lab.oracle import packet
 from lab.oracle.differences import Forgiven
-from lab.oracle.scenario import INVALID
+from lab.oracle.scenario import INVALID, is_refusal
 
 
 class Mismatch(AssertionError):
@@ -33,7 +33,7 @@ class Comparison:
                 raise Mismatch(
                     f"step {number}: {error}\n  {step}\n  Linux:  {told(linux[number])}\n  Sluice: {told(sluice[number])}"
                 ) from None
-            self.forgiven.note(step)
+            self.forgiven.note(step, sluice[number])
 
     def _step(self, step, linux, sluice):
         if sluice:
@@ -61,7 +61,7 @@ class Comparison:
 
     def _untranslated(self, step, linux, sluice):
         """What Linux refused and left as it was, beside what Sluice let through."""
-        if sluice.is_error:
+        if sluice.is_error or is_refusal(step, sluice):
             return
         linux = self.forgiven.identification(linux, sluice).but(ttl=step.form.get("ttl", 64) - 1)
         self._same(linux, sluice, ("protocol", "ttl", "tos", "identification", "flags", "offset", "options"))
@@ -112,7 +112,7 @@ class Comparison:
         mine, yours = linux.payload, sluice.payload
         if mine[:2] != yours[:2] or mine[4:8] != yours[4:8]:
             raise Mismatch(f"error {mine[:8].hex()} of Linux, {yours[:8].hex()} of Sluice")
-        whole = linux, sluice
+        theirs_code, whole = yours[1], (linux, sluice)
         linux, sluice = packet.read(mine[8:], quoted=True), packet.read(yours[8:], quoted=True)
         for field, inner in (("source", "destination"), ("destination", "source")):
             as_quoted = [getattr(outer, field) == getattr(quote, inner) for outer, quote in zip(whole, (linux, sluice))]
@@ -120,6 +120,7 @@ class Comparison:
                 raise Mismatch(f"only one error has the {field} that is the {inner} of its quote")
         if own:
             linux = self.forgiven.quote_of_own(linux, sluice)
+            linux = self.forgiven.quote_of_refused(linux, sluice, theirs_code)
         linux = self.forgiven.identification(linux, sluice)
         fields = ("protocol", "flags", "offset", "options", "ttl", "tos", "identification", "length")
         self._same(linux, sluice, fields, "quoted ")

@@ -1,7 +1,7 @@
 """What Linux does otherwise than Sluice, each with its reason. Nothing that is not named here is forgiven."""
 
 from lab.oracle import packet
-from lab.oracle.scenario import ACK, FIN, INVALID, RST, SYN, Report, Send
+from lab.oracle.scenario import ACK, FIN, INVALID, RST, SYN, Report, Send, is_malformed, is_refusal
 from lab.oracle.world import LINKS, side_of
 
 DIFFERENCES = {
@@ -29,6 +29,22 @@ DIFFERENCES = {
                       "that Sluice gives those that are not atomic one of its own. Linux keeps the host's.",
 }
 
+# The same where there is a packet filter.
+FILTER_DIFFERENCES = {
+    "malformed": "Sluice forwards nothing that is malformed, whatever rules say: wrong checksums and lengths, flags without "
+                 "sense. Linux looks at them where it tracks connections.",
+    "order": "Sluice asks rules before it looks at a packet's time and length: who is refused learns nothing else. Linux "
+             "counts down, and tells who sent what can't be forwarded, before its filter is asked.",
+    "fragment": "The sender of a first fragment that is rejected is told (RFC 1812, 4.3.2.7, forbids it of later ones). "
+                "Linux takes the checksum of the part for a wrong one of the whole, and is silent.",
+    "rejected": "What would open no session is asked about by rules that reject as all else, and its sender told. Linux "
+                "puts what is invalid aside before.",
+    "unanswered": "All that follows the first packet of a flow passes. To Linux a connection is new until it is answered: "
+                  "rules are asked about each packet so far, and may look at what differs between them.",
+    "unknown": "Errors about flows that are not known are asked about by rules as packets of their own, where addresses are "
+               "not translated. To Linux they are invalid.",
+}
+
 
 class Forgiven:
     """The judge of one scenario; `count` counts what was forgiven, by name."""
@@ -41,11 +57,13 @@ class Forgiven:
         self.closed = set()
         # Flows that are another connection to Linux than to Sluice.
         self.parted = set()
+        # Flows, with direction or kind of stranger, of which Sluice has let something through.
+        self.passed = set()
         # Identifications of steps whose packets only Sluice let through.
         self.alone = set()
 
     def _forgive(self, name):
-        assert name in DIFFERENCES, name
+        assert name in DIFFERENCES or name in FILTER_DIFFERENCES, name
         self.count[name] += 1
         return True
 
@@ -60,7 +78,7 @@ class Forgiven:
 
     def plain(self, flow):
         """Forwarded without a session."""
-        return self.rule(flow) is None and self.world.pool_of(flow.target[0]) is None
+        return self.world.filter is None and self.rule(flow) is None and self.world.pool_of(flow.target[0]) is None
 
     # What is forgiven.
 
@@ -79,6 +97,8 @@ class Forgiven:
         if sluice and step.answer and _opens(step) and flow.number in self.closed:
             self.parted.add(flow.number)
             return self._forgive("reopened")
+        if self.world.filter and (name := self._filtered(step, linux, sluice)):
+            return self._forgive(name)
         if linux and not sluice and _deprecated(step):
             if isinstance(step, Send):
                 self.parted.add(flow.number)
@@ -101,6 +121,40 @@ class Forgiven:
             name = next((name for name, holds in names.items() if holds), None)
         return name is not None and self._forgive(name)
 
+    def _filtered(self, step, linux, sluice):
+        """The name of a difference in what passed a filter, or nothing."""
+        flow = self.scenario.flows[step.flow]
+        if not self.world.tracks and is_malformed(step) and linux:
+            # Of what came in fragments, only the first may be seen to be malformed.
+            return "malformed" if len(sluice) < len(linux) or not _all_pass(linux) else None
+        alone = linux[0][1] if len(linux) == 1 and linux[0][0] != INVALID else None
+        if alone and isinstance(step, Send) and alone.is_error and alone.payload[:2] in (b"\x0b\0", b"\x03\x04"):
+            return "order" if not sluice or _refuses(step, sluice) else None
+        if isinstance(step, Send) and step.size and not self.world.tracks:
+            told = [output for output in sluice if _refuses(step, [output])]
+            passed = [output for output in sluice if output not in told]
+            return "fragment" if len(told) == 1 and passed == linux else None
+        if isinstance(step, Send) and self._may_be_asked_again(step) and sluice and not _refuses(step, sluice):
+            if not linux or _refuses(step, linux):
+                self.alone.add(step.form["identification"])
+                return "unanswered"
+        if _opens(step) and not step.answer and flow.number in self.closed and sluice and not _refuses(step, sluice):
+            if not linux or _refuses(step, linux):
+                self.parted.add(flow.number)
+                return "reopened"
+        if linux and all(interface == INVALID for interface, _ in linux) and sluice:
+            if _refuses(step, sluice):
+                return "rejected"
+            if isinstance(step, Report) and not self.world.sources and not self.world.destinations:
+                return "unknown" if step.fault in ("quoted-port", "receiver") else None
+        return None
+
+    def _may_be_asked_again(self, step):
+        """Whether a packet follows another of its flow that nobody has answered, and rules look at what may differ."""
+        asked = self.world.tracks and any(map(self.world.filter.looks_at, ("code_points", "length", "flags")))
+        first = (step.flow, step.stranger or False) in self.passed
+        return asked and first and not step.answer and (step.flow, True) not in self.passed
+
     def own(self, linux, sluice):
         """Whether the gateway made these errors."""
         return any(_own(datagram) for datagram in (linux, sluice)) and self._forgive("own-header")
@@ -111,6 +165,12 @@ class Forgiven:
             quoted = packet.read(linux.payload[8:], quoted=True)
             if linux.source == quoted.destination and self._forgive("own-source"):
                 return linux.but(source=sluice.source)
+        return linux
+
+    def quote_of_refused(self, linux, sluice, code):
+        """What an error of the filter quotes: Linux has counted down."""
+        if self.world.filter and code in (3, 13) and linux.ttl + 1 == sluice.ttl and self._forgive("order"):
+            return linux.but(ttl=sluice.ttl)
         return linux
 
     def quote_of_own(self, linux, sluice):
@@ -132,8 +192,12 @@ class Forgiven:
         first = step.stranger or not step.answer
         return first and _opens(step) and flow.number in self.closed and self._forgive("reopened")
 
-    def note(self, step):
+    def note(self, step, sluice):
         """A step has been compared."""
+        if isinstance(step, Send) and sluice and not _refuses(step, sluice):
+            self.passed.add((step.flow, step.stranger or step.answer))
+            if _opens(step) and step.flow in self.closed:
+                self.passed.discard((step.flow, True))
         if isinstance(step, Send) and step.form.get("control", 0) & (RST | FIN):
             self.closed.add(step.flow)
 
@@ -142,6 +206,8 @@ class Forgiven:
     def wrong(self, step, sluice):
         """What is wrong with what Sluice let through of a flow, by the rules and what it did before; or nothing."""
         if not isinstance(step, Send) or step.stranger or len(sluice) != 1 or sluice[0][1].is_error:
+            return None
+        if is_refusal(step, sluice[0][1]) or not sluice[0][1].whole:
             return None
         flow = self.scenario.flows[step.flow]
         interface, datagram = sluice[0]
@@ -155,10 +221,24 @@ class Forgiven:
             if pool is None or datagram.source not in pool.addresses:
                 return f"a source address that {rule} does not give"
         if step.answer:
-            ports = {packet.ICMP: (flow.source[1],) * 2}.get(flow.protocol, (flow.target[1], flow.source[1]))
+            ports = (flow.target[1], flow.source[1]) if flow.protocol in packet.PORTS else None
+            if flow.protocol == packet.ICMP:
+                ports = (flow.source[1],) * 2
             if ends != (flow.near, flow.target[0], flow.source[0], ports):
                 return f"an answer that is not what the flow's sender expects"
         return None
+
+
+def _refuses(step, outputs):
+    """Whether a filter has told the sender of a packet that it does not pass, and nothing else."""
+    if len(outputs) != 1:
+        return False
+    datagram = outputs[0][1]
+    return is_refusal(step, datagram) or datagram.is_error and _own(datagram) and datagram.payload[:2] in (b"\x03\x03", b"\x03\x0d")
+
+
+def _all_pass(outputs):
+    return not any(_own(datagram) for _, datagram in outputs)
 
 
 def _told(error):

@@ -19,9 +19,11 @@ from lab.wire import ETH_P_ALL
 
 SOL_PACKET, IGNORE_OUTGOING = 263, 23
 MARKER = packet.udp((("198.51.100.2", 9), ("192.168.1.2", 9)), b"marker")
+MARKER_PASSES = "ip saddr 198.51.100.2 udp sport 9 accept"
 SETTINGS = [
     "net.ipv4.ip_forward=1",
     "net.ipv4.icmp_ratelimit=0",
+    "net.ipv4.icmp_ratemask=0",
     "net.ipv4.conf.all.rp_filter=0",
     "net.ipv4.conf.default.rp_filter=0",
     "net.ipv4.conf.all.send_redirects=0",
@@ -35,9 +37,9 @@ SETTINGS = [
 class Netfilter:
     """The gateway and the hosts around it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, name="netfilter"):
         os.makedirs(folder, exist_ok=True)
-        self.gateway, self.hosts = Host("netfilter", folder), Host("around", folder)
+        self.gateway, self.hosts = Host(name, folder), Host(f"{name}-around", folder)
         self.world = None
         for host in (self.gateway, self.hosts):
             host.setting("net.ipv6.conf.default.disable_ipv6=1")
@@ -81,7 +83,7 @@ class Netfilter:
         """Take a world's rules, and route its pools nowhere: what is translated back does not get there."""
         gateway = self.gateway
         subprocess.run(
-            ["ip", "netns", "exec", gateway.name, "nft", "-f", "-"], input=world.nftables(), encoding="utf-8", check=True
+            ["ip", "netns", "exec", gateway.name, "nft", "-f", "-"], input=world.nftables([MARKER_PASSES]), encoding="utf-8", check=True
         )
         routes = [f"route del {a}/32" for a in (self.world.pool_addresses() if self.world else ())]
         routes += [f"route add blackhole {a}/32" for a in world.pool_addresses()]
@@ -103,7 +105,8 @@ class Netfilter:
             os.sched_setaffinity(0, allowed)
 
     def _scenario(self, scenario):
-        self.forget()
+        if self.world.tracks:
+            self.forget()
         seen, result = Seen(scenario), []
         for step in scenario.steps:
             made = seen.frames(step)

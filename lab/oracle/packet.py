@@ -84,6 +84,8 @@ class Datagram:
     @property
     def ports(self):
         """Source and destination port; of an ICMP query its identifier twice; none where there are none."""
+        if self.offset:
+            return None
         if self.protocol in PORTS and len(self.payload) >= 4:
             return struct.unpack("!HH", self.payload[:4])
         if self.is_query and len(self.payload) >= 6:
@@ -91,14 +93,18 @@ class Datagram:
         return None
 
     @property
+    def _is_message(self):
+        return self.protocol == ICMP and self.offset == 0 and len(self.payload) > 0
+
+    @property
     def is_query(self):
         """An ICMP query or the answer to one."""
-        return self.protocol == ICMP and self.payload[0] in (*QUERIES, *QUERIES.values())
+        return self._is_message and self.payload[0] in (*QUERIES, *QUERIES.values())
 
     @property
     def is_error(self):
         """An ICMP error."""
-        return self.protocol == ICMP and self.payload[0] in ERRORS
+        return self._is_message and self.payload[0] in ERRORS
 
     def __str__(self):
         text = f"{self.source} > {self.destination} protocol {self.protocol} ttl {self.ttl} tos {self.tos:#x}"
@@ -191,8 +197,8 @@ def error(source, destination, kind, code, parameter, quote, fault=False, **fiel
 
 
 def other(source, destination, protocol, data, **fields):
-    """A datagram of a protocol without ports."""
-    return Datagram(source, destination, protocol, data, **fields)
+    """A datagram of a protocol without ports. Linux looks for a checksum in it before it tells its sender anything."""
+    return _sealed(Datagram(source, destination, protocol, b"\0\0" + data, **fields), 0, False)
 
 
 def fragments(datagram, size):

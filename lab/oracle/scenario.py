@@ -131,12 +131,28 @@ class Seen:
 
     def note(self, step, outputs):
         """Learn from what arrived: (interface, datagram) each."""
-        if isinstance(step, Report) or step.stranger or len(outputs) != 1:
+        if isinstance(step, Report) or step.stranger or is_malformed(step) or len(outputs) != 1:
             return
         interface, datagram = outputs[0]
-        if interface != INVALID and not datagram.is_error:
+        if interface != INVALID and datagram.whole and not datagram.is_error and not is_refusal(step, datagram):
             self.arrived[step.flow, step.answer] = (interface, datagram)
             self.arrived[step.form["identification"]] = (interface, datagram)
+
+
+def is_malformed(step):
+    """Whether a packet is nothing that a host sends: a wrong checksum or length, or flags without sense."""
+    if isinstance(step, Report):
+        return step.fault == "checksum"
+    control = step.form.get("control", ACK)
+    nonsense = control == 0 or control & SYN and control & (FIN | RST)
+    return bool(nonsense) or "spoil" in step.form or "fault" in step.form
+
+
+def is_refusal(step, datagram):
+    """Whether it is a reset that a gateway has answered a packet with."""
+    control = step.form.get("control") if isinstance(step, Send) else None
+    resets = datagram.protocol == packet.TCP and datagram.whole and len(datagram.payload) == 20 and datagram.payload[13] & RST
+    return control is not None and not control & RST and bool(resets)
 
 
 def waits_for(step):
@@ -166,6 +182,9 @@ def _build(protocol, ends, step):
         datagram = packet.tcp(ends, **form)
     elif protocol == packet.UDP:
         datagram = packet.udp(ends, **form)
+    elif protocol != packet.ICMP:
+        form.pop("fault", None)
+        datagram = packet.other(ends[0][0], ends[1][0], protocol, **form)
     else:
         if step.answer:
             form["kind"] = packet.QUERIES.get(form["kind"], form["kind"])
@@ -197,7 +216,7 @@ class Maker:
     def scenario(self, name):
         self.identification = 0
         flows = []
-        hosts = [self._fresh(lambda: random_host(self.pick, self.world)) for _ in range(self.pick.choice([1, 2, 2, 3]))]
+        hosts = [self._fresh(self._host) for _ in range(self.pick.choice([1, 2, 2, 3]))]
         peers = [self._fresh(self._peer) for _ in range(self.pick.choice([1, 2]))]
         for number in range(self.pick.choice([1, 1, 2, 3, 4])):
             flow = self._flow(number, [host for host in hosts if host], peers)
@@ -216,6 +235,9 @@ class Maker:
                 self.taken |= {address, _neighbour(address)}
                 return address
         return None
+
+    def _host(self):
+        return random_host(self.pick, self.world)
 
     def _peer(self):
         return f"198.{self.pick.choice([18, 19])}.{self.pick.randrange(256)}.{self.pick.randrange(1, 255)}"

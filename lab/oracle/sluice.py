@@ -117,7 +117,7 @@ class _Run:
 def whole(outputs):
     """Datagrams by interface, put together where they came in fragments."""
     result = []
-    for name in dict.fromkeys(name for name, _ in outputs):
+    for name in sorted({name for name, _ in outputs}):
         datagrams = [datagram for other, datagram in outputs if other == name]
         result += [(name, datagram) for datagram in packet.reassembled(datagrams)]
     return result

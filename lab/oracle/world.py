@@ -4,6 +4,7 @@ import dataclasses
 import ipaddress
 
 from lab import configuration
+from lab.oracle.filter import Filter
 
 INSIDE = ("inside1", "inside2")
 INTERFACES = (*INSIDE, "outside")
@@ -65,6 +66,12 @@ class World:
     destinations: tuple = ()
     outside_mtu: int = 1500
     shards: int = 16
+    filter: Filter | None = None
+
+    @property
+    def tracks(self):
+        """Whether Linux tracks connections."""
+        return self.filter is None or self.filter.sessions
 
     def pool_of(self, address):
         """The name of the pool that an address is of."""
@@ -102,7 +109,8 @@ class World:
             for name, (own, _, _) in LINKS.items()
         }
         interfaces["outside"]["mtu"] = self.outside_mtu
-        return {
+        filter_table = {"filter": self.filter.document()} if self.filter else {}
+        return filter_table | {
             "system": {"workers": 1, "shards": self.shards},
             "sessions": {"ipv4": 65536, "ipv6": 64},
             "gateway": {"icmp-errors": {"rate": 1_000_000, "burst": 1_000_000}},
@@ -142,9 +150,14 @@ class World:
         """The same as the file that Sluice reads."""
         return configuration.text(self.document())
 
-    def nftables(self):
-        """The same as nftables' rules. What connection tracking calls invalid is routed to an exit of its own."""
+    def nftables(self, before=()):
+        """The same as nftables' rules, of which the filter's begin with some. What connection tracking calls invalid is
+        routed to an exit of its own."""
         lines = ["flush ruleset", "table ip oracle {"]
+        if self.filter:
+            lines += self.filter.nftables(before)
+        if not self.tracks:
+            return "\n".join([*lines, "}", ""])
         lines += ["chain invalid { type filter hook prerouting priority -150;", "ct state invalid meta mark set 1 ip ttl set 64", "}"]
         lines += ["chain destination { type nat hook prerouting priority dstnat;"]
         for rule in self.ordered_destinations():

@@ -1,0 +1,229 @@
+"""The packet filter: rules drawn over a small vocabulary, as Sluice and as nftables are told them."""
+
+import dataclasses
+import ipaddress
+import itertools
+
+from lab.oracle import packet
+
+INTERFACES = ("inside1", "inside2", "outside")
+NAMES = {packet.ICMP: "icmp", packet.TCP: "tcp", packet.UDP: "udp"}
+# Protocols without ports, of which connection tracking knows nothing in particular.
+OTHERS = (50, 89, 99)
+FLAGS = ("fin", "syn", "rst", "psh", "ack", "urg")
+CODE_POINTS = (0, 0x03 >> 2, 0x10 >> 2, 0xB8 >> 2, 0xE0 >> 2)
+REJECTS = {"reset": "port-unreachable", "port-unreachable": "port-unreachable", "prohibited": "admin-prohibited"}
+PARTS = {"whole": "ip frag-off & 0x3fff == 0", "first": "ip frag-off & 0x3fff == 0x2000", "later": "ip frag-off & 0x1fff != 0"}
+
+# Or nftables takes what a later fragment begins with for a transport header.
+FIRST = "ip frag-off & 0x1fff == 0 "
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """A rule: what is empty, or nothing, may be anything. Addresses as Sluice writes them, numbers as first and last."""
+
+    action: str
+    reject: str = "reset"
+    sources: tuple = ()
+    targets: tuple = ()
+    protocols: tuple = ()
+    source_ports: tuple = ()
+    target_ports: tuple = ()
+    # Type, and code or nothing.
+    messages: tuple = ()
+    # Set, and counting.
+    flags: tuple | None = None
+    part: str | None = None
+    code_points: tuple = ()
+    length: tuple | None = None
+    incoming: tuple = ()
+    outgoing: tuple = ()
+
+    def document(self, name):
+        """As Sluice is told it."""
+        keys = {
+            "from": list(self.sources), "to": list(self.targets), "protocol": [str(number) for number in self.protocols],
+            "from-port": [_numbers(ports) for ports in self.source_ports],
+            "to-port": [_numbers(ports) for ports in self.target_ports],
+            "icmp": [str(kind) if code is None else f"{kind}/{code}" for kind, code in self.messages],
+            "flags": self.flags and "/".join(",".join(names) or "none" for names in self.flags),
+            "fragment": self.part, "dscp": list(self.code_points), "length": self.length and _numbers(self.length),
+            "in": list(self.incoming), "out": list(self.outgoing),
+        }
+        with_what = {"with": self.reject} if self.action == "reject" else {}
+        return {"name": name, "action": self.action, **with_what, **{key: value for key, value in keys.items() if value}}
+
+    def nftables(self, name):
+        """As nftables is told it: one line for every combination of values."""
+        protocols = self.protocols
+        if not protocols and (self.source_ports or self.target_ports):
+            protocols = (packet.TCP, packet.UDP)
+        if self.flags:
+            protocols = (packet.TCP,)
+        choices = [
+            [f'iifname "{interface}" ' for interface in self.incoming],
+            [f'oifname "{interface}" ' for interface in self.outgoing],
+            [f"ip saddr {addresses} " for addresses in self.sources],
+            [f"ip daddr {addresses} " for addresses in self.targets],
+            [f"ip dscp {point} " for point in self.code_points],
+            [f"ip length {_numbers(self.length)} "] if self.length else [],
+            [f"{PARTS[self.part]} "] if self.part else [],
+        ]
+        lines = []
+        for parts in itertools.product(*[choice or [""] for choice in choices]):
+            for protocol in protocols or (None,):
+                for match in self._transport(protocol):
+                    lines += verdict("".join(parts) + match, protocol, self.action, self.reject, name)
+        return lines
+
+    def _transport(self, protocol):
+        """What is asked of the protocol and its header."""
+        head = "" if protocol is None else f"meta l4proto {protocol} "
+        if self.messages:
+            return [f"{FIRST}icmp type {kind} " + ("" if code is None else f"icmp code {code} ") for kind, code in self.messages]
+        if self.source_ports or self.target_ports or self.flags:
+            head += FIRST
+        choices = [
+            [f"th sport {_numbers(ports)} " for ports in self.source_ports] or [""],
+            [f"th dport {_numbers(ports)} " for ports in self.target_ports] or [""],
+        ]
+        flags = ""
+        if self.flags:
+            wanted, counting = (sum(1 << FLAGS.index(name) for name in names) for names in self.flags)
+            flags = f"tcp flags & {counting:#x} == {wanted:#x} "
+        return [f"{head}{source}{target}{flags}" for source, target in itertools.product(*choices)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Filter:
+    """Rules in order. `conditions` are the fields that any of them looks at."""
+
+    default: str
+    sessions: bool
+    rules: tuple
+    matcher: str = "best"
+
+    def looks_at(self, field):
+        """Whether any rule does."""
+        return any(getattr(rule, field) for rule in self.rules)
+
+    def document(self):
+        """As Sluice is told it."""
+        rules = [rule.document(f"rule{number}") for number, rule in enumerate(self.rules)]
+        return {"default": self.default, "sessions": self.sessions, "matcher": self.matcher, "rules": rules}
+
+    def nftables(self, before):
+        """As nftables is told it: counters, and a chain that begins with these lines."""
+        counters = [f"counter rule{number} {{ }}" for number, rule in enumerate(self.rules) if rule.action == "count"]
+        lines = [*counters, "chain filter { type filter hook forward priority filter; policy accept;", *before]
+        if self.sessions:
+            # What is invalid goes to an exit of its own.
+            lines += ['oifname "invalid" accept', "ct state established,related accept"]
+        for number, rule in enumerate(self.rules):
+            lines += rule.nftables(f"rule{number}")
+        return [*lines, *verdict("", None, self.default, "reset", None), "}"]
+
+
+def verdict(match, protocol, action, reject, name):
+    """Lines of nftables that do it to what matches."""
+    if action == "count":
+        return [f"{match}counter name {name}"]
+    if action != "reject":
+        return [f"{match}{action}"]
+    lines = []
+    if reject == "reset" and protocol in (None, packet.TCP) and "icmp type" not in match:
+        lines.append(f"{match}{'meta l4proto 6 ' if protocol is None else ''}reject with tcp reset")
+    return [*lines, f"{match}reject with icmp {REJECTS[reject]}"]
+
+
+def _numbers(pair):
+    first, last = pair
+    return str(first) if first == last else f"{first}-{last}"
+
+
+def random_filter(pick, words, sessions, fragments):
+    """Some rules, of addresses and ports among these words. Connection tracking puts fragments together before rules see
+    them: where packets have sessions, rules look at either lengths or, with `fragments`, none of them."""
+    count = pick.choice([0, 1, 2, 3, 5, 8, 13, 21, 30])
+    rules = tuple(_rule(pick, words, sessions, fragments) for _ in range(count))
+    matcher = pick.choice(["best", "best", "best", "linear", "trie", "cached-trie"])
+    return Filter(pick.choice(["accept", "accept", "drop", "reject"]), sessions, rules, matcher)
+
+
+@dataclasses.dataclass(frozen=True)
+class Words:
+    """What rules may name: hosts and networks of sources, and of destinations, and ports."""
+
+    sources: tuple
+    targets: tuple
+    ports: tuple
+
+
+def _rule(pick, words, sessions, fragments):
+    action = pick.choice(["accept"] * 4 + ["drop"] * 3 + ["reject"] * 3 + ["count"] * 2)
+    # A packet that two of several values fit would count twice.
+    most = 1 if action == "count" else 3
+    conditions = {}
+
+    def some(key, make):
+        conditions[key] = tuple(dict.fromkeys(make() for _ in range(pick.randint(1, most))))
+
+    kind = pick.choice(["any", "any", "protocol", "protocol", "ports", "ports", "ports", "icmp", "flags"])
+    if kind == "protocol":
+        some("protocols", lambda: pick.choice([packet.TCP, packet.UDP, packet.ICMP, packet.ICMP, *OTHERS]))
+    elif kind == "ports":
+        if pick.random() < 0.6:
+            some("protocols", lambda: pick.choice([packet.TCP, packet.UDP]))
+        for key in pick.choice([["source_ports"], ["target_ports"], ["target_ports"], ["source_ports", "target_ports"]]):
+            some(key, lambda: _ports(pick, words.ports))
+        if "protocols" not in conditions and most == 1:
+            conditions["protocols"] = (packet.UDP,)
+    elif kind == "icmp":
+        messages = [(8, None), (8, 0), (0, None), (13, None), (14, None), (17, None), (3, None), (3, 1), (3, 3), (11, None), (12, 0)]
+        some("messages", lambda: pick.choice(messages))
+        if pick.random() < 0.3:
+            conditions["protocols"] = (packet.ICMP,)
+    elif kind == "flags":
+        counting = pick.choice([("syn",), ("syn", "ack"), ("fin", "syn", "rst", "ack"), ("rst",), ("psh", "ack"), FLAGS])
+        conditions["flags"] = (tuple(name for name in counting if pick.random() < 0.4), counting)
+        if pick.random() < 0.3:
+            some("target_ports", lambda: _ports(pick, words.ports))
+    if pick.random() < 0.45:
+        some("sources", lambda: _addresses(pick, words.sources))
+    if pick.random() < 0.45:
+        some("targets", lambda: _addresses(pick, words.targets))
+    for key in ("incoming", "outgoing"):
+        if pick.random() < 0.15:
+            some(key, lambda: pick.choice(INTERFACES))
+    if pick.random() < 0.12:
+        some("code_points", lambda: pick.choice(CODE_POINTS))
+    if pick.random() < 0.12 and not (sessions and fragments):
+        low = pick.choice([0, 28, 40, 60, 100, 577, pick.randrange(20, 1500)])
+        conditions["length"] = (low, pick.choice([low, low + 8, low + 100, 65535]))
+    if pick.random() < (0.05 if sessions else 0.12) and not (sessions and fragments):
+        conditions["part"] = pick.choice(list(PARTS))
+    return Rule(action, pick.choice(list(REJECTS)), **conditions)
+
+
+def _ports(pick, ports):
+    port = pick.choice(ports)
+    choices = [(port, port), (port, port), (0, 65535), (0, 1023), (1024, 65535), (max(0, port - 9), min(65535, port + 5)), (0, 0)]
+    return pick.choice(choices)
+
+
+def _addresses(pick, among):
+    """A host, a range or a prefix that has one of these addresses or networks, or a part of it."""
+    network = ipaddress.ip_network(pick.choice(among))
+    address = network[pick.randrange(network.num_addresses)] if pick.random() < 0.5 else network[0]
+    shape = pick.random()
+    if shape < 0.25:
+        return str(network)
+    if shape < 0.45:
+        return str(address)
+    if shape < 0.65:
+        low = max(0, int(address) - pick.choice([0, 3, 300]))
+        high = min(2**32 - 1, int(address) + pick.choice([1, 20, 700]))
+        return f"{ipaddress.ip_address(low)}-{ipaddress.ip_address(high)}"
+    length = pick.choice([0, 1, 8, 9, 16, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32])
+    return str(ipaddress.ip_network(f"{address}/{length}", strict=False))
