@@ -331,7 +331,7 @@ macro_rules! family {
             }
             #[inline(always)]
             fn rewrite(frame: &mut [u8], layers: &Layers, session: &$session, direction: Direction, hops: u8) -> bool {
-                let transport = Transport::of(layers.protocol, layers.fragment == Fragment::Later);
+                let transport = Transport::of_layers(layers);
                 let rewrite = Rewrite::new(&session.forward, &session.reverse, session.nat, direction);
                 $rewrite(
                     frame,

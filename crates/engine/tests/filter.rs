@@ -441,3 +441,78 @@ fn filter_by_session_leaves_link_local_addresses_to_the_link() {
     );
     assert_eq!(1, rig.drops("link-local"), "{:?}", rig.all_drops());
 }
+
+#[test]
+fn filter_is_not_passed_by_later_fragments_of_what_it_denies() {
+    fn no_echo(policy: &mut Policy) {
+        let echo = Rule::any().with(Field::Message, 8 << 8, 8 << 8 | 0xff).unwrap();
+        let first = Rule::any()
+            .with(Field::Protocol, 17, 17)
+            .and_then(|rule| rule.with(Field::Fragment, 1, 1))
+            .unwrap();
+        let all = Written {
+            action: ACCEPT,
+            four: vec![Rule::any()],
+            six: vec![Rule::any()],
+        };
+        filter(policy, true, &[of4(DROP, echo), of4(DROP, first), all]);
+    }
+    for translate in [false, true] {
+        let mut rig = Rig::new(Plan {
+            translate,
+            policy: no_echo,
+            ..Plan::default()
+        });
+        let echo = |seq| packet::icmp4_echo(Ipv4Addr::new(192, 168, 1, 10), Ipv4Addr::new(198, 51, 100, 7), 7, seq);
+        let whole = echo(1).payload(&[1; 120]);
+        assert!(rig.host_sends(&whole).is_empty());
+        assert!(
+            rig.host_sends(&whole.clone().payload(&[1; 56]).fragment(0, true, 5))
+                .is_empty()
+        );
+        let later = echo(1).payload(&[1; 64]).fragment(8, false, 5);
+        assert!(rig.host_sends(&later).is_empty(), "{:?}", rig.all_drops());
+        assert!(rig.host_sends(&echo(2)).is_empty());
+        let datagram = packet::udp4(host(), server(53));
+        assert!(
+            rig.host_sends(&datagram.clone().payload(&[1; 72]).fragment(0, true, 6))
+                .is_empty()
+        );
+        assert!(
+            rig.host_sends(&datagram.clone().payload(&[1; 64]).fragment(10, false, 6))
+                .is_empty()
+        );
+        assert_eq!(0, rig.live(), "{:?}", rig.all_drops());
+        assert_eq!(2, rig.drops("filter-fragment"), "{:?}", rig.all_drops());
+    }
+}
+
+#[test]
+fn filter_by_session_leaves_icmp_without_identifier_as_it_is() {
+    fn all(policy: &mut Policy) {
+        let any = Written {
+            action: ACCEPT,
+            four: vec![Rule::any()],
+            six: vec![Rule::any()],
+        };
+        filter(policy, true, &[any]);
+    }
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        policy: all,
+        ..Plan::default()
+    });
+    // An information request (RFC 792), whose second word no session translates.
+    let (from, to) = (Ipv4Addr::new(192, 168, 1, 10), Ipv4Addr::new(198, 51, 100, 7));
+    let frame = packet::icmp4_error(from, to, 15, 0, &[0; 64], 20);
+    let mut sent = frame.clone().macs(rig::HOST_MAC, rig::INSIDE_MAC).build();
+    sent[38..42].copy_from_slice(&[4, 0, 0, 2]);
+    let sum = u16::from_be_bytes([sent[36], sent[37]]);
+    let changed = u32::from(!sum) + 0x0400 + 2;
+    let changed = !((changed & 0xffff) + (changed >> 16)) as u16;
+    sent[36..38].copy_from_slice(&changed.to_be_bytes());
+    let came = rig.send(INSIDE, &sent);
+    assert_eq!(1, came.len(), "{:?}", rig.all_drops());
+    assert_eq!(sent[34..], came[0].frame[34..]);
+    assert!(is_valid(&came[0].frame));
+}

@@ -30,5 +30,6 @@ reasons! {
     Denied "filter-drop" "a rule of the filter drops it: `show filter` counts by rule";
     Rejected "filter-reject" "a rule of the filter rejects it, and the sender was told where that is allowed";
     Default "filter-default" "no rule of the filter decided, and its default does not accept";
+    Fragment "filter-fragment" "a later fragment of a datagram whose first one opened no session";
     Limited "filter-rate" "above the rate of a rule of the filter";
 }

@@ -21,6 +21,7 @@ use crate::filter::{self, Asked, Refused};
 use crate::io::{HAND, Slot};
 use crate::opening::Openings;
 use crate::paths::{Destination, Wanted};
+use crate::policy::Policy;
 use crate::reason::{Own, Reason};
 use crate::unsolicited::Unsolicited;
 
@@ -345,6 +346,17 @@ fn unsolicited<F: Family>(
     })
 }
 
+/// A later fragment shares what became of its first one: it has too little for rules to be asked, and what it would open
+/// would let everything of its flow pass.
+#[inline(always)]
+fn followed<F: Family>(policy: &Policy, meta: &Meta, plan: Plan<F>) -> Plan<F> {
+    let opens = matches!(plan, Plan::Session(_)) && meta.layers.fragment == Fragment::Later;
+    match opens && policy.filter.is_some() {
+        true => Plan::Drop(sluice_filter::Reason::Fragment.into()),
+        false => plan,
+    }
+}
+
 /// Ask the filter about a packet, if it is to be asked.
 #[inline(always)]
 fn screen<F: Family>(
@@ -449,7 +461,7 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
                 if !way.settled {
                     sourcing = sourcings.next().copied().flatten();
                 }
-                let plan = join::<F>(ctx, meta, key, &way, sourcing);
+                let plan = followed::<F>(policy, meta, join::<F>(ctx, meta, key, &way, sourcing));
                 let frame = batch.packets[slot as usize].bytes();
                 asks = screen::<F>(ctx, meta, frame, key, &way, &plan, &mut asked);
                 plan
