@@ -10,7 +10,7 @@ use sluice_table::hash::Hasher;
 use sluice_table::prefix::NO_ROUTE;
 use sluice_table::wheel::Wheel;
 use sluice_wire::ipv4::protocol::TCP;
-use sluice_wire::layers::{Fragment, Layers, Plain};
+use sluice_wire::layers::{Layers, Plain};
 use sluice_wire::quote::quoted;
 use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, ipv4, ipv6};
 
