@@ -202,3 +202,51 @@ fn listing_and_clearing_allocate_nothing_in_the_worker() {
     }
     assert_eq!(0, rig.live());
 }
+
+/// A filter of a log, a limit, rules that match and some that do not, and a rejecting default.
+fn filtered(policy: &mut sluice_engine::policy::Policy, sessions: bool, kind: sluice_filter::Kind) {
+    use sluice_filter::{Action, Counters, Field, Filters, Rule, Verdict, With, Written};
+    let to_port = |action, port| Written {
+        action,
+        four: vec![Rule::any().with(Field::DestinationPort, port, port).unwrap()],
+        six: Vec::new(),
+    };
+    let mut rules = vec![
+        to_port(Action::Log, 53),
+        to_port(Action::Limit { rate: 100, burst: 100 }, 53),
+        to_port(Action::Decide(Verdict::Accept), 53),
+    ];
+    rules.extend((1..200).map(|port| to_port(Action::Decide(Verdict::Drop), port)));
+    let (counters, default) = (Counters::new(rules.len()), Verdict::Reject(With::Reset));
+    let filters = Filters::new(&rules, kind, default, sessions, 1, counters).unwrap();
+    policy.filter_by(std::sync::Arc::new(filters));
+}
+
+#[test]
+fn filter_allocates_nothing_whatever_its_matcher() {
+    use sluice_filter::{Kind, Probe};
+    let policies: [fn(&mut sluice_engine::policy::Policy); 5] = [
+        |policy| filtered(policy, true, Kind::Best),
+        |policy| filtered(policy, false, Kind::Best),
+        |policy| filtered(policy, false, Kind::Linear),
+        |policy| filtered(policy, false, Kind::Trie { most: 1 << 20 }),
+        |policy| {
+            let (most, entries, probe) = (1 << 20, 11, Probe::Bisection);
+            filtered(policy, false, Kind::CachedTrie { most, entries, probe });
+        },
+    ];
+    for policy in policies {
+        let mut rig = rig(|plan| (plan.translate, plan.policy) = (false, policy));
+        let mut frames: Vec<_> = (0..300).map(|port| question(1000 + port).build()).collect();
+        let source = std::net::SocketAddrV4::new(HOST.parse().unwrap(), 1000);
+        let refused = packet::tcp4(source, "198.51.100.7:9999".parse::<std::net::SocketAddrV4>().unwrap());
+        frames.push(refused.macs(HOST_MAC, INSIDE_MAC).build());
+        // What the limit lets pass, and a reset.
+        assert_eq!(
+            101,
+            allocates_nothing(&mut rig, INSIDE, &frames),
+            "{:?}",
+            rig.all_drops()
+        );
+    }
+}
