@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn worst_headers_are_distinct_real_and_dearer_than_those_of_rules() {
-        let set = Set::of_paper(500);
+        let set = Set::of_paper(5_000);
         let best = Best::new(&set.rules);
         let time = Duration::from_millis(200);
         let found = worst(&best, &set.rules, Attack { time, seed: 7 }).headers;
