@@ -131,11 +131,12 @@ def test_commit_that_denies_ends_the_flow_within_a_second(topology, gateway):
     pinging = topology.alice.spawn("ping", "-i", "0.1", "-w", "20", topology.server.address, label="pinging")
     waiting.until(lambda: _rules(gateway)["ping"]["packets"] > counted, "the ping to pass", 5)
     denied = [{**rule, "action": "drop"} if rule["name"] == "ping" else rule for rule in RULES]
+    dropped = gateway.drops().get("filter-drop", 0)
     gateway.apply({**original, "filter": _filter(denied)})
-    time.sleep(1)
+    waiting.until(lambda: gateway.drops()["filter-drop"] > dropped, "the ping to be dropped", 1)
     answered = pinging.output.count("time=")
     dropped = gateway.drops()["filter-drop"]
-    waiting.until(lambda: gateway.drops()["filter-drop"] > dropped + 3, "the ping to be dropped", 3)
+    waiting.until(lambda: gateway.drops()["filter-drop"] > dropped + 3, "more of it to be dropped", 3)
     assert answered == pinging.output.count("time=")
     pinging.stop()
     # Rules that stay go on counting where they were.

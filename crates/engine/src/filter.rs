@@ -19,28 +19,31 @@ use crate::reason::Reason;
 /// What has become of a packet that does not pass: what its sender is told, and why.
 pub type Refused = (Option<Complaint>, Reason);
 
-/// The packets of a batch that are asked about.
+/// The packets of a batch that are asked about, each with its place in a list.
 pub struct Asked<F: Family> {
     headers: ArrayVec<Header<F::Number>, HAND>,
+    places: ArrayVec<u8, HAND>,
 }
 
 impl<F: Family> Default for Asked<F> {
     fn default() -> Self {
         Self {
             headers: ArrayVec::new(),
+            places: ArrayVec::new(),
         }
     }
 }
 
 impl<F: Family> Asked<F> {
-    /// Ask about a packet.
+    /// Ask about the packet at a place.
     #[inline(always)]
-    pub fn ask(&mut self, header: Header<F::Number>) {
+    pub fn ask(&mut self, place: usize, header: Header<F::Number>) {
         put(&mut self.headers, header);
+        put(&mut self.places, place as u8);
     }
 
-    /// What becomes of them, in the order in which they were asked about; none of those that pass.
-    pub fn answer(&self, filters: &Filters, ctx: &Ctx<'_, '_>) -> ArrayVec<Option<Refused>, HAND> {
+    /// Those that do not pass, by their places.
+    pub fn refused(&self, filters: &Filters, ctx: &Ctx<'_, '_>) -> ArrayVec<(usize, Refused), HAND> {
         let pass = Fate {
             verdict: Verdict::Accept,
             by: By::Default,
@@ -49,10 +52,9 @@ impl<F: Family> Asked<F> {
         let fates = &mut fates[..self.headers.len()];
         let (worker, now) = (ctx.own as usize, ctx.now.nanoseconds);
         F::filter(filters).decide(&self.headers, fates, &filters.counters, worker, now);
-        self.headers
-            .iter()
-            .zip(fates)
-            .map(|(header, fate)| refused(header, *fate))
+        let fates = self.places.iter().zip(&self.headers).zip(fates);
+        fates
+            .filter_map(|((&place, header), fate)| Some((place.into(), refused(header, *fate)?)))
             .collect()
     }
 }

@@ -4,7 +4,7 @@
 //! park (a SYN that nobody expects), drop. What is found is data in the session's record; only `established` touches the packet.
 
 use arrayvec::ArrayVec;
-use sluice_filter::Filters;
+use sluice_filter::{Filters, Header};
 use sluice_nat::bindings::Inbound;
 use sluice_nat::rule::{self, Decided, SourceAction};
 use sluice_nat::{Address, PoolIndex, PortClass, RuleId, Target, TimeoutClass, Tuple};
@@ -357,7 +357,7 @@ fn followed<F: Family>(policy: &Policy, meta: &Meta, plan: Plan<F>) -> Plan<F> {
     }
 }
 
-/// Ask the filter about a packet, if it is to be asked.
+/// What the filter is asked about a packet, if it is to be asked.
 #[inline(always)]
 fn screen<F: Family>(
     ctx: &Ctx<'_, '_>,
@@ -366,31 +366,24 @@ fn screen<F: Family>(
     key: &F::Key,
     way: &Way<F>,
     plan: &Plan<F>,
-    asked: &mut Asked<F>,
-) -> bool {
-    let Some(filter) = ctx.policy.filter.as_deref() else {
-        return false;
-    };
+) -> Option<Header<F::Number>> {
+    let filter = ctx.policy.filter.as_deref()?;
     let error = meta.layers.flags.has(Flags::ICMP_ERROR);
     if !asks(filter, plan) || error && matches!(plan, Plan::Session(_)) {
-        return false;
+        return None;
     }
     let header = filter::header::<F>(ctx, meta, frame, &way.translated(F::tuple(key)), way.outgoing());
     // What waits for a neighbour comes again, and counts then; what won't pass need not wait.
-    if matches!(plan, Plan::Wait(_)) && filter::would_pass::<F>(F::filter(filter), &header) {
-        return false;
-    }
-    asked.ask(header);
-    true
+    let waits = matches!(plan, Plan::Wait(_)) && filter::would_pass::<F>(F::filter(filter), &header);
+    (!waits).then_some(header)
 }
 
-/// What becomes of a packet that the filter has been asked about.
+/// What becomes of a packet that does not pass the filter.
 #[inline(always)]
-fn turned_away<F: Family>(plan: Plan<F>, refused: Option<Refused>) -> Plan<F> {
-    match refused {
-        None => plan,
-        Some((Some(complaint), reason)) => Plan::Complain(complaint, reason),
-        Some((None, reason)) => Plan::Drop(reason),
+fn turned_away<F: Family>((complaint, reason): Refused) -> Plan<F> {
+    match complaint {
+        Some(complaint) => Plan::Complain(complaint, reason),
+        None => Plan::Drop(reason),
     }
 }
 
@@ -453,9 +446,9 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     rules.decide_sources(&leaving, &mut sourcings);
     let mut sourcings = sourcings.iter();
     let (mut plans, mut asked) = (ArrayVec::<_, HAND>::new(), Asked::<F>::default());
-    for ((&slot, key), &way) in slots.iter().zip(&keys).zip(&ways) {
+    for (place, ((&slot, key), &way)) in slots.iter().zip(&keys).zip(&ways).enumerate() {
         let meta = batch.meta(slot);
-        let (mut sourcing, mut asks) = (None, false);
+        let mut sourcing = None;
         let plan = match way {
             Ok(way) => {
                 if !way.settled {
@@ -463,30 +456,23 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
                 }
                 let plan = followed::<F>(policy, meta, join::<F>(ctx, meta, key, &way, sourcing));
                 let frame = batch.packets[slot as usize].bytes();
-                asks = screen::<F>(ctx, meta, frame, key, &way, &plan, &mut asked);
+                if let Some(header) = screen::<F>(ctx, meta, frame, key, &way, &plan) {
+                    asked.ask(place, header);
+                }
                 plan
             }
             Err(plan) => plan,
         };
-        put(&mut plans, (plan, sourcing.map(|decided| decided.rule), asks));
+        put(&mut plans, (plan, sourcing.map(|decided| decided.rule)));
     }
-    let refused = policy
-        .filter
-        .as_deref()
-        .map(|filter| asked.answer(filter, ctx))
-        .unwrap_or_default();
-    let mut refused = refused.into_iter();
+    if let Some(filter) = policy.filter.as_deref() {
+        for (place, refused) in asked.refused(filter, ctx) {
+            plans[place].0 = turned_away(refused);
+        }
+    }
     let mut openings = Openings::<F>::default();
     let (mut sources, mut destinations) = (Tally::default(), Tally::default());
-    for (((&slot, key), (plan, source)), redirection) in slots
-        .iter()
-        .zip(&keys)
-        .zip(plans.iter().map(|&(plan, source, asks)| {
-            let refused = if asks { refused.next().flatten() } else { None };
-            (turned_away(plan, refused), source)
-        }))
-        .zip(&redirections)
-    {
+    for (((&slot, key), &(plan, source)), redirection) in slots.iter().zip(&keys).zip(&plans).zip(&redirections) {
         let meta = &mut batch.meta[slot as usize % HAND];
         if matches!(plan, Plan::Session(_) | Plan::Plain) {
             sources.note(source, |rule, flows| rules.count_source(rule, flows));

@@ -76,7 +76,6 @@ fn screen<F: Family>(
     ctx: &Ctx<'_, '_>,
 ) {
     let mut asked = Asked::<F>::default();
-    let mut asks = [false; HAND];
     for (place, &slot) in slots.iter().enumerate() {
         let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
         let egress = match ctx.paths.destination::<F>(routes[place], addresses[place]) {
@@ -92,13 +91,15 @@ fn screen<F: Family>(
             .interface(meta.interface)
             .map_or(0, |interface| interface.context);
         let key = F::key(&meta.layers, frame, context);
-        asked.ask(filter::header::<F>(ctx, meta, frame, F::tuple(&key), egress));
-        asks[place] = true;
+        asked.ask(place, filter::header::<F>(ctx, meta, frame, F::tuple(&key), egress));
     }
-    let mut refused = asked.answer(filter, ctx).into_iter();
+    let mut refused = [None; HAND];
+    for (place, why) in asked.refused(filter, ctx) {
+        refused[place] = Some(why);
+    }
     let (mut place, mut kept) = (0, 0);
     slots.retain(|slot| {
-        let refused = if asks[place] { refused.next().flatten() } else { None };
+        let refused = refused[place];
         (addresses[kept], routes[kept]) = (addresses[place], routes[place]);
         place += 1;
         match refused {
