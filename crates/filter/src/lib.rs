@@ -14,11 +14,11 @@ mod reason;
 mod rule;
 mod trie;
 
-pub use best::{Best, Visits};
+pub use best::{Best, Full, Visits};
 pub use classbench::{NotARule, parse_classbench};
 pub use filter::{
-    Action, By, Counter, Counters, Fate, Filter, FilterError, Filters, Kind, LOGGED, LogRecord, Place, Verdict, With,
-    Written,
+    Action, By, Change, Counter, Counters, Fate, Filter, FilterError, Filters, Fold, Kind, LOGGED, LogRecord, Place,
+    RuleList, Settings, Verdict, With, Written,
 };
 pub use header::{Address, Field, Header, NONE};
 pub use linear::Linear;

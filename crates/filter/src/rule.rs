@@ -20,6 +20,12 @@ impl<T: Copy + Ord> Range<T> {
         self.first <= number && number <= self.last
     }
 
+    /// What is in both.
+    pub(crate) fn meet(&self, other: &Self) -> Option<Self> {
+        let (first, last) = (self.first.max(other.first), self.last.min(other.last));
+        (first <= last).then_some(Self { first, last })
+    }
+
     /// Is all of the other within?
     pub fn covers(&self, other: &Self) -> bool {
         self.first <= other.first && other.last <= self.last
@@ -110,6 +116,22 @@ impl<A: Address> Rule<A> {
             }),
             flags: Mask::ANY,
         }
+    }
+
+    /// Of what the default matcher compares at once: addresses, ports and protocol.
+    pub(crate) fn compared(source: Range<A>, destination: Range<A>, fields: [Range<u32>; 3]) -> Self {
+        let mut rule = Self {
+            source,
+            destination,
+            ..Self::any()
+        };
+        for (field, range) in [Field::SourcePort, Field::DestinationPort, Field::Protocol]
+            .into_iter()
+            .zip(fields)
+        {
+            rule.fields[field as usize] = range;
+        }
+        rule
     }
 
     /// And from these addresses to those.

@@ -1,12 +1,10 @@
 //! Every matcher says what the linear one says.
 
-use std::io::Read;
-use std::path::PathBuf;
+mod drawn;
 
+use drawn::{Drawn, any_header, any_rule, edges, sets};
 use proptest::prelude::*;
-use sluice_filter::{
-    Address, Best, CachedTrie, Field, Header, Linear, Mask, Matcher, NONE, Probe, Range, Rule, Trie, parse_classbench,
-};
+use sluice_filter::{Address, Best, CachedTrie, Field, Header, Linear, Mask, Matcher, Probe, Range, Rule, Trie};
 use sluice_table::simd::lanes::Vectors;
 
 const ENOUGH: usize = 64 << 20;
@@ -17,9 +15,9 @@ fn expected<A: Address>(rules: &[Rule<A>], headers: &[Header<A>]) -> Vec<Option<
     let linear = Linear::new(rules);
     let mut expected = vec![None; headers.len()];
     linear.first_of_each(&mut (), headers, &mut expected);
-    let best = Best::new(rules);
+    let mut best = Best::new(rules);
     for vectors in Vectors::all() {
-        let best = best.clone().with_vectors(vectors);
+        best = best.with_vectors(vectors);
         let mut found = vec![Some(u32::MAX); headers.len()];
         best.first_of_each(&mut (), headers, &mut found);
         for ((header, expected), found) in headers.iter().zip(&expected).zip(&found) {
@@ -57,24 +55,6 @@ fn compare<A: Address>(rules: &[Rule<A>], trie: &Trie<A>, headers: &[Header<A>])
     }
 }
 
-/// Values at, just inside and just outside the edges of a range.
-fn edges(Range { first, last }: Range<u32>) -> [u32; 4] {
-    [first, last, first.saturating_sub(1), last.saturating_add(1)]
-}
-
-/// A repeatable source of numbers.
-struct Drawn(u64);
-
-impl Drawn {
-    fn below(&mut self, count: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        ((u128::from(self.0) * count as u128) >> 64) as usize
-    }
-}
-
 /// Headers at the corners of rules, and anywhere.
 fn headers(rules: &[Rule<u32>], count: usize) -> Vec<Header<u32>> {
     let mut drawn = Drawn(7);
@@ -98,25 +78,13 @@ fn headers(rules: &[Rule<u32>], count: usize) -> Vec<Header<u32>> {
 
 #[test]
 fn oracle_classbench_sets_have_no_mismatch() {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/rules");
-    let Ok(sets) = std::fs::read_dir(&folder) else {
-        eprintln!("skipped: there is no {}", folder.display());
-        return;
-    };
-    for set in sets {
-        let path = set.unwrap().path();
-        let mut text = String::new();
-        flate2::read::GzDecoder::new(std::fs::File::open(&path).unwrap())
-            .read_to_string(&mut text)
-            .unwrap();
-        let mut rules = parse_classbench(&text).unwrap();
+    for (name, mut rules) in sets() {
         expected(&rules, &headers(&rules, 500));
         let best = Best::new(&rules);
         let each = best.bytes() as f64 / rules.len() as f64;
         let copies = best.entries() as f64 / rules.len() as f64;
         eprintln!(
-            "{}: {} rules, {each:.0} bytes each, {copies:.2} copies",
-            path.display(),
+            "{name}: {} rules, {each:.0} bytes each, {copies:.2} copies",
             rules.len()
         );
         // What does not fit as a whole is compared as far as it does.
@@ -126,13 +94,8 @@ fn oracle_classbench_sets_have_no_mismatch() {
                 Err(_) => rules.truncate(rules.len() / 2),
             }
         };
-        eprintln!(
-            "{}: {} rules, {} nodes, {} bytes",
-            path.display(),
-            rules.len(),
-            trie.nodes(),
-            trie.bytes()
-        );
+        let (nodes, bytes) = (trie.nodes(), trie.bytes());
+        eprintln!("{name}: {} rules, {nodes} nodes, {bytes} bytes", rules.len());
         compare(&rules, &trie, &headers(&rules, 500));
     }
 }
@@ -186,65 +149,6 @@ fn oracle_rules_within_each_other_have_no_mismatch() {
         let best = Best::new(&rules);
         assert!(best.bytes() < 1000 * rules.len(), "{} bytes", best.bytes());
     }
-}
-
-fn any_range(last: u32) -> impl Strategy<Value = (u32, u32)> {
-    prop_oneof![
-        2 => Just((0, last)),
-        3 => (0..=last).prop_map(|at| (at, at)),
-        2 => (0..=last, 0..=last).prop_map(|(a, b)| (a.min(b), a.max(b))),
-        1 => (0..=last.min(9), 0..=last.min(9)).prop_map(|(a, b)| (a.min(b), a.max(b))),
-    ]
-}
-
-/// Rules that name a few fields each, among few values, so that they cross.
-fn any_rule() -> impl Strategy<Value = Rule<u128>> {
-    let fields = proptest::collection::vec((0..Field::ALL.len(), 0u32..4), 0..4);
-    let mask = (any::<u8>(), prop_oneof![Just(0u8), Just(0x12), any::<u8>()]);
-    (
-        any_range(40),
-        any_range(40),
-        fields,
-        proptest::collection::vec(any_range(6), 4),
-        mask,
-    )
-        .prop_map(|(source, destination, fields, ranges, (set, of))| {
-            // Far from each other, and at both ends of the space.
-            let spread = |value: u32| match value {
-                40 => u128::MAX,
-                value => u128::from(value) << 120 | u128::from(value),
-            };
-            let range = |(first, last)| Range {
-                first: spread(first),
-                last: spread(last),
-            };
-            let mut rule = Rule::any().between(range(source), range(destination)).unwrap();
-            for (field, which) in fields {
-                let field = Field::ALL[field];
-                let (first, last) = ranges[which as usize];
-                let most = field.last_named();
-                rule = rule.with(field, first.min(most), last.min(most)).unwrap();
-            }
-            rule.with_flags(Mask { set: set & of, of }).unwrap()
-        })
-}
-
-fn any_header() -> impl Strategy<Value = Header<u128>> {
-    let address = (0u32..42, -1i128..2).prop_map(|(value, off)| match value {
-        40.. => u128::MAX.wrapping_add_signed(off.min(0)),
-        value => (u128::from(value) << 120 | u128::from(value)).wrapping_add_signed(off),
-    });
-    let values = proptest::collection::vec(
-        prop_oneof![6 => 0u32..9, 1 => 0u32..260, 1 => Just(NONE)],
-        Field::ALL.len(),
-    );
-    (address.clone(), address, values).prop_map(|(source, destination, values)| {
-        let header = Header::new(source, destination);
-        Field::ALL
-            .into_iter()
-            .zip(values)
-            .fold(header, |header, (field, value)| header.with(field, value))
-    })
 }
 
 proptest! {

@@ -2,10 +2,11 @@
 //!
 //! A [`flow::FlowTable`] finds the record of a flow from a packet of either direction, a [`wheel::Wheel`] says
 //! which records fell silent, a [`compact::Compact`] index finds the records of a [`slab::Slab`], [`prefix`] finds routes
-//! and [`qns`] translation rules, and [`publish`] hands workers a new configuration. Unsafe code lives in [`prefetch`]
-//! and in `simd` alone.
+//! and [`qns`] translation rules, [`arena`] keeps what is only added to, and [`publish`] hands workers a new configuration. Unsafe code lives in [`prefetch`],
+//! `simd` and `arena` alone.
 #![deny(unsafe_code)]
 
+pub mod arena;
 pub mod compact;
 pub mod flow;
 pub mod hash;

@@ -1,10 +1,15 @@
 //! From rules to three trees.
 
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use sluice_table::arena::Arena;
 use sluice_table::simd::lanes::Vectors;
 
-use super::leaf::{Leaf, SLOTS, asks_further};
-use super::{Best, Child, FIELDS, Group, Node, PIECES};
-use crate::header::Dimension;
+use super::added::Added;
+use super::hidden::{AllHidden, Hidden};
+use super::leaf::{Entry, Leaf, SLOTS, asks_further};
+use super::part::{Asked, DIMENSIONS, Part};
+use super::{Best, Child, Group, KINDS, Node, PIECES};
 use crate::{Address, Range, Rule, RuleNumber};
 
 /// Which part of all rules may be copied once more, in each group's tree.
@@ -15,141 +20,93 @@ const FEW: usize = 64;
 const FULL: usize = 10;
 /// Most nodes on a packet's way: what is not divided by then is compared leaf by leaf.
 const DEPTH: usize = 24;
-/// What nodes may cut.
-const DIMENSIONS: [Dimension; 2 + FIELDS.len()] = [
-    Dimension::Source,
-    Dimension::Destination,
-    Dimension::Field(FIELDS[0]),
-    Dimension::Field(FIELDS[1]),
-    Dimension::Field(FIELDS[2]),
-];
+/// One more node and leaf for so many, and a few, can be added.
+const ROOM: usize = 8;
+const AT_LEAST: usize = 64;
 
-/// Values of a word that rules ask for, within those that a part of the space has.
-struct Asked {
-    word: usize,
-    within: Range<u32>,
-    of_rules: Vec<Range<u32>>,
-}
-
-/// The part of the space that a node is for.
-#[derive(Clone, Copy)]
-struct Part<A> {
-    source: Range<A>,
-    destination: Range<A>,
-    fields: [Range<u32>; FIELDS.len()],
-}
-
-impl<A: Address> Part<A> {
-    fn has_all(&self, rule: &Rule<A>) -> bool {
-        let fields = FIELDS.iter().zip(&self.fields);
-        rule.source.covers(&self.source)
-            && rule.destination.covers(&self.destination)
-            && fields.into_iter().all(|(&field, part)| rule.get(field).covers(part))
-            && !asks_further(rule)
-    }
-
-    /// Number of the word of a header that a cut is of, and which of its values the part has: of an address the first word
-    /// that has several.
-    fn word(&self, dimension: usize) -> (usize, Range<u32>) {
-        let of = |range: Range<A>| {
-            let at = (0..A::WORDS - 1).find(|&at| range.first.word(at) != range.last.word(at));
-            let at = at.unwrap_or(A::WORDS - 1);
-            let (first, last) = (range.first.word(at), range.last.word(at));
-            (at, Range { first, last })
-        };
-        match dimension {
-            0 => of(self.source),
-            1 => {
-                let (at, range) = of(self.destination);
-                (A::WORDS + at, range)
-            }
-            _ => (A::FIELDS + FIELDS[dimension - 2] as usize, self.fields[dimension - 2]),
-        }
-    }
-
-    /// The values of that word that a rule asks for.
-    fn of_rule(&self, dimension: usize, rule: &Rule<A>) -> Range<u32> {
-        let (at, _) = self.word(dimension);
-        let of = |range: Range<A>, part: Range<A>, at: usize| Range {
-            first: range.first.max(part.first).word(at),
-            last: range.last.min(part.last).word(at),
-        };
-        match DIMENSIONS[dimension] {
-            Dimension::Source => of(rule.source, self.source, at),
-            Dimension::Destination => of(rule.destination, self.destination, at - A::WORDS),
-            Dimension::Field(field) => rule.get(field),
-        }
-    }
-
-    /// The part with some of that word's values.
-    fn narrowed(mut self, dimension: usize, to: Range<u32>) -> Self {
-        let (at, _) = self.word(dimension);
-        let narrow = |range: Range<A>, at: usize| Range {
-            first: range.first.max(range.first.with_word(at, to.first, A::default())),
-            last: range.last.min(range.last.with_word(at, to.last, A::LAST)),
-        };
-        match dimension {
-            0 => self.source = narrow(self.source, at),
-            1 => self.destination = narrow(self.destination, at - A::WORDS),
-            _ => self.fields[dimension - 2] = to,
-        }
-        self
-    }
-}
-
-struct Builder<'r, A: Address> {
-    rules: &'r [Rule<A>],
-    best: Best<A>,
+/// Nodes and leaves that are to be added to those that are there.
+pub struct Builder<A: Address> {
+    /// Nodes and leaves that are there.
+    pub there: [usize; 2],
+    pub nodes: Vec<Node>,
+    pub leaves: Vec<Leaf<A>>,
+    /// Rules that were left out.
+    pub hidden: Vec<Hidden<A>>,
     /// Entries that the tree below may still have beyond those that it must.
-    spare: usize,
+    pub spare: usize,
 }
 
-pub(super) fn build<A: Address>(rules: &[Rule<A>]) -> Best<A> {
-    let further = (0..).zip(rules).filter(|(_, rule)| asks_further(rule));
-    let mut builder = Builder {
-        rules,
-        best: Best {
-            vectors: Vectors::detect(),
-            groups: Vec::new(),
-            nodes: Vec::new(),
-            leaves: vec![Leaf::new(rules, &[], false)],
-            further: further.map(|(number, rule)| (number, rule.clone())).collect(),
-        },
-        spare: 0,
-    };
-    let mut groups: [Vec<RuleNumber>; 3] = Default::default();
-    for (number, rule) in (0..).zip(rules) {
-        let group = match (is_narrow(&rule.source), is_narrow(&rule.destination)) {
-            (true, _) => 0,
-            (false, true) => 1,
-            (false, false) => 2,
-        };
-        groups[group].push(number);
+pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> Best<A> {
+    let (mut entries, mut further) = (Vec::new(), Vec::new());
+    for (number, rule) in rules {
+        let asks = asks_further(&rule);
+        if asks {
+            further.push((number, rule.clone()));
+        }
+        entries.push(Entry {
+            number,
+            rule,
+            further: asks,
+        });
+    }
+    let mut kinds: [Vec<&Entry<A>>; KINDS] = Default::default();
+    for entry in &entries {
+        kinds[kind(&entry.rule)].push(entry);
     }
     // A tree for few rules costs every packet more than they cost those of the last one.
-    for group in 0..2 {
-        if groups[group].len() < rules.len() / FEW {
-            let few = core::mem::take(&mut groups[group]);
-            groups[2].extend(few);
-            groups[2].sort_unstable();
+    let mut group_of = [0, 1, KINDS - 1];
+    for kind in 0..KINDS - 1 {
+        if kinds[kind].len() <= entries.len() / FEW {
+            let few = core::mem::take(&mut kinds[kind]);
+            kinds[KINDS - 1].extend(few);
+            kinds[KINDS - 1].sort_by_key(|entry| entry.number);
+            group_of[kind] = KINDS - 1;
         }
     }
-    let all = Rule::<A>::any();
-    let whole = Part {
-        source: all.source,
-        destination: all.destination,
-        fields: FIELDS.map(|field| all.get(field)),
-    };
-    for group in groups.into_iter().filter(|group| !group.is_empty()) {
-        builder.spare = rules.len() * SPARE.0 / SPARE.1;
-        let first = group[0];
-        let root = builder.child(group, whole, 0);
-        let level = builder.level(root);
-        builder.best.groups.push(Group { root, level, first });
+    let mut builder = Builder::new([0, 0]);
+    builder.leaves.push(Leaf::new(&[] as &[Entry<A>], false));
+    let mut groups = Vec::new();
+    for (kind, members) in kinds
+        .into_iter()
+        .enumerate()
+        .filter(|&(kind, _)| group_of[kind] == kind)
+    {
+        builder.spare = entries.len() * SPARE.0 / SPARE.1;
+        let first = members.first().map_or(RuleNumber::MAX, |entry| entry.number);
+        let root = builder.child(&members, Part::whole(), 0);
+        groups.push(Group {
+            level: builder.level(root),
+            root: AtomicU32::new(root.0),
+            first: AtomicU32::new(first),
+            kinds: group_of.map(|group| group == kind),
+        });
     }
     // Those with the first rules first: what they find spares others.
-    builder.best.groups.sort_by_key(|group| group.first);
-    builder.best
+    groups.sort_by_key(|group| group.first.load(Ordering::Relaxed));
+    let room = |there: usize| there / ROOM + AT_LEAST;
+    Best {
+        vectors: Vectors::detect(),
+        groups,
+        further,
+        added: Added::new(room(builder.leaves.len())),
+        hidden: AllHidden::new(builder.hidden).into(),
+        nodes: with_room(builder.nodes, room),
+        leaves: with_room(builder.leaves, room),
+    }
+}
+
+fn with_room<T>(values: Vec<T>, room: impl Fn(usize) -> usize) -> Arena<T> {
+    let room = room(values.len());
+    Arena::new(values, room)
+}
+
+/// Which kind of rule it is: one of few sources, of few destinations, or of many of both.
+pub fn kind<A: Address>(rule: &Rule<A>) -> usize {
+    match (is_narrow(&rule.source), is_narrow(&rule.destination)) {
+        (true, _) => 0,
+        (false, true) => 1,
+        (false, false) => KINDS - 1,
+    }
 }
 
 /// Whether a range is of less than 1 in 4096 of all addresses.
@@ -157,58 +114,80 @@ fn is_narrow<A: Address>(range: &Range<A>) -> bool {
     range.last.distance(range.first) < A::LAST.shifted(12)
 }
 
-impl<A: Address> Builder<'_, A> {
-    fn child(&mut self, mut rules: Vec<RuleNumber>, part: Part<A>, depth: usize) -> Child {
-        if let Some(last) = rules.iter().position(|&rule| part.has_all(&self.rules[rule as usize])) {
-            rules.truncate(last + 1);
+impl<A: Address> Builder<A> {
+    /// Behind so many nodes and leaves.
+    pub fn new(there: [usize; 2]) -> Self {
+        Self {
+            there,
+            nodes: Vec::new(),
+            leaves: Vec::new(),
+            hidden: Vec::new(),
+            spare: 0,
         }
-        if rules.is_empty() {
+    }
+
+    /// A tree of rules in their order.
+    pub fn child(&mut self, entries: &[&Entry<A>], part: Part<A>, depth: usize) -> Child {
+        let covers = entries.iter().position(|entry| part.is_within(entry));
+        let entries = match covers {
+            Some(last) => self.without_hidden(entries, last, part),
+            None => entries,
+        };
+        if entries.is_empty() {
             return Child::NOTHING;
         }
-        if rules.len() <= SLOTS || depth == DEPTH {
-            return self.leaves(&rules);
+        if entries.len() <= SLOTS || depth >= DEPTH {
+            return self.leaves(entries);
         }
-        match self.node(&rules, part, depth) {
+        match self.node(entries, part, depth) {
             Some(child) => child,
-            None => self.leaves(&rules),
+            None => self.leaves(entries),
         }
+    }
+
+    /// Rules as far as one that leaves no header to the others.
+    fn without_hidden<'e>(&mut self, entries: &'e [&'e Entry<A>], last: usize, part: Part<A>) -> &'e [&'e Entry<A>] {
+        let (shown, hidden) = entries.split_at(last + 1);
+        if !hidden.is_empty() {
+            self.hidden.push(Hidden {
+                by: entries[last].number,
+                part,
+                numbers: hidden.iter().map(|entry| entry.number).collect(),
+            });
+        }
+        shown
     }
 
     /// How many nodes every way down from here goes through at least.
     fn level(&self, from: Child) -> usize {
         match from.is_node() {
             true => {
-                let children = self.best.nodes[from.node_number()].children;
-                1 + children.into_iter().map(|child| self.level(child)).min().unwrap_or(0)
+                let children = &self.nodes[from.node_number()].children;
+                let levels = children
+                    .iter()
+                    .map(|child| self.level(Child(child.load(Ordering::Relaxed))));
+                1 + levels.min().unwrap_or(0)
             }
             false => 0,
         }
     }
 
-    /// What rules ask for within a part.
-    fn asked(&self, dimension: usize, rules: &[RuleNumber], part: &Part<A>) -> Asked {
-        let (word, within) = part.word(dimension);
-        let of_rule = |&rule: &RuleNumber| part.of_rule(dimension, &self.rules[rule as usize]);
-        let of_rules = rules.iter().map(of_rule).collect();
-        Asked { word, within, of_rules }
-    }
-
     /// As many leaves as it takes, one behind the other.
-    fn leaves(&mut self, rules: &[RuleNumber]) -> Child {
-        let first = self.best.leaves.len();
-        let count = rules.len().div_ceil(SLOTS);
-        for (number, rules) in rules.chunks(SLOTS).enumerate() {
-            self.best.leaves.push(Leaf::new(self.rules, rules, number + 1 < count));
+    pub fn leaves(&mut self, entries: &[&Entry<A>]) -> Child {
+        let first = self.there[1] + self.leaves.len();
+        let count = entries.len().div_ceil(SLOTS);
+        for (number, entries) in entries.chunks(SLOTS).enumerate() {
+            self.leaves.push(Leaf::new(entries, number + 1 < count));
         }
         Child::leaf(first)
     }
 
     /// A node that cuts rules by what divides them best, into as many pieces as may be copied for; none where nothing does.
-    fn node(&mut self, rules: &[RuleNumber], part: Part<A>, depth: usize) -> Option<Child> {
-        let asked: Vec<Asked> = (0..DIMENSIONS.len())
-            .map(|dimension| self.asked(dimension, rules, &part))
+    fn node(&mut self, entries: &[&Entry<A>], part: Part<A>, depth: usize) -> Option<Child> {
+        let asked: Vec<Asked> = (0..DIMENSIONS)
+            .map(|dimension| part.asked(dimension, entries))
             .collect();
-        let most = rules.len().div_ceil(FULL).min(PIECES);
+        let most = entries.len().div_ceil(FULL).min(PIECES);
         let pieces = core::iter::successors(Some(most), |pieces| Some(pieces / 2)).take_while(|pieces| *pieces > 1);
         let (dimension, division) = pieces
             .filter_map(|pieces| {
@@ -221,28 +200,25 @@ impl<A: Address> Builder<'_, A> {
             })
             .next()?;
         let mut spare = self.spare - division.copied?;
-        let number = self.best.nodes.len();
-        let mut values = [u32::MAX; PIECES];
-        values[..division.cuts.len()].copy_from_slice(&division.cuts);
-        let mut children = [Child::NOTHING; PIECES];
-        self.best.nodes.push(Node { values, children });
+        let number = self.nodes.len();
+        self.nodes.push(Node::new(&division.cuts));
         // What may be copied is shared by those that want dividing.
         let wants = |members: &[usize]| members.len().saturating_sub(SLOTS);
         let mut all: usize = division.pieces.iter().map(|(_, members)| wants(members)).sum();
-        for (child, (within, members)) in children.iter_mut().zip(&division.pieces) {
+        let mut children = Vec::with_capacity(PIECES);
+        for (within, members) in &division.pieces {
             let wanted = wants(members);
             self.spare = if wanted == 0 { 0 } else { spare * wanted / all };
             (spare, all) = (spare - self.spare, all - wanted);
-            let members = members.iter().map(|&at| rules[at]).collect();
-            *child = self.child(members, part.narrowed(dimension, *within), depth + 1);
+            let members: Vec<_> = members.iter().map(|&at| entries[at]).collect();
+            children.push(self.child(&members, part.narrowed(dimension, *within), depth + 1));
             spare += self.spare;
         }
         self.spare = spare;
-        // The largest value is not below those that are not used.
-        let last = children[division.cuts.len()];
-        children[division.cuts.len()..].fill(last);
-        self.best.nodes[number].children = children;
-        Some(Child::node(number, asked[dimension].word))
+        for (piece, child) in children.into_iter().enumerate() {
+            self.nodes[number].lead(piece, child);
+        }
+        Some(Child::node(self.there[0] + number, asked[dimension].word))
     }
 }
 
@@ -263,10 +239,11 @@ impl Division {
     fn of(ranges: &[Range<u32>], within: Range<u32>, pieces: usize) -> Self {
         let mut edges = Vec::new();
         for range in ranges {
-            if range.first > within.first {
+            // The last value of all is never cut off: it stands for no cut.
+            if range.first > within.first && range.first < u32::MAX {
                 edges.push(range.first);
             }
-            if range.last < within.last {
+            if range.last < within.last && range.last + 1 < u32::MAX {
                 edges.push(range.last + 1);
             }
         }

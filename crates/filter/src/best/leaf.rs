@@ -1,5 +1,8 @@
 //! Up to 16 rules that are compared with a header at once.
 
+use core::borrow::Borrow;
+use core::sync::atomic::{AtomicU16, Ordering};
+
 use sluice_table::simd::lanes::Lanes;
 
 use super::words::Worded;
@@ -9,8 +12,21 @@ use crate::{Address, Field, Header, Range, Rule, RuleNumber};
 /// Rules of a leaf.
 pub const SLOTS: usize = 16;
 
+/// A rule on its way into leaves.
+#[derive(Clone, Debug)]
+pub struct Entry<A> {
+    /// Its number.
+    pub number: RuleNumber,
+    /// What leaves compare of it.
+    pub rule: Rule<A>,
+    /// It asks for more.
+    pub further: bool,
+}
+
 /// Rules side by side, in order of their numbers: of each field the first value, and how far the last one is behind it.
-#[derive(Clone, Copy, Debug)]
+///
+/// Nothing of it changes but that rules go.
+#[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Leaf<A: Worded> {
     source: A::Column,
@@ -19,7 +35,7 @@ pub struct Leaf<A: Worded> {
     destination_port: [[u16; SLOTS]; 2],
     protocol: [[u8; SLOTS]; 2],
     /// Bit per slot: there is a rule; one that names no source ports; no destination ports; neither.
-    used: [u16; 4],
+    used: [AtomicU16; 4],
     /// It asks for more than is compared here.
     further: u16,
     goes_on: bool,
@@ -36,22 +52,23 @@ pub fn asks_further<A: Address>(rule: &Rule<A>) -> bool {
 
 impl<A: Address> Leaf<A> {
     /// Of at most 16 rules in their order; whether the next leaf goes on with more.
-    pub fn new(rules: &[Rule<A>], numbers: &[RuleNumber], goes_on: bool) -> Self {
+    pub fn new(entries: &[impl Borrow<Entry<A>>], goes_on: bool) -> Self {
         let mut leaf = Self {
             source: Default::default(),
             destination: Default::default(),
             source_port: Default::default(),
             destination_port: Default::default(),
             protocol: Default::default(),
-            used: [0; 4],
+            used: Default::default(),
             further: 0,
             goes_on,
             numbers: [RuleNumber::MAX; SLOTS],
         };
-        for (slot, &number) in numbers.iter().enumerate().take(SLOTS) {
-            let rule = &rules[number as usize];
+        let mut used = [0; 4];
+        for (slot, entry) in entries.iter().enumerate().take(SLOTS) {
+            let Entry { number, rule, further } = entry.borrow();
             let bit = 1 << slot;
-            leaf.numbers[slot] = number;
+            leaf.numbers[slot] = *number;
             A::put(&mut leaf.source, slot, rule.source);
             A::put(&mut leaf.destination, slot, rule.destination);
             let ports = |column: &mut [[u16; SLOTS]; 2], field| {
@@ -62,21 +79,64 @@ impl<A: Address> Leaf<A> {
             let any_source = ports(&mut leaf.source_port, Field::SourcePort);
             let any_destination = ports(&mut leaf.destination_port, Field::DestinationPort);
             let uses = [true, any_source, any_destination, any_source && any_destination];
-            for (used, uses) in leaf.used.iter_mut().zip(uses) {
+            for (used, uses) in used.iter_mut().zip(uses) {
                 *used |= if uses { bit } else { 0 };
             }
             let Range { first, last } = rule.get(Field::Protocol);
             (leaf.protocol[0][slot], leaf.protocol[1][slot]) = (first as u8, (last - first) as u8);
-            if asks_further(rule) {
+            if *further {
                 leaf.further |= bit;
             }
         }
+        leaf.used = used.map(AtomicU16::new);
         leaf
+    }
+
+    /// The rules that it has, in their order, as far as it compares them.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<A>> {
+        let [used, any_source, any_destination, _] = [0, 1, 2, 3].map(|at| self.used(at));
+        (0..SLOTS).filter(move |slot| used >> slot & 1 != 0).map(move |slot| {
+            let port = |field, [first, span]: &[[u16; SLOTS]; 2], any: u16| match any >> slot & 1 {
+                1 => Rule::<A>::any().get(field),
+                _ => Range {
+                    first: first[slot].into(),
+                    last: (first[slot] + span[slot]).into(),
+                },
+            };
+            let [first, span] = self.protocol;
+            let fields = [
+                port(Field::SourcePort, &self.source_port, any_source),
+                port(Field::DestinationPort, &self.destination_port, any_destination),
+                Range {
+                    first: first[slot].into(),
+                    last: (first[slot] + span[slot]).into(),
+                },
+            ];
+            Entry {
+                number: self.numbers[slot],
+                rule: Rule::compared(A::range(&self.source, slot), A::range(&self.destination, slot), fields),
+                further: self.further >> slot & 1 != 0,
+            }
+        })
+    }
+
+    /// Do without a rule from now on, where it is there.
+    pub fn remove(&self, number: RuleNumber) {
+        for slot in (0..SLOTS).filter(|&slot| self.numbers[slot] == number) {
+            for used in &self.used {
+                used.fetch_and(!(1 << slot), Ordering::Relaxed);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn used(&self, at: usize) -> u16 {
+        self.used[at & 3].load(Ordering::Relaxed)
     }
 
     /// How many rules.
     pub fn len(&self) -> usize {
-        self.used[0].count_ones() as usize
+        self.used(0).count_ones() as usize
     }
 
     /// The rule of a slot.
@@ -101,7 +161,7 @@ impl<A: Address> Leaf<A> {
     #[inline(always)]
     pub fn held<L: Lanes>(&self, header: &Header<A>, lanes: L) -> u16 {
         let (from, to) = (header.get(Field::SourcePort), header.get(Field::DestinationPort));
-        let used = self.used[((from / NONE) | (to / NONE) << 1) as usize & 3];
+        let used = self.used(((from / NONE) | (to / NONE) << 1) as usize);
         let ports = |[first, span]: &[[u16; SLOTS]; 2], port: u32| {
             // A packet that has none meets the rules that name none: `used` keeps no other.
             lanes.within16(first, span, port as u16) | 0u16.wrapping_sub((port / NONE) as u16)

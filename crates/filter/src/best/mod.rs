@@ -7,12 +7,23 @@
 //!
 //! Whatever the header, a lookup costs at most the depth of three trees and the rules of their largest leaves.
 
+mod added;
 mod build;
+mod edit;
+mod hidden;
 mod leaf;
+mod part;
 pub(crate) mod words;
 
-use sluice_table::prefetch::prefetch_all_read_at;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Mutex;
+
+use sluice_table::arena::{Arena, View};
 use sluice_table::simd::lanes::{Lanes, Vectors, Work};
+
+pub(crate) use self::added::Added;
+pub use self::edit::Full;
+use self::hidden::AllHidden;
 
 use self::leaf::Leaf;
 use crate::{Address, Field, Header, Matcher, Rule, RuleNumber};
@@ -21,6 +32,8 @@ use crate::{Address, Field, Header, Matcher, Rule, RuleNumber};
 const PIECES: usize = 16;
 /// Packets whose ways are gone side by side.
 const BATCH: usize = 64;
+/// Kinds of rules: with few sources, with few destinations, and the rest.
+const KINDS: usize = 3;
 /// Fields that nodes may cut, beside the addresses.
 const FIELDS: [Field; 3] = [Field::SourcePort, Field::DestinationPort, Field::Protocol];
 
@@ -66,45 +79,88 @@ impl Child {
 
 /// A node: the first value of each piece but the first, in ascending order, and where all pieces lead. Where there are fewer,
 /// the last one is there several times; the last value is none.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 #[repr(C, align(64))]
 struct Node {
     values: [u32; PIECES],
-    children: [Child; PIECES],
+    children: [AtomicU32; PIECES],
 }
 
 impl Node {
+    /// With cuts, which lead nowhere yet. None is the largest value: that stands for no cut.
+    fn new(cuts: &[u32]) -> Self {
+        let mut values = [u32::MAX; PIECES];
+        values[..cuts.len()].copy_from_slice(cuts);
+        Self {
+            values,
+            children: [const { AtomicU32::new(Child::NOTHING.0) }; PIECES],
+        }
+    }
+
+    fn cuts(&self) -> &[u32] {
+        &self.values[..self.values.partition_point(|value| *value < u32::MAX)]
+    }
+
+    /// Let a piece lead there. The largest value is not below those that are not used, which lead where the last piece does.
+    fn lead(&mut self, piece: usize, to: Child) {
+        let end = if piece == self.cuts().len() { PIECES } else { piece + 1 };
+        self.children[piece..end].fill_with(|| AtomicU32::new(to.0));
+    }
+
+    #[inline(always)]
+    fn leads(&self, piece: usize) -> Child {
+        Child(self.children[piece % PIECES].load(Ordering::Relaxed))
+    }
+
     #[inline(always)]
     fn child<L: Lanes>(&self, value: u32, lanes: L) -> Child {
         let piece = (lanes.not_below(&self.values, value) & 0x7fff).count_ones();
-        self.children[piece as usize % PIECES]
+        self.leads(piece as usize)
     }
 }
 
 /// A group's tree.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Group {
-    root: Child,
+    root: AtomicU32,
     /// How many nodes every way down goes through at least.
     level: usize,
-    /// The first of its rules.
-    first: RuleNumber,
+    /// A number that none of its rules comes before.
+    first: AtomicU32,
+    /// Which kinds of rules it has.
+    kinds: [bool; KINDS],
+}
+
+impl Group {
+    #[inline(always)]
+    fn root(&self) -> Child {
+        Child(self.root.load(Ordering::Relaxed))
+    }
 }
 
 /// The default matcher.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Best<A: Address> {
     vectors: Vectors,
     groups: Vec<Group>,
-    nodes: Vec<Node>,
-    leaves: Vec<Leaf<A>>,
+    nodes: Arena<Node>,
+    leaves: Arena<Leaf<A>>,
     /// Rules that ask for more than leaves compare, by number.
     further: Vec<(RuleNumber, Rule<A>)>,
+    /// The same of those that were added later.
+    added: Added<Box<[Rule<A>]>>,
+    /// Rules that some leaves need not have. Who changes anything holds it.
+    hidden: Mutex<AllHidden<A>>,
 }
 
 impl<A: Address> Best<A> {
     /// Of rules in their order.
     pub fn new(rules: &[Rule<A>]) -> Self {
+        Self::numbered((0..).zip(rules.iter().cloned()))
+    }
+
+    /// Of rules with numbers that don't descend. Several with one number are boxes of one rule.
+    pub fn numbered(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> Self {
         build::build(rules)
     }
 
@@ -148,8 +204,21 @@ impl<A: Address> Best<A> {
     }
 
     fn holds(&self, rule: RuleNumber, header: &Header<A>) -> bool {
-        let at = self.further.binary_search_by_key(&rule, |(number, _)| *number);
-        at.is_ok_and(|at| self.further[at].1.has(header))
+        let from = self.further.partition_point(|(number, _)| *number < rule);
+        let boxes = self.further[from..].iter().take_while(|(number, _)| *number == rule);
+        let added = self.added.get(rule).map_or(&[][..], |(_, boxes)| boxes);
+        boxes.map(|(_, rule)| rule).chain(added).any(|rule| rule.has(header))
+    }
+
+    /// A leaf, and those that go on with its rules.
+    #[inline(always)]
+    fn chain(&self, first: Child) -> impl Iterator<Item = &Leaf<A>> {
+        let mut next = self.leaves.get(first.leaf_number());
+        (first.leaf_number() + 1..).map_while(move |number| {
+            let leaf = next?;
+            next = if leaf.goes_on() { self.leaves.get(number) } else { None };
+            Some(leaf)
+        })
     }
 }
 
@@ -200,17 +269,20 @@ impl<A: Address> Work for Search<'_, A> {
         let headers = &headers[..count];
         let mut first = [RuleNumber::MAX; BATCH];
         let mut at = [Child::NOTHING; BATCH];
-        let leaves = best.leaves.as_slice();
+        let trees = best.trees();
         for group in &best.groups {
             let mut asked = List::new();
+            let begins = group.first.load(Ordering::Relaxed);
             for (lane, first) in first[..count].iter().enumerate() {
-                asked.push_if(lane, group.first < *first);
+                asked.push_if(lane, begins < *first);
             }
-            best.descend(group, &asked, headers, &mut at, lanes);
+            trees.descend(group, &asked, headers, &mut at, lanes);
             while asked.count != 0 {
                 let mut next = List::new();
                 for lane in asked.iter() {
-                    let leaf = &leaves[at[lane].leaf_number()];
+                    let Some(leaf) = trees.leaves.get(at[lane].leaf_number()) else {
+                        continue;
+                    };
                     let rule = best.first_of_leaf(leaf, &headers[lane], lanes);
                     first[lane] = first[lane].min(rule);
                     at[lane] = Child(at[lane].0 + 1);
@@ -225,24 +297,38 @@ impl<A: Address> Work for Search<'_, A> {
     }
 }
 
+/// All groups' trees.
+struct Trees<'a, A: Address> {
+    nodes: View<'a, Node>,
+    leaves: View<'a, Leaf<A>>,
+}
+
 impl<A: Address> Best<A> {
+    #[inline(always)]
+    fn trees(&self) -> Trees<'_, A> {
+        Trees {
+            nodes: self.nodes.view(),
+            leaves: self.leaves.view(),
+        }
+    }
+}
+
+impl<A: Address> Trees<'_, A> {
     /// Lanes go down to their leaves.
     #[inline(always)]
     fn descend<L: Lanes>(&self, group: &Group, asked: &List, headers: &[Header<A>], at: &mut [Child; BATCH], lanes: L) {
-        let (nodes, root) = (self.nodes.as_slice(), group.root);
+        let root = group.root();
         *at = [root; BATCH];
         if !root.is_node() {
             return;
         }
-        let node = &nodes[root.node_number()];
         for lane in asked.iter() {
-            at[lane] = node.child(headers[lane].words[root.word()], lanes);
+            at[lane] = self.below(root, &headers[lane], lanes);
         }
         // As long as no way ends.
         for _ in 1..group.level {
             for lane in asked.iter() {
-                let node = &nodes[at[lane].node_number()];
-                at[lane] = node.child(headers[lane].words[at[lane].word()], lanes);
+                at[lane] = self.below(at[lane], &headers[lane], lanes);
             }
         }
         let mut going = List::new();
@@ -253,8 +339,7 @@ impl<A: Address> Best<A> {
         while going.count != 0 {
             let mut next = List::new();
             for lane in going.iter() {
-                let node = &nodes[at[lane].node_number()];
-                let child = node.child(headers[lane].words[at[lane].word()], lanes);
+                let child = self.below(at[lane], &headers[lane], lanes);
                 at[lane] = child;
                 next.push_if(lane, child.is_node());
                 self.prefetch_leaf(child);
@@ -263,11 +348,21 @@ impl<A: Address> Best<A> {
         }
     }
 
+    /// Where a node leads to.
+    #[inline(always)]
+    fn below<L: Lanes>(&self, node: Child, header: &Header<A>, lanes: L) -> Child {
+        // No closure: it would not have the instructions that `lanes` stands for.
+        match self.nodes.get(node.node_number()) {
+            Some(below) => below.child(header.words[node.word()], lanes),
+            None => Child::NOTHING,
+        }
+    }
+
     /// Nodes are few: they stay near by themselves.
     #[inline(always)]
     fn prefetch_leaf(&self, child: Child) {
         let number = if child.is_node() { 0 } else { child.leaf_number() };
-        prefetch_all_read_at(&self.leaves, number);
+        self.leaves.prefetch_all_read(number);
     }
 }
 
@@ -297,24 +392,22 @@ impl<A: Address> Work for Count<'_, A> {
         let mut visits = Visits::default();
         let mut first = RuleNumber::MAX;
         for group in &best.groups {
-            if group.first >= first {
+            if group.first.load(Ordering::Relaxed) >= first {
                 continue;
             }
             visits.groups += 1;
-            let mut at = group.root;
+            let mut at = group.root();
             while at.is_node() {
                 visits.nodes += 1;
-                at = best.nodes[at.node_number()].child(header.words[at.word()], lanes);
+                at = best.trees().below(at, header, lanes);
             }
-            loop {
+            for leaf in best.chain(at) {
                 visits.leaves += 1;
-                let leaf = &best.leaves[at.leaf_number()];
                 let rule = best.first_of_leaf(leaf, header, lanes);
                 first = first.min(rule);
-                if !leaf.goes_on() || rule != RuleNumber::MAX {
+                if rule != RuleNumber::MAX {
                     break;
                 }
-                at = Child(at.0 + 1);
             }
         }
         visits
@@ -340,6 +433,8 @@ impl<A: Address> Matcher<A> for Best<A> {
     }
 
     fn bytes(&self) -> usize {
-        size_of_val(self.nodes.as_slice()) + size_of_val(self.leaves.as_slice()) + size_of_val(self.further.as_slice())
+        let hidden = self.hidden.lock().map_or(0, |hidden| hidden.bytes());
+        let further = size_of_val(self.further.as_slice()) + self.added.bytes();
+        self.nodes.bytes() + self.leaves.bytes() + further + hidden
     }
 }

@@ -33,6 +33,8 @@ pub trait Worded: Sized + Copy + Send + Sync + Debug {
     fn with_word(self, at: usize, word: u32, rest: Self) -> Self;
     /// Put a range in its slot.
     fn put(column: &mut Self::Column, slot: usize, range: Range<Self>);
+    /// The range of a slot.
+    fn range(column: &Self::Column, slot: usize) -> Range<Self>;
     /// A bit for each range that holds the address whose words begin at a place.
     fn held<L: Lanes>(words: &[u32], column: &Self::Column, lanes: L) -> u16;
 }
@@ -67,6 +69,14 @@ impl Worded for u32 {
 
     fn put(column: &mut Spans, slot: usize, Range { first, last }: Range<u32>) {
         (column.first[slot], column.span[slot]) = (first, last - first);
+    }
+
+    fn range(column: &Spans, slot: usize) -> Range<u32> {
+        let (first, span) = (column.first[slot], column.span[slot]);
+        Range {
+            first,
+            last: first + span,
+        }
     }
 
     #[inline(always)]
@@ -112,6 +122,14 @@ impl Worded for u128 {
         for half in 0..2 {
             column.first[half][slot] = halves(first)[half];
             column.last[half][slot] = halves(last)[half];
+        }
+    }
+
+    fn range(column: &Ends, slot: usize) -> Range<u128> {
+        let whole = |[high, low]: &[[u64; SLOTS]; 2]| u128::from(high[slot]) << 64 | u128::from(low[slot]);
+        Range {
+            first: whole(&column.first),
+            last: whole(&column.last),
         }
     }
 

@@ -5,7 +5,9 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{Action, By, LOGGED, Place, endpoints};
+use super::{Action, By, LOGGED, Place, endpoints, later};
+use sluice_table::arena::Arena;
+
 use crate::{Address, Field, Header};
 
 /// Packets that wait to be logged at most.
@@ -71,9 +73,9 @@ pub struct LogRecord {
 }
 
 /// What all rules have counted.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Counters {
-    of_rules: Box<[Arc<Counter>]>,
+    of_rules: Arena<Arc<Counter>>,
     default: Arc<Counter>,
     log: Arc<Mutex<VecDeque<LogRecord>>>,
     lost: Arc<AtomicU64>,
@@ -82,29 +84,40 @@ pub struct Counters {
 impl Counters {
     /// For so many rules, all at 0.
     pub fn new(rules: usize) -> Self {
-        Self::following(&Self::default(), (0..rules).map(|_| None))
+        Self {
+            of_rules: Self::arena((0..rules).map(|_| Arc::default())),
+            default: Arc::default(),
+            log: Arc::new(Mutex::new(VecDeque::with_capacity(WAITING))),
+            lost: Arc::default(),
+        }
+    }
+
+    /// With room for rules that come one by one.
+    fn arena(counters: impl Iterator<Item = Arc<Counter>>) -> Arena<Arc<Counter>> {
+        let counters: Vec<_> = counters.collect();
+        let room = later(counters.len());
+        Arena::new(counters, room)
     }
 
     /// For rules of which some were there before, each at a place of its own, and go on counting.
     pub fn following(before: &Self, places: impl Iterator<Item = Option<Place>>) -> Self {
-        let counter = |place: Option<Place>| {
-            let known = place.and_then(|place| before.of_rules.get(place as usize));
-            known.cloned().unwrap_or_default()
-        };
-        if before.log.lock().is_ok_and(|log| log.capacity() >= WAITING) {
-            return Self {
-                of_rules: places.map(counter).collect(),
-                default: before.default.clone(),
-                log: before.log.clone(),
-                lost: before.lost.clone(),
-            };
-        }
+        let counter = |place: Option<Place>| place.and_then(|place| before.shared(place)).unwrap_or_default();
         Self {
-            of_rules: places.map(counter).collect(),
+            of_rules: Self::arena(places.map(counter)),
             default: before.default.clone(),
-            log: Arc::new(Mutex::new(VecDeque::with_capacity(WAITING))),
+            log: before.log.clone(),
             lost: before.lost.clone(),
         }
+    }
+
+    /// That of a rule, to go on counting elsewhere.
+    pub(super) fn shared(&self, place: Place) -> Option<Arc<Counter>> {
+        self.of_rules.get(place as usize).cloned()
+    }
+
+    /// One more rule; false where there is no room.
+    pub(super) fn add(&self, counter: Arc<Counter>) -> bool {
+        self.of_rules.append(counter).is_ok()
     }
 
     /// That of a rule.

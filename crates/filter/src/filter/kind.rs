@@ -29,7 +29,14 @@ pub enum Kind {
 
 /// A matcher, with what each worker keeps.
 #[derive(Debug)]
-pub(super) enum Any<A: Address> {
+pub(super) struct Any<A: Address> {
+    which: Which<A>,
+    /// Numbers of rules by their place in the matcher's list; none where it knows their numbers.
+    numbers: Box<[RuleNumber]>,
+}
+
+#[derive(Debug)]
+enum Which<A: Address> {
     Best(Best<A>),
     Linear(Linear<A>),
     Trie(Trie<A>),
@@ -37,38 +44,62 @@ pub(super) enum Any<A: Address> {
 }
 
 impl<A: Address> Any<A> {
-    pub fn new(rules: &[Rule<A>], kind: Kind, workers: usize) -> Result<Self, TooLarge> {
-        Ok(match kind {
-            Kind::Best => Self::Best(Best::new(rules)),
-            Kind::Linear => Self::Linear(Linear::new(rules)),
-            Kind::Trie { most } => Self::Trie(Trie::new(rules, most)?),
+    /// Of boxes in order, each with the number of its rule.
+    pub fn new(rules: Vec<(RuleNumber, Rule<A>)>, kind: Kind, workers: usize) -> Result<Self, TooLarge> {
+        if kind == Kind::Best {
+            let best = Best::numbered(rules.into_iter());
+            return Ok(Self {
+                which: Which::Best(best),
+                numbers: Box::default(),
+            });
+        }
+        let (numbers, rules): (Vec<_>, Vec<_>) = rules.into_iter().unzip();
+        let which = match kind {
+            Kind::Best | Kind::Linear => Which::Linear(Linear::new(&rules)),
+            Kind::Trie { most } => Which::Trie(Trie::new(&rules, most)?),
             Kind::CachedTrie { most, entries, probe } => {
-                let trie = CachedTrie::new(Trie::new(rules, most)?, entries, probe);
+                let trie = CachedTrie::new(Trie::new(&rules, most)?, entries, probe);
                 let lists = (0..workers).map(|_| Mutex::new(trie.memory())).collect();
-                Self::CachedTrie(trie, lists)
+                Which::CachedTrie(trie, lists)
             }
+        };
+        Ok(Self {
+            which,
+            numbers: numbers.into(),
         })
     }
 
+    /// The matcher that single rules can be changed in.
+    pub fn best(&self) -> Option<&Best<A>> {
+        match &self.which {
+            Which::Best(best) => Some(best),
+            Which::Linear(_) | Which::Trie(_) | Which::CachedTrie(..) => None,
+        }
+    }
+
     pub fn first_of_each(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>], worker: usize) {
-        match self {
-            Self::Best(best) => best.first_of_each(&mut (), headers, found),
-            Self::Linear(linear) => linear.first_of_each(&mut (), headers, found),
-            Self::Trie(trie) => trie.first_of_each(&mut (), headers, found),
+        match &self.which {
+            Which::Best(best) => return best.first_of_each(&mut (), headers, found),
+            Which::Linear(linear) => linear.first_of_each(&mut (), headers, found),
+            Which::Trie(trie) => trie.first_of_each(&mut (), headers, found),
             // A worker's own lists are never held by another; who is none of them goes without.
-            Self::CachedTrie(trie, lists) => match lists.get(worker).map(Mutex::try_lock) {
+            Which::CachedTrie(trie, lists) => match lists.get(worker).map(Mutex::try_lock) {
                 Some(Ok(mut lists)) => trie.first_of_each(&mut lists, headers, found),
                 _ => trie.trie().first_of_each(&mut (), headers, found),
             },
         }
+        for found in found.iter_mut().flatten() {
+            *found = self.numbers.get(*found as usize).copied().unwrap_or(RuleNumber::MAX);
+        }
     }
 
     pub fn bytes(&self) -> usize {
-        match self {
-            Self::Best(best) => best.bytes(),
-            Self::Linear(linear) => linear.bytes(),
-            Self::Trie(trie) => trie.bytes(),
-            Self::CachedTrie(trie, lists) => trie.bytes() + lists.len() * trie.memory_bytes(),
-        }
+        let matcher = match &self.which {
+            Which::Best(best) => best.bytes(),
+            Which::Linear(linear) => linear.bytes(),
+            Which::Trie(trie) => trie.bytes(),
+            Which::CachedTrie(trie, lists) => trie.bytes() + lists.len() * trie.memory_bytes(),
+        };
+        matcher + size_of_val(&*self.numbers)
     }
 }

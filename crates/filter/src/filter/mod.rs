@@ -1,19 +1,25 @@
-//! A list of rules with what they do, compiled into a snapshot that never changes: what a packet's fate is.
+//! A list of rules with what they do, compiled into a snapshot that only single rules change in: what a packet's fate is.
 //!
 //! Rules that decide go into the matcher. Those after which others are asked, few as they are, are asked one by one, as far
 //! as they come before the one that decides.
 
 mod counters;
 mod kind;
+mod list;
+mod numbers;
 
 pub use counters::{Counter, Counters, LogRecord};
 pub use kind::Kind;
+pub use list::{Change, Fold, RuleList};
 
+use std::borrow::Borrow;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use thiserror::Error;
 
 use self::kind::Any;
+use self::numbers::Decisions;
 use crate::{Address, Field, Header, Rule, RuleNumber, TooLarge};
 
 /// Headers that are asked about together at most.
@@ -62,8 +68,14 @@ pub enum Action {
 /// Packets that a rule logs a second, and at once.
 pub const LOGGED: u32 = 10;
 
-/// Place of a rule in the list that an operator wrote, counted from 0.
+/// Place of a rule in the list that an operator wrote, counted from 0. Rules that come one by one later have places behind all
+/// others, wherever they are in the list.
 pub type Place = u32;
+
+/// Rules that may come one by one until all is built anew, for so many that are there.
+fn later(rules: usize) -> usize {
+    rules / 8 + 64
+}
 
 /// A rule as its operator wrote it: one or more boxes of either family, and what they do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,11 +119,23 @@ pub enum FilterError {
     TooMany(usize),
 }
 
+/// What does not depend on rules.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Which matcher.
+    pub kind: Kind,
+    /// What happens to packets that no rule decides about.
+    pub default: Verdict,
+    /// The first packet of a flow is asked about, and those that follow pass.
+    pub sessions: bool,
+    /// Who may ask at the same time.
+    pub workers: usize,
+}
+
 /// A box after whose rule others are asked.
 #[derive(Clone, Debug)]
 struct GoesOn<A> {
-    /// Boxes of the matcher that come before it.
-    before: RuleNumber,
+    number: RuleNumber,
     place: Place,
     action: Action,
     rule: Rule<A>,
@@ -121,32 +145,29 @@ struct GoesOn<A> {
 #[derive(Debug)]
 pub struct Filter<A: Address> {
     matcher: Any<A>,
-    /// Of each box of the matcher, which rule it is of, and what that decides.
-    decides: Box<[(Place, Verdict)]>,
+    decisions: Arc<Decisions>,
+    boxes: usize,
     goes_on: Box<[GoesOn<A>]>,
     default: Verdict,
 }
 
 impl<A: Address> Filter<A> {
-    /// Of boxes in order, each with the place of its rule and what that does. `workers` may ask at the same time.
-    pub fn new<'r>(
+    /// Of boxes in order, each with the place of its rule and what that does.
+    fn new<'r>(
         boxes: impl Iterator<Item = (Place, Action, &'r Rule<A>)>,
-        kind: Kind,
-        default: Verdict,
-        workers: usize,
+        settings: &Settings,
+        decisions: Arc<Decisions>,
     ) -> Result<Self, FilterError> {
-        let (mut rules, mut decides, mut goes_on) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut rules, mut goes_on) = (Vec::new(), Vec::new());
         for (place, action, rule) in boxes {
+            let (number, rule) = (decisions.number(place).unwrap_or_default(), rule.clone());
             match action {
-                Action::Decide(verdict) => {
-                    rules.push(rule.clone());
-                    decides.push((place, verdict));
-                }
+                Action::Decide(_) => rules.push((number, rule)),
                 action => goes_on.push(GoesOn {
-                    before: rules.len() as RuleNumber,
+                    number,
                     place,
                     action,
-                    rule: rule.clone(),
+                    rule,
                 }),
             }
         }
@@ -154,10 +175,11 @@ impl<A: Address> Filter<A> {
             return Err(FilterError::TooMany(rules.len()));
         }
         Ok(Self {
-            matcher: Any::new(&rules, kind, workers)?,
-            decides: decides.into(),
+            boxes: rules.len(),
+            matcher: Any::new(rules, settings.kind, settings.workers)?,
+            decisions,
             goes_on: goes_on.into(),
-            default,
+            default: settings.default,
         })
     }
 
@@ -199,7 +221,7 @@ impl<A: Address> Filter<A> {
     #[inline(always)]
     fn fate(&self, header: &Header<A>, found: Option<RuleNumber>, mut note: impl FnMut(Place, Action) -> bool) -> Fate {
         for goes_on in &self.goes_on {
-            if found.is_some_and(|found| found < goes_on.before) {
+            if found.is_some_and(|found| found < goes_on.number) {
                 break;
             }
             if goes_on.rule.has(header) && !note(goes_on.place, goes_on.action) {
@@ -210,8 +232,8 @@ impl<A: Address> Filter<A> {
                 };
             }
         }
-        match found.and_then(|found| self.decides.get(found as usize)) {
-            Some(&(place, verdict)) => Fate {
+        match found.and_then(|found| self.decisions.of(found)) {
+            Some((place, verdict)) => Fate {
                 verdict,
                 by: By::Rule(place),
             },
@@ -222,14 +244,14 @@ impl<A: Address> Filter<A> {
         }
     }
 
-    /// Boxes that decide.
+    /// Boxes that decided when it was built.
     pub fn len(&self) -> usize {
-        self.decides.len()
+        self.boxes
     }
 
     /// Whether there are no boxes at all.
     pub fn is_empty(&self) -> bool {
-        self.decides.is_empty() && self.goes_on.is_empty()
+        self.boxes == 0 && self.goes_on.is_empty()
     }
 
     /// Bytes that the matcher takes.
@@ -249,26 +271,27 @@ pub struct Filters {
     pub counters: Counters,
     /// The first packet of a flow is asked about, and those that follow pass.
     pub sessions: bool,
+    decisions: Arc<Decisions>,
 }
 
 impl Filters {
     /// Of rules in order. A rule that was there before goes on counting where it was.
-    pub fn new(
-        written: &[Written],
-        kind: Kind,
-        default: Verdict,
-        sessions: bool,
-        workers: usize,
-        counters: Counters,
-    ) -> Result<Self, FilterError> {
-        let boxes = || (0..).zip(written);
+    pub fn new(written: &[impl Borrow<Written>], settings: &Settings, counters: Counters) -> Result<Self, FilterError> {
+        let decides = |rule: &Written| match rule.action {
+            Action::Decide(verdict) => Some(verdict),
+            Action::Count | Action::Log | Action::Limit { .. } => None,
+        };
+        let verdicts = written.iter().map(|rule| decides(rule.borrow())).collect();
+        let decisions = Arc::new(Decisions::new(verdicts, later(written.len())));
+        let boxes = || (0..).zip(written.iter().map(Borrow::borrow));
         let four = boxes().flat_map(|(place, rule)| rule.four.iter().map(move |one| (place, rule.action, one)));
         let six = boxes().flat_map(|(place, rule)| rule.six.iter().map(move |one| (place, rule.action, one)));
         Ok(Self {
-            four: Filter::new(four, kind, default, workers)?,
-            six: Filter::new(six, kind, default, workers)?,
+            four: Filter::new(four, settings, decisions.clone())?,
+            six: Filter::new(six, settings, decisions.clone())?,
             counters,
-            sessions,
+            sessions: settings.sessions,
+            decisions,
         })
     }
 }

@@ -1,0 +1,221 @@
+//! Single rules come and go while others look.
+//!
+//! A rule is put into new leaves in place of those of its part of the space, which are then led to in place of them: who
+//! looks comes to the old leaf or to the new one. A rule goes by a mark in its leaves, after those that it has hidden came back. What is not led to any more stays until
+//! the whole matcher goes.
+
+use core::ops::Range as Places;
+use core::sync::atomic::Ordering;
+use std::sync::{MutexGuard, PoisonError};
+
+use thiserror::Error;
+
+use super::build::{Builder, kind};
+use super::hidden::{AllHidden, Hidden};
+use super::leaf::{Entry, Leaf, SLOTS, asks_further};
+use super::part::Part;
+use super::{Best, Child, Group, PIECES};
+use crate::{Address, Range, Rule, RuleNumber};
+
+/// There is no room for a further rule: it is time to build the matcher anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("there is no room for a further rule")]
+pub struct Full;
+
+/// Leaves that a rule takes at most beyond those that were there, for each part that it reaches into.
+const MORE: usize = 2;
+
+/// Nodes and leaves to be added, and what leads to all of them.
+type Tree<A> = (Builder<A>, Child);
+
+/// Where a leaf is led to, and the part that it is for.
+struct Leads<A> {
+    from: From,
+    part: Part<A>,
+    depth: usize,
+}
+
+/// What leads to a leaf: a group, or pieces of a node.
+enum From {
+    Root,
+    Pieces(usize, Places<usize>),
+}
+
+impl<A: Address> Best<A> {
+    /// Add a rule with its number: boxes of which each is the whole rule for the headers in it.
+    ///
+    /// # Errors
+    /// There is no room; it may hold some of its headers then.
+    pub fn insert(&self, number: RuleNumber, boxes: &[Rule<A>]) -> Result<(), Full> {
+        let mut hidden = self.hidden();
+        let further: Vec<_> = boxes.iter().filter(|rule| asks_further(rule)).cloned().collect();
+        if !further.is_empty() {
+            self.added.add(number, further.into()).map_err(|_| Full)?;
+        }
+        boxes
+            .iter()
+            .try_for_each(|rule| self.put(number, rule, rule, Some(&mut hidden)))
+    }
+
+    /// Do without a rule from now on, of whose boxes none is left out. `rules` says the boxes of the others by their number.
+    ///
+    /// # Errors
+    /// There is no room for what it has hidden; it is still there then.
+    pub fn remove<'r>(
+        &self,
+        number: RuleNumber,
+        boxes: &[Rule<A>],
+        rules: impl Fn(RuleNumber) -> &'r [Rule<A>],
+    ) -> Result<(), Full> {
+        let mut hidden = self.hidden();
+        let mut shown = Vec::new();
+        for Hidden { part, numbers, .. } in hidden.by(number) {
+            for &number in numbers {
+                for rule in rules(number) {
+                    shown.extend(part.clipped(rule).map(|within| (number, rule, within)));
+                }
+            }
+        }
+        for (number, rule, within) in shown {
+            // Divided they would be hidden again: what hides them is still there, so that there is no gap.
+            self.put(number, rule, &within, None)?;
+        }
+        hidden.forget(number);
+        for rule in boxes {
+            let (group, leads) = self.reach(rule, rule);
+            for leads in leads {
+                for leaf in self.chain(self.led(group, &leads)) {
+                    leaf.remove(number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Who has it is the only one that changes anything.
+    fn hidden(&self) -> MutexGuard<'_, AllHidden<A>> {
+        self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many leaves there may be in addition: each rule takes one or two for each that it reaches into.
+    pub fn room(&self) -> usize {
+        self.leaves.room()
+    }
+
+    /// A rule's group, and all that leads to leaves that it belongs to, as far as it is `within` a box.
+    fn reach(&self, rule: &Rule<A>, within: &Rule<A>) -> (&Group, Vec<Leads<A>>) {
+        let kind = kind(rule);
+        let group = self
+            .groups
+            .iter()
+            .position(|group| group.kinds[kind])
+            .unwrap_or_default();
+        let group = &self.groups[group];
+        let mut leads = Vec::new();
+        let top = Leads {
+            from: From::Root,
+            part: Part::whole(),
+            depth: 0,
+        };
+        self.descend_with(within, group, top, &mut leads);
+        (group, leads)
+    }
+
+    fn descend_with(&self, rule: &Rule<A>, group: &Group, leads: Leads<A>, found: &mut Vec<Leads<A>>) {
+        let child = self.led(group, &leads);
+        let node = match child.is_node() {
+            true => self.nodes.get(child.node_number()),
+            false => None,
+        };
+        let Some(node) = node else {
+            return found.push(leads);
+        };
+        let dimension = Part::<A>::dimension(child.word());
+        let (_, within) = leads.part.word(dimension);
+        let asked = leads.part.of_rule(dimension, rule);
+        let cuts = node.cuts();
+        for piece in 0..=cuts.len() {
+            let range = Range {
+                first: piece.checked_sub(1).map_or(within.first, |before| cuts[before]),
+                last: cuts.get(piece).map_or(within.last, |next| next - 1),
+            };
+            if range.first <= asked.last && asked.first <= range.last {
+                let end = if piece == cuts.len() { PIECES } else { piece + 1 };
+                let below = Leads {
+                    from: From::Pieces(child.node_number(), piece..end),
+                    part: leads.part.narrowed(dimension, range),
+                    depth: leads.depth + 1,
+                };
+                self.descend_with(rule, group, below, found);
+            }
+        }
+    }
+
+    fn led(&self, group: &Group, leads: &Leads<A>) -> Child {
+        match &leads.from {
+            From::Root => group.root(),
+            From::Pieces(node, pieces) => self
+                .nodes
+                .get(*node)
+                .map_or(Child::NOTHING, |node| node.leads(pieces.start)),
+        }
+    }
+
+    /// Put a rule where it belongs, as far as it is `within` a box. Leaves that overflow are divided where it may be `hidden`.
+    fn put(
+        &self,
+        number: RuleNumber,
+        rule: &Rule<A>,
+        within: &Rule<A>,
+        mut hidden: Option<&mut AllHidden<A>>,
+    ) -> Result<(), Full> {
+        let (group, leads) = self.reach(rule, within);
+        let entry = Entry {
+            number,
+            rule: rule.clone(),
+            further: asks_further(rule),
+        };
+        group.first.fetch_min(number, Ordering::Relaxed);
+        for leads in &leads {
+            let there: Vec<_> = self.chain(self.led(group, leads)).flat_map(Leaf::entries).collect();
+            let place = there.partition_point(|other| other.number <= number);
+            let mut entries: Vec<&Entry<A>> = there.iter().collect();
+            entries.insert(place, &entry);
+            let tree = hidden.as_ref().and_then(|_| self.divided(&entries, leads));
+            let (builder, top) = tree.unwrap_or_else(|| self.chained(&entries));
+            self.leaves.append_all(builder.leaves).map_err(|_| Full)?;
+            self.nodes.append_all(builder.nodes).map_err(|_| Full)?;
+            if let Some(hidden) = &mut hidden {
+                hidden.add(builder.hidden);
+            }
+            match &leads.from {
+                From::Root => group.root.store(top.0, Ordering::Release),
+                From::Pieces(node, pieces) => {
+                    let children = self.nodes.get(*node).map(|node| &node.children[pieces.clone()]);
+                    let children = children.unwrap_or_default().iter();
+                    children.for_each(|child| child.store(top.0, Ordering::Release));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A leaf that overflows as a tree of its own; none where it takes more than leaves one behind the other may, or has been
+    /// one too many before.
+    fn divided(&self, entries: &[&Entry<A>], leads: &Leads<A>) -> Option<Tree<A>> {
+        if !(SLOTS + 1..=2 * SLOTS).contains(&entries.len()) {
+            return None;
+        }
+        let mut builder = Builder::new([self.nodes.len(), self.leaves.len()]);
+        builder.spare = entries.len();
+        let top = builder.child(entries, leads.part, leads.depth);
+        let fits = builder.leaves.len() <= 1 + MORE && builder.nodes.len() <= self.nodes.room();
+        fits.then_some((builder, top))
+    }
+
+    fn chained(&self, entries: &[&Entry<A>]) -> Tree<A> {
+        let mut builder = Builder::new([self.nodes.len(), self.leaves.len()]);
+        let first = builder.leaves(entries);
+        (builder, first)
+    }
+}

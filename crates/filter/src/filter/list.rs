@@ -1,0 +1,302 @@
+//! The rules of a filter as who edits them has them.
+//!
+//! A rule that decides comes and goes in the matcher that workers ask, in microseconds. For all others, and where there is no
+//! room, all is built anew. Before the room is used up, the list is folded: built anew on another thread, while it goes on
+//! changing.
+
+use std::sync::Arc;
+
+use super::{Action, Counter, Counters, FilterError, Filters, Place, Settings, Written};
+
+/// A rule, and what its editor knows of it.
+#[derive(Debug)]
+struct Listed<T> {
+    written: Written,
+    what: T,
+}
+
+/// What a change has come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is there for who asks from now on.
+    InPlace,
+    /// [`RuleList::filters`] are others now, to be published.
+    Anew,
+}
+
+/// Rules in order.
+#[derive(Debug)]
+pub struct RuleList<T> {
+    filters: Arc<Filters>,
+    settings: Settings,
+    /// In order: the place of each rule among `rules`, and in `filters`.
+    order: Vec<Place>,
+    /// Those that went are there until all is built anew.
+    rules: Vec<Arc<Listed<T>>>,
+    /// What has changed since a fold began, if one is under way.
+    since: Option<Vec<Step>>,
+    /// Room below which it is time to fold.
+    enough: usize,
+    /// The filters before, where it is a fold that has not ended.
+    before: Option<Arc<Filters>>,
+}
+
+/// A rule came to an index, or went from it.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    index: usize,
+    came: Option<Place>,
+}
+
+/// A list to be built anew.
+#[derive(Debug)]
+pub struct Fold<T> {
+    before: Arc<Filters>,
+    settings: Settings,
+    order: Vec<Place>,
+    rules: Vec<Arc<Listed<T>>>,
+}
+
+impl<T> Fold<T> {
+    /// Build it, on whatever thread.
+    ///
+    /// # Errors
+    /// The matcher would be too large.
+    pub fn build(self) -> Result<RuleList<T>, FilterError> {
+        let counters = Counters::following(&self.before.counters, self.order.iter().copied().map(Some));
+        let mut built = RuleList::of(self.rules, self.settings, counters)?;
+        built.before = Some(self.before);
+        Ok(built)
+    }
+}
+
+impl<T> RuleList<T> {
+    /// Of rules in order, each with what its editor knows of it, and what they have counted.
+    ///
+    /// # Errors
+    /// The matcher would be too large.
+    pub fn new(
+        rules: impl Iterator<Item = (Written, T)>,
+        settings: Settings,
+        counters: Counters,
+    ) -> Result<Self, FilterError> {
+        let rules = rules.map(|(written, what)| Arc::new(Listed { written, what }));
+        Self::of(rules.collect(), settings, counters)
+    }
+
+    fn of(rules: Vec<Arc<Listed<T>>>, settings: Settings, counters: Counters) -> Result<Self, FilterError> {
+        let written: Vec<_> = rules.iter().map(|rule| &rule.written).collect();
+        let mut list = Self {
+            filters: Arc::new(Filters::new(&written, &settings, counters)?),
+            settings,
+            order: (0..rules.len() as Place).collect(),
+            rules,
+            since: None,
+            enough: 0,
+            before: None,
+        };
+        list.enough = list.room() / 2;
+        Ok(list)
+    }
+
+    /// What workers ask.
+    pub fn filters(&self) -> &Arc<Filters> {
+        &self.filters
+    }
+
+    /// How many rules there are.
+    pub fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// Rules in order, each with the place that it counts at.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Place, &T)> {
+        self.order
+            .iter()
+            .map(|&place| (place, &self.rules[place as usize].what))
+    }
+
+    /// The rule that counts at a place, also one that went lately.
+    pub fn at(&self, place: Place) -> Option<&T> {
+        self.rules.get(place as usize).map(|rule| &rule.what)
+    }
+
+    /// What the rule at an index asks and does.
+    pub fn written(&self, index: usize) -> Option<&Written> {
+        let place = *self.order.get(index)?;
+        self.rules.get(place as usize).map(|rule| &rule.written)
+    }
+
+    /// Put a rule before the one at an index, or behind all.
+    ///
+    /// # Errors
+    /// All had to be built anew, and the matcher would be too large: nothing has changed.
+    pub fn insert(&mut self, index: usize, written: Written, what: T) -> Result<Change, FilterError> {
+        self.insert_listed(index, Arc::new(Listed { written, what }), Arc::default())
+    }
+
+    fn insert_listed(
+        &mut self,
+        index: usize,
+        rule: Arc<Listed<T>>,
+        counter: Arc<Counter>,
+    ) -> Result<Change, FilterError> {
+        let index = index.min(self.order.len());
+        let place = self.rules.len() as Place;
+        let is_added = self.add_to_filters(index, place, &rule.written, counter);
+        self.rules.push(rule);
+        self.order.insert(index, place);
+        if is_added {
+            return Ok(self.note(index, Some(place)));
+        }
+        self.build_anew().inspect_err(|_| {
+            self.order.remove(index);
+        })
+    }
+
+    /// Take away the rule at an index, if there is one.
+    ///
+    /// # Errors
+    /// As those of [`RuleList::insert`].
+    pub fn remove(&mut self, index: usize) -> Result<Change, FilterError> {
+        let Some(&place) = self.order.get(index) else {
+            return Ok(Change::InPlace);
+        };
+        let is_removed = self.remove_from_filters(place);
+        self.order.remove(index);
+        if is_removed {
+            return Ok(self.note(index, None));
+        }
+        self.build_anew().inspect_err(|_| self.order.insert(index, place))
+    }
+
+    fn note(&mut self, index: usize, came: Option<Place>) -> Change {
+        if let Some(since) = &mut self.since {
+            since.push(Step { index, came });
+        }
+        Change::InPlace
+    }
+
+    /// Whether a rule is in force now. Where it is in part, all is to be built anew.
+    fn add_to_filters(&self, index: usize, place: Place, written: &Written, counter: Arc<Counter>) -> bool {
+        let (Action::Decide(verdict), filters) = (written.action, &self.filters) else {
+            return false;
+        };
+        let (Some(four), Some(six)) = (filters.four.matcher.best(), filters.six.matcher.best()) else {
+            return false;
+        };
+        let neighbours = (
+            index.checked_sub(1).map(|index| self.order[index]),
+            self.order.get(index).copied(),
+        );
+        let Some(number) = filters.decisions.between(neighbours.0, neighbours.1) else {
+            return false;
+        };
+        filters.counters.add(counter)
+            && filters.decisions.add(number, verdict) == Some(place)
+            && four.insert(number, &written.four).is_ok()
+            && six.insert(number, &written.six).is_ok()
+    }
+
+    /// Whether a rule is no more in force. Where it is in part, all is to be built anew.
+    fn remove_from_filters(&self, place: Place) -> bool {
+        let (rule, filters) = (&self.rules[place as usize].written, &self.filters);
+        let (Action::Decide(_), Some(number)) = (rule.action, filters.decisions.number(place)) else {
+            return false;
+        };
+        let (Some(four), Some(six)) = (filters.four.matcher.best(), filters.six.matcher.best()) else {
+            return false;
+        };
+        let other = |number| {
+            let place = filters.decisions.place(number)?;
+            self.rules.get(place as usize).map(|rule| &rule.written)
+        };
+        four.remove(number, &rule.four, |number| {
+            other(number).map_or(&[][..], |rule| &rule.four)
+        })
+        .is_ok()
+            && six
+                .remove(number, &rule.six, |number| {
+                    other(number).map_or(&[][..], |rule| &rule.six)
+                })
+                .is_ok()
+    }
+
+    /// Rules that may come in place yet, if each takes little.
+    fn room(&self) -> usize {
+        let rooms = [
+            self.filters.four.matcher.best().map(|best| best.room()),
+            self.filters.six.matcher.best().map(|best| best.room()),
+        ];
+        let least = rooms.into_iter().flatten().min().unwrap_or(usize::MAX);
+        least.min(self.filters.decisions.room())
+    }
+
+    fn as_fold(&self) -> Fold<T> {
+        Fold {
+            before: self.filters.clone(),
+            settings: self.settings,
+            order: self.order.clone(),
+            rules: self
+                .order
+                .iter()
+                .map(|&place| self.rules[place as usize].clone())
+                .collect(),
+        }
+    }
+
+    fn build_anew(&mut self) -> Result<Change, FilterError> {
+        *self = self.as_fold().build()?;
+        self.before = None;
+        Ok(Change::Anew)
+    }
+
+    /// What to build anew now, on another thread, for [`RuleList::end_fold`]: none where there is room enough, or it is being
+    /// done.
+    pub fn begin_fold(&mut self) -> Option<Fold<T>> {
+        if self.room() >= self.enough {
+            return None;
+        }
+        self.begin_fold_now()
+    }
+
+    /// The same, however much room there is.
+    pub fn begin_fold_now(&mut self) -> Option<Fold<T>> {
+        if self.since.is_some() {
+            return None;
+        }
+        self.since = Some(Vec::new());
+        Some(self.as_fold())
+    }
+
+    /// Take what was built anew, with what has changed since. Whether [`RuleList::filters`] are others now; they are not where
+    /// all was built anew meanwhile.
+    ///
+    /// # Errors
+    /// All had to be built anew once more, and the matcher would be too large: the list is as it was.
+    pub fn end_fold(&mut self, mut built: Self) -> Result<bool, FilterError> {
+        let before = built.before.take();
+        if !before.is_some_and(|before| Arc::ptr_eq(&before, &self.filters)) {
+            return Ok(false);
+        }
+        let since = self.since.take().unwrap_or_default();
+        for Step { index, came } in since {
+            match came.and_then(|place| Some((place, self.rules.get(place as usize)?))) {
+                Some((place, rule)) => {
+                    let counter = self.filters.counters.shared(place).unwrap_or_default();
+                    built.insert_listed(index, rule.clone(), counter)?;
+                }
+                None => {
+                    built.remove(index)?;
+                }
+            }
+        }
+        *self = built;
+        Ok(true)
+    }
+}

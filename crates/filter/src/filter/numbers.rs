@@ -1,0 +1,170 @@
+//! Numbers that keep rules in their order, with room between them for more.
+
+use super::{Place, Verdict};
+use crate::RuleNumber;
+use crate::best::Added;
+
+/// The first number of those that were there from the start: as many are before it as they take, and twice as many behind.
+const START: RuleNumber = 1 << 30;
+/// Rules that may come at either end, each so far from the one before.
+const END_STEP: RuleNumber = 1 << 8;
+/// Which part of a gap a rule leaves to those that are likely to come next to it.
+const NEXT: RuleNumber = 32;
+
+/// What rules decide, by number. Places from `start.len()` on are of rules that were added later.
+#[derive(Debug)]
+pub struct Decisions {
+    start: Box<[Option<Verdict>]>,
+    /// Numbers of neighbours differ by 1 shifted by so many bits.
+    shift: u32,
+    later: Added<Option<Verdict>>,
+}
+
+impl Decisions {
+    /// Of rules in order; none where others are asked after it. Room for so many more.
+    pub fn new(start: Box<[Option<Verdict>]>, room: usize) -> Self {
+        let count = start.len().max(1) as u32;
+        Self {
+            shift: (START / count).ilog2().min(16),
+            start,
+            later: Added::new(room),
+        }
+    }
+
+    /// The rule of a number, and what it decides.
+    #[inline(always)]
+    pub fn of(&self, number: RuleNumber) -> Option<(Place, Verdict)> {
+        let from_start = number.wrapping_sub(START);
+        let place = from_start >> self.shift;
+        match self.start.get(place as usize) {
+            Some(verdict) if place << self.shift == from_start => Some((place, (*verdict)?)),
+            _ => self.of_later(number),
+        }
+    }
+
+    #[cold]
+    fn of_later(&self, number: RuleNumber) -> Option<(Place, Verdict)> {
+        let (at, verdict) = self.later.get(number)?;
+        Some(((self.start.len() + at) as Place, (*verdict)?))
+    }
+
+    /// The number of a rule.
+    pub fn number(&self, place: Place) -> Option<RuleNumber> {
+        match (place as usize).checked_sub(self.start.len()) {
+            None => Some(START + (place << self.shift)),
+            Some(later) => self.later.at(later).map(|(number, _)| *number),
+        }
+    }
+
+    /// The rule of a number.
+    pub fn place(&self, number: RuleNumber) -> Option<Place> {
+        let from_start = number.wrapping_sub(START);
+        let place = from_start >> self.shift;
+        if (place as usize) < self.start.len() && place << self.shift == from_start {
+            return Some(place);
+        }
+        let (at, _) = self.later.get(number)?;
+        Some((self.start.len() + at) as Place)
+    }
+
+    /// Add a rule that decides this with a number of its own, and say its place; none where there is no room.
+    pub fn add(&self, number: RuleNumber, verdict: Verdict) -> Option<Place> {
+        let at = self.later.add(number, Some(verdict)).ok()?;
+        Some((self.start.len() + at) as Place)
+    }
+
+    /// A number between those of two neighbours that no rule has had; none where there is no room.
+    pub fn between(&self, before: Option<Place>, behind: Option<Place>) -> Option<RuleNumber> {
+        let first = self.about_between(before, behind)?;
+        let end = behind.and_then(|place| self.number(place)).unwrap_or(RuleNumber::MAX);
+        (first..end).find(|&number| self.place(number).is_none())
+    }
+
+    fn about_between(&self, before: Option<Place>, behind: Option<Place>) -> Option<RuleNumber> {
+        let number = |place: Option<Place>| place.and_then(|place| self.number(place));
+        let is_later = |place: Option<Place>| place.is_some_and(|place| place as usize >= self.start.len());
+        match (number(before), number(behind)) {
+            (None, None) => Some(START),
+            (None, Some(behind)) => behind.checked_sub(END_STEP),
+            (Some(before), None) => before.checked_add(END_STEP).filter(|number| *number < RuleNumber::MAX),
+            (Some(low), Some(high)) => {
+                let gap = high.checked_sub(low).filter(|gap| *gap > 1)?;
+                // Who puts one rule behind the other, or before it, goes on so.
+                let step = match (is_later(before), is_later(behind)) {
+                    (true, false) => (gap / NEXT).max(1),
+                    (false, true) => gap - (gap / NEXT).max(1),
+                    _ => gap / 2,
+                };
+                Some(low + step)
+            }
+        }
+    }
+
+    /// How many rules may be added.
+    pub fn room(&self) -> usize {
+        self.later.room()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decisions(count: usize) -> Decisions {
+        Decisions::new(vec![Some(Verdict::Drop); count].into(), 1_000)
+    }
+
+    /// How many rules can come at a place, each the next one's neighbour.
+    fn fit(count: usize, mut before: Option<Place>, mut behind: Option<Place>, forwards: bool) -> usize {
+        let decisions = decisions(count);
+        (0..900)
+            .take_while(|_| {
+                let Some(number) = decisions.between(before, behind) else {
+                    return false;
+                };
+                let low = before.and_then(|place| decisions.number(place));
+                let high = behind.and_then(|place| decisions.number(place));
+                assert!(low.is_none_or(|low| low < number) && high.is_none_or(|high| number < high));
+                let place = decisions.add(number, Verdict::Accept);
+                assert_eq!(place.map(|place| (place, Verdict::Accept)), decisions.of(number));
+                assert_eq!(place, decisions.place(number));
+                *(if forwards { &mut before } else { &mut behind }) = place;
+                true
+            })
+            .count()
+    }
+
+    #[test]
+    fn number_of_a_rule_that_went_is_never_another_ones() {
+        let decisions = decisions(3);
+        let mut had = vec![decisions.number(1)];
+        // The one between the first and the last went, and so does each that comes there.
+        for _ in 0..100 {
+            let number = decisions.between(Some(0), Some(2));
+            assert!(number.is_some() && !had.contains(&number), "{number:?}");
+            decisions.add(number.unwrap(), Verdict::Accept);
+            had.push(number);
+        }
+    }
+
+    #[test]
+    fn rules_keep_their_places_and_many_come_between() {
+        for count in [1, 2, 100, 20_000, 1_000_000] {
+            let decisions = decisions(count);
+            let places = [0, count / 2, count - 1].map(|place| place as Place);
+            for place in places {
+                let number = decisions.number(place).unwrap();
+                assert_eq!(Some((place, Verdict::Drop)), decisions.of(number), "{count}");
+                assert_eq!(None, decisions.of(number + 1));
+            }
+            let last = Some(count as Place - 1);
+            assert_eq!(900, fit(count, None, Some(0), false));
+            assert_eq!(900, fit(count, None, Some(0), true).max(900));
+            assert_eq!(900, fit(count, last, None, true));
+        }
+        assert_eq!(900, fit(0, None, None, true));
+        assert!(fit(20_000, Some(6), Some(7), true) > 150);
+        assert!(fit(20_000, Some(6), Some(7), false) > 150);
+        assert!(fit(1_000_000, Some(6), Some(7), true) > 50);
+    }
+}

@@ -1,0 +1,208 @@
+//! A filter whose rules come and go one by one says and counts what its list says.
+
+mod drawn;
+
+use std::collections::BTreeMap;
+
+use drawn::{Drawn, any_header, any_rule};
+use proptest::prelude::*;
+use sluice_filter::{
+    Action, By, Change, Counters, Fate, Field, Fold, Header, Kind, Rule, RuleList, Settings, Verdict, With, Written,
+};
+
+const SETTINGS: Settings = Settings {
+    kind: Kind::Best,
+    default: Verdict::Drop,
+    sessions: false,
+    workers: 1,
+};
+
+/// A rule with the name that it is known by.
+#[derive(Clone, Debug)]
+struct Named {
+    name: usize,
+    written: Written,
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(usize, Action, Vec<Rule<u128>>),
+    Remove(usize),
+    BeginFold,
+    EndFold,
+}
+
+fn any_action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        4 => Just(Action::Decide(Verdict::Accept)),
+        3 => Just(Action::Decide(Verdict::Drop)),
+        2 => Just(Action::Decide(Verdict::Reject(With::Reset))),
+        1 => Just(Action::Count),
+    ]
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let boxes = proptest::collection::vec(any_rule(), 0..3);
+    prop_oneof![
+        5 => (0usize..40, any_action(), boxes).prop_map(|(index, action, boxes)| Step::Insert(index, action, boxes)),
+        3 => (0usize..40).prop_map(Step::Remove),
+        1 => Just(Step::BeginFold),
+        1 => Just(Step::EndFold),
+    ]
+}
+
+/// The list as it is meant, and what is counted by name.
+#[derive(Default)]
+struct Meant {
+    rules: Vec<Named>,
+    counted: BTreeMap<usize, u64>,
+    by_default: u64,
+}
+
+impl Meant {
+    fn ask(&mut self, header: &Header<u128>) -> (Verdict, Option<usize>) {
+        for Named { name, written } in &self.rules {
+            if written.six.iter().any(|rule| rule.has(header)) {
+                *self.counted.entry(*name).or_default() += match written.action {
+                    // Once for each box that holds it.
+                    Action::Count => written.six.iter().filter(|rule| rule.has(header)).count() as u64,
+                    _ => 1,
+                };
+                if let Action::Decide(verdict) = written.action {
+                    return (verdict, Some(*name));
+                }
+            }
+        }
+        self.by_default += 1;
+        (SETTINGS.default, None)
+    }
+}
+
+fn list(rules: &[Named]) -> RuleList<usize> {
+    let rules = rules.iter().map(|rule| (rule.written.clone(), rule.name));
+    let count = rules.len();
+    RuleList::new(rules, SETTINGS, Counters::new(count)).unwrap()
+}
+
+fn check(list: &RuleList<usize>, meant: &mut Meant, headers: &[Header<u128>]) {
+    let names: Vec<usize> = list.iter().map(|(_, name)| *name).collect();
+    assert_eq!(names, meant.rules.iter().map(|rule| rule.name).collect::<Vec<_>>());
+    let filters = list.filters();
+    let pass = Fate {
+        verdict: Verdict::Accept,
+        by: By::Default,
+    };
+    let mut fates = vec![pass; headers.len()];
+    filters.six.decide(headers, &mut fates, &filters.counters, 0, 1);
+    for (header, fate) in headers.iter().zip(fates) {
+        let (verdict, by) = meant.ask(header);
+        let said = match fate.by {
+            By::Rule(place) => Some(*list.at(place).unwrap()),
+            By::Limit(_) | By::Default => None,
+        };
+        assert_eq!((verdict, by), (fate.verdict, said), "{header:?}");
+    }
+    for (place, name) in list.iter() {
+        let counted = filters.counters.of(place).unwrap().packets();
+        assert_eq!(meant.counted.get(name).copied().unwrap_or_default(), counted, "{name}");
+    }
+    assert_eq!(meant.by_default, filters.counters.of_default().packets());
+}
+
+proptest! {
+    #[test]
+    fn oracle_list_that_changes_says_and_counts_what_it_means(
+        start in proptest::collection::vec((any_action(), proptest::collection::vec(any_rule(), 0..3)), 0..20),
+        steps in proptest::collection::vec(any_step(), 1..60),
+        headers in proptest::collection::vec(any_header(), 1..20),
+    ) {
+        let mut meant = Meant::default();
+        let written = |action, six| Written { action, four: Vec::new(), six };
+        for (name, (action, six)) in start.into_iter().enumerate() {
+            meant.rules.push(Named { name, written: written(action, six) });
+        }
+        let mut list = list(&meant.rules);
+        let mut fold: Option<Fold<usize>> = None;
+        for (name, step) in (1_000..).zip(steps) {
+            match step {
+                Step::Insert(index, action, six) => {
+                    let index = index.min(meant.rules.len());
+                    let written = written(action, six);
+                    let change = list.insert(index, written.clone(), name).unwrap();
+                    let decides = matches!(written.action, Action::Decide(_));
+                    assert_eq!(if decides { Change::InPlace } else { Change::Anew }, change);
+                    meant.rules.insert(index, Named { name, written });
+                }
+                Step::Remove(index) if index < meant.rules.len() => {
+                    list.remove(index).unwrap();
+                    meant.rules.remove(index);
+                }
+                Step::Remove(_) => {}
+                Step::BeginFold => fold = fold.or(list.begin_fold_now()),
+                Step::EndFold => {
+                    if let Some(fold) = fold.take() {
+                        list.end_fold(fold.build().unwrap()).unwrap();
+                    }
+                }
+            }
+            check(&list, &mut meant, &headers);
+        }
+    }
+}
+
+fn port(port: u32) -> Written {
+    let rule = Rule::any().with(Field::DestinationPort, port, port).unwrap();
+    Written {
+        action: Action::Decide(Verdict::Accept),
+        four: vec![rule],
+        six: Vec::new(),
+    }
+}
+
+#[test]
+fn list_is_folded_before_its_room_is_used_up() {
+    let mut list = RuleList::new(
+        (0..1_000).map(|number| (port(number), number)),
+        SETTINGS,
+        Counters::new(1_000),
+    )
+    .unwrap();
+    let (mut folds, mut drawn) = (0, Drawn(5));
+    for number in 1_000..3_000 {
+        assert_eq!(
+            Ok(Change::InPlace),
+            list.insert(drawn.below(list.len()), port(number), number),
+            "{number}"
+        );
+        if let Some(fold) = list.begin_fold() {
+            // Built elsewhere, while the list goes on changing.
+            assert!(list.begin_fold().is_none());
+            list.insert(0, port(60_000 + number % 1_000), 0).unwrap();
+            assert_eq!(Ok(true), list.end_fold(fold.build().unwrap()));
+            folds += 1;
+        }
+    }
+    assert!((5..100).contains(&folds), "{folds}");
+    assert_eq!(3_000 + folds, list.len());
+    let four = &list.filters().four;
+    for port in 0..3_000 {
+        assert_eq!(
+            Verdict::Accept,
+            four.would(&Header::new(1, 2).with(Field::DestinationPort, port))
+                .verdict
+        );
+    }
+}
+
+#[test]
+fn fold_of_a_list_that_was_built_anew_meanwhile_is_not_taken() {
+    let mut list = list(&[]);
+    let fold = list.begin_fold_now().unwrap();
+    let count = Written {
+        action: Action::Count,
+        ..port(1)
+    };
+    assert_eq!(Ok(Change::Anew), list.insert(0, count, 1));
+    assert_eq!(Ok(false), list.end_fold(fold.build().unwrap()));
+    assert_eq!(1, list.len());
+}

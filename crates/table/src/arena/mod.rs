@@ -1,0 +1,72 @@
+//! Values that are added one at a time while other threads look at those that are there. None moves, changes or goes as long
+//! as the arena is there.
+
+mod memory;
+
+/// What it is built on; the model test builds the same source on the types of its checker.
+mod sync {
+    pub use std::sync::Mutex;
+    pub use std::sync::atomic::{AtomicUsize, Ordering, fence};
+
+    /// A place for a value.
+    #[derive(Debug)]
+    pub struct Cell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> Cell<T> {
+        pub const fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        #[inline(always)]
+        pub fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
+            look(self.0.get())
+        }
+
+        pub fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
+            change(self.0.get())
+        }
+    }
+}
+
+pub use memory::{Arena, View};
+
+impl<T> View<'_, T> {
+    /// Ask for every line of a value, to read it. A number that there is not is harmless.
+    #[inline(always)]
+    pub fn prefetch_all_read(&self, number: usize) {
+        crate::prefetch::prefetch_all_read_at(self.places, number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn arena_keeps_values_where_they_are_until_it_is_full() {
+        let arena = Arena::new(vec!["a".to_owned(), "b".to_owned()], 2);
+        let first: *const String = arena.get(0).unwrap();
+        assert_eq!((2, 2), (arena.len(), arena.room()));
+        let three = ["c", "d", "e"].map(str::to_owned).to_vec();
+        assert_eq!(Err(three.clone()), arena.append_all(three), "all or none");
+        assert_eq!(Ok(2), arena.append_all(["c", "d"].map(str::to_owned).to_vec()));
+        assert_eq!(Err("e".to_owned()), arena.append("e".to_owned()));
+        assert_eq!(Ok(4), arena.append_all(vec![]));
+        assert_eq!((4, 0), (arena.len(), arena.room()));
+        assert_eq!(None, arena.get(4));
+        assert!(std::ptr::eq(first, arena.get(0).unwrap()));
+        let all: Vec<_> = (0..4).filter_map(|at| arena.get(at)).collect();
+        assert_eq!(vec!["a", "b", "c", "d"], all);
+    }
+
+    #[test]
+    fn arena_drops_what_it_has_and_nothing_else() {
+        let value = Arc::new(());
+        let arena = Arena::new(vec![value.clone()], 3);
+        assert!(arena.append(value.clone()).is_ok());
+        assert_eq!(3, Arc::strong_count(&value));
+        drop(arena);
+        assert_eq!(1, Arc::strong_count(&value));
+    }
+}
