@@ -89,7 +89,7 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     /// Its sessions.
     type Session: Session<Self>;
     /// Its addresses as the packet filter has them.
-    type Number: sluice_filter::Address;
+    type Number: sluice_filter::Address + Into<u128>;
     /// IPv6?
     const SIX: bool;
 

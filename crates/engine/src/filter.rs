@@ -4,16 +4,19 @@
 //! about the first one of those that are translated.
 
 use arrayvec::ArrayVec;
-use sluice_filter::{Address, By, Fate, Field, Filter, Filters, Header, Reason as Denied, Verdict, With};
+use sluice_filter::{Address, By, Fate, Field, Filter, Filters, Header, Range, Reason as Denied, Rule, Verdict, With};
 use sluice_nat::Tuple;
+use sluice_nat::rule::{Changed, Prefix};
+use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
 use sluice_wire::layers::{Fragment, Layers};
 use sluice_wire::tcp::flag::SYN;
 
 use crate::batch::{Complaint, Meta, put};
 use crate::context::Ctx;
-use crate::family::Family;
+use crate::family::{Family, Session};
 use crate::io::HAND;
+use crate::policy::Policy;
 use crate::reason::Reason;
 
 /// What has become of a packet that does not pass: what its sender is told, and why.
@@ -83,17 +86,71 @@ pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Numb
     filter.would(header).verdict == Verdict::Accept
 }
 
+/// Whether a session's flow would pass now, as its first packet came.
+#[inline]
+pub fn passes<F: Family>(policy: &Policy, filters: &Filters, session: &F::Session) -> bool {
+    let first = Meta {
+        interface: session.interface(),
+        ..Meta::default()
+    };
+    let outgoing = session.hop(Direction::Forward).interface() as u16;
+    let header = first_header::<F>(policy, &first, session.protocol(), &translated::<F>(session), outgoing);
+    would_pass::<F>(F::filter(filters), &header)
+}
+
+/// The tuple of a session's first packet, with its destination as translated.
+#[inline(always)]
+fn translated<F: Family>(session: &F::Session) -> F::Tuple {
+    let (forward, reverse) = (session.forward(), session.reverse());
+    F::Tuple::new(
+        forward.source(),
+        reverse.source(),
+        forward.source_port(),
+        reverse.source_port(),
+        forward.context(),
+    )
+}
+
+/// Whether single rules of the filter have changed for a session in the last generations. A no is certain.
+#[inline(always)]
+pub fn may_concern<F: Family>(policy: &Policy, generations: u32, session: &F::Session) -> bool {
+    let changes = &policy.filter_changes[usize::from(F::SIX)];
+    policy.filter.is_some()
+        && changes.may_concern_between(generations, session.forward().source(), session.reverse().source())
+}
+
+/// A rule has changed: mark the shorter one of where its packets come from and where they go.
+pub fn mark<F: Family>(changed: &mut Changed, rule: &Rule<F::Number>) {
+    let bits = <F::Address as sluice_nat::Address>::BITS;
+    let prefix = |range: &Range<F::Number>| {
+        let (first, last): (u128, u128) = (range.first.into(), range.last.into());
+        let differ = 128 - (first ^ last).leading_zeros();
+        let address = first.checked_shr(differ).unwrap_or(0).checked_shl(differ).unwrap_or(0);
+        Prefix {
+            address: sluice_nat::Address::from_number(address),
+            length: bits - differ as u8,
+        }
+    };
+    let (source, destination): (Prefix<F::Address>, Prefix<F::Address>) =
+        (prefix(&rule.source), prefix(&rule.destination));
+    if source.length >= destination.length {
+        changed.source(source);
+    } else {
+        changed.destination(destination);
+    }
+}
+
 /// What rules look at, of a packet that leaves by an interface. `tuple` has its destination as translated.
 #[inline]
 pub fn header<F: Family>(
-    ctx: &Ctx<'_, '_>,
+    policy: &Policy,
     meta: &Meta,
     frame: &[u8],
     tuple: &F::Tuple,
     outgoing: u16,
 ) -> Header<F::Number> {
     let layers = &meta.layers;
-    let mut header = start::<F>(ctx, meta, tuple, layers.protocol, outgoing)
+    let mut header = start::<F>(policy, meta, tuple, layers.protocol, outgoing)
         .with(Field::Fragment, layers.fragment as u32)
         .with(Field::Dscp, dscp::<F>(layers, frame))
         .with(Field::Length, layers.end.saturating_sub(layers.l3).into());
@@ -124,13 +181,13 @@ pub fn header<F: Family>(
 /// The same of the first packet of a flow that is known by its tuple alone, as if it were plain: whole, a SYN over TCP, an
 /// echo request over ICMP.
 pub fn first_header<F: Family>(
-    ctx: &Ctx<'_, '_>,
+    policy: &Policy,
     meta: &Meta,
     protocol: u8,
     tuple: &F::Tuple,
     outgoing: u16,
 ) -> Header<F::Number> {
-    let header = start::<F>(ctx, meta, tuple, protocol, outgoing).with(Field::Length, if F::SIX { 60 } else { 40 });
+    let header = start::<F>(policy, meta, tuple, protocol, outgoing).with(Field::Length, if F::SIX { 60 } else { 40 });
     match protocol {
         TCP | UDP => {
             let header = header
@@ -151,7 +208,7 @@ pub fn first_header<F: Family>(
 /// What does not depend on the packet itself.
 #[inline(always)]
 fn start<F: Family>(
-    ctx: &Ctx<'_, '_>,
+    policy: &Policy,
     meta: &Meta,
     tuple: &F::Tuple,
     protocol: u8,
@@ -162,8 +219,7 @@ fn start<F: Family>(
         .with(Field::Incoming, meta.interface.into())
         .with(Field::Outgoing, outgoing.into())
         .with(Field::Context, tuple.context());
-    let tag = ctx
-        .policy
+    let tag = policy
         .interface(meta.interface)
         .and_then(|interface| interface.tags.first());
     tag.map_or(header, |tag| header.with(Field::Vlan, tag.id().into()))

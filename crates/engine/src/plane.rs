@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use sluice_filter::{Filters, Written};
 use sluice_nat::Bindings;
 use sluice_nat::bindings::Room;
+use sluice_nat::rule::Changed;
 use sluice_route::fib::FibError;
 use sluice_route::neighbour::{NeighbourKeeper, Neighbours, Parking, Timing, Waiting};
 use sluice_route::policer::Policer;
@@ -19,6 +21,7 @@ use crate::counters::WorkerCounters;
 use crate::datagrams::Datagrams;
 use crate::events::EventQueue;
 use crate::family::{Family, V4, V6};
+use crate::filter;
 use crate::identification::Drawn;
 use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
@@ -112,6 +115,8 @@ pub struct Plane {
     before: Leases,
     /// Single rules have changed that sessions do not follow yet.
     edited: bool,
+    /// Where rules of the filter have changed since sessions followed.
+    filter_changed: [Changed; 2],
     /// When sessions were last told to.
     followed: u64,
     now: Now,
@@ -164,6 +169,7 @@ impl Plane {
             limits,
             quiescence,
             edited: false,
+            filter_changed: Default::default(),
             followed: 0,
             counters: (0..workers)
                 .map(|_| Arc::new(WorkerCounters::new(interfaces)))
@@ -264,6 +270,7 @@ impl Plane {
         policy.nat4.rules.take_changed();
         policy.nat6.rules.take_changed();
         (policy.nat4.changes, policy.nat6.changes) = Default::default();
+        (policy.filter_changes, self.filter_changed) = Default::default();
         policy.nat4.rules.adopt_hits(&current.nat4.rules);
         policy.nat6.rules.adopt_hits(&current.nat6.rules);
         let generation = policy.generation;
@@ -287,6 +294,22 @@ impl Plane {
         edit(F::nat(self.policy.current()))
     }
 
+    /// A rule of the newest filter has come or gone: new flows follow at once, sessions when [`Plane::follow_edits`] says so.
+    pub fn filter_changed(&mut self, rule: &Written) {
+        self.edited = true;
+        let [four, six] = &mut self.filter_changed;
+        rule.four.iter().for_each(|rule| filter::mark::<V4>(four, rule));
+        rule.six.iter().for_each(|rule| filter::mark::<V6>(six, rule));
+    }
+
+    /// Ask these filters from now on. They say what the newest ones say, but for rules of which [`Plane::filter_changed`] is
+    /// told too.
+    pub fn replace_filter(&mut self, filters: Arc<Filters>) {
+        let mut policy = self.policy.current().clone();
+        policy.filter = Some(filters);
+        self.policy.publish(policy);
+    }
+
     /// Let sessions follow single rules that have changed, at most every [`FOLLOW`] nanoseconds. Call it now and then.
     /// Returns the generation, where it is a new one.
     pub fn follow_edits(&mut self, now: Now) -> Option<u32> {
@@ -298,6 +321,9 @@ impl Plane {
         policy.generation = policy.generation.wrapping_add(1);
         policy.nat4.changes = policy.nat4.changes.followed_by(&policy.nat4.rules.take_changed());
         policy.nat6.changes = policy.nat6.changes.followed_by(&policy.nat6.rules.take_changed());
+        for (changes, changed) in policy.filter_changes.iter_mut().zip(&mut self.filter_changed) {
+            *changes = changes.followed_by(&std::mem::take(changed));
+        }
         let generation = policy.generation;
         self.policy.publish(policy);
         Some(generation)

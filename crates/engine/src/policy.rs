@@ -326,6 +326,8 @@ pub struct Policy {
     pub nat6: Nat<V6>,
     /// The packet filter; all packets pass where there is none.
     pub filter: Option<Arc<Filters>>,
+    /// Where single rules of the filter have changed since the last generations, in IPv4 and IPv6.
+    pub filter_changes: [Changes; 2],
     /// Timeouts of sessions without a pool.
     pub timeouts: Schedule,
     /// Limits of the gateway's own traffic.
@@ -375,6 +377,7 @@ impl Policy {
             nat4: Nat::default(),
             nat6: Nat::default(),
             filter: None,
+            filter_changes: Default::default(),
             timeouts: Schedule::default(),
             limits: LIMITS,
             owner: 0,

@@ -205,7 +205,7 @@ fn listing_and_clearing_allocate_nothing_in_the_worker() {
 
 /// A filter of a log, a limit, rules that match and some that do not, and a rejecting default.
 fn filtered(policy: &mut sluice_engine::policy::Policy, sessions: bool, kind: sluice_filter::Kind) {
-    use sluice_filter::{Action, Counters, Field, Filters, Rule, Verdict, With, Written};
+    use sluice_filter::{Action, Counters, Field, Filters, Rule, Settings, Verdict, With, Written};
     let to_port = |action, port| Written {
         action,
         four: vec![Rule::any().with(Field::DestinationPort, port, port).unwrap()],
@@ -217,8 +217,13 @@ fn filtered(policy: &mut sluice_engine::policy::Policy, sessions: bool, kind: sl
         to_port(Action::Decide(Verdict::Accept), 53),
     ];
     rules.extend((1..200).map(|port| to_port(Action::Decide(Verdict::Drop), port)));
-    let (counters, default) = (Counters::new(rules.len()), Verdict::Reject(With::Reset));
-    let filters = Filters::new(&rules, kind, default, sessions, 1, counters).unwrap();
+    let settings = Settings {
+        kind,
+        default: Verdict::Reject(With::Reset),
+        sessions,
+        workers: 1,
+    };
+    let filters = Filters::new(&rules, &settings, Counters::new(rules.len())).unwrap();
     policy.filter_by(std::sync::Arc::new(filters));
 }
 

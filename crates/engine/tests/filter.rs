@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rig::{INSIDE, OUTSIDE, Plan, Rig, flow, is_valid};
 use sluice_engine::policy::Policy;
-use sluice_filter::{Action, Counters, Field, Filters, Kind, Mask, Range, Rule, Verdict, With, Written};
+use sluice_filter::{Action, Counters, Field, Filters, Kind, Mask, Range, Rule, Settings, Verdict, With, Written};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::tcp::flag::{ACK, RST, SYN};
 
@@ -44,9 +44,18 @@ fn of4(action: Action, rule: Rule<u32>) -> Written {
     }
 }
 
+fn settings(sessions: bool) -> Settings {
+    Settings {
+        kind: Kind::Best,
+        default: Verdict::Drop,
+        sessions,
+        workers: 2,
+    }
+}
+
 fn filter(policy: &mut Policy, sessions: bool, rules: &[Written]) {
     let counters = Counters::new(rules.len());
-    let filters = Filters::new(rules, Kind::Best, Verdict::Drop, sessions, 2, counters).unwrap();
+    let filters = Filters::new(rules, &settings(sessions), counters).unwrap();
     policy.filter_by(Arc::new(filters));
 }
 

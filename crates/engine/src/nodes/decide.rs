@@ -115,7 +115,7 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key) -> Plan<F> 
             let filter = ctx.policy.filter.as_deref().filter(|filter| asks(filter, &plan));
             let passes = filter.is_none_or(|filter| {
                 let tuple = way.translated(tuple);
-                let header = filter::first_header::<F>(ctx, meta, protocol, &tuple, interface);
+                let header = filter::first_header::<F>(ctx.policy, meta, protocol, &tuple, interface);
                 filter::would_pass::<F>(F::filter(filter), &header)
             });
             if passes {
@@ -372,7 +372,7 @@ fn screen<F: Family>(
     if !asks(filter, plan) || error && matches!(plan, Plan::Session(_)) {
         return None;
     }
-    let header = filter::header::<F>(ctx, meta, frame, &way.translated(F::tuple(key)), way.outgoing());
+    let header = filter::header::<F>(ctx.policy, meta, frame, &way.translated(F::tuple(key)), way.outgoing());
     // What waits for a neighbour comes again, and counts then; what won't pass need not wait.
     let waits = matches!(plan, Plan::Wait(_)) && filter::would_pass::<F>(F::filter(filter), &header);
     (!waits).then_some(header)

@@ -10,6 +10,7 @@ use sluice_wire::Direction;
 use crate::batch::{Batch, Hop, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::family::{Family, Session};
+use crate::filter;
 use crate::leases::{Lessor, lessor, move_to};
 use crate::nodes::decide::{Plan, Translation, plan};
 use crate::policy::Policy;
@@ -86,7 +87,9 @@ fn knows_routes<F: Family>(session: &F::Session, policy: &Policy) -> bool {
 pub fn is_unconcerned<F: Family>(session: &F::Session, policy: &Policy) -> bool {
     let generations = policy.generation.wrapping_sub(session.generation());
     let changes = &F::nat(policy).changes;
-    knows_routes::<F>(session, policy) && !changes.may_concern(generations, session.forward())
+    knows_routes::<F>(session, policy)
+        && !changes.may_concern(generations, session.forward())
+        && !filter::may_concern::<F>(policy, generations, session)
 }
 
 /// Whether rules still say of a session what they said, where nothing else has changed since. A no means that it has to be
@@ -95,6 +98,13 @@ pub fn is_unconcerned<F: Family>(session: &F::Session, policy: &Policy) -> bool 
 pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy) -> bool {
     let there = session.hop(Direction::Forward);
     if !knows_routes::<F>(session, policy) {
+        return false;
+    }
+    let generations = policy.generation.wrapping_sub(session.generation());
+    if let Some(filters) = &policy.filter
+        && filter::may_concern::<F>(policy, generations, session)
+        && !filter::passes::<F>(policy, filters, session)
+    {
         return false;
     }
     let (rules, forward, protocol) = (&F::nat(policy).rules, session.forward(), session.protocol());

@@ -86,12 +86,12 @@ pub struct Changed {
 
 impl Changed {
     /// A rule for what comes from there has changed.
-    pub(super) fn source<A: Address>(&mut self, inside: Prefix<A>) {
+    pub fn source<A: Address>(&mut self, inside: Prefix<A>) {
         self.sources.mark(inside);
     }
 
     /// A rule for what is addressed there has changed.
-    pub(super) fn destination<A: Address>(&mut self, external: Prefix<A>) {
+    pub fn destination<A: Address>(&mut self, external: Prefix<A>) {
         self.destinations.mark(external);
     }
 }
@@ -122,8 +122,14 @@ impl Changes {
     /// Whether rules may say something else of a flow than so many generations ago. A no is certain.
     #[inline(always)]
     pub fn may_concern<T: Tuple>(&self, generations: u32, flow: &T) -> bool {
+        self.may_concern_between(generations, flow.source(), flow.destination())
+    }
+
+    /// The same of a flow from one address to another.
+    #[inline(always)]
+    pub fn may_concern_between<A: Address>(&self, generations: u32, source: A, destination: A) -> bool {
         let since = self.0.get((generations as usize).wrapping_sub(1));
-        since.is_none_or(|since| since.sources.have(flow.source()) || since.destinations.have(flow.destination()))
+        since.is_none_or(|since| since.sources.have(source) || since.destinations.have(destination))
     }
 }
 

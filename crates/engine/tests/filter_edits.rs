@@ -1,0 +1,175 @@
+//! Rules of the packet filter that come and go one by one: new flows follow at once, sessions soon.
+
+mod rig;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::Arc;
+
+use rig::{OUTSIDE, Plan, Rig};
+use sluice_engine::policy::Policy;
+use sluice_filter::{
+    Action, Change, Counters, Field, Filters, Kind, Range, Rule, RuleList, Settings, Verdict, Written,
+};
+use sluice_testkit::packet::{self, Frame};
+
+const ACCEPT: Action = Action::Decide(Verdict::Accept);
+const DROP: Action = Action::Decide(Verdict::Drop);
+
+const SETTINGS: Settings = Settings {
+    kind: Kind::Best,
+    default: Verdict::Drop,
+    sessions: true,
+    workers: 1,
+};
+
+/// All UDP passes.
+fn all_udp() -> Written {
+    let rule = Rule::<u32>::any().with(Field::Protocol, 17, 17).unwrap();
+    let six = Rule::<u128>::any().with(Field::Protocol, 17, 17).unwrap();
+    Written {
+        action: ACCEPT,
+        four: vec![rule],
+        six: vec![six],
+    }
+}
+
+fn start(policy: &mut Policy) {
+    let filters = Filters::new(&[all_udp()], &SETTINGS, Counters::new(1)).unwrap();
+    policy.filter_by(Arc::new(filters));
+}
+
+/// A gateway, and the list that its filter is edited by.
+struct Edited {
+    rig: Rig,
+    list: RuleList<&'static str>,
+}
+
+impl Edited {
+    fn new(translate: bool) -> Self {
+        let mut rig = Rig::new(Plan {
+            translate,
+            policy: start,
+            ..Plan::default()
+        });
+        let list = RuleList::new([(all_udp(), "udp")].into_iter(), SETTINGS, Counters::new(1)).unwrap();
+        rig.plane.replace_filter(list.filters().clone());
+        Self { rig, list }
+    }
+
+    fn insert(&mut self, rule: Written) {
+        assert_eq!(Ok(Change::InPlace), self.list.insert(0, rule.clone(), "new"));
+        self.rig.plane.filter_changed(&rule);
+    }
+
+    fn remove(&mut self) {
+        let rule = self.list.written(0).unwrap().clone();
+        assert_eq!(Ok(Change::InPlace), self.list.remove(0));
+        self.rig.plane.filter_changed(&rule);
+    }
+
+    fn follow(&mut self) {
+        self.rig.pass(500);
+        assert!(self.rig.plane.follow_edits(self.rig.now).is_some());
+    }
+
+    fn passes(&mut self, frame: &Frame) -> bool {
+        match self.rig.host_sends(frame).as_slice() {
+            [] => false,
+            [sent] => {
+                assert_eq!(OUTSIDE, sent.port);
+                true
+            }
+            more => panic!("{} packets", more.len()),
+        }
+    }
+
+    fn revised(&self) -> u64 {
+        self.rig.plane.counters()[0].sessions_revised.get()
+    }
+}
+
+fn from_host(port: u16, to: [u8; 4]) -> Frame {
+    let host = SocketAddrV4::new(Ipv4Addr::new(192, 168, 1, 10), port);
+    packet::udp4(host, SocketAddrV4::new(to.into(), 53))
+}
+
+/// No packet to a host.
+fn deny_to(address: [u8; 4]) -> Written {
+    let to = u32::from(Ipv4Addr::from(address));
+    let any = Rule::<u32>::any();
+    let source = any.source;
+    Written {
+        action: DROP,
+        four: vec![any.between(source, Range { first: to, last: to }).unwrap()],
+        six: Vec::new(),
+    }
+}
+
+#[test]
+fn rule_that_comes_denies_new_flows_at_once_and_sessions_soon_and_lets_them_when_it_goes() {
+    let (denied, other) = ([198, 51, 100, 7], [198, 51, 101, 7]);
+    for translate in [false, true] {
+        let mut edited = Edited::new(translate);
+        assert!(edited.passes(&from_host(1, denied)) && edited.passes(&from_host(1, other)));
+        edited.insert(deny_to(denied));
+        assert!(!edited.passes(&from_host(2, denied)));
+        assert!(edited.passes(&from_host(1, denied)), "its session stays for the moment");
+        edited.follow();
+        let before = edited.revised();
+        assert!(edited.passes(&from_host(1, other)));
+        assert_eq!(before, edited.revised(), "no rule for it has changed");
+        assert!(!edited.passes(&from_host(1, denied)));
+        assert_eq!(before + 1, edited.revised());
+        edited.remove();
+        assert!(edited.passes(&from_host(1, denied)) && edited.passes(&from_host(2, denied)));
+        edited.follow();
+        assert!(edited.passes(&from_host(1, denied)) && edited.passes(&from_host(1, other)));
+        assert_eq!(3, edited.rig.live(), "{translate}");
+    }
+}
+
+#[test]
+fn session_of_a_neighbour_is_confirmed_and_keeps_its_translation() {
+    let mut edited = Edited::new(true);
+    let flow = from_host(1, [198, 51, 100, 7]);
+    let public = edited.rig.public(&flow);
+    // In the same region of addresses, so that it has to be asked about.
+    edited.insert(deny_to([198, 51, 100, 8]));
+    edited.follow();
+    let before = edited.revised();
+    assert_eq!(public, edited.rig.public(&flow));
+    assert_eq!(before + 1, edited.revised());
+    assert_eq!(public, edited.rig.public(&flow));
+    assert_eq!(before + 1, edited.revised(), "once");
+}
+
+#[test]
+fn rules_of_all_addresses_concern_every_session() {
+    let mut edited = Edited::new(true);
+    let flow = from_host(1, [198, 51, 100, 7]);
+    assert!(edited.passes(&flow));
+    let mut deny = all_udp();
+    deny.action = DROP;
+    edited.insert(deny);
+    edited.follow();
+    assert!(!edited.passes(&flow));
+    assert_eq!(0, edited.rig.live());
+}
+
+#[test]
+fn list_that_is_folded_goes_on_where_it_was() {
+    let mut edited = Edited::new(false);
+    assert!(edited.passes(&from_host(1, [198, 51, 100, 7])));
+    let fold = edited.list.begin_fold_now().unwrap();
+    edited.insert(deny_to([198, 51, 100, 9]));
+    let built = fold.build().unwrap();
+    assert_eq!(Ok(true), edited.list.end_fold(built));
+    edited.rig.plane.replace_filter(edited.list.filters().clone());
+    assert!(!edited.passes(&from_host(1, [198, 51, 100, 9])));
+    assert!(edited.passes(&from_host(2, [198, 51, 100, 7])));
+    let counted = |edited: &Edited| {
+        let place = edited.list.iter().find(|(_, name)| **name == "udp").unwrap().0;
+        edited.list.filters().counters.of(place).unwrap().packets()
+    };
+    assert_eq!(2, counted(&edited));
+}
