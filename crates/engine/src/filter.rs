@@ -207,13 +207,7 @@ pub fn first_header<F: Family>(
 
 /// What does not depend on the packet itself.
 #[inline(always)]
-fn start<F: Family>(
-    policy: &Policy,
-    meta: &Meta,
-    tuple: &F::Tuple,
-    protocol: u8,
-    outgoing: u16,
-) -> Header<F::Number> {
+fn start<F: Family>(policy: &Policy, meta: &Meta, tuple: &F::Tuple, protocol: u8, outgoing: u16) -> Header<F::Number> {
     let header = Header::new(F::number(tuple.source()), F::number(tuple.destination()))
         .with(Field::Protocol, protocol.into())
         .with(Field::Incoming, meta.interface.into())

@@ -123,7 +123,7 @@ fn oracle_thousand_edits_of_each_set_have_no_mismatch() {
             }
         }
         eprintln!("{name}: built {} times", edited.built);
-        assert!(edited.built < 50, "{name}: built {} times", edited.built);
+        assert!(edited.built < 10, "{name}: built {} times", edited.built);
         for vectors in Vectors::all() {
             edited.best = edited.best.with_vectors(vectors);
             for boxes in edited.rules.clone().values().step_by(count / 200) {
@@ -188,7 +188,7 @@ fn edits_fill_their_room_and_then_say_so() {
     };
     let best = Best::new(&[rule(0)]);
     let full = (1..100_000).find(|&number| best.insert(number, &[rule(number)]).is_err());
-    assert!(full.is_some_and(|number| number > 32), "{full:?}");
+    assert!(full.is_some_and(|number| number > 200), "{full:?}");
     assert_eq!(
         Some(3),
         best.first(&mut (), &Header::new(1, 2).with(Field::SourcePort, 3))
@@ -225,7 +225,7 @@ fn readers_see_a_rule_or_do_not_while_it_comes_and_goes() {
                 }
                 looked
             });
-            while best.room() > 8 {
+            while !best.is_crowded() {
                 let at = drawn.below(3_000) as u32;
                 let (number, boxes) = ((at + 1) * 10 - 1, [network(at)]);
                 best.insert(number, &boxes).unwrap();

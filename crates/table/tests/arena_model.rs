@@ -35,7 +35,7 @@ use sync::{AtomicU32, Ordering};
 #[test]
 fn reader_sees_whole_values_as_far_as_there_are_any() {
     loom::model(|| {
-        let arena = Arc::new(Arena::new(vec![[1u64; 4]], 2));
+        let arena = Arc::new(Arena::new(vec![[1u64; 4]], 1, 1));
         let reader = arena.clone();
         let looking = thread::spawn(move || {
             assert_eq!(Some(&[1; 4]), reader.get(0));
@@ -49,8 +49,14 @@ fn reader_sees_whole_values_as_far_as_there_are_any() {
 
 #[test]
 fn what_a_published_number_leads_to_is_there() {
-    loom::model(|| {
-        let arena = Arc::new(Arena::new(vec![[1u64; 4]], 1));
+    for room in [0, 1] {
+        published(room);
+    }
+}
+
+fn published(room: usize) {
+    loom::model(move || {
+        let arena = Arc::new(Arena::new(vec![[1u64; 4]], room, 1 - room));
         let child = Arc::new(AtomicU32::new(0));
         let (reader, way) = (arena.clone(), child.clone());
         let looking = thread::spawn(move || {
@@ -67,7 +73,7 @@ fn what_a_published_number_leads_to_is_there() {
 #[test]
 fn two_that_append_get_different_numbers() {
     loom::model(|| {
-        let arena = Arc::new(Arena::new(vec![], 2));
+        let arena = Arc::new(Arena::new(vec![], 1, 1));
         let other = arena.clone();
         let appending = thread::spawn(move || other.append(7u64).unwrap());
         let (mine, theirs) = (arena.append(8).unwrap(), appending.join().unwrap());

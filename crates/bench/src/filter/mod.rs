@@ -12,6 +12,7 @@ pub mod sets;
 mod timing;
 mod trace_file;
 mod traces;
+mod updates;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -146,6 +147,11 @@ fn measure(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &[Traffic], sizes
         }
     }
     contestants(plan, set).run(run, set, traffic, plan.attack, plan.runs)?;
+    if plan.asks(Name::Best)
+        && let Some(traffic) = traffic.iter().find(|traffic| traffic.name == Trace::Uniform.name())
+    {
+        updates::run(run, set, traffic, plan.runs)?;
+    }
     if plan.asks(Name::Trie) || plan.asks(Name::CachedTrie) {
         tries(run, plan, set, traffic, sizes)?;
     }

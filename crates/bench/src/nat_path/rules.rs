@@ -1,7 +1,7 @@
 //! What the gateways of this bench are told: interfaces, routes, and translation.
 
 use sluice_engine::policy::{Interface, Nat, Policy};
-use sluice_filter::{Action, Counters, Filters, Kind, Verdict, Written};
+use sluice_filter::{Action, Counters, Filters, Kind, Settings, Verdict, Written};
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Blocks, Filtering, Mapping, Pool, Pools, Timeouts};
 use sluice_route::{Address, Route, SourceValidation, Via};
@@ -189,8 +189,13 @@ pub fn filter(policy: &mut Policy, rules: u32) -> Result<(), Failure> {
             six: Vec::new(),
         })
         .collect();
-    let counters = Counters::new(written.len());
-    let filters = Filters::new(&written, Kind::Best, Verdict::Accept, true, 1, counters)?;
+    let settings = Settings {
+        kind: Kind::Best,
+        default: Verdict::Accept,
+        sessions: true,
+        workers: 1,
+    };
+    let filters = Filters::new(&written, &settings, Counters::new(written.len()))?;
     policy.filter_by(std::sync::Arc::new(filters));
     Ok(())
 }

@@ -91,7 +91,10 @@ fn screen<F: Family>(
             .interface(meta.interface)
             .map_or(0, |interface| interface.context);
         let key = F::key(&meta.layers, frame, context);
-        asked.ask(place, filter::header::<F>(ctx.policy, meta, frame, F::tuple(&key), egress));
+        asked.ask(
+            place,
+            filter::header::<F>(ctx.policy, meta, frame, F::tuple(&key), egress),
+        );
     }
     let mut refused = [None; HAND];
     for (place, why) in asked.refused(filter, ctx) {

@@ -19,7 +19,7 @@ impl<T> Added<T> {
     pub fn new(room: usize) -> Self {
         let slots = (room * 2).next_power_of_two();
         Self {
-            values: Arena::new(Vec::new(), room),
+            values: Arena::new(Vec::new(), 0, room),
             slots: (0..slots).map(|_| AtomicU32::new(0)).collect(),
         }
     }

@@ -20,9 +20,11 @@ const FEW: usize = 64;
 const FULL: usize = 10;
 /// Most nodes on a packet's way: what is not divided by then is compared leaf by leaf.
 const DEPTH: usize = 24;
-/// One more node and leaf for so many, and a few, can be added.
-const ROOM: usize = 8;
+/// One more node and leaf for so many, and a few, can be added beside the others.
+const ROOM: usize = 32;
 const AT_LEAST: usize = 64;
+/// So many further ones elsewhere.
+const ELSEWHERE: usize = 1_024;
 
 /// Nodes and leaves that are to be added to those that are there.
 pub struct Builder<A: Address> {
@@ -87,8 +89,9 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
     Best {
         vectors: Vectors::detect(),
         groups,
+        built: builder.leaves.len(),
         further,
-        added: Added::new(room(builder.leaves.len())),
+        added: Added::new(builder.leaves.len() / 8 + AT_LEAST),
         hidden: AllHidden::new(builder.hidden).into(),
         nodes: with_room(builder.nodes, room),
         leaves: with_room(builder.leaves, room),
@@ -96,8 +99,8 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
 }
 
 fn with_room<T>(values: Vec<T>, room: impl Fn(usize) -> usize) -> Arena<T> {
-    let room = room(values.len());
-    Arena::new(values, room)
+    let (room, elsewhere) = (room(values.len()), values.len() + ELSEWHERE);
+    Arena::new(values, room, elsewhere)
 }
 
 /// Which kind of rule it is: one of few sources, of few destinations, or of many of both.

@@ -25,6 +25,9 @@ pub struct Full;
 /// Leaves that a rule takes at most beyond those that were there, for each part that it reaches into.
 const MORE: usize = 2;
 
+/// Leaves that may be added to few before that is a crowd.
+const CROWD: usize = 64;
+
 /// Nodes and leaves to be added, and what leads to all of them.
 type Tree<A> = (Builder<A>, Child);
 
@@ -97,9 +100,9 @@ impl<A: Address> Best<A> {
         self.hidden.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many leaves there may be in addition: each rule takes one or two for each that it reaches into.
-    pub fn room(&self) -> usize {
-        self.leaves.room()
+    /// Whether so much has been added that it is time to build the matcher anew.
+    pub fn is_crowded(&self) -> bool {
+        self.leaves.len() - self.built > self.built / 8 + CROWD
     }
 
     /// A rule's group, and all that leads to leaves that it belongs to, as far as it is `within` a box.

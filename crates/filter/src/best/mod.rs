@@ -145,6 +145,8 @@ pub struct Best<A: Address> {
     groups: Vec<Group>,
     nodes: Arena<Node>,
     leaves: Arena<Leaf<A>>,
+    /// How many leaves there were from the start.
+    built: usize,
     /// Rules that ask for more than leaves compare, by number.
     further: Vec<(RuleNumber, Rule<A>)>,
     /// The same of those that were added later.

@@ -96,7 +96,7 @@ impl Counters {
     fn arena(counters: impl Iterator<Item = Arc<Counter>>) -> Arena<Arc<Counter>> {
         let counters: Vec<_> = counters.collect();
         let room = later(counters.len());
-        Arena::new(counters, room)
+        Arena::new(counters, 0, room)
     }
 
     /// For rules of which some were there before, each at a place of its own, and go on counting.

@@ -6,7 +6,8 @@
 
 use std::sync::Arc;
 
-use super::{Action, Counter, Counters, FilterError, Filters, Place, Settings, Written};
+use super::{Action, Counter, Counters, FilterError, Filters, Place, Settings, Written, later};
+use crate::Best;
 
 /// A rule, and what its editor knows of it.
 #[derive(Debug)]
@@ -35,8 +36,6 @@ pub struct RuleList<T> {
     rules: Vec<Arc<Listed<T>>>,
     /// What has changed since a fold began, if one is under way.
     since: Option<Vec<Step>>,
-    /// Room below which it is time to fold.
-    enough: usize,
     /// The filters before, where it is a fold that has not ended.
     before: Option<Arc<Filters>>,
 }
@@ -86,17 +85,14 @@ impl<T> RuleList<T> {
 
     fn of(rules: Vec<Arc<Listed<T>>>, settings: Settings, counters: Counters) -> Result<Self, FilterError> {
         let written: Vec<_> = rules.iter().map(|rule| &rule.written).collect();
-        let mut list = Self {
+        Ok(Self {
             filters: Arc::new(Filters::new(&written, &settings, counters)?),
             settings,
             order: (0..rules.len() as Place).collect(),
             rules,
             since: None,
-            enough: 0,
             before: None,
-        };
-        list.enough = list.room() / 2;
-        Ok(list)
+        })
     }
 
     /// What workers ask.
@@ -227,14 +223,12 @@ impl<T> RuleList<T> {
                 .is_ok()
     }
 
-    /// Rules that may come in place yet, if each takes little.
-    fn room(&self) -> usize {
-        let rooms = [
-            self.filters.four.matcher.best().map(|best| best.room()),
-            self.filters.six.matcher.best().map(|best| best.room()),
-        ];
-        let least = rooms.into_iter().flatten().min().unwrap_or(usize::MAX);
-        least.min(self.filters.decisions.room())
+    /// Whether so much has come in place that it is time to fold.
+    fn is_crowded(&self) -> bool {
+        let Filters { four, six, .. } = &*self.filters;
+        four.matcher.best().is_some_and(Best::is_crowded)
+            || six.matcher.best().is_some_and(Best::is_crowded)
+            || self.filters.decisions.room() < later(self.order.len()) / 2
     }
 
     fn as_fold(&self) -> Fold<T> {
@@ -259,10 +253,10 @@ impl<T> RuleList<T> {
     /// What to build anew now, on another thread, for [`RuleList::end_fold`]: none where there is room enough, or it is being
     /// done.
     pub fn begin_fold(&mut self) -> Option<Fold<T>> {
-        if self.room() >= self.enough {
-            return None;
+        match self.is_crowded() {
+            true => self.begin_fold_now(),
+            false => None,
         }
-        self.begin_fold_now()
     }
 
     /// The same, however much room there is.

@@ -183,6 +183,11 @@ impl<A: Address> Filter<A> {
         })
     }
 
+    /// The numbers of the first boxes that hold headers, as the matcher finds them: nothing is counted.
+    pub fn first_of_each(&self, headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
+        self.matcher.first_of_each(headers, found, usize::MAX);
+    }
+
     /// The fate of packets, asked by a worker at a time in nanoseconds: rules that matched have counted them, as far as they
     /// were asked.
     pub fn decide(&self, headers: &[Header<A>], fates: &mut [Fate], counters: &Counters, worker: usize, now: u64) {

@@ -45,7 +45,8 @@ mod tests {
 
     #[test]
     fn arena_keeps_values_where_they_are_until_it_is_full() {
-        let arena = Arena::new(vec!["a".to_owned(), "b".to_owned()], 2);
+        let arena = Arena::new(vec!["a".to_owned(), "b".to_owned()], 1, 1);
+        let bytes = arena.bytes();
         let first: *const String = arena.get(0).unwrap();
         assert_eq!((2, 2), (arena.len(), arena.room()));
         let three = ["c", "d", "e"].map(str::to_owned).to_vec();
@@ -54,18 +55,25 @@ mod tests {
         assert_eq!(Err("e".to_owned()), arena.append("e".to_owned()));
         assert_eq!(Ok(4), arena.append_all(vec![]));
         assert_eq!((4, 0), (arena.len(), arena.room()));
+        assert_eq!(
+            4,
+            arena.bytes() / (bytes / 3),
+            "what lies behind takes memory when it is used"
+        );
         assert_eq!(None, arena.get(4));
         assert!(std::ptr::eq(first, arena.get(0).unwrap()));
         let all: Vec<_> = (0..4).filter_map(|at| arena.get(at)).collect();
         assert_eq!(vec!["a", "b", "c", "d"], all);
+        let view = arena.view();
+        assert_eq!(all, (0..5).filter_map(|at| view.get(at)).collect::<Vec<_>>());
     }
 
     #[test]
     fn arena_drops_what_it_has_and_nothing_else() {
         let value = Arc::new(());
-        let arena = Arena::new(vec![value.clone()], 3);
-        assert!(arena.append(value.clone()).is_ok());
-        assert_eq!(3, Arc::strong_count(&value));
+        let arena = Arena::new(vec![value.clone()], 1, 2);
+        assert!(arena.append(value.clone()).is_ok() && arena.append(value.clone()).is_ok());
+        assert_eq!(4, Arc::strong_count(&value));
         drop(arena);
         assert_eq!(1, Arc::strong_count(&value));
     }

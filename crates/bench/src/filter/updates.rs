@@ -1,0 +1,219 @@
+//! The default matcher while single rules come and go, and is folded on the way.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use sluice_dpdk::tsc;
+use sluice_filter::{Action, By, Change, Counters, FilterError, Filters, Kind, RuleList, Settings, Verdict, Written};
+use sluice_table::publish::{Publisher, Reader};
+
+use super::sets::Set;
+use super::timing::{self, BATCH};
+use super::traces::Traffic;
+use super::{Failure, row_of};
+use crate::nat_path::flows::Random;
+use crate::rows::Run;
+
+/// Changes a second.
+const UPDATES: f64 = 1_000.0;
+/// How often the editor wakes to make those that are due.
+const TICK: Duration = Duration::from_millis(1);
+/// Seconds that one run takes: long enough for folds.
+const SECONDS: f64 = 1.0;
+
+/// What the control thread does, and how long that took, in microseconds.
+#[derive(Default)]
+struct Spent {
+    /// Each insertion and each deletion.
+    updates: Vec<f64>,
+    /// What else folds ask of it, all together.
+    folding: f64,
+    /// What another thread does.
+    folds: Vec<f64>,
+    anew: usize,
+}
+
+/// The control thread's end.
+struct Editor {
+    list: RuleList<usize>,
+    publisher: Publisher<Arc<Filters>>,
+    random: Random,
+    /// Rules that went, each with the index that it had, by the number in the set.
+    gone: Option<(usize, Written, usize)>,
+}
+
+fn written(set: &Set) -> impl Iterator<Item = (Written, usize)> {
+    let one = |rule: &sluice_filter::Rule<u32>| Written {
+        action: Action::Decide(Verdict::Accept),
+        four: vec![rule.clone()],
+        six: Vec::new(),
+    };
+    set.rules.iter().map(one).zip(0..)
+}
+
+impl Editor {
+    fn new(set: &Set) -> Result<Self, FilterError> {
+        let settings = Settings {
+            kind: Kind::Best,
+            default: Verdict::Drop,
+            sessions: false,
+            workers: 1,
+        };
+        let list = RuleList::new(written(set), settings, Counters::new(set.rules.len()))?;
+        Ok(Self {
+            publisher: Publisher::new(list.filters().clone()),
+            list,
+            random: Random(0x2014_0603),
+            gone: None,
+        })
+    }
+
+    /// Take away a rule drawn from all, or put the last one back where it was. The time that it took, in microseconds.
+    fn edit(&mut self, spent: &mut Spent) -> Result<(), FilterError> {
+        let (begin, change);
+        match self.gone.take() {
+            Some((index, rule, number)) => {
+                begin = tsc::now();
+                change = self.list.insert(index, rule, number)?;
+            }
+            None => {
+                let index = self.random.below(self.list.len() as u64) as usize;
+                let rule = self.list.written(index).cloned();
+                let number = self.list.iter().nth(index).map(|(_, number)| *number);
+                self.gone = rule.zip(number).map(|(rule, number)| (index, rule, number));
+                begin = tsc::now();
+                change = self.list.remove(index)?;
+            }
+        }
+        if change == Change::Anew {
+            self.publisher.publish(self.list.filters().clone());
+            spent.anew += 1;
+        }
+        spent.updates.push(microseconds(tsc::now() - begin));
+        Ok(())
+    }
+
+    /// Keep up the pace until told to stop.
+    fn keep_on<'s>(&'s mut self, scope: &'s Scope<'s, '_>, stop: &AtomicBool) -> Result<Spent, FilterError> {
+        type Built = Result<(RuleList<usize>, f64), FilterError>;
+        let mut spent = Spent::default();
+        let mut building: Option<ScopedJoinHandle<'s, Built>> = None;
+        let began = Instant::now();
+        while !stop.load(Ordering::Relaxed) || building.is_some() {
+            // It sleeps, as a control thread does: this may be the other half of the worker's core.
+            std::thread::sleep(TICK);
+            let due = (began.elapsed().as_secs_f64() * UPDATES) as usize;
+            while spent.updates.len() < due {
+                self.edit(&mut spent)?;
+            }
+            let begin = tsc::now();
+            if let Some(built) = building.take_if(|building| building.is_finished()) {
+                let (built, took) = built.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                spent.folds.push(took);
+                if self.list.end_fold(built)? {
+                    self.publisher.publish(self.list.filters().clone());
+                }
+            }
+            self.publisher.collect();
+            if building.is_none()
+                && let Some(fold) = self.list.begin_fold()
+            {
+                building = Some(scope.spawn(move || {
+                    let begin = tsc::now();
+                    Ok((fold.build()?, microseconds(tsc::now() - begin)))
+                }));
+            }
+            spent.folding += microseconds(tsc::now() - begin);
+        }
+        Ok(spent)
+    }
+
+    /// An error where a header's rule is not the first one of the list.
+    fn check(&self, set: &Set, traffic: &Traffic) -> Result<(), Failure> {
+        let order: Vec<usize> = self.list.iter().map(|(_, number)| *number).collect();
+        for header in timing::sample(traffic) {
+            let expected = order.iter().find(|&&number| set.rules[number].has(&header));
+            let found = match self.list.filters().four.would(&header).by {
+                By::Rule(place) => self.list.at(place),
+                By::Limit(_) | By::Default => None,
+            };
+            if expected != found {
+                return Err(format!("{header:?} is for rule {expected:?}, and {found:?} was found").into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn microseconds(ticks: u64) -> f64 {
+    ticks as f64 / tsc::frequency() as f64 * 1e6
+}
+
+/// Lookups for a while; how many a second.
+fn look(reader: &mut Reader<Arc<Filters>>, traffic: &Traffic) -> f64 {
+    let most = (SECONDS * tsc::frequency() as f64) as u64;
+    let mut found = [None; BATCH];
+    let (begin, mut lookups) = (tsc::now(), 0);
+    loop {
+        for headers in traffic.headers.chunks(BATCH) {
+            let filters = reader.load();
+            filters.four.first_of_each(headers, &mut found[..headers.len()]);
+            black_box(&found);
+            lookups += headers.len();
+            let ticks = tsc::now() - begin;
+            if ticks >= most {
+                return lookups as f64 / ticks as f64 * tsc::frequency() as f64;
+            }
+        }
+    }
+}
+
+/// The same lookups without changes and with them, by turns.
+pub fn run(run: &mut Run<'_>, set: &Set, traffic: &Traffic, runs: usize) -> Result<(), Failure> {
+    let mut editor = Editor::new(set)?;
+    let mut reader = editor.publisher.reader();
+    let [mut rates, mut quiet, mut losses, mut means, mut worst] = [(); 5].map(|()| Vec::new());
+    let [mut control, mut folds, mut per_second, mut anew] = [(); 4].map(|()| Vec::new());
+    for _ in 0..runs {
+        let before = look(&mut reader, traffic);
+        let stop = AtomicBool::new(false);
+        let (busy, spent) = std::thread::scope(|scope| {
+            let (editor, stop, reader) = (&mut editor, &stop, &mut reader);
+            let editing = std::thread::Builder::new()
+                .spawn_scoped(scope, move || std::thread::scope(|scope| editor.keep_on(scope, stop)));
+            let busy = look(reader, traffic);
+            stop.store(true, Ordering::Relaxed);
+            (busy, editing.map(ScopedJoinHandle::join))
+        });
+        let spent = spent?.map_err(|_| "the thread that changes rules failed")??;
+        editor.check(set, traffic)?;
+        let count = spent.updates.len().max(1) as f64;
+        let mut updates = spent.updates;
+        updates.sort_by(f64::total_cmp);
+        rates.push(busy);
+        quiet.push(before);
+        losses.push(1.0 - busy / before);
+        means.push(updates.iter().sum::<f64>() / count);
+        worst.push(updates[(updates.len() - 1) * 99 / 100]);
+        control.push((updates.iter().sum::<f64>() + spent.folding) / count);
+        per_second.push(spent.folds.len() as f64 / SECONDS);
+        anew.push(spent.anew as f64);
+        folds.extend(spent.folds);
+    }
+    let row = row_of("lookup", set, "best", traffic).key("updates_per_s", UPDATES as u32);
+    (run.row)(
+        row.figure("lookups_per_s", &rates)
+            .figure("lookups_per_s_quiet", &quiet)
+            .figure("loss_share", &losses)
+            .figure("update_us", &means)
+            .figure("update_us_p99", &worst)
+            .figure("control_us", &control)
+            .figure("folds_per_s", &per_second)
+            .figure("fold_us", &folds)
+            .figure("built_anew", &anew),
+    );
+    Ok(())
+}
