@@ -29,8 +29,8 @@ pub mod value;
 pub use config::{Config, Valid};
 pub use diagnosis::{Complaint, Diagnosis, Located};
 pub use difference::{Change, Difference, Kind, difference};
-pub use problem::Problem;
-pub use validate::{Checked, Machine, check};
+pub use problem::{FilterProblem, Problem};
+pub use validate::{Checked, Inserted, Machine, Weight, check, check_rules};
 
 /// Read a text without asking what its values mean.
 ///

@@ -10,10 +10,12 @@ use sluice_dpdk::{Devices, tsc};
 use sluice_engine::counters::{Stage, WorkerCounters};
 use sluice_engine::plane::Plane;
 use sluice_engine::request::{Reply, Request};
+use sluice_engine::time::Now;
 
 use crate::Loaded;
 use crate::build::PoolNames;
 use crate::desk::{Desk, Gone};
+use crate::rules::RunningRules;
 use crate::shares::Shares;
 use crate::start::Running;
 use crate::watchdog::Watchdog;
@@ -56,6 +58,8 @@ pub struct Control {
     pub(crate) macs: Vec<[u8; 6]>,
     /// Pools by index.
     pools: Mutex<PoolNames>,
+    /// Rules of the packet filter. Who holds them may take the plane too, never the other way round.
+    rules: Mutex<Option<RunningRules>>,
     /// The machine that configurations are checked against.
     pub(crate) machine: Machine,
     /// When the engine's clock began, by the clock on the wall.
@@ -91,6 +95,7 @@ impl Control {
             devices: running.devices,
             macs: running.macs,
             pools: Mutex::new(running.pools),
+            rules: Mutex::new(running.rules.map(RunningRules::new)),
             machine: loaded.machine,
             started: SystemTime::now()
                 .checked_sub(running.began.elapsed())
@@ -125,6 +130,11 @@ impl Control {
     /// Pools have other indexes.
     pub(crate) fn set_pools(&self, pools: PoolNames) {
         *lock(&self.pools) = pools;
+    }
+
+    /// Rules of the packet filter.
+    pub(crate) fn rules(&self) -> MutexGuard<'_, Option<RunningRules>> {
+        lock(&self.rules)
     }
 
     /// How many workers there are.
@@ -202,10 +212,15 @@ impl Control {
         let mut recorded = Instant::now();
         loop {
             tick.tick().await;
-            self.plane().collect();
-            if let Some(filters) = self.plane().policy().filter.clone() {
-                crate::filter::write_log(&self.config(), &filters);
+            {
+                let mut plane = self.plane();
+                plane.follow_edits(Now::at(self.began.elapsed().as_nanos() as u64));
+                plane.collect();
             }
+            if let Some(rules) = &*self.rules() {
+                crate::filter::write_log(&self.config(), rules.list());
+            }
+            self.fold_rules().await;
             if recorded.elapsed() >= DAY {
                 recorded = Instant::now();
                 self.record_shares();
@@ -215,6 +230,25 @@ impl Control {
                 measured = Instant::now();
                 self.measure(elapsed);
             }
+        }
+    }
+
+    /// Fold what has come and gone into a filter of its own, where it is much.
+    async fn fold_rules(&self) {
+        let fold = self.rules().as_mut().and_then(|rules| rules.list_mut().begin_fold());
+        let Some(fold) = fold else { return };
+        let Ok(built) = tokio::task::spawn_blocking(|| fold.build()).await else {
+            return;
+        };
+        let mut rules = self.rules();
+        let Some(rules) = &mut *rules else { return };
+        match built.and_then(|built| rules.list_mut().end_fold(built)) {
+            Ok(true) => {
+                rules.name_all();
+                self.plane().replace_filter(rules.list().filters().clone());
+            }
+            Ok(false) => {}
+            Err(error) => tracing::error!("the filter could not be built anew, and goes on as it is: {error}"),
         }
     }
 

@@ -9,9 +9,9 @@ use sluice_config::{Config, Fault};
 use sluice_engine::family::{V4, V6};
 use sluice_engine::paths::{Destination, Paths};
 use sluice_engine::plane::Plane;
-use sluice_filter::{Field, FilterError, Filters, Header, LogRecord, NONE};
+use sluice_filter::{Field, FilterError, Header, LogRecord, NONE};
 
-use crate::build::{self, BuildError};
+use crate::build::{self, BuildError, Rules};
 
 /// What a filter is made of.
 #[derive(Clone, Debug)]
@@ -28,9 +28,10 @@ pub struct FilterOutlook {
 
 impl FilterOutlook {
     /// Of a filter that took so long to build.
-    pub fn of(config: &Config, filters: &Filters, built: Duration) -> Self {
+    pub fn of(rules: &Rules, built: Duration) -> Self {
+        let filters = rules.filters();
         Self {
-            rules: config.filter.len(),
+            rules: rules.len(),
             combinations: [filters.four.len(), filters.six.len()],
             bytes: filters.four.bytes() + filters.six.bytes(),
             built,
@@ -69,7 +70,7 @@ pub fn filter_outlook(config: &Config) -> Result<Option<FilterOutlook>, Fault> {
             hint: None,
         },
     })?;
-    Ok(filters.map(|filters| FilterOutlook::of(config, &filters, begin.elapsed())))
+    Ok(filters.map(|rules| FilterOutlook::of(&rules, begin.elapsed())))
 }
 
 /// A refusal by the matcher, at its place.
@@ -82,13 +83,13 @@ pub(crate) fn filter_fault(error: &FilterError) -> Fault {
 }
 
 /// Write down what rules log.
-pub(crate) fn write_log(config: &Config, filters: &Filters) {
-    for record in filters.counters.take_log() {
-        tracing::info!("filter: {}", log_line(config, &record));
+pub(crate) fn write_log(config: &Config, rules: &Rules) {
+    for record in rules.filters().counters.take_log() {
+        tracing::info!("filter: {}", log_line(config, rules, &record));
     }
 }
 
-fn log_line(config: &Config, record: &LogRecord) -> String {
+fn log_line(config: &Config, rules: &Rules, record: &LogRecord) -> String {
     let LogRecord {
         place,
         endpoints,
@@ -96,7 +97,7 @@ fn log_line(config: &Config, record: &LogRecord) -> String {
         interfaces,
         length,
     } = record;
-    let rule = config.filter.get(*place as usize).map_or("?", |rule| &rule.name);
+    let rule = rules.at(*place).map_or("?", |listed| &listed.rule.name);
     let name = |number: u32| {
         config
             .interfaces

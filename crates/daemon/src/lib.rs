@@ -16,6 +16,7 @@ mod packet_text;
 mod pcapng;
 mod ports;
 pub mod replay;
+mod rules;
 mod run;
 mod shares;
 mod socket;

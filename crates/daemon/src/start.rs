@@ -35,6 +35,8 @@ pub struct Running {
     pub macs: Vec<[u8; 6]>,
     /// Pools by index.
     pub pools: build::PoolNames,
+    /// Rules of the packet filter.
+    pub rules: Option<build::Rules>,
     /// When the engine's clock began.
     pub began: Instant,
 }
@@ -70,13 +72,15 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
     let setup = build::setup(config, ports, count, secrets)?;
     let built = Instant::now();
-    let policy = build::policy(config, &macs, &pools, None).map_err(|error| match error {
+    let rules = build::filters(config, None).map_err(|error| match error {
         BuildError::Filter(error) => refused(vec![filter_fault(&error)]),
         error => error.into(),
     })?;
+    let took = built.elapsed();
+    let policy = build::policy(config, &macs, &pools, rules.as_ref())?;
     let routes = build::routes(config, &policy.interfaces)?;
-    if let Some(filter) = &policy.filter {
-        tracing::info!("{}", FilterOutlook::of(config, filter, built.elapsed()));
+    if let Some(rules) = &rules {
+        tracing::info!("{}", FilterOutlook::of(rules, took));
     }
     let began = Instant::now();
     let mut plane = Plane::new(
@@ -105,6 +109,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         desks,
         macs,
         pools,
+        rules,
         began,
     })
 }

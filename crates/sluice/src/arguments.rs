@@ -100,6 +100,13 @@ pub enum Command {
     #[command(subcommand)]
     Clear(Clear),
 
+    /// Insert or remove single rules of the packet filter that runs
+    ///
+    /// They are in force for new flows at once, and for those that are under way within a second. The configuration's file
+    /// stays as it is: the next `apply` brings back what that says.
+    #[command(subcommand)]
+    Filter(FilterEdit),
+
     /// Print what every node does with the next packets that match
     Trace(Trace),
 
@@ -307,6 +314,38 @@ pub enum Show {
         /// Reasons that nothing was dropped for, too.
         #[arg(long)]
         all: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// `sluice filter`
+#[derive(Debug, Subcommand)]
+pub enum FilterEdit {
+    /// Insert rules, side by side in their order: before all others, unless told otherwise
+    Insert {
+        /// What a rule says, as in the file: 'name = "x", action = "drop", from = "192.0.2.7"'. Each has a name.
+        #[arg(value_name = "RULE", required_unless_present = "file")]
+        rules: Vec<String>,
+        /// Rules as `[[filter.rules]]` in a file, `-` for standard input.
+        #[arg(long, value_name = "FILE", conflicts_with = "rules")]
+        file: Option<PathBuf>,
+        /// Before the rule of this name.
+        #[arg(long, value_name = "NAME", conflicts_with = "last")]
+        before: Option<String>,
+        /// Behind all others.
+        #[arg(long)]
+        last: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove rules
+    Remove {
+        /// Their names, as `sluice show filter` lists them.
+        #[arg(value_name = "NAME", required = true)]
+        names: Vec<String>,
         /// Print JSON.
         #[arg(long)]
         json: bool,

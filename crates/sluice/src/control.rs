@@ -67,7 +67,8 @@ pub fn apply(
     }
 }
 
-fn line(name: &str, complaint: &Complaint) -> String {
+/// A complaint about a text, as a line.
+pub(crate) fn line(name: &str, complaint: &Complaint) -> String {
     let Complaint {
         line,
         column,

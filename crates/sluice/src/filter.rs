@@ -1,12 +1,19 @@
-//! `sluice show filter`: rules and what they have counted, or the one that decides about a packet.
+//! `sluice show filter`: rules and what they have counted, or the one that decides about a packet. `sluice filter`: rules that
+//! come and go one by one.
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::path::Path;
 
 use serde::Serialize;
-use sluice_daemon::config::api::{Decision, FilterRequest, FilterRule, Hits, PacketFilter, path};
+use sluice_daemon::config::api::{
+    Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertPlace, InsertRequest, PacketFilter, RemoveRequest,
+    path,
+};
 
+use crate::arguments::FilterEdit;
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
+use crate::control::line;
 use crate::exit::CommandError;
 
 use Align::{Left, Right};
@@ -45,6 +52,82 @@ pub fn filter(
     }
 }
 
+/// Insert or remove rules of the filter that runs.
+///
+/// # Errors
+/// They are wrong, or the daemon does not answer.
+pub fn edit(socket: &Path, edit: &FilterEdit, output: &mut dyn Write) -> Result<(), CommandError> {
+    let mut client = Client::connect(socket)?;
+    let (answer, done, json) = match edit {
+        FilterEdit::Insert {
+            rules,
+            file,
+            before,
+            last,
+            json,
+        } => {
+            let (name, text) = match file {
+                Some(file) => (file.display().to_string(), contents(file)?),
+                None => ("RULE".to_owned(), inline(rules)),
+            };
+            let place = match (before, last) {
+                (Some(name), _) => InsertPlace::Before(name.clone()),
+                (None, true) => InsertPlace::Last,
+                (None, false) => InsertPlace::First,
+            };
+            let request = InsertRequest { name, text, place };
+            (client.post(path::INSERT_RULES, &request)?, "inserted", json)
+        }
+        FilterEdit::Remove { names, json } => {
+            let request = RemoveRequest { names: names.clone() };
+            (client.post(path::REMOVE_RULES, &request)?, "removed", json)
+        }
+    };
+    if *json {
+        serde_json::to_writer_pretty(&mut *output, &answer).map_err(std::io::Error::from)?;
+        writeln!(output)?;
+    }
+    match answer {
+        EditAnswer::Refused { complaints } => {
+            let lines: Vec<_> = complaints.iter().map(|complaint| line("rules", complaint)).collect();
+            Err(CommandError::Refused(lines.join("\n")))
+        }
+        EditAnswer::Done { .. } if *json => Ok(()),
+        EditAnswer::Done {
+            count,
+            rules_in_all,
+            built_anew,
+        } => {
+            let (count, all) = (grouped(count), grouped(rules_in_all));
+            let how = match built_anew {
+                0 => String::new(),
+                anew => format!("; the matcher was built anew {} times", grouped(anew)),
+            };
+            Ok(writeln!(output, "{count} {done}, {all} rules in all{how}")?)
+        }
+    }
+}
+
+/// Rules as a configuration has them.
+fn inline(rules: &[String]) -> String {
+    let rules: Vec<_> = rules.iter().map(|rule| format!("    {{ {rule} }},\n")).collect();
+    format!("[filter]\nrules = [\n{}]\n", rules.concat())
+}
+
+fn contents(file: &Path) -> Result<String, CommandError> {
+    let text = match file.as_os_str() == "-" {
+        true => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map(|_| text)
+        }
+        false => std::fs::read_to_string(file),
+    };
+    text.map_err(|error| CommandError::File {
+        path: file.to_owned(),
+        error,
+    })
+}
+
 /// A word of the configuration.
 fn word<T: Serialize>(value: &T) -> String {
     serde_json::to_value(value)
@@ -70,10 +153,14 @@ fn matches(rule: &FilterRule) -> String {
         .iter()
         .map(|(key, value)| format!("{key} {value}"))
         .collect();
-    if keys.is_empty() {
+    let keys = if keys.is_empty() {
         "everything".into()
     } else {
         keys.join(", ")
+    };
+    match rule.inserted {
+        true => format!("{keys} (inserted)"),
+        false => keys,
     }
 }
 

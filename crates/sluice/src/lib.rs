@@ -35,6 +35,7 @@ pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Comm
         Command::Apply { file, dry_run, json } => control::apply(socket, file, *dry_run, *json, output),
         Command::Show(show) => show::show(socket, show, output),
         Command::Clear(clear) => control::clear(socket, clear, output),
+        Command::Filter(edit) => filter::edit(socket, edit, output),
         Command::Trace(trace) => packets::trace(socket, trace, output),
         Command::Capture(capture) => packets::capture(socket, capture, output),
         Command::Completion { shell } => generate::completion(*shell, output),

@@ -8,6 +8,8 @@
 //! | `POST /v1/sessions/clear` with [`SessionFilter`] | [`Cleared`] |
 //! | `GET /v1/nat` with [`NatRequest`] | [`Nat`] |
 //! | `GET /v1/filter` with [`FilterRequest`] | [`PacketFilter`] |
+//! | `POST /v1/filter/insert` with [`InsertRequest`] | [`EditAnswer`] |
+//! | `POST /v1/filter/remove` with [`RemoveRequest`] | [`EditAnswer`] |
 //! | `GET /v1/shares` with [`MappingFilter`] and [`Position`] | [`Page`] of [`Share`] |
 //! | `GET /v1/port-blocks` with [`MappingFilter`] and [`Position`] | [`Page`] of [`PortBlock`] |
 //! | `GET /v1/mappings` with [`MappingFilter`] and [`Position`] | [`Page`] of [`Mapping`] |
@@ -37,7 +39,10 @@ pub use nat::{
     ByProtocol, Mapping, MappingFilter, Nat, NatRequest, Pool, PoolBlocks, PortBlock, Rule, RuleAction, RuleKind,
     Share, Span, Subscriber, SubscriberFilter, TableUse,
 };
-pub use packet_filter::{Decision, FilterRequest, FilterRule, Hits, Packet, PacketFilter};
+pub use packet_filter::{
+    Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertPlace, InsertRequest, Packet, PacketFilter,
+    RemoveRequest,
+};
 pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
 pub use show::{Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status};
 
@@ -60,6 +65,10 @@ pub mod path {
     pub const NAT: &str = "/v1/nat";
     /// The packet filter, and what its rules have counted.
     pub const FILTER: &str = "/v1/filter";
+    /// Insert rules of the filter.
+    pub const INSERT_RULES: &str = "/v1/filter/insert";
+    /// Remove rules of the filter.
+    pub const REMOVE_RULES: &str = "/v1/filter/remove";
     /// Mappings.
     pub const MAPPINGS: &str = "/v1/mappings";
     /// Remove mappings, with their sessions.

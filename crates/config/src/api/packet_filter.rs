@@ -1,10 +1,12 @@
-//! `GET /v1/filter`: the packet filter, what its rules have counted, and which rule decides about a packet.
+//! `/v1/filter`: the packet filter, what its rules have counted, and which rule decides about a packet; rules that come and go
+//! one by one.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::diagnosis::Complaint;
 use crate::schema::{Action, Matcher, Verdict};
 use crate::value::IpProtocol;
 
@@ -77,9 +79,67 @@ pub struct FilterRule {
     pub action: Action,
     /// What it matches, by key; nothing where it matches everything.
     pub matches: Vec<(String, String)>,
+    /// It was inserted while the daemon ran, and is in no file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub inserted: bool,
     /// What it has counted.
     #[serde(flatten)]
     pub hits: Hits,
+}
+
+/// Rules that are to be inserted into the filter that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct InsertRequest {
+    /// What messages call the text.
+    pub name: String,
+    /// `[[filter.rules]]`, each with a name.
+    pub text: String,
+    /// Where they come, in their order.
+    #[serde(default)]
+    pub place: InsertPlace,
+}
+
+/// Where rules are inserted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InsertPlace {
+    /// Before all others.
+    #[default]
+    First,
+    /// Behind all others.
+    Last,
+    /// Before the rule of this name.
+    Before(String),
+}
+
+/// Rules that are to be removed from the filter that runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RemoveRequest {
+    /// Their names.
+    pub names: Vec<String>,
+}
+
+/// What has become of rules that were to be inserted or removed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "outcome")]
+pub enum EditAnswer {
+    /// They are in force, or no more in force: for new flows at once, for sessions within a second.
+    #[serde(rename_all = "kebab-case")]
+    Done {
+        /// How many rules.
+        count: u64,
+        /// Rules in all now.
+        rules_in_all: u64,
+        /// How many of them needed the whole matcher to be built anew.
+        built_anew: u64,
+    },
+    /// They are wrong, and nothing has changed.
+    Refused {
+        /// What is wrong.
+        complaints: Vec<Complaint>,
+    },
 }
 
 /// What decides about a packet.

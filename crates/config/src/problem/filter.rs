@@ -65,6 +65,12 @@ pub enum FilterProblem {
     /// A name of two rules.
     #[error("rule {0} has the same name")]
     DuplicateName(usize),
+    /// More than rules where rules are to be inserted.
+    #[error("only rules of the filter can be inserted")]
+    NotRules,
+    /// A rule without a name where rules are to be inserted.
+    #[error("a rule that is inserted needs a name")]
+    NoName,
     /// A rule that is never asked.
     #[error("`{by}` matches all that `{rule}` does, and decides otherwise: it never decides")]
     Shadowed {
@@ -101,6 +107,10 @@ impl FilterProblem {
                 "at most 256 are possible, as every packet asks them; every rule counts anyway".into()
             }
             Self::DuplicateName(_) => "names tell rules apart in lists and counters".into(),
+            Self::NotRules => {
+                "write `[[filter.rules]]` and nothing else; `sluice apply` takes whole configurations".into()
+            }
+            Self::NoName => "it is removed by its name: write `name = \"…\"`".into(),
             Self::Shadowed { .. } => "put it before the other, or take it away".into(),
             Self::Redundant { .. } => "take it away".into(),
         }

@@ -5,12 +5,14 @@ use std::net::IpAddr;
 
 use indexmap::IndexMap;
 
-use super::Check;
-use crate::config::InterfaceIndex;
+use super::{Check, Machine};
+use crate::config::{Config, InterfaceIndex};
+use crate::diagnosis::Diagnosis;
 use crate::filter::{FilterRule, Selection};
+use crate::memory::EntryBytes;
 use crate::problem::FilterProblem;
-use crate::read::{Step, place};
-use crate::schema::{self, Action, RejectWith};
+use crate::read::{Step, place, read};
+use crate::schema::{self, Action, Document, Filter, RejectWith};
 use crate::value::{Addresses, IpProtocol, Message, OneOrMore, Ports};
 
 /// Combinations of one rule, and of all.
@@ -71,6 +73,112 @@ macro_rules! member {
 member!(Addresses, IpAddr);
 member!(Ports, u16);
 
+/// A rule that is to be inserted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inserted {
+    /// As it was written.
+    pub text: schema::FilterRule,
+    /// What it asks and does.
+    pub rule: FilterRule,
+}
+
+/// Check rules that are to be inserted into the filter of a configuration: `text` has `[[filter.rules]]` alone, each with a name.
+///
+/// # Errors
+/// Everything that is wrong with it, as far as one reading can tell.
+pub fn check_rules(name: &str, text: &str, running: &Config) -> Result<Vec<Inserted>, Diagnosis> {
+    let (mut document, places) = read(text).map_err(|found| Diagnosis::new(name, text, found))?;
+    let rules = document
+        .filter
+        .as_mut()
+        .map_or(Vec::new(), |filter| std::mem::take(&mut filter.rules));
+    let empty = Document {
+        filter: Some(Filter::default()),
+        ..Document::default()
+    };
+    let alone = document == empty && !rules.is_empty();
+    let nameless: Vec<usize> = (0..rules.len()).filter(|&k| rules[k].name.is_none()).collect();
+    document.interfaces = running.document.interfaces.clone();
+    if let (Some(filter), Some(runs)) = (&mut document.filter, &running.document.filter) {
+        (filter.addresses, filter.ports) = (runs.addresses.clone(), runs.ports.clone());
+        filter.rules = rules;
+    }
+    let machine = Machine {
+        cores: Vec::new(),
+        memory: 0,
+        entry: EntryBytes::default(),
+    };
+    let mut check = Check {
+        document: &document,
+        places,
+        machine: &machine,
+        found: Vec::new(),
+    };
+    if !alone {
+        check.refuse(&[], FilterProblem::NotRules);
+    }
+    for k in nameless {
+        check.refuse(place!["filter", "rules", k], FilterProblem::NoName);
+    }
+    let rules = check.filter();
+    let found = std::mem::take(&mut check.found);
+    if found.iter().any(|located| !located.advice) {
+        return Err(Diagnosis::new(name, text, found));
+    }
+    let texts = document.filter.map_or(Vec::new(), |filter| filter.rules);
+    let inserted = texts.into_iter().zip(rules).map(|(text, rule)| Inserted { text, rule });
+    Ok(inserted.collect())
+}
+
+/// What rules take of what a filter may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Weight {
+    /// Rules that go on.
+    going_on: usize,
+    combinations: u64,
+}
+
+impl Weight {
+    /// That of a rule.
+    pub fn of(rule: &FilterRule) -> Self {
+        Self {
+            going_on: usize::from(goes_on(rule.action)),
+            combinations: rule.selection.combinations(),
+        }
+    }
+
+    /// That of both.
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            going_on: self.going_on + other.going_on,
+            combinations: self.combinations.saturating_add(other.combinations),
+        }
+    }
+
+    /// That of the others, without one of them.
+    pub fn without(self, one: Self) -> Self {
+        Self {
+            going_on: self.going_on.saturating_sub(one.going_on),
+            combinations: self.combinations.saturating_sub(one.combinations),
+        }
+    }
+
+    /// Whether a filter may have so much.
+    ///
+    /// # Errors
+    /// There are too many rules that go on, or too many combinations.
+    pub fn check(self) -> Result<(), FilterProblem> {
+        if self.going_on > MOST_GOING_ON {
+            return Err(FilterProblem::TooManyGoingOn(self.going_on));
+        }
+        let (combinations, most) = (self.combinations, MOST[1]);
+        match combinations > most {
+            true => Err(FilterProblem::TooLarge { combinations, most }),
+            false => Ok(()),
+        }
+    }
+}
+
 impl Check<'_> {
     pub(super) fn filter(&mut self) -> Vec<FilterRule> {
         let Some(filter) = &self.document.filter else {
@@ -109,20 +217,9 @@ impl Check<'_> {
                 selection,
             });
         }
-        let going_on = rules.iter().filter(|rule| goes_on(rule.action)).count();
-        if going_on > MOST_GOING_ON {
-            self.refuse(place!["filter", "rules"], FilterProblem::TooManyGoingOn(going_on));
-        }
-        let all = rules
-            .iter()
-            .map(|rule| rule.selection.combinations())
-            .fold(0, u64::saturating_add);
-        if all > MOST[1] {
-            let (combinations, most) = (all, MOST[1]);
-            self.refuse(
-                place!["filter", "rules"],
-                FilterProblem::TooLarge { combinations, most },
-            );
+        let weight = rules.iter().map(Weight::of).fold(Weight::default(), Weight::with);
+        if let Err(problem) = weight.check() {
+            self.refuse(place!["filter", "rules"], problem);
         }
         self.never_decide(&rules);
         rules

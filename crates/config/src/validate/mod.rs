@@ -9,6 +9,8 @@ mod routes;
 mod rules;
 mod system;
 
+pub use self::filter::{Inserted, Weight, check_rules};
+
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;

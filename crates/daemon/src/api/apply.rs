@@ -1,6 +1,5 @@
 //! `apply`: another configuration, taken over as one commit or refused whole.
 
-use std::ops::Deref;
 use std::time::Duration;
 
 use axum::Json;
@@ -11,11 +10,13 @@ use sluice_config::{Change, Complaint, Config, Fault, check, difference, place};
 use sluice_engine::plane::PlaneError;
 use sluice_engine::policy::Policy;
 use sluice_filter::FilterError;
+use sluice_route::RouteSet;
 use tokio::time::Instant;
 
 use super::{Refusal, Shared};
-use crate::build::{self, BuildError};
+use crate::build::{self, BuildError, PoolNames, Rules};
 use crate::control::Control;
+use crate::rules::RunningRules;
 
 /// How long a change waits for the one before to be seen through.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -89,6 +90,19 @@ async fn admitted(control: &Control, policy: &Policy) -> Result<(), PlaneError> 
     }
 }
 
+/// What a configuration comes to.
+type Built = (Option<Rules>, RouteSet, Policy);
+
+fn built(control: &Control, config: &Config, pools: &PoolNames) -> Result<Built, BuildError> {
+    let rules = {
+        let running = control.rules();
+        build::filters(config, running.as_ref().map(RunningRules::list))?
+    };
+    let policy = build::policy(config, &control.macs, pools, rules.as_ref())?;
+    let routes = build::routes(config, &policy.interfaces)?;
+    Ok((rules, routes, policy))
+}
+
 /// `POST /v1/apply`
 pub(super) async fn apply(
     State(control): Shared,
@@ -107,18 +121,16 @@ pub(super) async fn apply(
             return Ok(Json(ApplyAnswer::Refused { complaints }));
         }
     };
-    let changes = changes(&control.config(), &checked.config);
+    let config = control.config();
+    let edited = control.rules().as_ref().and_then(|rules| rules.edited(&config));
+    let changes = changes(edited.as_ref().unwrap_or(&config), &checked.config);
     if changes.iter().any(|change| change.fixed.is_some()) {
         let changes = changes.into_iter().filter(|change| change.fixed.is_some()).collect();
         return Ok(Json(ApplyAnswer::NeedsRestart { changes }));
     }
     let advice = checked.advice.complaints();
     let pools = build::pool_names(&checked.config, &control.pools());
-    let (running, filter) = (control.config(), control.plane().policy().filter.clone());
-    let before = filter.as_deref().map(|filter| (&**running.deref(), filter));
-    let built = build::policy(&checked.config, &control.macs, &pools, before)
-        .and_then(|policy| Ok((build::routes(&checked.config, &policy.interfaces)?, policy)));
-    let (routes, policy) = match built {
+    let (rules, routes, policy) = match built(&control, &checked.config, &pools) {
         Ok(built) => built,
         Err(BuildError::Filter(error)) => return Ok(Json(refused_filter(&request, &error))),
         Err(error) => return Ok(Json(refused(error.to_string()))),
@@ -135,7 +147,15 @@ pub(super) async fn apply(
             advice,
         }));
     }
-    let committed = control.plane().commit(policy, &routes);
+    let committed = {
+        // No fold comes between the two.
+        let mut running = control.rules();
+        let committed = control.plane().commit(policy, &routes);
+        if committed.is_ok() {
+            *running = rules.map(RunningRules::new);
+        }
+        committed
+    };
     let generation = match committed {
         Ok(generation) => generation.into(),
         Err(error) => return Ok(Json(refused(error.to_string()))),

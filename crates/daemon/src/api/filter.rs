@@ -1,17 +1,22 @@
-//! `GET /v1/filter`: what rules have counted, and which one decides about a packet.
+//! `/v1/filter`: what rules have counted, and which one decides about a packet; rules that come and go one by one.
 
 use std::net::IpAddr;
 
 use axum::Json;
 use axum::extract::{Query, State};
-use sluice_config::Config;
-use sluice_config::api::{Decision, FilterRequest, FilterRule, Hits, Packet, PacketFilter};
+use sluice_config::api::{
+    Decision, EditAnswer, FilterRequest, FilterRule, Hits, InsertRequest, Packet, PacketFilter, RemoveRequest,
+};
 use sluice_config::schema::Verdict;
-use sluice_filter::{By, Counter, Fate, Filters, Place};
+use sluice_config::{Config, check_rules};
+use sluice_engine::plane::Plane;
+use sluice_filter::{By, Counter, Fate, Place};
 
 use super::{Refusal, Shared};
+use crate::build::{Listed, Rules};
 use crate::control::Control;
 use crate::filter::{header, leads_to};
+use crate::rules::{EditError, Edited, RunningRules};
 
 /// `GET /v1/filter`
 pub(super) async fn show(
@@ -19,27 +24,75 @@ pub(super) async fn show(
     Query(request): Query<FilterRequest>,
 ) -> Result<Json<PacketFilter>, Refusal> {
     let config = control.config();
-    let filters = control.plane().policy().filter.clone();
-    let (Some(settings), Some(filters)) = (&config.document.filter, filters) else {
-        return Err(Refusal::Wrong("there is no [filter]: all packets pass".into()));
+    let rules = control.rules();
+    let (Some(settings), Some(rules)) = (&config.document.filter, &*rules) else {
+        return Err(no_filter());
     };
-    let rule = |place: Place| rule(&control, &config, &filters, place);
-    let most = config.filter.len().min(request.rules as usize);
+    let (list, filters) = (rules.list(), rules.list().filters());
+    let most = list.len().min(request.rules as usize);
     Ok(Json(PacketFilter {
         default: settings.default,
         by_default: hits(&control, filters.counters.of_default()),
         sessions: settings.sessions,
         matcher: settings.matcher,
         bytes: (filters.four.bytes() + filters.six.bytes()) as u64,
-        rules_in_all: config.filter.len() as u64,
+        rules_in_all: list.len() as u64,
         combinations: [filters.four.len() as u64, filters.six.len() as u64],
         log_lost: filters.counters.lost(),
-        rules: (0..most as Place).filter_map(rule).collect(),
+        rules: (0..most).filter_map(|index| rule(&control, list, index)).collect(),
         decision: request
             .packet
             .as_ref()
-            .map(|packet| decision(&control, &config, &filters, packet, &request))
+            .map(|packet| decision(&control, &config, list, packet, &request))
             .transpose()?,
+    }))
+}
+
+fn no_filter() -> Refusal {
+    Refusal::Wrong("there is no [filter]: all packets pass".into())
+}
+
+/// `POST /v1/filter/insert`
+pub(super) async fn insert(
+    State(control): Shared,
+    Json(request): Json<InsertRequest>,
+) -> Result<Json<EditAnswer>, Refusal> {
+    let _no_commit = control.committing.lock().await;
+    let inserted = match check_rules(&request.name, &request.text, &control.config()) {
+        Ok(inserted) => inserted,
+        Err(diagnosis) => {
+            let complaints = diagnosis.complaints();
+            return Ok(Json(EditAnswer::Refused { complaints }));
+        }
+    };
+    edit(&control, "inserted", |rules, plane| {
+        rules.insert(inserted, &request.place, plane)
+    })
+}
+
+/// `POST /v1/filter/remove`
+pub(super) async fn remove(
+    State(control): Shared,
+    Json(request): Json<RemoveRequest>,
+) -> Result<Json<EditAnswer>, Refusal> {
+    let _no_commit = control.committing.lock().await;
+    edit(&control, "removed", |rules, plane| rules.remove(&request.names, plane))
+}
+
+fn edit(
+    control: &Control,
+    what: &str,
+    edit: impl FnOnce(&mut RunningRules, &mut Plane) -> Result<Edited, EditError>,
+) -> Result<Json<EditAnswer>, Refusal> {
+    let mut rules = control.rules();
+    let rules = rules.as_mut().ok_or_else(no_filter)?;
+    let edited = edit(rules, &mut control.plane()).map_err(|error| Refusal::Wrong(error.to_string()))?;
+    let rules_in_all = rules.list().len() as u64;
+    tracing::info!("filter: {} rules {what}, {rules_in_all} in all", edited.count);
+    Ok(Json(EditAnswer::Done {
+        count: edited.count,
+        rules_in_all,
+        built_anew: edited.anew,
     }))
 }
 
@@ -52,24 +105,27 @@ fn hits(control: &Control, counter: &Counter) -> Hits {
     }
 }
 
-fn rule(control: &Control, config: &Config, filters: &Filters, place: Place) -> Option<FilterRule> {
-    let written = config.document.filter.as_ref()?.rules.get(place as usize)?;
+fn rule(control: &Control, rules: &Rules, index: usize) -> Option<FilterRule> {
+    let place = rules.place(index)?;
+    let Listed { text, rule, inserted } = rules.at(place)?;
     Some(FilterRule {
-        number: u64::from(place) + 1,
-        name: config.filter.get(place as usize)?.name.clone(),
-        action: written.action,
-        matches: written.matches(),
-        hits: hits(control, filters.counters.of(place)?),
+        number: index as u64 + 1,
+        name: rule.name.clone(),
+        action: rule.action,
+        matches: text.matches(),
+        inserted: *inserted,
+        hits: hits(control, rules.filters().counters.of(place)?),
     })
 }
 
 fn decision(
     control: &Control,
     config: &Config,
-    filters: &Filters,
+    rules: &Rules,
     packet: &str,
     request: &FilterRequest,
 ) -> Result<Decision, Refusal> {
+    let filters = rules.filters();
     let packet: Packet = packet.parse().map_err(Refusal::Wrong)?;
     let place = |name: &Option<String>, address: IpAddr| match name {
         Some(name) => {
@@ -99,7 +155,7 @@ fn decision(
         }
     };
     let Fate { verdict, by } = fate;
-    let rule = |place: Place| rule(control, config, filters, place);
+    let rule = |place: Place| rule(control, rules, rules.index_of(place)?);
     let name = |index: Option<u16>| Some(config.interfaces.get(usize::from(index?))?.name.clone());
     Ok(Decision {
         verdict: match verdict {

@@ -72,6 +72,8 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::CLEAR_SESSIONS, post(sessions::clear))
         .route(path::NAT, get(overview::overview))
         .route(path::FILTER, get(filter::show))
+        .route(path::INSERT_RULES, post(filter::insert))
+        .route(path::REMOVE_RULES, post(filter::remove))
         .route(path::MAPPINGS, get(nat::mappings))
         .route(path::CLEAR_MAPPINGS, post(nat::clear))
         .route(path::PORT_BLOCKS, get(nat::port_blocks))

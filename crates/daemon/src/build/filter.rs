@@ -2,45 +2,69 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use sluice_config::Config;
 use sluice_config::filter::{FilterRule, Selection};
 use sluice_config::schema;
 use sluice_config::value::Numbers;
 use sluice_filter::{
-    Action, Address, Counters, Field, Filters, Impossible, Kind, Mask, Place, Probe, Range, Rule, Verdict, With,
-    Written,
+    Action, Address, Counters, Field, Impossible, Kind, Mask, Place, Probe, Range, Rule, RuleList, Settings, Verdict,
+    With, Written,
 };
 
 use super::BuildError;
 
-/// The filter of a configuration; none where it has none. Rules that were there before, in the configuration `before`, go on
-/// counting.
+/// A rule as the configuration has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// As it was written.
+    pub text: schema::FilterRule,
+    /// What it asks and does.
+    pub rule: FilterRule,
+    /// It was inserted while the daemon ran.
+    pub inserted: bool,
+}
+
+/// The rules of the filter in order, which come and go one by one too.
+pub type Rules = RuleList<Listed>;
+
+/// The filter of a configuration; none where it has none. Rules that were there `before` go on counting.
 ///
 /// # Errors
 /// The matcher would take too much memory.
-pub fn filters(config: &Config, before: Option<(&Config, &Filters)>) -> Result<Option<Arc<Filters>>, BuildError> {
+pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>, BuildError> {
     let Some(settings) = &config.document.filter else {
         return Ok(None);
     };
-    let written: Vec<_> = config.filter.iter().map(written).collect::<Result<_, _>>()?;
-    let counters = match before {
-        Some((old, filters)) => Counters::following(&filters.counters, places(&old.filter, &config.filter)),
-        None => Counters::new(written.len()),
+    let listed = |(rule, text): (&FilterRule, &schema::FilterRule)| {
+        let listed = Listed {
+            text: text.clone(),
+            rule: rule.clone(),
+            inserted: false,
+        };
+        Ok((written(rule)?, listed))
     };
-    let workers = config.cores.len().max(1);
-    let default = verdict(settings.default, With::Reset);
-    let filters = Filters::new(&written, kind(settings), default, settings.sessions, workers, counters)?;
-    Ok(Some(Arc::new(filters)))
+    let rules = config.filter.iter().zip(&settings.rules).map(listed);
+    let rules = rules.collect::<Result<Vec<_>, BuildError>>()?;
+    let counters = match before {
+        Some(before) => Counters::following(&before.filters().counters, places(before, &config.filter)),
+        None => Counters::new(rules.len()),
+    };
+    let settings = Settings {
+        kind: kind(settings),
+        default: verdict(settings.default, With::Reset),
+        sessions: settings.sessions,
+        workers: config.cores.len().max(1),
+    };
+    Ok(Some(RuleList::new(rules.into_iter(), settings, counters)?))
 }
 
 /// Where each rule was before. Rules are the same where they do and match the same, whatever their names and places are.
-fn places<'c>(old: &'c [FilterRule], new: &'c [FilterRule]) -> impl Iterator<Item = Option<Place>> + 'c {
+fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Option<Place>> + 'c {
     let text = |rule: &FilterRule| format!("{:?}", (rule.action, rule.with, rule.rate, &rule.selection));
     let mut known: HashMap<String, VecDeque<Place>> = HashMap::new();
-    for (place, rule) in (0..).zip(old) {
-        known.entry(text(rule)).or_default().push_back(place);
+    for (place, listed) in old.iter() {
+        known.entry(text(&listed.rule)).or_default().push_back(place);
     }
     new.iter()
         .map(move |rule| known.get_mut(&text(rule)).and_then(VecDeque::pop_front))
@@ -71,7 +95,11 @@ fn verdict(verdict: schema::Verdict, with: With) -> Verdict {
     }
 }
 
-fn written(rule: &FilterRule) -> Result<Written, BuildError> {
+/// A rule as the filter takes it.
+///
+/// # Errors
+/// It asks for what no packet has.
+pub fn written(rule: &FilterRule) -> Result<Written, BuildError> {
     let with = match rule.with {
         schema::RejectWith::Reset => With::Reset,
         schema::RejectWith::PortUnreachable => With::PortUnreachable,

@@ -4,7 +4,7 @@ mod filter;
 mod interfaces;
 mod translation;
 
-pub use filter::filters;
+pub use filter::{Listed, Rules, filters, written};
 pub use interfaces::{Ports, interfaces, ports, routes};
 pub(crate) use translation::pool;
 pub use translation::{PoolNames, pool_names, translation};
@@ -16,7 +16,6 @@ use sluice_engine::datagrams;
 use sluice_engine::io::WorkerIndex;
 use sluice_engine::plane::NeighbourLimits;
 use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Setup, Subscribers};
-use sluice_filter::Filters;
 use sluice_nat::deterministic::DeterministicError;
 use sluice_nat::shard::Shards;
 use sluice_nat::timeout::{Schedule, TimeoutError};
@@ -117,7 +116,7 @@ pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets
 }
 
 /// What a commit decides. `macs` has the Ethernet address of each port; `pools` the pools' names at the places of their
-/// indexes; `before` is what ran before, if something did.
+/// indexes; `filter` is that of [`filters`].
 ///
 /// # Errors
 /// See [`BuildError`].
@@ -125,15 +124,15 @@ pub fn policy(
     config: &Config,
     macs: &[[u8; 6]],
     pools: &PoolNames,
-    before: Option<(&Config, &Filters)>,
+    filter: Option<&Rules>,
 ) -> Result<Policy, BuildError> {
     let interfaces = interfaces(config, macs);
     let mut policy = Policy::new(macs.len(), interfaces);
     policy.nat4 = translation(config, pools)?;
     policy.timeouts = Schedule::new(&timeouts(&config.timeouts))?;
     policy.limits = limits(config);
-    if let Some(filters) = filters(config, before)? {
-        policy.filter_by(filters);
+    if let Some(rules) = filter {
+        policy.filter_by(rules.filters().clone());
     }
     policy.answers_syns = config.document.nat.unsolicited_syn == schema::UnsolicitedSyn::Unreachable;
     Ok(policy)

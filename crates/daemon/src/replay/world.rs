@@ -80,7 +80,8 @@ fn plane(config: &Config, workers: u16) -> Result<(Plane, Readdress), ReplayErro
         });
     }
     let setup = build::setup(config, ports, workers.into(), Secrets::FIXED)?;
-    let policy = build::policy(config, &macs, &build::pool_names(config, &Vec::new()), None)?;
+    let rules = build::filters(config, None)?;
+    let policy = build::policy(config, &macs, &build::pool_names(config, &Vec::new()), rules.as_ref())?;
     let routes = build::routes(config, &policy.interfaces)?;
     let limits = build::neighbour_limits(config);
     let plane = Plane::new(setup, policy, &routes, limits, workers.into(), Now::at(0))?;

@@ -122,6 +122,16 @@ impl<T> RuleList<T> {
         self.rules.get(place as usize).map(|rule| &rule.what)
     }
 
+    /// The place that the rule at an index counts at.
+    pub fn place(&self, index: usize) -> Option<Place> {
+        self.order.get(index).copied()
+    }
+
+    /// The index of the rule that counts at a place.
+    pub fn index_of(&self, place: Place) -> Option<usize> {
+        self.order.iter().position(|other| *other == place)
+    }
+
     /// What the rule at an index asks and does.
     pub fn written(&self, index: usize) -> Option<&Written> {
         let place = *self.order.get(index)?;

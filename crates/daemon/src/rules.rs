@@ -1,0 +1,175 @@
+//! The rules of the packet filter while the daemon runs: as the configuration has them, and as they came and went since.
+
+use std::collections::HashMap;
+
+use sluice_config::api::InsertPlace;
+use sluice_config::{Config, FilterProblem, Inserted, Weight};
+use sluice_engine::plane::Plane;
+use sluice_filter::{Change, Place, Written};
+
+use crate::build::{BuildError, Listed, Rules, written};
+
+/// Why rules don't come or go. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// A name that no rule has.
+    #[error("there is no rule `{0}`: `sluice show filter` lists them")]
+    Unknown(String),
+    /// A name that a rule has already.
+    #[error("there is a rule `{0}` already: remove it first, or choose another name")]
+    Known(String),
+    /// There would be too many.
+    #[error("{0}")]
+    TooMany(FilterProblem),
+    /// The filter can't have it.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+}
+
+/// What has come or gone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Edited {
+    /// How many rules.
+    pub count: u64,
+    /// How many of them needed all to be built anew.
+    pub anew: u64,
+}
+
+/// The rules, by name too.
+#[derive(Debug)]
+pub struct RunningRules {
+    list: Rules,
+    names: HashMap<String, Place>,
+    weight: Weight,
+    /// Rules have come or gone since the configuration was taken over.
+    edited: bool,
+}
+
+impl RunningRules {
+    /// Those of a configuration.
+    pub fn new(list: Rules) -> Self {
+        let weights = list.iter().map(|(_, listed)| Weight::of(&listed.rule));
+        let mut rules = Self {
+            weight: weights.fold(Weight::default(), Weight::with),
+            list,
+            names: HashMap::new(),
+            edited: false,
+        };
+        rules.name_all();
+        rules
+    }
+
+    /// The rules.
+    pub fn list(&self) -> &Rules {
+        &self.list
+    }
+
+    /// To fold the list. Call [`RunningRules::name_all`] when it is folded.
+    pub fn list_mut(&mut self) -> &mut Rules {
+        &mut self.list
+    }
+
+    /// The list was built anew: rules count at other places.
+    pub fn name_all(&mut self) {
+        let names = self
+            .list
+            .iter()
+            .map(|(place, listed)| (listed.rule.name.clone(), place));
+        self.names = names.collect();
+    }
+
+    /// Insert rules side by side, and let workers ask about them.
+    ///
+    /// # Errors
+    /// See [`EditError`].
+    pub fn insert(&mut self, rules: Vec<Inserted>, at: &InsertPlace, plane: &mut Plane) -> Result<Edited, EditError> {
+        let index = match at {
+            InsertPlace::First => 0,
+            InsertPlace::Last => self.list.len(),
+            InsertPlace::Before(name) => self.index(name)?,
+        };
+        if let Some(known) = rules.iter().find(|new| self.names.contains_key(&new.rule.name)) {
+            return Err(EditError::Known(known.rule.name.clone()));
+        }
+        let weights = rules.iter().map(|new| Weight::of(&new.rule));
+        let weight = weights.fold(self.weight, Weight::with);
+        weight.check().map_err(EditError::TooMany)?;
+        let taken = rules.iter().map(|new| written(&new.rule));
+        let taken = taken.collect::<Result<Vec<_>, _>>()?;
+        let mut edited = Edited::default();
+        let mut names: Vec<String> = Vec::new();
+        for (index, (Inserted { text, rule }, written)) in (index..).zip(rules.into_iter().zip(taken)) {
+            let (name, weight) = (rule.name.clone(), Weight::of(&rule));
+            let listed = Listed {
+                text,
+                rule,
+                inserted: true,
+            };
+            match self.list.insert(index, written.clone(), listed) {
+                Ok(change) => self.note(change, &written, &mut edited, plane),
+                Err(error) => {
+                    // All of them or none.
+                    self.remove(&names, plane)?;
+                    return Err(BuildError::from(error).into());
+                }
+            }
+            self.weight = self.weight.with(weight);
+            self.names
+                .extend(self.list.place(index).map(|place| (name.clone(), place)));
+            names.push(name);
+        }
+        Ok(edited)
+    }
+
+    /// Remove rules, and let workers ask about them no more.
+    ///
+    /// # Errors
+    /// See [`EditError`].
+    pub fn remove(&mut self, names: &[String], plane: &mut Plane) -> Result<Edited, EditError> {
+        if let Some(unknown) = names.iter().find(|name| !self.names.contains_key(*name)) {
+            return Err(EditError::Unknown(unknown.clone()));
+        }
+        let mut edited = Edited::default();
+        for name in names {
+            // Named twice it has gone already.
+            let Ok(index) = self.index(name) else { continue };
+            let place = self.list.place(index).and_then(|place| self.list.at(place));
+            let (Some(written), Some(listed)) = (self.list.written(index).cloned(), place) else {
+                continue;
+            };
+            let weight = Weight::of(&listed.rule);
+            let change = self.list.remove(index).map_err(BuildError::from)?;
+            self.weight = self.weight.without(weight);
+            self.names.remove(name);
+            self.note(change, &written, &mut edited, plane);
+        }
+        Ok(edited)
+    }
+
+    fn note(&mut self, change: Change, written: &Written, edited: &mut Edited, plane: &mut Plane) {
+        self.edited = true;
+        plane.filter_changed(written);
+        edited.count += 1;
+        if change == Change::Anew {
+            edited.anew += 1;
+            self.name_all();
+            plane.replace_filter(self.list.filters().clone());
+        }
+    }
+
+    fn index(&self, name: &str) -> Result<usize, EditError> {
+        let place = self.names.get(name);
+        let index = place.and_then(|&place| self.list.index_of(place));
+        index.ok_or_else(|| EditError::Unknown(name.to_owned()))
+    }
+
+    /// The configuration with the rules as they are now; none where it has them so.
+    pub fn edited(&self, config: &Config) -> Option<Config> {
+        let mut config = self.edited.then(|| config.clone())?;
+        if let Some(filter) = &mut config.document.filter {
+            filter.rules = self.list.iter().map(|(_, listed)| listed.text.clone()).collect();
+        }
+        config.filter = self.list.iter().map(|(_, listed)| listed.rule.clone()).collect();
+        Some(config)
+    }
+}
