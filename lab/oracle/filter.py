@@ -7,16 +7,60 @@ import itertools
 from lab.oracle import packet
 
 INTERFACES = ("inside1", "inside2", "outside")
-NAMES = {packet.ICMP: "icmp", packet.TCP: "tcp", packet.UDP: "udp"}
 # Protocols without ports, of which connection tracking knows nothing in particular.
 OTHERS = (50, 89, 99)
 FLAGS = ("fin", "syn", "rst", "psh", "ack", "urg")
 CODE_POINTS = (0, 0x03 >> 2, 0x10 >> 2, 0xB8 >> 2, 0xE0 >> 2)
 REJECTS = {"reset": "port-unreachable", "port-unreachable": "port-unreachable", "prohibited": "admin-prohibited"}
-PARTS = {"whole": "ip frag-off & 0x3fff == 0", "first": "ip frag-off & 0x3fff == 0x2000", "later": "ip frag-off & 0x1fff != 0"}
 
-# Or nftables takes what a later fragment begins with for a transport header.
-FIRST = "ip frag-off & 0x1fff == 0 "
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """How nftables names what IPv4 and IPv6 have in common."""
+
+    version: int
+    ip: str
+    icmp: str
+    message: int
+    length: str
+    parts: dict
+    # Or nftables takes what a later fragment begins with for a transport header.
+    first: str
+    # Lines before all others.
+    before: tuple = ()
+    # The other family's messages: a protocol as any other.
+    odd: tuple = ()
+    # What ICMP messages are called.
+    names: dict = dataclasses.field(default_factory=dict)
+
+
+FOUR = Family(
+    4, "ip", "icmp", packet.ICMP, "ip length",
+    {"whole": "ip frag-off & 0x3fff == 0", "first": "ip frag-off & 0x3fff == 0x2000", "later": "ip frag-off & 0x1fff != 0"},
+    "ip frag-off & 0x1fff == 0 ",
+    odd=(packet.ICMPV6,),
+    names={0: "echo-reply", 3: "destination-unreachable", 8: "echo-request", 11: "time-exceeded", 12: "parameter-problem"},
+)
+# Not every packet has a header of a fragment that could be asked about: marks say what it is.
+SIX = Family(
+    6, "ip6", "icmpv6", packet.ICMPV6, "meta length",
+    {"whole": "meta mark & 6 == 0", "first": "meta mark & 6 == 2", "later": "meta mark & 6 == 4"},
+    "meta mark & 4 == 0 ",
+    ("frag frag-off != 0 meta mark set 4", "frag frag-off 0 frag more-fragments 1 meta mark set 2"),
+    odd=(packet.ICMP,),
+    names={1: "destination-unreachable", 2: "packet-too-big", 3: "time-exceeded", 128: "echo-request", 129: "echo-reply"},
+)
+
+
+MESSAGES = (
+    (8, None), (8, 0), (0, None), (13, None), (14, None), (17, None), (3, None), (3, 1), (3, 3), (11, None), (12, 0),
+)
+MESSAGES6 = (
+    (128, None), (128, None), (128, 0), (129, None), (129, 0), (1, None), (1, 1), (1, 4), (2, None), (3, None), (3, 0), (4, 1),
+    (200, None),
+)
+LENGTHS = (0, 1, 8, 9, 16, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32)
+LENGTHS6 = (0, 1, 16, 20, 31, 32, 33, 34, 47, 48, 49, 62, 63, 64, 65, 66, 96, 112, 119, 120, 121, 124, 126, 127, 128)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +74,9 @@ class Rule:
     protocols: tuple = ()
     source_ports: tuple = ()
     target_ports: tuple = ()
-    # Type, and code or nothing.
+    # Type, and code or nothing; types alone by name, where they have one.
     messages: tuple = ()
+    named: bool = False
     # Set, and counting.
     flags: tuple | None = None
     part: str | None = None
@@ -40,13 +85,14 @@ class Rule:
     incoming: tuple = ()
     outgoing: tuple = ()
 
-    def document(self, name):
+    def document(self, name, family):
         """As Sluice is told it."""
+        names = family.names if self.named else {}
         keys = {
             "from": list(self.sources), "to": list(self.targets), "protocol": [str(number) for number in self.protocols],
             "from-port": [_numbers(ports) for ports in self.source_ports],
             "to-port": [_numbers(ports) for ports in self.target_ports],
-            "icmp": [str(kind) if code is None else f"{kind}/{code}" for kind, code in self.messages],
+            "icmp": [names.get(kind, str(kind)) if code is None else f"{kind}/{code}" for kind, code in self.messages],
             "flags": self.flags and "/".join(",".join(names) or "none" for names in self.flags),
             "fragment": self.part, "dscp": list(self.code_points), "length": self.length and _numbers(self.length),
             "in": list(self.incoming), "out": list(self.outgoing),
@@ -54,36 +100,49 @@ class Rule:
         with_what = {"with": self.reject} if self.action == "reject" else {}
         return {"name": name, "action": self.action, **with_what, **{key: value for key, value in keys.items() if value}}
 
-    def nftables(self, name):
-        """As nftables is told it: one line for every combination of values."""
+    def nftables(self, name, family):
+        """As nftables is told it: one line for every combination of values. Addresses of the other family match nothing."""
+        sources, targets = (
+            [text for text in texts if (":" in text) == (family is SIX)] for texts in (self.sources, self.targets)
+        )
+        if (self.sources and not sources) or (self.targets and not targets):
+            return []
         protocols = self.protocols
+        if protocols == family.odd:
+            # Sluice takes a rule of the other family's messages for one of that family.
+            return []
         if not protocols and (self.source_ports or self.target_ports):
             protocols = (packet.TCP, packet.UDP)
         if self.flags:
             protocols = (packet.TCP,)
+        if self.messages:
+            protocols = (family.message,)
         choices = [
             [f'iifname "{interface}" ' for interface in self.incoming],
             [f'oifname "{interface}" ' for interface in self.outgoing],
-            [f"ip saddr {addresses} " for addresses in self.sources],
-            [f"ip daddr {addresses} " for addresses in self.targets],
-            [f"ip dscp {point} " for point in self.code_points],
-            [f"ip length {_numbers(self.length)} "] if self.length else [],
-            [f"{PARTS[self.part]} "] if self.part else [],
+            [f"{family.ip} saddr {addresses} " for addresses in sources],
+            [f"{family.ip} daddr {addresses} " for addresses in targets],
+            [f"{family.ip} dscp {point} " for point in self.code_points],
+            [f"{family.length} {_numbers(self.length)} "] if self.length else [],
+            [f"{family.parts[self.part]} "] if self.part else [],
         ]
         lines = []
         for parts in itertools.product(*[choice or [""] for choice in choices]):
             for protocol in protocols or (None,):
-                for match in self._transport(protocol):
-                    lines += verdict("".join(parts) + match, protocol, self.action, self.reject, name)
+                for match in self._transport(protocol, family):
+                    lines += verdict("".join(parts) + match, protocol, self.action, self.reject, name, family)
         return lines
 
-    def _transport(self, protocol):
+    def _transport(self, protocol, family):
         """What is asked of the protocol and its header."""
         head = "" if protocol is None else f"meta l4proto {protocol} "
         if self.messages:
-            return [f"{FIRST}icmp type {kind} " + ("" if code is None else f"icmp code {code} ") for kind, code in self.messages]
+            return [
+                f"{head}{family.first}{family.icmp} type {kind} " + ("" if code is None else f"{family.icmp} code {code} ")
+                for kind, code in self.messages
+            ]
         if self.source_ports or self.target_ports or self.flags:
-            head += FIRST
+            head += family.first
         choices = [
             [f"th sport {_numbers(ports)} " for ports in self.source_ports] or [""],
             [f"th dport {_numbers(ports)} " for ports in self.target_ports] or [""],
@@ -108,33 +167,36 @@ class Filter:
         """Whether any rule does."""
         return any(getattr(rule, field) for rule in self.rules)
 
-    def document(self):
+    def document(self, six=False):
         """As Sluice is told it."""
-        rules = [rule.document(f"rule{number}") for number, rule in enumerate(self.rules)]
+        family = SIX if six else FOUR
+        rules = [rule.document(f"rule{number}", family) for number, rule in enumerate(self.rules)]
         return {"default": self.default, "sessions": self.sessions, "matcher": self.matcher, "rules": rules}
 
-    def nftables(self, before):
+    def nftables(self, before, six=False):
         """As nftables is told it: counters, and a chain that begins with these lines."""
+        family = SIX if six else FOUR
         counters = [f"counter rule{number} {{ }}" for number, rule in enumerate(self.rules) if rule.action == "count"]
-        lines = [*counters, "chain filter { type filter hook forward priority filter; policy accept;", *before]
+        lines = [*counters, "chain filter { type filter hook forward priority filter; policy accept;"]
+        lines += [*before, *family.before]
         if self.sessions:
             # What is invalid goes to an exit of its own.
             lines += ['oifname "invalid" accept', "ct state established,related accept"]
         for number, rule in enumerate(self.rules):
-            lines += rule.nftables(f"rule{number}")
-        return [*lines, *verdict("", None, self.default, "reset", None), "}"]
+            lines += rule.nftables(f"rule{number}", family)
+        return [*lines, *verdict("", None, self.default, "reset", None, family), "}"]
 
 
-def verdict(match, protocol, action, reject, name):
+def verdict(match, protocol, action, reject, name, family):
     """Lines of nftables that do it to what matches."""
     if action == "count":
         return [f"{match}counter name {name}"]
     if action != "reject":
         return [f"{match}{action}"]
     lines = []
-    if reject == "reset" and protocol in (None, packet.TCP) and "icmp type" not in match:
+    if reject == "reset" and protocol in (None, packet.TCP):
         lines.append(f"{match}{'meta l4proto 6 ' if protocol is None else ''}reject with tcp reset")
-    return [*lines, f"{match}reject with icmp {REJECTS[reject]}"]
+    return [*lines, f"{match}reject with {family.icmp} {REJECTS[reject]}"]
 
 
 def _numbers(pair):
@@ -153,14 +215,17 @@ def random_filter(pick, words, sessions, fragments):
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """What rules may name: hosts and networks of sources, and of destinations, and ports."""
+    """What rules may name: hosts and networks of sources, and of destinations, ports, and networks of the other family."""
 
     sources: tuple
     targets: tuple
     ports: tuple
+    foreign: tuple
+    six: bool = False
 
 
 def _rule(pick, words, sessions, fragments):
+    family = SIX if words.six else FOUR
     action = pick.choice(["accept"] * 4 + ["drop"] * 3 + ["reject"] * 3 + ["count"] * 2)
     # A packet that two of several values fit would count twice.
     most = 1 if action == "count" else 3
@@ -171,7 +236,7 @@ def _rule(pick, words, sessions, fragments):
 
     kind = pick.choice(["any", "any", "protocol", "protocol", "ports", "ports", "ports", "icmp", "flags"])
     if kind == "protocol":
-        some("protocols", lambda: pick.choice([packet.TCP, packet.UDP, packet.ICMP, packet.ICMP, *OTHERS]))
+        some("protocols", lambda: pick.choice([packet.TCP, packet.UDP, family.message, family.message, *OTHERS, *family.odd]))
     elif kind == "ports":
         if pick.random() < 0.6:
             some("protocols", lambda: pick.choice([packet.TCP, packet.UDP]))
@@ -180,10 +245,10 @@ def _rule(pick, words, sessions, fragments):
         if "protocols" not in conditions and most == 1:
             conditions["protocols"] = (packet.UDP,)
     elif kind == "icmp":
-        messages = [(8, None), (8, 0), (0, None), (13, None), (14, None), (17, None), (3, None), (3, 1), (3, 3), (11, None), (12, 0)]
-        some("messages", lambda: pick.choice(messages))
+        some("messages", lambda: pick.choice(MESSAGES6 if words.six else MESSAGES))
+        conditions["named"] = pick.random() < 0.5
         if pick.random() < 0.3:
-            conditions["protocols"] = (packet.ICMP,)
+            conditions["protocols"] = (family.message,)
     elif kind == "flags":
         counting = pick.choice([("syn",), ("syn", "ack"), ("fin", "syn", "rst", "ack"), ("rst",), ("psh", "ack"), FLAGS])
         conditions["flags"] = (tuple(name for name in counting if pick.random() < 0.4), counting)
@@ -193,16 +258,27 @@ def _rule(pick, words, sessions, fragments):
         some("sources", lambda: _addresses(pick, words.sources))
     if pick.random() < 0.45:
         some("targets", lambda: _addresses(pick, words.targets))
+    if conditions.get("protocols") == family.odd:
+        # Addresses would be of no packet that there should be.
+        conditions = {key: value for key, value in conditions.items() if key not in ("sources", "targets")}
+    # A rule that no packet of either family could match is refused.
+    if pick.random() < 0.05 and kind != "icmp" and family.message not in conditions.get("protocols", ()):
+        # Rules are of both families: those of one alone never match the other, and lists may name both.
+        foreign = (_addresses(pick, words.foreign),)
+        if "targets" not in conditions:
+            conditions["sources"] = foreign + conditions.get("sources", ()) * (pick.random() < 0.5)
+        elif "sources" not in conditions:
+            conditions["targets"] += foreign
     for key in ("incoming", "outgoing"):
         if pick.random() < 0.15:
             some(key, lambda: pick.choice(INTERFACES))
     if pick.random() < 0.12:
         some("code_points", lambda: pick.choice(CODE_POINTS))
     if pick.random() < 0.12 and not (sessions and fragments):
-        low = pick.choice([0, 28, 40, 60, 100, 577, pick.randrange(20, 1500)])
+        low = pick.choice([0, 28, 40, 48, 60, 100, 577, pick.randrange(20, 1500)])
         conditions["length"] = (low, pick.choice([low, low + 8, low + 100, 65535]))
     if pick.random() < (0.05 if sessions else 0.12) and not (sessions and fragments):
-        conditions["part"] = pick.choice(list(PARTS))
+        conditions["part"] = pick.choice(list(family.parts))
     return Rule(action, pick.choice(list(REJECTS)), **conditions)
 
 
@@ -223,7 +299,8 @@ def _addresses(pick, among):
         return str(address)
     if shape < 0.65:
         low = max(0, int(address) - pick.choice([0, 3, 300]))
-        high = min(2**32 - 1, int(address) + pick.choice([1, 20, 700]))
-        return f"{ipaddress.ip_address(low)}-{ipaddress.ip_address(high)}"
-    length = pick.choice([0, 1, 8, 9, 16, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32])
+        high = min(2**address.max_prefixlen - 1, int(address) + pick.choice([1, 20, 700]))
+        return f"{type(address)(low)}-{type(address)(high)}"
+    lengths = LENGTHS6 if address.version == 6 else LENGTHS
+    length = pick.choice(lengths)
     return str(ipaddress.ip_network(f"{address}/{length}", strict=False))

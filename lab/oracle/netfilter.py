@@ -14,7 +14,7 @@ from lab.host import Host, connect
 from lab.oracle import packet
 from lab.oracle.scenario import INVALID, Seen
 from lab.oracle.sluice import whole
-from lab.oracle.world import INTERFACES, LINKS
+from lab.oracle.world import INTERFACES, LINKS, LINKS6
 from lab.wire import ETH_P_ALL
 
 SOL_PACKET, IGNORE_OUTGOING = 263, 23
@@ -32,24 +32,32 @@ SETTINGS = [
     "net.netfilter.nf_conntrack_tcp_loose=0",
     "net.netfilter.nf_conntrack_tcp_be_liberal=1",
 ]
+SETTINGS6 = ["net.ipv6.conf.all.forwarding=1", "net.ipv6.icmp.ratelimit=0", "net.ipv6.icmp.ratemask="]
 
 
 class Netfilter:
-    """The gateway and the hosts around it."""
+    """The gateway and the hosts around it; with `six` it forwards IPv6, too."""
 
-    def __init__(self, folder, name="netfilter"):
+    def __init__(self, folder, name="netfilter", six=False):
         os.makedirs(folder, exist_ok=True)
         self.gateway, self.hosts = Host(name, folder), Host(f"{name}-around", folder)
         self.world = None
         for host in (self.gateway, self.hosts):
             host.setting("net.ipv6.conf.default.disable_ipv6=1")
             host.setting("net.ipv6.conf.all.disable_ipv6=1")
+        if six:
+            # Without addresses of links it sends no redirects, which nothing else keeps it from.
+            for setting in ("disable_ipv6=0", "addr_gen_mode=1"):
+                self.gateway.setting(f"net.ipv6.conf.default.{setting}")
+                self.gateway.setting(f"net.ipv6.conf.all.{setting}")
         self.macs = {}
         for name in (*INTERFACES, INVALID):
             connect(self.gateway, name, self.hosts, name)
             self.hosts.run("ip", "link", "set", name, "arp", "off")
             self.macs[name] = bytes.fromhex(self.gateway.mac(name).replace(":", ""))
         self._route()
+        if six:
+            self._route6()
         with self.hosts.network():
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
         self.socket.setsockopt(SOL_PACKET, IGNORE_OUTGOING, 1)
@@ -73,6 +81,20 @@ class Netfilter:
         for setting in SETTINGS:
             gateway.setting(setting)
 
+    def _route6(self):
+        gateway = self.gateway
+        for name, (own, neighbour, network) in LINKS6.items():
+            gateway.run("ip", "address", "add", f"{own}/64", "dev", name, "nodad")
+            gateway.run("ip", "neighbour", "add", neighbour, "lladdr", self.hosts.mac(name), "dev", name, "nud", "permanent")
+            gateway.run("ip", "route", "add", network, "via", neighbour)
+        gateway.run("ip", "address", "add", "fd00:0:0:9::1/64", "dev", INVALID, "nodad")
+        mac = self.hosts.mac(INVALID)
+        gateway.run("ip", "neighbour", "add", "fd00:0:0:9::2", "lladdr", mac, "dev", INVALID, "nud", "permanent")
+        gateway.run("ip", "-6", "route", "add", "default", "via", "fd00:0:0:9::2", "table", "1")
+        gateway.run("ip", "-6", "rule", "add", "fwmark", "1", "lookup", "1", "priority", "0")
+        for setting in SETTINGS6:
+            gateway.setting(setting)
+
     def remove(self):
         self.socket.close()
         self.tracking.close()
@@ -82,9 +104,8 @@ class Netfilter:
     def configure(self, world):
         """Take a world's rules, and route its pools nowhere: what is translated back does not get there."""
         gateway = self.gateway
-        subprocess.run(
-            ["ip", "netns", "exec", gateway.name, "nft", "-f", "-"], input=world.nftables([MARKER_PASSES]), encoding="utf-8", check=True
-        )
+        rules = world.nftables([] if world.six else [MARKER_PASSES])
+        subprocess.run(["ip", "netns", "exec", gateway.name, "nft", "-f", "-"], input=rules, encoding="utf-8", check=True)
         routes = [f"route del {a}/32" for a in (self.world.pool_addresses() if self.world else ())]
         routes += [f"route add blackhole {a}/32" for a in world.pool_addresses()]
         routes.append(f"link set outside mtu {world.outside_mtu}")
@@ -114,7 +135,7 @@ class Netfilter:
                 result.append(None)
                 continue
             interface, datagrams = made
-            outputs = whole(self._exchange(interface, [bytes(datagram) for datagram in datagrams]))
+            outputs = whole(self._exchange(interface, datagrams))
             seen.note(step, outputs)
             result.append(outputs)
         return result
@@ -122,13 +143,14 @@ class Netfilter:
     def _exchange(self, interface, datagrams):
         for datagram in datagrams:
             self._send(interface, datagram)
-        self._send("outside", bytes(MARKER))
+        self._send("outside", MARKER)
         outputs = []
         while True:
             if not select.select([self.socket], [], [], 10)[0]:
                 raise AssertionError("the marker did not come back")
             frame, address = self.socket.recvfrom(65535)
-            if frame[12:14] != b"\x08\x00":
+            # Groups are the gateway's own matter: who listens to which.
+            if frame[12:14] not in (b"\x08\x00", b"\x86\xdd") or frame[0] & 1:
                 continue
             datagram = packet.read(frame[14:])
             if datagram.payload == MARKER.payload:
@@ -136,7 +158,8 @@ class Netfilter:
             outputs.append((address[0], datagram))
 
     def _send(self, interface, datagram):
-        self.socket.sendto(self.macs[interface] + bytes(6) + b"\x08\x00" + datagram, (interface, 0x0800))
+        frame = self.macs[interface] + bytes(6) + datagram.TYPE + bytes(datagram)
+        self.socket.sendto(frame, (interface, int.from_bytes(datagram.TYPE)))
 
     def forget(self):
         """End all that connection tracking knows."""
