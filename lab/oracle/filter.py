@@ -65,7 +65,8 @@ LENGTHS6 = (0, 1, 16, 20, 31, 32, 33, 34, 47, 48, 49, 62, 63, 64, 65, 66, 96, 11
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """A rule: what is empty, or nothing, may be anything. Addresses as Sluice writes them, numbers as first and last."""
+    """A rule: what is empty, or nothing, may be anything. Addresses as Sluice writes them, numbers as first and last; groups
+    of either as `@name`."""
 
     action: str
     reject: str = "reset"
@@ -100,11 +101,10 @@ class Rule:
         with_what = {"with": self.reject} if self.action == "reject" else {}
         return {"name": name, "action": self.action, **with_what, **{key: value for key, value in keys.items() if value}}
 
-    def nftables(self, name, family):
-        """As nftables is told it: one line for every combination of values. Addresses of the other family match nothing."""
-        sources, targets = (
-            [text for text in texts if (":" in text) == (family is SIX)] for texts in (self.sources, self.targets)
-        )
+    def nftables(self, name, family, groups):
+        """As nftables is told it: one line for every combination of values, of which groups make one set. Addresses of the
+        other family match nothing."""
+        sources, targets = groups.addresses(self.sources, family), groups.addresses(self.targets, family)
         if (self.sources and not sources) or (self.targets and not targets):
             return []
         protocols = self.protocols
@@ -129,11 +129,11 @@ class Rule:
         lines = []
         for parts in itertools.product(*[choice or [""] for choice in choices]):
             for protocol in protocols or (None,):
-                for match in self._transport(protocol, family):
+                for match in self._transport(protocol, family, groups):
                     lines += verdict("".join(parts) + match, protocol, self.action, self.reject, name, family)
         return lines
 
-    def _transport(self, protocol, family):
+    def _transport(self, protocol, family, groups):
         """What is asked of the protocol and its header."""
         head = "" if protocol is None else f"meta l4proto {protocol} "
         if self.messages:
@@ -144,14 +144,53 @@ class Rule:
         if self.source_ports or self.target_ports or self.flags:
             head += family.first
         choices = [
-            [f"th sport {_numbers(ports)} " for ports in self.source_ports] or [""],
-            [f"th dport {_numbers(ports)} " for ports in self.target_ports] or [""],
+            [f"th sport {ports} " for ports in groups.ports(self.source_ports)] or [""],
+            [f"th dport {ports} " for ports in groups.ports(self.target_ports)] or [""],
         ]
         flags = ""
         if self.flags:
             wanted, counting = (sum(1 << FLAGS.index(name) for name in names) for names in self.flags)
             flags = f"tcp flags & {counting:#x} == {wanted:#x} "
         return [f"{head}{source}{target}{flags}" for source, target in itertools.product(*choices)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+    """Addresses and ports by name; members may be groups that come before."""
+
+    of_addresses: dict = dataclasses.field(default_factory=dict)
+    of_ports: dict = dataclasses.field(default_factory=dict)
+
+    def document(self):
+        """As Sluice is told them."""
+        ports = {name: [_numbers(ports) for ports in members] for name, members in self.of_ports.items()}
+        tables = {"addresses": {name: list(members) for name, members in self.of_addresses.items()}, "ports": ports}
+        return {key: table for key, table in tables.items() if table}
+
+    def addresses(self, members, family):
+        """As nftables is told members of a family."""
+        found = [text for text in _flat(members, self.of_addresses) if (":" in text) == (family is SIX)]
+        return _set(found) if _names_groups(members) else found
+
+    def ports(self, members):
+        """The same of ports."""
+        found = [_numbers(ports) for ports in _flat(members, self.of_ports)]
+        return _set(found) if _names_groups(members) else found
+
+
+def _names_groups(members):
+    return any(str(member).startswith("@") for member in members)
+
+
+def _flat(members, groups):
+    """What members mean: those of groups in their place."""
+    found = [_flat(groups[member[1:]], groups) if _names_groups([member]) else [member] for member in members]
+    return list(itertools.chain(*found))
+
+
+def _set(members):
+    """A set of nftables, or nothing."""
+    return [f"{{ {', '.join(dict.fromkeys(members))} }}"] if members else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -162,6 +201,13 @@ class Filter:
     sessions: bool
     rules: tuple
     matcher: str = "best"
+    groups: Groups = Groups()
+
+    def hosts(self):
+        """Single addresses that rules name."""
+        lists = [members for rule in self.rules for members in (rule.sources, rule.targets)]
+        lists += self.groups.of_addresses.values()
+        return [member for members in lists for member in members if not set("@/-") & set(member)]
 
     def looks_at(self, field):
         """Whether any rule does."""
@@ -171,7 +217,8 @@ class Filter:
         """As Sluice is told it."""
         family = SIX if six else FOUR
         rules = [rule.document(f"rule{number}", family) for number, rule in enumerate(self.rules)]
-        return {"default": self.default, "sessions": self.sessions, "matcher": self.matcher, "rules": rules}
+        keys = {"default": self.default, "sessions": self.sessions, "matcher": self.matcher}
+        return {**keys, **self.groups.document(), "rules": rules}
 
     def nftables(self, before, six=False):
         """As nftables is told it: counters, and a chain that begins with these lines."""
@@ -183,7 +230,7 @@ class Filter:
             # What is invalid goes to an exit of its own.
             lines += ['oifname "invalid" accept', "ct state established,related accept"]
         for number, rule in enumerate(self.rules):
-            lines += rule.nftables(f"rule{number}", family)
+            lines += rule.nftables(f"rule{number}", family, self.groups)
         return [*lines, *verdict("", None, self.default, "reset", None, family), "}"]
 
 
@@ -200,6 +247,8 @@ def verdict(match, protocol, action, reject, name, family):
 
 
 def _numbers(pair):
+    if isinstance(pair, str):
+        return pair
     first, last = pair
     return str(first) if first == last else f"{first}-{last}"
 
@@ -208,9 +257,23 @@ def random_filter(pick, words, sessions, fragments):
     """Some rules, of addresses and ports among these words. Connection tracking puts fragments together before rules see
     them: where packets have sessions, rules look at either lengths or, with `fragments`, none of them."""
     count = pick.choice([0, 1, 2, 3, 5, 8, 13, 21, 30])
-    rules = tuple(_rule(pick, words, sessions, fragments) for _ in range(count))
+    groups = _groups(pick, words)
+    rules = tuple(_rule(pick, words, sessions, fragments, groups) for _ in range(count))
     matcher = pick.choice(["best", "best", "best", "linear", "trie", "cached-trie"])
-    return Filter(pick.choice(["accept", "accept", "drop", "reject"]), sessions, rules, matcher)
+    return Filter(pick.choice(["accept", "accept", "drop", "reject"]), sessions, rules, matcher, groups)
+
+
+def _groups(pick, words):
+    """Some groups, or none: of either family, and of one another."""
+    addresses, ports = {}, {}
+    for number in range(pick.choice([0, 0, 1, 2, 3])):
+        among = words.foreign if pick.random() < 0.1 else words.sources + words.targets
+        members = tuple(_addresses(pick, among) for _ in range(pick.choice([1, 2, 4, 9])))
+        addresses[f"hosts{number}"] = members + tuple(f"@{name}" for name in addresses if pick.random() < 0.2)
+    for number in range(pick.choice([0, 0, 1, 2])):
+        members = tuple(_ports(pick, words.ports) for _ in range(pick.choice([1, 2, 5])))
+        ports[f"ports{number}"] = members + tuple(f"@{name}" for name in ports if pick.random() < 0.2)
+    return Groups(addresses, ports)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,7 +287,7 @@ class Words:
     six: bool = False
 
 
-def _rule(pick, words, sessions, fragments):
+def _rule(pick, words, sessions, fragments, groups):
     family = SIX if words.six else FOUR
     action = pick.choice(["accept"] * 4 + ["drop"] * 3 + ["reject"] * 3 + ["count"] * 2)
     # A packet that two of several values fit would count twice.
@@ -234,6 +297,11 @@ def _rule(pick, words, sessions, fragments):
     def some(key, make):
         conditions[key] = tuple(dict.fromkeys(make() for _ in range(pick.randint(1, most))))
 
+    def grouped(key, names):
+        """A group in place of what there is, or beside it."""
+        if names and pick.random() < 0.4:
+            conditions[key] = (f"@{pick.choice(list(names))}", *conditions[key] * (pick.random() < 0.4))
+
     kind = pick.choice(["any", "any", "protocol", "protocol", "ports", "ports", "ports", "icmp", "flags"])
     if kind == "protocol":
         some("protocols", lambda: pick.choice([packet.TCP, packet.UDP, family.message, family.message, *OTHERS, *family.odd]))
@@ -242,6 +310,7 @@ def _rule(pick, words, sessions, fragments):
             some("protocols", lambda: pick.choice([packet.TCP, packet.UDP]))
         for key in pick.choice([["source_ports"], ["target_ports"], ["target_ports"], ["source_ports", "target_ports"]]):
             some(key, lambda: _ports(pick, words.ports))
+            grouped(key, groups.of_ports)
         if "protocols" not in conditions and most == 1:
             conditions["protocols"] = (packet.UDP,)
     elif kind == "icmp":
@@ -254,21 +323,19 @@ def _rule(pick, words, sessions, fragments):
         conditions["flags"] = (tuple(name for name in counting if pick.random() < 0.4), counting)
         if pick.random() < 0.3:
             some("target_ports", lambda: _ports(pick, words.ports))
-    if pick.random() < 0.45:
-        some("sources", lambda: _addresses(pick, words.sources))
-    if pick.random() < 0.45:
-        some("targets", lambda: _addresses(pick, words.targets))
-    if conditions.get("protocols") == family.odd:
-        # Addresses would be of no packet that there should be.
-        conditions = {key: value for key, value in conditions.items() if key not in ("sources", "targets")}
-    # A rule that no packet of either family could match is refused.
-    if pick.random() < 0.05 and kind != "icmp" and family.message not in conditions.get("protocols", ()):
+    for key, among in (("sources", words.sources), ("targets", words.targets)):
+        if pick.random() < 0.45:
+            some(key, lambda: _addresses(pick, among))
+    if pick.random() < 0.05:
         # Rules are of both families: those of one alone never match the other, and lists may name both.
         foreign = (_addresses(pick, words.foreign),)
-        if "targets" not in conditions:
-            conditions["sources"] = foreign + conditions.get("sources", ()) * (pick.random() < 0.5)
-        elif "sources" not in conditions:
-            conditions["targets"] += foreign
+        conditions["sources"] = foreign + conditions.get("sources", ()) * (pick.random() < 0.5)
+    for key in ("sources", "targets"):
+        if key in conditions:
+            grouped(key, groups.of_addresses)
+    if not any(_concerns(conditions, one, groups) for one in ([family] if kind == "icmp" else [FOUR, SIX])):
+        # A rule that no packet of either family could match is refused.
+        conditions = {key: value for key, value in conditions.items() if key not in ("sources", "targets")}
     for key in ("incoming", "outgoing"):
         if pick.random() < 0.15:
             some(key, lambda: pick.choice(INTERFACES))
@@ -280,6 +347,12 @@ def _rule(pick, words, sessions, fragments):
     if pick.random() < (0.05 if sessions else 0.12) and not (sessions and fragments):
         conditions["part"] = pick.choice(list(family.parts))
     return Rule(action, pick.choice(list(REJECTS)), **conditions)
+
+
+def _concerns(conditions, family, groups):
+    """Whether packets of a family may match."""
+    lists = [conditions[key] for key in ("sources", "targets") if key in conditions]
+    return conditions.get("protocols") != family.odd and all(groups.addresses(members, family) for members in lists)
 
 
 def _ports(pick, ports):

@@ -69,9 +69,7 @@ class FilterMaker(TranslatedMaker):
 
     def _of(self, networks):
         """A host of these networks, among which rules may name some."""
-        rules = self.world.filter.rules
-        named = [address for rule in rules for address in (*rule.sources, *rule.targets) if not set("/-") & set(address)]
-        named = [address for address in named if (":" in address) == self.world.six]
+        named = [address for address in self.world.filter.hosts() if (":" in address) == self.world.six]
         if named and self.pick.random() < 0.3:
             return self.pick.choice(named)
         network = ipaddress.ip_network(self.pick.choice(networks))
