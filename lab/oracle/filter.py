@@ -11,6 +11,8 @@ INTERFACES = ("inside1", "inside2", "outside")
 OTHERS = (50, 89, 99)
 FLAGS = ("fin", "syn", "rst", "psh", "ack", "urg")
 CODE_POINTS = (0, 0x03 >> 2, 0x10 >> 2, 0xB8 >> 2, 0xE0 >> 2)
+# After them later rules are asked.
+GOING_ON = ("count", "log")
 REJECTS = {"reset": "port-unreachable", "port-unreachable": "port-unreachable", "prohibited": "admin-prohibited"}
 
 
@@ -107,6 +109,10 @@ class Rule:
         sources, targets = groups.addresses(self.sources, family), groups.addresses(self.targets, family)
         if (self.sources and not sources) or (self.targets and not targets):
             return []
+        ports = groups.ports(self.source_ports), groups.ports(self.target_ports)
+        if self.action in GOING_ON:
+            # What several values fit is counted once.
+            sources, targets, *ports = (_set(members) for members in (sources, targets, *ports))
         protocols = self.protocols
         if protocols == family.odd:
             # Sluice takes a rule of the other family's messages for one of that family.
@@ -129,11 +135,11 @@ class Rule:
         lines = []
         for parts in itertools.product(*[choice or [""] for choice in choices]):
             for protocol in protocols or (None,):
-                for match in self._transport(protocol, family, groups):
+                for match in self._transport(protocol, family, ports):
                     lines += verdict("".join(parts) + match, protocol, self.action, self.reject, name, family)
         return lines
 
-    def _transport(self, protocol, family, groups):
+    def _transport(self, protocol, family, ports):
         """What is asked of the protocol and its header."""
         head = "" if protocol is None else f"meta l4proto {protocol} "
         if self.messages:
@@ -144,8 +150,8 @@ class Rule:
         if self.source_ports or self.target_ports or self.flags:
             head += family.first
         choices = [
-            [f"th sport {ports} " for ports in groups.ports(self.source_ports)] or [""],
-            [f"th dport {ports} " for ports in groups.ports(self.target_ports)] or [""],
+            [f"th sport {numbers} " for numbers in ports[0]] or [""],
+            [f"th dport {numbers} " for numbers in ports[1]] or [""],
         ]
         flags = ""
         if self.flags:
@@ -189,8 +195,10 @@ def _flat(members, groups):
 
 
 def _set(members):
-    """A set of nftables, or nothing."""
-    return [f"{{ {', '.join(dict.fromkeys(members))} }}"] if members else []
+    """A set of nftables, or nothing; a set is taken as it is."""
+    if not members or members[0].startswith("{"):
+        return members
+    return [f"{{ {', '.join(dict.fromkeys(members))} }}"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -223,27 +231,28 @@ class Filter:
     def nftables(self, before, six=False):
         """As nftables is told it: counters, and a chain that begins with these lines."""
         family = SIX if six else FOUR
-        counters = [f"counter rule{number} {{ }}" for number, rule in enumerate(self.rules) if rule.action == "count"]
-        lines = [*counters, "chain filter { type filter hook forward priority filter; policy accept;"]
+        counters = [f"counter rule{number} {{ }}" for number in range(len(self.rules))]
+        lines = [*counters, "counter default { }", "chain filter { type filter hook forward priority filter; policy accept;"]
         lines += [*before, *family.before]
         if self.sessions:
             # What is invalid goes to an exit of its own.
             lines += ['oifname "invalid" accept', "ct state established,related accept"]
         for number, rule in enumerate(self.rules):
             lines += rule.nftables(f"rule{number}", family, self.groups)
-        return [*lines, *verdict("", None, self.default, "reset", None, family), "}"]
+        return [*lines, *verdict("", None, self.default, "reset", "default", family), "}"]
 
 
 def verdict(match, protocol, action, reject, name, family):
-    """Lines of nftables that do it to what matches."""
-    if action == "count":
-        return [f"{match}counter name {name}"]
+    """Lines of nftables that do it to what matches, and count it under a name."""
+    count = f"counter name {name}"
+    if action in GOING_ON:
+        return [f"{match}{count}"]
     if action != "reject":
-        return [f"{match}{action}"]
+        return [f"{match}{count} {action}"]
     lines = []
     if reject == "reset" and protocol in (None, packet.TCP):
-        lines.append(f"{match}{'meta l4proto 6 ' if protocol is None else ''}reject with tcp reset")
-    return [*lines, f"{match}reject with {family.icmp} {REJECTS[reject]}"]
+        lines.append(f"{match}{'meta l4proto 6 ' if protocol is None else ''}{count} reject with tcp reset")
+    return [*lines, f"{match}{count} reject with {family.icmp} {REJECTS[reject]}"]
 
 
 def _numbers(pair):
@@ -261,6 +270,17 @@ def random_filter(pick, words, sessions, fragments):
     rules = tuple(_rule(pick, words, sessions, fragments, groups) for _ in range(count))
     matcher = pick.choice(["best", "best", "best", "linear", "trie", "cached-trie"])
     return Filter(pick.choice(["accept", "accept", "drop", "reject"]), sessions, rules, matcher, groups)
+
+
+def changed(pick, filter, words):
+    """The same with rules taken out, brought in and moved."""
+    rules = [rule for rule in filter.rules if pick.random() < 0.8]
+    if pick.random() < 0.3:
+        pick.shuffle(rules)
+    for _ in range(pick.choice([0, 1, 1, 2, 4])):
+        rules.insert(pick.randint(0, len(rules)), _rule(pick, words, filter.sessions, True, filter.groups))
+    default = pick.choice([filter.default, filter.default, "accept", "drop", "reject"])
+    return dataclasses.replace(filter, default=default, rules=tuple(rules))
 
 
 def _groups(pick, words):
@@ -289,12 +309,10 @@ class Words:
 
 def _rule(pick, words, sessions, fragments, groups):
     family = SIX if words.six else FOUR
-    action = pick.choice(["accept"] * 4 + ["drop"] * 3 + ["reject"] * 3 + ["count"] * 2)
-    # A packet that two of several values fit would count twice.
-    most = 1 if action == "count" else 3
+    action = pick.choice(["accept"] * 4 + ["drop"] * 3 + ["reject"] * 3 + ["count", "log"])
     conditions = {}
 
-    def some(key, make):
+    def some(key, make, most=3):
         conditions[key] = tuple(dict.fromkeys(make() for _ in range(pick.randint(1, most))))
 
     def grouped(key, names):
@@ -311,10 +329,10 @@ def _rule(pick, words, sessions, fragments, groups):
         for key in pick.choice([["source_ports"], ["target_ports"], ["target_ports"], ["source_ports", "target_ports"]]):
             some(key, lambda: _ports(pick, words.ports))
             grouped(key, groups.of_ports)
-        if "protocols" not in conditions and most == 1:
-            conditions["protocols"] = (packet.UDP,)
     elif kind == "icmp":
-        some("messages", lambda: pick.choice(MESSAGES6 if words.six else MESSAGES))
+        # A packet that two messages fit would count twice.
+        messages = MESSAGES6 if words.six else MESSAGES
+        some("messages", lambda: pick.choice(messages), 1 if action in GOING_ON else 3)
         conditions["named"] = pick.random() < 0.5
         if pick.random() < 0.3:
             conditions["protocols"] = (family.message,)

@@ -5,8 +5,8 @@ import ipaddress
 import random
 
 from lab.oracle import packet
-from lab.oracle.filter import OTHERS, Words, random_filter
-from lab.oracle.scenario import Flow, Maker, Report, Send
+from lab.oracle.filter import OTHERS, Words, changed, random_filter
+from lab.oracle.scenario import Flow, Maker, Report, Send, is_malformed
 from lab.oracle.world import World, random_world, side_of
 
 PORTS = (1024, 4000, 40000, 65535, 500, 53, 80, 443, 8080)
@@ -40,6 +40,26 @@ def made(seed, number, count):
     maker = TranslatedMaker if kind == "translated" else SixMaker if six else FilterMaker
     maker = maker(world, pick, fragments)
     return world, [maker.scenario(f"{seed}.{number}.{index}") for index in range(count)]
+
+
+def made_to_count(seed, number, count):
+    """A world without sessions, the same changed, and scenarios of which rules are asked about each packet, by either system,
+    and by none about anything else: nothing that is malformed, out of time or too long."""
+    pick = random.Random(f"count.{seed}.{number}")
+    six = int(number) % 2 == 1
+    networks = (NEAR6 + FAR6, NEAR + FAR) if six else (NEAR + FAR, NEAR6 + FAR6)
+    words = Words(networks[0], networks[0], PORTS, networks[1], six)
+    world = World(six=six, filter=random_filter(pick, words, False, True))
+    maker = (SixMaker if six else FilterMaker)(world, pick, True)
+    scenarios = [maker.scenario(f"{seed}.{number}.{index}") for index in range(count)]
+    after = dataclasses.replace(world, filter=changed(pick, world.filter, words))
+    return (world, after), [scenario.but(filter(_is_asked_about, scenario.steps)) for scenario in scenarios]
+
+
+def _is_asked_about(step):
+    if is_malformed(step):
+        return False
+    return isinstance(step, Report) or step.form.get("ttl", 64) > 1 and step.form.get("sums", True)
 
 
 class TranslatedMaker(Maker):

@@ -4,21 +4,18 @@ Everything runs on one core: what the kernel does with a packet it does in turn,
 a packet comes out behind all that the packet has led to.
 """
 
+import json
 import os
-import select
 import socket
 import struct
 import subprocess
 
-from lab.host import Host, connect
 from lab.oracle import packet
-from lab.oracle.scenario import INVALID, Seen
-from lab.oracle.sluice import whole
+from lab.oracle.scenario import INVALID
+from lab.oracle.wires import MARK, Wires
 from lab.oracle.world import INTERFACES, LINKS, LINKS6
-from lab.wire import ETH_P_ALL
 
-SOL_PACKET, IGNORE_OUTGOING = 263, 23
-MARKER = packet.udp((("198.51.100.2", 9), ("192.168.1.2", 9)), b"marker")
+MARKER = packet.udp((("198.51.100.2", 9), ("192.168.1.2", 9)), MARK)
 MARKER_PASSES = "ip saddr 198.51.100.2 udp sport 9 accept"
 SETTINGS = [
     "net.ipv4.ip_forward=1",
@@ -35,36 +32,25 @@ SETTINGS = [
 SETTINGS6 = ["net.ipv6.conf.all.forwarding=1", "net.ipv6.icmp.ratelimit=0", "net.ipv6.icmp.ratemask="]
 
 
-class Netfilter:
+class Netfilter(Wires):
     """The gateway and the hosts around it; with `six` it forwards IPv6, too."""
 
     def __init__(self, folder, name="netfilter", six=False):
-        os.makedirs(folder, exist_ok=True)
-        self.gateway, self.hosts = Host(name, folder), Host(f"{name}-around", folder)
-        self.world = None
-        for host in (self.gateway, self.hosts):
-            host.setting("net.ipv6.conf.default.disable_ipv6=1")
-            host.setting("net.ipv6.conf.all.disable_ipv6=1")
+        self.six = six
+        super().__init__(folder, name, (*INTERFACES, INVALID))
+        self._route()
         if six:
+            self._route6()
+        with self.gateway.network():
+            self.tracking = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
+        self.core = min(os.sched_getaffinity(0))
+
+    def _prepare(self):
+        if self.six:
             # Without addresses of links it sends no redirects, which nothing else keeps it from.
             for setting in ("disable_ipv6=0", "addr_gen_mode=1"):
                 self.gateway.setting(f"net.ipv6.conf.default.{setting}")
                 self.gateway.setting(f"net.ipv6.conf.all.{setting}")
-        self.macs = {}
-        for name in (*INTERFACES, INVALID):
-            connect(self.gateway, name, self.hosts, name)
-            self.hosts.run("ip", "link", "set", name, "arp", "off")
-            self.macs[name] = bytes.fromhex(self.gateway.mac(name).replace(":", ""))
-        self._route()
-        if six:
-            self._route6()
-        with self.hosts.network():
-            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
-        self.socket.setsockopt(SOL_PACKET, IGNORE_OUTGOING, 1)
-        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
-        with self.gateway.network():
-            self.tracking = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
-        self.core = min(os.sched_getaffinity(0))
 
     def _route(self):
         gateway = self.gateway
@@ -96,10 +82,8 @@ class Netfilter:
             gateway.setting(setting)
 
     def remove(self):
-        self.socket.close()
         self.tracking.close()
-        self.gateway.remove()
-        self.hosts.remove()
+        super().remove()
 
     def configure(self, world):
         """Take a world's rules, and route its pools nowhere: what is translated back does not get there."""
@@ -112,54 +96,28 @@ class Netfilter:
         subprocess.run(
             ["ip", "-netns", gateway.name, "-batch", "-"], input="\n".join(routes) + "\n", encoding="utf-8", check=True
         )
-        self.world = world
 
-    def play(self, world, scenarios):
-        """As Sluice's: by scenario a list of outputs, one per step."""
-        if world is not self.world:
-            self.configure(world)
+    def play_changed(self, worlds, scenarios):
         allowed = os.sched_getaffinity(0)
         os.sched_setaffinity(0, {self.core})
         try:
-            return [self._scenario(scenario) for scenario in scenarios]
+            return super().play_changed(worlds, scenarios)
         finally:
             os.sched_setaffinity(0, allowed)
 
-    def _scenario(self, scenario):
+    def _begin(self):
         if self.world.tracks:
             self.forget()
-        seen, result = Seen(scenario), []
-        for step in scenario.steps:
-            made = seen.frames(step)
-            if made is None:
-                result.append(None)
-                continue
-            interface, datagrams = made
-            outputs = whole(self._exchange(interface, datagrams))
-            seen.note(step, outputs)
-            result.append(outputs)
-        return result
 
-    def _exchange(self, interface, datagrams):
-        for datagram in datagrams:
-            self._send(interface, datagram)
-        self._send("outside", MARKER)
-        outputs = []
-        while True:
-            if not select.select([self.socket], [], [], 10)[0]:
-                raise AssertionError("the marker did not come back")
-            frame, address = self.socket.recvfrom(65535)
-            # Groups are the gateway's own matter: who listens to which.
-            if frame[12:14] not in (b"\x08\x00", b"\x86\xdd") or frame[0] & 1:
-                continue
-            datagram = packet.read(frame[14:])
-            if datagram.payload == MARKER.payload:
-                return outputs
-            outputs.append((address[0], datagram))
+    def _markers(self, interface):
+        return [("outside", MARKER)]
 
-    def _send(self, interface, datagram):
-        frame = self.macs[interface] + bytes(6) + datagram.TYPE + bytes(datagram)
-        self.socket.sendto(frame, (interface, int.from_bytes(datagram.TYPE)))
+    def counted(self):
+        if self.world.tracks:
+            return {}
+        listed = json.loads(self.gateway.run("nft", "-j", "list", "counters"))["nftables"]
+        counters = [entry["counter"] for entry in listed if "counter" in entry]
+        return {counter["name"]: (counter["packets"], counter["bytes"]) for counter in counters}
 
     def forget(self):
         """End all that connection tracking knows."""

@@ -1,0 +1,82 @@
+"""The same packets through nftables and through Sluice's daemon, without sessions: what passes, before and after a commit
+between them, and what each rule has counted is the same.
+
+By session a rule of Sluice counts first packets, one of nftables all until the first answer: they are not compared.
+
+`SLUICE_ORACLE_WORLDS`, `SLUICE_ORACLE_SEED` and `SLUICE_ORACLE_ONLY` as in `test_netfilter`, with twenty scenarios each.
+"""
+
+import collections
+import os
+
+import pytest
+
+from lab.oracle.filtered import made_to_count
+from lab.oracle.judge import Judge
+from lab.oracle.live import Live
+from lab.oracle.netfilter import Netfilter
+
+pytestmark = pytest.mark.sluice
+
+SCENARIOS = 20
+SEED = os.environ.get("SLUICE_ORACLE_SEED", "1")
+ONLY = os.environ.get("SLUICE_ORACLE_ONLY")
+WORLDS = int(os.environ.get("SLUICE_ORACLE_WORLDS", "8"))
+
+
+@pytest.fixture(scope="module")
+def linux():
+    made = {six: Netfilter("/run/lab/live", f"counting{6 * six or ''}", six) for six in (False, True)}
+    yield made
+    for gateway in made.values():
+        gateway.remove()
+
+
+@pytest.fixture(scope="module")
+def sluice(binary):
+    made = Live("/run/lab/live", binary)
+    yield made
+    made.remove()
+
+
+def _made(number):
+    worlds, scenarios = made_to_count(ONLY.split(".")[0] if ONLY else SEED, number, SCENARIOS)
+    return worlds, [scenario for scenario in scenarios if ONLY in (None, scenario.name)]
+
+
+def _told(found):
+    return [f"{scenario.name}: {error}" for scenario, error in found]
+
+
+def _by_content(world):
+    """Names of rules by what they do and match; of the same ones none."""
+    names = {}
+    for rule in world.filter.document(world.six)["rules"]:
+        name = rule.pop("name")
+        names.setdefault(str(rule), []).append(name)
+    return {content: name for content, (name, *others) in names.items() if not others} | {"": "default"}
+
+
+@pytest.mark.parametrize("number", [ONLY.split(".")[1]] if ONLY else range(WORLDS))
+def test_rules_count_what_those_of_nftables_count(linux, sluice, number):
+    (world, _), scenarios = _made(number)
+    judge = Judge(linux[world.six], sluice, collections.Counter())
+    assert [] == _told(judge.mismatches(world, scenarios))
+    assert linux[world.six].counts == sluice.counts
+
+
+@pytest.mark.parametrize("number", [ONLY.split(".")[1]] if ONLY else range(WORLDS))
+def test_commit_between_packets_is_one_of_nftables(linux, sluice, number):
+    worlds, scenarios = _made(number)
+    judge = Judge(linux[worlds[0].six], sluice, collections.Counter())
+    assert [] == _told(judge.changed(worlds, scenarios))
+    assert linux[worlds[0].six].counts == sluice.counts
+    # Rules that stay what they were go on from what they had counted.
+    old, new = map(_by_content, worlds)
+    first, second = sluice.carried[-2:]
+    carried = {content: _difference(second[new[content]], first[old[content]]) for content in set(old) & set(new)}
+    assert {content: sluice.counts[0][old[content]] for content in carried} == carried
+
+
+def _difference(now, before):
+    return tuple(one - other for one, other in zip(now, before))
