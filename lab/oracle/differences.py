@@ -51,6 +51,12 @@ FILTER_DIFFERENCES = {
                "not translated. To Linux they are invalid.",
 }
 
+# And where a commit takes other rules.
+COMMIT_DIFFERENCES = {
+    "turned": "A session that a commit denies ends. What answers its packets may begin another if rules let it, and they are "
+              "answers to that: they pass. To Linux it is the same connection still.",
+}
+
 
 class Forgiven:
     """The judge of one scenario; `count` counts what was forgiven, by name."""
@@ -65,11 +71,13 @@ class Forgiven:
         self.parted = set()
         # Flows, with direction or kind of stranger, of which Sluice has let something through.
         self.passed = set()
+        # Steps so far, and flows of which answers have passed since rules changed.
+        self.steps, self.answered = 0, set()
         # Identifications of steps whose packets only Sluice let through.
         self.alone = set()
 
     def _forgive(self, name):
-        assert name in DIFFERENCES or name in FILTER_DIFFERENCES, name
+        assert name in DIFFERENCES | FILTER_DIFFERENCES | COMMIT_DIFFERENCES, name
         self.count[name] += 1
         return True
 
@@ -130,7 +138,7 @@ class Forgiven:
     def _filtered(self, step, linux, sluice):
         """The name of a difference in what passed a filter, or nothing."""
         flow = self.scenario.flows[step.flow]
-        if self.world.six and isinstance(step, Send) and not step.form.get("sums", True) and not step.size and not sluice:
+        if self.world.six and isinstance(step, Send) and not step.form.get("sums", True) and len(step.order) < 2 and not sluice:
             self.parted.add(flow.number)
             return "unsummed" if linux else None
         if not self.world.tracks and is_malformed(step) and linux:
@@ -143,6 +151,10 @@ class Forgiven:
             told = [output for output in sluice if _refuses(step, [output])]
             passed = [output for output in sluice if output not in told]
             return "fragment" if len(told) == 1 and passed == linux else None
+        if self.world.filter.follows and flow.number in self.answered and isinstance(step, Send) and not step.answer:
+            if sluice and not _refuses(step, sluice) and (not linux or _refuses(step, linux)):
+                self.parted.add(flow.number)
+                return "turned"
         if isinstance(step, Send) and self._may_be_asked_again(step) and sluice and not _refuses(step, sluice):
             if not linux or _refuses(step, linux):
                 self.alone.add(step.form["identification"])
@@ -214,6 +226,10 @@ class Forgiven:
 
     def note(self, step, sluice):
         """A step has been compared."""
+        self.steps += 1
+        late = self.steps > len(self.scenario.steps) // 2
+        if late and isinstance(step, Send) and step.answer and not step.stranger and sluice and not _refuses(step, sluice):
+            self.answered.add(step.flow)
         if isinstance(step, Send) and sluice and not _refuses(step, sluice):
             self.passed.add((step.flow, step.stranger or step.answer))
             if _opens(step) and step.flow in self.closed:

@@ -11,6 +11,7 @@ INTERFACES = ("inside1", "inside2", "outside")
 OTHERS = (50, 89, 99)
 FLAGS = ("fin", "syn", "rst", "psh", "ack", "urg")
 CODE_POINTS = (0, 0x03 >> 2, 0x10 >> 2, 0xB8 >> 2, 0xE0 >> 2)
+ESTABLISHED = "ct state established,related accept"
 # After them later rules are asked.
 GOING_ON = ("count", "log")
 REJECTS = {"reset": "port-unreachable", "port-unreachable": "port-unreachable", "prohibited": "admin-prohibited"}
@@ -30,6 +31,9 @@ class Family:
     first: str
     # Lines before all others.
     before: tuple = ()
+    # Types of an echo request and its reply.
+    echo: int = 8
+    reply: int = 0
     # The other family's messages: a protocol as any other.
     odd: tuple = ()
     # What ICMP messages are called.
@@ -49,7 +53,7 @@ SIX = Family(
     {"whole": "meta mark & 6 == 0", "first": "meta mark & 6 == 2", "later": "meta mark & 6 == 4"},
     "meta mark & 4 == 0 ",
     ("frag frag-off != 0 meta mark set 4", "frag frag-off 0 frag more-fragments 1 meta mark set 2"),
-    odd=(packet.ICMP,),
+    echo=128, reply=129, odd=(packet.ICMP,),
     names={1: "destination-unreachable", 2: "packet-too-big", 3: "time-exceeded", 128: "echo-request", 129: "echo-reply"},
 )
 
@@ -139,6 +143,23 @@ class Rule:
                     lines += verdict("".join(parts) + match, protocol, self.action, self.reject, name, family)
         return lines
 
+    def again(self, family):
+        """What it says of sessions that there are, asked about as if they began anew: an echo request, and nothing counted."""
+        if self.action in GOING_ON:
+            return None
+        if self.messages and not {(family.echo, None), (family.echo, 0)} & set(self.messages):
+            return None
+        protocols = (family.message,) if self.messages else self.protocols
+        action = "accept" if self.action == "accept" else "return"
+        return dataclasses.replace(self, action=action, protocols=protocols, messages=())
+
+    def turned(self):
+        """The same of the other direction."""
+        return dataclasses.replace(
+            self, sources=self.targets, targets=self.sources, source_ports=self.target_ports,
+            target_ports=self.source_ports, incoming=self.outgoing, outgoing=self.incoming,
+        )
+
     def _transport(self, protocol, family, ports):
         """What is asked of the protocol and its header."""
         head = "" if protocol is None else f"meta l4proto {protocol} "
@@ -210,6 +231,8 @@ class Filter:
     rules: tuple
     matcher: str = "best"
     groups: Groups = Groups()
+    # Sessions are there that another set of rules has let open.
+    follows: bool = False
 
     def hosts(self):
         """Single addresses that rules name."""
@@ -236,10 +259,30 @@ class Filter:
         lines += [*before, *family.before]
         if self.sessions:
             # What is invalid goes to an exit of its own.
-            lines += ['oifname "invalid" accept', "ct state established,related accept"]
+            lines += ['oifname "invalid" accept', *(self._asked_again(family) if self.follows else [ESTABLISHED])]
         for number, rule in enumerate(self.rules):
             lines += rule.nftables(f"rule{number}", family, self.groups)
-        return [*lines, *verdict("", None, self.default, "reset", "default", family), "}"]
+        lines += [*verdict("", None, self.default, "reset", "default", family), "}"]
+        if self.sessions and self.follows:
+            for direction, turn in (("original", lambda rule: rule), ("reply", Rule.turned)):
+                rules = [turn(rule) for rule in (rule.again(family) for rule in self.rules) if rule]
+                inner = [line for rule in rules for line in rule.nftables("again", family, self.groups)]
+                lines = [f"chain {direction} {{", *inner, *["accept"] * (self.default == "accept"), "}", *lines]
+            lines = ["counter again { }", *lines]
+            lines += ["chain unopened { type filter hook forward priority filter + 1;", "meta mark & 8 == 8 drop", "}"]
+        return lines
+
+    def _asked_again(self, family):
+        """What is established is asked about by what began it, and that part of what does not pass any more is asked about
+        anew which could begin something."""
+        replies = f"{family.icmp} type {family.reply}"
+        return [
+            "ct state related accept",
+            "ct state established ct direction original jump original",
+            "ct state established ct direction reply jump reply",
+            "ct state established meta l4proto 6 tcp flags & 0x17 != 0x02 meta mark set 8",
+            f"ct state established {replies} meta mark set 8",
+        ]
 
 
 def verdict(match, protocol, action, reject, name, family):

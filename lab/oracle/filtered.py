@@ -56,6 +56,37 @@ def made_to_count(seed, number, count):
     return (world, after), [scenario.but(filter(_is_asked_about, scenario.steps)) for scenario in scenarios]
 
 
+def made_to_follow(seed, number, count):
+    """A world with sessions, another set of rules that takes its place, and scenarios. Rules look at what all packets of a
+    flow have in common: sessions are asked about again without a packet of their own. Errors don't make them."""
+    pick = random.Random(f"follow.{seed}.{number}")
+    six = int(number) % 2 == 1
+    networks = (NEAR6 + FAR6, NEAR + FAR) if six else (NEAR + FAR, NEAR6 + FAR6)
+    words = Words(networks[0], networks[0], PORTS, networks[1], six)
+    before = random_filter(pick, words, True, True)
+    after = dataclasses.replace(changed(pick, before, words), follows=True)
+    worlds = [
+        World(six=six, filter=dataclasses.replace(one, rules=tuple(map(_of_flows, one.rules)))) for one in (before, after)
+    ]
+    maker = (SixMaker if six else FilterMaker)(worlds[0], pick, True)
+    maker.KINDS = (128,) if six else (8,)
+    scenarios = [maker.scenario(f"{seed}.{number}.{index}") for index in range(count)]
+    return worlds, [_without_late_reports(scenario) for scenario in scenarios]
+
+
+def _of_flows(rule):
+    return dataclasses.replace(rule, flags=None, part=None, code_points=(), length=None)
+
+
+def _without_late_reports(scenario):
+    while True:
+        half = len(scenario.steps) // 2
+        kept = [step for at, step in enumerate(scenario.steps) if at < half or isinstance(step, Send)]
+        if len(kept) == len(scenario.steps):
+            return scenario
+        scenario = scenario.but(kept)
+
+
 def _is_asked_about(step):
     if is_malformed(step):
         return False

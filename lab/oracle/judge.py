@@ -28,7 +28,7 @@ class Judge:
     def changed(self, worlds, scenarios):
         """The same of scenarios whose steps are in as many parts as there are worlds."""
         both = (system.play_changed(worlds, scenarios) for system in (self.linux, self.sluice))
-        return self._compared(worlds[0], scenarios, *both)
+        return self._compared(worlds[-1], scenarios, *both)
 
     def _compared(self, world, scenarios, *played):
         result = []

@@ -29,6 +29,11 @@ class Live(Wires):
         finally:
             super().remove()
 
+    def play_changed(self, worlds, scenarios):
+        if self.daemon:
+            self.daemon.command("clear", "sessions", "--all")
+        return super().play_changed(worlds, scenarios)
+
     def configure(self, world):
         document = self._document(world)
         with open(os.path.join(self.folder, "sluice.toml"), "w", encoding="utf-8") as file:
