@@ -1,12 +1,11 @@
 """Where two systems part on a scenario. Outside addresses and ports are each system's own choice: they are compared
 as a mapping that must be one to one and stay the same."""
 
-import socket
 import struct
 
 from lab.oracle import packet
 from lab.oracle.differences import Forgiven
-from lab.oracle.scenario import INVALID, is_refusal
+from lab.oracle.scenario import INVALID, is_prohibition, is_refusal
 
 
 class Mismatch(AssertionError):
@@ -46,6 +45,7 @@ class Comparison:
             if linux is not sluice and not self.forgiven.unmade(step, linux, sluice):
                 raise Mismatch("only one system could be sent the packet")
             return
+        linux = self.forgiven.told_of_later(linux)
         if self.forgiven.verdict(step, linux, sluice):
             for (interface, ours), (_, theirs) in zip(linux, sluice):
                 if interface == INVALID:
@@ -64,7 +64,7 @@ class Comparison:
         if sluice.is_error or is_refusal(step, sluice):
             return
         linux = self.forgiven.identification(linux, sluice).but(ttl=step.form.get("ttl", 64) - 1)
-        self._same(linux, sluice, ("protocol", "ttl", "tos", "identification", "flags", "offset", "options"))
+        self._same(linux, sluice, ("protocol", *linux.KEPT))
         if _body(linux) != _body(sluice):
             raise Mismatch(f"content {_body(linux)[:64].hex()} became {_body(sluice)[:64].hex()}")
 
@@ -75,7 +75,7 @@ class Comparison:
             self._same(linux, sluice, ("protocol", "options"))
         else:
             linux = self.forgiven.identification(linux, sluice)
-            self._same(linux, sluice, ("protocol", "ttl", "tos", "identification", "flags", "offset", "options"))
+            self._same(linux, sluice, ("protocol", *linux.KEPT))
         self._ends(linux, sluice, "")
         if linux.is_error and sluice.is_error:
             self._error(linux, sluice, own)
@@ -112,7 +112,7 @@ class Comparison:
         mine, yours = linux.payload, sluice.payload
         if mine[:2] != yours[:2] or mine[4:8] != yours[4:8]:
             raise Mismatch(f"error {mine[:8].hex()} of Linux, {yours[:8].hex()} of Sluice")
-        theirs_code, whole = yours[1], (linux, sluice)
+        prohibits, whole = is_prohibition(sluice), (linux, sluice)
         linux, sluice = packet.read(mine[8:], quoted=True), packet.read(yours[8:], quoted=True)
         for field, inner in (("source", "destination"), ("destination", "source")):
             as_quoted = [getattr(outer, field) == getattr(quote, inner) for outer, quote in zip(whole, (linux, sluice))]
@@ -120,10 +120,9 @@ class Comparison:
                 raise Mismatch(f"only one error has the {field} that is the {inner} of its quote")
         if own:
             linux = self.forgiven.quote_of_own(linux, sluice)
-            linux = self.forgiven.quote_of_refused(linux, sluice, theirs_code)
+            linux = self.forgiven.quote_of_refused(linux, sluice, prohibits)
         linux = self.forgiven.identification(linux, sluice)
-        fields = ("protocol", "flags", "offset", "options", "ttl", "tos", "identification", "length")
-        self._same(linux, sluice, fields, "quoted ")
+        self._same(linux, sluice, ("protocol", "length", *linux.KEPT), "quoted ")
         self._ends(linux, sluice, "quoted ")
         mine, yours = _body(linux), _body(sluice)
         if own:
@@ -151,7 +150,7 @@ def _body(datagram):
         return bytes(body)
     if datagram.protocol in packet.PORTS and len(body) >= 8:
         at = 16 if datagram.protocol == packet.TCP else 6
-        ends = packet.words(socket.inet_aton(datagram.source) + socket.inet_aton(datagram.destination) + bytes(body[:4]))
+        ends = packet.words(packet.number(datagram.source) + packet.number(datagram.destination) + bytes(body[:4]))
         none = datagram.protocol == packet.UDP and body[6:8] == b"\0\0"
         body[:4] = bytes(4)
     elif datagram.is_query and len(body) >= 6:

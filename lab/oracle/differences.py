@@ -1,8 +1,8 @@
 """What Linux does otherwise than Sluice, each with its reason. Nothing that is not named here is forgiven."""
 
 from lab.oracle import packet
-from lab.oracle.scenario import ACK, FIN, INVALID, RST, SYN, Report, Send, is_malformed, is_refusal
-from lab.oracle.world import LINKS, side_of
+from lab.oracle.scenario import ACK, FIN, INVALID, RST, SYN, Report, Send, is_malformed, is_prohibition, is_refusal
+from lab.oracle.world import OWN, side_of
 
 DIFFERENCES = {
     "stateless": "What no rule names, Sluice forwards as a router does, without a session. Linux tracks it, and refuses "
@@ -41,8 +41,20 @@ FILTER_DIFFERENCES = {
                 "puts what is invalid aside before.",
     "unanswered": "All that follows the first packet of a flow passes. To Linux a connection is new until it is answered: "
                   "rules are asked about each packet so far, and may look at what differs between them.",
+    "unsummed": "UDP over IPv6 without a checksum is malformed to Sluice (RFC 8200, 8.1). Linux forwards it, as RFC 6936 asks of "
+                "what stands between tunnels.",
+    "later": "The sender of an IPv6 fragment that can't be forwarded is told where it is the first one, as over IPv4 (RFC 1812, "
+             "4.3.2.7). Linux tells it of each.",
+    "unasked": "Information requests are no queries to Sluice (RFC 6918): what answers them is asked about as any packet. To "
+               "Linux an answer that nobody has asked for is invalid.",
     "unknown": "Errors about flows that are not known are asked about by rules as packets of their own, where addresses are "
                "not translated. To Linux they are invalid.",
+}
+
+# And where a commit takes other rules.
+COMMIT_DIFFERENCES = {
+    "turned": "A session that a commit denies ends. What answers its packets may begin another if rules let it, and they are "
+              "answers to that: they pass. To Linux it is the same connection still.",
 }
 
 
@@ -59,11 +71,13 @@ class Forgiven:
         self.parted = set()
         # Flows, with direction or kind of stranger, of which Sluice has let something through.
         self.passed = set()
+        # Steps so far, and flows of which answers have passed since rules changed.
+        self.steps, self.answered = 0, set()
         # Identifications of steps whose packets only Sluice let through.
         self.alone = set()
 
     def _forgive(self, name):
-        assert name in DIFFERENCES or name in FILTER_DIFFERENCES, name
+        assert name in DIFFERENCES | FILTER_DIFFERENCES | COMMIT_DIFFERENCES, name
         self.count[name] += 1
         return True
 
@@ -124,16 +138,23 @@ class Forgiven:
     def _filtered(self, step, linux, sluice):
         """The name of a difference in what passed a filter, or nothing."""
         flow = self.scenario.flows[step.flow]
+        if self.world.six and isinstance(step, Send) and not step.form.get("sums", True) and len(step.order) < 2 and not sluice:
+            self.parted.add(flow.number)
+            return "unsummed" if linux else None
         if not self.world.tracks and is_malformed(step) and linux:
             # Of what came in fragments, only the first may be seen to be malformed.
             return "malformed" if len(sluice) < len(linux) or not _all_pass(linux) else None
         alone = linux[0][1] if len(linux) == 1 and linux[0][0] != INVALID else None
-        if alone and isinstance(step, Send) and alone.is_error and alone.payload[:2] in (b"\x0b\0", b"\x03\x04"):
+        if alone and isinstance(step, Send) and _can_not_go_on(alone):
             return "order" if not sluice or _refuses(step, sluice) else None
         if isinstance(step, Send) and step.size and not self.world.tracks:
             told = [output for output in sluice if _refuses(step, [output])]
             passed = [output for output in sluice if output not in told]
             return "fragment" if len(told) == 1 and passed == linux else None
+        if self.world.filter.follows and flow.number in self.answered and isinstance(step, Send) and not step.answer:
+            if sluice and not _refuses(step, sluice) and (not linux or _refuses(step, linux)):
+                self.parted.add(flow.number)
+                return "turned"
         if isinstance(step, Send) and self._may_be_asked_again(step) and sluice and not _refuses(step, sluice):
             if not linux or _refuses(step, linux):
                 self.alone.add(step.form["identification"])
@@ -145,9 +166,18 @@ class Forgiven:
         if linux and all(interface == INVALID for interface, _ in linux) and sluice:
             if _refuses(step, sluice):
                 return "rejected"
+            if isinstance(step, Send) and step.answer and _deprecated(step):
+                return "unasked"
             if isinstance(step, Report) and not self.world.sources and not self.world.destinations:
                 return "unknown" if step.fault in ("quoted-port", "receiver") else None
         return None
+
+    def told_of_later(self, linux):
+        """Linux's outputs without what it tells of later fragments of IPv6."""
+        kept = [(name, datagram) for name, datagram in linux if not (_can_not_go_on(datagram) and _quotes_later(datagram))]
+        if self.world.six and len(kept) < len(linux) and self._forgive("later"):
+            return kept
+        return linux
 
     def _may_be_asked_again(self, step):
         """Whether a packet follows another of its flow that nobody has answered, and rules look at what may differ."""
@@ -167,9 +197,9 @@ class Forgiven:
                 return linux.but(source=sluice.source)
         return linux
 
-    def quote_of_refused(self, linux, sluice, code):
+    def quote_of_refused(self, linux, sluice, told):
         """What an error of the filter quotes: Linux has counted down."""
-        if self.world.filter and code in (3, 13) and linux.ttl + 1 == sluice.ttl and self._forgive("order"):
+        if self.world.filter and told and linux.ttl + 1 == sluice.ttl and self._forgive("order"):
             return linux.but(ttl=sluice.ttl)
         return linux
 
@@ -180,7 +210,9 @@ class Forgiven:
         return linux
 
     def identification(self, linux, sluice):
-        """An identification that is the gateway's."""
+        """An identification that is the gateway's; in IPv6 only fragments have any."""
+        if self.world.six and linux.whole and not linux.atomic:
+            return linux.but(identification=sluice.identification)
         if linux.identification != sluice.identification and not linux.flags & packet.DF:
             self._forgive("identification")
             return linux.but(identification=sluice.identification)
@@ -194,6 +226,10 @@ class Forgiven:
 
     def note(self, step, sluice):
         """A step has been compared."""
+        self.steps += 1
+        late = self.steps > len(self.scenario.steps) // 2
+        if late and isinstance(step, Send) and step.answer and not step.stranger and sluice and not _refuses(step, sluice):
+            self.answered.add(step.flow)
         if isinstance(step, Send) and sluice and not _refuses(step, sluice):
             self.passed.add((step.flow, step.stranger or step.answer))
             if _opens(step) and step.flow in self.closed:
@@ -222,7 +258,7 @@ class Forgiven:
                 return f"a source address that {rule} does not give"
         if step.answer:
             ports = (flow.target[1], flow.source[1]) if flow.protocol in packet.PORTS else None
-            if flow.protocol == packet.ICMP:
+            if flow.protocol == datagram.MESSAGES:
                 ports = (flow.source[1],) * 2
             if ends != (flow.near, flow.target[0], flow.source[0], ports):
                 return f"an answer that is not what the flow's sender expects"
@@ -234,7 +270,22 @@ def _refuses(step, outputs):
     if len(outputs) != 1:
         return False
     datagram = outputs[0][1]
-    return is_refusal(step, datagram) or datagram.is_error and _own(datagram) and datagram.payload[:2] in (b"\x03\x03", b"\x03\x0d")
+    return is_refusal(step, datagram) or is_prohibition(datagram) and (_own(datagram) or _for_another(datagram))
+
+
+def _can_not_go_on(datagram):
+    """Whether it is an error about a packet whose time has run out, or that is too long."""
+    told = (b"\x03\0", b"\x02\0") if datagram.MESSAGES == packet.ICMPV6 else (b"\x0b\0", b"\x03\x04")
+    return datagram.is_error and datagram.payload[:2] in told
+
+
+def _for_another(error):
+    """Whether it comes from the address that the packet was for, as Linux has it of what it translates."""
+    return error.source == packet.read(error.payload[8:], quoted=True).destination
+
+
+def _quotes_later(error):
+    return _own(error) and packet.read(error.payload[8:], quoted=True).offset > 0
 
 
 def _all_pass(outputs):
@@ -258,4 +309,4 @@ def _deprecated(step):
 
 
 def _own(datagram):
-    return datagram.is_error and datagram.source in [own for own, _, _ in LINKS.values()]
+    return datagram.is_error and datagram.source in OWN

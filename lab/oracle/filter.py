@@ -7,21 +7,72 @@ import itertools
 from lab.oracle import packet
 
 INTERFACES = ("inside1", "inside2", "outside")
-NAMES = {packet.ICMP: "icmp", packet.TCP: "tcp", packet.UDP: "udp"}
 # Protocols without ports, of which connection tracking knows nothing in particular.
 OTHERS = (50, 89, 99)
 FLAGS = ("fin", "syn", "rst", "psh", "ack", "urg")
 CODE_POINTS = (0, 0x03 >> 2, 0x10 >> 2, 0xB8 >> 2, 0xE0 >> 2)
+ESTABLISHED = "ct state established,related accept"
+# After them later rules are asked.
+GOING_ON = ("count", "log")
 REJECTS = {"reset": "port-unreachable", "port-unreachable": "port-unreachable", "prohibited": "admin-prohibited"}
-PARTS = {"whole": "ip frag-off & 0x3fff == 0", "first": "ip frag-off & 0x3fff == 0x2000", "later": "ip frag-off & 0x1fff != 0"}
 
-# Or nftables takes what a later fragment begins with for a transport header.
-FIRST = "ip frag-off & 0x1fff == 0 "
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """How nftables names what IPv4 and IPv6 have in common."""
+
+    version: int
+    ip: str
+    icmp: str
+    message: int
+    length: str
+    parts: dict
+    # Or nftables takes what a later fragment begins with for a transport header.
+    first: str
+    # Lines before all others.
+    before: tuple = ()
+    # Types of an echo request and its reply.
+    echo: int = 8
+    reply: int = 0
+    # The other family's messages: a protocol as any other.
+    odd: tuple = ()
+    # What ICMP messages are called.
+    names: dict = dataclasses.field(default_factory=dict)
+
+
+FOUR = Family(
+    4, "ip", "icmp", packet.ICMP, "ip length",
+    {"whole": "ip frag-off & 0x3fff == 0", "first": "ip frag-off & 0x3fff == 0x2000", "later": "ip frag-off & 0x1fff != 0"},
+    "ip frag-off & 0x1fff == 0 ",
+    odd=(packet.ICMPV6,),
+    names={0: "echo-reply", 3: "destination-unreachable", 8: "echo-request", 11: "time-exceeded", 12: "parameter-problem"},
+)
+# Not every packet has a header of a fragment that could be asked about: marks say what it is.
+SIX = Family(
+    6, "ip6", "icmpv6", packet.ICMPV6, "meta length",
+    {"whole": "meta mark & 6 == 0", "first": "meta mark & 6 == 2", "later": "meta mark & 6 == 4"},
+    "meta mark & 4 == 0 ",
+    ("frag frag-off != 0 meta mark set 4", "frag frag-off 0 frag more-fragments 1 meta mark set 2"),
+    echo=128, reply=129, odd=(packet.ICMP,),
+    names={1: "destination-unreachable", 2: "packet-too-big", 3: "time-exceeded", 128: "echo-request", 129: "echo-reply"},
+)
+
+
+MESSAGES = (
+    (8, None), (8, 0), (0, None), (13, None), (14, None), (17, None), (3, None), (3, 1), (3, 3), (11, None), (12, 0),
+)
+MESSAGES6 = (
+    (128, None), (128, None), (128, 0), (129, None), (129, 0), (1, None), (1, 1), (1, 4), (2, None), (3, None), (3, 0), (4, 1),
+    (200, None),
+)
+LENGTHS = (0, 1, 8, 9, 16, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32)
+LENGTHS6 = (0, 1, 16, 20, 31, 32, 33, 34, 47, 48, 49, 62, 63, 64, 65, 66, 96, 112, 119, 120, 121, 124, 126, 127, 128)
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """A rule: what is empty, or nothing, may be anything. Addresses as Sluice writes them, numbers as first and last."""
+    """A rule: what is empty, or nothing, may be anything. Addresses as Sluice writes them, numbers as first and last; groups
+    of either as `@name`."""
 
     action: str
     reject: str = "reset"
@@ -30,8 +81,9 @@ class Rule:
     protocols: tuple = ()
     source_ports: tuple = ()
     target_ports: tuple = ()
-    # Type, and code or nothing.
+    # Type, and code or nothing; types alone by name, where they have one.
     messages: tuple = ()
+    named: bool = False
     # Set, and counting.
     flags: tuple | None = None
     part: str | None = None
@@ -40,13 +92,14 @@ class Rule:
     incoming: tuple = ()
     outgoing: tuple = ()
 
-    def document(self, name):
+    def document(self, name, family):
         """As Sluice is told it."""
+        names = family.names if self.named else {}
         keys = {
             "from": list(self.sources), "to": list(self.targets), "protocol": [str(number) for number in self.protocols],
             "from-port": [_numbers(ports) for ports in self.source_ports],
             "to-port": [_numbers(ports) for ports in self.target_ports],
-            "icmp": [str(kind) if code is None else f"{kind}/{code}" for kind, code in self.messages],
+            "icmp": [names.get(kind, str(kind)) if code is None else f"{kind}/{code}" for kind, code in self.messages],
             "flags": self.flags and "/".join(",".join(names) or "none" for names in self.flags),
             "fragment": self.part, "dscp": list(self.code_points), "length": self.length and _numbers(self.length),
             "in": list(self.incoming), "out": list(self.outgoing),
@@ -54,45 +107,119 @@ class Rule:
         with_what = {"with": self.reject} if self.action == "reject" else {}
         return {"name": name, "action": self.action, **with_what, **{key: value for key, value in keys.items() if value}}
 
-    def nftables(self, name):
-        """As nftables is told it: one line for every combination of values."""
+    def nftables(self, name, family, groups):
+        """As nftables is told it: one line for every combination of values, of which groups make one set. Addresses of the
+        other family match nothing."""
+        sources, targets = groups.addresses(self.sources, family), groups.addresses(self.targets, family)
+        if (self.sources and not sources) or (self.targets and not targets):
+            return []
+        ports = groups.ports(self.source_ports), groups.ports(self.target_ports)
+        if self.action in GOING_ON:
+            # What several values fit is counted once.
+            sources, targets, *ports = (_set(members) for members in (sources, targets, *ports))
         protocols = self.protocols
+        if protocols == family.odd:
+            # Sluice takes a rule of the other family's messages for one of that family.
+            return []
         if not protocols and (self.source_ports or self.target_ports):
             protocols = (packet.TCP, packet.UDP)
         if self.flags:
             protocols = (packet.TCP,)
+        if self.messages:
+            protocols = (family.message,)
         choices = [
             [f'iifname "{interface}" ' for interface in self.incoming],
             [f'oifname "{interface}" ' for interface in self.outgoing],
-            [f"ip saddr {addresses} " for addresses in self.sources],
-            [f"ip daddr {addresses} " for addresses in self.targets],
-            [f"ip dscp {point} " for point in self.code_points],
-            [f"ip length {_numbers(self.length)} "] if self.length else [],
-            [f"{PARTS[self.part]} "] if self.part else [],
+            [f"{family.ip} saddr {addresses} " for addresses in sources],
+            [f"{family.ip} daddr {addresses} " for addresses in targets],
+            [f"{family.ip} dscp {point} " for point in self.code_points],
+            [f"{family.length} {_numbers(self.length)} "] if self.length else [],
+            [f"{family.parts[self.part]} "] if self.part else [],
         ]
         lines = []
         for parts in itertools.product(*[choice or [""] for choice in choices]):
             for protocol in protocols or (None,):
-                for match in self._transport(protocol):
-                    lines += verdict("".join(parts) + match, protocol, self.action, self.reject, name)
+                for match in self._transport(protocol, family, ports):
+                    lines += verdict("".join(parts) + match, protocol, self.action, self.reject, name, family)
         return lines
 
-    def _transport(self, protocol):
+    def again(self, family):
+        """What it says of sessions that there are, asked about as if they began anew: an echo request, and nothing counted."""
+        if self.action in GOING_ON:
+            return None
+        if self.messages and not {(family.echo, None), (family.echo, 0)} & set(self.messages):
+            return None
+        protocols = (family.message,) if self.messages else self.protocols
+        action = "accept" if self.action == "accept" else "return"
+        return dataclasses.replace(self, action=action, protocols=protocols, messages=())
+
+    def turned(self):
+        """The same of the other direction."""
+        return dataclasses.replace(
+            self, sources=self.targets, targets=self.sources, source_ports=self.target_ports,
+            target_ports=self.source_ports, incoming=self.outgoing, outgoing=self.incoming,
+        )
+
+    def _transport(self, protocol, family, ports):
         """What is asked of the protocol and its header."""
         head = "" if protocol is None else f"meta l4proto {protocol} "
         if self.messages:
-            return [f"{FIRST}icmp type {kind} " + ("" if code is None else f"icmp code {code} ") for kind, code in self.messages]
+            return [
+                f"{head}{family.first}{family.icmp} type {kind} " + ("" if code is None else f"{family.icmp} code {code} ")
+                for kind, code in self.messages
+            ]
         if self.source_ports or self.target_ports or self.flags:
-            head += FIRST
+            head += family.first
         choices = [
-            [f"th sport {_numbers(ports)} " for ports in self.source_ports] or [""],
-            [f"th dport {_numbers(ports)} " for ports in self.target_ports] or [""],
+            [f"th sport {numbers} " for numbers in ports[0]] or [""],
+            [f"th dport {numbers} " for numbers in ports[1]] or [""],
         ]
         flags = ""
         if self.flags:
             wanted, counting = (sum(1 << FLAGS.index(name) for name in names) for names in self.flags)
             flags = f"tcp flags & {counting:#x} == {wanted:#x} "
         return [f"{head}{source}{target}{flags}" for source, target in itertools.product(*choices)]
+
+
+@dataclasses.dataclass(frozen=True)
+class Groups:
+    """Addresses and ports by name; members may be groups that come before."""
+
+    of_addresses: dict = dataclasses.field(default_factory=dict)
+    of_ports: dict = dataclasses.field(default_factory=dict)
+
+    def document(self):
+        """As Sluice is told them."""
+        ports = {name: [_numbers(ports) for ports in members] for name, members in self.of_ports.items()}
+        tables = {"addresses": {name: list(members) for name, members in self.of_addresses.items()}, "ports": ports}
+        return {key: table for key, table in tables.items() if table}
+
+    def addresses(self, members, family):
+        """As nftables is told members of a family."""
+        found = [text for text in _flat(members, self.of_addresses) if (":" in text) == (family is SIX)]
+        return _set(found) if _names_groups(members) else found
+
+    def ports(self, members):
+        """The same of ports."""
+        found = [_numbers(ports) for ports in _flat(members, self.of_ports)]
+        return _set(found) if _names_groups(members) else found
+
+
+def _names_groups(members):
+    return any(str(member).startswith("@") for member in members)
+
+
+def _flat(members, groups):
+    """What members mean: those of groups in their place."""
+    found = [_flat(groups[member[1:]], groups) if _names_groups([member]) else [member] for member in members]
+    return list(itertools.chain(*found))
+
+
+def _set(members):
+    """A set of nftables, or nothing; a set is taken as it is."""
+    if not members or members[0].startswith("{"):
+        return members
+    return [f"{{ {', '.join(dict.fromkeys(members))} }}"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,41 +230,77 @@ class Filter:
     sessions: bool
     rules: tuple
     matcher: str = "best"
+    groups: Groups = Groups()
+    # Sessions are there that another set of rules has let open.
+    follows: bool = False
+
+    def hosts(self):
+        """Single addresses that rules name."""
+        lists = [members for rule in self.rules for members in (rule.sources, rule.targets)]
+        lists += self.groups.of_addresses.values()
+        return [member for members in lists for member in members if not set("@/-") & set(member)]
 
     def looks_at(self, field):
         """Whether any rule does."""
         return any(getattr(rule, field) for rule in self.rules)
 
-    def document(self):
+    def document(self, six=False):
         """As Sluice is told it."""
-        rules = [rule.document(f"rule{number}") for number, rule in enumerate(self.rules)]
-        return {"default": self.default, "sessions": self.sessions, "matcher": self.matcher, "rules": rules}
+        family = SIX if six else FOUR
+        rules = [rule.document(f"rule{number}", family) for number, rule in enumerate(self.rules)]
+        keys = {"default": self.default, "sessions": self.sessions, "matcher": self.matcher}
+        return {**keys, **self.groups.document(), "rules": rules}
 
-    def nftables(self, before):
+    def nftables(self, before, six=False):
         """As nftables is told it: counters, and a chain that begins with these lines."""
-        counters = [f"counter rule{number} {{ }}" for number, rule in enumerate(self.rules) if rule.action == "count"]
-        lines = [*counters, "chain filter { type filter hook forward priority filter; policy accept;", *before]
+        family = SIX if six else FOUR
+        counters = [f"counter rule{number} {{ }}" for number in range(len(self.rules))]
+        lines = [*counters, "counter default { }", "chain filter { type filter hook forward priority filter; policy accept;"]
+        lines += [*before, *family.before]
         if self.sessions:
             # What is invalid goes to an exit of its own.
-            lines += ['oifname "invalid" accept', "ct state established,related accept"]
+            lines += ['oifname "invalid" accept', *(self._asked_again(family) if self.follows else [ESTABLISHED])]
         for number, rule in enumerate(self.rules):
-            lines += rule.nftables(f"rule{number}")
-        return [*lines, *verdict("", None, self.default, "reset", None), "}"]
+            lines += rule.nftables(f"rule{number}", family, self.groups)
+        lines += [*verdict("", None, self.default, "reset", "default", family), "}"]
+        if self.sessions and self.follows:
+            for direction, turn in (("original", lambda rule: rule), ("reply", Rule.turned)):
+                rules = [turn(rule) for rule in (rule.again(family) for rule in self.rules) if rule]
+                inner = [line for rule in rules for line in rule.nftables("again", family, self.groups)]
+                lines = [f"chain {direction} {{", *inner, *["accept"] * (self.default == "accept"), "}", *lines]
+            lines = ["counter again { }", *lines]
+            lines += ["chain unopened { type filter hook forward priority filter + 1;", "meta mark & 8 == 8 drop", "}"]
+        return lines
+
+    def _asked_again(self, family):
+        """What is established is asked about by what began it, and that part of what does not pass any more is asked about
+        anew which could begin something."""
+        replies = f"{family.icmp} type {family.reply}"
+        return [
+            "ct state related accept",
+            "ct state established ct direction original jump original",
+            "ct state established ct direction reply jump reply",
+            "ct state established meta l4proto 6 tcp flags & 0x17 != 0x02 meta mark set 8",
+            f"ct state established {replies} meta mark set 8",
+        ]
 
 
-def verdict(match, protocol, action, reject, name):
-    """Lines of nftables that do it to what matches."""
-    if action == "count":
-        return [f"{match}counter name {name}"]
+def verdict(match, protocol, action, reject, name, family):
+    """Lines of nftables that do it to what matches, and count it under a name."""
+    count = f"counter name {name}"
+    if action in GOING_ON:
+        return [f"{match}{count}"]
     if action != "reject":
-        return [f"{match}{action}"]
+        return [f"{match}{count} {action}"]
     lines = []
-    if reject == "reset" and protocol in (None, packet.TCP) and "icmp type" not in match:
-        lines.append(f"{match}{'meta l4proto 6 ' if protocol is None else ''}reject with tcp reset")
-    return [*lines, f"{match}reject with icmp {REJECTS[reject]}"]
+    if reject == "reset" and protocol in (None, packet.TCP):
+        lines.append(f"{match}{'meta l4proto 6 ' if protocol is None else ''}{count} reject with tcp reset")
+    return [*lines, f"{match}{count} reject with {family.icmp} {REJECTS[reject]}"]
 
 
 def _numbers(pair):
+    if isinstance(pair, str):
+        return pair
     first, last = pair
     return str(first) if first == last else f"{first}-{last}"
 
@@ -146,64 +309,111 @@ def random_filter(pick, words, sessions, fragments):
     """Some rules, of addresses and ports among these words. Connection tracking puts fragments together before rules see
     them: where packets have sessions, rules look at either lengths or, with `fragments`, none of them."""
     count = pick.choice([0, 1, 2, 3, 5, 8, 13, 21, 30])
-    rules = tuple(_rule(pick, words, sessions, fragments) for _ in range(count))
+    groups = _groups(pick, words)
+    rules = tuple(_rule(pick, words, sessions, fragments, groups) for _ in range(count))
     matcher = pick.choice(["best", "best", "best", "linear", "trie", "cached-trie"])
-    return Filter(pick.choice(["accept", "accept", "drop", "reject"]), sessions, rules, matcher)
+    return Filter(pick.choice(["accept", "accept", "drop", "reject"]), sessions, rules, matcher, groups)
+
+
+def changed(pick, filter, words):
+    """The same with rules taken out, brought in and moved."""
+    rules = [rule for rule in filter.rules if pick.random() < 0.8]
+    if pick.random() < 0.3:
+        pick.shuffle(rules)
+    for _ in range(pick.choice([0, 1, 1, 2, 4])):
+        rules.insert(pick.randint(0, len(rules)), _rule(pick, words, filter.sessions, True, filter.groups))
+    default = pick.choice([filter.default, filter.default, "accept", "drop", "reject"])
+    return dataclasses.replace(filter, default=default, rules=tuple(rules))
+
+
+def _groups(pick, words):
+    """Some groups, or none: of either family, and of one another."""
+    addresses, ports = {}, {}
+    for number in range(pick.choice([0, 0, 1, 2, 3])):
+        among = words.foreign if pick.random() < 0.1 else words.sources + words.targets
+        members = tuple(_addresses(pick, among) for _ in range(pick.choice([1, 2, 4, 9])))
+        addresses[f"hosts{number}"] = members + tuple(f"@{name}" for name in addresses if pick.random() < 0.2)
+    for number in range(pick.choice([0, 0, 1, 2])):
+        members = tuple(_ports(pick, words.ports) for _ in range(pick.choice([1, 2, 5])))
+        ports[f"ports{number}"] = members + tuple(f"@{name}" for name in ports if pick.random() < 0.2)
+    return Groups(addresses, ports)
 
 
 @dataclasses.dataclass(frozen=True)
 class Words:
-    """What rules may name: hosts and networks of sources, and of destinations, and ports."""
+    """What rules may name: hosts and networks of sources, and of destinations, ports, and networks of the other family."""
 
     sources: tuple
     targets: tuple
     ports: tuple
+    foreign: tuple
+    six: bool = False
 
 
-def _rule(pick, words, sessions, fragments):
-    action = pick.choice(["accept"] * 4 + ["drop"] * 3 + ["reject"] * 3 + ["count"] * 2)
-    # A packet that two of several values fit would count twice.
-    most = 1 if action == "count" else 3
+def _rule(pick, words, sessions, fragments, groups):
+    family = SIX if words.six else FOUR
+    action = pick.choice(["accept"] * 4 + ["drop"] * 3 + ["reject"] * 3 + ["count", "log"])
     conditions = {}
 
-    def some(key, make):
+    def some(key, make, most=3):
         conditions[key] = tuple(dict.fromkeys(make() for _ in range(pick.randint(1, most))))
+
+    def grouped(key, names):
+        """A group in place of what there is, or beside it."""
+        if names and pick.random() < 0.4:
+            conditions[key] = (f"@{pick.choice(list(names))}", *conditions[key] * (pick.random() < 0.4))
 
     kind = pick.choice(["any", "any", "protocol", "protocol", "ports", "ports", "ports", "icmp", "flags"])
     if kind == "protocol":
-        some("protocols", lambda: pick.choice([packet.TCP, packet.UDP, packet.ICMP, packet.ICMP, *OTHERS]))
+        some("protocols", lambda: pick.choice([packet.TCP, packet.UDP, family.message, family.message, *OTHERS, *family.odd]))
     elif kind == "ports":
         if pick.random() < 0.6:
             some("protocols", lambda: pick.choice([packet.TCP, packet.UDP]))
         for key in pick.choice([["source_ports"], ["target_ports"], ["target_ports"], ["source_ports", "target_ports"]]):
             some(key, lambda: _ports(pick, words.ports))
-        if "protocols" not in conditions and most == 1:
-            conditions["protocols"] = (packet.UDP,)
+            grouped(key, groups.of_ports)
     elif kind == "icmp":
-        messages = [(8, None), (8, 0), (0, None), (13, None), (14, None), (17, None), (3, None), (3, 1), (3, 3), (11, None), (12, 0)]
-        some("messages", lambda: pick.choice(messages))
+        # A packet that two messages fit would count twice.
+        messages = MESSAGES6 if words.six else MESSAGES
+        some("messages", lambda: pick.choice(messages), 1 if action in GOING_ON else 3)
+        conditions["named"] = pick.random() < 0.5
         if pick.random() < 0.3:
-            conditions["protocols"] = (packet.ICMP,)
+            conditions["protocols"] = (family.message,)
     elif kind == "flags":
         counting = pick.choice([("syn",), ("syn", "ack"), ("fin", "syn", "rst", "ack"), ("rst",), ("psh", "ack"), FLAGS])
         conditions["flags"] = (tuple(name for name in counting if pick.random() < 0.4), counting)
         if pick.random() < 0.3:
             some("target_ports", lambda: _ports(pick, words.ports))
-    if pick.random() < 0.45:
-        some("sources", lambda: _addresses(pick, words.sources))
-    if pick.random() < 0.45:
-        some("targets", lambda: _addresses(pick, words.targets))
+    for key, among in (("sources", words.sources), ("targets", words.targets)):
+        if pick.random() < 0.45:
+            some(key, lambda: _addresses(pick, among))
+    if pick.random() < 0.05:
+        # Rules are of both families: those of one alone never match the other, and lists may name both.
+        foreign = (_addresses(pick, words.foreign),)
+        conditions["sources"] = foreign + conditions.get("sources", ()) * (pick.random() < 0.5)
+    for key in ("sources", "targets"):
+        if key in conditions:
+            grouped(key, groups.of_addresses)
+    if not any(_concerns(conditions, one, groups) for one in ([family] if kind == "icmp" else [FOUR, SIX])):
+        # A rule that no packet of either family could match is refused.
+        conditions = {key: value for key, value in conditions.items() if key not in ("sources", "targets")}
     for key in ("incoming", "outgoing"):
         if pick.random() < 0.15:
             some(key, lambda: pick.choice(INTERFACES))
     if pick.random() < 0.12:
         some("code_points", lambda: pick.choice(CODE_POINTS))
     if pick.random() < 0.12 and not (sessions and fragments):
-        low = pick.choice([0, 28, 40, 60, 100, 577, pick.randrange(20, 1500)])
+        low = pick.choice([0, 28, 40, 48, 60, 100, 577, pick.randrange(20, 1500)])
         conditions["length"] = (low, pick.choice([low, low + 8, low + 100, 65535]))
     if pick.random() < (0.05 if sessions else 0.12) and not (sessions and fragments):
-        conditions["part"] = pick.choice(list(PARTS))
+        conditions["part"] = pick.choice(list(family.parts))
     return Rule(action, pick.choice(list(REJECTS)), **conditions)
+
+
+def _concerns(conditions, family, groups):
+    """Whether packets of a family may match."""
+    lists = [conditions[key] for key in ("sources", "targets") if key in conditions]
+    return conditions.get("protocols") != family.odd and all(groups.addresses(members, family) for members in lists)
 
 
 def _ports(pick, ports):
@@ -223,7 +433,8 @@ def _addresses(pick, among):
         return str(address)
     if shape < 0.65:
         low = max(0, int(address) - pick.choice([0, 3, 300]))
-        high = min(2**32 - 1, int(address) + pick.choice([1, 20, 700]))
-        return f"{ipaddress.ip_address(low)}-{ipaddress.ip_address(high)}"
-    length = pick.choice([0, 1, 8, 9, 16, 20, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31, 32])
+        high = min(2**address.max_prefixlen - 1, int(address) + pick.choice([1, 20, 700]))
+        return f"{type(address)(low)}-{type(address)(high)}"
+    lengths = LENGTHS6 if address.version == 6 else LENGTHS
+    length = pick.choice(lengths)
     return str(ipaddress.ip_network(f"{address}/{length}", strict=False))

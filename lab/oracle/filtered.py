@@ -1,38 +1,96 @@
 """Worlds with a packet filter, and scenarios of hosts and ports that its rules name."""
 
 import dataclasses
+import ipaddress
 import random
 
 from lab.oracle import packet
-from lab.oracle.filter import OTHERS, Words, random_filter
-from lab.oracle.scenario import Flow, Maker, Send
+from lab.oracle.filter import OTHERS, Words, changed, random_filter
+from lab.oracle.scenario import Flow, Maker, Report, Send, is_malformed
 from lab.oracle.world import World, random_world, side_of
 
 PORTS = (1024, 4000, 40000, 65535, 500, 53, 80, 443, 8080)
 NEAR = ("10.0.0.0/24", "10.0.1.0/24", "10.0.2.0/23", "10.128.0.0/24", "10.128.64.0/23")
 FAR = ("198.18.0.0/24", "198.18.1.0/24", "198.19.0.0/22")
-KINDS = ("stateless", "stateless", "sessions", "translated")
+NEAR6 = ("2001:db8::/64", "2001:db8:1::/48", "2001:db8:1:4::/62", "2001:db8:8000::/64", "2001:db8:8000:40::/63")
+FAR6 = ("3fff::/64", "3fff:0:0:1::/64", "3fff:1::/62")
+ROUTERS6 = {"inside1": "2001:db8:7fff::1", "inside2": "2001:db8:ffff::1", "outside": "3fff:fff::1"}
+KINDS = ("stateless", "stateless6", "sessions", "translated", "stateless", "stateless6", "sessions6")
 
 
 def made(seed, number, count):
     """The world of a number, and its scenarios: the same of the same seed. Kinds of worlds take turns."""
     pick = random.Random(f"filter.{seed}.{number}")
     kind = KINDS[int(number) % len(KINDS)]
-    fragments = kind == "stateless" or pick.random() < 0.5
+    six, stateless = kind.endswith("6"), kind.startswith("stateless")
+    fragments = stateless or pick.random() < 0.5
     if kind == "translated":
         world = random_world(pick)
         near = tuple(rule.prefix for rule in world.sources)
         behind = tuple(f"{rule.to}/32" for rule in world.destinations)
         pools = tuple(f"{address}/32" for address in world.pool_addresses())
         words = Words((*near, *near, *NEAR[-2:], *FAR), (*FAR, *FAR, *behind, *behind, *near, pools[0]), (*PORTS, *(
-            port for rule in world.destinations for port in (rule.first, rule.to_first))))
+            port for rule in world.destinations for port in (rule.first, rule.to_first))), NEAR6)
     else:
-        mtu = pick.choice([1500, 1500, 1400, 1280, 576])
-        world = World(outside_mtu=mtu, shards=pick.choice([1, 4, 16]))
-        words = Words(NEAR + FAR, NEAR + FAR, PORTS)
-    world = dataclasses.replace(world, filter=random_filter(pick, words, kind != "stateless", fragments))
-    maker = (TranslatedMaker if kind == "translated" else FilterMaker)(world, pick, fragments)
+        mtu = pick.choice([1500, 1500, 1400, 1280] + [576] * (not six))
+        world = World(outside_mtu=mtu, shards=pick.choice([1, 4, 16]), six=six)
+        networks = (NEAR6 + FAR6, NEAR + FAR) if six else (NEAR + FAR, NEAR6 + FAR6)
+        words = Words(networks[0], networks[0], PORTS, networks[1], six)
+    world = dataclasses.replace(world, filter=random_filter(pick, words, not stateless, fragments))
+    maker = TranslatedMaker if kind == "translated" else SixMaker if six else FilterMaker
+    maker = maker(world, pick, fragments)
     return world, [maker.scenario(f"{seed}.{number}.{index}") for index in range(count)]
+
+
+def made_to_count(seed, number, count):
+    """A world without sessions, the same changed, and scenarios of which rules are asked about each packet, by either system,
+    and by none about anything else: nothing that is malformed, out of time or too long."""
+    pick = random.Random(f"count.{seed}.{number}")
+    six = int(number) % 2 == 1
+    networks = (NEAR6 + FAR6, NEAR + FAR) if six else (NEAR + FAR, NEAR6 + FAR6)
+    words = Words(networks[0], networks[0], PORTS, networks[1], six)
+    world = World(six=six, filter=random_filter(pick, words, False, True))
+    maker = (SixMaker if six else FilterMaker)(world, pick, True)
+    scenarios = [maker.scenario(f"{seed}.{number}.{index}") for index in range(count)]
+    after = dataclasses.replace(world, filter=changed(pick, world.filter, words))
+    return (world, after), [scenario.but(filter(_is_asked_about, scenario.steps)) for scenario in scenarios]
+
+
+def made_to_follow(seed, number, count):
+    """A world with sessions, another set of rules that takes its place, and scenarios. Rules look at what all packets of a
+    flow have in common: sessions are asked about again without a packet of their own. Errors don't make them."""
+    pick = random.Random(f"follow.{seed}.{number}")
+    six = int(number) % 2 == 1
+    networks = (NEAR6 + FAR6, NEAR + FAR) if six else (NEAR + FAR, NEAR6 + FAR6)
+    words = Words(networks[0], networks[0], PORTS, networks[1], six)
+    before = random_filter(pick, words, True, True)
+    after = dataclasses.replace(changed(pick, before, words), follows=True)
+    worlds = [
+        World(six=six, filter=dataclasses.replace(one, rules=tuple(map(_of_flows, one.rules)))) for one in (before, after)
+    ]
+    maker = (SixMaker if six else FilterMaker)(worlds[0], pick, True)
+    maker.KINDS = (128,) if six else (8,)
+    scenarios = [maker.scenario(f"{seed}.{number}.{index}") for index in range(count)]
+    return worlds, [_without_late_reports(scenario) for scenario in scenarios]
+
+
+def _of_flows(rule):
+    return dataclasses.replace(rule, flags=None, part=None, code_points=(), length=None)
+
+
+def _without_late_reports(scenario):
+    while True:
+        half = len(scenario.steps) // 2
+        kept = [step for at, step in enumerate(scenario.steps) if at < half or isinstance(step, Send)]
+        if len(kept) == len(scenario.steps):
+            return scenario
+        scenario = scenario.but(kept)
+
+
+def _is_asked_about(step):
+    if is_malformed(step):
+        return False
+    return isinstance(step, Report) or step.form.get("ttl", 64) > 1 and step.form.get("sums", True)
 
 
 class TranslatedMaker(Maker):
@@ -49,29 +107,36 @@ class TranslatedMaker(Maker):
 class FilterMaker(TranslatedMaker):
     """Where they are not: flows between any two sides, of any protocol."""
 
+    NEAR, FAR, MESSAGES, HEADER = NEAR, FAR, packet.ICMP, 20
+    ODD = packet.ICMPV6
+
+    @property
+    def _others(self):
+        """Protocols without ports, of which a rule may name any."""
+        return OTHERS if self.world.tracks else (*OTHERS, self.ODD)
+
     def _host(self):
-        return self._of(NEAR)
+        return self._of(self.NEAR)
 
     def _of(self, networks):
         """A host of these networks, among which rules may name some."""
-        rules = self.world.filter.rules
-        named = [address for rule in rules for address in (*rule.sources, *rule.targets) if address.replace(".", "").isdigit()]
+        named = [address for address in self.world.filter.hosts() if (":" in address) == self.world.six]
         if named and self.pick.random() < 0.3:
             return self.pick.choice(named)
-        head, tail = self.pick.choice(networks).split("/")
-        first, second, third, _ = head.split(".")
-        third = int(third) + self.pick.randrange(1 << max(0, 24 - int(tail)))
-        return f"{first}.{second}.{third}.{self.pick.randrange(1, 255)}"
+        network = ipaddress.ip_network(self.pick.choice(networks))
+        # Of a network of the many addresses of IPv6 those at its beginning, more often than not.
+        some = network.num_addresses if self.pick.random() < 0.3 else min(1 << 12, network.num_addresses)
+        return str(network[self.pick.randrange(1, some - 1)])
 
     def _peer(self):
-        return self._of(FAR)
+        return self._of(self.FAR)
 
     def _flow(self, number, hosts, peers):
         pick = self.pick
         hosts = [*hosts, *(peer for peer in peers if peer), *(host for host in [self._fresh(self._host)] if host)]
         if len(hosts) < 2:
             return None
-        protocol = pick.choice([packet.TCP] * 3 + [packet.UDP] * 3 + [packet.ICMP] * 2 + [pick.choice(OTHERS)])
+        protocol = pick.choice([packet.TCP] * 3 + [packet.UDP] * 3 + [self.MESSAGES] * 2 + [pick.choice(self._others)])
         source, target = pick.sample(hosts, 2)
         if side_of(source) == side_of(target) and pick.random() < 0.7:
             return None
@@ -79,15 +144,61 @@ class FilterMaker(TranslatedMaker):
         return Flow(number, protocol, (source, port), (target, pick.choice([*PORTS, pick.randrange(1, 65536)])))
 
     def _script(self, flow):
-        if flow.protocol not in OTHERS:
+        if flow.protocol not in self._others:
             return super()._script(flow)
         steps = [self._other(flow, self.pick.random() < 0.4) for _ in range(self.pick.randrange(1, 5))]
         if self.pick.random() < 0.4:
             report = self._report(flow, self.pick.choice(steps))
             # Less than a header and 8 bytes is no quote (RFC 792).
-            steps.append(dataclasses.replace(report, length=max(28, report.length)))
+            steps.append(dataclasses.replace(report, length=max(self.HEADER + 8, report.length)))
         return steps
 
     def _other(self, flow, answer):
         form = {"length": self._data() + 8, **self._fields()}
         return Send(flow.number, answer, form, **self._pieces(form, 0))
+
+
+class SixMaker(FilterMaker):
+    """The same of IPv6."""
+
+    NEAR, FAR, MESSAGES, HEADER = NEAR6, FAR6, packet.ICMPV6, 40
+    ODD = packet.ICMP
+    KINDS = (128, 128, 128, 129)
+    SPOILS = ("transport", "length", "data-offset")
+    UNSUMMED = 0.02
+    LONG = (1200, 1232, 1372, 1424)
+
+    def _fields(self):
+        pick = self.pick
+        self.identification += 1
+        fields = {"identification": self.identification}
+        if pick.random() < 0.2:
+            fields["tos"] = pick.choice([0xB8, 0x03, 0x10, 0xE0])
+        if pick.random() < 0.1:
+            fields["ttl"] = pick.choice([1, 1, 2, 255])
+        if pick.random() < 0.2:
+            fields["label"] = pick.randrange(1 << 20)
+        # Linux takes the header of what is no fragment away where it tracks connections.
+        if not self.world.tracks and pick.random() < 0.05:
+            fields["atomic"] = True
+        if pick.random() < 0.1:
+            filled = bytes([1, 4, 0, 0, 0, 0])
+            fields["options"] = pick.choice([((packet.HOPS, filled),), ((packet.DESTINATION, filled),)])
+        return fields
+
+    def _report(self, flow, about):
+        about_step = about.about if isinstance(about, Report) else about.form["identification"]
+        pick = self.pick
+        kind, codes = pick.choice([(1, range(8)), (1, [1, 3, 4]), (3, [0, 1]), (4, [0, 1, 2]), (2, [0])])
+        parameter = {2: pick.choice([1280, 1300]), 4: pick.choice([0, 6, 40])}.get(kind, 0)
+        self.identification += 1
+        faults = ["checksum", "quoted-port", "receiver"]
+        return Report(
+            flow.number, about.answer, about_step, kind, pick.choice(list(codes)), parameter,
+            pick.choice([48, 48, 68, 76, 148, 568, 40]), self.identification,
+            sender=pick.choice([None, self._router(flow, about.answer)]),
+            fault=pick.choice(faults) if pick.random() < 0.2 else None,
+        )
+
+    def _router(self, flow, answer):
+        return ROUTERS6[flow.near if answer else side_of(flow.target[0])]

@@ -23,8 +23,16 @@ class Judge:
 
     def mismatches(self, world, scenarios):
         """The scenarios on which the systems part, and where."""
+        return self._compared(world, scenarios, self.linux.play(world, scenarios), self.sluice.play(world, scenarios))
+
+    def changed(self, worlds, scenarios):
+        """The same of scenarios whose steps are in as many parts as there are worlds."""
+        both = (system.play_changed(worlds, scenarios) for system in (self.linux, self.sluice))
+        return self._compared(worlds[-1], scenarios, *both)
+
+    def _compared(self, world, scenarios, *played):
         result = []
-        both = zip(scenarios, self.linux.play(world, scenarios), self.sluice.play(world, scenarios))
+        both = zip(scenarios, *played)
         for scenario, linux, sluice in both:
             try:
                 Comparison(world, scenario, self.forgiven).run(linux, sluice)

@@ -1,15 +1,18 @@
-"""IPv4 datagrams as bytes: made and read without a packet library, thousands a second."""
+"""IPv4 and IPv6 datagrams as bytes: made and read without a packet library, thousands a second."""
 
 import dataclasses
 import socket
 import struct
 
-ICMP, TCP, UDP = 1, 6, 17
+ICMP, TCP, UDP, ICMPV6 = 1, 6, 17, 58
 PORTS = (TCP, UDP)
-QUERIES = {8: 0, 13: 14, 15: 16, 17: 18}
-ERRORS = (3, 4, 5, 11, 12)
+# Of both families: the types of one mean nothing in the other.
+QUERIES = {8: 0, 13: 14, 15: 16, 17: 18, 128: 129}
 DF, MF = 0x4000, 0x2000
 HEADER = struct.Struct("!BBHHHBBH4s4s")
+HEADER6 = struct.Struct("!IHBB16s16s")
+# Extension headers of IPv6: options hop by hop and of the destination, and fragments.
+HOPS, FRAGMENT, DESTINATION = 0, 44, 60
 
 
 def fold(total):
@@ -31,9 +34,14 @@ def checksum(data):
     return ~fold(words(data)) & 0xFFFF
 
 
+def number(address):
+    """An address as bytes."""
+    return socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+
+
 def pseudo(source, destination, protocol, length):
     """The sum of a pseudo-header."""
-    return words(socket.inet_aton(source) + socket.inet_aton(destination)) + protocol + length
+    return words(number(source) + number(destination)) + protocol + length
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +60,16 @@ class Datagram:
     options: bytes = b""
     checksum: int | None = None
     length: int | None = None
+
+    TYPE = b"\x08\x00"
+    MESSAGES = ICMP
+    # What forwarding leaves as it was, the time to live aside.
+    KEPT = ("ttl", "tos", "identification", "flags", "offset", "options")
+
+    @staticmethod
+    def tells(kind):
+        """Whether ICMP messages of a type are errors."""
+        return kind in (3, 4, 5, 11, 12)
 
     def __bytes__(self):
         header_length = 20 + len(self.options)
@@ -77,6 +95,11 @@ class Datagram:
         return result.but(length=length, checksum=value)
 
     @property
+    def before(self):
+        """Bytes before the payload, once it is whole."""
+        return 20 + len(self.options)
+
+    @property
     def whole(self):
         """Not a fragment."""
         return not self.flags & MF and self.offset == 0
@@ -94,7 +117,7 @@ class Datagram:
 
     @property
     def _is_message(self):
-        return self.protocol == ICMP and self.offset == 0 and len(self.payload) > 0
+        return self.protocol == self.MESSAGES and self.offset == 0 and len(self.payload) > 0
 
     @property
     def is_query(self):
@@ -104,13 +127,13 @@ class Datagram:
     @property
     def is_error(self):
         """An ICMP error."""
-        return self._is_message and self.payload[0] in ERRORS
+        return self._is_message and self.tells(self.payload[0])
 
     def __str__(self):
         text = f"{self.source} > {self.destination} protocol {self.protocol} ttl {self.ttl} tos {self.tos:#x}"
         text += f" id {self.identification} flags {self.flags:#x} offset {self.offset} length {len(self.payload)}"
         if self.options:
-            text += f" options {self.options.hex()}"
+            text += f" options {self.options}"
         if self.is_error:
             text += f" type {self.payload[0]} code {self.payload[1]} [{read(self.payload[8:], quoted=True)}]"
         elif self.offset == 0:
@@ -118,8 +141,46 @@ class Datagram:
         return text
 
 
+@dataclasses.dataclass(frozen=True)
+class Datagram6(Datagram):
+    """The same of IPv6: `tos` is the traffic class, `ttl` the hop limit, `options` are headers before that of a fragment,
+    number and body of each. `atomic` is what has a fragment header, and is no fragment (RFC 6946)."""
+
+    options: tuple = ()
+    label: int = 0
+    atomic: bool = False
+
+    TYPE = b"\x86\xdd"
+    MESSAGES = ICMPV6
+    KEPT = (*Datagram.KEPT, "label", "atomic")
+
+    @staticmethod
+    def tells(kind):
+        return kind < 128
+
+    def __bytes__(self):
+        chain = [(kind, bytes([len(body) // 8]) + body) for kind, body in self.options]
+        if self.atomic or not self.whole:
+            place = self.offset | bool(self.flags & MF)
+            chain.append((FRAGMENT, struct.pack("!BHI", 0, place, self.identification)))
+        kinds = [*(kind for kind, _ in chain), self.protocol]
+        rest = b"".join(bytes([after]) + body for after, (_, body) in zip(kinds[1:], chain)) + self.payload
+        length = len(rest) if self.length is None else self.length
+        first = 6 << 28 | self.tos << 20 | self.label
+        return HEADER6.pack(first, length, kinds[0], self.ttl, number(self.source), number(self.destination)) + rest
+
+    def made(self, **changes):
+        result = self.but(**{"length": None, **changes})
+        return result.but(length=len(bytes(result)) - 40)
+
+    @property
+    def before(self):
+        return 40 + sum(2 + len(body) for _, body in self.options) + 8 * self.atomic
+
 def read(data, quoted=False):
     """The datagram of these bytes; `ValueError` where it is none. A quoted one may be cut short."""
+    if len(data) >= 40 and data[0] >> 4 == 6:
+        return _read6(data, quoted)
     if len(data) < 20 or data[0] >> 4 != 4:
         raise ValueError(f"no IPv4 header: {data[:20].hex()}")
     first, tos, length, identification, fragment, ttl, protocol, value, source, destination = HEADER.unpack(data[:20])
@@ -132,36 +193,63 @@ def read(data, quoted=False):
     )
 
 
+def _read6(data, quoted):
+    first, length, protocol, ttl, source, destination = HEADER6.unpack(data[:40])
+    if len(data) < 40 + length and not quoted:
+        raise ValueError(f"lengths that do not fit: {data[:40].hex()}")
+    at, options, place, identification, atomic = 40, [], 0, 0, False
+    while protocol in (HOPS, DESTINATION, FRAGMENT) and place < 8 and len(data) >= at + 8:
+        kind, protocol = protocol, data[at]
+        if kind == FRAGMENT:
+            place, identification = struct.unpack_from("!HI", data, at + 2)
+            atomic = place & 0xFFF9 == 0
+            at += 8
+        else:
+            end = at + 8 * (data[at + 1] + 1)
+            options.append((kind, data[at + 2 : end]))
+            at = end
+    return Datagram6(
+        socket.inet_ntop(socket.AF_INET6, source), socket.inet_ntop(socket.AF_INET6, destination), protocol,
+        data[at : 40 + length], ttl, first >> 20 & 0xFF, identification, MF * (place & 1), place & 0xFFF8, tuple(options),
+        None, length, first & 0xFFFFF, atomic,
+    )
+
+
+def _covered(datagram):
+    """The sum of the payload and of the pseudo-header that a transport checksum covers."""
+    total = words(datagram.payload)
+    if datagram.protocol in PORTS or isinstance(datagram, Datagram6):
+        total += pseudo(datagram.source, datagram.destination, datagram.protocol, len(datagram.payload))
+    return total
+
+
 def faults(datagram):
     """What is wrong with the checksums of a datagram; of a fragment that of the header alone."""
     found = []
     if datagram.checksum != datagram.made().checksum:
         found.append("header checksum")
-    payload = datagram.payload
-    if not datagram.whole:
-        return found
-    if datagram.protocol == ICMP and fold(words(payload)) != 0xFFFF:
-        found.append("ICMP checksum")
-    if datagram.protocol in PORTS and not (datagram.protocol == UDP and payload[6:8] == b"\0\0"):
-        total = words(payload) + pseudo(datagram.source, datagram.destination, datagram.protocol, len(payload))
-        if fold(total) != 0xFFFF:
-            found.append("transport checksum")
+    summed = datagram.whole and datagram.protocol in (*PORTS, datagram.MESSAGES)
+    none = datagram.protocol == UDP and datagram.payload[6:8] == b"\0\0"
+    if summed and not none and fold(_covered(datagram)) != 0xFFFF:
+        found.append("transport checksum")
     return found
 
 
 def _sealed(datagram, at, fault):
     """The datagram with the transport checksum that belongs at an offset of its payload."""
     body = bytearray(datagram.payload)
-    total = words(bytes(body))
-    if datagram.protocol in PORTS:
-        total += pseudo(datagram.source, datagram.destination, datagram.protocol, len(body))
-    value = ~fold(total) & 0xFFFF
+    value = ~fold(_covered(datagram)) & 0xFFFF
     if datagram.protocol == UDP and value == 0:
         value = 0xFFFF
     if fault:
         value ^= 0x0101
     body[at : at + 2] = value.to_bytes(2, "big")
     return datagram.but(payload=bytes(body))
+
+
+def _datagram(source, destination, protocol, payload, **fields):
+    """Of the family that its addresses are of."""
+    return (Datagram6 if ":" in source else Datagram)(source, destination, protocol, payload, **fields)
 
 
 def tcp(ends, control, sequence, acknowledgment, data=b"", window=8192, tcp_options=b"", fault=False, **fields):
@@ -172,14 +260,14 @@ def tcp(ends, control, sequence, acknowledgment, data=b"", window=8192, tcp_opti
         "!HHIIBBHHH", from_port, to_port, sequence & 0xFFFFFFFF, acknowledgment & 0xFFFFFFFF, offset << 4, control,
         window, 0, 0,
     )
-    return _sealed(Datagram(source, destination, TCP, header + tcp_options + data, **fields), 16, fault)
+    return _sealed(_datagram(source, destination, TCP, header + tcp_options + data, **fields), 16, fault)
 
 
 def udp(ends, data=b"", sums=True, fault=False, **fields):
     """A UDP datagram; without a checksum where `sums` is false."""
     (source, from_port), (destination, to_port) = ends
     header = struct.pack("!HHHH", from_port, to_port, 8 + len(data), 0)
-    datagram = Datagram(source, destination, UDP, header + data, **fields)
+    datagram = _datagram(source, destination, UDP, header + data, **fields)
     return _sealed(datagram, 6, fault) if sums else datagram
 
 
@@ -187,18 +275,23 @@ def query(ends, kind, sequence, data=b"", fault=False, **fields):
     """An ICMP query: of the ends' ports the sender's is its identifier."""
     (source, identifier), (destination, _) = ends
     header = struct.pack("!BBHHH", kind, 0, 0, identifier, sequence)
-    return _sealed(Datagram(source, destination, ICMP, header + data, **fields), 2, fault)
+    return _message(source, destination, header + data, fault, fields)
+
+
+def _message(source, destination, payload, fault, fields):
+    protocol = ICMPV6 if ":" in source else ICMP
+    return _sealed(_datagram(source, destination, protocol, payload, **fields), 2, fault)
 
 
 def error(source, destination, kind, code, parameter, quote, fault=False, **fields):
     """An ICMP error that quotes these bytes."""
     header = struct.pack("!BBHI", kind, code, 0, parameter)
-    return _sealed(Datagram(source, destination, ICMP, header + quote, **fields), 2, fault)
+    return _message(source, destination, header + quote, fault, fields)
 
 
 def other(source, destination, protocol, data, **fields):
     """A datagram of a protocol without ports. Linux looks for a checksum in it before it tells its sender anything."""
-    return _sealed(Datagram(source, destination, protocol, b"\0\0" + data, **fields), 0, False)
+    return _sealed(_datagram(source, destination, protocol, b"\0\0" + data, **fields), 0, False)
 
 
 def fragments(datagram, size):

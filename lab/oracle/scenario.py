@@ -5,6 +5,7 @@ of this flow", and `Seen` turns it into a packet for the system that showed wher
 """
 
 import dataclasses
+import ipaddress
 
 from lab.oracle import packet
 from lab.oracle.world import random_host, side_of
@@ -119,12 +120,13 @@ class Seen:
             quoted = quoted.but(checksum=quoted.checksum ^ 0x0101)
         quote = bytes(quoted)
         if step.fault == "quoted-port":
-            at = 20 + len(quoted.options) + (4 if quoted.protocol == packet.ICMP else 0)
+            at = quoted.before + (4 if quoted.protocol == quoted.MESSAGES else 0)
             quote = quote[:at] + bytes([quote[at] ^ 0x10]) + quote[at + 1 :]
         sender = step.sender or last.destination
         receiver = _neighbour(last.source) if step.fault == "receiver" else last.source
+        length = step.length + quoted.before - (40 if ":" in last.source else 20)
         report = packet.error(
-            sender, receiver, step.kind, step.code, step.parameter, quote[: step.length + len(quoted.options)],
+            sender, receiver, step.kind, step.code, step.parameter, quote[:length],
             fault=step.fault == "checksum", identification=step.identification,
         )
         return interface, [report]
@@ -155,6 +157,12 @@ def is_refusal(step, datagram):
     return control is not None and not control & RST and bool(resets)
 
 
+def is_prohibition(datagram):
+    """Whether it is an error that a filter may answer a packet with."""
+    told = (b"\x01\x04", b"\x01\x01") if datagram.MESSAGES == packet.ICMPV6 else (b"\x03\x03", b"\x03\x0d")
+    return datagram.is_error and datagram.payload[:2] in told
+
+
 def waits_for(step):
     """The flow and direction that must have arrived before a step can be made; nothing where it needs none."""
     if isinstance(step, Report):
@@ -163,14 +171,15 @@ def waits_for(step):
 
 
 def _neighbour(address):
-    head, last = address.rsplit(".", 1)
-    return f"{head}.{int(last) ^ 1}"
+    address = ipaddress.ip_address(address)
+    return str(type(address)(int(address) ^ 1))
 
 
 def _ends(datagram, flow):
     ports = datagram.ports or (0, 0)
     # An answer to an ICMP query carries its identifier; the flow's target has no port.
-    return ((datagram.source, ports[0]), (datagram.destination, ports[1] if flow.protocol != packet.ICMP else ports[0]))
+    other = ports[0] if flow.protocol == datagram.MESSAGES else ports[1]
+    return ((datagram.source, ports[0]), (datagram.destination, other))
 
 
 def _build(protocol, ends, step):
@@ -182,7 +191,7 @@ def _build(protocol, ends, step):
         datagram = packet.tcp(ends, **form)
     elif protocol == packet.UDP:
         datagram = packet.udp(ends, **form)
-    elif protocol != packet.ICMP:
+    elif protocol != (packet.ICMPV6 if ":" in ends[0][0] else packet.ICMP):
         form.pop("fault", None)
         datagram = packet.other(ends[0][0], ends[1][0], protocol, **form)
     else:
@@ -193,7 +202,7 @@ def _build(protocol, ends, step):
         datagram = datagram.made()
         datagram = datagram.but(checksum=datagram.checksum ^ 0x0101)
     elif spoil == "length":
-        datagram = datagram.but(length=len(bytes(datagram)) + 8)
+        datagram = datagram.but(length=datagram.made().length + 8)
     elif spoil == "data-offset":
         body = bytearray(datagram.payload)
         body[12] = 0x20
@@ -207,6 +216,11 @@ def _build(protocol, ends, step):
 
 class Maker:
     """Makes the scenarios of a world; hosts and peers of one are no other's, so that they may run side by side."""
+
+    KINDS = (8, 8, 8, 13, 15, 17, 0)
+    LONG = (1200, 1372, 1400, 1452)
+    UNSUMMED = 0.1
+    SPOILS = ("header-checksum", "transport", "length", "data-offset")
 
     def __init__(self, world, pick):
         self.world, self.pick = world, pick
@@ -273,7 +287,7 @@ class Maker:
         elif flow.protocol == packet.UDP:
             steps = [self._datagram(flow, self.pick.random() < 0.4) for _ in range(self.pick.randrange(1, 8))]
         else:
-            kind = self.pick.choice([8, 8, 8, 13, 15, 17, 0])
+            kind = self.pick.choice(self.KINDS)
             steps = [self._query(flow, kind, turn) for turn in range(self.pick.randrange(1, 6))]
         for _ in range(self.pick.choice([0, 0, 0, 1, 1, 2])):
             at = self.pick.randrange(1, len(steps) + 1)
@@ -298,7 +312,7 @@ class Maker:
     def _data(self):
         pick = self.pick
         if pick.random() < 0.15:
-            return pick.choice([1200, 1372, 1400, 1452])
+            return pick.choice(self.LONG)
         return pick.choice([0, 1, 8, 33, 100, 512])
 
     def _pieces(self, form, header):
@@ -322,14 +336,16 @@ class Maker:
 
     def _datagram(self, flow, answer):
         form = {"length": self._data(), **self._fields()}
-        if self.pick.random() < 0.1:
+        if self.pick.random() < self.UNSUMMED:
             form["sums"] = False
         return self._send(flow, answer, form, 8)
 
     def _query(self, flow, kind, turn):
         form = {"kind": kind, "sequence": turn, "length": self._data(), **self._fields()}
         # Only the first fragment says that it is an answer that nobody has asked for.
-        return self._send(flow, self.pick.random() < 0.5, form, 8) if kind else Send(flow.number, False, form)
+        if kind not in packet.QUERIES:
+            return Send(flow.number, False, form)
+        return self._send(flow, self.pick.random() < 0.5, form, 8)
 
     def _tcp(self, flow):
         pick = self.pick
@@ -426,7 +442,7 @@ class Maker:
             if pick.random() < 0.06:
                 self.identification += 1
                 form = {**step.form, "identification": self.identification, "ttl": 64}
-                spoil = pick.choice(["header-checksum", "transport", "length", "data-offset"])
+                spoil = pick.choice(self.SPOILS)
                 if spoil == "transport":
                     form["fault"] = True
                 elif spoil != "data-offset" or "acknowledgment" in form:

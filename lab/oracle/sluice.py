@@ -23,7 +23,7 @@ def _mac(text):
     return bytes.fromhex(text.replace(":", ""))
 
 
-HEADS = {name: _mac(GATEWAY_MAC[name]) + _mac(NEIGHBOUR_MAC[name]) + b"\x08\x00" for name in INTERFACES}
+HEADS = {name: _mac(GATEWAY_MAC[name]) + _mac(NEIGHBOUR_MAC[name]) for name in INTERFACES}
 
 
 class Sluice:
@@ -55,7 +55,7 @@ class Sluice:
                     places[now] = (run, len(run.outputs))
                     run.outputs.append([])
                     for datagram in datagrams:
-                        captures[interface].append(_record(now, HEADS[interface] + bytes(datagram)))
+                        captures[interface].append(_record(now, HEADS[interface] + datagram.TYPE + bytes(datagram)))
             if not any(run.pending for run in runs):
                 return [run.outputs for run in runs]
             if places:
@@ -124,9 +124,11 @@ def whole(outputs):
 
 
 def _read(name, frame):
-    expected = HEADS[name][6:12] + HEADS[name][:6] + b"\x08\x00"
-    assert expected == frame[:14], f"a frame of {name}: {frame[:60].hex()}"
-    return packet.read(frame[14:])
+    expected = HEADS[name][6:] + HEADS[name][:6]
+    assert expected == frame[:12], f"a frame of {name}: {frame[:60].hex()}"
+    datagram = packet.read(frame[14:])
+    assert datagram.TYPE == frame[12:14], f"a frame of {name}: {frame[:60].hex()}"
+    return datagram
 
 
 def _record(at, frame):

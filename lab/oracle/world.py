@@ -14,6 +14,13 @@ LINKS = {
     "inside2": ("192.168.2.1", "192.168.2.2", "10.128.0.0/9"),
     "outside": ("198.51.100.1", "198.51.100.2", "0.0.0.0/0"),
 }
+# The same of IPv6.
+LINKS6 = {
+    "inside1": ("fd00:0:0:1::1", "fd00:0:0:1::2", "2001:db8::/33"),
+    "inside2": ("fd00:0:0:2::1", "fd00:0:0:2::2", "2001:db8:8000::/33"),
+    "outside": ("fd00:0:0:3::1", "fd00:0:0:3::2", "::/0"),
+}
+OWN = [own for links in (LINKS, LINKS6) for own, _, _ in links.values()]
 GATEWAY_MAC = {name: f"02:00:00:00:00:0{number}" for number, name in enumerate(INTERFACES, 1)}
 NEIGHBOUR_MAC = {name: f"02:00:00:00:01:0{number}" for number, name in enumerate(INTERFACES, 1)}
 MOST_PORTS = 8
@@ -67,6 +74,12 @@ class World:
     outside_mtu: int = 1500
     shards: int = 16
     filter: Filter | None = None
+    six: bool = False
+
+    @property
+    def links(self):
+        """Of the family that it is about."""
+        return LINKS6 if self.six else LINKS
 
     @property
     def tracks(self):
@@ -105,20 +118,20 @@ class World:
     def document(self):
         """The configuration of Sluice."""
         interfaces = {
-            name: {"device": "null:", "addresses": [f"{own}/24"], "mac": GATEWAY_MAC[name]}
-            for name, (own, _, _) in LINKS.items()
+            name: {"device": "null:", "addresses": [f"{own}/{64 if self.six else 24}"], "mac": GATEWAY_MAC[name]}
+            for name, (own, _, _) in self.links.items()
         }
         interfaces["outside"]["mtu"] = self.outside_mtu
-        filter_table = {"filter": self.filter.document()} if self.filter else {}
+        filter_table = {"filter": self.filter.document(self.six)} if self.filter else {}
         return filter_table | {
             "system": {"workers": 1, "shards": self.shards},
-            "sessions": {"ipv4": 65536, "ipv6": 64},
+            "sessions": {"ipv4": 64, "ipv6": 65536} if self.six else {"ipv4": 65536, "ipv6": 64},
             "gateway": {"icmp-errors": {"rate": 1_000_000, "burst": 1_000_000}},
             "interfaces": interfaces,
-            "routes": [{"to": network, "via": neighbour} for _, neighbour, network in LINKS.values()],
+            "routes": [{"to": network, "via": neighbour} for _, neighbour, network in self.links.values()],
             "neighbours": {
                 "static": [
-                    {"address": neighbour, "mac": NEIGHBOUR_MAC[name]} for name, (_, neighbour, _) in LINKS.items()
+                    {"address": neighbour, "mac": NEIGHBOUR_MAC[name]} for name, (_, neighbour, _) in self.links.items()
                 ]
             },
             "nat": {
@@ -153,12 +166,14 @@ class World:
     def nftables(self, before=()):
         """The same as nftables' rules, of which the filter's begin with some. What connection tracking calls invalid is
         routed to an exit of its own."""
-        lines = ["flush ruleset", "table ip oracle {"]
+        family, time = ("ip6", "hoplimit") if self.six else ("ip", "ttl")
+        lines = ["flush ruleset", f"table {family} oracle {{"]
         if self.filter:
-            lines += self.filter.nftables(before)
+            lines += self.filter.nftables(before, self.six)
         if not self.tracks:
             return "\n".join([*lines, "}", ""])
-        lines += ["chain invalid { type filter hook prerouting priority -150;", "ct state invalid meta mark set 1 ip ttl set 64", "}"]
+        invalid = f"ct state invalid meta mark set 1 {family} {time} set 64"
+        lines += ["chain invalid { type filter hook prerouting priority -150;", invalid, "}"]
         lines += ["chain destination { type nat hook prerouting priority dstnat;"]
         for rule in self.ordered_destinations():
             for port in range(rule.first, rule.last + 1):
@@ -199,8 +214,9 @@ def random_host(pick, world):
 
 def side_of(address):
     """The interface behind which an address is."""
+    links = LINKS6 if ":" in address else LINKS
     for name in INSIDE:
-        if ipaddress.ip_address(address) in ipaddress.ip_network(LINKS[name][2]):
+        if ipaddress.ip_address(address) in ipaddress.ip_network(links[name][2]):
             return name
     return "outside"
 

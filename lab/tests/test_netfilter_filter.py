@@ -1,4 +1,5 @@
-"""The same packets through a packet filter of nftables and through Sluice's: which pass, and what is answered, is the same.
+"""The same packets, of IPv4 and of IPv6, through a packet filter of nftables and through Sluice's: which pass, and what is
+answered, is the same.
 
 `SLUICE_ORACLE_WORLDS`, `SLUICE_ORACLE_SEED` and `SLUICE_ORACLE_ONLY` as in `test_netfilter`, with thirty scenarios each.
 """
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.sluice
 SCENARIOS = 30
 SEED = os.environ.get("SLUICE_ORACLE_SEED", "1")
 ONLY = os.environ.get("SLUICE_ORACLE_ONLY")
-WORLDS = int(os.environ.get("SLUICE_ORACLE_WORLDS", "12"))
+WORLDS = int(os.environ.get("SLUICE_ORACLE_WORLDS", "21"))
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +32,9 @@ def forgiven():
 
 @pytest.fixture(scope="module")
 def gateways():
-    """One that tracks connections, and one whose namespace has never done so."""
-    made = {tracks: Netfilter("/run/lab/filter", name) for tracks, name in ((True, "tracking"), (False, "stateless"))}
+    """Of either family one that tracks connections, and one whose namespace has never done so."""
+    names = {(True, False): "tracking", (False, False): "stateless", (True, True): "tracking6", (False, True): "stateless6"}
+    made = {(tracks, six): Netfilter("/run/lab/filter", name, six) for (tracks, six), name in names.items()}
     yield made
     for gateway in made.values():
         gateway.remove()
@@ -44,7 +46,7 @@ def _fail(judge, world, scenario, error):
     folder = os.path.join(paths.CAPTURES, f"filter.{scenario.name}")
     shutil.copytree(judge.sluice.folder, folder, dirs_exist_ok=True)
     with open(os.path.join(folder, "rules.nft"), "w", encoding="utf-8") as file:
-        file.write(world.nftables([MARKER_PASSES]))
+        file.write(world.nftables([] if world.six else [MARKER_PASSES]))
     lines = [f"SLUICE_ORACLE_ONLY={scenario.name} (files in {folder})", *map(str, smallest.flows), *map(str, smallest.steps)]
     pytest.fail("\n".join([*lines, str(error)]), pytrace=False)
 
@@ -55,7 +57,7 @@ def test_packets_pass_the_filter_as_through_nftables(gateways, binary, forgiven,
     world, scenarios = made(seed, number, SCENARIOS)
     if ONLY:
         scenarios = [scenario for scenario in scenarios if scenario.name == ONLY]
-    judge = Judge(gateways[world.tracks], Sluice(binary, tmp_path), forgiven)
+    judge = Judge(gateways[world.tracks, world.six], Sluice(binary, tmp_path), forgiven)
     for scenario, error in judge.mismatches(world, scenarios):
         _fail(judge, world, scenario, error)
 

@@ -5,10 +5,12 @@ mod rig;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV4, SocketAddrV6};
 use std::sync::Arc;
 
-use rig::{INSIDE, OUTSIDE, Plan, Rig, flow, is_valid};
+use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig, flow, is_valid};
+use sluice_engine::io::memory::Sent;
 use sluice_engine::policy::Policy;
 use sluice_filter::{Action, Counters, Field, Filters, Kind, Mask, Range, Rule, Settings, Verdict, With, Written};
 use sluice_testkit::packet::{self, Frame};
+use sluice_wire::Checksums;
 use sluice_wire::tcp::flag::{ACK, RST, SYN};
 
 const ACCEPT: Action = Action::Decide(Verdict::Accept);
@@ -492,6 +494,41 @@ fn filter_is_not_passed_by_later_fragments_of_what_it_denies() {
                 .is_empty()
         );
         assert_eq!(0, rig.live(), "{:?}", rig.all_drops());
+        assert_eq!(2, rig.drops("filter-fragment"), "{:?}", rig.all_drops());
+    }
+}
+
+/// What comes out of frames of the inside host that come in together.
+fn burst(rig: &mut Rig, frames: &[&Frame]) -> Vec<Sent> {
+    for frame in frames {
+        let frame = (*frame).clone().macs(HOST_MAC, INSIDE_MAC).build();
+        rig.wires[0].inject(INSIDE, &frame, Checksums::Unverified);
+    }
+    rig.round();
+    rig.sent()
+}
+
+#[test]
+fn filter_by_session_passes_later_fragments_that_come_with_the_first() {
+    fn web(policy: &mut Policy) {
+        filter(policy, true, &[to_port(ACCEPT, 17, 53)]);
+    }
+    for translate in [false, true] {
+        let mut rig = Rig::new(Plan {
+            translate,
+            policy: web,
+            ..Plan::default()
+        });
+        for (port, passed) in [(53, 3), (54, 0)] {
+            let datagram = packet::udp4(host(), server(port));
+            let identification = u32::from(port);
+            let first = datagram.clone().payload(&[1; 72]).fragment(0, true, identification);
+            let middle = datagram.clone().payload(&[2; 64]).fragment(10, true, identification);
+            let last = datagram.payload(&[3; 64]).fragment(18, false, identification);
+            let sent = burst(&mut rig, &[&first, &middle, &last]);
+            assert_eq!(passed, sent.len(), "{:?}", rig.all_drops());
+        }
+        assert_eq!(1, rig.live());
         assert_eq!(2, rig.drops("filter-fragment"), "{:?}", rig.all_drops());
     }
 }

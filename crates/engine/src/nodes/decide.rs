@@ -357,6 +357,16 @@ fn followed<F: Family>(policy: &Policy, meta: &Meta, plan: Plan<F>) -> Plan<F> {
     }
 }
 
+/// Whether a later fragment, which may open nothing itself, came together with what opens its session.
+#[cold]
+fn is_led<F: Family>(place: usize, keys: &[F::Key], plans: &[(Plan<F>, Option<RuleId>)]) -> bool {
+    let before = keys.iter().zip(plans).take(place);
+    let key = keys.get(place);
+    before
+        .filter(|(_, (plan, _))| matches!(plan, Plan::Session(_)))
+        .any(|(other, _)| Some(other) == key)
+}
+
 /// What the filter is asked about a packet, if it is to be asked.
 #[inline(always)]
 fn screen<F: Family>(
@@ -470,9 +480,10 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             plans[place].0 = turned_away(refused);
         }
     }
-    let mut openings = Openings::<F>::default();
+    let (mut openings, mut led) = (Openings::<F>::default(), ArrayVec::<Slot, HAND>::new());
     let (mut sources, mut destinations) = (Tally::default(), Tally::default());
-    for (((&slot, key), &(plan, source)), redirection) in slots.iter().zip(&keys).zip(&plans).zip(&redirections) {
+    let decided = slots.iter().zip(&keys).zip(&plans).zip(&redirections);
+    for (place, (((&slot, key), &(plan, source)), redirection)) in decided.enumerate() {
         let meta = &mut batch.meta[slot as usize % HAND];
         if matches!(plan, Plan::Session(_) | Plan::Plain) {
             sources.note(source, |rule, flows| rules.count_source(rule, flows));
@@ -494,6 +505,9 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             }
             Plan::Wait(wanted) => lists.wait(slot, Some(wanted)),
             Plan::Complain(complaint, reason) => lists.complain(slot, complaint, reason),
+            Plan::Drop(Reason::Filter(sluice_filter::Reason::Fragment)) if is_led::<F>(place, &keys, &plans) => {
+                put(&mut led, slot);
+            }
             Plan::Drop(reason) => match unsolicited::<F>(ctx, slot, meta, key, reason) {
                 Some(syn) => put(&mut lists.park_syn, syn),
                 None => lists.discard(slot, reason),
@@ -503,4 +517,5 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     sources.settle(|rule, flows| rules.count_source(rule, flows));
     destinations.settle(|rule, flows| rules.count_destination(rule, flows));
     openings.open(batch, lists, ctx);
+    led.into_iter().for_each(|slot| put(F::lookups(lists), slot));
 }

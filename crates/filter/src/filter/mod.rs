@@ -225,11 +225,17 @@ impl<A: Address> Filter<A> {
     /// `note` is told of each rule that matches before the one that decides, and says whether the packet may go on.
     #[inline(always)]
     fn fate(&self, header: &Header<A>, found: Option<RuleNumber>, mut note: impl FnMut(Place, Action) -> bool) -> Fate {
+        // Boxes of a rule follow one another, and may overlap: what several of them have, the rule matches once.
+        let mut noted = None;
         for goes_on in &self.goes_on {
             if found.is_some_and(|found| found < goes_on.number) {
                 break;
             }
-            if goes_on.rule.has(header) && !note(goes_on.place, goes_on.action) {
+            if noted == Some(goes_on.place) || !goes_on.rule.has(header) {
+                continue;
+            }
+            noted = Some(goes_on.place);
+            if !note(goes_on.place, goes_on.action) {
                 let by = By::Limit(goes_on.place);
                 return Fate {
                     verdict: Verdict::Drop,

@@ -1,0 +1,82 @@
+"""Sluice's daemon between the same wires as Linux: what only a daemon has, counters and commits under traffic."""
+
+import dataclasses
+import os
+
+from lab import configuration, gateway
+from lab.oracle import packet
+from lab.oracle.wires import MARK, Wires
+from lab.oracle.world import INTERFACES, LINKS, LINKS6
+
+# Neighbours that markers go from and to, past the rules.
+MARKERS = {"name": "marker", "action": "accept", "protocol": "udp", "from-port": 9, "from": "192.0.2.9"}
+
+
+class Live(Wires):
+    """The daemon and the hosts around it. All worlds are of one daemon, which takes each as a commit."""
+
+    def __init__(self, folder, binary):
+        super().__init__(folder, "live", INTERFACES)
+        self.folder, self.binary = folder, binary
+        self.daemon = None
+        # By commit: what rules had counted when it was taken.
+        self.carried = []
+
+    def remove(self):
+        try:
+            if self.daemon:
+                self.daemon.stop()
+        finally:
+            super().remove()
+
+    def play_changed(self, worlds, scenarios):
+        if self.daemon:
+            self.daemon.command("clear", "sessions", "--all")
+        return super().play_changed(worlds, scenarios)
+
+    def configure(self, world):
+        document = self._document(world)
+        with open(os.path.join(self.folder, "sluice.toml"), "w", encoding="utf-8") as file:
+            file.write(configuration.text(document))
+        if self.daemon:
+            self.daemon.apply(document)
+        else:
+            self.daemon = gateway.Sluice(self.gateway, self.binary, document)
+            self.daemon.start()
+        # The default, and rules that stay what they were, go on counting through commits.
+        self.carried.append(self._shown())
+
+    def _document(self, world):
+        """A world's, with wires in place of captures and both families, which a commit can't bring."""
+        documents = [dataclasses.replace(world, six=six).document() for six in (False, True)]
+        document = documents[world.six]
+        document["control"] = {"socket": "/run/lab/live-control"}
+        document["system"] = {"workers": 1, "shards": 4}
+        document["sessions"] = {"ipv4": 65536, "ipv6": 65536}
+        document["neighbours"] = {"static": [
+            {"address": links[name][1], "mac": self.hosts.mac(name)} for links in (LINKS, LINKS6) for name in INTERFACES
+        ]}
+        document["routes"] = [route for other in documents for route in other["routes"]]
+        for name, interface in document["interfaces"].items():
+            interface["addresses"] = [address for other in documents for address in other["interfaces"][name]["addresses"]]
+            interface["device"] = name
+            del interface["mac"]
+        document["filter"]["rules"].insert(0, MARKERS)
+        return document
+
+    def _markers(self, interface):
+        # By the same way as the packets: a worker takes what came in by another interface when it gets there. The second
+        # comes back when all is sent of the burst that the first was in.
+        out = "inside1" if interface == "outside" else "outside"
+        return [(interface, packet.udp((("192.0.2.9", 9), (LINKS[out][1], 9)), MARK))] * 2
+
+    def counted(self):
+        return {
+            name: tuple(now - before for now, before in zip(counts, self.carried[-1][name]))
+            for name, counts in self._shown().items()
+        }
+
+    def _shown(self):
+        shown = self.daemon.show("filter")
+        rows = [(rule["name"], rule) for rule in shown["rules"]] + [("default", shown["by-default"])]
+        return {name: (row["packets"], row["bytes"]) for name, row in rows if name != "marker"}
