@@ -63,11 +63,7 @@ impl Meant {
     fn ask(&mut self, header: &Header<u128>) -> (Verdict, Option<usize>) {
         for Named { name, written } in &self.rules {
             if written.six.iter().any(|rule| rule.has(header)) {
-                *self.counted.entry(*name).or_default() += match written.action {
-                    // Once for each box that holds it.
-                    Action::Count => written.six.iter().filter(|rule| rule.has(header)).count() as u64,
-                    _ => 1,
-                };
+                *self.counted.entry(*name).or_default() += 1;
                 if let Action::Decide(verdict) = written.action {
                     return (verdict, Some(*name));
                 }
