@@ -163,6 +163,20 @@ proptest! {
 }
 
 #[test]
+fn best_with_fewer_places_than_headers_fills_them_and_with_fewer_headers_leaves_the_rest() {
+    let best = Best::new(&[Rule::<u32>::any()]);
+    let headers = [Header::new(1, 2); 100];
+    for (asked, places) in [(100, 70), (70, 100), (0, 3), (64, 3), (3, 64)] {
+        let headers = &headers[..asked];
+        let mut found = vec![Some(7); places];
+        best.first_of_each(&mut (), headers, &mut found);
+        let both = asked.min(places);
+        assert_eq!(vec![Some(0); both], found[..both]);
+        assert_eq!(vec![Some(7); places - both], found[both..]);
+    }
+}
+
+#[test]
 fn rule_impossible_is_refused_with_its_field() {
     let any = Rule::<u32>::any;
     let refused = any().with(Field::SourcePort, 9, 1).unwrap_err();

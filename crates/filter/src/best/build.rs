@@ -8,7 +8,9 @@ use sluice_table::simd::lanes::Vectors;
 use super::added::Added;
 use super::hidden::{AllHidden, Hidden};
 use super::leaf::{Entry, Leaf, SLOTS, asks_further};
-use super::part::{Asked, DIMENSIONS, Part};
+use super::part::Part;
+use super::reach::Reach;
+use super::root::{ROOT_PIECES, Root};
 use super::{Best, Child, Group, KINDS, Node, PIECES};
 use crate::{Address, Range, Rule, RuleNumber};
 
@@ -75,10 +77,14 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
     {
         builder.spare = entries.len() * SPARE.0 / SPARE.1;
         let first = members.first().map_or(RuleNumber::MAX, |entry| entry.number);
-        let root = builder.child(&members, Part::whole(), 0);
+        let asked = members.iter().map(|entry| &entry.rule);
         groups.push(Group {
-            level: builder.level(root),
-            root: AtomicU32::new(root.0),
+            reach: match kind {
+                0 => Some(Reach::of(0, asked.map(|rule| rule.source))),
+                1 => Some(Reach::of(A::WORDS, asked.map(|rule| rule.destination))),
+                _ => None,
+            },
+            root: Box::new(builder.root(&members, Part::whole())),
             first: AtomicU32::new(first),
             kinds: group_of.map(|group| group == kind),
         });
@@ -161,20 +167,6 @@ impl<A: Address> Builder<A> {
         shown
     }
 
-    /// How many nodes every way down from here goes through at least.
-    fn level(&self, from: Child) -> usize {
-        match from.is_node() {
-            true => {
-                let children = &self.nodes[from.node_number()].children;
-                let levels = children
-                    .iter()
-                    .map(|child| self.level(Child(child.load(Ordering::Relaxed))));
-                1 + levels.min().unwrap_or(0)
-            }
-            false => 0,
-        }
-    }
-
     /// As many leaves as it takes, one behind the other.
     pub fn leaves(&mut self, entries: &[&Entry<A>]) -> Child {
         let first = self.there[1] + self.leaves.len();
@@ -185,30 +177,57 @@ impl<A: Address> Builder<A> {
         Child::leaf(first)
     }
 
-    /// A node that cuts rules by what divides them best, into as many pieces as may be copied for; none where nothing does.
+    /// Where a group's tree begins.
+    fn root(&mut self, entries: &[&Entry<A>], part: Part<A>) -> Root {
+        match self.division(entries, &part, ROOT_PIECES) {
+            Some((dimension, division)) => {
+                let children = self.children(entries, part, dimension, &division, 0);
+                Root::new(part.word(dimension).0, &division.cuts, &children)
+            }
+            None => Root::new(0, &[], &[self.child(entries, part, 0)]),
+        }
+    }
+
+    /// A node that cuts rules by what divides them best; none where nothing does.
     fn node(&mut self, entries: &[&Entry<A>], part: Part<A>, depth: usize) -> Option<Child> {
-        let asked: Vec<Asked> = (0..DIMENSIONS)
-            .map(|dimension| part.asked(dimension, entries))
-            .collect();
-        let most = entries.len().div_ceil(FULL).min(PIECES);
-        let pieces = core::iter::successors(Some(most), |pieces| Some(pieces / 2)).take_while(|pieces| *pieces > 1);
-        let (dimension, division) = pieces
-            .filter_map(|pieces| {
-                let divisions = asked
-                    .iter()
-                    .map(|asked| Division::of(&asked.of_rules, asked.within, pieces));
-                let affordable = |division: &Division| division.copied.is_some_and(|copied| copied <= self.spare);
-                let divisions = divisions.enumerate().filter(|(_, division)| affordable(division));
-                divisions.min_by_key(|(_, division)| division.cost)
-            })
-            .next()?;
-        let mut spare = self.spare - division.copied?;
+        let (dimension, division) = self.division(entries, &part, PIECES)?;
         let number = self.nodes.len();
         self.nodes.push(Node::new(&division.cuts));
-        // What may be copied is shared by those that want dividing.
+        let children = self.children(entries, part, dimension, &division, depth);
+        for (piece, child) in children.into_iter().enumerate() {
+            self.nodes[number].lead(piece, child);
+        }
+        Some(Child::node(self.there[0] + number, part.word(dimension).0))
+    }
+
+    /// The dimension that divides rules best, into as many pieces as may be copied for.
+    fn division(&self, entries: &[&Entry<A>], part: &Part<A>, most: usize) -> Option<(usize, Division)> {
+        let asked = [0, 1, 2, 3, 4].map(|dimension| part.asked(dimension, entries));
+        let most = entries.len().div_ceil(FULL).min(most);
+        let mut pieces = core::iter::successors(Some(most), |pieces| Some(pieces / 2)).take_while(|pieces| *pieces > 1);
+        pieces.find_map(|pieces| {
+            let divisions = asked
+                .iter()
+                .map(|asked| Division::of(&asked.of_rules, asked.within, pieces));
+            let affordable = |division: &Division| division.copied.is_some_and(|copied| copied <= self.spare);
+            let divisions = divisions.enumerate().filter(|(_, division)| affordable(division));
+            divisions.min_by_key(|(_, division)| division.cost)
+        })
+    }
+
+    /// What is below each piece. What may be copied is shared by those that want dividing.
+    fn children(
+        &mut self,
+        entries: &[&Entry<A>],
+        part: Part<A>,
+        dimension: usize,
+        division: &Division,
+        depth: usize,
+    ) -> Vec<Child> {
+        let mut spare = self.spare - division.copied.unwrap_or(0);
         let wants = |members: &[usize]| members.len().saturating_sub(SLOTS);
         let mut all: usize = division.pieces.iter().map(|(_, members)| wants(members)).sum();
-        let mut children = Vec::with_capacity(PIECES);
+        let mut children = Vec::with_capacity(division.pieces.len());
         for (within, members) in &division.pieces {
             let wanted = wants(members);
             self.spare = if wanted == 0 { 0 } else { spare * wanted / all };
@@ -218,10 +237,7 @@ impl<A: Address> Builder<A> {
             spare += self.spare;
         }
         self.spare = spare;
-        for (piece, child) in children.into_iter().enumerate() {
-            self.nodes[number].lead(piece, child);
-        }
-        Some(Child::node(self.there[0] + number, asked[dimension].word))
+        children
     }
 }
 

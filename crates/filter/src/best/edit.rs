@@ -5,7 +5,7 @@
 //! the whole matcher goes.
 
 use core::ops::Range as Places;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 
 use thiserror::Error;
@@ -38,10 +38,10 @@ struct Leads<A> {
     depth: usize,
 }
 
-/// What leads to a leaf: a group, or pieces of a node.
-enum From {
-    Root,
-    Pieces(usize, Places<usize>),
+/// What leads to a leaf: pieces of a node, or of the group's root where that is none.
+struct From {
+    node: Option<usize>,
+    pieces: Places<usize>,
 }
 
 impl<A: Address> Best<A> {
@@ -115,53 +115,45 @@ impl<A: Address> Best<A> {
             .unwrap_or_default();
         let group = &self.groups[group];
         let mut leads = Vec::new();
-        let top = Leads {
-            from: From::Root,
-            part: Part::whole(),
-            depth: 0,
-        };
-        self.descend_with(within, group, top, &mut leads);
+        let (root, whole) = (&group.root, Part::whole());
+        for (pieces, part) in parts(whole, root.word, root.cuts(), root.children().len(), within) {
+            let from = From { node: None, pieces };
+            let depth = 1;
+            self.descend_with(within, group, Leads { from, part, depth }, &mut leads);
+        }
         (group, leads)
     }
 
     fn descend_with(&self, rule: &Rule<A>, group: &Group, leads: Leads<A>, found: &mut Vec<Leads<A>>) {
         let child = self.led(group, &leads);
-        let node = match child.is_node() {
-            true => self.nodes.get(child.node_number()),
-            false => None,
-        };
-        let Some(node) = node else {
+        let number = child.node_number();
+        let Some(node) = self.nodes.get(number).filter(|_| child.is_node()) else {
             return found.push(leads);
         };
-        let dimension = Part::<A>::dimension(child.word());
-        let (_, within) = leads.part.word(dimension);
-        let asked = leads.part.of_rule(dimension, rule);
-        let cuts = node.cuts();
-        for piece in 0..=cuts.len() {
-            let range = Range {
-                first: piece.checked_sub(1).map_or(within.first, |before| cuts[before]),
-                last: cuts.get(piece).map_or(within.last, |next| next - 1),
+        for (pieces, part) in parts(leads.part, child.word(), node.cuts(), PIECES, rule) {
+            let below = Leads {
+                from: From {
+                    node: Some(number),
+                    pieces,
+                },
+                part,
+                depth: leads.depth + 1,
             };
-            if range.first <= asked.last && asked.first <= range.last {
-                let end = if piece == cuts.len() { PIECES } else { piece + 1 };
-                let below = Leads {
-                    from: From::Pieces(child.node_number(), piece..end),
-                    part: leads.part.narrowed(dimension, range),
-                    depth: leads.depth + 1,
-                };
-                self.descend_with(rule, group, below, found);
-            }
+            self.descend_with(rule, group, below, found);
         }
     }
 
     fn led(&self, group: &Group, leads: &Leads<A>) -> Child {
-        match &leads.from {
-            From::Root => group.root(),
-            From::Pieces(node, pieces) => self
-                .nodes
-                .get(*node)
-                .map_or(Child::NOTHING, |node| node.leads(pieces.start)),
-        }
+        let first = self.leading(group, &leads.from).first();
+        first.map_or(Child::NOTHING, |child| Child(child.load(Ordering::Relaxed)))
+    }
+
+    fn leading<'b>(&'b self, group: &'b Group, From { node, pieces }: &From) -> &'b [AtomicU32] {
+        let children = match node {
+            Some(node) => self.nodes.get(*node).map_or(&[][..], |node| &node.children),
+            None => group.root.children(),
+        };
+        children.get(pieces.clone()).unwrap_or_default()
     }
 
     /// Put a rule where it belongs, as far as it is `within` a box. Leaves that overflow are divided where it may be `hidden`.
@@ -178,7 +170,7 @@ impl<A: Address> Best<A> {
             rule: rule.clone(),
             further: asks_further(rule),
         };
-        group.first.fetch_min(number, Ordering::Relaxed);
+        group.add(number, rule);
         for leads in &leads {
             let there: Vec<_> = self.chain(self.led(group, leads)).flat_map(Leaf::entries).collect();
             let place = there.partition_point(|other| other.number <= number);
@@ -191,14 +183,8 @@ impl<A: Address> Best<A> {
             if let Some(hidden) = &mut hidden {
                 hidden.add(builder.hidden);
             }
-            match &leads.from {
-                From::Root => group.root.store(top.0, Ordering::Release),
-                From::Pieces(node, pieces) => {
-                    let children = self.nodes.get(*node).map(|node| &node.children[pieces.clone()]);
-                    let children = children.unwrap_or_default().iter();
-                    children.for_each(|child| child.store(top.0, Ordering::Release));
-                }
-            }
+            let leading = self.leading(group, &leads.from).iter();
+            leading.for_each(|child| child.store(top.0, Ordering::Release));
         }
         Ok(())
     }
@@ -221,4 +207,27 @@ impl<A: Address> Best<A> {
         let first = builder.leaves(entries);
         (builder, first)
     }
+}
+
+/// The pieces of a cut part that a rule reaches into, each with what leads to it: the last of all has what is left.
+fn parts<A: Address>(
+    part: Part<A>,
+    word: usize,
+    cuts: &[u32],
+    children: usize,
+    rule: &Rule<A>,
+) -> impl Iterator<Item = (Places<usize>, Part<A>)> {
+    let dimension = Part::<A>::dimension(word);
+    let (_, within) = part.word(dimension);
+    let asked = part.of_rule(dimension, rule);
+    (0..=cuts.len()).filter_map(move |piece| {
+        let range = Range {
+            first: piece.checked_sub(1).map_or(within.first, |before| cuts[before]),
+            last: cuts.get(piece).map_or(within.last, |next| next - 1),
+        };
+        let end = if piece == cuts.len() { children } else { piece + 1 };
+        asked
+            .meet(&range)
+            .map(|_| (piece..end, part.narrowed(dimension, range)))
+    })
 }

@@ -31,15 +31,16 @@ pub struct Entry<A> {
 pub struct Leaf<A: Worded> {
     source: A::Column,
     destination: A::Column,
-    source_port: [[u16; SLOTS]; 2],
-    destination_port: [[u16; SLOTS]; 2],
+    /// Source ports in the low halves, destination ports in the high ones.
+    ports: [[u32; SLOTS]; 2],
     protocol: [[u8; SLOTS]; 2],
     /// Bit per slot: there is a rule; one that names no source ports; no destination ports; neither.
     used: [AtomicU16; 4],
     /// It asks for more than is compared here.
     further: u16,
     goes_on: bool,
-    numbers: [RuleNumber; SLOTS],
+    /// One more: none.
+    numbers: [RuleNumber; SLOTS + 1],
 }
 
 /// Whether a rule asks for more than leaves compare.
@@ -56,13 +57,12 @@ impl<A: Address> Leaf<A> {
         let mut leaf = Self {
             source: Default::default(),
             destination: Default::default(),
-            source_port: Default::default(),
-            destination_port: Default::default(),
+            ports: Default::default(),
             protocol: Default::default(),
             used: Default::default(),
             further: 0,
             goes_on,
-            numbers: [RuleNumber::MAX; SLOTS],
+            numbers: [RuleNumber::MAX; SLOTS + 1],
         };
         let mut used = [0; 4];
         for (slot, entry) in entries.iter().enumerate().take(SLOTS) {
@@ -71,13 +71,14 @@ impl<A: Address> Leaf<A> {
             leaf.numbers[slot] = *number;
             A::put(&mut leaf.source, slot, rule.source);
             A::put(&mut leaf.destination, slot, rule.destination);
-            let ports = |column: &mut [[u16; SLOTS]; 2], field| {
+            let mut ports = |field, half: u32| {
                 let Range { first, last } = rule.get(field);
-                (column[0][slot], column[1][slot]) = (first as u16, (last.min(u16::MAX.into()) - first) as u16);
+                leaf.ports[0][slot] |= first << half;
+                leaf.ports[1][slot] |= (last.min(u16::MAX.into()) - first) << half;
                 rule.is_any(field)
             };
-            let any_source = ports(&mut leaf.source_port, Field::SourcePort);
-            let any_destination = ports(&mut leaf.destination_port, Field::DestinationPort);
+            let any_source = ports(Field::SourcePort, 0);
+            let any_destination = ports(Field::DestinationPort, 16);
             let uses = [true, any_source, any_destination, any_source && any_destination];
             for (used, uses) in used.iter_mut().zip(uses) {
                 *used |= if uses { bit } else { 0 };
@@ -96,17 +97,20 @@ impl<A: Address> Leaf<A> {
     pub fn entries(&self) -> impl Iterator<Item = Entry<A>> {
         let [used, any_source, any_destination, _] = [0, 1, 2, 3].map(|at| self.used(at));
         (0..SLOTS).filter(move |slot| used >> slot & 1 != 0).map(move |slot| {
-            let port = |field, [first, span]: &[[u16; SLOTS]; 2], any: u16| match any >> slot & 1 {
-                1 => Rule::<A>::any().get(field),
-                _ => Range {
-                    first: first[slot].into(),
-                    last: (first[slot] + span[slot]).into(),
-                },
+            let port = |field, half: u32, any: u16| {
+                let [first, span] = [0, 1].map(|end: usize| self.ports[end][slot] >> half & 0xffff);
+                match any >> slot & 1 {
+                    1 => Rule::<A>::any().get(field),
+                    _ => Range {
+                        first,
+                        last: first + span,
+                    },
+                }
             };
             let [first, span] = self.protocol;
             let fields = [
-                port(Field::SourcePort, &self.source_port, any_source),
-                port(Field::DestinationPort, &self.destination_port, any_destination),
+                port(Field::SourcePort, 0, any_source),
+                port(Field::DestinationPort, 16, any_destination),
                 Range {
                     first: first[slot].into(),
                     last: (first[slot] + span[slot]).into(),
@@ -139,10 +143,10 @@ impl<A: Address> Leaf<A> {
         self.used(0).count_ones() as usize
     }
 
-    /// The rule of a slot.
+    /// The rule of the first slot of some, [`RuleNumber::MAX`] where there is none.
     #[inline(always)]
-    pub fn number(&self, slot: usize) -> RuleNumber {
-        self.numbers[slot % SLOTS]
+    pub fn number(&self, held: u16) -> RuleNumber {
+        self.numbers[(u32::from(held) | 1 << SLOTS).trailing_zeros() as usize]
     }
 
     /// Which slots' rules ask for more than is compared.
@@ -161,16 +165,14 @@ impl<A: Address> Leaf<A> {
     #[inline(always)]
     pub fn held<L: Lanes>(&self, header: &Header<A>, lanes: L) -> u16 {
         let (from, to) = (header.get(Field::SourcePort), header.get(Field::DestinationPort));
+        // A packet that has no ports meets rules that name none, whichever it is taken to have.
         let used = self.used(((from / NONE) | (to / NONE) << 1) as usize);
-        let ports = |[first, span]: &[[u16; SLOTS]; 2], port: u32| {
-            // A packet that has none meets the rules that name none: `used` keeps no other.
-            lanes.within16(first, span, port as u16) | 0u16.wrapping_sub((port / NONE) as u16)
-        };
+        let [first, span] = &self.ports;
+        let ports = lanes.within_pairs(first, span, from & 0xffff | to << 16);
         let [first, span] = &self.protocol;
-        used & A::held(&header.words, &self.source, lanes)
-            & A::held(&header.words[A::WORDS..], &self.destination, lanes)
-            & ports(&self.source_port, from)
-            & ports(&self.destination_port, to)
-            & lanes.within8(first, span, header.get(Field::Protocol) as u8)
+        let protocol = lanes.within8(first, span, header.get(Field::Protocol) as u8);
+        let source = A::held(&header.words, &self.source, lanes);
+        let destination = A::held(&header.words[A::WORDS..], &self.destination, lanes);
+        used & source & destination & ports & protocol
     }
 }

@@ -1,9 +1,9 @@
 //! The matcher that is used where nothing else is asked for.
 //!
 //! Rules are in three groups: with few sources, with few destinations, and the rest. Within a group a search tree cuts one
-//! field at a time into up to 16 pieces, until at most 16 rules are left, which are compared at once. Cutting by what all
-//! rules of a group have little of hardly copies any: 1.0 to 1.3 times over, where one tree of all rules copies them up to 60
-//! times (decision 0008). A packet asks all groups; the first rule of those found decides.
+//! field at a time, into up to 256 pieces at its root and 16 further down, until at most 16 rules are left, which are compared
+//! at once. Cutting by what all rules of a group have little of hardly copies any: 1.0 to 1.3 times over, where one tree of all
+//! rules copies them up to 60 times (decision 0008). A packet asks all groups; the first rule of those found decides.
 //!
 //! Whatever the header, a lookup costs at most the depth of three trees and the rules of their largest leaves.
 
@@ -13,25 +13,34 @@ mod edit;
 mod hidden;
 mod leaf;
 mod part;
+mod reach;
+mod root;
 pub(crate) mod words;
 
+use core::array;
+use core::num::NonZero;
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::sync::Mutex;
 
 use sluice_table::arena::{Arena, View};
+use sluice_table::prefetch::prefetch_all_far_at;
 use sluice_table::simd::lanes::{Lanes, Vectors, Work};
 
 pub(crate) use self::added::Added;
 pub use self::edit::Full;
 use self::hidden::AllHidden;
 
-use self::leaf::Leaf;
+use self::leaf::{Leaf, SLOTS};
+use self::reach::Reach;
+use self::root::Root;
 use crate::{Address, Field, Header, Matcher, Rule, RuleNumber};
 
 /// Pieces that a node cuts its field into at most.
 const PIECES: usize = 16;
 /// Packets whose ways are gone side by side.
 const BATCH: usize = 64;
+/// Bytes of leaves that a core's caches are taken to hold: memory need not be asked for them before they are compared.
+const NEAR: usize = 2 << 20;
 /// Kinds of rules: with few sources, with few destinations, and the rest.
 const KINDS: usize = 3;
 /// Fields that nodes may cut, beside the addresses.
@@ -98,7 +107,7 @@ impl Node {
     }
 
     fn cuts(&self) -> &[u32] {
-        &self.values[..self.values.partition_point(|value| *value < u32::MAX)]
+        cuts(&self.values)
     }
 
     /// Let a piece lead there. The largest value is not below those that are not used, which lead where the last piece does.
@@ -119,22 +128,36 @@ impl Node {
     }
 }
 
+/// The values that a node or root is cut at: the largest stands for none.
+fn cuts(values: &[u32]) -> &[u32] {
+    &values[..values.partition_point(|value| *value < u32::MAX)]
+}
+
 /// A group's tree.
 #[derive(Debug)]
 struct Group {
-    root: AtomicU32,
-    /// How many nodes every way down goes through at least.
-    level: usize,
+    root: Box<Root>,
     /// A number that none of its rules comes before.
     first: AtomicU32,
+    /// Which addresses they ask for, where that is few.
+    reach: Option<Reach>,
     /// Which kinds of rules it has.
     kinds: [bool; KINDS],
 }
 
 impl Group {
+    /// Whether it may have an earlier rule for a header than one that was found.
     #[inline(always)]
-    fn root(&self) -> Child {
-        Child(self.root.load(Ordering::Relaxed))
+    fn is_asked<A: Address>(&self, header: &Header<A>, found: RuleNumber) -> bool {
+        self.first.load(Ordering::Relaxed) < found && self.reach.as_ref().is_none_or(|reach| reach.has(header))
+    }
+
+    /// A rule is about to come.
+    fn add<A: Address>(&self, number: RuleNumber, rule: &Rule<A>) {
+        self.first.fetch_min(number, Ordering::Relaxed);
+        if let Some(reach) = &self.reach {
+            reach.add(if self.kinds[0] { rule.source } else { rule.destination });
+        }
     }
 }
 
@@ -178,7 +201,7 @@ impl<A: Address> Best<A> {
 
     /// What a lookup comes to.
     pub fn visits(&self, header: &Header<A>) -> Visits {
-        self.vectors.run(Count { best: self, header })
+        self.vectors.run(Alone { best: self, header }).0
     }
 
     /// The first of a leaf's rules that holds a header, else [`RuleNumber::MAX`].
@@ -188,8 +211,7 @@ impl<A: Address> Best<A> {
         if held & leaf.further() != 0 {
             held = self.held_further(leaf, header, held);
         }
-        // All bits where there is none.
-        leaf.number(held.trailing_zeros() as usize) | u32::from(held != 0).wrapping_sub(1)
+        leaf.number(held)
     }
 
     /// Without the first ones that a header does not meet after all.
@@ -197,7 +219,7 @@ impl<A: Address> Best<A> {
     fn held_further(&self, leaf: &Leaf<A>, header: &Header<A>, mut held: u16) -> u16 {
         while held != 0 {
             let slot = held.trailing_zeros();
-            if leaf.further() >> slot & 1 == 0 || self.holds(leaf.number(slot as usize), header) {
+            if leaf.further() >> slot & 1 == 0 || self.holds(leaf.number(held), header) {
                 break;
             }
             held &= held - 1;
@@ -224,73 +246,71 @@ impl<A: Address> Best<A> {
     }
 }
 
-/// Which lanes of a batch have further to go.
-struct List {
-    lanes: [u8; BATCH],
-    count: usize,
-}
-
-impl List {
-    #[inline(always)]
-    fn new() -> Self {
-        Self {
-            lanes: [0; BATCH],
-            count: 0,
-        }
-    }
-
-    /// Put a lane on it if `is`, without a branch.
-    #[inline(always)]
-    fn push_if(&mut self, lane: usize, is: bool) {
-        self.lanes[self.count % BATCH] = lane as u8;
-        self.count += usize::from(is);
-    }
-
-    #[inline(always)]
-    fn iter(&self) -> impl Iterator<Item = usize> {
-        (0..self.count.min(BATCH)).map(|at| usize::from(self.lanes[at]) % BATCH)
-    }
-}
-
-/// Up to a batch of headers, and of each the first rule.
+/// A batch of headers, and of the first ones, as many as there are places, the first rule.
 struct Search<'a, A: Address> {
     best: &'a Best<A>,
-    headers: &'a [Header<A>],
+    headers: &'a [Header<A>; BATCH],
     found: &'a mut [Option<RuleNumber>],
+}
+
+/// Lanes of a batch, a bit for each.
+type Bits = u64;
+
+/// Do something with each lane, in order, and keep those of which it says so; it takes no branch to tell.
+#[inline(always)]
+fn kept(mut lanes: Bits, mut keep: impl FnMut(usize) -> bool) -> Bits {
+    let mut kept = 0;
+    while let Some(left) = NonZero::new(lanes) {
+        let lane = left.trailing_zeros();
+        kept |= Bits::from(keep(lane as usize)) << lane;
+        lanes &= lanes - 1;
+    }
+    kept
 }
 
 impl<A: Address> Work for Search<'_, A> {
     type Output = ();
 
-    /// All lanes go one node on, then all one more, and so on; each asks memory for what it comes to next. It takes no branch
-    /// to tell which lane is where.
+    /// All lanes go one node on, then all one more, and so on. Which lane is where is told by bits, without a branch for each.
     #[inline(always)]
     fn run<L: Lanes>(self, lanes: L) {
         let Self { best, headers, found } = self;
-        let count = headers.len().min(found.len()).min(BATCH);
-        let headers = &headers[..count];
+        let count = found.len().min(BATCH);
         let mut first = [RuleNumber::MAX; BATCH];
         let mut at = [Child::NOTHING; BATCH];
+        // More of these are under way at a time than of what is read.
+        for lane in 0..count {
+            prefetch_all_far_at(headers, lane);
+        }
         let trees = best.trees();
+        let all = Bits::MAX.checked_shr((BATCH - count) as u32).unwrap_or(0);
         for group in &best.groups {
-            let mut asked = List::new();
-            let begins = group.first.load(Ordering::Relaxed);
-            for (lane, first) in first[..count].iter().enumerate() {
-                asked.push_if(lane, begins < *first);
+            let (mut later, begins) = (0, group.first.load(Ordering::Relaxed));
+            for (number, first) in first.as_chunks().0.iter().enumerate() {
+                later |= Bits::from(!lanes.not_below(first, begins)) << (SLOTS * number);
             }
-            trees.descend(group, &asked, headers, &mut at, lanes);
-            while asked.count != 0 {
-                let mut next = List::new();
-                for lane in asked.iter() {
-                    let Some(leaf) = trees.leaves.get(at[lane].leaf_number()) else {
-                        continue;
+            let asked = match &group.reach {
+                Some(reach) => kept(all & later, |lane| reach.has(&headers[lane])),
+                None => all & later,
+            };
+            trees.descend(group, asked, headers, &mut at, lanes);
+            if best.built * size_of::<Leaf<A>>() > NEAR {
+                kept(asked, |lane| {
+                    trees.leaves.prefetch_all_far(at[lane].leaf_number());
+                    true
+                });
+            }
+            let (mut asked, mut chained) = (asked, 0);
+            while asked != 0 {
+                asked = kept(asked, |lane| {
+                    let Some(leaf) = trees.leaves.get(at[lane].leaf_number() + chained) else {
+                        return false;
                     };
                     let rule = best.first_of_leaf(leaf, &headers[lane], lanes);
                     first[lane] = first[lane].min(rule);
-                    at[lane] = Child(at[lane].0 + 1);
-                    next.push_if(lane, leaf.goes_on() & (rule == RuleNumber::MAX));
-                }
-                asked = next;
+                    leaf.goes_on() & (rule == RuleNumber::MAX)
+                });
+                chained += 1;
             }
         }
         for (found, first) in found.iter_mut().zip(&first[..count]) {
@@ -318,35 +338,25 @@ impl<A: Address> Best<A> {
 impl<A: Address> Trees<'_, A> {
     /// Lanes go down to their leaves.
     #[inline(always)]
-    fn descend<L: Lanes>(&self, group: &Group, asked: &List, headers: &[Header<A>], at: &mut [Child; BATCH], lanes: L) {
-        let root = group.root();
-        *at = [root; BATCH];
-        if !root.is_node() {
-            return;
-        }
-        for lane in asked.iter() {
-            at[lane] = self.below(root, &headers[lane], lanes);
-        }
-        // As long as no way ends.
-        for _ in 1..group.level {
-            for lane in asked.iter() {
+    fn descend<L: Lanes>(
+        &self,
+        group: &Group,
+        asked: Bits,
+        headers: &[Header<A>; BATCH],
+        at: &mut [Child; BATCH],
+        lanes: L,
+    ) {
+        let root = &*group.root;
+        let word = root.word % 16;
+        let mut going = kept(asked, |lane| {
+            at[lane] = root.child(headers[lane].words[word], lanes);
+            at[lane].is_node()
+        });
+        while going != 0 {
+            going = kept(going, |lane| {
                 at[lane] = self.below(at[lane], &headers[lane], lanes);
-            }
-        }
-        let mut going = List::new();
-        for lane in asked.iter() {
-            going.push_if(lane, at[lane].is_node());
-            self.prefetch_leaf(at[lane]);
-        }
-        while going.count != 0 {
-            let mut next = List::new();
-            for lane in going.iter() {
-                let child = self.below(at[lane], &headers[lane], lanes);
-                at[lane] = child;
-                next.push_if(lane, child.is_node());
-                self.prefetch_leaf(child);
-            }
-            going = next;
+                at[lane].is_node()
+            });
         }
     }
 
@@ -358,13 +368,6 @@ impl<A: Address> Trees<'_, A> {
             Some(below) => below.child(header.words[node.word()], lanes),
             None => Child::NOTHING,
         }
-    }
-
-    /// Nodes are few: they stay near by themselves.
-    #[inline(always)]
-    fn prefetch_leaf(&self, child: Child) {
-        let number = if child.is_node() { 0 } else { child.leaf_number() };
-        self.leaves.prefetch_all_read(number);
     }
 }
 
@@ -379,40 +382,43 @@ pub struct Visits {
     pub leaves: usize,
 }
 
-/// Counts them.
-struct Count<'a, A: Address> {
+/// A header alone: what a lookup comes to, and the first rule, [`RuleNumber::MAX`] where there is none.
+struct Alone<'a, A: Address> {
     best: &'a Best<A>,
     header: &'a Header<A>,
 }
 
-impl<A: Address> Work for Count<'_, A> {
-    type Output = Visits;
+impl<A: Address> Work for Alone<'_, A> {
+    type Output = (Visits, RuleNumber);
 
     #[inline(always)]
-    fn run<L: Lanes>(self, lanes: L) -> Visits {
+    fn run<L: Lanes>(self, lanes: L) -> (Visits, RuleNumber) {
         let Self { best, header } = self;
+        let trees = best.trees();
         let mut visits = Visits::default();
         let mut first = RuleNumber::MAX;
         for group in &best.groups {
-            if group.first.load(Ordering::Relaxed) >= first {
+            if !group.is_asked(header, first) {
                 continue;
             }
             visits.groups += 1;
-            let mut at = group.root();
+            visits.nodes += 1;
+            let mut at = group.root.child(header.words[group.root.word % 16], lanes);
             while at.is_node() {
                 visits.nodes += 1;
-                at = best.trees().below(at, header, lanes);
+                at = trees.below(at, header, lanes);
             }
-            for leaf in best.chain(at) {
+            for number in at.leaf_number().. {
+                let Some(leaf) = trees.leaves.get(number) else { break };
                 visits.leaves += 1;
                 let rule = best.first_of_leaf(leaf, header, lanes);
                 first = first.min(rule);
-                if rule != RuleNumber::MAX {
+                if !leaf.goes_on() || rule != RuleNumber::MAX {
                     break;
                 }
             }
         }
-        visits
+        (visits, first)
     }
 }
 
@@ -421,22 +427,31 @@ impl<A: Address> Matcher<A> for Best<A> {
 
     fn memory(&self) {}
 
-    fn first(&self, memory: &mut (), header: &Header<A>) -> Option<RuleNumber> {
-        let mut found = [None];
-        self.first_of_each(memory, core::slice::from_ref(header), &mut found);
-        found[0]
+    fn first(&self, _: &mut (), header: &Header<A>) -> Option<RuleNumber> {
+        let (_, first) = self.vectors.run(Alone { best: self, header });
+        (first != RuleNumber::MAX).then_some(first)
     }
 
     fn first_of_each(&self, _: &mut (), headers: &[Header<A>], found: &mut [Option<RuleNumber>]) {
         for (headers, found) in headers.chunks(BATCH).zip(found.chunks_mut(BATCH)) {
             let best = self;
-            self.vectors.run(Search { best, headers, found });
+            let count = headers.len().min(found.len());
+            let found = &mut found[..count];
+            match headers.try_into() {
+                Ok(headers) => self.vectors.run(Search { best, headers, found }),
+                Err(_) => {
+                    let headers = &array::from_fn(|lane| headers[lane.min(headers.len() - 1)]);
+                    self.vectors.run(Search { best, headers, found });
+                }
+            }
         }
     }
 
     fn bytes(&self) -> usize {
         let hidden = self.hidden.lock().map_or(0, |hidden| hidden.bytes());
         let further = size_of_val(self.further.as_slice()) + self.added.bytes();
-        self.nodes.bytes() + self.leaves.bytes() + further + hidden
+        let reaches = self.groups.iter().filter_map(|group| group.reach.as_ref());
+        let roots = self.groups.len() * size_of::<Root>() + reaches.map(Reach::bytes).sum::<usize>();
+        roots + self.nodes.bytes() + self.leaves.bytes() + further + hidden
     }
 }

@@ -4,17 +4,13 @@ use super::FIELDS;
 use super::leaf::Entry;
 use crate::{Address, Range, Rule};
 
-/// What nodes may cut: source, destination, and fields.
-pub const DIMENSIONS: usize = 2 + FIELDS.len();
-
 /// Values of a word that rules ask for, within those that a part has.
 pub struct Asked {
-    pub word: usize,
     pub within: Range<u32>,
     pub of_rules: Vec<Range<u32>>,
 }
 
-/// A range in each dimension.
+/// A range in each dimension that nodes may cut: source, destination, and fields, in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<A> {
     source: Range<A>,
@@ -101,10 +97,9 @@ impl<A: Address> Part<A> {
 
     /// What rules ask for in a dimension.
     pub fn asked(&self, dimension: usize, entries: &[&Entry<A>]) -> Asked {
-        let (word, within) = self.word(dimension);
+        let (_, within) = self.word(dimension);
         let of_rules = entries.iter().map(|entry| self.of_rule(dimension, &entry.rule));
         Asked {
-            word,
             within,
             of_rules: of_rules.collect(),
         }

@@ -31,10 +31,10 @@ mod sync {
 pub use memory::{Arena, View};
 
 impl<T> View<'_, T> {
-    /// Ask for every line of a value, to read it. A number that there is not is harmless.
+    /// Ask for every line of a value, not nearer than the second-level cache. A number that there is not is harmless.
     #[inline(always)]
-    pub fn prefetch_all_read(&self, number: usize) {
-        crate::prefetch::prefetch_all_read_at(self.places, number);
+    pub fn prefetch_all_far(&self, number: usize) {
+        crate::prefetch::prefetch_all_far_at(self.places, number);
     }
 }
 

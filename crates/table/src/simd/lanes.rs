@@ -8,8 +8,8 @@ pub trait Lanes: Copy {
     fn not_below(self, numbers: &[u32; 16], value: u32) -> u16;
     /// Which ranges hold `value`, each a first number and how far its last one is behind it.
     fn within32(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16;
-    /// The same of 16-bit numbers.
-    fn within16(self, first: &[u16; 16], span: &[u16; 16], value: u16) -> u16;
+    /// The same of pairs of 16-bit numbers, in the halves of a word: which pairs of ranges hold both halves of `value`.
+    fn within_pairs(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16;
     /// The same of bytes.
     fn within8(self, first: &[u8; 16], span: &[u8; 16], value: u8) -> u16;
     /// Which numbers are `value`, and which ones `value` is below.
@@ -107,8 +107,12 @@ impl Lanes for Portable {
     }
 
     #[inline(always)]
-    fn within16(self, first: &[u16; 16], span: &[u16; 16], value: u16) -> u16 {
-        bits(|lane| value.wrapping_sub(first[lane]) <= span[lane])
+    fn within_pairs(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16 {
+        let half = |first: u32, span: u32, value: u32| (value as u16).wrapping_sub(first as u16) <= span as u16;
+        bits(|lane| {
+            let (first, span) = (first[lane], span[lane]);
+            half(first, span, value) & half(first >> 16, span >> 16, value >> 16)
+        })
     }
 
     #[inline(always)]
@@ -179,15 +183,16 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn within16(self, first: &[u16; 16], span: &[u16; 16], value: u16) -> u16 {
+        fn within_pairs(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16 {
             // SAFETY: see above.
             unsafe {
-                let value = _mm256_set1_epi16(value as i16);
-                let behind = _mm256_sub_epi16(value, _mm256_loadu_si256(first.as_ptr().cast()));
-                let least = _mm256_min_epu16(behind, _mm256_loadu_si256(span.as_ptr().cast()));
-                let held = _mm256_cmpeq_epi16(least, behind);
-                let bytes = _mm_packs_epi16(_mm256_castsi256_si128(held), _mm256_extracti128_si256::<1>(held));
-                _mm_movemask_epi8(bytes) as u16
+                let value = _mm256_set1_epi32(value as i32);
+                let half = |at: usize| {
+                    let behind = _mm256_sub_epi16(value, _mm256_loadu_si256(first.as_ptr().add(at).cast()));
+                    let least = _mm256_min_epu16(behind, _mm256_loadu_si256(span.as_ptr().add(at).cast()));
+                    _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(least, behind))) as u16
+                };
+                half(0) | half(8) << 8
             }
         }
 
@@ -228,12 +233,13 @@ mod x86 {
         }
 
         #[inline(always)]
-        fn within16(self, first: &[u16; 16], span: &[u16; 16], value: u16) -> u16 {
+        fn within_pairs(self, first: &[u32; 16], span: &[u32; 16], value: u32) -> u16 {
             // SAFETY: see above.
             unsafe {
-                let first = _mm256_loadu_si256(first.as_ptr().cast());
-                let behind = _mm256_sub_epi16(_mm256_set1_epi16(value as i16), first);
-                _mm256_cmple_epu16_mask(behind, _mm256_loadu_si256(span.as_ptr().cast()))
+                let first = _mm512_loadu_si512(first.as_ptr().cast());
+                let behind = _mm512_sub_epi16(_mm512_set1_epi32(value as i32), first);
+                let least = _mm512_min_epu16(behind, _mm512_loadu_si512(span.as_ptr().cast()));
+                _mm512_cmpeq_epi32_mask(least, behind)
             }
         }
 
@@ -276,7 +282,6 @@ mod tests {
     #[derive(Clone, Copy)]
     struct All<'a> {
         words: &'a [[u32; 16]; 2],
-        halves: &'a [[u16; 16]; 2],
         bytes: &'a [[u8; 16]; 2],
         longs: &'a [u64; 16],
         word: u32,
@@ -290,7 +295,6 @@ mod tests {
         fn run<L: Lanes>(self, lanes: L) -> [u16; 6] {
             let Self {
                 words: [a, b],
-                halves: [c, d],
                 bytes: [e, f],
                 longs,
                 word,
@@ -300,7 +304,7 @@ mod tests {
             [
                 lanes.not_below(a, word),
                 lanes.within32(a, b, word),
-                lanes.within16(c, d, word as u16),
+                lanes.within_pairs(a, b, word),
                 lanes.within8(e, f, word as u8),
                 equal,
                 above,
@@ -313,20 +317,22 @@ mod tests {
 
         #[test]
         fn lanes_of_any_width_find_what_comparing_one_by_one_finds(
-            words in any::<[[u32; 16]; 2]>(), halves in any::<[[u16; 16]; 2]>(), bytes in any::<[[u8; 16]; 2]>(),
-            longs in any::<[u64; 16]>(), from in 0usize..16, word in any::<u32>(), one_of in any::<bool>(),
+            words in any::<[[u32; 16]; 2]>(), bytes in any::<[[u8; 16]; 2]>(), longs in any::<[u64; 16]>(), from in 0usize..16, word in any::<u32>(), one_of in any::<bool>(),
         ) {
             let (word, long) = if one_of { (words[0][from], longs[from]) } else { (word, word.into()) };
             let bits = |bit: &dyn Fn(usize) -> bool| (0..16).map(|lane| u16::from(bit(lane)) << lane).sum::<u16>();
             let expected = [
                 bits(&|at| words[0][at] <= word),
                 bits(&|at| word.wrapping_sub(words[0][at]) <= words[1][at]),
-                bits(&|at| (word as u16).wrapping_sub(halves[0][at]) <= halves[1][at]),
+                bits(&|at| [0, 16].iter().all(|half| {
+                    let [word, first, span] = [word, words[0][at], words[1][at]].map(|word| (word >> half) as u16);
+                    word.wrapping_sub(first) <= span
+                })),
                 bits(&|at| (word as u8).wrapping_sub(bytes[0][at]) <= bytes[1][at]),
                 bits(&|at| longs[at] == long),
                 bits(&|at| long < longs[at]),
             ];
-            let all = All { words: &words, halves: &halves, bytes: &bytes, longs: &longs, word, long };
+            let all = All { words: &words, bytes: &bytes, longs: &longs, word, long };
             for vectors in Vectors::all() {
                 prop_assert_eq!(expected, vectors.run(all), "{:?}", vectors);
             }
