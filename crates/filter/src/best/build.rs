@@ -8,7 +8,7 @@ use sluice_table::simd::lanes::Vectors;
 use super::added::Added;
 use super::hidden::{AllHidden, Hidden};
 use super::leaf::{Entry, Leaf, SLOTS, asks_further};
-use super::part::Part;
+use super::part::{Asked, Part};
 use super::reach::Reach;
 use super::root::{ROOT_PIECES, Root};
 use super::{Best, Child, Group, KINDS, Node, PIECES};
@@ -202,13 +202,11 @@ impl<A: Address> Builder<A> {
 
     /// The dimension that divides rules best, into as many pieces as may be copied for.
     fn division(&self, entries: &[&Entry<A>], part: &Part<A>, most: usize) -> Option<(usize, Division)> {
-        let asked = [0, 1, 2, 3, 4].map(|dimension| part.asked(dimension, entries));
+        let asked = part.asked(entries);
         let most = entries.len().div_ceil(FULL).min(most);
         let mut pieces = core::iter::successors(Some(most), |pieces| Some(pieces / 2)).take_while(|pieces| *pieces > 1);
         pieces.find_map(|pieces| {
-            let divisions = asked
-                .iter()
-                .map(|asked| Division::of(&asked.of_rules, asked.within, pieces));
+            let divisions = asked.iter().map(|asked| Division::of(asked, pieces));
             let affordable = |division: &Division| division.copied.is_some_and(|copied| copied <= self.spare);
             let divisions = divisions.enumerate().filter(|(_, division)| affordable(division));
             divisions.min_by_key(|(_, division)| division.cost)
@@ -225,15 +223,19 @@ impl<A: Address> Builder<A> {
         depth: usize,
     ) -> Vec<Child> {
         let mut spare = self.spare - division.copied.unwrap_or(0);
-        let wants = |members: &[usize]| members.len().saturating_sub(SLOTS);
-        let mut all: usize = division.pieces.iter().map(|(_, members)| wants(members)).sum();
-        let mut children = Vec::with_capacity(division.pieces.len());
-        for (within, members) in &division.pieces {
-            let wanted = wants(members);
+        let ranges: Vec<_> = entries
+            .iter()
+            .map(|entry| part.of_rule(dimension, &entry.rule))
+            .collect();
+        let pieces = division.pieces(entries, &ranges);
+        let wants = |members: &[&Entry<A>]| members.len().saturating_sub(SLOTS);
+        let mut all: usize = pieces.iter().map(|(_, members)| wants(members)).sum();
+        let mut children = Vec::with_capacity(pieces.len());
+        for (within, members) in pieces {
+            let wanted = wants(&members);
             self.spare = if wanted == 0 { 0 } else { spare * wanted / all };
             (spare, all) = (spare - self.spare, all - wanted);
-            let members: Vec<_> = members.iter().map(|&at| entries[at]).collect();
-            children.push(self.child(&members, part.narrowed(dimension, *within), depth + 1));
+            children.push(self.child(&members, part.narrowed(dimension, within), depth + 1));
             spare += self.spare;
         }
         self.spare = spare;
@@ -243,10 +245,9 @@ impl<A: Address> Builder<A> {
 
 /// A word cut into pieces.
 struct Division {
+    within: Range<u32>,
     /// The first value of each piece but the first.
     cuts: Vec<u32>,
-    /// Each piece, with the places of the rules that reach into it.
-    pieces: Vec<(Range<u32>, Vec<usize>)>,
     /// What it is worth, the lower the better.
     cost: u128,
     /// Copies that it makes; none where it divides nothing.
@@ -255,38 +256,45 @@ struct Division {
 
 impl Division {
     /// Cut where as many ranges begin or end on either side.
-    fn of(ranges: &[Range<u32>], within: Range<u32>, pieces: usize) -> Self {
-        let mut edges = Vec::new();
-        for range in ranges {
-            // The last value of all is never cut off: it stands for no cut.
-            if range.first > within.first && range.first < u32::MAX {
-                edges.push(range.first);
-            }
-            if range.last < within.last && range.last + 1 < u32::MAX {
-                edges.push(range.last + 1);
-            }
-        }
-        edges.sort_unstable();
+    fn of(asked: &Asked, pieces: usize) -> Self {
+        let (edges, within) = (&asked.edges, asked.within);
         let mut cuts: Vec<u32> = (1..pieces)
             .filter_map(|piece| edges.get(edges.len() * piece / pieces).copied())
             .collect();
         cuts.dedup();
-        let firsts = [within.first].into_iter().chain(cuts.iter().copied());
-        let lasts = cuts.iter().map(|cut| cut - 1).chain([within.last]);
-        let mut whole = Vec::new();
-        for (first, last) in firsts.zip(lasts) {
-            let reaches = |range: &Range<u32>| range.first <= last && first <= range.last;
-            let members: Vec<usize> = (0..ranges.len()).filter(|&at| reaches(&ranges[at])).collect();
-            whole.push((Range { first, last }, members));
+        let mut sizes = vec![0usize; cuts.len() + 1];
+        for range in &asked.of_rules {
+            reached(&cuts, range).for_each(|piece| sizes[piece] += 1);
         }
-        let sizes = || whole.iter().map(|(_, members)| members.len());
-        let divides = sizes().all(|size| size < ranges.len());
-        let cost = sizes().map(|size| (size * size) as u128).sum::<u128>();
+        let count = asked.of_rules.len();
+        let divides = sizes.iter().all(|size| *size < count);
+        let cost = sizes.iter().map(|size| (size * size) as u128).sum();
         Self {
-            copied: divides.then(|| sizes().sum::<usize>().saturating_sub(ranges.len())),
+            within,
+            copied: divides.then(|| sizes.iter().sum::<usize>().saturating_sub(count)),
             cost: if divides { cost } else { u128::MAX },
             cuts,
-            pieces: whole,
         }
     }
+
+    /// Each piece, with the rules that reach into it, which ask for these ranges.
+    fn pieces<'e, A>(&self, entries: &[&'e Entry<A>], ranges: &[Range<u32>]) -> Vec<(Range<u32>, Vec<&'e Entry<A>>)> {
+        let Range { first, last } = self.within;
+        let firsts = [first].into_iter().chain(self.cuts.iter().copied());
+        let lasts = self.cuts.iter().map(|cut| cut - 1).chain([last]);
+        let mut pieces: Vec<_> = firsts
+            .zip(lasts)
+            .map(|(first, last)| (Range { first, last }, Vec::new()))
+            .collect();
+        for (&entry, range) in entries.iter().zip(ranges) {
+            reached(&self.cuts, range).for_each(|piece| pieces[piece].1.push(entry));
+        }
+        pieces
+    }
+}
+
+/// The pieces that a range reaches into.
+fn reached(cuts: &[u32], range: &Range<u32>) -> core::ops::RangeInclusive<usize> {
+    let piece = |value: u32| cuts.partition_point(|cut| *cut <= value);
+    piece(range.first)..=piece(range.last)
 }

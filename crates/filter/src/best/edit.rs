@@ -220,14 +220,14 @@ fn parts<A: Address>(
     let dimension = Part::<A>::dimension(word);
     let (_, within) = part.word(dimension);
     let asked = part.of_rule(dimension, rule);
-    (0..=cuts.len()).filter_map(move |piece| {
+    let first = cuts.partition_point(|cut| *cut <= asked.first);
+    let last = cuts.partition_point(|cut| *cut <= asked.last);
+    (first..=last).map(move |piece| {
         let range = Range {
             first: piece.checked_sub(1).map_or(within.first, |before| cuts[before]),
             last: cuts.get(piece).map_or(within.last, |next| next - 1),
         };
         let end = if piece == cuts.len() { children } else { piece + 1 };
-        asked
-            .meet(&range)
-            .map(|_| (piece..end, part.narrowed(dimension, range)))
+        (piece..end, part.narrowed(dimension, range))
     })
 }

@@ -8,6 +8,8 @@ use crate::{Address, Range, Rule};
 pub struct Asked {
     pub within: Range<u32>,
     pub of_rules: Vec<Range<u32>>,
+    /// Where one begins, or comes after one that ends, in ascending order. The largest value is never one: it stands for none.
+    pub edges: Vec<u32>,
 }
 
 /// A range in each dimension that nodes may cut: source, destination, and fields, in this order.
@@ -95,14 +97,28 @@ impl<A: Address> Part<A> {
         }
     }
 
-    /// What rules ask for in a dimension.
-    pub fn asked(&self, dimension: usize, entries: &[&Entry<A>]) -> Asked {
-        let (_, within) = self.word(dimension);
-        let of_rules = entries.iter().map(|entry| self.of_rule(dimension, &entry.rule));
-        Asked {
-            within,
-            of_rules: of_rules.collect(),
-        }
+    /// What rules ask for in each dimension.
+    pub fn asked(&self, entries: &[&Entry<A>]) -> [Asked; 2 + FIELDS.len()] {
+        core::array::from_fn(|dimension| {
+            let (_, within) = self.word(dimension);
+            let ranges = entries.iter().map(|entry| self.of_rule(dimension, &entry.rule));
+            let of_rules: Vec<_> = ranges.collect();
+            let mut edges = Vec::new();
+            for range in &of_rules {
+                if range.first > within.first && range.first < u32::MAX {
+                    edges.push(range.first);
+                }
+                if range.last < within.last && range.last + 1 < u32::MAX {
+                    edges.push(range.last + 1);
+                }
+            }
+            edges.sort_unstable();
+            Asked {
+                within,
+                of_rules,
+                edges,
+            }
+        })
     }
 
     /// The part with some of that word's values.
