@@ -1,6 +1,6 @@
 //! Rules that are in no leaf of a part of the space, because one before them leaves no header there to them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::part::Part;
 use crate::RuleNumber;
@@ -17,7 +17,8 @@ pub struct Hidden<A> {
 /// All that are hidden, so that they can come back when what hides them goes.
 #[derive(Debug)]
 pub struct AllHidden<A> {
-    all: Vec<Hidden<A>>,
+    /// By the rule that hides them: there are few.
+    by: HashMap<RuleNumber, Vec<Hidden<A>>>,
     /// Numbers that may be among them: there are few.
     numbers: HashSet<RuleNumber>,
 }
@@ -25,7 +26,7 @@ pub struct AllHidden<A> {
 impl<A> AllHidden<A> {
     pub fn new(all: Vec<Hidden<A>>) -> Self {
         let mut hidden = Self {
-            all: Vec::new(),
+            by: HashMap::new(),
             numbers: HashSet::new(),
         };
         hidden.add(all);
@@ -33,21 +34,22 @@ impl<A> AllHidden<A> {
     }
 
     pub fn add(&mut self, more: Vec<Hidden<A>>) {
-        let numbers = more.iter().flat_map(|hidden| &hidden.numbers);
-        self.numbers.extend(numbers);
-        self.all.extend(more);
+        for hidden in more {
+            self.numbers.extend(&hidden.numbers);
+            self.by.entry(hidden.by).or_default().push(hidden);
+        }
     }
 
     /// What a rule hides.
     pub fn by(&self, number: RuleNumber) -> impl Iterator<Item = &Hidden<A>> {
-        self.all.iter().filter(move |hidden| hidden.by == number)
+        self.by.get(&number).into_iter().flatten()
     }
 
     /// A rule is no more.
     pub fn forget(&mut self, number: RuleNumber) {
-        self.all.retain(|hidden| hidden.by != number);
+        self.by.remove(&number);
         if self.numbers.remove(&number) {
-            for hidden in &mut self.all {
+            for hidden in self.by.values_mut().flatten() {
                 hidden.numbers.retain(|other| *other != number);
             }
         }
@@ -56,6 +58,7 @@ impl<A> AllHidden<A> {
     /// Bytes that they take.
     pub fn bytes(&self) -> usize {
         let of = |hidden: &Hidden<A>| size_of_val(hidden) + size_of_val(hidden.numbers.as_slice());
-        self.all.iter().map(of).sum::<usize>() + self.numbers.len() * size_of::<RuleNumber>()
+        let all = self.by.values().flatten().map(of).sum::<usize>();
+        all + self.numbers.len() * size_of::<RuleNumber>()
     }
 }
