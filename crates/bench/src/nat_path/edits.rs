@@ -1,11 +1,14 @@
 //! Established packets while single rules change.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use sluice_dpdk::{Devices, tsc};
 use sluice_engine::family::V4;
 use sluice_engine::plane::Plane;
+use sluice_engine::time::Now;
+use sluice_filter::{Change, Filters, RuleList, Written as FilterRule};
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Pools, RuleId};
 use sluice_wire::Checksums;
@@ -20,8 +23,8 @@ use crate::rows::{Row, Run};
 /// Rules besides the one of all sessions.
 const RULES: usize = 10_000;
 
-/// Changes a second.
-const EDITS: f64 = 10_000.0;
+/// Rules of the packet filter.
+const FILTER_RULES: u32 = 20_000;
 
 /// Loops with changes in a run, so that it lasts longer than a session may be out of date.
 const LOOPS: usize = 6;
@@ -32,10 +35,12 @@ const SETTLING: usize = 4;
 /// What rules are for that come and go, all in the network of the sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inside {
-    /// One host each, as leases and requests of subscribers make them.
+    /// Of translation: one host each, as leases and requests of subscribers make them.
     Hosts,
-    /// A host or a network of up to 4,096.
+    /// Of translation: a host or a network of up to 4,096.
     Networks,
+    /// Of the packet filter: one host each, as lists of those that are shut out make them.
+    Filter,
 }
 
 impl Inside {
@@ -43,11 +48,120 @@ impl Inside {
         match self {
             Self::Hosts => "hosts",
             Self::Networks => "networks",
+            Self::Filter => "filter",
+        }
+    }
+
+    /// Rules that are there, and how many change in a second.
+    fn rules(self) -> (u32, f64) {
+        match self {
+            Self::Hosts | Self::Networks => (RULES as u32, 10_000.0),
+            Self::Filter => (FILTER_RULES, 1_000.0),
         }
     }
 }
 
-/// Rules that come and go.
+/// What the control thread is told by who changes rules.
+#[derive(Default)]
+struct Told {
+    changed: Vec<FilterRule>,
+    filters: Option<Arc<Filters>>,
+    translation: bool,
+}
+
+impl Told {
+    /// What the control thread does besides.
+    fn follow(&mut self, plane: &mut Plane, now: Now) {
+        self.changed.drain(..).for_each(|rule| plane.filter_changed(&rule));
+        if let Some(filters) = self.filters.take() {
+            plane.replace_filter(filters);
+        }
+        if std::mem::take(&mut self.translation) {
+            plane.edit_rules::<V4, _>(|_| ());
+        }
+        if plane.follow_edits(now).is_some() {
+            plane.collect();
+        }
+    }
+}
+
+/// Who changes rules.
+trait Edit: Send {
+    /// Change one.
+    fn edit(&mut self, told: &Mutex<Told>);
+    /// What is done besides, now and then.
+    fn rest(&mut self, _: &Mutex<Told>) {}
+}
+
+/// Change rules at a steady pace until told to stop. Cycles that each took.
+fn keep_on(editor: &mut dyn Edit, told: &Mutex<Told>, per_second: f64, stop: &AtomicBool) -> Vec<f64> {
+    let began = Instant::now();
+    let mut took = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        // It sleeps, as a control thread does: this may be the other half of the worker's core.
+        std::thread::sleep(Duration::from_millis(1));
+        let due = (began.elapsed().as_secs_f64() * per_second) as usize;
+        while took.len() < due {
+            let start = tsc::now();
+            editor.edit(told);
+            took.push((tsc::now() - start) as f64);
+        }
+        editor.rest(told);
+    }
+    took
+}
+
+/// Rules of the filter that come and go before all others.
+struct FilterEdits {
+    list: RuleList<()>,
+    random: Random,
+    there: usize,
+}
+
+impl FilterEdits {
+    /// With the rules that the plane's filter has, in its place.
+    fn new(plane: &mut Plane) -> Result<Self, Failure> {
+        let list = super::rules::filter_rules(FILTER_RULES)?;
+        plane.replace_filter(list.filters().clone());
+        Ok(Self {
+            list,
+            random: Random(2_463_534_242),
+            there: 0,
+        })
+    }
+}
+
+impl Edit for FilterEdits {
+    fn edit(&mut self, told: &Mutex<Told>) {
+        let (rule, change) = match self.there < 64 {
+            true => {
+                let rule = super::rules::denied(0x0a00_0000 | self.random.below(1 << 24) as u32);
+                self.there += 1;
+                (Some(rule.clone()), self.list.insert(0, rule, ()))
+            }
+            false => {
+                let index = self.random.below(self.there as u64) as usize;
+                self.there -= 1;
+                (self.list.written(index).cloned(), self.list.remove(index))
+            }
+        };
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        told.changed.extend(rule);
+        if change == Ok(Change::Anew) {
+            told.filters = Some(self.list.filters().clone());
+        }
+    }
+
+    fn rest(&mut self, told: &Mutex<Told>) {
+        let Some(fold) = self.list.begin_fold() else { return };
+        let built = fold.build().and_then(|built| self.list.end_fold(built));
+        if built == Ok(true) {
+            told.lock().unwrap_or_else(PoisonError::into_inner).filters = Some(self.list.filters().clone());
+        }
+    }
+}
+
+/// Rules of translation that come and go.
 pub struct Edits {
     inside: Inside,
     rules: Rules<u32>,
@@ -78,8 +192,8 @@ impl Edits {
     /// Add a rule that says what the one of all sessions says; which of them exist already is drawn again.
     fn add(&mut self) {
         let length = match self.inside {
-            Inside::Hosts => 32,
             Inside::Networks => 20 + self.random.below(13) as u8,
+            Inside::Hosts | Inside::Filter => 32,
         };
         let host = 0x0a00_0000 | self.random.below(1 << 24);
         let inside = Prefix {
@@ -94,31 +208,18 @@ impl Edits {
             self.there.push(added);
         }
     }
+}
 
+impl Edit for Edits {
     /// Add a rule or take one away, so that there are always about as many.
-    fn edit(&mut self) {
+    fn edit(&mut self, told: &Mutex<Told>) {
         if self.there.len() < self.most {
-            return self.add();
+            self.add();
+        } else {
+            let place = self.random.below(self.there.len() as u64) as usize;
+            self.rules.remove_source(self.there.swap_remove(place));
         }
-        let place = self.random.below(self.there.len() as u64) as usize;
-        self.rules.remove_source(self.there.swap_remove(place));
-    }
-
-    /// Change rules at a steady pace until told to stop. Cycles that each took.
-    fn keep_on(&mut self, stop: &AtomicBool) -> Vec<f64> {
-        let began = Instant::now();
-        let mut took = Vec::new();
-        while !stop.load(Ordering::Relaxed) {
-            // It sleeps, as a control thread does: this may be the other half of the worker's core.
-            std::thread::sleep(Duration::from_millis(1));
-            let due = (began.elapsed().as_secs_f64() * EDITS) as usize;
-            while took.len() < due {
-                let start = tsc::now();
-                self.edit();
-                took.push((tsc::now() - start) as f64);
-            }
-        }
-        took
+        told.lock().unwrap_or_else(PoisonError::into_inner).translation = true;
     }
 }
 
@@ -133,11 +234,20 @@ pub fn edits(
 ) -> Result<(), Failure> {
     let (mut source, devices, hand) = rig::join(eal, number)?;
     let capacity = sessions + sessions / 16 + 16 * 1024;
-    let plane = rig::plane(Job::Translate, Style::SESSIONS, capacity, false)?;
+    let (rules, per_second) = inside.rules();
+    let style = Style {
+        filter_rules: if inside == Inside::Filter { rules } else { 0 },
+        ..Style::SESSIONS
+    };
+    let plane = rig::plane(Job::Translate, style, capacity, false)?;
     let mut memory = rig::memory(&plane)?;
     let mut gateway = Gateway::new(Job::Translate, plane, hand, &mut memory)?;
     let publics = complete(open::<Written>(&mut source, &mut gateway, Hosts::Sixteen, sessions))?;
-    let mut edits = Edits::new(&mut gateway.plane, inside, RULES);
+    let told = Mutex::new(Told::default());
+    let mut editor: Box<dyn Edit> = match inside {
+        Inside::Hosts | Inside::Networks => Box::new(Edits::new(&mut gateway.plane, inside, RULES)),
+        Inside::Filter => Box::new(FilterEdits::new(&mut gateway.plane)?),
+    };
     let mut random = Random(88_172_645_463_325_252);
     let direction = Direction::Both;
     let [
@@ -156,12 +266,8 @@ pub fn edits(
         let mut measure = |gateway: &mut Gateway<'_>, editing: bool| -> Result<(f64, u64), Failure> {
             let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || {
                 let now = gateway.now();
-                if editing {
-                    // What the control thread does besides; other threads change the rules.
-                    gateway.plane.edit_rules::<V4, _>(|_| ());
-                    if gateway.plane.follow_edits(now).is_some() {
-                        gateway.plane.collect();
-                    }
+                if editing && let Ok(mut told) = told.try_lock() {
+                    told.follow(&mut gateway.plane, now);
                 }
                 gateway.worker.round(now);
             });
@@ -183,7 +289,7 @@ pub fn edits(
         let (mut busy, mut packets) = (0.0, 0);
         let began = tsc::now();
         let (measured, took) = std::thread::scope(|scope| {
-            let editor = scope.spawn(|| edits.keep_on(&stop));
+            let editor = scope.spawn(|| keep_on(&mut *editor, &told, per_second, &stop));
             let measured = (0..LOOPS).try_for_each(|_| {
                 let (cycles, sent) = measure(&mut gateway, true)?;
                 (busy, packets) = (busy + cycles, packets + sent);
@@ -209,7 +315,7 @@ pub fn edits(
     }
     let row = Row::new("edits")
         .key("sessions", sessions)
-        .key("rules", RULES as u32)
+        .key("rules", rules)
         .key("edits", inside.name())
         .key("family", 4)
         .key("direction", direction.name())

@@ -1,7 +1,7 @@
 //! What the gateways of this bench are told: interfaces, routes, and translation.
 
 use sluice_engine::policy::{Interface, Nat, Policy};
-use sluice_filter::{Action, Counters, Filters, Kind, Settings, Verdict, Written};
+use sluice_filter::{Action, Counters, Field, Kind, Range, Rule, RuleList, Settings, Verdict, Written};
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Blocks, Filtering, Mapping, Pool, Pools, Timeouts};
 use sluice_route::{Address, Route, SourceValidation, Via};
@@ -178,25 +178,43 @@ fn nat<F: sluice_engine::family::Family>(
     })
 }
 
-/// Ask a filter of `web-filter`'s rules about the first packets of flows; what none of them matches passes.
-pub fn filter(policy: &mut Policy, rules: u32) -> Result<(), Failure> {
-    let written: Vec<_> = Set::of_paper(rules as usize)
-        .rules
-        .into_iter()
-        .map(|rule| Written {
-            action: Action::Decide(Verdict::Drop),
-            four: vec![rule],
-            six: Vec::new(),
-        })
-        .collect();
+/// A filter of `web-filter`'s rules, asked about the first packets of flows; what none of them matches passes.
+pub fn filter_rules(rules: u32) -> Result<RuleList<()>, Failure> {
     let settings = Settings {
         kind: Kind::Best,
         default: Verdict::Accept,
         sessions: true,
         workers: 1,
     };
-    let filters = Filters::new(&written, &settings, Counters::new(written.len()))?;
-    policy.filter_by(std::sync::Arc::new(filters));
+    let set = Set::of_paper(rules as usize).rules;
+    let counters = Counters::new(set.len());
+    let rules = set.into_iter().map(|rule| (dropping(rule), ()));
+    Ok(RuleList::new(rules, settings, counters)?)
+}
+
+/// A rule that shuts out what a host asks of a port that nobody has.
+pub fn denied(host: u32) -> Written {
+    let source = Range {
+        first: host,
+        last: host,
+    };
+    let any = Rule::<u32>::any();
+    let rule = any.clone().between(source, any.destination);
+    let rule = rule.and_then(|rule| rule.with(Field::DestinationPort, 9, 9));
+    dropping(rule.unwrap_or(any))
+}
+
+fn dropping(rule: Rule<u32>) -> Written {
+    Written {
+        action: Action::Decide(Verdict::Drop),
+        four: vec![rule],
+        six: Vec::new(),
+    }
+}
+
+/// Ask that filter about the first packets of flows.
+pub fn filter(policy: &mut Policy, rules: u32) -> Result<(), Failure> {
+    policy.filter_by(filter_rules(rules)?.filters().clone());
     Ok(())
 }
 
