@@ -135,7 +135,7 @@ impl Edit for FilterEdits {
     fn edit(&mut self, told: &Mutex<Told>) {
         let (rule, change) = match self.there < 64 {
             true => {
-                let rule = super::rules::denied(0x0a00_0000 | self.random.below(1 << 24) as u32);
+                let rule = super::rules::denied(0x0a00_0000 | self.random.below(1 << 24));
                 self.there += 1;
                 (Some(rule.clone()), self.list.insert(0, rule, ()))
             }

@@ -37,7 +37,7 @@ pub(super) struct Any<A: Address> {
 
 #[derive(Debug)]
 enum Which<A: Address> {
-    Best(Best<A>),
+    Best(Box<Best<A>>),
     Linear(Linear<A>),
     Trie(Trie<A>),
     CachedTrie(CachedTrie<A>, Box<[Mutex<Lists>]>),
@@ -49,7 +49,7 @@ impl<A: Address> Any<A> {
         if kind == Kind::Best {
             let best = Best::numbered(rules.into_iter());
             return Ok(Self {
-                which: Which::Best(best),
+                which: Which::Best(best.into()),
                 numbers: Box::default(),
             });
         }
