@@ -41,7 +41,7 @@ const PIECES: usize = 16;
 /// Packets whose ways are gone side by side.
 const BATCH: usize = 64;
 /// So few packets go alone.
-const ALONE: usize = 4;
+const ALONE: usize = 8;
 /// Kinds of rules: with few sources, with few destinations, and the rest.
 const KINDS: usize = 3;
 /// Fields that nodes may cut, beside the addresses.
