@@ -68,7 +68,7 @@ pub fn build<A: Address>(rules: impl Iterator<Item = (RuleNumber, Rule<A>)>) -> 
         }
     }
     let mut builder = Builder::new([0, 0]);
-    builder.leaves.push(Leaf::new(&[] as &[Entry<A>], false));
+    builder.leaves.push(Leaf::new(&[] as &[Entry<A>], 0));
     let mut groups = Vec::new();
     for (kind, members) in kinds
         .into_iter()
@@ -146,11 +146,11 @@ impl<A: Address> Builder<A> {
             return Child::NOTHING;
         }
         if entries.len() <= SLOTS || depth >= DEPTH {
-            return self.leaves(entries);
+            return self.leaves(entries, 0);
         }
         match self.node(entries, part, depth) {
             Some(child) => child,
-            None => self.leaves(entries),
+            None => self.leaves(entries, 0),
         }
     }
 
@@ -167,12 +167,13 @@ impl<A: Address> Builder<A> {
         shown
     }
 
-    /// As many leaves as it takes, one behind the other.
-    pub fn leaves(&mut self, entries: &[&Entry<A>]) -> Child {
+    /// As many leaves as it takes, each led to by the one before, and a leaf that goes on behind them.
+    pub fn leaves(&mut self, entries: &[&Entry<A>], then: u32) -> Child {
         let first = self.there[1] + self.leaves.len();
         let count = entries.len().div_ceil(SLOTS);
-        for (number, entries) in entries.chunks(SLOTS).enumerate() {
-            self.leaves.push(Leaf::new(entries, number + 1 < count));
+        for (number, entries) in (1..).zip(entries.chunks(SLOTS)) {
+            let next = if number < count { (first + number) as u32 } else { then };
+            self.leaves.push(Leaf::new(entries, next));
         }
         Child::leaf(first)
     }

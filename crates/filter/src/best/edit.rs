@@ -172,29 +172,35 @@ impl<A: Address> Best<A> {
         };
         group.add(number, rule);
         for leads in &leads {
-            let there: Vec<_> = self.chain(self.led(group, leads)).flat_map(Leaf::entries).collect();
+            let chain: Vec<&Leaf<A>> = self.chain(self.led(group, leads)).collect();
+            let begins = |leaf: &&Leaf<A>| leaf.entries().next().is_some_and(|first| first.number <= number);
+            let at = chain.iter().rposition(begins).unwrap_or_default();
+            let Some(&leaf) = chain.get(at) else { return Err(Full) };
+            let there: Vec<_> = leaf.entries().collect();
             let place = there.partition_point(|other| other.number <= number);
             let mut entries: Vec<&Entry<A>> = there.iter().collect();
             entries.insert(place, &entry);
-            let tree = hidden.as_ref().and_then(|_| self.divided(&entries, leads));
-            let (builder, top) = tree.unwrap_or_else(|| self.chained(&entries));
+            let divides = hidden.is_some() && chain.len() == 1 && entries.len() > SLOTS;
+            let tree = if divides { self.divided(&entries, leads) } else { None };
+            let (builder, top) = tree.unwrap_or_else(|| self.chained(&entries, leaf.next()));
             self.leaves.append_all(builder.leaves).map_err(|_| Full)?;
             self.nodes.append_all(builder.nodes).map_err(|_| Full)?;
             if let Some(hidden) = &mut hidden {
                 hidden.add(builder.hidden);
             }
-            let leading = self.leading(group, &leads.from).iter();
-            leading.for_each(|child| child.store(top.0, Ordering::Release));
+            match at.checked_sub(1) {
+                Some(before) => chain[before].go_on(top.leaf_number() as u32),
+                None => {
+                    let leading = self.leading(group, &leads.from).iter();
+                    leading.for_each(|child| child.store(top.0, Ordering::Release));
+                }
+            }
         }
         Ok(())
     }
 
-    /// A leaf that overflows as a tree of its own; none where it takes more than leaves one behind the other may, or has been
-    /// one too many before.
+    /// A leaf that overflows as a tree of its own; none where that takes many leaves.
     fn divided(&self, entries: &[&Entry<A>], leads: &Leads<A>) -> Option<Tree<A>> {
-        if !(SLOTS + 1..=2 * SLOTS).contains(&entries.len()) {
-            return None;
-        }
         let mut builder = Builder::new([self.nodes.len(), self.leaves.len()]);
         builder.spare = entries.len();
         let top = builder.child(entries, leads.part, leads.depth);
@@ -202,9 +208,10 @@ impl<A: Address> Best<A> {
         fits.then_some((builder, top))
     }
 
-    fn chained(&self, entries: &[&Entry<A>]) -> Tree<A> {
+    /// Leaves in place of one, and the leaf that goes on behind them.
+    fn chained(&self, entries: &[&Entry<A>], then: u32) -> Tree<A> {
         let mut builder = Builder::new([self.nodes.len(), self.leaves.len()]);
-        let first = builder.leaves(entries);
+        let first = builder.leaves(entries, then);
         (builder, first)
     }
 }

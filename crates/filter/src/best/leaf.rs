@@ -1,7 +1,7 @@
 //! Up to 16 rules that are compared with a header at once.
 
 use core::borrow::Borrow;
-use core::sync::atomic::{AtomicU16, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use sluice_table::simd::lanes::Lanes;
 
@@ -25,7 +25,7 @@ pub struct Entry<A> {
 
 /// Rules side by side, in order of their numbers: of each field the first value, and how far the last one is behind it.
 ///
-/// Nothing of it changes but that rules go.
+/// Nothing of it changes but that rules go, and which leaf is the next.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Leaf<A: Worded> {
@@ -38,7 +38,8 @@ pub struct Leaf<A: Worded> {
     used: [AtomicU16; 4],
     /// It asks for more than is compared here.
     further: u16,
-    goes_on: bool,
+    /// The leaf that goes on with further rules of the same part; 0: none does.
+    next: AtomicU32,
     /// One more: none.
     numbers: [RuleNumber; SLOTS + 1],
 }
@@ -52,8 +53,8 @@ pub fn asks_further<A: Address>(rule: &Rule<A>) -> bool {
 }
 
 impl<A: Address> Leaf<A> {
-    /// Of at most 16 rules in their order; whether the next leaf goes on with more.
-    pub fn new(entries: &[impl Borrow<Entry<A>>], goes_on: bool) -> Self {
+    /// Of at most 16 rules in their order, and the leaf that goes on with more, 0 where none does.
+    pub fn new(entries: &[impl Borrow<Entry<A>>], next: u32) -> Self {
         let mut leaf = Self {
             source: Default::default(),
             destination: Default::default(),
@@ -61,7 +62,7 @@ impl<A: Address> Leaf<A> {
             protocol: Default::default(),
             used: Default::default(),
             further: 0,
-            goes_on,
+            next: AtomicU32::new(next),
             numbers: [RuleNumber::MAX; SLOTS + 1],
         };
         let mut used = [0; 4];
@@ -155,10 +156,15 @@ impl<A: Address> Leaf<A> {
         self.further
     }
 
-    /// Whether the next leaf has more rules.
+    /// The leaf that goes on with more rules, 0 where none does.
     #[inline(always)]
-    pub fn goes_on(&self) -> bool {
-        self.goes_on
+    pub fn next(&self) -> u32 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Let another leaf go on.
+    pub fn go_on(&self, next: u32) {
+        self.next.store(next, Ordering::Release);
     }
 
     /// A bit for each rule that holds a header, as far as it is compared here.

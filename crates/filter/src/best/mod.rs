@@ -235,14 +235,11 @@ impl<A: Address> Best<A> {
         boxes.map(|(_, rule)| rule).chain(added).any(|rule| rule.has(header))
     }
 
-    /// A leaf, and those that go on with its rules.
-    #[inline(always)]
+    /// A leaf, and those that go on with its part's rules.
     fn chain(&self, first: Child) -> impl Iterator<Item = &Leaf<A>> {
-        let mut next = self.leaves.get(first.leaf_number());
-        (first.leaf_number() + 1..).map_while(move |number| {
-            let leaf = next?;
-            next = if leaf.goes_on() { self.leaves.get(number) } else { None };
-            Some(leaf)
+        let leaf = |number: usize| self.leaves.get(number);
+        core::iter::successors(leaf(first.leaf_number()), move |before| {
+            leaf(before.next() as usize).filter(|_| before.next() != 0)
         })
     }
 }

@@ -68,17 +68,21 @@ impl<A: Address> Work for Search<'_, A> {
                     true
                 });
             }
-            let (mut asked, mut chained) = (asked, 0);
+            let mut asked = asked;
             while asked != 0 {
                 asked = kept(asked, |lane| {
-                    let Some(leaf) = trees.leaves.get(at[lane].leaf_number() + chained) else {
+                    let Some(leaf) = trees.leaves.get(at[lane].leaf_number()) else {
                         return false;
                     };
                     let rule = best.first_of_leaf(leaf, &headers[lane], lanes);
                     first[lane] = first[lane].min(rule);
-                    leaf.goes_on() & (rule == RuleNumber::MAX)
+                    let next = leaf.next();
+                    let goes_on = (next != 0) & (rule == RuleNumber::MAX);
+                    if goes_on {
+                        at[lane] = Child::leaf(next as usize);
+                    }
+                    goes_on
                 });
-                chained += 1;
             }
         }
         for (found, first) in found.iter_mut().zip(&first[..count]) {
@@ -176,12 +180,15 @@ impl<A: Address> Work for Alone<'_, A> {
                 visits.nodes += 1;
                 at = trees.below(at, header, lanes);
             }
-            for number in at.leaf_number().. {
-                let Some(leaf) = trees.leaves.get(number) else { break };
+            loop {
+                let Some(leaf) = trees.leaves.get(at.leaf_number()) else {
+                    break;
+                };
                 visits.leaves += 1;
                 let rule = best.first_of_leaf(leaf, header, lanes);
                 first = first.min(rule);
-                if !leaf.goes_on() || rule != RuleNumber::MAX {
+                at = Child::leaf(leaf.next() as usize);
+                if at == Child::NOTHING || rule != RuleNumber::MAX {
                     break;
                 }
             }
