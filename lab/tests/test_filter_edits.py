@@ -38,7 +38,7 @@ def test_rule_comes_in_force_for_flows_under_way_too_and_goes(topology, gateway)
     waiting.until(lambda: pinging.output.count("time=") > 2, "the ping to pass", 5)
     dropped = gateway.drops().get("filter-drop", 0)
     rule = f'name = "deny", action = "drop", to = "{topology.server.address}"'
-    assert {"outcome": "done", "count": 1, "rules-in-all": 3, "built-anew": 0} == _edit(gateway, "insert", rule)
+    assert {"outcome": "done", "count": 1, "rules-in-all": 3, "built-anew": False} == _edit(gateway, "insert", rule)
     # New flows at once, those under way within a second.
     assert not _pings(topology.alice, topology.server.address)
     waiting.until(lambda: gateway.drops()["filter-drop"] > dropped + 1, "the ping to be dropped", 1)
@@ -63,7 +63,7 @@ def test_rules_of_a_file_come_side_by_side_where_they_are_wanted(topology, gatew
         "rules.toml",
     )
     # What goes on is not changed in place.
-    assert 1 == _edit(gateway, "insert", "--file", path, "--before", "web")["built-anew"]
+    assert _edit(gateway, "insert", "--file", path, "--before", "web")["built-anew"]
     assert ["ping", "one", "two", "web"] == _names(gateway)
     assert "1 inserted" in gateway.command("filter", "insert", 'name = "end", action = "reject"', "--last")
     assert ["ping", "one", "two", "web", "end"] == _names(gateway)
@@ -94,6 +94,7 @@ def test_many_rules_come_and_go_and_are_folded(topology, gateway):
         (["insert", 'name = "web", action = "drop"'], "there is a rule `web` already"),
         (["insert", 'name = "x", action = "drop"', "--before", "nothing"], "there is no rule `nothing`"),
         (["insert", 'name = "x", action = "drop"', 'name = "x", action = "drop"'], "the same name"),
+        (["insert", 'name = "7", action = "drop"'], "`7` is a number"),
         (["remove", "web", "nothing"], "there is no rule `nothing`"),
     ],
 )
@@ -105,4 +106,15 @@ def test_wrong_rule_is_refused_and_nothing_changes(gateway, words, said):
 def test_file_with_more_than_rules_is_refused(gateway):
     path = gateway.write('[filter]\ndefault = "accept"\n[[filter.rules]]\nname = "x"\naction = "drop"\n', "more.toml")
     assert "only rules of the filter can be inserted" in gateway.command("filter", "insert", "--file", path, check=False)
+    assert ["ping", "web"] == _names(gateway)
+
+
+def test_file_of_many_megabytes_is_taken_whole(topology, gateway):
+    rule = '[[filter.rules]]\nname = "host-{}"\naction = "drop"\nfrom = "10.{}.{}.{}"\nto = "192.0.2.0/24"\n'
+    rules = "".join(rule.format(n, n >> 16, n >> 8 & 255, n & 255) for n in range(30_000))
+    assert len(rules) > 2 << 20
+    answer = _edit(gateway, "insert", "--last", "--file", gateway.write(rules, "large.toml"))
+    assert (30_000, 30_002) == (answer["count"], answer["rules-in-all"])
+    assert _pings(topology.alice, topology.server.address)
+    gateway.apply(gateway.document)
     assert ["ping", "web"] == _names(gateway)

@@ -11,9 +11,10 @@ use sluice_engine::counters::{Stage, WorkerCounters};
 use sluice_engine::plane::Plane;
 use sluice_engine::request::{Reply, Request};
 use sluice_engine::time::Now;
+use sluice_filter::FilterError;
 
 use crate::Loaded;
-use crate::build::PoolNames;
+use crate::build::{PoolNames, Rules};
 use crate::desk::{Desk, Gone};
 use crate::rules::RunningRules;
 use crate::shares::Shares;
@@ -40,6 +41,9 @@ pub struct Load {
     rounds: u64,
     idle: u64,
 }
+
+/// A filter that is being built.
+type Folding = tokio::task::JoinHandle<Result<Rules, FilterError>>;
 
 /// What the API works on.
 pub struct Control {
@@ -210,6 +214,7 @@ impl Control {
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut measured = Instant::now();
         let mut recorded = Instant::now();
+        let mut folding = None;
         loop {
             tick.tick().await;
             {
@@ -220,7 +225,7 @@ impl Control {
             if let Some(rules) = &*self.rules() {
                 crate::filter::write_log(&self.config(), rules.list());
             }
-            self.fold_rules().await;
+            folding = self.fold_rules(folding).await;
             if recorded.elapsed() >= DAY {
                 recorded = Instant::now();
                 self.record_shares();
@@ -233,23 +238,37 @@ impl Control {
         }
     }
 
-    /// Fold what has come and gone into a filter of its own, where it is much.
-    async fn fold_rules(&self) {
-        let fold = self.rules().as_mut().and_then(|rules| rules.list_mut().begin_fold());
-        let Some(fold) = fold else { return };
-        let Ok(built) = tokio::task::spawn_blocking(|| fold.build()).await else {
-            return;
+    /// Fold what has come and gone into a filter of its own, where it is much: begin, or look whether it is done.
+    async fn fold_rules(&self, folding: Option<Folding>) -> Option<Folding> {
+        let Some(folding) = folding else {
+            let fold = self.rules().as_mut().and_then(|rules| rules.list_mut().begin_fold())?;
+            return Some(tokio::task::spawn_blocking(|| fold.build()));
         };
+        if !folding.is_finished() {
+            return Some(folding);
+        }
+        let built = folding.await;
         let mut rules = self.rules();
-        let Some(rules) = &mut *rules else { return };
-        match built.and_then(|built| rules.list_mut().end_fold(built)) {
+        let rules = rules.as_mut()?;
+        // What has been logged is told by the rules as they are.
+        crate::filter::write_log(&self.config(), rules.list());
+        let folded = match built {
+            Ok(Ok(built)) => rules.list_mut().end_fold(built).map_err(|error| error.to_string()),
+            Ok(Err(error)) => Err(error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        match folded {
             Ok(true) => {
                 rules.name_all();
                 self.plane().replace_filter(rules.list().filters().clone());
             }
             Ok(false) => {}
-            Err(error) => tracing::error!("the filter could not be built anew, and goes on as it is: {error}"),
+            Err(error) => {
+                rules.list_mut().forget_fold();
+                tracing::error!("the filter could not be built anew, and goes on as it is: {error}");
+            }
         }
+        None
     }
 
     /// Write down who has which ports from now on (RFC 7422, 3).

@@ -1,6 +1,6 @@
 //! The rules of the packet filter while the daemon runs: as the configuration has them, and as they came and went since.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use sluice_config::api::InsertPlace;
 use sluice_config::{Config, FilterProblem, Inserted, Weight};
@@ -31,8 +31,8 @@ pub enum EditError {
 pub struct Edited {
     /// How many rules.
     pub count: u64,
-    /// How many of them needed all to be built anew.
-    pub anew: u64,
+    /// All had to be built anew for them.
+    pub is_anew: bool,
 }
 
 /// The rules, by name too.
@@ -96,29 +96,19 @@ impl RunningRules {
         weight.check().map_err(EditError::TooMany)?;
         let taken = rules.iter().map(|new| written(&new.rule));
         let taken = taken.collect::<Result<Vec<_>, _>>()?;
-        let mut edited = Edited::default();
-        let mut names: Vec<String> = Vec::new();
-        for (index, (Inserted { text, rule }, written)) in (index..).zip(rules.into_iter().zip(taken)) {
-            let (name, weight) = (rule.name.clone(), Weight::of(&rule));
-            let listed = Listed {
-                text,
-                rule,
-                inserted: true,
-            };
-            match self.list.insert(index, written.clone(), listed) {
-                Ok(change) => self.note(change, &written, &mut edited, plane),
-                Err(error) => {
-                    // All of them or none.
-                    self.remove(&names, plane)?;
-                    return Err(BuildError::from(error).into());
-                }
-            }
-            self.weight = self.weight.with(weight);
-            self.names
-                .extend(self.list.place(index).map(|place| (name.clone(), place)));
-            names.push(name);
+        let names: Vec<String> = rules.iter().map(|new| new.rule.name.clone()).collect();
+        let listed = rules.into_iter().map(|Inserted { text, rule }| Listed {
+            text,
+            rule,
+            inserted: true,
+        });
+        let change = self.list.insert_all(index, taken.iter().cloned().zip(listed).collect());
+        let change = change.map_err(BuildError::from)?;
+        self.weight = weight;
+        for (index, name) in (index..).zip(names) {
+            self.names.extend(self.list.place(index).map(|place| (name, place)));
         }
-        Ok(edited)
+        Ok(self.note(change, &taken, plane))
     }
 
     /// Remove rules, and let workers ask about them no more.
@@ -126,34 +116,40 @@ impl RunningRules {
     /// # Errors
     /// See [`EditError`].
     pub fn remove(&mut self, names: &[String], plane: &mut Plane) -> Result<Edited, EditError> {
-        if let Some(unknown) = names.iter().find(|name| !self.names.contains_key(*name)) {
-            return Err(EditError::Unknown(unknown.clone()));
-        }
-        let mut edited = Edited::default();
+        let mut places = HashSet::new();
         for name in names {
-            // Named twice it has gone already.
-            let Ok(index) = self.index(name) else { continue };
-            let place = self.list.place(index).and_then(|place| self.list.at(place));
-            let (Some(written), Some(listed)) = (self.list.written(index).cloned(), place) else {
-                continue;
-            };
-            let weight = Weight::of(&listed.rule);
-            let change = self.list.remove(index).map_err(BuildError::from)?;
-            self.weight = self.weight.without(weight);
-            self.names.remove(name);
-            self.note(change, &written, &mut edited, plane);
+            let place = self.names.get(name).ok_or_else(|| EditError::Unknown(name.clone()))?;
+            places.insert(*place);
         }
-        Ok(edited)
+        let gone = places.iter().filter_map(|&place| self.list.at(place));
+        let weight = gone.fold(self.weight, |left, listed| left.without(Weight::of(&listed.rule)));
+        let written: Vec<_> = places
+            .iter()
+            .filter_map(|&place| self.list.written_at(place).cloned())
+            .collect();
+        let index = places.iter().next().and_then(|&place| self.list.index_of(place));
+        let change = match (places.len(), index) {
+            (1, Some(index)) => self.list.remove(index),
+            _ => self.list.remove_all(&places),
+        };
+        let change = change.map_err(BuildError::from)?;
+        self.weight = weight;
+        names.iter().for_each(|name| {
+            self.names.remove(name);
+        });
+        Ok(self.note(change, &written, plane))
     }
 
-    fn note(&mut self, change: Change, written: &Written, edited: &mut Edited, plane: &mut Plane) {
+    fn note(&mut self, change: Change, written: &[Written], plane: &mut Plane) -> Edited {
         self.edited = true;
-        plane.filter_changed(written);
-        edited.count += 1;
+        written.iter().for_each(|rule| plane.filter_changed(rule));
         if change == Change::Anew {
-            edited.anew += 1;
             self.name_all();
             plane.replace_filter(self.list.filters().clone());
+        }
+        Edited {
+            count: written.len() as u64,
+            is_anew: change == Change::Anew,
         }
     }
 

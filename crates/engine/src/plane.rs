@@ -270,7 +270,7 @@ impl Plane {
         policy.nat4.rules.take_changed();
         policy.nat6.rules.take_changed();
         (policy.nat4.changes, policy.nat6.changes) = Default::default();
-        (policy.filter_changes, self.filter_changed) = Default::default();
+        policy.filter_changes = Default::default();
         policy.nat4.rules.adopt_hits(&current.nat4.rules);
         policy.nat6.rules.adopt_hits(&current.nat6.rules);
         let generation = policy.generation;
@@ -283,6 +283,7 @@ impl Plane {
         } else {
             policy.leases = self.policy.current().leases.clone();
         }
+        self.filter_changed = Default::default();
         self.policy.publish(policy);
         Ok(generation)
     }

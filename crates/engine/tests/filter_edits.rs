@@ -173,3 +173,18 @@ fn list_that_is_folded_goes_on_where_it_was() {
     };
     assert_eq!(2, counted(&edited));
 }
+
+#[test]
+fn commit_that_is_refused_leaves_what_sessions_have_to_follow() {
+    let mut edited = Edited::new(true);
+    let flow = from_host(1, [198, 51, 100, 7]);
+    assert!(edited.passes(&flow));
+    edited.insert(deny_to([198, 51, 100, 7]));
+    let mut larger = edited.rig.plane.policy().clone();
+    larger.nat4.pools = sluice_nat::Pools::new(&[sluice_nat::Pool::new(0x0a00_0000, 0x0a00_ffff)]).unwrap();
+    let routes = sluice_route::RouteSet::new(&[], &[]).unwrap();
+    assert!(edited.rig.plane.commit(larger, &routes).is_err());
+    edited.follow();
+    assert!(!edited.passes(&flow));
+    assert_eq!(0, edited.rig.live());
+}

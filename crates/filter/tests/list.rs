@@ -27,7 +27,9 @@ struct Named {
 #[derive(Clone, Debug)]
 enum Step {
     Insert(usize, Action, Vec<Rule<u128>>),
+    InsertTwo(usize, [Action; 2], Vec<Rule<u128>>),
     Remove(usize),
+    RemoveThree(usize),
     BeginFold,
     EndFold,
 }
@@ -42,9 +44,12 @@ fn any_action() -> impl Strategy<Value = Action> {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let boxes = proptest::collection::vec(any_rule(), 0..3);
+    let boxes = || proptest::collection::vec(any_rule(), 0..3);
+    let two = (0usize..40, any_action(), any_action(), boxes());
     prop_oneof![
-        5 => (0usize..40, any_action(), boxes).prop_map(|(index, action, boxes)| Step::Insert(index, action, boxes)),
+        1 => two.prop_map(|(index, one, other, boxes)| Step::InsertTwo(index, [one, other], boxes)),
+        1 => (0usize..40).prop_map(Step::RemoveThree),
+        5 => (0usize..40, any_action(), boxes()).prop_map(|(index, action, boxes)| Step::Insert(index, action, boxes)),
         3 => (0usize..40).prop_map(Step::Remove),
         1 => Just(Step::BeginFold),
         1 => Just(Step::EndFold),
@@ -129,6 +134,21 @@ proptest! {
                     assert_eq!(if decides { Change::InPlace } else { Change::Anew }, change);
                     meant.rules.insert(index, Named { name, written });
                 }
+                Step::InsertTwo(index, actions, six) => {
+                    let index = index.min(meant.rules.len());
+                    let rules = [(actions[0], name), (actions[1], name + 100_000)];
+                    let rules = rules.map(|(action, name)| (written(action, six.clone()), name));
+                    list.insert_all(index, rules.to_vec()).unwrap();
+                    for (written, name) in rules.into_iter().rev() {
+                        meant.rules.insert(index, Named { name, written });
+                    }
+                }
+                Step::RemoveThree(first) => {
+                    let last = meant.rules.len().min(first + 3);
+                    let places = (first..last).filter_map(|index| list.place(index)).collect();
+                    list.remove_all(&places).unwrap();
+                    meant.rules.drain(first.min(last)..last);
+                }
                 Step::Remove(index) if index < meant.rules.len() => {
                     list.remove(index).unwrap();
                     meant.rules.remove(index);
@@ -201,4 +221,34 @@ fn fold_of_a_list_that_was_built_anew_meanwhile_is_not_taken() {
     assert_eq!(Ok(Change::Anew), list.insert(0, count, 1));
     assert_eq!(Ok(false), list.end_fold(fold.build().unwrap()));
     assert_eq!(1, list.len());
+}
+
+#[test]
+fn rule_of_many_boxes_that_was_hidden_comes_back_in_little_time_and_memory() {
+    let ports = |at: u32| (at * 500, at * 500 + 99);
+    let wide = |number: u32| {
+        let ((first, last), (from, to)) = (ports(number % 100), ports(number / 100));
+        let rule = Rule::<u32>::any().with(Field::SourcePort, first, last).unwrap();
+        rule.with(Field::DestinationPort, from, to).unwrap()
+    };
+    let of = |four| Written {
+        action: Action::Decide(Verdict::Accept),
+        four,
+        six: Vec::new(),
+    };
+    let rules = [(of(vec![Rule::any()]), 0), (of((0..10_000).map(wide).collect()), 1)];
+    let mut list = RuleList::new(rules.into_iter(), SETTINGS, Counters::new(2)).unwrap();
+    list.remove(0).unwrap();
+    let four = &list.filters().four;
+    for (from, to, verdict) in [
+        (0, 0, Verdict::Accept),
+        (1_099, 1_500, Verdict::Accept),
+        (100, 0, Verdict::Drop),
+    ] {
+        let header = Header::new(1, 2)
+            .with(Field::SourcePort, from)
+            .with(Field::DestinationPort, to);
+        assert_eq!(verdict, four.would(&header).verdict, "{from} {to}");
+    }
+    assert_eq!(10_000, four.len());
 }

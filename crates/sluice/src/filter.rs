@@ -99,10 +99,7 @@ pub fn edit(socket: &Path, edit: &FilterEdit, output: &mut dyn Write) -> Result<
             built_anew,
         } => {
             let (count, all) = (grouped(count), grouped(rules_in_all));
-            let how = match built_anew {
-                0 => String::new(),
-                anew => format!("; the matcher was built anew {} times", grouped(anew)),
-            };
+            let how = if built_anew { "; the matcher was built anew" } else { "" };
             Ok(writeln!(output, "{count} {done}, {all} rules in all{how}")?)
         }
     }

@@ -132,8 +132,8 @@ pub enum EditAnswer {
         count: u64,
         /// Rules in all now.
         rules_in_all: u64,
-        /// How many of them needed the whole matcher to be built anew.
-        built_anew: u64,
+        /// The whole matcher had to be built anew for them.
+        built_anew: bool,
     },
     /// They are wrong, and nothing has changed.
     Refused {

@@ -71,6 +71,9 @@ pub enum FilterProblem {
     /// A rule without a name where rules are to be inserted.
     #[error("a rule that is inserted needs a name")]
     NoName,
+    /// A name that could be the number of a rule without one.
+    #[error("`{0}` is a number, which is what rules without a name are called by")]
+    Number(String),
     /// A rule that is never asked.
     #[error("`{by}` matches all that `{rule}` does, and decides otherwise: it never decides")]
     Shadowed {
@@ -107,6 +110,7 @@ impl FilterProblem {
                 "at most 256 are possible, as every packet asks them; every rule counts anyway".into()
             }
             Self::DuplicateName(_) => "names tell rules apart in lists and counters".into(),
+            Self::Number(name) => format!("write a word, such as `rule-{name}`"),
             Self::NotRules => {
                 "write `[[filter.rules]]` and nothing else; `sluice apply` takes whole configurations".into()
             }

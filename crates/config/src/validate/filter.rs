@@ -203,6 +203,9 @@ impl Check<'_> {
             let at = place!["filter", "rules", k];
             if let Some(name) = &written.name {
                 self.name(&[at, place!["name"]].concat(), name);
+                if !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit()) {
+                    self.refuse(&[at, place!["name"]].concat(), FilterProblem::Number(name.clone()));
+                }
                 if let Some(other) = names.insert(name, k + 1) {
                     self.refuse(&[at, place!["name"]].concat(), FilterProblem::DuplicateName(other));
                 }

@@ -152,6 +152,9 @@ pub(super) async fn apply(
         let mut running = control.rules();
         let committed = control.plane().commit(policy, &routes);
         if committed.is_ok() {
+            if let Some(rules) = &*running {
+                crate::filter::write_log(&config, rules.list());
+            }
             *running = rules.map(RunningRules::new);
         }
         committed

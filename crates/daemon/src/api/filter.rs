@@ -15,7 +15,7 @@ use sluice_filter::{By, Counter, Fate, Place};
 use super::{Refusal, Shared};
 use crate::build::{Listed, Rules};
 use crate::control::Control;
-use crate::filter::{header, leads_to};
+use crate::filter::{header, leads_to, write_log};
 use crate::rules::{EditError, Edited, RunningRules};
 
 /// `GET /v1/filter`
@@ -86,13 +86,15 @@ fn edit(
 ) -> Result<Json<EditAnswer>, Refusal> {
     let mut rules = control.rules();
     let rules = rules.as_mut().ok_or_else(no_filter)?;
+    // What has been logged is told by the rules as they are.
+    write_log(&control.config(), rules.list());
     let edited = edit(rules, &mut control.plane()).map_err(|error| Refusal::Wrong(error.to_string()))?;
     let rules_in_all = rules.list().len() as u64;
     tracing::info!("filter: {} rules {what}, {rules_in_all} in all", edited.count);
     Ok(Json(EditAnswer::Done {
         count: edited.count,
         rules_in_all,
-        built_anew: edited.anew,
+        built_anew: edited.is_anew,
     }))
 }
 

@@ -11,7 +11,7 @@ mod sessions;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::StatusCode;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
@@ -21,6 +21,9 @@ use sluice_config::api::{Failure, path};
 
 use crate::control::Control;
 use crate::desk::Gone;
+
+/// Largest request in bytes: a configuration with as many rules as there may be.
+const LARGEST: usize = 256 << 20;
 
 /// What handlers share.
 type Shared = State<Arc<Control>>;
@@ -87,6 +90,7 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
 /// Routes behind their boundary: what panics there fails alone.
 pub(crate) fn guarded(routes: Router<Arc<Control>>, control: Arc<Control>) -> Router {
     routes
+        .layer(DefaultBodyLimit::max(LARGEST))
         .layer(from_fn_with_state(control.clone(), guard))
         .with_state(control)
 }

@@ -168,7 +168,11 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session) -> Opt
     } = match plan::<F>(ctx, &first, &key) {
         Plan::Session(translation) => translation,
         // A neighbour that is away for the moment does not end a session: it keeps its hops until the next commit.
-        Plan::Wait(_) => return Some(hops),
+        Plan::Wait(_) => {
+            let filters = ctx.policy.filter.as_deref();
+            let passes = filters.is_none_or(|filters| filter::passes::<F>(ctx.policy, filters, session));
+            return passes.then_some(hops);
+        }
         _ => return None,
     };
     let (nat, reverse) = (session.nat(), session.reverse());

@@ -158,11 +158,11 @@ impl<A: Address> Builder<A> {
     fn without_hidden<'e>(&mut self, entries: &'e [&'e Entry<A>], last: usize, part: Part<A>) -> &'e [&'e Entry<A>] {
         let (shown, hidden) = entries.split_at(last + 1);
         if !hidden.is_empty() {
-            self.hidden.push(Hidden {
-                by: entries[last].number,
-                part,
-                numbers: hidden.iter().map(|entry| entry.number).collect(),
-            });
+            let mut numbers: Vec<_> = hidden.iter().map(|entry| entry.number).collect();
+            // Boxes of a rule stand side by side.
+            numbers.dedup();
+            let by = entries[last].number;
+            self.hidden.push(Hidden { by, part, numbers });
         }
         shown
     }

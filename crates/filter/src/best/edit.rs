@@ -71,17 +71,15 @@ impl<A: Address> Best<A> {
         rules: impl Fn(RuleNumber) -> &'r [Rule<A>],
     ) -> Result<(), Full> {
         let mut hidden = self.hidden();
-        let mut shown = Vec::new();
         for Hidden { part, numbers, .. } in hidden.by(number) {
             for &number in numbers {
                 for rule in rules(number) {
-                    shown.extend(part.clipped(rule).map(|within| (number, rule, within)));
+                    if let Some(within) = part.clipped(rule) {
+                        // Divided it would be hidden again: what hides it is still there, so that there is no gap.
+                        self.put(number, rule, &within, None)?;
+                    }
                 }
             }
-        }
-        for (number, rule, within) in shown {
-            // Divided they would be hidden again: what hides them is still there, so that there is no gap.
-            self.put(number, rule, &within, None)?;
         }
         hidden.forget(number);
         for rule in boxes {

@@ -1,7 +1,7 @@
 //! Up to 16 rules that are compared with a header at once.
 
 use core::borrow::Borrow;
-use core::sync::atomic::{AtomicU16, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU16, AtomicU32, Ordering, fence};
 
 use sluice_table::simd::lanes::Lanes;
 
@@ -125,11 +125,11 @@ impl<A: Address> Leaf<A> {
         })
     }
 
-    /// Do without a rule from now on, where it is there.
+    /// Do without a rule from now on, where it is there. Who misses it sees what was done before: see [`Leaf::next`].
     pub fn remove(&self, number: RuleNumber) {
         for slot in (0..SLOTS).filter(|&slot| self.numbers[slot] == number) {
             for used in &self.used {
-                used.fetch_and(!(1 << slot), Ordering::Relaxed);
+                used.fetch_and(!(1 << slot), Ordering::Release);
             }
         }
     }
@@ -156,9 +156,11 @@ impl<A: Address> Leaf<A> {
         self.further
     }
 
-    /// The leaf that goes on with more rules, 0 where none does.
+    /// The leaf that goes on with more rules, 0 where none does. Who looked for rules before, and missed one that has gone, is
+    /// led to those that came for it.
     #[inline(always)]
     pub fn next(&self) -> u32 {
+        fence(Ordering::Acquire);
         self.next.load(Ordering::Relaxed)
     }
 

@@ -180,10 +180,7 @@ impl<A: Address> Work for Alone<'_, A> {
                 visits.nodes += 1;
                 at = trees.below(at, header, lanes);
             }
-            loop {
-                let Some(leaf) = trees.leaves.get(at.leaf_number()) else {
-                    break;
-                };
+            while let Some(leaf) = trees.leaves.get(at.leaf_number()) {
                 visits.leaves += 1;
                 let rule = best.first_of_leaf(leaf, header, lanes);
                 first = first.min(rule);

@@ -4,7 +4,9 @@
 //! room, all is built anew. Before the room is used up, the list is folded: built anew on another thread, while it goes on
 //! changing.
 
+use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Action, Counter, Counters, FilterError, Filters, Place, Settings, Written, later};
 use crate::Best;
@@ -134,7 +136,11 @@ impl<T> RuleList<T> {
 
     /// What the rule at an index asks and does.
     pub fn written(&self, index: usize) -> Option<&Written> {
-        let place = *self.order.get(index)?;
+        self.written_at(self.place(index)?)
+    }
+
+    /// What the rule that counts at a place asks and does, also one that went lately.
+    pub fn written_at(&self, place: Place) -> Option<&Written> {
         self.rules.get(place as usize).map(|rule| &rule.written)
     }
 
@@ -143,25 +149,45 @@ impl<T> RuleList<T> {
     /// # Errors
     /// All had to be built anew, and the matcher would be too large: nothing has changed.
     pub fn insert(&mut self, index: usize, written: Written, what: T) -> Result<Change, FilterError> {
-        self.insert_listed(index, Arc::new(Listed { written, what }), Arc::default())
+        self.insert_all(index, vec![(written, what)])
+    }
+
+    /// Put rules side by side before the one at an index, or behind all. All is built anew at most once.
+    ///
+    /// # Errors
+    /// As those of [`RuleList::insert`].
+    pub fn insert_all(&mut self, index: usize, rules: Vec<(Written, T)>) -> Result<Change, FilterError> {
+        let listed = |(written, what)| (Arc::new(Listed { written, what }), Arc::default());
+        self.insert_listed(index, rules.into_iter().map(listed).collect())
     }
 
     fn insert_listed(
         &mut self,
         index: usize,
-        rule: Arc<Listed<T>>,
-        counter: Arc<Counter>,
+        rules: Vec<(Arc<Listed<T>>, Arc<Counter>)>,
     ) -> Result<Change, FilterError> {
         let index = index.min(self.order.len());
-        let place = self.rules.len() as Place;
-        let is_added = self.add_to_filters(index, place, &rule.written, counter);
-        self.rules.push(rule);
-        self.order.insert(index, place);
-        if is_added {
-            return Ok(self.note(index, Some(place)));
+        let (first, count) = (self.rules.len(), rules.len());
+        let mut in_place = 0;
+        for (rule, counter) in rules {
+            let place = self.rules.len() as Place;
+            let at = index + in_place;
+            if first + in_place == self.rules.len() && self.add_to_filters(at, place, &rule.written, counter) {
+                self.order.insert(at, place);
+                self.note(at, Some(place));
+                in_place += 1;
+            }
+            self.rules.push(rule);
         }
+        if in_place == count {
+            return Ok(Change::InPlace);
+        }
+        let rest = (first + in_place) as Place..self.rules.len() as Place;
+        let at = index + in_place;
+        self.order.splice(at..at, rest);
         self.build_anew().inspect_err(|_| {
-            self.order.remove(index);
+            self.order.drain(index..index + count);
+            self.rules.truncate(first);
         })
     }
 
@@ -170,27 +196,54 @@ impl<T> RuleList<T> {
     /// # Errors
     /// As those of [`RuleList::insert`].
     pub fn remove(&mut self, index: usize) -> Result<Change, FilterError> {
-        let Some(&place) = self.order.get(index) else {
+        let Some(place) = self.place(index) else {
             return Ok(Change::InPlace);
         };
         let is_removed = self.remove_from_filters(place);
         self.order.remove(index);
         if is_removed {
-            return Ok(self.note(index, None));
+            self.note(index, None);
+            return Ok(Change::InPlace);
         }
         self.build_anew().inspect_err(|_| self.order.insert(index, place))
     }
 
-    fn note(&mut self, index: usize, came: Option<Place>) -> Change {
+    /// Take away the rules that count at these places. All is built anew at most once.
+    ///
+    /// # Errors
+    /// As those of [`RuleList::insert`].
+    pub fn remove_all(&mut self, places: &HashSet<Place>) -> Result<Change, FilterError> {
+        let indexes = (0..self.order.len()).filter(|&index| places.contains(&self.order[index]));
+        let indexes: Vec<usize> = indexes.collect();
+        let is_removed = indexes.iter().all(|&index| self.remove_from_filters(self.order[index]));
+        let left = self
+            .order
+            .iter()
+            .copied()
+            .filter(|place| !places.contains(place))
+            .collect();
+        let before = std::mem::replace(&mut self.order, left);
+        if !is_removed {
+            return self.build_anew().inspect_err(|_| self.order = before);
+        }
+        for (gone, index) in indexes.into_iter().enumerate() {
+            self.note(index - gone, None);
+        }
+        Ok(Change::InPlace)
+    }
+
+    fn note(&mut self, index: usize, came: Option<Place>) {
         if let Some(since) = &mut self.since {
             since.push(Step { index, came });
         }
-        Change::InPlace
     }
 
     /// Whether a rule is in force now. Where it is in part, all is to be built anew.
     fn add_to_filters(&self, index: usize, place: Place, written: &Written, counter: Arc<Counter>) -> bool {
-        let (Action::Decide(verdict), filters) = (written.action, &self.filters) else {
+        let filters = &self.filters;
+        // Whatever follows: where all is built anew it goes on counting.
+        let counts = filters.counters.add(counter);
+        let Action::Decide(verdict) = written.action else {
             return false;
         };
         let (Some(four), Some(six)) = (filters.four.matcher.best(), filters.six.matcher.best()) else {
@@ -203,10 +256,13 @@ impl<T> RuleList<T> {
         let Some(number) = filters.decisions.between(neighbours.0, neighbours.1) else {
             return false;
         };
-        filters.counters.add(counter)
+        let is_added = counts
             && filters.decisions.add(number, verdict) == Some(place)
             && four.insert(number, &written.four).is_ok()
-            && six.insert(number, &written.six).is_ok()
+            && six.insert(number, &written.six).is_ok();
+        filters.four.boxes.fetch_add(written.four.len(), Ordering::Relaxed);
+        filters.six.boxes.fetch_add(written.six.len(), Ordering::Relaxed);
+        is_added
     }
 
     /// Whether a rule is no more in force. Where it is in part, all is to be built anew.
@@ -239,6 +295,7 @@ impl<T> RuleList<T> {
         four.matcher.best().is_some_and(Best::is_crowded)
             || six.matcher.best().is_some_and(Best::is_crowded)
             || self.filters.decisions.room() < later(self.order.len()) / 2
+            || self.rules.len() - self.order.len() > later(self.order.len())
     }
 
     fn as_fold(&self) -> Fold<T> {
@@ -278,6 +335,11 @@ impl<T> RuleList<T> {
         Some(self.as_fold())
     }
 
+    /// What was being built anew does not come.
+    pub fn forget_fold(&mut self) {
+        self.since = None;
+    }
+
     /// Take what was built anew, with what has changed since. Whether [`RuleList::filters`] are others now; they are not where
     /// all was built anew meanwhile.
     ///
@@ -293,7 +355,7 @@ impl<T> RuleList<T> {
             match came.and_then(|place| Some((place, self.rules.get(place as usize)?))) {
                 Some((place, rule)) => {
                     let counter = self.filters.counters.shared(place).unwrap_or_default();
-                    built.insert_listed(index, rule.clone(), counter)?;
+                    built.insert_listed(index, vec![(rule.clone(), counter)])?;
                 }
                 None => {
                     built.remove(index)?;

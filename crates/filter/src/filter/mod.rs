@@ -15,6 +15,7 @@ pub use list::{Change, Fold, RuleList};
 use std::borrow::Borrow;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thiserror::Error;
 
@@ -146,7 +147,7 @@ struct GoesOn<A> {
 pub struct Filter<A: Address> {
     matcher: Any<A>,
     decisions: Arc<Decisions>,
-    boxes: usize,
+    boxes: AtomicUsize,
     goes_on: Box<[GoesOn<A>]>,
     default: Verdict,
 }
@@ -175,7 +176,7 @@ impl<A: Address> Filter<A> {
             return Err(FilterError::TooMany(rules.len()));
         }
         Ok(Self {
-            boxes: rules.len(),
+            boxes: AtomicUsize::new(rules.len()),
             matcher: Any::new(rules, settings.kind, settings.workers)?,
             decisions,
             goes_on: goes_on.into(),
@@ -255,14 +256,14 @@ impl<A: Address> Filter<A> {
         }
     }
 
-    /// Boxes that decided when it was built.
+    /// Boxes that decide.
     pub fn len(&self) -> usize {
-        self.boxes
+        self.boxes.load(Ordering::Relaxed)
     }
 
     /// Whether there are no boxes at all.
     pub fn is_empty(&self) -> bool {
-        self.boxes == 0 && self.goes_on.is_empty()
+        self.len() == 0 && self.goes_on.is_empty()
     }
 
     /// Bytes that the matcher takes.
