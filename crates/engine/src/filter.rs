@@ -13,7 +13,7 @@ use sluice_wire::layers::{Fragment, Layers};
 use sluice_wire::tcp::flag::SYN;
 
 use crate::batch::{Complaint, Meta, put};
-use crate::context::Ctx;
+use crate::context::{Ctx, Exit};
 use crate::family::{Family, Session};
 use crate::io::HAND;
 use crate::policy::Policy;
@@ -47,11 +47,7 @@ impl<F: Family> Asked<F> {
 
     /// Those that do not pass, by their places.
     pub fn refused(&self, filters: &Filters, ctx: &Ctx<'_, '_>) -> ArrayVec<(usize, Refused), HAND> {
-        let pass = Fate {
-            verdict: Verdict::Accept,
-            by: By::Default,
-        };
-        let mut fates = [pass; HAND];
+        let mut fates = [Fate::PASS; HAND];
         let fates = &mut fates[..self.headers.len()];
         let (worker, now) = (ctx.own as usize, ctx.now.nanoseconds);
         F::filter(filters).decide(&self.headers, fates, &filters.counters, worker, now);
@@ -60,6 +56,22 @@ impl<F: Family> Asked<F> {
             .filter_map(|((&place, header), fate)| Some((place.into(), refused(header, *fate)?)))
             .collect()
     }
+}
+
+/// Ask about a single packet: what has become of it if it does not pass. What waits for a neighbour comes again, and counts
+/// then; what won't pass need not wait.
+pub fn ask<F: Family>(exit: &Exit<'_>, header: &Header<F::Number>, waits: bool, now: u64) -> Result<(), Refused> {
+    let Some(filters) = exit.policy.filter.as_deref() else {
+        return Ok(());
+    };
+    let filter = F::filter(filters);
+    if waits && would_pass::<F>(filter, header) {
+        return Ok(());
+    }
+    let mut fates = [Fate::PASS];
+    let (headers, worker) = (core::slice::from_ref(header), exit.own as usize);
+    filter.decide(headers, &mut fates, &filters.counters, worker, now);
+    refused(header, fates[0]).map_or(Ok(()), Err)
 }
 
 /// None where a packet passes.
