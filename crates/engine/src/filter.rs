@@ -177,7 +177,7 @@ pub fn header<F: Family>(
                 header = header.with(Field::Flags, layers.tcp_flags.into());
             }
         }
-        ICMP | ICMPV6 if !later => {
+        protocol if protocol == icmp::<F>() && !later => {
             let message = frame
                 .get(layers.l4 as usize..)
                 .and_then(|message| message.first_chunk());
@@ -211,10 +211,15 @@ pub fn first_header<F: Family>(
                 header
             }
         }
-        ICMP => header.with(Field::Message, 8 << 8),
-        ICMPV6 => header.with(Field::Message, 128 << 8),
+        ICMP if !F::SIX => header.with(Field::Message, 8 << 8),
+        ICMPV6 if F::SIX => header.with(Field::Message, 128 << 8),
         _ => header,
     }
+}
+
+/// The protocol whose messages are of this family.
+const fn icmp<F: Family>() -> u8 {
+    if F::SIX { ICMPV6 } else { ICMP }
 }
 
 /// What does not depend on the packet itself.

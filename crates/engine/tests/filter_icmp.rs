@@ -5,7 +5,7 @@ mod rig;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, icmpv4::TimestampMessage};
+use etherparse::{IcmpEchoHeader, Icmpv4Type, Icmpv6Type, IpNumber, icmpv4::TimestampMessage};
 use rig::{INSIDE, OUTSIDE, Plan, Rig};
 use sluice_engine::policy::Policy;
 use sluice_filter::{Action, Counters, Field, Filters, Kind, Rule, Settings, Verdict, With, Written};
@@ -138,6 +138,29 @@ fn filter_by_session_asks_about_other_types_of_queries() {
     assert_eq!(1, rig.drops("filter-default"), "{:?}", rig.all_drops());
     assert_eq!(1, rig.host_sends(&message(false, false, false)).len());
     assert_eq!((1, 1), (packets(&rig, 0), rig.live()));
+}
+
+#[test]
+fn filter_sees_messages_in_the_icmp_of_their_own_family_alone() {
+    fn any<A: sluice_filter::Address>() -> Rule<A> {
+        Rule::any().with(Field::Message, 0, 0xffff).unwrap()
+    }
+    let mut rig = untranslated(|policy| {
+        let messages = Written {
+            action: ACCEPT,
+            four: vec![any()],
+            six: vec![any()],
+        };
+        filter(policy, &[messages]);
+    });
+    let of = |protocol| Transport::Raw(IpNumber(protocol));
+    for other in [frame4(HOST4, FAR4, of(58)), frame6(HOST6, FAR6, of(1))] {
+        assert!(rig.host_sends(&other.payload(&[8; 16])).is_empty());
+    }
+    for six in [false, true] {
+        assert_eq!(1, rig.host_sends(&message(six, false, false)).len());
+    }
+    assert_eq!(2, rig.drops("filter-default"), "{:?}", rig.all_drops());
 }
 
 #[test]
