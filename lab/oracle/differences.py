@@ -41,8 +41,6 @@ FILTER_DIFFERENCES = {
                 "puts what is invalid aside before.",
     "unanswered": "All that follows the first packet of a flow passes. To Linux a connection is new until it is answered: "
                   "rules are asked about each packet so far, and may look at what differs between them.",
-    "unsummed": "UDP over IPv6 without a checksum is malformed to Sluice (RFC 8200, 8.1). Linux forwards it, as RFC 6936 asks of "
-                "what stands between tunnels.",
     "later": "The sender of an IPv6 fragment that can't be forwarded is told where it is the first one, as over IPv4 (RFC 1812, "
              "4.3.2.7). Linux tells it of each.",
     "unasked": "Information requests are no queries to Sluice (RFC 6918): what answers them is asked about as any packet. To "
@@ -138,9 +136,6 @@ class Forgiven:
     def _filtered(self, step, linux, sluice):
         """The name of a difference in what passed a filter, or nothing."""
         flow = self.scenario.flows[step.flow]
-        if self.world.six and isinstance(step, Send) and not step.form.get("sums", True) and len(step.order) < 2 and not sluice:
-            self.parted.add(flow.number)
-            return "unsummed" if linux else None
         if not self.world.tracks and is_malformed(step) and linux:
             # Of what came in fragments, only the first may be seen to be malformed.
             return "malformed" if len(sluice) < len(linux) or not _all_pass(linux) else None

@@ -387,3 +387,17 @@ fn gateway_answers_for_itself_and_refuses_what_nothing_listens_to() {
     assert_error(&rig, &sent, 1, 4, &frame);
     assert_eq!(vec![("no-local-service", 2)], rig.all_drops());
 }
+
+#[test]
+fn rfc6936_5_udp_over_ipv6_without_checksum_is_forwarded_without() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        ..Plan::default()
+    });
+    let mut frame = datagram6().macs(HOST_MAC, INSIDE_MAC).build();
+    frame[60..62].fill(0);
+    let sent = rig.send(INSIDE, &frame);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    frame[21] -= 1;
+    assert_eq!(frame[14..], sent[0].frame[14..]);
+}
