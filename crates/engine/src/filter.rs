@@ -84,8 +84,11 @@ fn refused<A: Address>(header: &Header<A>, fate: Fate) -> Option<Refused> {
         (Verdict::Reject(_), _) => Denied::Rejected,
         (Verdict::Drop, _) => Denied::Denied,
     };
+    // A later fragment has no header that a reset could answer.
+    let is_segment =
+        header.get(Field::Protocol) == u32::from(TCP) && header.get(Field::Fragment) != Fragment::Later as u32;
     let complaint = match fate.verdict {
-        Verdict::Reject(With::Reset) if header.get(Field::Protocol) == u32::from(TCP) => Some(Complaint::Reset),
+        Verdict::Reject(With::Reset) if is_segment => Some(Complaint::Reset),
         Verdict::Reject(With::Reset | With::PortUnreachable) => Some(Complaint::PortUnreachable),
         Verdict::Reject(With::Prohibited) => Some(Complaint::Prohibited),
         Verdict::Accept | Verdict::Drop => None,

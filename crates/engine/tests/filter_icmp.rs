@@ -164,6 +164,37 @@ fn filter_sees_messages_in_the_icmp_of_their_own_family_alone() {
 }
 
 #[test]
+fn filter_rejects_later_fragments_of_ipv6_by_an_error_and_those_of_ipv4_in_silence() {
+    for (with, told) in [(With::Reset, [1, 4]), (With::Prohibited, [1, 1])] {
+        let mut rig = Rig::new(Plan {
+            translate: false,
+            ..Plan::default()
+        });
+        let settings = Settings {
+            kind: Kind::Best,
+            default: Verdict::Reject(with),
+            sessions: false,
+            workers: 1,
+        };
+        let filters = Filters::new(&[] as &[Written], &settings, Counters::new(0)).unwrap();
+        rig.plane.replace_filter(Arc::new(filters));
+        let later = |frame: Frame| frame.payload(&[2; 64]).fragment(4, false, 1);
+        let segment = |protocol| Transport::Raw(IpNumber(protocol));
+        for protocol in [6, 17] {
+            let sent = rig.host_sends(&later(frame6(HOST6, FAR6, segment(protocol))));
+            assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+            assert!(rig::is_valid(&sent[0].frame));
+            assert_eq!((INSIDE, &told[..]), (sent[0].port, &sent[0].frame[54..56]));
+            assert!(
+                rig.host_sends(&later(frame4(HOST4, FAR4, segment(protocol))))
+                    .is_empty()
+            );
+        }
+        assert_eq!(4, rig.drops("filter-default"));
+    }
+}
+
+#[test]
 fn translated_sessions_leave_requests_against_them_unanswered() {
     let mut rig = Rig::new(Plan {
         policy: |policy| filter(policy, &[echo_from(INSIDE, ACCEPT), echo_from(OUTSIDE, ACCEPT)]),
