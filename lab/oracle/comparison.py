@@ -26,26 +26,28 @@ class Comparison:
         """Raises `Mismatch` at the first step where they part."""
         for number, step in enumerate(self.scenario.steps):
             self.step = step
+            kept = self.forgiven.told_of_later(sluice[number])
             try:
-                self._step(step, linux[number], sluice[number])
+                self._sums(sluice[number] or [])
+                self._step(step, linux[number], kept)
             except Mismatch as error:
                 raise Mismatch(
                     f"step {number}: {error}\n  {step}\n  Linux:  {told(linux[number])}\n  Sluice: {told(sluice[number])}"
                 ) from None
-            self.forgiven.note(step, sluice[number])
+            self.forgiven.note(step, kept)
+
+    def _sums(self, sluice):
+        for _, datagram in sluice:
+            if wrong := packet.faults(datagram):
+                raise Mismatch(f"Sluice sent a wrong {', '.join(wrong)}")
 
     def _step(self, step, linux, sluice):
-        if sluice:
-            for _, datagram in sluice:
-                if wrong := packet.faults(datagram):
-                    raise Mismatch(f"Sluice sent a wrong {', '.join(wrong)}")
-            if wrong := self.forgiven.wrong(step, sluice):
-                raise Mismatch(f"Sluice sent {wrong}")
+        if sluice and (wrong := self.forgiven.wrong(step, sluice)):
+            raise Mismatch(f"Sluice sent {wrong}")
         if linux is None or sluice is None:
             if linux is not sluice and not self.forgiven.unmade(step, linux, sluice):
                 raise Mismatch("only one system could be sent the packet")
             return
-        linux = self.forgiven.told_of_later(linux)
         if self.forgiven.verdict(step, linux, sluice):
             for (interface, ours), (_, theirs) in zip(linux, sluice):
                 if interface == INVALID:

@@ -41,10 +41,8 @@ FILTER_DIFFERENCES = {
                 "puts what is invalid aside before.",
     "unanswered": "All that follows the first packet of a flow passes. To Linux a connection is new until it is answered: "
                   "rules are asked about each packet so far, and may look at what differs between them.",
-    "unsummed": "UDP over IPv6 without a checksum is malformed to Sluice (RFC 8200, 8.1). Linux forwards it, as RFC 6936 asks of "
-                "what stands between tunnels.",
-    "later": "The sender of an IPv6 fragment that can't be forwarded is told where it is the first one, as over IPv4 (RFC 1812, "
-             "4.3.2.7). Linux tells it of each.",
+    "later": "The sender of an IPv6 fragment that rules reject is told, whichever it is (RFC 4443, 2.4 e). Linux tells it of the "
+             "first one at most, whose checksum it may be able to look at.",
     "unasked": "Information requests are no queries to Sluice (RFC 6918): what answers them is asked about as any packet. To "
                "Linux an answer that nobody has asked for is invalid.",
     "unknown": "Errors about flows that are not known are asked about by rules as packets of their own, where addresses are "
@@ -138,15 +136,13 @@ class Forgiven:
     def _filtered(self, step, linux, sluice):
         """The name of a difference in what passed a filter, or nothing."""
         flow = self.scenario.flows[step.flow]
-        if self.world.six and isinstance(step, Send) and not step.form.get("sums", True) and len(step.order) < 2 and not sluice:
-            self.parted.add(flow.number)
-            return "unsummed" if linux else None
         if not self.world.tracks and is_malformed(step) and linux:
             # Of what came in fragments, only the first may be seen to be malformed.
             return "malformed" if len(sluice) < len(linux) or not _all_pass(linux) else None
-        alone = linux[0][1] if len(linux) == 1 and linux[0][0] != INVALID else None
-        if alone and isinstance(step, Send) and _can_not_go_on(alone):
-            return "order" if not sluice or _refuses(step, sluice) else None
+        if linux and isinstance(step, Send) and all(_can_not_go_on(datagram) for _, datagram in linux):
+            # Of fragments, rules may refuse some.
+            asked = [datagram for interface, datagram in sluice if not _refuses(step, [(interface, datagram)])]
+            return "order" if len(asked) < len(linux) and all(map(_can_not_go_on, asked)) else None
         if isinstance(step, Send) and step.size and not self.world.tracks:
             told = [output for output in sluice if _refuses(step, [output])]
             passed = [output for output in sluice if output not in told]
@@ -172,12 +168,12 @@ class Forgiven:
                 return "unknown" if step.fault in ("quoted-port", "receiver") else None
         return None
 
-    def told_of_later(self, linux):
-        """Linux's outputs without what it tells of later fragments of IPv6."""
-        kept = [(name, datagram) for name, datagram in linux if not (_can_not_go_on(datagram) and _quotes_later(datagram))]
-        if self.world.six and len(kept) < len(linux) and self._forgive("later"):
+    def told_of_later(self, sluice):
+        """Sluice's outputs without what it tells of later fragments of IPv6 that rules reject."""
+        kept = [(name, datagram) for name, datagram in sluice or [] if not (is_prohibition(datagram) and _quotes_later(datagram))]
+        if sluice and self.world.six and len(kept) < len(sluice) and self._forgive("later"):
             return kept
-        return linux
+        return sluice
 
     def _may_be_asked_again(self, step):
         """Whether a packet follows another of its flow that nobody has answered, and rules look at what may differ."""

@@ -118,9 +118,6 @@ class Rule:
             # What several values fit is counted once.
             sources, targets, *ports = (_set(members) for members in (sources, targets, *ports))
         protocols = self.protocols
-        if protocols == family.odd:
-            # Sluice takes a rule of the other family's messages for one of that family.
-            return []
         if not protocols and (self.source_ports or self.target_ports):
             protocols = (packet.TCP, packet.UDP)
         if self.flags:
@@ -413,7 +410,7 @@ def _rule(pick, words, sessions, fragments, groups):
 def _concerns(conditions, family, groups):
     """Whether packets of a family may match."""
     lists = [conditions[key] for key in ("sources", "targets") if key in conditions]
-    return conditions.get("protocols") != family.odd and all(groups.addresses(members, family) for members in lists)
+    return all(groups.addresses(members, family) for members in lists)
 
 
 def _ports(pick, ports):

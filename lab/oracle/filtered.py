@@ -90,7 +90,7 @@ def _without_late_reports(scenario):
 def _is_asked_about(step):
     if is_malformed(step):
         return False
-    return isinstance(step, Report) or step.form.get("ttl", 64) > 1 and step.form.get("sums", True)
+    return isinstance(step, Report) or step.form.get("ttl", 64) > 1
 
 
 class TranslatedMaker(Maker):
@@ -165,7 +165,6 @@ class SixMaker(FilterMaker):
     ODD = packet.ICMP
     KINDS = (128, 128, 128, 129)
     SPOILS = ("transport", "length", "data-offset")
-    UNSUMMED = 0.02
     LONG = (1200, 1232, 1372, 1424)
 
     def _fields(self):

@@ -6,6 +6,11 @@ use crate::config::InterfaceIndex;
 use crate::schema::{Action, RejectWith};
 use crate::value::{Numbers, TcpFlags};
 
+/// ICMP's protocol number.
+pub(crate) const ICMP: u8 = 1;
+/// ICMPv6's.
+pub(crate) const ICMPV6: u8 = 58;
+
 /// A rule. Lists without an element stand for everything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterRule {
@@ -68,12 +73,23 @@ impl Selection {
 
     /// Whether packets of a family may match.
     pub fn concerns(&self, six: bool) -> bool {
-        let other = if six { 1 } else { 58 };
-        let protocol = self.protocols.is_empty() || self.protocols.iter().any(|&protocol| protocol != other);
         Self::addresses(&self.sources, six).is_some()
             && Self::addresses(&self.destinations, six).is_some()
-            && protocol
-            && (self.messages.iter().all(Vec::is_empty) || !self.messages[usize::from(six)].is_empty())
+            && (!self.names_messages() || !self.messages[usize::from(six)].is_empty())
+    }
+
+    fn names_messages(&self) -> bool {
+        !self.messages.iter().all(Vec::is_empty)
+    }
+
+    /// The protocols that packets of a family may be of. They are numbers, the same in both families, except where messages
+    /// are named: those belong to the ICMP of their family.
+    pub fn protocols_of(&self, six: bool) -> Vec<u8> {
+        match (self.names_messages(), six) {
+            (false, _) => self.protocols.clone(),
+            (true, false) => vec![ICMP],
+            (true, true) => vec![ICMPV6],
+        }
     }
 
     /// Of how many boxes it is made, in both families.
@@ -88,7 +104,7 @@ impl Selection {
             let lists = [
                 sources.len(),
                 destinations.len(),
-                self.protocols.len(),
+                self.protocols_of(six).len(),
                 self.source_ports.len(),
                 self.destination_ports.len(),
                 self.messages[usize::from(six)].len(),
@@ -131,8 +147,9 @@ impl Selection {
             && covers(&self.source_ports, &other.source_ports)
             && covers(&self.destination_ports, &other.destination_ports)
             && [0, 1].into_iter().all(|six| {
-                let of_neither = self.messages.iter().all(Vec::is_empty);
-                of_neither || !other.concerns(six == 1) || covers(&self.messages[six], &other.messages[six])
+                !self.names_messages()
+                    || !other.concerns(six == 1)
+                    || !self.messages[six].is_empty() && covers(&self.messages[six], &other.messages[six])
             })
             && covers(&one(&self.dscp), &one(&other.dscp))
             && covers(&interfaces(&self.incoming), &interfaces(&other.incoming))

@@ -84,6 +84,35 @@ fragment = "later"
 }
 
 #[test]
+fn filter_protocols_are_numbers_in_both_families_and_messages_are_of_their_own() {
+    let selection = |keys: &str| checked(&rule(keys)).unwrap().config.filter[0].selection.clone();
+    let of =
+        |keys: &str| [false, true].map(|six| selection(keys).concerns(six).then(|| selection(keys).protocols_of(six)));
+    assert_eq!([Some(vec![58]), Some(vec![58])], of("protocol = [\"58\"]"));
+    assert_eq!([Some(vec![1]), Some(vec![1])], of("protocol = \"icmp\""));
+    assert_eq!(
+        [Some(vec![58, 6]), Some(vec![58, 6])],
+        of("protocol = [\"icmpv6\", \"tcp\"]")
+    );
+    assert_eq!([Some(vec![1]), Some(vec![58])], of("icmp = \"echo-request\""));
+    assert_eq!([Some(vec![1]), None], of("icmp = 13\nprotocol = \"icmp\""));
+    assert_eq!([Some(vec![58]), None], of("from = \"10.0.0.1\"\nprotocol = \"icmpv6\""));
+}
+
+#[test]
+fn filter_rule_of_messages_of_one_family_covers_none_of_the_other() {
+    let keys = "icmp = \"timestamp-request\"\n[[filter.rules]]\naction = \"drop\"\nicmp = 13";
+    let checked = checked(&rule(keys)).unwrap();
+    let rules = &checked.config.filter;
+    assert_eq!(
+        [[1, 0], [1, 1]],
+        [0, 1].map(|at: usize| rules[at].selection.messages.each_ref().map(Vec::len))
+    );
+    assert!(!rules[0].selection.covers(&rules[1].selection));
+    assert!(rules[1].selection.covers(&rules[0].selection));
+}
+
+#[test]
 fn filter_with_impossible_values_is_refused_at_its_place() {
     assert_eq!(
         ["3: \"10.0.0.9-10.0.0.1\": the range `10.0.0.9-10.0.0.1` ends before it begins"],

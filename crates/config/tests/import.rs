@@ -94,7 +94,10 @@ fn iptables_conditions_become_keys() {
             "from = '10.0.0.1', protocol = 'udp', from-port = ['1-9', '53']",
         ),
         ("-p icmp -m icmp --icmp-type 3/4", "protocol = 'icmp', icmp = '3/4'"),
-        ("-p icmp -m icmp --icmp-type any", "protocol = 'icmp'"),
+        (
+            "-p icmp -m icmp --icmp-type any",
+            "from = '0.0.0.0/0', protocol = 'icmp'",
+        ),
         (
             "-s 10.0.0.1/32 -p tcp -m tcp --tcp-flags SYN,ACK SYN",
             "from = '10.0.0.1', protocol = 'tcp', flags = 'syn/syn,ack'",

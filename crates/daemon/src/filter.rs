@@ -132,8 +132,8 @@ pub(crate) fn header<A: sluice_filter::Address>(
     };
     match packet.protocol {
         6 => header.with(Field::Flags, sluice_wire::tcp::flag::SYN.into()),
-        1 => header.with(Field::Message, 8 << 8),
-        58 => header.with(Field::Message, 128 << 8),
+        1 if packet.source.0.is_ipv4() => header.with(Field::Message, 8 << 8),
+        58 if packet.source.0.is_ipv6() => header.with(Field::Message, 128 << 8),
         _ => header,
     }
 }

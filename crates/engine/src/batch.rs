@@ -472,6 +472,14 @@ impl Lists {
     pub fn complain(&mut self, slot: Slot, complaint: Complaint, reason: impl Into<Reason>) {
         put(&mut self.complain, (slot, complaint, reason.into()));
     }
+
+    /// Drop a packet, and tell its sender if that is to be told something.
+    pub fn refuse(&mut self, slot: Slot, (complaint, reason): (Option<Complaint>, Reason)) {
+        match complaint {
+            Some(complaint) => self.complain(slot, complaint, reason),
+            None => self.discard(slot, reason),
+        }
+    }
 }
 
 /// Put on a list. A list has room for the whole hand and a slot is on one list once, so it never overflows;

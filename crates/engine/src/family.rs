@@ -20,7 +20,7 @@ use crate::io::HAND;
 use crate::paths::Paths;
 use crate::policy::{Nat, Policy};
 use crate::reason::Reason;
-use crate::session::{Session4, Session6, Track};
+use crate::session::{Queries, Session4, Session6, Track};
 use crate::shard::Shard;
 
 /// What a node needs of a session record.
@@ -37,6 +37,10 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn track_mut(&mut self) -> &mut Track;
     /// Generation of the policy that decided.
     fn generation(&self) -> u32;
+    /// Which queries pass, where nothing is translated.
+    fn queries(&self) -> Queries;
+    /// The same, to be changed.
+    fn queries_mut(&mut self) -> &mut Queries;
     /// IP protocol.
     fn protocol(&self) -> u8;
     /// Whether inbound packets keep it alive.
@@ -434,6 +438,12 @@ macro_rules! family {
             #[inline(always)]
             fn generation(&self) -> u32 {
                 self.generation
+            }
+            fn queries(&self) -> Queries {
+                self.queries
+            }
+            fn queries_mut(&mut self) -> &mut Queries {
+                &mut self.queries
             }
             #[inline(always)]
             fn protocol(&self) -> u8 {

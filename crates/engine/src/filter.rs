@@ -13,7 +13,7 @@ use sluice_wire::layers::{Fragment, Layers};
 use sluice_wire::tcp::flag::SYN;
 
 use crate::batch::{Complaint, Meta, put};
-use crate::context::Ctx;
+use crate::context::{Ctx, Exit};
 use crate::family::{Family, Session};
 use crate::io::HAND;
 use crate::policy::Policy;
@@ -47,11 +47,7 @@ impl<F: Family> Asked<F> {
 
     /// Those that do not pass, by their places.
     pub fn refused(&self, filters: &Filters, ctx: &Ctx<'_, '_>) -> ArrayVec<(usize, Refused), HAND> {
-        let pass = Fate {
-            verdict: Verdict::Accept,
-            by: By::Default,
-        };
-        let mut fates = [pass; HAND];
+        let mut fates = [Fate::PASS; HAND];
         let fates = &mut fates[..self.headers.len()];
         let (worker, now) = (ctx.own as usize, ctx.now.nanoseconds);
         F::filter(filters).decide(&self.headers, fates, &filters.counters, worker, now);
@@ -60,6 +56,22 @@ impl<F: Family> Asked<F> {
             .filter_map(|((&place, header), fate)| Some((place.into(), refused(header, *fate)?)))
             .collect()
     }
+}
+
+/// Ask about a single packet: what has become of it if it does not pass. What waits for a neighbour comes again, and counts
+/// then; what won't pass need not wait.
+pub fn ask<F: Family>(exit: &Exit<'_>, header: &Header<F::Number>, waits: bool, now: u64) -> Result<(), Refused> {
+    let Some(filters) = exit.policy.filter.as_deref() else {
+        return Ok(());
+    };
+    let filter = F::filter(filters);
+    if waits && would_pass::<F>(filter, header) {
+        return Ok(());
+    }
+    let mut fates = [Fate::PASS];
+    let (headers, worker) = (core::slice::from_ref(header), exit.own as usize);
+    filter.decide(headers, &mut fates, &filters.counters, worker, now);
+    refused(header, fates[0]).map_or(Ok(()), Err)
 }
 
 /// None where a packet passes.
@@ -72,8 +84,11 @@ fn refused<A: Address>(header: &Header<A>, fate: Fate) -> Option<Refused> {
         (Verdict::Reject(_), _) => Denied::Rejected,
         (Verdict::Drop, _) => Denied::Denied,
     };
+    // A later fragment has no header that a reset could answer.
+    let is_segment =
+        header.get(Field::Protocol) == u32::from(TCP) && header.get(Field::Fragment) != Fragment::Later as u32;
     let complaint = match fate.verdict {
-        Verdict::Reject(With::Reset) if header.get(Field::Protocol) == u32::from(TCP) => Some(Complaint::Reset),
+        Verdict::Reject(With::Reset) if is_segment => Some(Complaint::Reset),
         Verdict::Reject(With::Reset | With::PortUnreachable) => Some(Complaint::PortUnreachable),
         Verdict::Reject(With::Prohibited) => Some(Complaint::Prohibited),
         Verdict::Accept | Verdict::Drop => None,
@@ -165,7 +180,7 @@ pub fn header<F: Family>(
                 header = header.with(Field::Flags, layers.tcp_flags.into());
             }
         }
-        ICMP | ICMPV6 if !later => {
+        protocol if protocol == icmp::<F>() && !later => {
             let message = frame
                 .get(layers.l4 as usize..)
                 .and_then(|message| message.first_chunk());
@@ -199,10 +214,15 @@ pub fn first_header<F: Family>(
                 header
             }
         }
-        ICMP => header.with(Field::Message, 8 << 8),
-        ICMPV6 => header.with(Field::Message, 128 << 8),
+        ICMP if !F::SIX => header.with(Field::Message, 8 << 8),
+        ICMPV6 if F::SIX => header.with(Field::Message, 128 << 8),
         _ => header,
     }
+}
+
+/// The protocol whose messages are of this family.
+const fn icmp<F: Family>() -> u8 {
+    if F::SIX { ICMPV6 } else { ICMP }
 }
 
 /// What does not depend on the packet itself.

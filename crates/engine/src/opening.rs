@@ -9,10 +9,10 @@ use sluice_nat::decision::NewSource;
 use sluice_nat::meter::Exceeded;
 use sluice_nat::{Address, Decision, Holding, Limits, PoolIndex, PortClass, TimeoutClass, Tracking, Tuple, decision};
 use sluice_table::flow::{Record, RecordIndex, Refused};
-use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{Flags, Layers};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
+use sluice_wire::{Direction, icmp};
 
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::Ctx;
@@ -22,6 +22,7 @@ use crate::nodes::decide::Translation;
 use crate::paths::Holds;
 use crate::policy::Policy;
 use crate::reason::{Own, Reason};
+use crate::session::Queries;
 use crate::shard::Shard;
 
 /// How many sessions ahead of the one that is written memory is asked for.
@@ -266,7 +267,11 @@ impl<F: Family> Openings<F> {
                 opening.state = State::Stale;
                 continue;
             }
-            let (session, seconds) = session::<F>(ctx, meta, key, &opening.translation, &decided);
+            let (mut session, seconds) = session::<F>(ctx, meta, key, &opening.translation, &decided);
+            if meta.layers.flags.has(Flags::ICMP_QUERY) {
+                let kind = icmp::KIND.read(meta.layers.payload(batch.packets[opening.slot as usize].bytes()));
+                *session.queries_mut() = Queries::opened_by(kind);
+            }
             let due = ctx.now.due(seconds);
             let hasher = ctx.hasher;
             let Some(shard) = shard_of(ctx, meta) else { continue };
@@ -302,8 +307,7 @@ impl<F: Family> Openings<F> {
                 state => state,
             };
             match state {
-                State::Refused((Some(complaint), reason)) => lists.complain(opening.slot, complaint, reason),
-                State::Refused((None, reason)) => lists.discard(opening.slot, reason),
+                State::Refused(refusal) => lists.refuse(opening.slot, refusal),
                 State::Stale => put(F::decides(lists), opening.slot),
                 _ => put(F::lookups(lists), opening.slot),
             }

@@ -26,6 +26,42 @@ pub struct Track {
     pub links: Links,
 }
 
+/// Which ICMP queries pass by a session that is not translated: its keys say nothing of types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub struct Queries {
+    /// Type of the request that opened it.
+    opener: u8,
+    /// 1: requests have passed against its direction.
+    turned: u8,
+    spare: [u8; 2],
+}
+
+impl Queries {
+    /// Of a session that a request of this type opens.
+    pub fn opened_by(kind: u8) -> Self {
+        Self {
+            opener: kind,
+            ..Self::default()
+        }
+    }
+
+    /// Whether a request of this type and direction is what the session was opened by.
+    pub fn has(&self, kind: u8, direction: Direction) -> bool {
+        direction == Direction::Forward && kind == self.opener
+    }
+
+    /// A request of this direction passes.
+    pub fn pass(&mut self, direction: Direction) {
+        self.turned |= u8::from(direction == Direction::Reverse);
+    }
+
+    /// Whether there are requests that replies of this direction answer.
+    pub fn are_answered(&self, direction: Direction) -> bool {
+        direction == Direction::Reverse || self.turned != 0
+    }
+}
+
 macro_rules! session {
     ($(#[$meta:meta])* $name:ident, $tuple:ident, $key:ident, $pad:literal) => {
         $(#[$meta])*
@@ -42,8 +78,8 @@ macro_rules! session {
             pub hops: [u32; 2],
             /// Generation of the policy that decided.
             pub generation: u32,
-            /// What the filter decided.
-            pub filter: u32,
+            /// Which queries pass.
+            pub queries: Queries,
             /// What inspection decided.
             pub inspect: u32,
             /// IP protocol.

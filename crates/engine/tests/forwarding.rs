@@ -125,6 +125,23 @@ fn rfc5508_req10e_no_error_answers_an_error_a_later_fragment_or_a_group() {
 }
 
 #[test]
+fn rfc4443_2_4e_later_fragments_of_ipv6_are_reported() {
+    let mut rig = Rig::new(plan());
+    // Its data begin like a redirect of ICMPv6.
+    for protocol in [6, 17, 58] {
+        let later = packet::frame6(
+            "2001:db8:1::10".parse().unwrap(),
+            "2001:db8:9::7".parse().unwrap(),
+            packet::Transport::Raw(packet::IpNumber(protocol)),
+        );
+        let later = later.payload(&[137; 32]).fragment(7, false, 1).ttl(1);
+        let sent = rig.host_sends(&later);
+        assert_error(&rig, &sent, 3, 0, &later);
+    }
+    assert_eq!(vec![("ttl-exceeded", 3)], rig.all_drops());
+}
+
+#[test]
 fn datagram_too_long_that_must_not_be_cut_is_reported_with_the_mtu() {
     let mut rig = Rig::new(Plan {
         outside_mtu: 1300,
@@ -386,4 +403,18 @@ fn gateway_answers_for_itself_and_refuses_what_nothing_listens_to() {
     let sent = rig.host_sends(&frame);
     assert_error(&rig, &sent, 1, 4, &frame);
     assert_eq!(vec![("no-local-service", 2)], rig.all_drops());
+}
+
+#[test]
+fn rfc6936_5_udp_over_ipv6_without_checksum_is_forwarded_without() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        ..Plan::default()
+    });
+    let mut frame = datagram6().macs(HOST_MAC, INSIDE_MAC).build();
+    frame[60..62].fill(0);
+    let sent = rig.send(INSIDE, &frame);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    frame[21] -= 1;
+    assert_eq!(frame[14..], sent[0].frame[14..]);
 }

@@ -199,6 +199,28 @@ fn rewrite4_udp_without_checksum_stays_without() {
 }
 
 #[test]
+fn rewrite6_udp_without_checksum_stays_without() {
+    let forward = Tuple6 {
+        source: [0xfd00 << 48, 1],
+        destination: [0x2001_0db8 << 32, 2],
+        source_port: 5000,
+        destination_port: 53,
+        context: 0,
+    };
+    let source = NewSource::Static([0x2001_0db9 << 32, 3]);
+    let made = translate(&forward, 17, 0, None, source);
+    let rewrite = Rewrite::new(&forward, &made.reverse, made.decision, Direction::Forward);
+    let mut frame = build6(&forward, 17, 64, b"query, longer than TCP's header");
+    frame[L3 + 46..L3 + 48].fill(0);
+    let mut plain = frame.clone();
+    assert!(rewrite6(&mut frame, L3, L3 + 40, Transport::Udp, &rewrite, 1));
+    let (ip, rest) = plain[L3..].split_first_chunk_mut().unwrap();
+    rewrite_plain6(ip, rest.first_chunk_mut().unwrap(), true, &rewrite, 1);
+    assert_eq!([0, 0], frame[L3 + 46..L3 + 48]);
+    assert_eq!(plain, frame);
+}
+
+#[test]
 fn rewrite4_udp_sum_that_becomes_zero_is_written_as_ones() {
     let (forward, made) = flow();
     let there = reversed!(Tuple4, made.reverse);

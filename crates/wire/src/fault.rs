@@ -44,7 +44,6 @@ faults! {
     BadTcpOffset "bad-tcp-offset" "The TCP header length is below 20 or beyond the datagram's end."
     BadHeaderChecksum "bad-header-checksum" "The IPv4 header checksum is wrong."
     BadTransportChecksum "bad-transport-checksum" "The TCP, UDP, ICMP or ICMPv6 checksum is wrong."
-    NoUdpChecksum "no-udp-checksum" "A UDP datagram over IPv6 has no checksum (RFC 8200, 8.1)."
     OffloadOnFragment "offload-on-fragment" "A local sender left the checksum of a fragment to offload: nobody can complete it."
     MartianSource "martian-source" "The source address can't be a sender: multicast, broadcast, loopback, unspecified or reserved."
     MartianDestination "martian-destination" "The destination address can't be forwarded to: loopback, unspecified or reserved."

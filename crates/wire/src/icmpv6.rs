@@ -97,15 +97,16 @@ pub const fn packet_too_big(mtu: u32) -> Error {
 /// Most bytes of an IPv6 packet that carries an error: the minimum MTU (RFC 4443, 2.4 c).
 pub const LONGEST_ERROR: usize = 1280;
 
-/// Whether an error may be sent about an IPv6 packet (RFC 4443, 2.4 e): not about ICMPv6 errors and redirects, later
-/// fragments, what does not come from one host, and what was sent to a group, unless it is `too_big`.
+/// Whether an error may be sent about an IPv6 packet (RFC 4443, 2.4 e): not about ICMPv6 errors and redirects, what does not
+/// come from one host, and what was sent to a group, unless it is `too_big`. Later fragments are not exempt as those of IPv4
+/// are (RFC 1812, 4.3.2.7); of errors and redirects there are none (RFC 4443, 2.4 c; RFC 6980).
 pub fn may_report(frame: &[u8], layers: &Layers, too_big: bool) -> bool {
     let datagram = layers.datagram(frame);
     let source = ipv6::SOURCE.read(datagram);
     let group = layers.flags.has(Flags::MULTICAST) || ipv6::DESTINATION.read(datagram) >> 120 == 0xff;
-    let redirect = layers.protocol == protocol::ICMPV6 && KIND.read(layers.payload(frame)) == kind::REDIRECT;
+    let has_kind = layers.protocol == protocol::ICMPV6 && layers.fragment != Fragment::Later;
+    let redirect = has_kind && KIND.read(layers.payload(frame)) == kind::REDIRECT;
     layers.class == Class::Ipv6
-        && layers.fragment != Fragment::Later
         && !layers.flags.has(Flags::ICMP_ERROR)
         && !redirect
         && (too_big || !group)

@@ -108,7 +108,6 @@ fn faulty() -> Vec<(Fault, Vec<u8>)> {
             Fault::BadTransportChecksum,
             with(icmp6_echo("2001:db8::1", "2001:db8::2", 1, 1), &[(59, 2)]),
         ),
-        (Fault::NoUdpChecksum, with(udp_over_6(), &[(60, 0), (61, 0)])),
         (Fault::MartianSource, tcp4("127.0.0.1:1", "192.0.2.1:80").build()),
         (Fault::MartianSource, tcp4("0.1.2.3:1", "192.0.2.1:80").build()),
         (Fault::MartianSource, tcp4("224.0.0.1:1", "192.0.2.1:80").build()),
@@ -190,11 +189,7 @@ fn validity_of_faulty_frames_names_the_fault() {
                 .fill_checksum();
         }
         assert_eq!(Err(fault), verdict(&bytes, Checksums::Unverified), "{bytes:x?}");
-        let of_checksums = [
-            Fault::BadHeaderChecksum,
-            Fault::BadTransportChecksum,
-            Fault::NoUdpChecksum,
-        ];
+        let of_checksums = [Fault::BadHeaderChecksum, Fault::BadTransportChecksum];
         let vouched = if of_checksums.contains(&fault) {
             Ok(Validity::Valid)
         } else {
@@ -202,6 +197,18 @@ fn validity_of_faulty_frames_names_the_fault() {
         };
         assert_eq!(vouched, verdict(&bytes, Checksums::Vouched), "{bytes:x?}");
         drop(capture);
+    }
+}
+
+#[test]
+fn validity_of_udp_without_checksum_is_valid_in_both_families() {
+    for bytes in [
+        with(udp(), &[(40, 0), (41, 0)]),
+        with(udp_over_6(), &[(60, 0), (61, 0)]),
+    ] {
+        for checksums in [Checksums::Unverified, Checksums::Vouched, Checksums::BadL4] {
+            assert_eq!(Ok(Validity::Valid), verdict(&bytes, checksums), "{checksums:?}");
+        }
     }
 }
 

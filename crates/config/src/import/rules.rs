@@ -227,11 +227,9 @@ fn of_addresses(rule: &mut FilterRule, twins: &Twins) {
             .collect()
     };
     let named = |field| families.iter().any(|(_, packets)| packets.get(field).is_some());
-    let said_by_protocol = |six: bool, packets: &Packets| {
-        let own = if six { 58 } else { 1 };
-        packets.values(Field::Protocol) == Ranges::of(own, own)
-    };
-    let unsaid = matches!(families.as_slice(), [(six, packets)] if !said_by_protocol(*six, packets));
+    // Messages are of the ICMP of one family; protocols alone are of both.
+    let said_by_messages = |packets: &Packets| packets.get(Field::Message).is_some();
+    let unsaid = matches!(families.as_slice(), [(_, packets)] if !said_by_messages(packets));
     if named(Field::Destination) {
         rule.to = OneOrMore(all(Field::Destination));
     }

@@ -8,7 +8,7 @@ use indexmap::IndexMap;
 use super::{Check, Machine};
 use crate::config::{Config, InterfaceIndex};
 use crate::diagnosis::Diagnosis;
-use crate::filter::{FilterRule, Selection};
+use crate::filter::{FilterRule, ICMP, ICMPV6, Selection};
 use crate::memory::EntryBytes;
 use crate::problem::FilterProblem;
 use crate::read::{Step, place, read};
@@ -28,8 +28,6 @@ const MOST_ENTRIES: u16 = 255;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
-const ICMP: u8 = 1;
-const ICMPV6: u8 = 58;
 
 const ADDRESSES: &str = "addresses";
 const PORTS: &str = "ports";

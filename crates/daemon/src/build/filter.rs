@@ -168,7 +168,7 @@ fn boxes<A: Address>(
     };
     let interfaces = |list: &[u16]| list.iter().map(|&number| (number.into(), number.into())).collect();
     let fields: [(Field, Vec<(u32, u32)>); 10] = [
-        (Field::Protocol, bytes(&selection.protocols)),
+        (Field::Protocol, bytes(&selection.protocols_of(six))),
         (Field::SourcePort, wide(&selection.source_ports)),
         (Field::DestinationPort, wide(&selection.destination_ports)),
         (Field::Message, wide(&selection.messages[usize::from(six)])),

@@ -1,7 +1,7 @@
 //! established: packets of known sessions: translated, counted, tracked, on their way.
 //!
 //! Exits: transmit, decide (no session), revise (session of an older policy), cut (too big, may be cut),
-//! complain (TTL, MTU), unresolved (neighbour unknown), hand over (another worker's shard), drop.
+//! complain (TTL, MTU, the filter), unresolved (neighbour unknown), hand over (another worker's shard), drop.
 
 use core::hint::select_unpredictable;
 
@@ -11,13 +11,14 @@ use sluice_nat::rule::Changes;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::tracking::Segment;
 use sluice_table::flow::{Candidate, RecordIndex};
-use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{self, Flags, Fragment, Layers};
+use sluice_wire::{Direction, icmp};
 
-use crate::batch::{Batch, Complaint, Hop, Lists, Note, Origin, Stage, put};
+use crate::batch::{Batch, Complaint, Hop, Lists, Meta, Note, Origin, Stage, put};
 use crate::context::{Ctx, Exit};
 use crate::family::{Family, Session, Tracked};
+use crate::filter::{self, Refused};
 use crate::io::{HAND, Slot};
 use crate::nodes::dont_fragment;
 use crate::nodes::output::{Ways, send_by_parts};
@@ -203,6 +204,20 @@ fn step<F: Family>(
         }
     }
     let hop = session.hop(direction);
+    if layers.flags.has(Flags::ICMP_QUERY)
+        && let Err(refused) = ask::<F>(
+            exit,
+            ctx.now,
+            meta,
+            packet.bytes(),
+            &work.keys[place],
+            session,
+            direction,
+        )
+    {
+        lists.refuse(slot, refused);
+        return false;
+    }
     // What stops a packet is found before anything is written: it is answered or parked as it came.
     let Some(way) = ways.of(hop, exit) else {
         if hop == Hop::HAIRPIN {
@@ -261,6 +276,30 @@ fn step<F: Family>(
         send_by_parts(way, slot, packet, meta, lists, exit);
     }
     true
+}
+
+/// Ask the filter about a request of another type or direction than the one that opened its session, where nothing is
+/// translated: it begins a flow of its own, that has no record and is asked about each time.
+#[cold]
+fn ask<F: Family>(
+    exit: &Exit<'_>,
+    now: Now,
+    meta: &Meta,
+    frame: &[u8],
+    key: &F::Key,
+    session: &mut F::Session,
+    direction: Direction,
+) -> Result<(), Refused> {
+    let kind = icmp::KIND.read(meta.layers.payload(frame));
+    let is_known = meta.layers.flags.has(Flags::ICMP_REPLY) || session.queries().has(kind, direction);
+    if is_known || session.nat().translates() {
+        return Ok(());
+    }
+    let hop = session.hop(direction);
+    let header = filter::header::<F>(exit.policy, meta, frame, F::tuple(key), hop.interface() as u16);
+    filter::ask::<F>(exit, &header, exit.paths.mac(hop).is_none(), now.nanoseconds)?;
+    session.queries_mut().pass(direction);
+    Ok(())
 }
 
 /// A packet from one inside host to the outside address of another (RFC 4787, REQ-9): its source is translated, and it
@@ -411,8 +450,12 @@ fn translate_icmp<F: Family>(
     if layers.flags.has(Flags::ICMP_ERROR) {
         return F::rewrite_error(frame, layers, session, direction, hops);
     }
-    // A question against the session's direction is nobody's answer.
-    if layers.flags.has(Flags::ICMP_REPLY) != (direction == Direction::Reverse) {
+    // A question against the direction of what is translated is nobody's answer.
+    let expected = match layers.flags.has(Flags::ICMP_REPLY) {
+        true => session.queries().are_answered(direction),
+        false => direction == Direction::Forward || !session.nat().translates(),
+    };
+    if !expected {
         return Err(sluice_nat::Reason::Unsolicited.into());
     }
     match F::rewrite(frame, layers, session, direction, hops) {

@@ -107,8 +107,7 @@ fn screen<F: Family>(
         place += 1;
         match refused {
             None => kept += 1,
-            Some((Some(complaint), reason)) => lists.complain(*slot, complaint, reason),
-            Some((None, reason)) => lists.discard(*slot, reason),
+            Some(refused) => lists.refuse(*slot, refused),
         }
         refused.is_none()
     });

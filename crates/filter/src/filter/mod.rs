@@ -120,6 +120,14 @@ pub enum FilterError {
     TooMany(usize),
 }
 
+impl Fate {
+    /// It passes, and no rule says so.
+    pub const PASS: Self = Self {
+        verdict: Verdict::Accept,
+        by: By::Default,
+    };
+}
+
 /// What does not depend on rules.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
