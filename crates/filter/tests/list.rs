@@ -89,6 +89,9 @@ fn check(list: &RuleList<usize>, meant: &mut Meant, headers: &[Header<u128>]) {
     let names: Vec<usize> = list.iter().map(|(_, name)| *name).collect();
     assert_eq!(names, meant.rules.iter().map(|rule| rule.name).collect::<Vec<_>>());
     let filters = list.filters();
+    let decides = |rule: &&Named| matches!(rule.written.action, Action::Decide(_));
+    let boxes = meant.rules.iter().filter(decides).map(|rule| rule.written.six.len());
+    assert_eq!(boxes.sum::<usize>(), filters.six.len());
     let pass = Fate {
         verdict: Verdict::Accept,
         by: By::Default,

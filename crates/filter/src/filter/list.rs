@@ -278,15 +278,11 @@ impl<T> RuleList<T> {
             let place = filters.decisions.place(number)?;
             self.rules.get(place as usize).map(|rule| &rule.written)
         };
-        four.remove(number, &rule.four, |number| {
-            other(number).map_or(&[][..], |rule| &rule.four)
-        })
-        .is_ok()
-            && six
-                .remove(number, &rule.six, |number| {
-                    other(number).map_or(&[][..], |rule| &rule.six)
-                })
-                .is_ok()
+        filters.four.boxes.fetch_sub(rule.four.len(), Ordering::Relaxed);
+        filters.six.boxes.fetch_sub(rule.six.len(), Ordering::Relaxed);
+        let boxes4 = |number| other(number).map_or(&[][..], |rule| &rule.four);
+        let boxes6 = |number| other(number).map_or(&[][..], |rule| &rule.six);
+        four.remove(number, &rule.four, boxes4).is_ok() && six.remove(number, &rule.six, boxes6).is_ok()
     }
 
     /// Whether so much has come in place that it is time to fold.
