@@ -13,6 +13,8 @@ from lab import paths, waiting
 HOLD = """
 import signal
 from lab import sandbox
+# A shell starts what it puts into the background with this signal ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 sandbox.enter()
 from lab.topology import Topology
 topology = Topology()
