@@ -17,4 +17,5 @@ pub mod publish;
 pub mod qns;
 pub mod simd;
 pub mod slab;
+pub mod toeplitz;
 pub mod wheel;

@@ -1,0 +1,244 @@
+//! Keys drawn at random among those in which chosen bits of the input have no part in the low bits of the hash
+//! (as Maestro, NSDI 2024, solves for keys), and the others all have.
+
+use super::{KEY_BYTES, Key, MOST_BITS};
+
+/// What a key for inside interfaces is to keep together: cards hash the source address there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hosts {
+    /// Bits of the hash that choose a shard.
+    pub bits: u32,
+    /// Length of the prefix that is one subscriber, in IPv4 and IPv6.
+    pub prefix: [u8; 2],
+}
+
+/// What a key for outside interfaces is to keep together: cards hash destination address and port there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// Bits of the hash that choose a shard.
+    pub bits: u32,
+    /// Binary logarithm of the ports that stay together; 16: the port has no part at all.
+    pub together: u32,
+}
+
+/// Draws that fail have a chance of less than one in two each.
+const DRAWS: u64 = 256;
+
+/// Bits of a port.
+const PORT: usize = 16;
+
+/// A key for the source address: the bits behind the subscriber's prefix have no part, those before it full rank.
+pub fn draw_for_hosts(wanted: Hosts, random: impl FnMut() -> u64) -> Key {
+    let bits = wanted.bits.min(MOST_BITS);
+    let prefix = wanted.prefix.map(usize::from);
+    let shape = |key: &mut Key| {
+        for (length, all) in [(prefix[0], 32), (prefix[1], 128)] {
+            clear(key, length..all, bits);
+        }
+    };
+    let suits = |key: &Key| prefix.iter().all(|&length| spans(key, 0..length, bits));
+    draw(random, shape, suits)
+}
+
+/// A key for destination address and port: the shard of a port of an address is [`unit_part`] of its unit of
+/// `2^together` ports, exclusive or a part that the address alone decides and that spreads consecutive ones evenly.
+pub fn draw_for_blocks(wanted: Blocks, random: impl FnMut() -> u64) -> Key {
+    let bits = wanted.bits.min(MOST_BITS);
+    let shape = |key: &mut Key| {
+        for address in [32, 128] {
+            clear(key, address..address + PORT, bits);
+            // One bit that wanders over the hash: each bit of the unit's number moves one bit of the hash.
+            if let Some(at) = (address + PORT + 31).checked_sub((wanted.together + bits) as usize)
+                && wanted.together < PORT as u32
+                && bits > 0
+            {
+                key.set(at, true);
+            }
+            // The last bits of the address reach the whole hash, one by one.
+            key.set(address + 31 - bits as usize, true);
+        }
+    };
+    let suits = |key: &Key| [32, 128].iter().all(|&address| spans(key, 0..address, bits));
+    draw(random, shape, suits)
+}
+
+/// A key for addresses and ports: every field has full rank, and so do the low bits of the destination port, as far as
+/// 6 bits reach, so that one word of 64 ports has one for each shard.
+pub fn draw_for_flows(bits: u32, random: impl FnMut() -> u64) -> Key {
+    let bits = bits.min(MOST_BITS);
+    let suits = |key: &Key| {
+        [32usize, 128].iter().all(|&address| {
+            let ports = 2 * address;
+            let fields = [
+                0..address,
+                address..ports,
+                ports..ports + PORT,
+                ports + PORT..ports + 2 * PORT,
+            ];
+            let word = ports + 2 * PORT - 6..ports + 2 * PORT;
+            fields.into_iter().all(|field| spans(key, field, bits)) && rank(key, word, bits) == bits.min(6)
+        })
+    };
+    draw(random, |_| {}, suits)
+}
+
+/// The part of a unit's number in its shard, for keys by [`draw_for_blocks`].
+#[inline(always)]
+pub fn unit_part(unit: u32, bits: u32) -> u32 {
+    match bits {
+        0 => 0,
+        _ => unit.reverse_bits() >> (32 - bits),
+    }
+}
+
+fn draw(mut random: impl FnMut() -> u64, shape: impl Fn(&mut Key), suits: impl Fn(&Key) -> bool) -> Key {
+    for _ in 1..DRAWS {
+        let mut bytes = [0; KEY_BYTES];
+        for chunk in bytes.chunks_mut(8) {
+            let drawn = random().to_be_bytes();
+            chunk.copy_from_slice(&drawn[..chunk.len()]);
+        }
+        let mut key = Key::new(bytes);
+        shape(&mut key);
+        if suits(&key) {
+            return key;
+        }
+    }
+    // The source of random numbers is broken: steering still works by a known key.
+    let mut key = Key::VERIFICATION;
+    shape(&mut key);
+    key
+}
+
+/// Let these bits of the input have no part in the low bits of the hash.
+fn clear(key: &mut Key, input: core::ops::Range<usize>, bits: u32) {
+    if input.is_empty() || bits == 0 {
+        return;
+    }
+    for at in input.start + 32 - bits as usize..input.end + 31 {
+        key.set(at, false);
+    }
+}
+
+/// The low bits of the hash that bit `at` of the input turns over.
+fn column(key: &Key, at: usize, bits: u32) -> u32 {
+    (0..bits).fold(0, |column, bit| {
+        column | u32::from(key.bit(at + 31 - bit as usize)) << bit
+    })
+}
+
+/// How many independent ways bits of the input turn the low bits of the hash over.
+fn rank(key: &Key, input: core::ops::Range<usize>, bits: u32) -> u32 {
+    let mut base = [0u32; 32];
+    for at in input {
+        let mut left = column(key, at, bits);
+        while left != 0 {
+            let highest = left.ilog2() as usize;
+            if base[highest] == 0 {
+                base[highest] = left;
+                break;
+            }
+            left ^= base[highest];
+        }
+    }
+    base.iter().filter(|&&column| column != 0).count() as u32
+}
+
+/// Whether they reach every value, as far as there are enough of them.
+fn spans(key: &Key, input: core::ops::Range<usize>, bits: u32) -> bool {
+    rank(key, input.clone(), bits) == bits.min(input.len() as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn random(mut seed: u64) -> impl FnMut() -> u64 {
+        move || {
+            seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb) ^ mixed >> 31
+        }
+    }
+
+    fn low(key: &Key, input: &[u8], bits: u32) -> u32 {
+        key.hash(input) & ((1 << bits) - 1)
+    }
+
+    proptest! {
+        #[test]
+        fn key_for_hosts_keeps_a_subscribers_prefix_in_one_shard(
+            seed: u64, bits in 0..=MOST_BITS, length in 16u8..=32, address: u32, other: u32,
+        ) {
+            let key = draw_for_hosts(Hosts { bits, prefix: [length, 56] }, random(seed));
+            let host = u32::MAX.checked_shr(length.into()).unwrap_or(0);
+            let neighbour = address & !host | other & host;
+            prop_assert_eq!(
+                low(&key, &address.to_be_bytes(), bits), low(&key, &neighbour.to_be_bytes(), bits)
+            );
+            let six = u128::from(seed) << 72;
+            prop_assert_eq!(
+                low(&key, &(six | u128::from(other)).to_be_bytes(), bits), low(&key, &six.to_be_bytes(), bits)
+            );
+        }
+
+        #[test]
+        fn key_for_hosts_spreads_neighbours_as_evenly_as_bits_allow(seed: u64, bits in 0..=MOST_BITS) {
+            let key = draw_for_hosts(Hosts { bits, prefix: [32, 64] }, random(seed));
+            let mut seen = vec![0; 1 << bits];
+            for host in 0..=u16::MAX {
+                let place = low(&key, &(0x0a00_0000 | u32::from(host)).to_be_bytes(), bits);
+                seen[place as usize] += 1;
+            }
+            // A linear map fills what it reaches evenly: 16 bits may miss one dimension or two.
+            let reached: Vec<_> = seen.iter().filter(|&&count| count > 0).collect();
+            prop_assert!(reached.iter().all(|&&count| count == 65_536 / reached.len()));
+            prop_assert!(reached.len() * 4 >= 1 << bits, "{} of {}", reached.len(), 1 << bits);
+        }
+
+        #[test]
+        fn key_for_blocks_puts_each_port_where_its_unit_says(
+            seed: u64, bits in 0..=MOST_BITS, together in 0u32..=16, address: u32, six: u128, port: u16,
+        ) {
+            let key = draw_for_blocks(Blocks { bits, together }, random(seed));
+            let unit = u32::from(port) >> together;
+            for bytes in [address.to_be_bytes().to_vec(), six.to_be_bytes().to_vec()] {
+                let of_address = low(&key, &bytes, bits);
+                let of_port = low(&key, &[bytes, port.to_be_bytes().to_vec()].concat(), bits);
+                prop_assert_eq!(of_address ^ unit_part(unit, bits), of_port);
+            }
+        }
+
+        #[test]
+        fn key_for_blocks_gives_consecutive_addresses_each_shard_in_turn(seed: u64, bits in 0..=MOST_BITS, first: u32) {
+            let key = draw_for_blocks(Blocks { bits, together: 6 }, random(seed));
+            let first = first & !((1 << bits) - 1);
+            let mut seen: Vec<u32> =
+                (0..1 << bits).map(|next| low(&key, &(first | next).to_be_bytes(), bits)).collect();
+            seen.sort_unstable();
+            prop_assert_eq!((0..1 << bits).collect::<Vec<u32>>(), seen);
+        }
+
+        #[test]
+        fn key_for_flows_has_a_port_for_each_shard_in_each_word(
+            seed: u64, bits in 0u32..=6, remote: u32, public: u32, remote_port: u16, word: u16,
+        ) {
+            let key = draw_for_flows(bits, random(seed));
+            let mut seen = vec![0; 1 << bits];
+            for port in (word & !63)..=(word | 63) {
+                let parts = [remote.to_be_bytes(), public.to_be_bytes()].concat();
+                let ports = [remote_port.to_be_bytes(), port.to_be_bytes()].concat();
+                seen[low(&key, &[parts, ports].concat(), bits) as usize] += 1;
+            }
+            prop_assert_eq!(vec![64 >> bits; 1 << bits], seen);
+        }
+    }
+
+    #[test]
+    fn key_of_a_broken_source_of_numbers_still_has_its_shape() {
+        let key = draw_for_blocks(Blocks { bits: 4, together: 6 }, || 0);
+        let input = |port: u16| [vec![192, 0, 2, 1], port.to_be_bytes().to_vec()].concat();
+        assert_eq!(low(&key, &input(1024), 4), low(&key, &input(1087), 4));
+    }
+}
