@@ -2,6 +2,8 @@
 
 use core::fmt;
 
+use sluice_table::toeplitz::{self, Key};
+
 use crate::Address;
 
 /// Ports of one address that always share a shard: a block of consecutive ones.
@@ -10,29 +12,61 @@ pub const BLOCK: u32 = 64;
 /// Blocks of one address.
 pub const BLOCKS: u32 = 65_536 / BLOCK;
 
-/// How many shards there are: a power of two, at most [`BLOCKS`].
+/// How many shards there are, a power of two, at most [`BLOCKS`], and how outside addresses and ports spread over them: as a
+/// card spreads them that hashes destination address and port by the same key ([`toeplitz::draw_for_blocks`]).
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Shards(u32);
+pub struct Shards {
+    count: u32,
+    /// The key's bits under IPv4 addresses.
+    four: u64,
+    /// The key's bits under IPv6 addresses.
+    six: [u64; 3],
+}
 
 impl Shards {
     /// One shard for all.
-    pub const ONE: Self = Self(1);
+    pub const ONE: Self = Self {
+        count: 1,
+        four: 0,
+        six: [0; 3],
+    };
 
-    /// `None` where the count is not a power of two from 1 to [`BLOCKS`].
+    /// By a key that everybody knows. `None` where the count is not a power of two from 1 to [`BLOCKS`].
     pub fn new(count: u32) -> Option<Self> {
-        (count.is_power_of_two() && count <= BLOCKS).then_some(Self(count))
+        let valid = count.is_power_of_two() && count <= BLOCKS;
+        valid.then(|| {
+            let bits = count.trailing_zeros();
+            let mut numbers = (1u64..).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
+            let together = BLOCK.trailing_zeros();
+            let random = || numbers.next().unwrap_or_default();
+            let key = toeplitz::draw_for_blocks(toeplitz::Blocks { bits, together }, random);
+            Self::of_key(count, &key)
+        })
+    }
+
+    /// By a key from [`toeplitz::draw_for_blocks`].
+    pub fn keyed(count: u32, key: &Key) -> Option<Self> {
+        (count.is_power_of_two() && count <= BLOCKS).then(|| Self::of_key(count, key))
+    }
+
+    fn of_key(count: u32, key: &Key) -> Self {
+        Self {
+            count,
+            four: key.window(0),
+            six: [key.window(0), key.window(64), key.window(128)],
+        }
     }
 
     /// The count.
     #[inline(always)]
     pub fn count(self) -> u32 {
-        self.0
+        self.count
     }
 
     /// Binary logarithm of the count.
     #[inline(always)]
-    pub(crate) fn shift(self) -> u32 {
-        self.0.trailing_zeros()
+    pub fn bits(self) -> u32 {
+        self.count.trailing_zeros()
     }
 
     /// The shard that owns an outside address and port. Every shard owns 1/S of each address's blocks.
@@ -44,27 +78,39 @@ impl Shards {
     /// The same where a pool deals ports out to shards in larger units than [`BLOCK`]: of unit `unit`.
     #[inline(always)]
     pub fn shard_of_unit<A: Address>(self, address: A, unit: u32) -> u32 {
-        unit.wrapping_add(mix(address)) & (self.0 - 1)
+        toeplitz::unit_part(unit, self.bits()) ^ self.of_address(address)
     }
 
     /// The first unit from `from` on that `shard` owns of an address; the next are each [`Shards::count`] on.
     #[inline(always)]
     pub(crate) fn first_unit<A: Address>(self, address: A, from: u32, shard: u32) -> u32 {
-        from + (shard.wrapping_sub(mix(address)).wrapping_sub(from) & (self.0 - 1))
+        let unit = toeplitz::unit_part(shard ^ self.of_address(address), self.bits());
+        from + (unit.wrapping_sub(from) & (self.count - 1))
+    }
+
+    /// What an address has in the shard of its ports: the low bits of its hash.
+    #[inline(always)]
+    fn of_address<A: Address>(self, address: A) -> u32 {
+        let [high, low] = address.words();
+        let [first, second, third] = self.six;
+        let mut part = 0;
+        for bit in 0..self.bits() {
+            let chosen = if A::BITS == 32 {
+                low & u64::from((self.four >> (1 + bit)) as u32)
+            } else {
+                let row = |word: u64, next: u64| word << (31 - bit) | next >> (33 + bit);
+                high & row(first, second) ^ low & row(second, third)
+            };
+            part |= (chosen.count_ones() & 1) << bit;
+        }
+        part
     }
 }
 
 impl fmt::Debug for Shards {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} shards", self.0)
+        write!(f, "{} shards", self.count)
     }
-}
-
-/// Moves the first block of each address to another shard, so that short port ranges spread too.
-#[inline(always)]
-fn mix<A: Address>(address: A) -> u32 {
-    let [high, low] = address.words();
-    ((low ^ high.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 #[cfg(test)]
@@ -101,6 +147,20 @@ mod tests {
             owned[shards.shard_of([0x2001_0db8 << 32, low], 1024) as usize] += 1;
         }
         assert!(owned.iter().all(|&n| (192..=320).contains(&n)), "{owned:?}");
+    }
+
+    #[test]
+    fn shard_of_an_outside_address_and_port_is_what_a_card_hashes() {
+        let key = toeplitz::draw_for_blocks(toeplitz::Blocks { bits: 5, together: 6 }, || 0x1234_5678_9abc_def1);
+        let shards = Shards::keyed(32, &key).unwrap();
+        for (number, port) in (0..5000u32).zip((0..=u16::MAX).step_by(13)) {
+            let four = number.wrapping_mul(0x9e37_79b9);
+            let input = [&four.to_be_bytes()[..], &port.to_be_bytes()].concat();
+            assert_eq!(key.hash(&input) & 31, shards.shard_of(four, port));
+            let six = [u64::from(four) << 20 | 7, u64::from(four) ^ 0x5555];
+            let parts = [&six[0].to_be_bytes()[..], &six[1].to_be_bytes(), &port.to_be_bytes()];
+            assert_eq!(key.hash(&parts.concat()) & 31, shards.shard_of(six, port));
+        }
     }
 
     #[test]

@@ -69,8 +69,8 @@ impl Key {
         *byte = if bit { *byte | mask } else { *byte & !mask };
     }
 
-    /// The 64 bits from bit `at` on, the first one highest.
-    fn window(&self, at: usize) -> u64 {
+    /// The 64 bits from bit `at` on, the first one highest, 0 behind the end.
+    pub fn window(&self, at: usize) -> u64 {
         (at..at + 64).fold(0, |word, at| word << 1 | u64::from(self.bit(at)))
     }
 

@@ -267,7 +267,7 @@ impl<A: Address> Region<A> {
         let unit = self.geometry.unit;
         let first = shards.first_unit(address, self.geometry.first_unit, shard);
         let behind = (block / unit).checked_sub(first)?;
-        let at = ((behind >> shards.shift()) * unit + block % unit) as usize;
+        let at = ((behind >> shards.bits()) * unit + block % unit) as usize;
         (behind & (shards.count() - 1) == 0 && at < self.geometry.words).then_some(at)
     }
 
@@ -339,7 +339,7 @@ impl<A: Address> Region<A> {
         let first = shards.first_unit(self.pool.address(address), self.geometry.first_unit, shard);
         // Units that hold a port below 1024: larger ones may hold others too.
         let low = LOW_BLOCKS.div_ceil(unit).saturating_sub(first);
-        let low = (((low + shards.count() - 1) >> shards.shift()) * unit) as usize;
+        let low = (((low + shards.count() - 1) >> shards.bits()) * unit) as usize;
         let low = low.min(words);
         match range {
             Range::Low if low > 0 => [(0, low), (low, words)],
