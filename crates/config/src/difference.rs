@@ -11,6 +11,10 @@ use crate::config::Config;
 const FIXED: &[(&str, &str)] = &[
     ("system.workers", "workers are pinned to their cores at start"),
     ("system.shards", "a session stays in its shard for life"),
+    (
+        "system.steering",
+        "a session stays in its shard for life, and devices are told at start",
+    ),
     ("system.hugepages", "packet buffers are taken at start"),
     ("system.busy-poll", "workers choose how they wait at start"),
     ("system.watchdog", "the watch begins at start"),

@@ -5,6 +5,7 @@ use sluice_route::Address;
 use sluice_route::neighbour::NeighbourIndex;
 use sluice_wire::layers::Layers;
 
+use crate::counters::Cause;
 use crate::io::{Carried, HAND, Lent, PortIndex, Slot, WorkerIndex};
 use crate::paths::Wanted;
 use crate::reason::{Own, Reason};
@@ -307,7 +308,7 @@ pub struct Lists {
     /// To be answered by an error, then dropped for the reason.
     pub complain: ArrayVec<(Slot, Complaint, Reason), HAND>,
     /// To other workers.
-    pub hand_over: ArrayVec<(Slot, WorkerIndex, Carried), HAND>,
+    pub hand_over: ArrayVec<(Slot, WorkerIndex, Cause, Carried), HAND>,
     /// Dropped.
     pub drop: ArrayVec<(Slot, Reason), HAND>,
     /// To be sent, by port.
@@ -352,7 +353,20 @@ impl Lists {
 
     /// Give a packet to another worker.
     pub fn hand_over(&mut self, slot: Slot, to: WorkerIndex, note: Note) {
-        put(&mut self.hand_over, (slot, to, note.pack()));
+        let cause = match note.stage {
+            Stage::Session => Cause::Session,
+            Stage::Fragment => Cause::Fragment,
+            Stage::Wait(_) | Stage::Gateway => Cause::Gateway,
+            Stage::Complain(..) => Cause::Complain,
+            Stage::Finished(_) => Cause::Transmit,
+        };
+        self.hand_over_for(cause, slot, to, note);
+    }
+
+    /// The same where the cause is known better.
+    #[inline(always)]
+    pub fn hand_over_for(&mut self, cause: Cause, slot: Slot, to: WorkerIndex, note: Note) {
+        put(&mut self.hand_over, (slot, to, cause, note.pack()));
     }
 
     /// Where a slot is: the node that has it next, how it leaves, or why it is dropped.
@@ -411,7 +425,7 @@ impl Lists {
             .or_else(|| {
                 self.hand_over
                     .iter()
-                    .any(|(place, _, _)| *place == slot)
+                    .any(|(place, ..)| *place == slot)
                     .then_some("hand-over")
             })
             .or_else(|| self.tasks.iter().any(cut).then_some("cut"))

@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use sluice_route::neighbour::{Action, NeighbourKeeper, Parking};
 use sluice_route::policer::Policer;
 use sluice_table::flow::RecordIndex;
-use sluice_table::hash::{Fold, Hasher};
+use sluice_table::hash::Hasher;
 
 use crate::batch::{Meta, Origin};
 use crate::counters::WorkerCounters;
@@ -159,8 +159,6 @@ pub struct Ctx<'c, 'm> {
     pub paths: &'c Paths,
     /// Session keys' hash.
     pub hasher: &'c Hasher,
-    /// Inside addresses' hash.
-    pub fold: &'c Fold,
     /// Shards by number; none where another worker is in charge.
     pub shards: &'c mut [Option<Box<Shard<'m>>>],
     /// Counters.

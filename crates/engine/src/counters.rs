@@ -104,10 +104,15 @@ pub struct WorkerCounters {
     pub bursts: Counter,
     /// Packets in those bursts.
     pub packets: Counter,
-    /// Packets given to other workers.
-    pub handed_over: Counter,
+    /// Packets given to other workers, by why, in the order of [`Cause::ALL`].
+    pub handed_over: [Counter; Cause::ALL.len()],
     /// Packets taken from other workers.
     pub taken_over: Counter,
+    /// Outside ports chosen where cards hash addresses and ports, and of these the ones with which answers come to another
+    /// shard than their flow's, because none was free that fits.
+    pub ports_steered: Counter,
+    /// See [`Self::ports_steered`].
+    pub misfits: Counter,
     /// Sessions made.
     pub sessions_created: Counter,
     /// Sessions ended, for whatever reason.
@@ -176,6 +181,52 @@ impl Stage {
     }
 }
 
+/// Why a packet is given to another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Cause {
+    /// The shard of its session is there, and the device can't tell or hashes something else.
+    Session,
+    /// The same of a packet to a port that its pool preserved: no choice of ports could steer it.
+    KeptPort,
+    /// The same of an ICMP error: cards hash its own addresses, not those of the packet that it quotes.
+    IcmpError,
+    /// Fragments are collected there, or belong to a session there.
+    Fragment,
+    /// Neighbours are asked for there, neighbour discovery included, and the gateway's own addresses served.
+    Gateway,
+    /// Errors are made there.
+    Complain,
+    /// The queue that it leaves by is there.
+    Transmit,
+}
+
+impl Cause {
+    /// All of them.
+    pub const ALL: [Cause; 7] = [
+        Self::Session,
+        Self::KeptPort,
+        Self::IcmpError,
+        Self::Fragment,
+        Self::Gateway,
+        Self::Complain,
+        Self::Transmit,
+    ];
+
+    /// The cause's name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::KeptPort => "kept-port",
+            Self::IcmpError => "icmp-error",
+            Self::Fragment => "fragment",
+            Self::Gateway => "gateway",
+            Self::Complain => "complain",
+            Self::Transmit => "transmit",
+        }
+    }
+}
+
 impl WorkerCounters {
     /// Counters for `interfaces` interfaces, all 0.
     pub fn new(interfaces: usize) -> Self {
@@ -185,11 +236,16 @@ impl WorkerCounters {
         }
     }
 
+    /// Packets given to other workers, for whatever cause.
+    pub fn all_handed_over(&self) -> u64 {
+        self.handed_over.iter().map(Counter::get).sum()
+    }
+
     /// Packets that have not left by a counted exit: 0 whenever no burst is under way.
     ///
     /// received + made + unparked + taken over - (sent + drops + taken in + parked + handed over).
     pub fn imbalance(&self) -> i64 {
-        let mut balance = self.taken_over.get() as i64 - self.handed_over.get() as i64;
+        let mut balance = self.taken_over.get() as i64 - self.all_handed_over() as i64;
         for i in &self.interfaces {
             balance += (i.received.get() + i.made.get() + i.unparked.get()) as i64;
             balance -= (i.sent.get() + i.all_drops() + i.taken_in.get() + i.parked.get()) as i64;

@@ -79,14 +79,15 @@ impl<A: Address> Hosts<A> {
         after.checked_sub(1).is_some_and(|at| address <= self.0[at].1)
     }
 
-    /// Of the two ends of a flow, the host and the other one. Which comes first makes no difference.
+    /// Of the two ends of a flow, by address and port, the host's and the other one. Which comes first makes no difference.
     #[inline(always)]
-    pub fn ends(&self, one: A, other: A) -> (A, A) {
-        match (self.has(one), self.has(other)) {
-            (true, false) => (one, other),
-            (false, true) => (other, one),
-            _ => (one.min(other), one.max(other)),
-        }
+    pub fn ends<P: Ord>(&self, one: (A, P), other: (A, P)) -> ((A, P), (A, P)) {
+        let in_order = match (self.has(one.0), self.has(other.0)) {
+            (true, false) => true,
+            (false, true) => false,
+            _ => one <= other,
+        };
+        if in_order { (one, other) } else { (other, one) }
     }
 }
 
@@ -101,11 +102,15 @@ mod tests {
             ranges in prop::collection::vec((0u32..100, 0u32..20), 0..6), one in 0u32..130, other in 0u32..130,
         ) {
             let hosts = Hosts::new(ranges.iter().map(|&(first, length)| (first, first + length)).collect());
-            prop_assert_eq!(hosts.ends(one, other), hosts.ends(other, one));
+            let ends = |one, other| {
+                let ((host, ()), (other, ())) = hosts.ends((one, ()), (other, ()));
+                (host, other)
+            };
+            prop_assert_eq!(ends(one, other), ends(other, one));
             let has = |address| ranges.iter().any(|&(first, length)| first <= address && address <= first + length);
             prop_assert_eq!(has(one), hosts.has(one));
             if has(one) && !has(other) {
-                prop_assert_eq!((one, other), hosts.ends(other, one));
+                prop_assert_eq!((one, other), ends(other, one));
             }
         }
     }

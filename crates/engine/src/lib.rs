@@ -27,6 +27,7 @@ pub mod request;
 pub mod segment_size;
 pub mod session;
 pub mod shard;
+pub mod steering;
 pub mod time;
 pub mod trace;
 pub mod unsolicited;

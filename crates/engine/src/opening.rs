@@ -165,6 +165,12 @@ impl<F: Family> Openings<F> {
             let made = self.lend_one(batch, ctx, place, reverses.len());
             self.openings[place].state = match made {
                 Ok((made, overlaps)) => {
+                    let steering = &ctx.setup.steering;
+                    let class = PortClass::of_layers(&batch.meta(opening.slot).layers);
+                    if let Some(fits) = steering.fits::<F>(batch.meta(opening.slot).shard, &made.reverse, class) {
+                        ctx.counters.ports_steered.add(1);
+                        ctx.counters.misfits.add(u64::from(!fits));
+                    }
                     seen.mark(hash);
                     put(&mut reverses, F::make_key(made.reverse, F::protocol(&self.keys[place])));
                     State::Made(made, overlaps)

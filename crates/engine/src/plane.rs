@@ -88,6 +88,9 @@ pub enum PlaneError {
         /// What there is.
         reserved: usize,
     },
+    /// A pool whose mappings, subscribers or computed ports need all flows of a host in one shard.
+    #[error("steering spreads the flows of a host over shards, and a pool keeps them together")]
+    Apart,
     /// Sessions may still hold ports that the pools have lost: a pool that got one back would lend it twice.
     #[error("sessions that the last change of pools left without a port are still being ended")]
     Unsettled,
@@ -143,8 +146,11 @@ impl Plane {
         if named as usize >= workers {
             return Err(PlaneError::Workers(named, workers));
         }
+        if !setup.steering.admits(&policy.nat4) || !setup.steering.admits(&policy.nat6) {
+            return Err(PlaneError::Apart);
+        }
         let quiescence = Arc::new(Quiescence::new(workers));
-        let neighbours = Arc::new(Neighbours::new(limits.capacity, setup.steering));
+        let neighbours = Arc::new(Neighbours::new(limits.capacity, setup.secret));
         let mut next_hops = NextHopKeeper::new(
             sluice_route::next_hop::MAX_NEXT_HOPS,
             neighbours.clone(),
@@ -153,7 +159,7 @@ impl Plane {
         let mut fib = Fib::new(quiescence.clone());
         fib.apply(routes, &mut next_hops)?;
         let interfaces = policy.interfaces.len();
-        policy.leases = Leases::of(&policy, setup.shards);
+        policy.leases = Leases::of(&policy, setup.steering.shards());
         Ok(Self {
             keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
             lines: Lines::of(&setup, &policy),
@@ -337,7 +343,11 @@ impl Plane {
 
     /// The leases of a policy; none where they are as they were.
     fn new_leases(&self, policy: &Policy) -> Result<Option<Leases>, PlaneError> {
-        let leases = Leases::of(policy, self.setup.shards);
+        let steering = &self.setup.steering;
+        if !steering.admits(&policy.nat4) || !steering.admits(&policy.nat6) {
+            return Err(PlaneError::Apart);
+        }
+        let leases = Leases::of(policy, self.setup.steering.shards());
         if leases.is_same(&self.policy.current().leases) {
             return Ok(None);
         }

@@ -4,7 +4,6 @@ use sluice_filter::Filters;
 use sluice_nat::bindings::Room;
 use sluice_nat::event::EventKinds;
 use sluice_nat::meter::Meters;
-use sluice_nat::pool::Home;
 use std::sync::Arc;
 
 use sluice_nat::rule::Changes;
@@ -13,7 +12,6 @@ use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
 use sluice_route::policer::Class;
 use sluice_route::{Address, SourceValidation};
-use sluice_table::hash::Fold;
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Context, Packet, validity};
 
@@ -21,12 +19,13 @@ use crate::datagrams;
 use crate::family::{Family, V4, V6};
 use crate::hosts::Hosts;
 use crate::io::{PortIndex, WorkerIndex};
+use crate::steering::Steering;
 
 /// What is fixed from start to end, because memory and devices hang on it.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Number of shards: a power of two.
-    pub shards: Shards,
+    /// Shards, and which packets belong to which.
+    pub steering: Steering,
     /// Worker in charge of each shard.
     pub owners: Box<[WorkerIndex]>,
     /// Sessions of IPv4 and IPv6, all shards together.
@@ -35,8 +34,6 @@ pub struct Setup {
     pub ports: Vec<Port>,
     /// Secret of the hashes that place sessions and choose ports.
     pub secret: [u64; 2],
-    /// Secret of the function that spreads inside addresses over shards.
-    pub steering: [u64; 2],
     /// Datagrams in fragments.
     pub fragments: datagrams::Limits,
     /// SYNs that nobody expects which may wait for their answer, all shards together.
@@ -88,7 +85,7 @@ impl Setup {
     /// Sessions of IPv4 and IPv6 in each shard, at least one.
     pub fn sessions_per_shard(&self) -> [usize; 2] {
         self.sessions
-            .map(|all| (all as usize).div_ceil(self.shards.count() as usize).max(1))
+            .map(|all| (all as usize).div_ceil(self.steering.shards().count() as usize).max(1))
     }
 
     /// Room of each shard for what pools of a family lend. Every session may have a mapping of its own, and a permission
@@ -99,7 +96,7 @@ impl Setup {
         if F::SIX && nat.pools.is_empty() {
             return Room::NONE;
         }
-        let shards = self.shards.count() as usize;
+        let shards = self.steering.shards().count() as usize;
         let share = |all: u32| {
             let even = (all as usize).div_ceil(shards);
             if shards == 1 { even } else { even + even / 4 + 64 }
@@ -430,60 +427,5 @@ impl Policy {
     #[inline(always)]
     pub fn interface(&self, number: u16) -> Option<&Interface> {
         self.interfaces.get(number as usize)
-    }
-}
-
-/// Which shard a packet's session belongs to: inside hosts by their address, or the prefix that is their subscriber, public addresses by the port block,
-/// forwarded ports by the host that they lead to; protocols without ports by the remote address, which translation leaves
-/// alone. Where flows that are not translated have sessions too, it does not matter of these which way a packet goes. Both
-/// directions of a session give the same answer.
-#[inline(always)]
-pub fn shard_of<F: Family>(nat: &Nat<F>, setup: &Setup, fold: &Fold, key: &F::Key, outside: bool) -> u16 {
-    use sluice_nat::Tuple;
-    let tuple = F::tuple(key);
-    if PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS).is_none() {
-        let mut remote = if outside { tuple.source() } else { tuple.destination() };
-        if let Some(hosts) = &nat.hosts
-            && !(outside && is_public(nat, tuple.context(), tuple.destination()))
-        {
-            remote = hosts.ends(tuple.source(), tuple.destination()).1;
-        }
-        let [high, low] = F::wide(remote);
-        return fold.below(low ^ high.rotate_left(32), setup.shards.count()) as u16;
-    }
-    let mut inside = match &nat.hosts {
-        Some(hosts) => hosts.ends(tuple.source(), tuple.destination()).0,
-        None => tuple.source(),
-    };
-    if outside {
-        let (address, port) = (tuple.destination(), tuple.destination_port());
-        match nat.pools.home_of_lent(setup.shards, address, port) {
-            Some(Home::Shard(shard)) => return shard as u16,
-            Some(Home::Inside(host)) => inside = host,
-            // Rules forward no port that a pool lends.
-            None => inside = forwarded::<F>(nat, key).unwrap_or(inside),
-        }
-    }
-    let [high, low] = F::prefix(inside, setup.subscribers.prefix[usize::from(F::SIX)]);
-    fold.below(low ^ high.rotate_left(32), setup.shards.count()) as u16
-}
-
-/// Whether an address stands for others.
-#[inline(always)]
-fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> bool {
-    nat.pools.owner(address).is_some() || nat.rules.stands_in_for(context, address)
-}
-
-/// The inside host that a destination rule leads to.
-#[inline(always)]
-fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key) -> Option<F::Address> {
-    use sluice_nat::Tuple;
-    let tuple = F::tuple(key);
-    if !nat.rules.maybe_forwarded(tuple.destination(), tuple.destination_port()) {
-        return None;
-    }
-    match nat.rules.decide_destination(tuple, F::protocol(key))?.what {
-        sluice_nat::rule::Destination::To(target) => Some(target.address),
-        sluice_nat::rule::Destination::Exempt => None,
     }
 }

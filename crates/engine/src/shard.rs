@@ -108,7 +108,7 @@ impl<'m> Shard<'m> {
         let (bindings4, bindings6) = rest.split_at_mut(lines.bindings4.min(rest.len()));
         let secret = Secret(setup.secret);
         let number32 = u32::from(number);
-        Ok(Self {
+        let mut shard = Self {
             number,
             sessions4: FlowTable::new(sessions4, four)?,
             sessions6: FlowTable::new(sessions6, six)?,
@@ -129,7 +129,12 @@ impl<'m> Shard<'m> {
                 bindings6,
             )?,
             numbers: Numbers::new(drawn),
-        })
+        };
+        if let Some(fitting) = setup.steering.fitting() {
+            shard.bindings4.fit(fitting.clone());
+            shard.bindings6.fit(fitting.clone());
+        }
+        Ok(shard)
     }
 
     /// Let timers run: ends at most [`EXPIRIES`] sessions of each family. True where more may be due.

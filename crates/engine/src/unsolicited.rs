@@ -15,7 +15,7 @@ use crate::batch::{Batch, Complaint, Lists};
 use crate::context::{Ctx, Waiting};
 use crate::family::{Family, V4, V6};
 use crate::io::Slot;
-use crate::policy::{self, Nat};
+use crate::policy::Nat;
 use crate::reason::{Own, Reason};
 use sluice_wire::layers::Class;
 
@@ -136,7 +136,7 @@ fn has_session<F: Family>(slot: Slot, batch: &Batch<'_, '_>, ctx: &Ctx<'_, '_>, 
     let meta = batch.meta(slot);
     let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
     let key = F::key(&meta.layers, batch.packets[slot as usize].bytes(), context);
-    let shard = policy::shard_of::<F>(nat, ctx.setup, ctx.fold, &key, true);
+    let shard = ctx.setup.steering.shard_of::<F>(nat, &key, true);
     let hash = F::hash_one(ctx.hasher, &key);
     let table: Option<&FlowTable<'_, F::Session>> = ctx
         .shards

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use sluice_nat::{PoolIndex, PortClass};
-use sluice_table::hash::{Fold, Hasher};
+use sluice_table::hash::Hasher;
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Reader;
 
@@ -91,7 +91,6 @@ struct State<'m> {
     setup: Arc<Setup>,
     paths: Paths,
     hasher: Hasher,
-    fold: Fold,
     shards: Box<[Option<Box<Shard<'m>>>]>,
     counters: Arc<WorkerCounters>,
     owner: Option<Box<Owner>>,
@@ -126,7 +125,7 @@ enum Source {
 impl<'m> Worker<'m> {
     /// A worker of its parts.
     pub fn new(parts: Parts<'m>) -> Self {
-        let count = parts.setup.shards.count() as usize;
+        let count = parts.setup.steering.shards().count() as usize;
         let syns = Syns::new(count, parts.shards.len(), parts.setup.unsolicited_syns as usize);
         let mut shards: Vec<Option<Box<Shard<'m>>>> = Vec::new();
         shards.resize_with(count, || None);
@@ -138,7 +137,6 @@ impl<'m> Worker<'m> {
             parts: State {
                 own: parts.own,
                 hasher: Hasher::new(parts.setup.secret),
-                fold: Fold::new(parts.setup.steering),
                 lists: Box::new(Lists::new(parts.setup.ports.len())),
                 setup: parts.setup,
                 paths: parts.paths,
@@ -271,7 +269,6 @@ impl<'m> Worker<'m> {
                 policy,
                 paths: &state.paths,
                 hasher: &state.hasher,
-                fold: &state.fold,
                 shards: &mut state.shards,
                 counters: &state.counters,
                 events: &state.events,

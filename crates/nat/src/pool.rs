@@ -428,6 +428,8 @@ pub struct Pools<A> {
     pools: Box<[ValidPool<A>]>,
     /// Every range of every pool by first address: first, last, pool.
     owners: Box<[(A, A, PoolIndex)]>,
+    /// Sessions of some pool keep their port.
+    keeps_ports: bool,
 }
 
 impl<A: Address> Default for Pools<A> {
@@ -435,6 +437,7 @@ impl<A: Address> Default for Pools<A> {
         Self {
             pools: Box::default(),
             owners: Box::default(),
+            keeps_ports: false,
         }
     }
 }
@@ -475,6 +478,7 @@ impl<A: Address> Pools<A> {
             }
         }
         Ok(Self {
+            keeps_ports: valid.iter().any(|pool| pool.selection == PortSelection::Preserve),
             pools: valid.into(),
             owners: owners.into(),
         })
@@ -532,6 +536,15 @@ impl<A: Address> Pools<A> {
             .map(|index| &self.pools[usize::from(index)])
             .find(|pool| pool.has_port(port))
             .map(|pool| pool.home(shards, address, port))
+    }
+
+    /// Whether an outside port is of a pool whose sessions keep their port.
+    pub fn preserves(&self, address: A, port: u16) -> bool {
+        self.keeps_ports && {
+            let mut owners = self.owners_of(address).map(|index| &self.pools[usize::from(index)]);
+            let preserves = |pool: &ValidPool<A>| pool.selection == PortSelection::Preserve;
+            owners.find(|pool| pool.has_port(port)).is_some_and(preserves)
+        }
     }
 
     /// The pools that have an address: several share one where their ports differ.

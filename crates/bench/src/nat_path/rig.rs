@@ -12,9 +12,9 @@ use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Policy, Port, Setup, Subscribers};
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request};
+use sluice_engine::steering::{Steering, Wanted};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
-use sluice_nat::shard::Shards;
 use sluice_route::RouteSet;
 use sluice_table::memory::Line;
 use sluice_wire::Checksums;
@@ -207,9 +207,10 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
         rules::filter(&mut policy, style.filter_rules)?;
     }
     let routes = RouteSet::new(&links, &rules::routes(job)?)?;
-    let shards = Shards::new(SHARDS).ok_or("shards")?;
+    let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
+    let shards = steering.shards();
     let setup = Setup {
-        shards,
+        steering,
         owners: Setup::owners(shards, 1),
         sessions: match job {
             Job::Translate6 => [SHARDS, sessions],
@@ -222,7 +223,6 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
             })
             .into(),
         secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
-        steering: [0x0f1e_2d3c_4b5a_6978, 0x8796_a5b4_c3d2_e1f0],
         fragments: Limits {
             datagrams: 64,
             ..Limits::default()

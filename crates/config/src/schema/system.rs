@@ -17,6 +17,8 @@ pub struct System {
     pub workers: Workers,
     /// Parts of the session table, each owned by one worker: a power of two, not below the number of workers.
     pub shards: u16,
+    /// What the cards' hash is over, and with it what comes to one shard together.
+    pub steering: Steering,
     /// Whether packet buffers lie in huge pages.
     pub hugepages: Hugepages,
     /// Poll without ever sleeping: lowest latency, and every worker's core always busy.
@@ -31,11 +33,24 @@ impl Default for System {
             name: "sluice".into(),
             workers: Workers::Count(1),
             shards: 16,
+            steering: Steering::Subset,
             hugepages: Hugepages::Auto,
             busy_poll: false,
             watchdog: Watchdog::default(),
         }
     }
+}
+
+/// What the cards' hash is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Steering {
+    /// Inside the source address, outside destination address and port, where the card can: all flows of a host come to
+    /// one shard.
+    Subset,
+    /// Addresses and ports, as every card can: the flows of a host spread, and outside ports are chosen so that answers come
+    /// to their flow's shard, where no pool keeps the flows of a host together.
+    FiveTuple,
 }
 
 /// Whether packet buffers lie in huge pages.

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::extract::{Query, State};
 use sluice_config::api::{Cleared, Core, Counter, Drop, Interface, Neighbour, NeighbourFilter, Page, Route, Status};
 use sluice_config::config::Link;
-use sluice_engine::counters::{InterfaceCounters, Stage};
+use sluice_engine::counters::{Cause, InterfaceCounters, Stage};
 use sluice_engine::reason::Reason;
 use sluice_engine::request::{Reply, Request};
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
@@ -210,8 +210,10 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("rounds", counters.heartbeat.get()),
             counter("idle-rounds", counters.idle_rounds.get()),
             counter("bursts", counters.bursts.get()),
-            counter("handed-over", counters.handed_over.get()),
+            counter("handed-over", counters.all_handed_over()),
             counter("taken-over", counters.taken_over.get()),
+            counter("ports-steered", counters.ports_steered.get()),
+            counter("misfits", counters.misfits.get()),
             counter("sessions-created", counters.sessions_created.get()),
             counter("sessions-ended", counters.sessions_ended.get()),
             counter("session-packets", counters.session_packets.get()),
@@ -219,6 +221,12 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("sessions-withdrawn", counters.sessions_withdrawn.get()),
             counter("checksums-completed", counters.checksums_completed.get()),
         ];
+        others.extend(Cause::ALL.iter().map(|&cause| {
+            counter(
+                &format!("handed-over-{}", cause.name()),
+                counters.handed_over[cause as usize].get(),
+            )
+        }));
         others.extend(Stage::ALL.iter().map(|&stage| {
             counter(
                 &format!("cycles-{}", stage.name()),

@@ -2,10 +2,12 @@
 
 mod filter;
 mod interfaces;
+mod steering;
 mod translation;
 
 pub use filter::{Listed, Rules, filters, written};
 pub use interfaces::{Ports, interfaces, ports, routes};
+pub use steering::steering;
 pub(crate) use translation::pool;
 pub use translation::{PoolNames, pool_names, translation};
 
@@ -17,7 +19,6 @@ use sluice_engine::io::WorkerIndex;
 use sluice_engine::plane::NeighbourLimits;
 use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Setup, Subscribers};
 use sluice_nat::deterministic::DeterministicError;
-use sluice_nat::shard::Shards;
 use sluice_nat::timeout::{Schedule, TimeoutError};
 use sluice_route::RouteError;
 use sluice_route::neighbour::Timing;
@@ -57,15 +58,15 @@ pub enum BuildError {
 pub struct Secrets {
     /// Of the hash that places sessions and chooses ports.
     pub sessions: [u64; 2],
-    /// Of the function that spreads inside addresses over shards.
-    pub steering: [u64; 2],
+    /// What the keys that spread packets over shards are drawn from.
+    pub steering: u64,
 }
 
 impl Secrets {
     /// The same in every process: for `replay`, whose bytes must not depend on chance.
     pub const FIXED: Self = Self {
         sessions: [0x736c_7569_6365_2e31, 0x9e37_79b9_7f4a_7c15],
-        steering: [0x736c_7569_6365_2e32, 0xc2b2_ae3d_27d4_eb4f],
+        steering: 0x736c_7569_6365_2e32,
     };
 
     /// New ones, from the kernel's source of randomness.
@@ -76,7 +77,7 @@ impl Secrets {
         let word = getrandom::u64;
         Ok(Self {
             sessions: [word()?, word()?],
-            steering: [word()?, word()?],
+            steering: word()?,
         })
     }
 }
@@ -86,17 +87,16 @@ impl Secrets {
 /// # Errors
 /// An impossible number of shards.
 pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets) -> Result<Setup, BuildError> {
-    let count = config.document.system.shards;
-    let shards = Shards::new(count.into()).ok_or(BuildError::Shards(count))?;
+    let steering = steering(config, secrets)?;
+    let shards = steering.shards();
     let sessions = &config.document.sessions;
     let fragments = &config.document.fragments;
     Ok(Setup {
-        shards,
+        steering,
         owners: Setup::owners(shards, workers),
         sessions: [sessions.ipv4, sessions.ipv6],
         ports,
         secret: secrets.sessions,
-        steering: secrets.steering,
         fragments: datagrams::Limits {
             datagrams: fragments.packets as usize,
             parked: fragments.parked as usize,
@@ -206,7 +206,7 @@ mod tests {
     use sluice_engine::policy::Leases;
     use sluice_engine::shard::Lines;
 
-    fn config(text: &str) -> Config {
+    pub(super) fn config(text: &str) -> Config {
         let machine = Machine {
             cores: vec![0, 1],
             memory: 1 << 40,
@@ -273,8 +273,8 @@ mod tests {
         let setup = setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap();
         let names = pool_names(&config, &Vec::new());
         let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names, None).unwrap();
-        policy.leases = Leases::of(&policy, setup.shards);
-        let taken = Lines::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.shards.count());
+        policy.leases = Leases::of(&policy, setup.steering.shards());
+        let taken = Lines::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.steering.shards().count());
         let of_shards = |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "held-ports";
         let tables = config.tables.iter().filter(|table| of_shards(table.key));
         let listed: u64 = tables.map(|table| table.bytes.0).sum();

@@ -17,13 +17,14 @@ use sluice_wire::{Direction, icmp};
 
 use crate::batch::{Batch, Complaint, Hop, Lists, Meta, Note, Origin, Stage, put};
 use crate::context::{Ctx, Exit};
+use crate::counters::Cause;
 use crate::family::{Family, Session, Tracked};
 use crate::filter::{self, Refused};
 use crate::io::{HAND, Slot};
 use crate::nodes::dont_fragment;
 use crate::nodes::output::{Ways, send_by_parts};
 use crate::nodes::revise::{is_confirmed, is_unconcerned};
-use crate::policy::{self, Nat, Policy};
+use crate::policy::{Nat, Policy};
 use crate::reason::{Own, Reason};
 use crate::segment_size;
 use crate::shard::Shard;
@@ -139,16 +140,12 @@ fn keys<F: Family>(
         } else {
             F::key(&meta.layers, frame, context)
         };
-        meta.shard = policy::shard_of::<F>(
-            nat,
-            ctx.setup,
-            ctx.fold,
-            &key,
-            outside | (meta.origin == Origin::Hairpinned),
-        );
+        let outside = outside | (meta.origin == Origin::Hairpinned);
+        meta.shard = ctx.setup.steering.shard_of::<F>(nat, &key, outside);
         if ctx.shards.get(meta.shard as usize).is_none_or(Option::is_none) {
             let owner = ctx.setup.owners.get(meta.shard as usize).copied().unwrap_or(ctx.own);
-            lists.hand_over(slot, owner, Note::new(Stage::Session, meta));
+            let cause = cause::<F>(nat, meta, &key, outside);
+            lists.hand_over_for(cause, slot, owner, Note::new(Stage::Session, meta));
             continue;
         }
         if let (Some(place), Some(of)) = (work.keys.get_mut(made), work.slots.get_mut(made)) {
@@ -157,6 +154,20 @@ fn keys<F: Family>(
         }
     }
     made
+}
+
+/// Why a packet did not come to its session's worker by itself.
+fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> Cause {
+    let tuple = F::tuple(key);
+    if meta.layers.flags.has(Flags::ICMP_ERROR) {
+        Cause::IcmpError
+    } else if meta.layers.fragment != Fragment::Whole {
+        Cause::Fragment
+    } else if outside && nat.pools.preserves(tuple.destination(), tuple.destination_port()) {
+        Cause::KeptPort
+    } else {
+        Cause::Session
+    }
 }
 
 /// One packet; whether it used a session.

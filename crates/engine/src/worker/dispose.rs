@@ -3,6 +3,7 @@
 use super::{Resume, Worker};
 use crate::batch::put;
 use crate::context::Waiting;
+use crate::counters::Cause;
 use crate::io::{Carried, HAND, Lent, PortIndex, Slot};
 use crate::reason::{Own, Reason};
 use crate::time::Now;
@@ -126,18 +127,22 @@ impl Worker<'_> {
     fn hand_over(&mut self) {
         let state = &mut self.parts;
         let lists = &mut *state.lists;
-        while let Some(&(_, to, _)) = lists.hand_over.first() {
+        while let Some(&(_, to, ..)) = lists.hand_over.first() {
             let mut slots = ArrayVec::<Slot, HAND>::new();
+            let mut causes = ArrayVec::<Cause, HAND>::new();
             let mut carried = ArrayVec::<Carried, HAND>::new();
-            lists.hand_over.retain(|&mut (slot, worker, words)| {
+            lists.hand_over.retain(|&mut (slot, worker, cause, words)| {
                 if worker == to {
                     put(&mut slots, slot);
+                    put(&mut causes, cause);
                     put(&mut carried, words);
                 }
                 worker != to
             });
             let taken = self.io.hand_over(to, &slots, &carried);
-            state.counters.handed_over.add(taken as u64);
+            for &cause in &causes[..taken] {
+                state.counters.handed_over[cause as usize].add(1);
+            }
             for &slot in &slots[taken..] {
                 lists.discard(slot, Own::HandoverFull);
             }

@@ -30,7 +30,6 @@ impl Worker<'_> {
             policy,
             paths: &state.paths,
             hasher: &state.hasher,
-            fold: &state.fold,
             shards: &mut state.shards,
             counters: &state.counters,
             events: &state.events,

@@ -12,11 +12,11 @@ use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Interface, Nat, Policy, Port, Setup, Subscribers};
 use sluice_engine::reason::Reason;
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request, Shown};
+use sluice_engine::steering::{Hashed, Steering, Together, Wanted};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_nat::Behaviour;
 use sluice_nat::rule::{DestinationRule, Prefix, Rules, SourceAction, SourceRule};
-use sluice_nat::shard::Shards;
 use sluice_nat::{Pool, Pools};
 use sluice_route::{Address, Route, RouteSet, SourceValidation, Via};
 use sluice_table::memory::Line;
@@ -81,6 +81,11 @@ pub struct Plan {
     /// Changes the pool.
     pub change_pool: fn(&mut Pool<u32>),
     pub subscriber_prefix: u8,
+    /// What cards hash, and what a shard keeps together.
+    pub hashed: Hashed,
+    pub together: Together,
+    /// Outside ports that cards keep together.
+    pub ports_together: u32,
     pub events: sluice_engine::policy::Events,
     pub spare_addresses: u32,
     /// Source rules besides the one of the pool.
@@ -115,6 +120,9 @@ impl Default for Plan {
             behaviour: Behaviour::default(),
             change_pool: |_| {},
             subscriber_prefix: 32,
+            hashed: Hashed::Subset,
+            together: Together::Hosts,
+            ports_together: 64,
             events: Default::default(),
             spare_addresses: 8,
             sources: Vec::new(),
@@ -242,10 +250,16 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
 impl Rig {
     pub fn new(plan: Plan) -> Self {
         let (policy, routes) = policy(&plan);
-        let shards = Shards::new(plan.shards).unwrap();
+        let wanted = Wanted {
+            hashed: plan.hashed,
+            ports: plan.ports_together,
+            together: plan.together,
+            prefix: [plan.subscriber_prefix, 128],
+        };
+        let steering = Steering::seeded(plan.shards, &wanted, 3).unwrap();
         let setup = Setup {
-            shards,
-            owners: Setup::owners(shards, plan.workers),
+            owners: Setup::owners(steering.shards(), plan.workers),
+            steering,
             sessions: [plan.sessions, plan.sessions],
             ports: ["inside", "outside"]
                 .map(|name| Port {
@@ -254,7 +268,6 @@ impl Rig {
                 })
                 .into(),
             secret: [1, 2],
-            steering: [3, 4],
             fragments: plan.fragments,
             unsolicited_syns: plan.unsolicited_syns,
             spare_addresses: plan.spare_addresses,

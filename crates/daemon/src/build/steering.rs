@@ -1,0 +1,68 @@
+//! How packets spread over shards: as the configuration asks, and its pools allow.
+
+use sluice_config::Config;
+use sluice_config::schema;
+use sluice_engine::steering::{Hashed, Steering, Together, Wanted, spreads};
+use sluice_nat::Pools;
+use sluice_nat::shard::BLOCK;
+
+use super::{BuildError, Secrets, pool};
+
+/// The function for a configuration, its keys drawn from a secret.
+///
+/// # Errors
+/// Pools that contradict one another, or an impossible number of shards.
+pub fn steering(config: &Config, secrets: Secrets) -> Result<Steering, BuildError> {
+    let count = config.document.system.shards;
+    let pools: Vec<_> = config.pools.iter().map(pool).collect();
+    let pools = Pools::new(&pools)?;
+    let by_flow = config.document.system.steering == schema::Steering::FiveTuple;
+    // Cards keep together what the pool with most addresses does.
+    let largest = pools.iter().map(|(_, pool)| pool).max_by_key(|pool| pool.addresses());
+    let wanted = Wanted {
+        hashed: if by_flow { Hashed::FiveTuple } else { Hashed::Subset },
+        together: match by_flow && pools.iter().all(|(_, pool)| spreads(pool)) {
+            true => Together::Flows,
+            false => Together::Hosts,
+        },
+        prefix: [config.document.nat.subscriber_prefix, 128],
+        ports: largest.map_or(BLOCK, |pool| pool.unit() * BLOCK),
+    };
+    Steering::seeded(count.into(), &wanted, secrets.steering).ok_or(BuildError::Shards(count))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::config;
+    use super::*;
+
+    fn together(pool: &str, steering: &str) -> Together {
+        let text = format!(
+            "[system]\nsteering = \"{steering}\"\n[interfaces.a]\ndevice = \"null:\"\n\
+             [nat.pools.p]\naddresses = [\"192.0.2.0/28\"]\n{pool}\n"
+        );
+        super::steering(&config(&text), Secrets::FIXED).unwrap().together()
+    }
+
+    #[test]
+    fn flows_of_a_host_spread_where_cards_hash_ports_and_no_pool_keeps_them_together() {
+        let dependent = "mapping = \"address-and-port-dependent\"";
+        assert_eq!(Together::Flows, together(dependent, "five-tuple"));
+        assert_eq!(Together::Hosts, together(dependent, "subset"));
+        assert_eq!(
+            Together::Hosts,
+            together("mapping = \"endpoint-independent\"", "five-tuple")
+        );
+        assert_eq!(
+            Together::Hosts,
+            together(&format!("{dependent}\nblock = {{}}"), "five-tuple")
+        );
+        assert_eq!(
+            Together::Hosts,
+            together(
+                &format!("{dependent}\nport-selection = \"preserve\"\noverlap = true"),
+                "five-tuple"
+            )
+        );
+    }
+}

@@ -1,0 +1,253 @@
+//! Which shard a packet belongs to, by the function that cards choose queues by: where a card can, it has put the packet on
+//! the right worker's queue already; where it can't, the worker that received it computes the same and hands it over.
+
+use std::sync::Arc;
+
+use sluice_nat::pool::{Home, Source, ValidPool};
+use sluice_nat::shard::{BLOCK, Shards};
+use sluice_nat::{Address, Fitting, PortClass, PortSelection, Tuple};
+use sluice_table::toeplitz::{self, Key, Rows};
+use sluice_wire::Context;
+
+use crate::family::Family;
+use crate::policy::Nat;
+
+/// What a shard keeps together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Together {
+    /// All flows of an inside host: for cards that hash the source address inside, and destination address and port outside.
+    #[default]
+    Hosts,
+    /// The two directions of a flow, for cards that hash addresses and ports alone: outside ports are chosen so that answers
+    /// come to their flow's shard. No pool may have mappings, subscribers or ports by computation then.
+    Flows,
+}
+
+/// What cards hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Hashed {
+    /// Inside the source address, outside destination address and port.
+    #[default]
+    Subset,
+    /// Addresses and ports.
+    FiveTuple,
+}
+
+/// What steering is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// What cards hash.
+    pub hashed: Hashed,
+    /// What a shard keeps together.
+    pub together: Together,
+    /// Length of the inside prefix that is one subscriber, in IPv4 and IPv6.
+    pub prefix: [u8; 2],
+    /// Outside ports that stay together: those of a pool's port blocks, all where ports are preserved.
+    pub ports: u32,
+}
+
+impl Default for Wanted {
+    fn default() -> Self {
+        Self {
+            hashed: Hashed::Subset,
+            together: Together::Hosts,
+            prefix: [32, 128],
+            ports: BLOCK,
+        }
+    }
+}
+
+/// The function, the same for every worker from start to end.
+#[derive(Clone, Debug)]
+pub struct Steering {
+    shards: Shards,
+    hashed: Hashed,
+    together: Together,
+    inside: Key,
+    outside: Key,
+    hosts4: Rows<1>,
+    hosts6: Rows<2>,
+    flows4: Rows<2>,
+    flows6: Rows<5>,
+    fitting: Option<Arc<Fitting>>,
+}
+
+/// Whether the flows of a host may spread over shards as far as a pool is concerned: no mapping, no subscriber, no
+/// computation and no preserved port asks for all of them in one.
+pub fn spreads<A: Address>(pool: &ValidPool<A>) -> bool {
+    let of_sessions = |class: &PortClass| !pool.has_subscribers(*class) && pool.source(*class) != Source::Mapping;
+    let classes = [PortClass::Tcp, PortClass::Udp];
+    classes.iter().all(of_sessions) && pool.plan().is_none() && pool.selection() == PortSelection::Random
+}
+
+impl Steering {
+    /// Draw keys for a number of shards. `None` where that is not a power of two from 1 to 1,024.
+    pub fn draw(shards: u32, wanted: &Wanted, mut random: impl FnMut() -> u64) -> Option<Self> {
+        let bits = Shards::new(shards)?.bits();
+        let hosts = toeplitz::Hosts {
+            bits,
+            prefix: wanted.prefix,
+        };
+        let blocks = toeplitz::Blocks {
+            bits,
+            together: wanted.ports.clamp(BLOCK, 1 << 16).ilog2(),
+        };
+        let hosts = toeplitz::draw_for_hosts(hosts, &mut random);
+        let blocks = toeplitz::draw_for_blocks(blocks, &mut random);
+        let flows = toeplitz::draw_for_flows(bits, &mut random);
+        let [inside, outside] = match wanted.hashed {
+            Hashed::Subset => [hosts, blocks],
+            Hashed::FiveTuple => [flows, flows],
+        };
+        Some(Self {
+            shards: Shards::keyed(shards, &blocks)?,
+            hashed: wanted.hashed,
+            together: wanted.together,
+            inside,
+            outside,
+            hosts4: Rows::new(&hosts, bits),
+            hosts6: Rows::new(&hosts, bits),
+            flows4: Rows::new(&flows, bits),
+            flows6: Rows::new(&flows, bits),
+            fitting: (wanted.together == Together::Flows).then(|| Arc::new(Fitting::new(&flows, bits))),
+        })
+    }
+
+    /// The same from a seed, for tests and what must not depend on chance.
+    pub fn seeded(shards: u32, wanted: &Wanted, mut seed: u64) -> Option<Self> {
+        // SplitMix64.
+        Self::draw(shards, wanted, || {
+            seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            mixed ^ mixed >> 31
+        })
+    }
+
+    /// How many shards there are, and to which outside addresses and ports belong.
+    #[inline(always)]
+    pub fn shards(&self) -> Shards {
+        self.shards
+    }
+
+    /// What cards are to hash.
+    pub fn hashed(&self) -> Hashed {
+        self.hashed
+    }
+
+    /// What a shard keeps together.
+    pub fn together(&self) -> Together {
+        self.together
+    }
+
+    /// The key of cards, of interfaces inside or outside.
+    pub fn key(&self, outside: bool) -> &Key {
+        if outside { &self.outside } else { &self.inside }
+    }
+
+    /// Which outside ports bring answers to their flow's shard, where that counts.
+    pub fn fitting(&self) -> Option<&Arc<Fitting>> {
+        self.fitting.as_ref()
+    }
+
+    /// Whether every pool's ports can be had in any shard.
+    pub(crate) fn admits<F: Family>(&self, nat: &Nat<F>) -> bool {
+        self.together == Together::Hosts || nat.pools.iter().all(|(_, pool)| spreads(pool))
+    }
+
+    /// The shard of an inside host, by the prefix that is its subscriber: the key gives what follows no part.
+    #[inline(always)]
+    pub fn of_host<F: Family>(&self, host: F::Address) -> u16 {
+        let [high, low] = F::wide(host);
+        if F::SIX {
+            self.hosts6.of([high, low]) as u16
+        } else {
+            self.hosts4.of([low << 32]) as u16
+        }
+    }
+
+    /// The shard of a flow, as packets from inside name it.
+    #[inline(always)]
+    pub fn of_flow<F: Family>(&self, source: (F::Address, u16), destination: (F::Address, u16)) -> u16 {
+        let ports = u64::from(source.1) << 48 | u64::from(destination.1) << 32;
+        let ([s0, s1], [d0, d1]) = (F::wide(source.0), F::wide(destination.0));
+        if F::SIX {
+            self.flows6.of([s0, s1, d0, d1, ports]) as u16
+        } else {
+            self.flows4.of([s1 << 32 | d1, ports]) as u16
+        }
+    }
+
+    /// Whether answers come to the shard of their flow, where ports are chosen for that.
+    #[inline]
+    pub fn fits<F: Family>(&self, shard: u16, answer: &F::Tuple, class: Option<PortClass>) -> Option<bool> {
+        let hashed = self.together == Together::Flows && matches!(class, Some(PortClass::Tcp | PortClass::Udp));
+        hashed.then(|| {
+            let (remote, outside) = (answer.source(), answer.destination());
+            shard == self.of_flow::<F>((remote, answer.source_port()), (outside, answer.destination_port()))
+        })
+    }
+
+    /// The shard of a packet's session. Inside hosts decide by their address, or the prefix that is their subscriber, public
+    /// addresses by the port block, forwarded ports by the host that they lead to; protocols without ports by the remote
+    /// address, which translation leaves alone. Where flows that are not translated have sessions too, it does not matter of
+    /// these which way a packet goes. Both directions of a session give the same answer.
+    #[inline(always)]
+    pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, outside: bool) -> u16 {
+        let tuple = F::tuple(key);
+        let class = PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS);
+        let Some(class) = class else {
+            let mut remote = if outside { tuple.source() } else { tuple.destination() };
+            if let Some(hosts) = &nat.hosts
+                && !(outside && is_public(nat, tuple.context(), tuple.destination()))
+            {
+                remote = hosts.ends((tuple.source(), ()), (tuple.destination(), ())).1.0;
+            }
+            return self.of_host::<F>(remote);
+        };
+        let (source, destination) = (
+            (tuple.source(), tuple.source_port()),
+            (tuple.destination(), tuple.destination_port()),
+        );
+        // The flow as packets from its host name it.
+        let (mut host, mut other) = match &nat.hosts {
+            Some(hosts) => hosts.ends(source, destination),
+            None => (source, destination),
+        };
+        if outside {
+            match nat.pools.home_of_lent(self.shards, destination.0, destination.1) {
+                Some(Home::Shard(shard)) => return shard as u16,
+                Some(Home::Inside(inside)) => (host, other) = ((inside, destination.1), source),
+                // Rules forward no port that a pool lends.
+                None => {
+                    if let Some(target) = forwarded::<F>(nat, key) {
+                        (host, other) = (target, source);
+                    }
+                }
+            }
+        }
+        if self.together == Together::Flows && class != PortClass::Query {
+            return self.of_flow::<F>(host, other);
+        }
+        self.of_host::<F>(host.0)
+    }
+}
+
+/// Whether an address stands for others.
+#[inline(always)]
+fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> bool {
+    nat.pools.owner(address).is_some() || nat.rules.stands_in_for(context, address)
+}
+
+/// The inside host and port that a destination rule leads to.
+#[inline(always)]
+fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key) -> Option<(F::Address, u16)> {
+    let tuple = F::tuple(key);
+    if !nat.rules.maybe_forwarded(tuple.destination(), tuple.destination_port()) {
+        return None;
+    }
+    match nat.rules.decide_destination(tuple, F::protocol(key))?.what {
+        sluice_nat::rule::Destination::To(target) => Some((target.address, target.port)),
+        sluice_nat::rule::Destination::Exempt => None,
+    }
+}

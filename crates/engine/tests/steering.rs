@@ -1,0 +1,264 @@
+//! Cards put packets on the queue of the worker that has their session: hashed here bit by bit, by the keys that devices get.
+
+mod rig;
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain};
+use sluice_engine::counters::Cause;
+use sluice_engine::steering::{Hashed, Together};
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
+use sluice_nat::{Behaviour, Blocks, Mapping, PortSelection};
+use sluice_testkit::packet::{self, flag};
+
+const WORKERS: usize = 4;
+const HOSTS: u8 = 40;
+
+/// What a card hashes of a frame with an IPv4 header and ports.
+fn card(rig: &Rig, interface: u16, frame: &[u8]) -> usize {
+    let steering = &rig.plane.setup().steering;
+    let outside = interface == OUTSIDE;
+    let tuple = &frame[26..38];
+    let input = match (steering.hashed(), outside) {
+        (Hashed::FiveTuple, _) => tuple.to_vec(),
+        (Hashed::Subset, false) => tuple[..4].to_vec(),
+        (Hashed::Subset, true) => [&tuple[4..8], &tuple[10..12]].concat(),
+    };
+    // The indirection table has an entry for each shard, as the owners say.
+    let shards = steering.shards().count();
+    let entry = steering.key(outside).hash(&input) & (shards - 1);
+    usize::from(rig.plane.setup().owners[entry as usize])
+}
+
+fn host(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 168, 1, 10 + number)
+}
+
+fn remote(number: u16) -> SocketAddrV4 {
+    SocketAddrV4::new(Ipv4Addr::new(198, 51, 100, number as u8), 80 + number)
+}
+
+fn rig(plan: Plan) -> Rig {
+    let mut rig = Rig::new(Plan {
+        workers: WORKERS,
+        shards: 16,
+        ..plan
+    });
+    for number in 0..HOSTS {
+        rig.know(INSIDE, plain(&host(number).to_string()), HOST_MAC);
+    }
+    rig
+}
+
+fn handed_over(rig: &Rig, cause: Cause) -> u64 {
+    let counters = rig.plane.counters().iter();
+    counters.map(|worker| worker.handed_over[cause as usize].get()).sum()
+}
+
+fn sum(rig: &Rig, counter: impl Fn(&sluice_engine::counters::WorkerCounters) -> u64) -> u64 {
+    rig.plane.counters().iter().map(|worker| counter(worker)).sum()
+}
+
+/// Flows of all hosts, three packets each way, where the card puts them. Returns how many packets there were.
+fn traffic(rig: &mut Rig) -> u64 {
+    let mut count = 0;
+    for number in 0..HOSTS {
+        let mut answers = Vec::new();
+        for port in 0..12u16 {
+            let source = SocketAddrV4::new(host(number), 2000 + port);
+            for flags in [flag::SYN, flag::ACK, flag::ACK] {
+                let frame = packet::tcp4(source, remote(port))
+                    .flags(flags)
+                    .macs(HOST_MAC, INSIDE_MAC)
+                    .build();
+                let worker = card(rig, INSIDE, &frame);
+                let sent = rig.send_at(worker, INSIDE, &frame);
+                assert_eq!(1, sent.len());
+                answers.push(rig::flow(&sent[0].frame));
+                count += 1;
+            }
+        }
+        for (public, remote) in answers {
+            let frame = packet::tcp4(remote, public)
+                .flags(flag::SYN | flag::ACK)
+                .macs(ROUTER_MAC, OUTSIDE_MAC)
+                .build();
+            let worker = card(rig, OUTSIDE, &frame);
+            assert_eq!(1, rig.send_at(worker, OUTSIDE, &frame).len());
+            count += 1;
+        }
+    }
+    rig.check();
+    count
+}
+
+fn dependent() -> Behaviour {
+    Behaviour {
+        mapping: Mapping::AddressAndPortDependent,
+        ..Behaviour::default()
+    }
+}
+
+#[test]
+fn subset_steering_hands_nothing_over_whatever_the_mapping() {
+    let blocks: fn(&mut sluice_nat::Pool<u32>) = |pool| {
+        pool.blocks = Some(Blocks {
+            size: 64,
+            ..Blocks::default()
+        });
+    };
+    for change_pool in [|_: &mut _| {}, blocks] {
+        for behaviour in [Behaviour::default(), dependent()] {
+            let mut rig = rig(Plan {
+                behaviour,
+                change_pool,
+                ..Plan::default()
+            });
+            traffic(&mut rig);
+            assert_eq!(0, sum(&rig, |worker| worker.all_handed_over()));
+            assert!(rig.plane.counters().iter().all(|worker| worker.packets.get() > 100));
+        }
+    }
+}
+
+#[test]
+fn five_tuple_steering_hands_nothing_over_where_a_port_fits() {
+    let mut rig = rig(Plan {
+        behaviour: dependent(),
+        hashed: Hashed::FiveTuple,
+        together: Together::Flows,
+        ..Plan::default()
+    });
+    traffic(&mut rig);
+    assert_eq!(0, sum(&rig, |worker| worker.all_handed_over()));
+    assert_eq!(u64::from(HOSTS) * 12, sum(&rig, |worker| worker.ports_steered.get()));
+    assert_eq!(0, sum(&rig, |worker| worker.misfits.get()));
+}
+
+#[test]
+fn five_tuple_steering_with_few_ports_hands_misfits_over_and_counts_them() {
+    let mut rig = rig(Plan {
+        behaviour: dependent(),
+        hashed: Hashed::FiveTuple,
+        together: Together::Flows,
+        // A block of 64 for each shard, half of them taken.
+        pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits())],
+        pool_ports: (1024, 2047),
+        ..Plan::default()
+    });
+    traffic(&mut rig);
+    let misfits = sum(&rig, |worker| worker.misfits.get());
+    assert!(misfits > 0 && misfits < 100, "{misfits}");
+    // Three answers each, of which those to another shard of the same worker are not handed over.
+    let over = handed_over(&rig, Cause::Session);
+    assert!(over > 0 && over <= 3 * misfits, "{over} of {misfits}");
+}
+
+#[test]
+fn five_tuple_steering_with_endpoint_independent_mappings_hands_over_what_chance_says() {
+    let mut rig = rig(Plan {
+        hashed: Hashed::FiveTuple,
+        ..Plan::default()
+    });
+    let count = traffic(&mut rig);
+    let over = handed_over(&rig, Cause::Session);
+    let expected = count as f64 * (1.0 - 1.0 / WORKERS as f64);
+    assert!((over as f64 / expected - 1.0).abs() < 0.15, "{over} of {count}");
+}
+
+#[test]
+fn ports_that_are_kept_are_steered_by_their_address_or_counted_apart() {
+    let plan = |ports_together| Plan {
+        pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits() + 15)],
+        change_pool: |pool| pool.selection = PortSelection::Preserve,
+        ports_together,
+        ..Plan::default()
+    };
+    let mut by_address = rig(plan(65_536));
+    traffic(&mut by_address);
+    assert_eq!(0, sum(&by_address, |worker| worker.all_handed_over()));
+    // Cards that keep blocks of another pool together.
+    let mut rig = rig(plan(64));
+    traffic(&mut rig);
+    assert!(handed_over(&rig, Cause::KeptPort) > 0);
+    assert_eq!(
+        handed_over(&rig, Cause::KeptPort),
+        sum(&rig, |worker| worker.all_handed_over())
+    );
+}
+
+#[test]
+fn errors_about_a_flow_reach_its_shard_and_are_counted_apart() {
+    let mut rig = rig(Plan {
+        behaviour: dependent(),
+        hashed: Hashed::FiveTuple,
+        together: Together::Flows,
+        ..Plan::default()
+    });
+    let mut sent = 0;
+    for number in 0..HOSTS {
+        let frame = packet::tcp4(SocketAddrV4::new(host(number), 2000), remote(7)).flags(flag::SYN);
+        let frame = frame.macs(HOST_MAC, INSIDE_MAC).build();
+        let worker = card(&rig, INSIDE, &frame);
+        let (public, remote) = rig::flow(&rig.send_at(worker, INSIDE, &frame)[0].frame);
+        let quoted = packet::tcp4(public, remote).build();
+        let error = packet::icmp4_error(*remote.ip(), *public.ip(), 3, 1, &quoted, 60);
+        let error = error.macs(ROUTER_MAC, OUTSIDE_MAC).build();
+        sent += rig.send_at(usize::from(number) % WORKERS, OUTSIDE, &error).len();
+    }
+    assert_eq!(usize::from(HOSTS), sent);
+    assert!(handed_over(&rig, Cause::IcmpError) > u64::from(HOSTS) / 2);
+    assert_eq!(
+        handed_over(&rig, Cause::IcmpError),
+        sum(&rig, |worker| worker.all_handed_over())
+    );
+}
+
+#[test]
+fn flows_of_forwarded_ports_come_to_one_shard_from_both_sides() {
+    let ways = [(Hashed::Subset, Together::Hosts), (Hashed::FiveTuple, Together::Flows)];
+    for (hashed, together) in ways {
+        let mut rig = rig(Plan {
+            behaviour: dependent(),
+            hashed,
+            together,
+            forwards: vec![DestinationRule {
+                context: 0,
+                protocol: Some(6),
+                external: Prefix::host(Ipv4Addr::new(203, 0, 113, 120).to_bits()),
+                ports: Some((80, 80)),
+                action: DestinationAction::Host(host(3).to_bits(), Some(8080)),
+            }],
+            ..Plan::default()
+        });
+        let external = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 120), 80);
+        for number in 0..60 {
+            let frame = packet::tcp4(remote(number), external)
+                .flags(flag::SYN)
+                .macs(ROUTER_MAC, OUTSIDE_MAC)
+                .build();
+            let worker = card(&rig, OUTSIDE, &frame);
+            assert_eq!(1, rig.send_at(worker, OUTSIDE, &frame).len());
+            let answer = packet::tcp4(SocketAddrV4::new(host(3), 8080), remote(number)).flags(flag::SYN | flag::ACK);
+            let answer = answer.macs(HOST_MAC, INSIDE_MAC).build();
+            let worker = card(&rig, INSIDE, &answer);
+            let sent = rig.send_at(worker, INSIDE, &answer);
+            assert_eq!(external, rig::flow(&sent[0].frame).0);
+        }
+        rig.check();
+    }
+}
+
+#[test]
+fn pool_that_keeps_hosts_together_is_refused_where_flows_spread() {
+    use sluice_engine::plane::PlaneError;
+    let plan = Plan {
+        behaviour: dependent(),
+        hashed: Hashed::FiveTuple,
+        together: Together::Flows,
+        ..Plan::default()
+    };
+    let (policy, routes) = rig::policy(&Plan::default());
+    let mut rig = rig(plan);
+    assert!(matches!(rig.plane.commit(policy, &routes), Err(PlaneError::Apart)));
+}
