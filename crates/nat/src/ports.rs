@@ -8,6 +8,8 @@ mod bits;
 mod blocks;
 mod layout;
 
+use std::sync::Arc;
+
 use sluice_table::memory::Line;
 use sluice_table::prefetch::prefetch_all_at;
 use sluice_wire::layers::{Class, Flags, Layers};
@@ -21,7 +23,7 @@ use self::layout::Range;
 use crate::keyed::{Secret, sip, spot, spread};
 use crate::pool::Pairing;
 use crate::shard::BLOCK;
-use crate::{Address, PoolIndex, Reason, Tuple};
+use crate::{Address, Fitting, PoolIndex, Reason, Tuple};
 
 /// What ports are counted by: each class has all of a pool's ports (RFC 7857, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,12 +90,24 @@ pub struct Aim {
     pool: PoolIndex,
     class: PortClass,
     range: Range,
-    /// Bits of a word that suit; others are taken where none of these is free.
-    suits: u64,
+    /// Ports that suit; others are taken where none of these is free.
+    suits: Suits,
+    /// Those of the first word.
+    first: u64,
+}
+
+/// Which ports suit a session.
+#[derive(Clone, Copy, Debug)]
+struct Suits {
+    /// Bits of a word that suit by themselves.
+    parity: u64,
+    /// What a port has to add to the hash of the session's answers with an outside address of 0, so that they come to this
+    /// shard; where that counts.
+    wanted: Option<u32>,
 }
 
 /// Bits of even ports.
-const EVEN: u64 = 0x5555_5555_5555_5555;
+pub(crate) const EVEN: u64 = 0x5555_5555_5555_5555;
 
 /// No port is free where the session may have one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -123,6 +137,8 @@ pub struct Ports<'m, A> {
     layout: Layout<A>,
     shard: u32,
     secret: Secret,
+    /// Where cards hash addresses and ports: which ports bring answers to this shard.
+    fitting: Option<Arc<Fitting>>,
     /// The layout to change over to, and where it will be written.
     next: Option<Layout<A>>,
     other: &'m mut [u64],
@@ -149,9 +165,15 @@ impl<'m, A: Address> Ports<'m, A> {
             layout: layout.clone(),
             shard,
             secret,
+            fitting: None,
             next: None,
             other: bytemuck::cast_slice_mut(other),
         })
+    }
+
+    /// Prefer ports with which the answers of a flow come to this shard.
+    pub fn fit(&mut self, fitting: Arc<Fitting>) {
+        self.fitting = Some(fitting);
     }
 
     /// Change over to the layout of other pools: before the next lease, or at [`Ports::change_over`]. It must not
@@ -209,13 +231,7 @@ impl<'m, A: Address> Ports<'m, A> {
         self.follow();
         let (host, flow) = digest(self.secret, class, key);
         let addresses = self.addresses(pool);
-        self.aim_at(
-            pool,
-            class,
-            spread((host >> 32) as u32, addresses),
-            flow,
-            key.source_port(),
-        )
+        self.aim_at(pool, class, spread((host >> 32) as u32, addresses), flow, key)
     }
 
     /// The keyed function of an inside host that its address follows from.
@@ -237,7 +253,15 @@ impl<'m, A: Address> Ports<'m, A> {
 
     /// The same for an address of the pool that is known, and a keyed function of what the port is for.
     #[inline(always)]
-    pub(crate) fn aim_at(&self, pool: PoolIndex, class: PortClass, address: u32, flow: u64, inside_port: u16) -> Aim {
+    pub(crate) fn aim_at<T: Tuple<Address = A>>(
+        &self,
+        pool: PoolIndex,
+        class: PortClass,
+        address: u32,
+        flow: u64,
+        key: &T,
+    ) -> Aim {
+        let inside_port = key.source_port();
         let range = match class {
             PortClass::Query => Range::Any,
             _ if inside_port < 1024 => Range::Low,
@@ -251,21 +275,55 @@ impl<'m, A: Address> Ports<'m, A> {
             pool,
             class,
             range,
-            suits: u64::MAX,
+            suits: Suits {
+                parity: u64::MAX,
+                wanted: None,
+            },
+            first: u64::MAX,
         };
         let (regions, shards) = (&self.layout.regions, self.layout.shards);
         if let Some(region) = regions
             .get(usize::from(pool))
             .filter(|region| region.geometry.addresses > 0 && region.geometry.stored)
         {
-            aim.suits = suiting(&region.pool, class, inside_port);
+            aim.suits.parity = suiting(&region.pool, class, inside_port);
             let [(from, to), _] = region.ranges(shards, self.shard, address, range);
             let at = from + start(flow, from, to);
-            aim.block = region.block_at(shards, self.shard, region.pool.address(address), at);
+            let outside = region.pool.address(address);
+            aim.block = region.block_at(shards, self.shard, outside, at);
+            aim.suits.wanted = self.wanted(class, key);
+            aim.first = aim.suits.parity & self.fitting_of(&aim, outside, aim.block);
             aim.place = region.word(class, address as usize) + at;
             prefetch_all_at(self.memory, aim.place);
         }
         aim
+    }
+
+    /// What an outside port has to add to the hash of a flow's answers, where that counts.
+    #[inline(always)]
+    fn wanted<T: Tuple<Address = A>>(&self, class: PortClass, key: &T) -> Option<u32> {
+        let fitting = self.fitting.as_deref()?;
+        fitting.wanted(class, self.shard, key)
+    }
+
+    /// Ports of a block that fit.
+    #[inline(always)]
+    fn fitting_of(&self, aim: &Aim, outside: A, block: u32) -> u64 {
+        match (self.fitting.as_deref(), aim.suits.wanted) {
+            (Some(fitting), Some(wanted)) => fitting.of_word(wanted, outside, block * BLOCK),
+            _ => u64::MAX,
+        }
+    }
+
+    /// Ports that fit among the 64 from a multiple of 64 on.
+    pub(crate) fn fitting_near<T: Tuple<Address = A>>(&self, class: PortClass, outside: Lease<A>, key: &T) -> u64 {
+        match (self.fitting.as_deref(), self.wanted(class, key)) {
+            (Some(fitting), Some(wanted)) => {
+                let first = u32::from(outside.port) / BLOCK * BLOCK;
+                fitting.of_word(wanted, outside.address, first)
+            }
+            _ => u64::MAX,
+        }
     }
 
     /// The second half of [`Ports::lease`].
@@ -278,10 +336,10 @@ impl<'m, A: Address> Ports<'m, A> {
             return Err(Exhausted);
         };
         // More than one bit: taking one leaves the summary as it is.
-        if *word & word.wrapping_sub(1) == 0 || *word & aim.suits == 0 {
+        if *word & word.wrapping_sub(1) == 0 || *word & aim.first == 0 {
             return self.search(aim);
         }
-        let bit = pick(*word & aim.suits, aim.flow);
+        let bit = pick(*word & aim.first, aim.flow);
         *word &= !(1 << bit);
         self.memory[region.start + aim.class as usize] += 1;
         let port = (aim.block * BLOCK + bit) as u16;
@@ -307,18 +365,27 @@ impl<'m, A: Address> Ports<'m, A> {
         loop {
             let [first, second] = region.ranges(shards, self.shard, address as u32, aim.range);
             let mut bits = region.bits(self.memory, aim.class, address);
-            let suited = || {
-                (aim.suits != u64::MAX)
-                    .then(|| bits.find_suiting(first, aim.flow, aim.suits))
-                    .flatten()
+            let outside = region.pool.address(address as u32);
+            let fits = |at| {
+                let first = region.block_at(shards, self.shard, outside, at) * BLOCK;
+                let fitting = self.fitting.as_deref().zip(aim.suits.wanted);
+                fitting.map_or(u64::MAX, |(fitting, wanted)| {
+                    fitting.of_word::<A>(wanted, outside, first)
+                })
             };
-            let found = suited()
+            let suited = |both: bool| {
+                let some = aim.suits.parity != u64::MAX || aim.suits.wanted.is_some();
+                let suits = |at| fits(at) & if both { aim.suits.parity } else { u64::MAX };
+                some.then(|| bits.find_suiting(first, aim.flow, suits)).flatten()
+            };
+            // A port that fits spares a hand-over of each answer: that counts more than parity.
+            let found = suited(true)
+                .or_else(|| suited(false))
                 .or_else(|| bits.find(first, aim.flow))
                 .or_else(|| bits.find(second, aim.flow));
             if let Some((at, bit)) = found {
                 bits.take(at, bit);
                 self.memory[region.start + aim.class as usize] += 1;
-                let outside = region.pool.address(address as u32);
                 let port = region.block_at(shards, self.shard, outside, at) * BLOCK + bit;
                 return Ok(Lease {
                     address: outside,

@@ -8,7 +8,8 @@ use crate::deterministic::Share;
 use crate::event::{Event, EventKind};
 use crate::keyed::{sip, spread};
 use crate::pool::{Pairing, Source};
-use crate::ports::{Lease, PortClass};
+
+use crate::ports::{EVEN, Lease, PortClass};
 
 use crate::{Address, PoolIndex, Reason, Tuple};
 
@@ -75,7 +76,7 @@ impl<A: Address> Bindings<'_, A> {
             Some(number) => self.subscribers.get(number)?.paired(),
             None => self.pair(key, aim.pool)?,
         };
-        (attempt < TRIES).then(|| self.candidate(aim, address, (key.source(), key.source_port()), attempt))?
+        (attempt < TRIES).then(|| self.candidate(aim, address, key, attempt))?
     }
 
     fn first<T: Tuple<Address = A>>(&self, aim: &Aim<A>, key: &T) -> Result<Lease<A>, Reason> {
@@ -334,7 +335,8 @@ impl<A: Address> Bindings<'_, A> {
     }
 
     /// The `attempt`-th port of an address to be tried.
-    fn candidate(&self, aim: &Aim<A>, address: A, (inside, inside_port): (A, u16), attempt: u32) -> Option<Lease<A>> {
+    fn candidate<T: Tuple<Address = A>>(&self, aim: &Aim<A>, address: A, key: &T, attempt: u32) -> Option<Lease<A>> {
+        let (inside, inside_port) = (key.source(), key.source_port());
         let valid = self.pool(aim.pool)?;
         if let Some(plan) = valid.plan() {
             let share = plan.outside(inside)?;
@@ -356,9 +358,18 @@ impl<A: Address> Bindings<'_, A> {
             }
         };
         let mut port = self.ports.port_at(aim.pool, address, random)?;
-        // What suits first: parity (RFC 4787, REQ-4), then anything.
-        if valid.keeps_parity() && aim.class == PortClass::Udp && attempt < TRIES / 4 {
-            port = port & !1 | inside_port & 1;
+        // What suits first: answers that come to this shard, then parity (RFC 4787, REQ-4), then anything.
+        let mut suits = match attempt < TRIES - TRIES / 4 {
+            true => self.ports.fitting_near(aim.class, Lease { address, port }, key),
+            false => u64::MAX,
+        };
+        let parity = EVEN << (inside_port & 1);
+        if valid.keeps_parity() && aim.class == PortClass::Udp && attempt < TRIES / 4 && suits & parity != 0 {
+            suits &= parity;
+        }
+        if suits != 0 {
+            let bit = u32::from(port % 64);
+            port = port & !63 | (bit + suits.rotate_right(bit).trailing_zeros()) as u16 & 63;
         }
         let low = inside_port < 1024 || aim.class == PortClass::Query || valid.ports().1 < 1024;
         (valid.has_port(port) && (low || port >= 1024)).then_some(Lease { address, port })
@@ -396,9 +407,7 @@ impl<A: Address> Bindings<'_, A> {
             return self.lend_at(paired, aim, key);
         };
         if valid.has_bits() {
-            let port = self
-                .ports
-                .aim_at(aim.pool, aim.class, place, aim.flow, key.source_port());
+            let port = self.ports.aim_at(aim.pool, aim.class, place, aim.flow, key);
             return Ok(self.ports.lend(port)?);
         }
         self.lend_at(paired, aim, key)
@@ -423,15 +432,12 @@ impl<A: Address> Bindings<'_, A> {
         let valid = self.pool(aim.pool).ok_or(Reason::PortsExhausted)?;
         if valid.has_bits() {
             let place = valid.index_of(address).ok_or(Reason::PortsExhausted)?;
-            let port = self
-                .ports
-                .aim_at(aim.pool, aim.class, place, aim.flow, key.source_port());
+            let port = self.ports.aim_at(aim.pool, aim.class, place, aim.flow, key);
             return Ok(self.ports.lend(port)?);
         }
         self.publish();
         let free = |lease: &Lease<A>| self.mappings.find_outside(*lease, aim.class).is_none();
-        let mut candidates =
-            (0..TRIES).filter_map(|attempt| self.candidate(aim, address, (key.source(), key.source_port()), attempt));
+        let mut candidates = (0..TRIES).filter_map(|attempt| self.candidate(aim, address, key, attempt));
         candidates.find(free).ok_or(Reason::PortsExhausted)
     }
 

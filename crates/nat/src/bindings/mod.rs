@@ -11,6 +11,7 @@ mod room;
 mod subscriber;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 
@@ -27,7 +28,7 @@ use crate::event::Outbox;
 use crate::keyed::{Secret, sip, spot};
 use crate::pool::{Source, ValidPool};
 use crate::ports::{self, Block, Layout, Lease, Place, PortClass, Ports, TooSmall};
-use crate::{Address, Decision, PoolIndex, Reason, Tuple};
+use crate::{Address, Decision, Fitting, PoolIndex, Reason, Tuple};
 use sluice_table::memory::Line;
 use sluice_wire::{Context, Direction};
 
@@ -216,6 +217,11 @@ impl<'m, A: Address> Bindings<'m, A> {
             }
         }
         (end < reach).then_some(end)
+    }
+
+    /// Prefer ports with which the answers of a flow come to this shard.
+    pub fn fit(&mut self, fitting: Arc<Fitting>) {
+        self.ports.fit(fitting);
     }
 
     /// First pass for a new session: where its outside port shall come from. Asks the processor for the lines.

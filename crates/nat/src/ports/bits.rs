@@ -27,11 +27,22 @@ impl Bits<'_> {
         Some((at, pick(word, flow)))
     }
 
-    /// The same among ports that suit alone.
-    pub(super) fn find_suiting(&self, (from, to): (usize, usize), flow: u64, suits: u64) -> Option<(usize, u32)> {
+    /// The same among ports that suit alone: `suits` has those of each word.
+    pub(super) fn find_suiting(
+        &self,
+        (from, to): (usize, usize),
+        flow: u64,
+        suits: impl Fn(usize) -> u64,
+    ) -> Option<(usize, u32)> {
+        if from >= to {
+            return None;
+        }
         let first = from + start(flow, from, to);
         let places = (first..to).chain(from..first);
-        let mut words = places.filter_map(|at| Some((at, self.words.get(at)? & suits)));
+        let free = places
+            .filter_map(|at| Some((at, *self.words.get(at)?)))
+            .filter(|&(_, free)| free != 0);
+        let mut words = free.map(|(at, free)| (at, free & suits(at)));
         let (at, word) = words.find(|&(_, word)| word != 0)?;
         Some((at, pick(word, flow)))
     }

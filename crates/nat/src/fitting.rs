@@ -1,0 +1,67 @@
+//! Outside ports with which the answers of a flow come to its own shard, where cards hash addresses and ports: the hash is
+//! linear, so a word of 64 ports holds those that fit as a mask, known without trying any.
+
+use sluice_table::toeplitz::{Key, Rows};
+
+use crate::ports::PortClass;
+use crate::{Address, Tuple};
+
+/// Ports of a word.
+const WORD: u64 = 64;
+
+/// Which ports fit, by the key of outside interfaces. Answers are hashed as remote address, outside address, remote port,
+/// outside port.
+#[derive(Debug)]
+pub struct Fitting {
+    four: Rows<2>,
+    six: Rows<5>,
+    /// By what the last 6 bits of a port have to add to the hash: the ports of a word that do, in IPv4 and IPv6.
+    words: [Box<[u64]>; 2],
+}
+
+impl Fitting {
+    /// By a key from [`sluice_table::toeplitz::draw_for_flows`] and the binary logarithm of the number of shards.
+    pub fn new(key: &Key, bits: u32) -> Self {
+        let (four, six) = (Rows::new(key, bits), Rows::new(key, bits));
+        let mut words = [(); 2].map(|()| vec![0u64; 1 << bits].into_boxed_slice());
+        for port in 0..WORD {
+            words[0][four.of([0, port << 32]) as usize] |= 1 << port;
+            words[1][six.of([0, 0, 0, 0, port << 32]) as usize] |= 1 << port;
+        }
+        Self { four, six, words }
+    }
+
+    /// What an outside address and port have to add to the hash of a flow's answers, so that they come to a shard; for
+    /// flows with ports that cards hash.
+    #[inline(always)]
+    pub(crate) fn wanted<T: Tuple>(&self, class: PortClass, shard: u32, key: &T) -> Option<u32> {
+        let hashed = matches!(class, PortClass::Tcp | PortClass::Udp);
+        let ports = u64::from(key.destination_port()) << 48;
+        hashed.then(|| shard ^ self.of(key.destination(), T::Address::from_number(0), ports))
+    }
+
+    /// Ports of the word from `first` on that, with an outside address, add what is wanted.
+    #[inline(always)]
+    pub(crate) fn of_word<A: Address>(&self, wanted: u32, outside: A, first: u32) -> u64 {
+        let rest = wanted ^ self.of(A::from_number(0), outside, u64::from(first & 0xffff) << 32);
+        let words = &self.words[usize::from(A::BITS != 32)];
+        words.get(rest as usize).copied().unwrap_or_default()
+    }
+
+    /// The shard to which answers from `remote` to an outside address come.
+    #[inline(always)]
+    fn of<A: Address>(&self, remote: A, outside: A, ports: u64) -> u32 {
+        let ([r0, r1], [o0, o1]) = (remote.words(), outside.words());
+        if A::BITS == 32 {
+            self.four.of([r1 << 32 | o1, ports])
+        } else {
+            self.six.of([r0, r1, o0, o1, ports])
+        }
+    }
+
+    /// The shard to which answers come: of a flow from inside that has got this outside address and port.
+    pub fn shard_of<T: Tuple>(&self, outside: T::Address, port: u16, key: &T) -> u32 {
+        let ports = u64::from(key.destination_port()) << 48 | u64::from(port) << 32;
+        self.of(key.destination(), outside, ports)
+    }
+}
