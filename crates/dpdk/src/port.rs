@@ -1,34 +1,24 @@
 //! Ports: a device, its driver, its queues.
 
+mod configure;
 mod error;
 mod opening;
 
 use std::ffi::{CStr, CString};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::{Device, RingEnd};
 use crate::driver::{Choice, Driver, choose};
-use crate::eal::{Eal, error_text};
+use crate::eal::Eal;
 use crate::moderation::Moderation;
 use crate::pool::Pool;
 use crate::ring::{Pair, Ring};
-use crate::set::DESCRIPTORS;
+use crate::steering::{self, HashKey, PortHash, Steered, SteeringError};
 use crate::sys;
 use opening::{Opening, arguments};
 
+pub use crate::steering::Steering;
 pub use error::PortError;
-
-/// Which fields of a packet choose its queue, where the card can.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Steering {
-    /// Addresses and ports.
-    #[default]
-    FiveTuple,
-    /// The source address alone: for inside interfaces.
-    Source,
-    /// Destination address and port: for outside interfaces.
-    Destination,
-}
 
 /// A port to be opened.
 #[derive(Clone, Debug)]
@@ -50,7 +40,11 @@ pub struct PortPlan {
     /// Which fields choose the queue.
     pub steering: Steering,
     /// Key of the hash that chooses the queue; `None` leaves it to the driver.
-    pub hash_key: Option<[u8; 40]>,
+    pub hash_key: Option<HashKey>,
+    /// The key where the device steers otherwise than by `steering`; `None` is `hash_key` there, too.
+    pub fallback_key: Option<HashKey>,
+    /// Queue of each entry of the device's table, begun again until that is full; empty gives each queue its turn.
+    pub table: Vec<u16>,
 }
 
 impl PortPlan {
@@ -66,6 +60,8 @@ impl PortPlan {
             mac: None,
             steering: Steering::default(),
             hash_key: None,
+            fallback_key: None,
+            table: Vec::new(),
         }
     }
 }
@@ -109,6 +105,8 @@ pub struct Port {
     mtu: u16,
     offload: bool,
     detach: bool,
+    /// How frames come to queues, as last read from the device; held while it is changed.
+    steered: Mutex<Steered>,
     /// Devices behind a bond, closed after it.
     members: Vec<(u16, bool)>,
     /// A ring port's rings, gone after it, and whether it is end A.
@@ -125,6 +123,7 @@ impl Port {
         let choice = choose(&plan.device, plan.mtu, plan.queues.min(workers), plan.driver);
         let opening = Opening { plan, choice };
         opening.check()?;
+        let wish = opening.wish()?;
         // A bond's members are there before it, a TAP's interface after its probe.
         if !matches!(plan.device, Device::Tap { .. }) {
             opening.prepare()?;
@@ -136,6 +135,7 @@ impl Port {
             mtu: plan.mtu,
             offload: false,
             detach: true,
+            steered: Mutex::new(Steered::not(plan.steering, opening.choice.queues)),
             members: Vec::new(),
             pair: None,
             moderation: None,
@@ -155,7 +155,7 @@ impl Port {
                 }
             }
         }
-        port.configure(&opening, pool)?;
+        port.configure(&opening, &wish, pool)?;
         Ok(port)
     }
 
@@ -221,93 +221,6 @@ impl Port {
         }
     }
 
-    fn configure(&mut self, opening: &Opening<'_>, pool: &Pool) -> Result<(), PortError> {
-        let plan = opening.plan;
-        let (device, driver) = (plan.device.to_string(), self.choice.driver);
-        let info = self
-            .info()
-            .map_err(|error| opening.refused("tell what it can do", error))?;
-        let queues = self.choice.queues;
-        let available = info.receive_queues.min(info.transmit_queues);
-        if available < queues {
-            let port = plan.name.clone();
-            return Err(PortError::Queues {
-                port,
-                device,
-                driver,
-                wanted: queues,
-                available,
-            });
-        }
-        self.offload = info.transmit_checksums != 0;
-        let settings = sys::sluice_port_settings {
-            receive_queues: queues,
-            transmit_queues: queues,
-            descriptors: DESCRIPTORS as u16,
-            mtu: plan.mtu,
-            set_mtu: i32::from(plan.has_mtu_in_dpdk()),
-            steering: match plan.steering {
-                Steering::FiveTuple => sys::SLUICE_STEERING_FIVE_TUPLE,
-                Steering::Source => sys::SLUICE_STEERING_SOURCE,
-                Steering::Destination => sys::SLUICE_STEERING_DESTINATION,
-            } as i32,
-            hash_key: plan.hash_key.as_ref().map_or(std::ptr::null(), |key| key.as_ptr()),
-            pool: pool.raw(),
-        };
-        let mut step = 0;
-        // SAFETY: the settings and what they point to live during the call; the pool outlives the port.
-        let error = unsafe { sys::sluice_port_configure(self.number, &settings, &mut step) };
-        match (error, step as u32) {
-            (0, _) => {}
-            (_, sys::SLUICE_STEP_MTU) => {
-                let (port, reason) = (plan.name.clone(), error_text(error));
-                return Err(PortError::Mtu {
-                    port,
-                    device,
-                    driver,
-                    mtu: plan.mtu,
-                    reason,
-                });
-            }
-            (_, sys::SLUICE_STEP_RECEIVE_QUEUE) => return Err(opening.refused("set up a receive queue", error)),
-            (_, sys::SLUICE_STEP_TRANSMIT_QUEUE) => return Err(opening.refused("set up a transmit queue", error)),
-            _ => return Err(opening.refused("be configured", error)),
-        }
-        if let Some(mac) = plan.mac {
-            // SAFETY: six bytes, read during the call.
-            match unsafe { sys::sluice_port_set_mac(self.number, mac.as_ptr()) } {
-                0 => {}
-                error => return Err(opening.refused("take its MAC address", error)),
-            }
-        }
-        // SAFETY: a configured port.
-        match unsafe { sys::sluice_port_start(self.number) } {
-            0 => {}
-            error => return Err(opening.refused("start", error)),
-        }
-        // A bond gives its members the MTU that it has in DPDK, 1,500 at most: the kernel's is set once more.
-        if self.choice.driver == Driver::Bond {
-            opening.prepare()?;
-        }
-        // Neighbour discovery and LACP come by multicast. Drivers without filters have neither call, and need none.
-        // SAFETY: a started port.
-        unsafe {
-            sys::sluice_port_all_multicast(self.number, 1);
-            sys::sluice_port_promiscuous(self.number, i32::from(plan.promiscuous));
-        }
-        Ok(())
-    }
-
-    fn info(&self) -> Result<sys::sluice_port_info, i32> {
-        let mut info = std::mem::MaybeUninit::zeroed();
-        // SAFETY: the result is written; all zeros is a value of it anyhow.
-        match unsafe { sys::sluice_port_info(self.number, info.as_mut_ptr()) } {
-            // SAFETY: as above.
-            0 => Ok(unsafe { info.assume_init() }),
-            error => Err(error),
-        }
-    }
-
     /// Name in messages.
     pub fn name(&self) -> &str {
         &self.name
@@ -335,6 +248,20 @@ impl Port {
     /// Bytes of the largest IP packet.
     pub fn mtu(&self) -> u16 {
         self.mtu
+    }
+
+    /// How frames come to its queues, as last read from the device.
+    pub fn steering(&self) -> Steered {
+        self.steered.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Let hashes lead to other queues, also while frames come: entry `k` of the device's table leads to queue
+    /// `table[k]`, begun again where the device's is longer. What the device then has is read back into
+    /// [`steering`](Self::steering); where that is not `table`, it is an error. A frame on its way may still come to
+    /// its former queue, and some cards stop for a moment.
+    pub fn set_table(&self, table: &[u16]) -> Result<(), SteeringError> {
+        let mut steered = self.steered.lock().unwrap_or_else(PoisonError::into_inner);
+        steering::set_table(&PortHash(self.number), &mut steered, table)
     }
 
     /// The device computes L4 checksums that were left to it.

@@ -2,6 +2,7 @@
 
 use crate::driver::Driver;
 use crate::ring::RingError;
+use crate::steering::SteeringError;
 
 /// Why a port does not open, and what to do.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -81,6 +82,14 @@ pub enum PortError {
         port: String,
         /// Why.
         source: RingError,
+    },
+    /// The wish how frames come to queues can't be.
+    #[error("{port}: {source}")]
+    Steering {
+        /// The port.
+        port: String,
+        /// Why.
+        source: SteeringError,
     },
     /// The driver gave up for another reason.
     #[error("{port}: {device} by {driver} fails to {step} ({reason}); DPDK's last words: {last_words}")]

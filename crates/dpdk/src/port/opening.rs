@@ -12,6 +12,7 @@ use crate::driver::{AF_XDP_MTU, Choice, Driver};
 use crate::eal::{error_text, has_capability, recent_lines};
 use crate::interface::{Interface, exists};
 use crate::set::AF_PACKET_ORDINARY_MTU;
+use crate::steering::Wish;
 use crate::sys;
 
 /// A port on its way to being open: closes what it has got when a later step fails.
@@ -81,13 +82,35 @@ pub(super) struct Probed {
 }
 
 impl Opening<'_> {
+    /// What the device is to do with its queues.
+    pub(super) fn wish(&self) -> Result<Wish, PortError> {
+        let wish = Wish {
+            steering: self.plan.steering,
+            key: self.plan.hash_key.clone(),
+            fallback_key: self.plan.fallback_key.clone(),
+            table: self.plan.table.clone(),
+            queues: self.choice.queues,
+        };
+        match wish.check() {
+            Ok(()) => Ok(wish),
+            Err(source) => Err(PortError::Steering {
+                port: self.plan.name.clone(),
+                source,
+            }),
+        }
+    }
+
     pub(super) fn refused(&self, step: &'static str, error: i32) -> PortError {
+        self.refused_for(step, error_text(error))
+    }
+
+    pub(super) fn refused_for(&self, step: &'static str, reason: String) -> PortError {
         PortError::Refused {
             port: self.plan.name.clone(),
             device: self.plan.device.to_string(),
             driver: self.choice.driver,
             step,
-            reason: error_text(error),
+            reason,
             last_words: recent_lines(3).join("; "),
         }
     }

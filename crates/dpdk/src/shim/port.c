@@ -44,25 +44,11 @@ int sluice_port_info(uint16_t port, struct sluice_port_info *info)
 	return 0;
 }
 
-static uint64_t steering(int which)
-{
-	switch (which) {
-	case SLUICE_STEERING_SOURCE:
-		return RTE_ETH_RSS_IP | RTE_ETH_RSS_L3_SRC_ONLY;
-	case SLUICE_STEERING_DESTINATION:
-		return RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP | RTE_ETH_RSS_L3_DST_ONLY |
-		       RTE_ETH_RSS_L4_DST_ONLY;
-	default:
-		return RTE_ETH_RSS_IP | RTE_ETH_RSS_TCP | RTE_ETH_RSS_UDP;
-	}
-}
-
 int sluice_port_configure(uint16_t port, const struct sluice_port_settings *settings, int *step)
 {
 	struct rte_eth_conf configuration = {0};
 	struct rte_eth_dev_info device;
 	uint16_t receive = settings->descriptors, transmit = settings->descriptors, queue;
-	uint64_t functions;
 	int node, rc;
 
 	*step = SLUICE_STEP_INFO;
@@ -74,14 +60,13 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 	configuration.rxmode.offloads = device.rx_offload_capa & (L4_RECEIVE | RTE_ETH_RX_OFFLOAD_IPV4_CKSUM);
 	configuration.txmode.offloads = device.tx_offload_capa & L4_TRANSMIT;
 	configuration.rxmode.mtu = settings->set_mtu ? settings->mtu : 0;
-	functions = steering(settings->steering) & (device.flow_type_rss_offloads |
-			RTE_ETH_RSS_L3_SRC_ONLY | RTE_ETH_RSS_L3_DST_ONLY | RTE_ETH_RSS_L4_DST_ONLY);
-	if (settings->receive_queues > 1 && (functions & device.flow_type_rss_offloads) != 0) {
+	if (settings->hash_functions != 0) {
 		configuration.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
-		configuration.rx_adv_conf.rss_conf.rss_hf = functions;
+		configuration.rxmode.offloads |= device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_RSS_HASH;
+		configuration.rx_adv_conf.rss_conf.rss_hf = sluice_hash_functions(settings->hash_functions);
 		if (settings->hash_key != NULL) {
 			configuration.rx_adv_conf.rss_conf.rss_key = (uint8_t *)(uintptr_t)settings->hash_key;
-			configuration.rx_adv_conf.rss_conf.rss_key_len = 40;
+			configuration.rx_adv_conf.rss_conf.rss_key_len = settings->hash_key_bytes;
 		}
 	}
 	*step = SLUICE_STEP_CONFIGURE;

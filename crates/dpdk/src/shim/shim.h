@@ -102,18 +102,15 @@ struct sluice_port_info {
 	int node;
 };
 
-#define SLUICE_STEERING_FIVE_TUPLE 0
-#define SLUICE_STEERING_SOURCE 1
-#define SLUICE_STEERING_DESTINATION 2
-
 struct sluice_port_settings {
 	uint16_t receive_queues;
 	uint16_t transmit_queues;
 	uint16_t descriptors; /* wished for, cut to what the device allows */
 	uint16_t mtu;
 	int set_mtu;
-	int steering;
-	const uint8_t *hash_key; /* 40 bytes, or NULL for the driver's */
+	uint32_t hash_functions; /* SLUICE_HASH_…, only what is offered; 0: no hash chooses queues */
+	const uint8_t *hash_key; /* or NULL for the driver's */
+	uint8_t hash_key_bytes;
 	struct rte_mempool *pool;
 };
 
@@ -147,6 +144,48 @@ int sluice_port_from_rings(const char *name, struct rte_ring **receive, struct r
 int sluice_bond_active(uint16_t port, uint16_t *members, uint16_t room);
 const char *sluice_bond_member_argument(void);
 const char *sluice_error_text(int error);
+
+/* steering.c: the hash that chooses queues */
+#define SLUICE_HASH_IPV4 (1u << 0)
+#define SLUICE_HASH_IPV4_FRAGMENT (1u << 1)
+#define SLUICE_HASH_IPV4_TCP (1u << 2)
+#define SLUICE_HASH_IPV4_UDP (1u << 3)
+#define SLUICE_HASH_IPV4_OTHER (1u << 4)
+#define SLUICE_HASH_IPV6 (1u << 5)
+#define SLUICE_HASH_IPV6_FRAGMENT (1u << 6)
+#define SLUICE_HASH_IPV6_TCP (1u << 7)
+#define SLUICE_HASH_IPV6_UDP (1u << 8)
+#define SLUICE_HASH_IPV6_OTHER (1u << 9)
+#define SLUICE_HASH_L3_SOURCE_ONLY (1u << 10)
+#define SLUICE_HASH_L3_DESTINATION_ONLY (1u << 11)
+#define SLUICE_HASH_L4_SOURCE_ONLY (1u << 12)
+#define SLUICE_HASH_L4_DESTINATION_ONLY (1u << 13)
+#define SLUICE_HASH_BEYOND (1u << 31) /* functions that have no name here; read only */
+
+#define SLUICE_HASH_KEY 255
+
+struct sluice_hash_capabilities {
+	uint32_t functions; /* SLUICE_HASH_… */
+	uint8_t key_bytes; /* 0 where it does not say: 40 by convention */
+	uint16_t table_entries;
+	uint16_t queues;
+	int delivers; /* the hash can come with the frame */
+};
+
+struct sluice_hash {
+	uint32_t functions;
+	uint8_t key[SLUICE_HASH_KEY];
+	uint8_t key_bytes;
+	int delivers;
+};
+
+uint64_t sluice_hash_functions(uint32_t ours);
+int sluice_hash_capabilities(uint16_t port, struct sluice_hash_capabilities *capabilities);
+/* A key of NULL leaves the device its own. */
+int sluice_hash_set(uint16_t port, uint32_t ours, const uint8_t *key, uint8_t key_bytes);
+int sluice_hash_get(uint16_t port, uint8_t key_bytes, struct sluice_hash *hash);
+int sluice_hash_set_table(uint16_t port, const uint16_t *queues, uint16_t entries);
+int sluice_hash_table(uint16_t port, uint16_t *queues, uint16_t entries);
 
 /* acl.c: rte_acl; for benchmarks */
 struct sluice_acl_rule {

@@ -1,0 +1,84 @@
+//! A port of DPDK as a device that hashes.
+
+use super::negotiation::{Hash, HashDevice, Refusal};
+use super::{Capabilities, Functions, HashKey, KEY_BYTES};
+use crate::eal::error_text;
+use crate::sys;
+
+/// The hash of a port, by its number. The port is configured, and open for as long as this is used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PortHash(pub(crate) u16);
+
+fn result(error: i32) -> Result<(), Refusal> {
+    match error {
+        0 => Ok(()),
+        error => Err(Refusal(error_text(error))),
+    }
+}
+
+impl HashDevice for PortHash {
+    fn capabilities(&self) -> Result<Capabilities, Refusal> {
+        let mut raw = sys::sluice_hash_capabilities {
+            functions: 0,
+            key_bytes: 0,
+            table_entries: 0,
+            queues: 0,
+            delivers: 0,
+        };
+        // SAFETY: the result is written during the call.
+        result(unsafe { sys::sluice_hash_capabilities(self.0, &mut raw) })?;
+        Ok(Capabilities {
+            functions: Functions::from_bits(raw.functions),
+            key_bytes: match raw.key_bytes {
+                0 => KEY_BYTES,
+                bytes => bytes.into(),
+            },
+            table_entries: raw.table_entries,
+            queues: raw.queues,
+            delivers_hash: raw.delivers != 0,
+        })
+    }
+
+    fn set_hash(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal> {
+        let bytes = key.map_or(&[][..], HashKey::bytes);
+        let start = if bytes.is_empty() {
+            std::ptr::null()
+        } else {
+            bytes.as_ptr()
+        };
+        // A key is fitted to the size that the device names, which is a byte.
+        // SAFETY: as many bytes as said, read during the call.
+        result(unsafe { sys::sluice_hash_set(self.0, functions.bits(), start, bytes.len() as u8) })
+    }
+
+    fn hash(&self, key_bytes: usize) -> Result<Hash, Refusal> {
+        let mut raw = sys::sluice_hash {
+            functions: 0,
+            key: [0; sys::SLUICE_HASH_KEY as usize],
+            key_bytes: 0,
+            delivers: 0,
+        };
+        let key_bytes = u8::try_from(key_bytes).unwrap_or(u8::MAX);
+        // SAFETY: the result has room for a key of any size that a byte can say.
+        result(unsafe { sys::sluice_hash_get(self.0, key_bytes, &mut raw) })?;
+        let key = &raw.key[..usize::from(raw.key_bytes)];
+        Ok(Hash {
+            functions: Functions::from_bits(raw.functions),
+            key: (!key.is_empty()).then(|| HashKey(key.to_vec())),
+            delivered: raw.delivers != 0,
+        })
+    }
+
+    fn set_table(&self, table: &[u16]) -> Result<(), Refusal> {
+        let entries = u16::try_from(table.len()).unwrap_or(u16::MAX);
+        // SAFETY: at least as many entries as said, read during the call.
+        result(unsafe { sys::sluice_hash_set_table(self.0, table.as_ptr(), entries) })
+    }
+
+    fn table(&self, entries: u16) -> Result<Vec<u16>, Refusal> {
+        let mut table = vec![0; entries.into()];
+        // SAFETY: as many entries as said are written.
+        result(unsafe { sys::sluice_hash_table(self.0, table.as_mut_ptr(), entries) })?;
+        Ok(table)
+    }
+}

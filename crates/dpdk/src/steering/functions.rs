@@ -1,0 +1,374 @@
+//! What a device hashes: functions as DPDK knows them, and the fields that they come to.
+
+use std::fmt;
+use std::ops::BitOr;
+
+use super::Steering;
+use crate::sys;
+
+/// Hash functions: for which packets a device hashes, and which fields it leaves out.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Functions(u32);
+
+impl Functions {
+    /// IPv4 packets of any kind: addresses.
+    pub const IPV4: Self = Self(sys::SLUICE_HASH_IPV4);
+    /// Fragments of IPv4: addresses.
+    pub const IPV4_FRAGMENT: Self = Self(sys::SLUICE_HASH_IPV4_FRAGMENT);
+    /// TCP over IPv4: addresses and ports.
+    pub const IPV4_TCP: Self = Self(sys::SLUICE_HASH_IPV4_TCP);
+    /// UDP over IPv4: addresses and ports.
+    pub const IPV4_UDP: Self = Self(sys::SLUICE_HASH_IPV4_UDP);
+    /// Other protocols over IPv4: addresses.
+    pub const IPV4_OTHER: Self = Self(sys::SLUICE_HASH_IPV4_OTHER);
+    /// IPv6 packets of any kind: addresses.
+    pub const IPV6: Self = Self(sys::SLUICE_HASH_IPV6);
+    /// Fragments of IPv6: addresses.
+    pub const IPV6_FRAGMENT: Self = Self(sys::SLUICE_HASH_IPV6_FRAGMENT);
+    /// TCP over IPv6: addresses and ports.
+    pub const IPV6_TCP: Self = Self(sys::SLUICE_HASH_IPV6_TCP);
+    /// UDP over IPv6: addresses and ports.
+    pub const IPV6_UDP: Self = Self(sys::SLUICE_HASH_IPV6_UDP);
+    /// Other protocols over IPv6: addresses.
+    pub const IPV6_OTHER: Self = Self(sys::SLUICE_HASH_IPV6_OTHER);
+    /// Of the addresses the source alone.
+    pub const L3_SOURCE_ONLY: Self = Self(sys::SLUICE_HASH_L3_SOURCE_ONLY);
+    /// Of the addresses the destination alone.
+    pub const L3_DESTINATION_ONLY: Self = Self(sys::SLUICE_HASH_L3_DESTINATION_ONLY);
+    /// Of the ports the source alone.
+    pub const L4_SOURCE_ONLY: Self = Self(sys::SLUICE_HASH_L4_SOURCE_ONLY);
+    /// Of the ports the destination alone.
+    pub const L4_DESTINATION_ONLY: Self = Self(sys::SLUICE_HASH_L4_DESTINATION_ONLY);
+    /// Functions that have no name here; they are read, never asked for.
+    pub const BEYOND: Self = Self(sys::SLUICE_HASH_BEYOND);
+
+    const ADDRESSES: [Self; 2] = [
+        Self(Self::IPV4.0 | Self::IPV4_FRAGMENT.0 | Self::IPV4_OTHER.0),
+        Self(Self::IPV6.0 | Self::IPV6_FRAGMENT.0 | Self::IPV6_OTHER.0),
+    ];
+    const PORTS: [Self; 2] = [
+        Self(Self::IPV4_TCP.0 | Self::IPV4_UDP.0),
+        Self(Self::IPV6_TCP.0 | Self::IPV6_UDP.0),
+    ];
+    const ANY: [Self; 2] = [Self::IPV4, Self::IPV6];
+
+    /// Of the bits that the shim gives.
+    pub(crate) const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+
+    /// Bits for the shim.
+    pub(crate) const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// None at all.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// All of these are among them.
+    pub const fn contains(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+
+    const fn and(self, others: Self) -> Self {
+        Self(self.0 & others.0)
+    }
+
+    /// What to ask for of these, to steer so: each family of addresses for which that can be had; `None` where
+    /// that is neither.
+    ///
+    /// For the source alone, TCP and UDP are hashed as any other IP packet: what their own functions would make of
+    /// "the source address only" differs by driver, some hash the ports then.
+    pub(super) fn to_steer(self, steering: Steering) -> Option<Self> {
+        let subset = match steering {
+            Steering::FiveTuple => Self::default(),
+            Steering::Source => Self::L3_SOURCE_ONLY,
+            Steering::Destination => Self::L3_DESTINATION_ONLY | Self::L4_DESTINATION_ONLY,
+        };
+        let mut asked = Self::default();
+        for family in 0..2 {
+            let (needed, wanted) = match steering {
+                Steering::Source => (Self::ANY[family], Self::ADDRESSES[family]),
+                _ => (Self::PORTS[family], Self::ADDRESSES[family] | Self::PORTS[family]),
+            };
+            if self.contains(needed) {
+                asked = asked | self.and(wanted);
+            }
+        }
+        (!asked.is_empty() && self.contains(subset)).then_some(asked | subset)
+    }
+
+    /// What to ask for where no steering can be had: whatever spreads at least some packets.
+    pub(super) fn to_spread(self) -> Self {
+        let all = Self::ADDRESSES[0] | Self::ADDRESSES[1] | Self::PORTS[0] | Self::PORTS[1];
+        self.and(all)
+    }
+
+    /// The fields of a packet that choose its queue.
+    pub fn fields(self, flow: Flow) -> Fields {
+        let (any, own) = match flow {
+            Flow::Tcp4 => (Self::IPV4, Self::IPV4_TCP),
+            Flow::Udp4 => (Self::IPV4, Self::IPV4_UDP),
+            Flow::Other4 => (Self::IPV4, Self::IPV4_OTHER),
+            Flow::Tcp6 => (Self::IPV6, Self::IPV6_TCP),
+            Flow::Udp6 => (Self::IPV6, Self::IPV6_UDP),
+            Flow::Other6 => (Self::IPV6, Self::IPV6_OTHER),
+        };
+        let ports = self.contains(own) && !matches!(flow, Flow::Other4 | Flow::Other6);
+        if !self.contains(any) && !self.contains(own) {
+            return Fields::default();
+        }
+        let chosen = |source_only, destination_only| match (self.contains(source_only), self.contains(destination_only))
+        {
+            (true, false) => (true, false),
+            (false, true) => (false, true),
+            // Both at once mean neither, in DPDK.
+            _ => (true, true),
+        };
+        let (source_address, destination_address) = chosen(Self::L3_SOURCE_ONLY, Self::L3_DESTINATION_ONLY);
+        let (source_port, destination_port) = chosen(Self::L4_SOURCE_ONLY, Self::L4_DESTINATION_ONLY);
+        Fields {
+            source_address,
+            destination_address,
+            source_port: ports && source_port,
+            destination_port: ports && destination_port,
+        }
+    }
+
+    /// How packets are steered by these; `None` where TCP and UDP of one family of addresses, or the two
+    /// families, go different ways. A family that is not hashed at all does not count.
+    pub fn steering(self) -> Option<Steering> {
+        let families: Vec<_> = Flow::FAMILIES
+            .iter()
+            .filter(|family| self.hashes(family))
+            .map(|family| {
+                let [tcp, udp, other] = family.map(|flow| self.fields(flow));
+                match (tcp == udp).then_some(tcp)? {
+                    Fields::SOURCE if other == Fields::SOURCE => Some(Steering::Source),
+                    Fields::DESTINATION => Some(Steering::Destination),
+                    Fields::FIVE_TUPLE => Some(Steering::FiveTuple),
+                    _ => None,
+                }
+            })
+            .collect();
+        let first = *families.first()?;
+        first.filter(|_| families.iter().all(|family| *family == first))
+    }
+
+    /// Packets of some protocol of this family are hashed.
+    pub(super) fn hashes(self, family: &[Flow; 3]) -> bool {
+        family.iter().any(|&flow| self.fields(flow) != Fields::default())
+    }
+}
+
+impl BitOr for Functions {
+    type Output = Self;
+
+    fn bitor(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+}
+
+impl fmt::Debug for Functions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Functions({:#x}: {self})", self.0)
+    }
+}
+
+impl fmt::Display for Functions {
+    /// The fields, as an operator knows them: in one phrase where they are the same for all flows.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(steering) = self.steering() {
+            return write!(f, "{steering}");
+        }
+        let mut ways: Vec<(Fields, Vec<Flow>)> = Vec::new();
+        for flow in Flow::FAMILIES.into_iter().flatten() {
+            let fields = self.fields(flow);
+            match ways.iter_mut().find(|(known, _)| *known == fields) {
+                Some((_, flows)) => flows.push(flow),
+                None => ways.push((fields, vec![flow])),
+            }
+        }
+        if let [(fields, _)] = ways[..] {
+            return write!(f, "{fields}");
+        }
+        for (place, (fields, flows)) in ways.iter().enumerate() {
+            let flows: Vec<_> = flows.iter().map(Flow::to_string).collect();
+            let comma = if place == 0 { "" } else { ", " };
+            write!(f, "{comma}{fields} of {}", flows.join(" and "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Kinds of packets that devices tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flow {
+    /// TCP over IPv4.
+    Tcp4,
+    /// UDP over IPv4.
+    Udp4,
+    /// Another protocol over IPv4.
+    Other4,
+    /// TCP over IPv6.
+    Tcp6,
+    /// UDP over IPv6.
+    Udp6,
+    /// Another protocol over IPv6.
+    Other6,
+}
+
+impl Flow {
+    /// Those of IPv4, and those of IPv6.
+    pub const FAMILIES: [[Self; 3]; 2] = [
+        [Flow::Tcp4, Flow::Udp4, Flow::Other4],
+        [Flow::Tcp6, Flow::Udp6, Flow::Other6],
+    ];
+}
+
+impl fmt::Display for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Flow::Tcp4 => "TCP over IPv4",
+            Flow::Udp4 => "UDP over IPv4",
+            Flow::Other4 => "other IPv4",
+            Flow::Tcp6 => "TCP over IPv6",
+            Flow::Udp6 => "UDP over IPv6",
+            Flow::Other6 => "other IPv6",
+        })
+    }
+}
+
+/// Fields that are hashed, in the order of the hash's input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields {
+    /// Source address.
+    pub source_address: bool,
+    /// Destination address.
+    pub destination_address: bool,
+    /// Source port.
+    pub source_port: bool,
+    /// Destination port.
+    pub destination_port: bool,
+}
+
+impl Fields {
+    const fn new(source_address: bool, destination_address: bool, source_port: bool, destination_port: bool) -> Self {
+        Self {
+            source_address,
+            destination_address,
+            source_port,
+            destination_port,
+        }
+    }
+
+    const SOURCE: Self = Self::new(true, false, false, false);
+    const DESTINATION: Self = Self::new(false, true, false, true);
+    const FIVE_TUPLE: Self = Self::new(true, true, true, true);
+}
+
+impl fmt::Display for Fields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (addresses, ports) = (
+            (self.source_address, self.destination_address),
+            (self.source_port, self.destination_port),
+        );
+        f.write_str(match (addresses, ports) {
+            ((true, false), (false, false)) => "the source address alone",
+            ((false, true), (false, true)) => "destination address and port",
+            ((true, true), (true, true)) => "addresses and ports",
+            ((true, true), (false, false)) => "addresses without ports",
+            ((false, true), (false, false)) => "the destination address alone",
+            ((false, false), (false, false)) => "nothing",
+            _ => {
+                let names = [
+                    (self.source_address, "source address"),
+                    (self.destination_address, "destination address"),
+                    (self.source_port, "source port"),
+                    (self.destination_port, "destination port"),
+                ];
+                let names: Vec<_> = names
+                    .iter()
+                    .filter(|(hashed, _)| *hashed)
+                    .map(|(_, name)| *name)
+                    .collect();
+                return f.write_str(&names.join(", "));
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Addresses of both families, and with ports.
+    const ADDRESSES: Functions = Functions(Functions::ADDRESSES[0].0 | Functions::ADDRESSES[1].0);
+    const FLOWS: Functions = Functions(ADDRESSES.0 | Functions::PORTS[0].0 | Functions::PORTS[1].0);
+    const ALL: Functions = Functions(
+        FLOWS.0
+            | Functions::L3_SOURCE_ONLY.0
+            | Functions::L3_DESTINATION_ONLY.0
+            | Functions::L4_SOURCE_ONLY.0
+            | Functions::L4_DESTINATION_ONLY.0,
+    );
+
+    #[test]
+    fn functions_asked_for_steer_as_wished() {
+        for steering in [Steering::FiveTuple, Steering::Source, Steering::Destination] {
+            let functions = ALL.to_steer(steering).expect("all is offered");
+            assert_eq!(Some(steering), functions.steering(), "{functions:?}");
+        }
+    }
+
+    #[test]
+    fn functions_of_one_family_steer_it_and_leave_the_other() {
+        let offered = Functions::IPV4_TCP | Functions::IPV4_UDP | Functions::IPV6_TCP;
+        assert_eq!(
+            Some(Functions::IPV4_TCP | Functions::IPV4_UDP),
+            offered.to_steer(Steering::FiveTuple)
+        );
+        assert_eq!(None, offered.steering(), "UDP over IPv6 goes another way than TCP");
+        let functions = Functions::IPV4 | Functions::L3_SOURCE_ONLY;
+        assert_eq!(Some(Steering::Source), functions.steering());
+        assert!(!functions.hashes(&Flow::FAMILIES[1]));
+    }
+
+    #[test]
+    fn functions_for_the_source_of_tcp_alone_are_not_enough() {
+        let offered = Functions::IPV4_TCP | Functions::IPV4_UDP | Functions::IPV4_OTHER | Functions::L3_SOURCE_ONLY;
+        assert_eq!(None, offered.to_steer(Steering::Source));
+    }
+
+    #[test]
+    fn functions_read_as_an_operator_would_say() {
+        for (expected, functions) in [
+            ("addresses and ports", FLOWS),
+            ("the source address alone", ADDRESSES | Functions::L3_SOURCE_ONLY),
+            (
+                "destination address and port",
+                FLOWS | Functions::L3_DESTINATION_ONLY | Functions::L4_DESTINATION_ONLY,
+            ),
+            ("addresses without ports", ADDRESSES),
+            ("nothing", Functions::default()),
+            (
+                "addresses and ports of TCP over IPv4, addresses without ports of UDP over IPv4 and other IPv4, \
+                 nothing of TCP over IPv6 and UDP over IPv6 and other IPv6",
+                Functions::IPV4 | Functions::IPV4_TCP,
+            ),
+            (
+                "addresses and ports",
+                FLOWS | Functions::L3_SOURCE_ONLY | Functions::L3_DESTINATION_ONLY,
+            ),
+            (
+                "source address, source port, destination port of TCP over IPv4, the source address alone of \
+                 UDP over IPv4 and other IPv4, nothing of TCP over IPv6 and UDP over IPv6 and other IPv6",
+                Functions::IPV4 | Functions::IPV4_TCP | Functions::L3_SOURCE_ONLY,
+            ),
+        ] {
+            assert_eq!(expected, functions.to_string());
+        }
+    }
+}

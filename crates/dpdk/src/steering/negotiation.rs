@@ -1,0 +1,316 @@
+//! What to ask of a device in which order, and what to make of its answers.
+
+use super::{Capabilities, Functions, HashKey, Shortfall, Steered, Steering, SteeringError, Wish, check_queues};
+
+/// A device that chooses queues by a hash: what is asked of it, and what it answers.
+pub(crate) trait HashDevice {
+    /// What it offers.
+    fn capabilities(&self) -> Result<Capabilities, Refusal>;
+    /// Take functions, and a key; `None` leaves it the key that it has.
+    fn set_hash(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal>;
+    /// What it does: all of it is read from the device.
+    fn hash(&self, key_bytes: usize) -> Result<Hash, Refusal>;
+    /// Take a table, of as many entries as it has.
+    fn set_table(&self, table: &[u16]) -> Result<(), Refusal>;
+    /// The table that it has.
+    fn table(&self, entries: u16) -> Result<Vec<u16>, Refusal>;
+}
+
+/// A device does not do it: the text of its error number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal(pub(crate) String);
+
+/// What a device hashes, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Hash {
+    pub(crate) functions: Functions,
+    /// `None` where it does not tell.
+    pub(crate) key: Option<HashKey>,
+    /// The hash comes with the frame.
+    pub(crate) delivered: bool,
+}
+
+/// One thing to ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attempt {
+    /// Empty: nothing is hashed.
+    pub(crate) functions: Functions,
+    pub(crate) key: Option<HashKey>,
+    /// The key was left out, for the attempt before had it.
+    without_key: bool,
+}
+
+/// What to ask for, best first: the wish, addresses and ports, whatever is hashed, nothing; each that has a key
+/// then without it, for it may be the key that is refused.
+pub(crate) fn attempts(wish: &Wish, capabilities: &Capabilities) -> Vec<Attempt> {
+    let mut attempts = Vec::new();
+    let mut push = |functions: Functions, key: Option<&HashKey>| {
+        if functions.is_empty() || attempts.iter().any(|known: &Attempt| known.functions == functions) {
+            return;
+        }
+        let key = key.map(|key| key.fitted(capabilities.key_bytes));
+        let keyed = key.is_some();
+        attempts.push(Attempt {
+            functions,
+            key,
+            without_key: false,
+        });
+        if keyed {
+            attempts.push(Attempt {
+                functions,
+                key: None,
+                without_key: true,
+            });
+        }
+    };
+    if wish.queues > 1 {
+        let offered = capabilities.functions;
+        let fallback = wish.fallback_key.as_ref().or(wish.key.as_ref());
+        let exact = offered.to_steer(wish.steering);
+        push(exact.unwrap_or_default(), wish.key.as_ref());
+        push(offered.to_steer(Steering::FiveTuple).unwrap_or_default(), fallback);
+        push(offered.to_spread(), fallback);
+    }
+    attempts.push(Attempt {
+        functions: Functions::default(),
+        key: None,
+        without_key: false,
+    });
+    attempts
+}
+
+/// Attempts that are left, the accepted one first, and what was refused on the way.
+#[derive(Debug)]
+pub(crate) struct Configured {
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) shortfalls: Vec<Shortfall>,
+}
+
+/// Configure a device by the first attempt that it takes. `reason` tells why it did not, or `None` where that has
+/// nothing to do with the hash; where it takes none, the first error is the one that counts.
+pub(crate) fn configure<E>(
+    wish: &Wish,
+    capabilities: &Capabilities,
+    mut configure: impl FnMut(&Attempt) -> Result<(), E>,
+    reason: impl Fn(&E) -> Option<String>,
+) -> Result<Configured, E> {
+    let mut attempts = attempts(wish, capabilities);
+    let mut shortfalls = Vec::new();
+    if wish.queues > 1 && capabilities.functions.to_spread().is_empty() {
+        shortfalls.push(Shortfall::NoHash);
+    } else if wish.queues > 1 && capabilities.functions.to_steer(wish.steering).is_none() {
+        shortfalls.push(Shortfall::NotOffered { wished: wish.steering });
+    }
+    let mut refusals = Refusals::default();
+    let mut first_error = None;
+    while let Some(attempt) = attempts.first() {
+        match configure(attempt) {
+            Ok(()) => {
+                refusals.settle(attempt, &mut shortfalls);
+                return Ok(Configured { attempts, shortfalls });
+            }
+            Err(error) => {
+                let Some(reason) = reason(&error) else {
+                    return Err(error);
+                };
+                refusals.add(attempt, reason);
+                first_error.get_or_insert(error);
+                attempts.remove(0);
+            }
+        }
+    }
+    // There is always the attempt to hash nothing, so there was an error.
+    first_error.map_or_else(|| Ok(Configured { attempts, shortfalls }), Err)
+}
+
+/// Functions and keys that were refused: which of the two it was shows only when one goes without the other.
+#[derive(Default)]
+struct Refusals(Vec<(Attempt, String)>);
+
+impl Refusals {
+    fn add(&mut self, attempt: &Attempt, reason: String) {
+        self.0.push((attempt.clone(), reason));
+    }
+
+    /// An attempt was taken: name what was refused before it.
+    fn settle(self, taken: &Attempt, shortfalls: &mut Vec<Shortfall>) {
+        for (refused, reason) in self.0 {
+            if taken.without_key && refused.functions == taken.functions {
+                shortfalls.push(Shortfall::KeyDeclined { reason });
+            } else if !refused.without_key && !refused.functions.is_empty() {
+                let asked = refused.functions;
+                shortfalls.push(Shortfall::Declined { asked, reason });
+            }
+        }
+    }
+}
+
+/// Steer a started device as far as it goes, and read back what it does.
+pub(crate) fn steer(
+    device: &impl HashDevice,
+    wish: &Wish,
+    capabilities: &Capabilities,
+    configured: Configured,
+) -> Steered {
+    let mut steered = Steered {
+        capabilities: Some(*capabilities),
+        shortfalls: configured.shortfalls,
+        ..Steered::not(wish.steering, wish.queues)
+    };
+    if wish.queues < 2 {
+        return steered;
+    }
+    let hash = agree(device, capabilities, &configured.attempts, &mut steered.shortfalls);
+    let Some(hash) = hash else { return steered };
+    steered.functions = Some(hash.functions);
+    if hash.functions.is_empty() {
+        return steered;
+    }
+    steered.steering = hash.functions.steering();
+    steered.key = hash.key;
+    steered.delivers_hash = hash.delivered;
+    for (family, flows) in ["IPv4", "IPv6"].into_iter().zip(super::Flow::FAMILIES) {
+        if !hash.functions.hashes(&flows) {
+            steered.shortfalls.push(Shortfall::NotHashed { family });
+        }
+    }
+    if capabilities.table_entries == 0 {
+        steered.shortfalls.push(Shortfall::NoTable);
+        return steered;
+    }
+    let entries = capabilities.table_entries.into();
+    let table = fill(&wish.table, entries).unwrap_or_else(|shortfall| {
+        steered.shortfalls.push(shortfall);
+        Vec::new()
+    });
+    let table = match &table[..] {
+        [] => (0..wish.queues).cycle().take(entries).collect(),
+        _ => table,
+    };
+    let (found, shortfall) = place(device, &table);
+    steered.table = found;
+    steered.shortfalls.extend(shortfall);
+    steered
+}
+
+/// Come to a hash that the device keeps: the first of what is left to ask for. `None` where it does not tell.
+fn agree(
+    device: &impl HashDevice,
+    capabilities: &Capabilities,
+    attempts: &[Attempt],
+    shortfalls: &mut Vec<Shortfall>,
+) -> Option<Hash> {
+    let mut refusals = Refusals::default();
+    let mut kept_otherwise = None;
+    let read = || device.hash(capabilities.key_bytes);
+    for (place, attempt) in attempts.iter().enumerate() {
+        if kept_otherwise == Some(attempt.functions) {
+            continue;
+        }
+        if attempt.functions.is_empty() {
+            refusals.settle(attempt, shortfalls);
+            // What is not hashed at all can't be asked for either: no need to name that.
+            return read().ok();
+        }
+        let mut hash = match read() {
+            Ok(hash) => hash,
+            Err(Refusal(reason)) => {
+                shortfalls.push(Shortfall::Untold { reason });
+                return None;
+            }
+        };
+        // Some devices take functions and key when they are configured, others when they run, and setting
+        // them again can stop the traffic for a moment: only what differs is set.
+        let as_wished =
+            |hash: &Hash| hash.functions == attempt.functions && (attempt.key.is_none() || attempt.key == hash.key);
+        if !as_wished(&hash) {
+            if let Err(Refusal(reason)) = device.set_hash(attempt.functions, attempt.key.as_ref()) {
+                refusals.add(attempt, reason);
+                continue;
+            }
+            hash = match read() {
+                Ok(hash) => hash,
+                Err(Refusal(reason)) => {
+                    shortfalls.push(Shortfall::Untold { reason });
+                    return None;
+                }
+            };
+        }
+        if hash.functions != attempt.functions {
+            let (asked, hashed) = (attempt.functions, hash.functions);
+            shortfalls.push(Shortfall::Otherwise { asked, hashed });
+            let alternative = attempts[place..]
+                .iter()
+                .any(|later| later.functions != asked && !later.functions.is_empty());
+            if alternative && hashed.steering() != asked.steering() {
+                kept_otherwise = Some(asked);
+                continue;
+            }
+        }
+        match (&attempt.key, &hash.key) {
+            (Some(_), None) => shortfalls.push(Shortfall::KeyUntold),
+            (Some(wished), Some(found)) if wished != found => shortfalls.push(Shortfall::KeyOtherwise),
+            _ => {}
+        }
+        refusals.settle(attempt, shortfalls);
+        return Some(hash);
+    }
+    None
+}
+
+/// A table of a device: what is given, again and again.
+fn fill(given: &[u16], entries: usize) -> Result<Vec<u16>, Shortfall> {
+    if !given.is_empty() && !entries.is_multiple_of(given.len()) {
+        let given = given.len();
+        return Err(Shortfall::TableLength { given, entries });
+    }
+    Ok(given.iter().copied().cycle().take(entries).collect())
+}
+
+/// Give a device a table, and read back which it has.
+fn place(device: &impl HashDevice, table: &[u16]) -> (Option<Vec<u16>>, Option<Shortfall>) {
+    let read = || device.table(table.len() as u16);
+    if read().is_ok_and(|found| found == table) {
+        return (Some(table.to_vec()), None);
+    }
+    let declined = device.set_table(table).err();
+    let found = match read() {
+        Ok(found) => found,
+        Err(Refusal(reason)) => return (None, Some(Shortfall::TableUntold { reason })),
+    };
+    let shortfall = declined
+        .map(|Refusal(reason)| Shortfall::TableDeclined { reason })
+        .or_else(|| {
+            let mut differing = (0..table.len()).filter(|&entry| found.get(entry) != Some(&table[entry]));
+            let first = differing.next()?;
+            Some(Shortfall::TableOtherwise {
+                entries: 1 + differing.count(),
+                first,
+                wished: table[first],
+                found: found.get(first).copied().unwrap_or_default(),
+            })
+        });
+    (Some(found), shortfall)
+}
+
+/// Give a steered device another table, and read it back.
+pub(crate) fn set_table(device: &impl HashDevice, steered: &mut Steered, given: &[u16]) -> Result<(), SteeringError> {
+    let hashes = steered.functions.is_some_and(|functions| !functions.is_empty());
+    let entries = steered
+        .capabilities
+        .map_or(0, |capabilities| capabilities.table_entries.into());
+    if !hashes || entries == 0 {
+        return Err(SteeringError::NoTable);
+    }
+    check_queues(given, steered.queues)?;
+    let table = fill(given, entries).unwrap_or_default();
+    if table.is_empty() {
+        let given = given.len();
+        return Err(SteeringError::TableLength { given, entries });
+    }
+    let (found, shortfall) = place(device, &table);
+    steered.table = found;
+    steered.shortfalls.retain(|shortfall| !shortfall.is_of_table());
+    steered.shortfalls.extend(shortfall.clone());
+    shortfall.map_or(Ok(()), |shortfall| Err(SteeringError::NotAsWished(shortfall)))
+}

@@ -1,0 +1,479 @@
+//! Fields, keys and tables that no driver here offers, against a card that exists nowhere.
+
+mod fake;
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+use sluice_table::toeplitz::{self, Key};
+
+use super::*;
+use fake::{Fake, Oddities, Packet, every_function, own_key, without};
+
+fn wish(steering: Steering) -> Wish {
+    Wish {
+        steering,
+        key: Some(HashKey::from(&Key::VERIFICATION)),
+        fallback_key: None,
+        table: Vec::new(),
+        queues: 8,
+    }
+}
+
+/// A key that is not [`Key::VERIFICATION`].
+fn other_key() -> HashKey {
+    let bytes: Vec<u8> = (0..toeplitz::KEY_BYTES as u32).map(|at| (at * 151 + 7) as u8).collect();
+    HashKey::new(&bytes).expect("a key of 52 bytes")
+}
+
+fn even(queues: u16, entries: usize) -> Vec<u16> {
+    (0..queues).cycle().take(entries).collect()
+}
+
+/// Packets of one family, TCP or UDP.
+fn packets(
+    source: impl Strategy<Value = u128>,
+    destination: impl Strategy<Value = u128>,
+) -> impl Strategy<Value = Packet> {
+    (
+        source,
+        destination,
+        any::<(u16, u16)>(),
+        any::<bool>(),
+        prop_oneof![Just(6u8), Just(17)],
+    )
+        .prop_map(|(source, destination, ports, four, protocol)| Packet {
+            protocol,
+            source: address(source, four),
+            destination: address(destination, four),
+            ports,
+        })
+}
+
+fn address(bits: u128, four: bool) -> IpAddr {
+    if four {
+        IpAddr::V4(Ipv4Addr::from_bits(bits as u32))
+    } else {
+        IpAddr::V6(Ipv6Addr::from_bits(bits))
+    }
+}
+
+proptest! {
+    #[test]
+    fn packets_of_one_source_come_to_one_queue(
+        packet in packets(any::<u128>(), any::<u128>()), other: u128, ports: (u16, u16), protocol: u8,
+    ) {
+        let card = Fake::new();
+        let steered = card.open(&wish(Steering::Source));
+        prop_assert_eq!(Some(Steering::Source), steered.steering);
+        let destination = address(other, packet.source.is_ipv4());
+        let next = Packet { destination, ports, protocol, ..packet };
+        prop_assert_eq!(card.queue_of(&packet), card.queue_of(&next));
+        prop_assert_eq!(Some(card.queue_of(&packet)), steered.queue_of(card.hash_of(&packet).expect("is hashed")));
+    }
+
+    #[test]
+    fn packets_to_one_address_and_port_come_to_one_queue(
+        packet in packets(any::<u128>(), any::<u128>()), other: u128, port: u16,
+    ) {
+        let card = Fake::new();
+        let steered = card.open(&wish(Steering::Destination));
+        prop_assert_eq!(Some(Steering::Destination), steered.steering);
+        let source = address(other, packet.source.is_ipv4());
+        let next = Packet { source, ports: (port, packet.ports.1), protocol: 23 - packet.protocol, ..packet };
+        prop_assert_eq!(card.queue_of(&packet), card.queue_of(&next));
+        prop_assert_eq!(Some(card.queue_of(&packet)), steered.queue_of(card.hash_of(&packet).expect("is hashed")));
+    }
+}
+
+#[test]
+fn sources_spread_over_all_queues() {
+    let packet = |host: u32| Packet {
+        protocol: 17,
+        source: Ipv4Addr::from_bits(0x0a00_0000 + host).into(),
+        destination: Ipv4Addr::new(192, 0, 2, 1).into(),
+        ports: (1, 2),
+    };
+    let card = Fake::new();
+    card.open(&wish(Steering::Source));
+    let mut counts = [0; 8];
+    (0..1024).for_each(|host| counts[usize::from(card.queue_of(&packet(host)))] += 1);
+    assert_eq!([128; 8], counts);
+}
+
+#[test]
+fn flows_come_where_published_hashes_say() {
+    for (source, source_port, destination, destination_port, expected) in [
+        ("66.9.149.187", 2794, "161.142.100.80", 1766, 0x51cc_c178),
+        ("199.92.111.2", 14230, "65.69.140.83", 4739, 0xc626_b0ea),
+        ("38.27.205.30", 48228, "209.142.163.6", 2217, 0xafc7_327f),
+        ("3ffe:2501:200:1fff::7", 2794, "3ffe:2501:200:3::1", 1766, 0x4020_7d3d),
+        ("3ffe:501:8::260:97ff:fe40:efab", 14230, "ff02::1", 4739, 0xdde5_1bbf),
+    ] {
+        let packet = Packet {
+            protocol: 6,
+            source: source.parse().expect("an address"),
+            destination: destination.parse().expect("an address"),
+            ports: (source_port, destination_port),
+        };
+        for key_bytes in [40, 52] {
+            let card = Fake::with(Capabilities {
+                key_bytes,
+                table_entries: 512,
+                ..Fake::new().capabilities
+            });
+            let steered = card.open(&Wish {
+                queues: 128,
+                ..wish(Steering::FiveTuple)
+            });
+            assert_eq!(Vec::<Shortfall>::new(), steered.shortfalls);
+            assert_eq!(Some(expected), card.hash_of(&packet), "{source}");
+            assert_eq!((expected & 127) as u16, card.queue_of(&packet), "{source}");
+            assert_eq!(Some(card.queue_of(&packet)), steered.queue_of(expected));
+        }
+    }
+}
+
+#[test]
+fn card_that_can_not_hash_the_source_alone_hashes_flows_and_says_why() {
+    let card = Fake::offering(without(every_function(), Functions::L3_SOURCE_ONLY));
+    let steered = card.open(&Wish {
+        fallback_key: Some(other_key()),
+        ..wish(Steering::Source)
+    });
+    assert_eq!(Some(Steering::FiveTuple), steered.steering);
+    assert_eq!(
+        "hashes addresses and ports: this device can't hash the source address alone",
+        steered.to_string()
+    );
+    assert_eq!(Some(other_key().fitted(40)), steered.key, "the key drawn for flows");
+}
+
+#[test]
+fn card_that_steers_as_wished_says_so_and_is_not_set_again() {
+    let card = Fake::new();
+    let steered = card.open(&wish(Steering::Destination));
+    assert_eq!("hashes destination address and port", steered.to_string());
+    assert_eq!(Vec::<Shortfall>::new(), steered.shortfalls);
+    assert_eq!(Some(HashKey::from(&Key::VERIFICATION).fitted(40)), steered.key);
+    assert_eq!(Some(even(8, 128)), steered.table);
+    assert!(steered.delivers_hash);
+    assert_eq!((0, 1), card.set.get(), "configuration was enough for the hash");
+}
+
+#[test]
+fn card_that_refuses_or_drops_a_subset_is_asked_for_flows() {
+    for (oddities, text) in [
+        (
+            Oddities {
+                refuses_subsets: true,
+                ..Oddities::default()
+            },
+            "hashes addresses and ports: this device offers to hash the source address alone and refuses it \
+             (Invalid argument)",
+        ),
+        (
+            Oddities {
+                drops_subsets: true,
+                ..Oddities::default()
+            },
+            "hashes addresses and ports: asked to hash the source address alone, it hashes addresses without ports",
+        ),
+    ] {
+        let steered = Fake::odd(oddities).open(&wish(Steering::Source));
+        assert_eq!(Some(Steering::FiveTuple), steered.steering);
+        assert_eq!(text, steered.to_string());
+        assert_eq!(1, steered.shortfalls.len());
+    }
+}
+
+#[test]
+fn card_that_refuses_the_key_still_hashes_the_fields() {
+    let card = Fake::odd(Oddities {
+        refuses_key: true,
+        ..Oddities::default()
+    });
+    let steered = card.open(&wish(Steering::Source));
+    assert_eq!(
+        "hashes the source address alone: it refuses the key (Operation not supported) and keeps its own",
+        steered.to_string()
+    );
+    assert_eq!(Some(own_key(40)), steered.key, "the key that it hashes with is known");
+}
+
+#[test]
+fn card_that_keeps_another_key_is_found_out() {
+    let card = Fake::odd(Oddities {
+        keeps_key: true,
+        ..Oddities::default()
+    });
+    let steered = card.open(&wish(Steering::Source));
+    assert_eq!(vec![Shortfall::KeyOtherwise], steered.shortfalls);
+    assert_eq!(Some(own_key(40)), steered.key);
+}
+
+#[test]
+fn card_that_takes_the_key_only_when_it_runs_gets_it_then() {
+    let card = Fake::odd(Oddities {
+        key_only_when_running: true,
+        ..Oddities::default()
+    });
+    let steered = card.open(&wish(Steering::Source));
+    assert_eq!(Vec::<Shortfall>::new(), steered.shortfalls);
+    assert_eq!(Some(HashKey::from(&Key::VERIFICATION).fitted(40)), steered.key);
+    assert_eq!(1, card.set.get().0);
+}
+
+#[test]
+fn card_that_is_fixed_when_it_runs_keeps_what_it_was_configured_with() {
+    let fixed = Oddities {
+        fixed_when_running: true,
+        ..Oddities::default()
+    };
+    assert_eq!(
+        Vec::<Shortfall>::new(),
+        Fake::odd(fixed).open(&wish(Steering::Source)).shortfalls
+    );
+    let fixed_without_key = Oddities {
+        key_only_when_running: true,
+        ..fixed
+    };
+    let steered = Fake::odd(fixed_without_key).open(&wish(Steering::Source));
+    let reason = "Operation not supported".into();
+    assert_eq!(vec![Shortfall::KeyDeclined { reason }], steered.shortfalls);
+    assert_eq!(Some(Steering::Source), steered.steering);
+}
+
+#[test]
+fn card_with_a_longer_key_gets_all_of_it() {
+    let card = Fake::with(Capabilities {
+        key_bytes: 52,
+        ..Fake::new().capabilities
+    });
+    let steered = card.open(&Wish {
+        key: Some(other_key()),
+        ..wish(Steering::Source)
+    });
+    assert_eq!(Some(other_key()), steered.key);
+    let short = HashKey::new(&other_key().bytes()[..40]).expect("40 bytes");
+    let steered = card.open(&Wish {
+        key: Some(short.clone()),
+        ..wish(Steering::Source)
+    });
+    let begun_again = [short.bytes(), &short.bytes()[..12]].concat();
+    assert_eq!(Some(begun_again), steered.key.map(|key| key.bytes().to_vec()));
+    assert_eq!(
+        Err(SteeringError::ShortKey { bytes: 39 }),
+        HashKey::new(&short.bytes()[..39])
+    );
+}
+
+#[test]
+fn card_that_tells_nothing_is_not_relied_on() {
+    let card = Fake::odd(Oddities {
+        tells_nothing: true,
+        ..Oddities::default()
+    });
+    let steered = card.open(&wish(Steering::Source));
+    assert_eq!((None, None), (steered.steering, steered.functions));
+    assert_eq!(
+        "software distributes: this device does not tell what it hashes (Operation not supported)",
+        steered.to_string()
+    );
+    let card = Fake::odd(Oddities {
+        tells_no_key: true,
+        tells_no_table: true,
+        ..Oddities::default()
+    });
+    let steered = card.open(&wish(Steering::Source));
+    assert_eq!((None, None), (steered.key.clone(), steered.table.clone()));
+    assert_eq!(
+        "hashes the source address alone: it does not tell its key; it does not tell its table \
+         (Operation not supported)",
+        steered.to_string()
+    );
+    assert_eq!(None, steered.queue_of(7));
+}
+
+#[test]
+fn card_without_ports_or_without_hash_leaves_it_to_software() {
+    let addresses = Functions::IPV4 | Functions::IPV6;
+    let steered = Fake::offering(addresses).open(&wish(Steering::Destination));
+    assert_eq!((None, Some(addresses)), (steered.steering, steered.functions));
+    assert_eq!(
+        "hashes addresses without ports, so software distributes: this device can't hash destination address and port",
+        steered.to_string()
+    );
+    let card = Fake::offering(Functions::default());
+    let steered = card.open(&wish(Steering::Destination));
+    assert_eq!(
+        "software distributes: this device has no hash that can be set",
+        steered.to_string()
+    );
+    assert_eq!((0, 0), card.set.get());
+}
+
+#[test]
+fn card_of_one_family_says_what_becomes_of_the_other() {
+    let four = Functions::IPV4 | Functions::L3_SOURCE_ONLY;
+    let steered = Fake::offering(four).open(&wish(Steering::Source));
+    assert_eq!(
+        "hashes the source address alone: IPv6 is not hashed and comes to one queue",
+        steered.to_string()
+    );
+}
+
+#[test]
+fn one_queue_sets_nothing() {
+    let card = Fake::new();
+    let steered = card.open(&Wish {
+        queues: 1,
+        ..wish(Steering::Source)
+    });
+    assert_eq!("one queue: nothing to steer", steered.to_string());
+    assert_eq!((None, None, None), (steered.steering, steered.key, steered.table));
+    assert_eq!((0, 0), card.set.get());
+}
+
+#[test]
+fn table_is_begun_again_until_the_card_is_full() {
+    let card = Fake::with(Capabilities {
+        table_entries: 512,
+        ..Fake::new().capabilities
+    });
+    let steered = card.open(&Wish {
+        table: vec![7, 0, 0, 3],
+        ..wish(Steering::Source)
+    });
+    assert_eq!(Some([7, 0, 0, 3].repeat(128)), steered.table);
+    assert_eq!(Some(3), steered.queue_of(0xffff_ffff));
+}
+
+#[test]
+fn table_that_does_not_fit_gives_each_queue_its_turn_and_is_named() {
+    let card = Fake::new();
+    let steered = card.open(&Wish {
+        table: even(8, 256),
+        ..wish(Steering::Source)
+    });
+    assert_eq!(
+        vec![Shortfall::TableLength {
+            given: 256,
+            entries: 128
+        }],
+        steered.shortfalls
+    );
+    assert_eq!(Some(even(8, 128)), steered.table);
+}
+
+#[test]
+fn table_that_names_no_queue_is_refused() {
+    let wish = Wish {
+        table: vec![0, 1, 8],
+        ..wish(Steering::Source)
+    };
+    let error = SteeringError::NoSuchQueue {
+        entry: 2,
+        queue: 8,
+        queues: 8,
+    };
+    assert_eq!(Err(error), wish.check());
+}
+
+#[test]
+fn table_that_is_rounded_or_refused_is_read_back_and_named() {
+    let card = Fake::odd(Oddities {
+        rounds_table: true,
+        ..Oddities::default()
+    });
+    let mut steered = card.open(&wish(Steering::Source));
+    assert_eq!(Some([0, 0, 2, 2, 4, 4, 6, 6].repeat(16)), steered.table);
+    assert_eq!(
+        "hashes the source address alone: its table differs in 64 entries: 1 leads to queue 0, not 1",
+        steered.to_string()
+    );
+    assert_eq!(Ok(()), set_table(&card, &mut steered, &[2, 4]));
+    assert_eq!(Vec::<Shortfall>::new(), steered.shortfalls, "all is as wished by now");
+    let error = set_table(&card, &mut steered, &[3]).expect_err("3 is rounded");
+    assert!(error.to_string().contains("0 leads to queue 2, not 3"), "{error}");
+    assert_eq!(Some(vec![2; 128]), steered.table);
+
+    let card = Fake::odd(Oddities {
+        refuses_table: true,
+        ..Oddities::default()
+    });
+    let steered = card.open(&wish(Steering::Source));
+    assert_eq!(
+        "hashes the source address alone: it refuses the table (Invalid argument)",
+        steered.to_string()
+    );
+    assert_eq!(Some(vec![0; 128]), steered.table, "what it has all the same");
+}
+
+#[test]
+fn table_changes_move_packets_and_wrong_ones_change_nothing() {
+    let card = Fake::new();
+    let mut steered = card.open(&wish(Steering::Source));
+    let packet = Packet {
+        protocol: 6,
+        source: Ipv4Addr::new(10, 0, 0, 9).into(),
+        destination: Ipv4Addr::new(192, 0, 2, 1).into(),
+        ports: (1024, 80),
+    };
+    assert_eq!(Ok(()), set_table(&card, &mut steered, &[5]));
+    assert_eq!(5, card.queue_of(&packet));
+    for (table, expected) in [
+        (
+            &[1, 8][..],
+            SteeringError::NoSuchQueue {
+                entry: 1,
+                queue: 8,
+                queues: 8,
+            },
+        ),
+        (&[], SteeringError::TableLength { given: 0, entries: 128 }),
+        (&[1; 3], SteeringError::TableLength { given: 3, entries: 128 }),
+    ] {
+        assert_eq!(Err(expected), set_table(&card, &mut steered, table));
+        assert_eq!((5, Some(vec![5; 128])), (card.queue_of(&packet), steered.table.clone()));
+    }
+}
+
+#[test]
+fn table_of_a_card_without_one_can_not_be_set() {
+    let card = Fake::with(Capabilities {
+        table_entries: 0,
+        ..Fake::new().capabilities
+    });
+    let mut steered = card.open(&wish(Steering::Source));
+    assert_eq!(vec![Shortfall::NoTable], steered.shortfalls);
+    assert_eq!(Err(SteeringError::NoTable), set_table(&card, &mut steered, &[0]));
+}
+
+#[test]
+fn configuration_that_fails_for_another_reason_is_not_tried_again() {
+    let mut tries = 0;
+    let fail = |_: &Attempt| {
+        tries += 1;
+        Err("no memory")
+    };
+    let capabilities = Fake::new().capabilities;
+    let error = configure(&wish(Steering::Source), &capabilities, fail, |_| None).expect_err("no memory");
+    assert_eq!(("no memory", 1), (error, tries));
+}
+
+#[test]
+fn configuration_that_fails_always_tells_its_first_error() {
+    let mut tries = 0;
+    let fail = |_: &Attempt| {
+        tries += 1;
+        Err(tries)
+    };
+    let capabilities = Fake::new().capabilities;
+    let error = configure(&wish(Steering::Source), &capabilities, fail, |error| {
+        Some(error.to_string())
+    });
+    // The source with the key and without it, flows with the key and without it, nothing.
+    assert_eq!(1, error.expect_err("it fails"));
+    assert_eq!(5, tries);
+}

@@ -1,0 +1,253 @@
+//! A card that exists nowhere: it offers what a test says, has the oddities that a test says, and really distributes
+//! packets by what it accepted.
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+
+use sluice_table::toeplitz;
+
+use super::super::negotiation::{Hash, HashDevice, Refusal};
+use super::super::{Attempt, Capabilities, Flow, Functions, HashKey, Steered, Wish, configure, steer};
+
+/// What it does otherwise than it should.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Oddities {
+    pub(super) refuses_key: bool,
+    /// Takes every key, and hashes with its own.
+    pub(super) keeps_key: bool,
+    /// Takes functions and ignores the key at configuration.
+    pub(super) key_only_when_running: bool,
+    /// Knows no changes once it is configured.
+    pub(super) fixed_when_running: bool,
+    /// Refuses subsets of fields that it offers.
+    pub(super) refuses_subsets: bool,
+    /// Takes subsets of fields, and hashes all.
+    pub(super) drops_subsets: bool,
+    pub(super) tells_nothing: bool,
+    pub(super) tells_no_key: bool,
+    pub(super) tells_no_table: bool,
+    pub(super) refuses_table: bool,
+    /// Its table leads to even queues alone.
+    pub(super) rounds_table: bool,
+}
+
+pub(super) struct Fake {
+    pub(super) capabilities: Capabilities,
+    pub(super) oddities: Oddities,
+    functions: Cell<Functions>,
+    key: RefCell<HashKey>,
+    table: RefCell<Vec<u16>>,
+    /// Hashes and tables set while it ran.
+    pub(super) set: Cell<(u32, u32)>,
+}
+
+pub(super) fn every_function() -> Functions {
+    use Functions as F;
+    let four = F::IPV4 | F::IPV4_FRAGMENT | F::IPV4_TCP | F::IPV4_UDP | F::IPV4_OTHER;
+    let six = F::IPV6 | F::IPV6_FRAGMENT | F::IPV6_TCP | F::IPV6_UDP | F::IPV6_OTHER;
+    four | six | subsets()
+}
+
+fn subsets() -> Functions {
+    Functions::L3_SOURCE_ONLY
+        | Functions::L3_DESTINATION_ONLY
+        | Functions::L4_SOURCE_ONLY
+        | Functions::L4_DESTINATION_ONLY
+}
+
+pub(super) fn without(functions: Functions, others: Functions) -> Functions {
+    Functions::from_bits(functions.bits() & !others.bits())
+}
+
+/// What a card hashes by when nobody gave it a key.
+pub(super) fn own_key(bytes: usize) -> HashKey {
+    HashKey::from(&toeplitz::Key::new([0x5a; toeplitz::KEY_BYTES])).fitted(bytes)
+}
+
+impl Fake {
+    /// A card that offers every function, with 40 bytes of key and 128 entries of table.
+    pub(super) fn new() -> Self {
+        Self::offering(every_function())
+    }
+
+    pub(super) fn offering(functions: Functions) -> Self {
+        Self::with(Capabilities {
+            functions,
+            key_bytes: 40,
+            table_entries: 128,
+            queues: 128,
+            delivers_hash: true,
+        })
+    }
+
+    pub(super) fn with(capabilities: Capabilities) -> Self {
+        Self {
+            capabilities,
+            oddities: Oddities::default(),
+            functions: Cell::default(),
+            key: RefCell::new(own_key(capabilities.key_bytes)),
+            table: RefCell::new(vec![0; capabilities.table_entries.into()]),
+            set: Cell::default(),
+        }
+    }
+
+    pub(super) fn odd(oddities: Oddities) -> Self {
+        Self {
+            oddities,
+            ..Self::new()
+        }
+    }
+
+    fn take(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal> {
+        let subset = without(functions, subsets()) != functions;
+        let wrong_size = key.is_some_and(|key| key.bytes().len() != self.capabilities.key_bytes);
+        if !self.capabilities.functions.contains(functions) || self.oddities.refuses_subsets && subset || wrong_size {
+            return Err(Refusal("Invalid argument".into()));
+        }
+        if self.oddities.refuses_key && key.is_some() {
+            return Err(Refusal("Operation not supported".into()));
+        }
+        self.functions.set(if self.oddities.drops_subsets {
+            without(functions, subsets())
+        } else {
+            functions
+        });
+        if let Some(key) = key.filter(|_| !self.oddities.keeps_key) {
+            *self.key.borrow_mut() = key.clone();
+        }
+        Ok(())
+    }
+
+    fn configure(&self, attempt: &Attempt) -> Result<(), Refusal> {
+        let key = attempt.key.as_ref().filter(|_| !self.oddities.key_only_when_running);
+        self.take(attempt.functions, key)
+    }
+
+    /// As a port is opened.
+    pub(super) fn open(&self, wish: &Wish) -> Steered {
+        let capabilities = self.capabilities().expect("it tells");
+        let configured = configure(
+            wish,
+            &capabilities,
+            |attempt| self.configure(attempt),
+            |Refusal(reason)| Some(reason.clone()),
+        );
+        steer(
+            self,
+            wish,
+            &capabilities,
+            configured.expect("nothing can be had always"),
+        )
+    }
+
+    /// The hash of a packet; `None` where it hashes none of its fields.
+    pub(super) fn hash_of(&self, packet: &Packet) -> Option<u32> {
+        use Functions as F;
+        let on = |function| self.functions.get().contains(function);
+        let (addresses, ports) = match packet.flow() {
+            Flow::Tcp4 => (on(F::IPV4), on(F::IPV4_TCP)),
+            Flow::Udp4 => (on(F::IPV4), on(F::IPV4_UDP)),
+            Flow::Other4 => (on(F::IPV4) || on(F::IPV4_OTHER), false),
+            Flow::Tcp6 => (on(F::IPV6), on(F::IPV6_TCP)),
+            Flow::Udp6 => (on(F::IPV6), on(F::IPV6_UDP)),
+            Flow::Other6 => (on(F::IPV6) || on(F::IPV6_OTHER), false),
+        };
+        if !addresses && !ports {
+            return None;
+        }
+        let octets = |address| match address {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        };
+        let mut input = Vec::new();
+        if !on(F::L3_DESTINATION_ONLY) {
+            input.extend(octets(packet.source));
+        }
+        if !on(F::L3_SOURCE_ONLY) {
+            input.extend(octets(packet.destination));
+        }
+        if ports && !on(F::L4_DESTINATION_ONLY) {
+            input.extend(packet.ports.0.to_be_bytes());
+        }
+        if ports && !on(F::L4_SOURCE_ONLY) {
+            input.extend(packet.ports.1.to_be_bytes());
+        }
+        let mut key = [0; toeplitz::KEY_BYTES];
+        let own = self.key.borrow();
+        key[..own.bytes().len()].copy_from_slice(own.bytes());
+        Some(toeplitz::Key::new(key).hash(&input))
+    }
+
+    /// The queue to which a packet comes.
+    pub(super) fn queue_of(&self, packet: &Packet) -> u16 {
+        let table = self.table.borrow();
+        self.hash_of(packet)
+            .map_or(0, |hash| table[hash as usize & (table.len() - 1)])
+    }
+}
+
+impl HashDevice for Fake {
+    fn capabilities(&self) -> Result<Capabilities, Refusal> {
+        Ok(self.capabilities)
+    }
+
+    fn set_hash(&self, functions: Functions, key: Option<&HashKey>) -> Result<(), Refusal> {
+        let (hashes, tables) = self.set.get();
+        self.set.set((hashes + 1, tables));
+        if self.oddities.fixed_when_running {
+            return Err(Refusal("Operation not supported".into()));
+        }
+        self.take(functions, key)
+    }
+
+    fn hash(&self, _key_bytes: usize) -> Result<Hash, Refusal> {
+        if self.oddities.tells_nothing {
+            return Err(Refusal("Operation not supported".into()));
+        }
+        Ok(Hash {
+            functions: self.functions.get(),
+            key: (!self.oddities.tells_no_key).then(|| self.key.borrow().clone()),
+            delivered: self.capabilities.delivers_hash && !self.functions.get().is_empty(),
+        })
+    }
+
+    fn set_table(&self, table: &[u16]) -> Result<(), Refusal> {
+        let (hashes, tables) = self.set.get();
+        self.set.set((hashes, tables + 1));
+        if self.oddities.refuses_table || table.len() != self.table.borrow().len() {
+            return Err(Refusal("Invalid argument".into()));
+        }
+        let rounded = |queue: &u16| if self.oddities.rounds_table { queue & !1 } else { *queue };
+        *self.table.borrow_mut() = table.iter().map(rounded).collect();
+        Ok(())
+    }
+
+    fn table(&self, _entries: u16) -> Result<Vec<u16>, Refusal> {
+        if self.oddities.tells_no_table {
+            return Err(Refusal("Operation not supported".into()));
+        }
+        Ok(self.table.borrow().clone())
+    }
+}
+
+/// What a card looks at in a packet; both addresses are of one family.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Packet {
+    pub(super) protocol: u8,
+    pub(super) source: IpAddr,
+    pub(super) destination: IpAddr,
+    pub(super) ports: (u16, u16),
+}
+
+impl Packet {
+    fn flow(&self) -> Flow {
+        match (self.source.is_ipv4(), self.protocol) {
+            (true, 6) => Flow::Tcp4,
+            (true, 17) => Flow::Udp4,
+            (true, _) => Flow::Other4,
+            (false, 6) => Flow::Tcp6,
+            (false, 17) => Flow::Udp6,
+            (false, _) => Flow::Other6,
+        }
+    }
+}
