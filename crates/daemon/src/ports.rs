@@ -1,10 +1,11 @@
 //! Interfaces with devices of their own become the ports of the data plane.
 
 use sluice_config::config::{Interface, InterfaceIndex, Link};
-use sluice_config::{Config, Fault};
+use sluice_config::{Config, Fault, schema};
 use sluice_dpdk::driver::{Choice, choose};
 use sluice_dpdk::port::Steering;
 use sluice_dpdk::{Device, Limit, Plan, PortPlan, limits};
+use sluice_engine::policy::Setup;
 
 /// A port as it would be opened.
 #[derive(Clone, Debug)]
@@ -61,7 +62,30 @@ pub fn plan(config: &Config, ports: &[Outlook]) -> Plan {
     plan
 }
 
+/// Tell the cards how packets spread over shards, and which worker receives those of which.
+pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &Setup) {
+    for (port, outlook) in plan.ports.iter_mut().zip(outlooks) {
+        let steering = &setup.steering;
+        port.hash_key = Some(steering.key(is_outside(config, outlook.interface)).into());
+        port.fallback_key = Some(steering.fallback_key().into());
+        let queues = outlook.queues(config).max(1);
+        port.table = setup.owners.iter().map(|owner| owner % queues).collect();
+    }
+}
+
+/// Whether addresses are translated on the way out by an interface.
+fn is_outside(config: &Config, interface: InterfaceIndex) -> bool {
+    config.source.iter().any(|rule| rule.out == Some(interface))
+}
+
 impl Outlook {
+    /// Queues: no more than workers.
+    pub fn queues(&self, config: &Config) -> u16 {
+        self.choice
+            .queues
+            .min(u16::try_from(config.cores.len()).unwrap_or(u16::MAX))
+    }
+
     /// What would keep the port from opening.
     pub fn faults(&self, config: &Config) -> Vec<Fault> {
         let name = config
@@ -114,11 +138,10 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
     // A card filters by its address. Everything else brings all that arrives, and the engine looks at addresses.
     let card = matches!(plan.device, Device::Pci(_) | Device::Bond { .. });
     plan.mac = interface.mac.filter(|_| card).map(|mac| mac.bytes());
-    let outside = config.source.iter().any(|rule| rule.out == Some(index));
-    plan.steering = if outside {
-        Steering::Destination
-    } else {
-        Steering::Source
+    plan.steering = match config.document.system.steering {
+        schema::Steering::FiveTuple => Steering::FiveTuple,
+        schema::Steering::Subset if is_outside(config, index) => Steering::Destination,
+        schema::Steering::Subset => Steering::Source,
     };
     Some(Ok(plan))
 }

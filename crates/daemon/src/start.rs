@@ -17,7 +17,7 @@ use sluice_table::memory::{LINE, Line};
 
 use crate::build::{self, BuildError, Secrets};
 use crate::filter::{FilterOutlook, filter_fault};
-use crate::ports::{outlook, plan};
+use crate::ports::{outlook, plan, steer};
 use crate::workers::Workers;
 use crate::{DaemonError, Loaded};
 
@@ -53,24 +53,27 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     if !faults.is_empty() {
         return Err(refused(faults));
     }
-    let plan = plan(config, &outlooks);
+    let count = config.cores.len();
+    let ports: Vec<Port> = outlooks
+        .iter()
+        .map(|port| {
+            let queues = port.queues(config);
+            Port {
+                name: port.plan.name.clone(),
+                sender: (usize::from(queues) < count && queues == 1).then_some(build::FIRST),
+            }
+        })
+        .collect();
+    let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
+    let setup = build::setup(config, ports, count, secrets)?;
+    let mut plan = plan(config, &outlooks);
+    steer(&mut plan, config, &outlooks, &setup);
     let cores: Vec<usize> = config.cores.iter().map(|&core| core.into()).collect();
     let eal = Eal::start(&plan.needs(&cores, hugepages(config)))?;
     tracing::info!("{}, packet buffers in {}", eal.version(), eal.memory());
     let (devices, hands) = Devices::open(eal, &plan).map_err(|error| open_error(loaded, error))?;
     let macs = describe(&devices, config);
-    let count = config.cores.len();
-    let ports: Vec<Port> = devices
-        .ports()
-        .iter()
-        .map(|port| Port {
-            name: port.name().into(),
-            sender: (usize::from(port.queues()) < count && port.queues() == 1).then_some(build::FIRST),
-        })
-        .collect();
     let pools = build::pool_names(config, &Vec::new());
-    let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
-    let setup = build::setup(config, ports, count, secrets)?;
     let built = Instant::now();
     let rules = build::filters(config, None).map_err(|error| match error {
         BuildError::Filter(error) => refused(vec![filter_fault(&error)]),
@@ -166,6 +169,9 @@ fn describe(devices: &Devices, config: &sluice_config::Config) -> Vec<[u8; 6]> {
             port.mtu(),
             mac_text(mac),
         );
+        if port.queues() > 1 {
+            tracing::info!("{}: {}", port.name(), port.steering());
+        }
         macs.push(mac);
     }
     macs

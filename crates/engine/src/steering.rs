@@ -65,6 +65,7 @@ pub struct Steering {
     together: Together,
     inside: Key,
     outside: Key,
+    flows: Key,
     hosts4: Rows<1>,
     hosts6: Rows<2>,
     flows4: Rows<2>,
@@ -105,6 +106,7 @@ impl Steering {
             together: wanted.together,
             inside,
             outside,
+            flows,
             hosts4: Rows::new(&hosts, bits),
             hosts6: Rows::new(&hosts, bits),
             flows4: Rows::new(&flows, bits),
@@ -143,6 +145,11 @@ impl Steering {
     /// The key of cards, of interfaces inside or outside.
     pub fn key(&self, outside: bool) -> &Key {
         if outside { &self.outside } else { &self.inside }
+    }
+
+    /// The key of cards that can hash nothing but addresses and ports.
+    pub fn fallback_key(&self) -> &Key {
+        &self.flows
     }
 
     /// Which outside ports bring answers to their flow's shard, where that counts.

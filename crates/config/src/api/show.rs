@@ -57,6 +57,8 @@ pub struct Interface {
     pub mtu: u16,
     /// Receive queues.
     pub queues: u16,
+    /// What chooses the queue of a frame, and what the device does not do as wished.
+    pub steering: String,
     /// Addresses, each with prefix length.
     pub addresses: Vec<String>,
     /// Frames taken from the device.

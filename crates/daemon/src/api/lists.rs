@@ -64,6 +64,7 @@ pub(super) async fn interfaces(State(control): Shared) -> Json<Page<Interface>> 
             mac: mac_text(interface.mac),
             mtu: interface.mtu,
             queues: device.map_or(0, |port| port.queues()),
+            steering: device.map_or_else(String::new, |port| port.steering().to_string()),
             addresses: configured.addresses.iter().map(ToString::to_string).collect(),
             received: total(|counters| counters.received.get()),
             received_bytes: total(|counters| counters.received_bytes.get()),
