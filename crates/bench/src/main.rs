@@ -1,6 +1,7 @@
 //! `sluice-bench`: measures what the documentation claims.
 #![forbid(unsafe_code)]
 
+mod cores;
 mod filter;
 mod kernel;
 mod nat_lookup;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use cores::CoresArguments;
 use filter::FilterArguments;
 use kernel::KernelArguments;
 use kernel::generator::GeneratorArguments;
@@ -41,6 +43,8 @@ struct Arguments {
 enum Bench {
     /// One core's packets through translation and forwarding, in memory, beside the limit.
     NatPath(NatPathArguments),
+    /// Several cores: scaling beside the limit's, and what steering costs (P4, Fig. 5).
+    Cores(CoresArguments),
     /// What finding a translation rule costs, by the number of rules (P4, Table 1).
     NatLookup(NatLookupArguments),
     /// What finding the first rule of a packet filter costs, by matcher (P1, Fig. 4 and 12 to 15).
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
         Bench::NatLookup(lookup) => measure(&arguments, "nat-lookup", |run| nat_lookup::run(run, lookup)),
         Bench::Filter(filter) => measure(&arguments, "filter", |run| filter::run(run, filter)),
         Bench::Paper(paper) => measure(&arguments, "paper", |run| paper::run(run, paper)),
+        Bench::Cores(cores) => measure(&arguments, "cores", |run| cores::run(run, cores)),
         Bench::NatPath(path) => measure(&arguments, "nat-path", |run| nat_path::run(run, path)),
     };
     match outcome {

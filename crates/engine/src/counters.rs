@@ -143,7 +143,7 @@ pub struct WorkerCounters {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Stage {
-    /// Receive, take over.
+    /// Receive from devices.
     Receive,
     /// Parse and validity.
     Parse,
@@ -151,21 +151,27 @@ pub enum Stage {
     Session,
     /// Forwarding without a session, the gateway's own traffic, neighbours.
     Forward,
-    /// Transmit, free, hand over.
+    /// Transmit, free.
     Transmit,
     /// Timers and requests.
     Housekeeping,
+    /// Give packets to other workers.
+    HandOver,
+    /// Take packets from other workers, headers read again.
+    TakeOver,
 }
 
 impl Stage {
     /// All of them.
-    pub const ALL: [Stage; 6] = [
+    pub const ALL: [Stage; 8] = [
         Self::Receive,
         Self::Parse,
         Self::Session,
         Self::Forward,
         Self::Transmit,
         Self::Housekeeping,
+        Self::HandOver,
+        Self::TakeOver,
     ];
 
     /// The stage's name in tables.
@@ -177,6 +183,8 @@ impl Stage {
             Self::Forward => "forward",
             Self::Transmit => "transmit",
             Self::Housekeeping => "housekeeping",
+            Self::HandOver => "hand-over",
+            Self::TakeOver => "take-over",
         }
     }
 }

@@ -249,7 +249,11 @@ impl<'m> Worker<'m> {
         if count == 0 && source != Source::Nothing {
             return 0;
         }
-        let received = self.count(Stage::Receive, start);
+        let (receive, parse) = match source {
+            Source::Workers => (Stage::TakeOver, Stage::TakeOver),
+            _ => (Stage::Receive, Stage::Parse),
+        };
+        let received = self.count(receive, start);
         let policy = self.policy.load();
         self.generations.see(policy.generation, now.nanoseconds);
         let overdue = self.generations.overdue(now.nanoseconds);
@@ -290,7 +294,7 @@ impl<'m> Worker<'m> {
                 tracer.begin("parse", &batch, lists, now);
             }
             let mut mark = (self.cycles)();
-            state.counters.cycles[Stage::Parse as usize].add(mark.wrapping_sub(received));
+            state.counters.cycles[parse as usize].add(mark.wrapping_sub(received));
             for _ in 0..ROUNDS {
                 if lists.is_settled() {
                     break;
@@ -320,10 +324,11 @@ impl<'m> Worker<'m> {
         if self.parts.has_actions() || !self.parts.lists.tasks.is_empty() {
             self.make(now);
         }
-        self.dispose(now);
+        let over = self.dispose(now);
         self.parts.counters.bursts.add(1);
         self.parts.counters.packets.add(count as u64);
-        self.count(Stage::Transmit, end);
+        // What was given away on the way has its own account.
+        self.count(Stage::Transmit, end.wrapping_add(over));
         count
     }
 }

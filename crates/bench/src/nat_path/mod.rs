@@ -7,13 +7,13 @@ mod created;
 mod edits;
 pub mod flows;
 mod listing;
-mod opening;
+pub mod opening;
 pub mod probe;
 pub mod rig;
-mod rules;
+pub mod rules;
 mod shapes;
 mod six;
-mod wire;
+pub mod wire;
 
 use sluice_dpdk::Devices;
 use sluice_dpdk::memory::Region;
@@ -196,6 +196,8 @@ const STAGES: [&str; Stage::ALL.len()] = [
     "forward_cycles",
     "transmit_cycles",
     "housekeeping_cycles",
+    "hand_over_cycles",
+    "take_over_cycles",
 ];
 
 /// What the worker has spent on each of its stages so far.
@@ -204,7 +206,7 @@ fn stages_of(gateway: &Gateway<'_>) -> [u64; Stage::ALL.len()] {
 }
 
 /// Public addresses and ports of the flows.
-type Publics = Vec<(u32, u16)>;
+pub type Publics = Vec<(u32, u16)>;
 
 /// Draw a flow and what is sent of it by a port (2 and 3 stand for 0 and 1).
 #[inline(always)]

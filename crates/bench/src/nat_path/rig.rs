@@ -112,6 +112,14 @@ pub fn looped(eal: &'static Eal, number: u32) -> Result<Source, Failure> {
 }
 
 impl Source {
+    /// The far ends of a gateway's ports.
+    pub fn of(io: DpdkIo, devices: Devices) -> Self {
+        Self {
+            io,
+            devices: Some(devices),
+        }
+    }
+
     /// Write up to 64 frames towards each of two ports, as `draw` says for each port, and send them.
     #[inline(always)]
     pub fn feed<W: Wire>(

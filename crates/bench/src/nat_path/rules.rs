@@ -109,6 +109,8 @@ pub struct Style {
     pub addresses: Option<u32>,
     /// Rules of a packet filter by session, none of which matches; without one where 0.
     pub filter_rules: u32,
+    /// Rules of translation, of which one matches.
+    pub rules: u32,
 }
 
 impl Style {
@@ -119,6 +121,7 @@ impl Style {
         overlap: false,
         addresses: None,
         filter_rules: 0,
+        rules: 1,
     };
 
     /// Every inside address and port has one, from blocks of 64.
@@ -131,6 +134,7 @@ impl Style {
         overlap: false,
         addresses: None,
         filter_rules: 0,
+        rules: 1,
     };
 
     /// Ports are shared by flows to different destinations.
@@ -150,6 +154,7 @@ impl Style {
 
 fn nat<F: sluice_engine::family::Family>(
     inside: Prefix<F::Address>,
+    others: &[Prefix<F::Address>],
     (first, last): (F::Address, F::Address),
     style: Style,
     timeouts: Timeouts,
@@ -170,7 +175,8 @@ fn nat<F: sluice_engine::family::Family>(
         outside: Some(1),
         ..SourceRule::of(inside, SourceAction::Pool(0))
     };
-    let rules = Rules::new(&[rule], &[], &pools)?;
+    let others = others.iter().map(|&inside| SourceRule { inside, ..rule });
+    let rules = Rules::new(&others.chain([rule]).collect::<Vec<_>>(), &[], &pools)?;
     Ok(Nat {
         rules,
         pools,
@@ -240,7 +246,13 @@ pub fn translate(policy: &mut Policy, job: Job, style: Style, sessions: u32, sho
                 address: 0x0a00_0000,
                 length: 8,
             };
-            policy.nat4 = nat(inside, (POOL, POOL + addresses - 1), style, timeouts)?;
+            // Networks of others.
+            let other = |number: u32| Prefix {
+                address: 0xac10_0000 + (number << 8),
+                length: 24,
+            };
+            let others: Vec<_> = (1..style.rules).map(other).collect();
+            policy.nat4 = nat(inside, &others, (POOL, POOL + addresses - 1), style, timeouts)?;
         }
         Job::Translate6 => {
             let inside = Prefix {
@@ -248,7 +260,7 @@ pub fn translate(policy: &mut Policy, job: Job, style: Style, sessions: u32, sho
                 length: 64,
             };
             let public = |number: u32| [six::PUBLIC, number.into()];
-            policy.nat6 = nat(inside, (public(1), public(addresses)), style, timeouts)?;
+            policy.nat6 = nat(inside, &[], (public(1), public(addresses)), style, timeouts)?;
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use super::{Resume, Worker};
 use crate::batch::put;
 use crate::context::Waiting;
-use crate::counters::Cause;
+use crate::counters::{Cause, Stage};
 use crate::io::{Carried, HAND, Lent, PortIndex, Slot};
 use crate::reason::{Own, Reason};
 use crate::time::Now;
@@ -11,11 +11,16 @@ use crate::time::Now;
 use arrayvec::ArrayVec;
 
 impl Worker<'_> {
-    /// Move the buffers of a burst.
-    pub(super) fn dispose(&mut self, now: Now) {
+    /// Move the buffers of a burst. Returns the cycles spent on what other workers get.
+    pub(super) fn dispose(&mut self, now: Now) -> u64 {
         self.transmit();
         self.park(now);
-        self.hand_over();
+        let mut over = 0;
+        if !self.parts.lists.hand_over.is_empty() {
+            let start = (self.cycles)();
+            self.hand_over();
+            over = self.count(Stage::HandOver, start).wrapping_sub(start);
+        }
         let state = &mut self.parts;
         let lists = &mut *state.lists;
         let mut free = ArrayVec::<Slot, { 3 * HAND }>::new();
@@ -39,6 +44,7 @@ impl Worker<'_> {
         self.io.free(&free);
         let forgotten = self.io.end();
         self.parts.counters.forgotten.add(forgotten as u64);
+        over
     }
 
     fn transmit(&mut self) {

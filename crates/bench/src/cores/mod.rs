@@ -1,0 +1,204 @@
+//! `cores`: several cores beside the limit's own scaling, and what packets cost that come to the wrong core (P4, Fig. 5).
+//!
+//! 1,000 rules, 8,000 flows, frames of 64 bytes, half of them from each side; every core has a source, a worker and a sink,
+//! and its throughput counts all three. The limit runs on the same cores in the same run, with the same share of the flows.
+
+mod lane;
+mod limit;
+mod rig;
+mod steering;
+
+use sluice_dpdk::eal::Eal;
+use sluice_dpdk::tsc;
+use sluice_engine::counters::{Cause, Stage, WorkerCounters};
+
+use crate::nat_path::flows::Hosts;
+use crate::nat_path::flows::Written;
+use crate::nat_path::opening::verify;
+use crate::nat_path::rules::Style;
+use crate::rows::{Row, Run};
+use rig::{FLOWS, Rig};
+use steering::Steering;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// What to measure: everything where nothing is said.
+#[derive(Clone, Debug, clap::Args)]
+pub struct CoresArguments {
+    /// On these cores, one after the other; all that this process may use where none is named.
+    #[arg(long, value_name = "CORE", value_delimiter = ',')]
+    on: Vec<usize>,
+    /// With these numbers of cores: 1, 2, 4 and so on where none is named.
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    cores: Vec<usize>,
+    /// Milliseconds of each run.
+    #[arg(long, value_name = "MS", default_value_t = 300)]
+    milliseconds: u64,
+}
+
+/// A rig and how packets find its workers.
+struct Case {
+    rig: usize,
+    cores: usize,
+    steering: Steering,
+    style: Style,
+    figures: Figures,
+}
+
+#[derive(Default)]
+struct Figures {
+    mpps: Vec<f64>,
+    over: Vec<f64>,
+    out: Vec<f64>,
+    taken: Vec<f64>,
+    lost: Vec<f64>,
+}
+
+/// Counters of all workers, of which a run's share is asked for.
+#[derive(Clone, Copy, Default)]
+struct Counted {
+    over: u64,
+    sessions_over: u64,
+    taken: u64,
+    cycles_out: u64,
+    cycles_in: u64,
+    steered: u64,
+    misfits: u64,
+}
+
+impl Counted {
+    fn of(rig: &Rig) -> Self {
+        let all = rig.plane.counters();
+        let sum = |value: &dyn Fn(&WorkerCounters) -> u64| all.iter().map(|worker| value(worker)).sum::<u64>();
+        Self {
+            over: sum(&|worker| worker.all_handed_over()),
+            sessions_over: sum(&|worker| worker.handed_over[Cause::Session as usize].get()),
+            taken: sum(&|worker| worker.taken_over.get()),
+            cycles_out: sum(&|worker| worker.cycles[Stage::HandOver as usize].get()),
+            cycles_in: sum(&|worker| worker.cycles[Stage::TakeOver as usize].get()),
+            steered: sum(&|worker| worker.ports_steered.get()),
+            misfits: sum(&|worker| worker.misfits.get()),
+        }
+    }
+}
+
+/// Run it.
+pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure> {
+    let on = match arguments.on.is_empty() {
+        true => sluice_dpdk::eal::allowed_cores(),
+        false => arguments.on.clone(),
+    };
+    let counts = match arguments.cores.is_empty() {
+        true => (0..)
+            .map(|power| 1 << power)
+            .take_while(|&count| count <= on.len())
+            .collect(),
+        false => arguments.cores.clone(),
+    };
+    if counts.iter().any(|&count| count == 0 || count > on.len()) {
+        return Err(format!("this process may use {} cores: {on:?}", on.len()).into());
+    }
+    let runs = if run.quick { 3 } else { 7 };
+    let styles = [Style::MAPPINGS, Style::SESSIONS].map(|style| Style { rules: 1_000, ..style });
+    let most = counts.iter().copied().max().unwrap_or(1);
+    let eal = rig::start(4 * counts.len(), most)?;
+    let (mut rigs, mut cases) = (Vec::new(), Vec::new());
+    for &cores in &counts {
+        for style in styles {
+            for steering in Steering::ALL {
+                if cores == 1 && steering != Steering::Ideal {
+                    continue;
+                }
+                // What the engine is told differs for cards that hash ports alone.
+                if matches!(steering, Steering::Ideal | Steering::FiveTuple) {
+                    rigs.push(Rig::new(eal, rigs.len() as u32, steering, style, cores)?);
+                }
+                let rig = match steering {
+                    Steering::OneQueue => rigs.len() - 2,
+                    _ => rigs.len() - 1,
+                };
+                cases.push(Case {
+                    rig,
+                    cores,
+                    steering,
+                    style,
+                    figures: Figures::default(),
+                });
+            }
+        }
+    }
+    let cycles = tsc::frequency() / 1000 * arguments.milliseconds;
+    let mut limits: Vec<Vec<f64>> = vec![Vec::new(); counts.len()];
+    for _ in 0..runs {
+        for (&count, limits) in counts.iter().zip(&mut limits) {
+            limits.push(limit::run(eal, &on[..count], FLOWS, cycles)?);
+        }
+        for case in &mut cases {
+            one(eal, &mut rigs[case.rig], case, &on, cycles)?;
+        }
+    }
+    for (&count, limits) in counts.iter().zip(&limits) {
+        let row = Row::new("probe").key("cores", count as u64);
+        (run.row)(row.figure("mpps", limits));
+    }
+    for case in &cases {
+        let counted = Counted::of(&rigs[case.rig]);
+        let row = Row::new("sluice")
+            .key("cores", case.cores as u64)
+            .key("steering", case.steering.name())
+            .key("mapping", case.style.mapping());
+        let figures = &case.figures;
+        let mut row = row
+            .figure("mpps", &figures.mpps)
+            .figure("handed_over_share", &figures.over)
+            .figure("handed_over_established", &figures.over)
+            .figure("lost_share", &figures.lost);
+        if figures.over.iter().any(|&share| share > 0.0) {
+            row = row
+                .figure("handover_cycles_out", &figures.out)
+                .figure("handover_cycles_in", &figures.taken);
+        }
+        if counted.steered > 0 && case.steering == Steering::FiveTuple {
+            row = row.figure("misfit_share", &[counted.misfits as f64 / counted.steered as f64]);
+        }
+        (run.row)(row);
+    }
+    rigs.into_iter().for_each(Rig::close);
+    Ok(())
+}
+
+/// One run of a case.
+fn one(eal: &'static Eal, rig: &mut Rig, case: &mut Case, on: &[usize], cycles: u64) -> Result<(), Failure> {
+    rig.steer(case.steering);
+    let (before, packets) = (Counted::of(rig), rig.session_packets()?);
+    rig.run(eal, &on[..case.cores], cycles)?;
+    let after = Counted::of(rig);
+    let counted = rig.session_packets()? - packets;
+    let (sent, came) = rig.lanes.iter().fold((0, 0), |(sent, came), lane| {
+        (sent + lane.done.sent, came + lane.done.came)
+    });
+    if came > sent || counted != came {
+        let place = (case.cores, case.steering, case.style.mapping());
+        return Err(format!("{place:?}: {sent} packets went in, {came} came out, the sessions counted {counted}").into());
+    }
+    let hertz = tsc::frequency() as f64;
+    let rate = |lane: &lane::Lane| lane.done.counted as f64 * hertz / lane.done.cycles as f64 / 1e6;
+    let figures = &mut case.figures;
+    figures.mpps.push(rig.lanes.iter().map(rate).sum());
+    figures.lost.push((sent - came) as f64 / sent as f64);
+    let over = after.over - before.over;
+    figures.over.push(over as f64 / came as f64);
+    debug_assert_eq!(over, after.sessions_over - before.sessions_over);
+    if over > 0 {
+        figures
+            .out
+            .push((after.cycles_out - before.cycles_out) as f64 / over as f64);
+        let taken = (after.taken - before.taken) as f64;
+        figures.taken.push((after.cycles_in - before.cycles_in) as f64 / taken);
+    }
+    for lane in &mut rig.lanes {
+        verify::<Written>(Hosts::Sixteen, &lane.samples, &lane.publics)?;
+        lane.samples.clear();
+    }
+    Ok(())
+}

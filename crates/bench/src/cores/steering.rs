@@ -1,0 +1,79 @@
+//! On which worker's queue a card, or the source in its place, puts each packet.
+
+use sluice_engine::family::V4;
+use sluice_engine::policy::Setup;
+use sluice_engine::steering::{Hashed, Together, Wanted};
+use sluice_nat::shard::BLOCK;
+
+use crate::nat_path::flows::{Ends, Written};
+
+/// How packets find their worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steering {
+    /// The source knows the session's worker.
+    Ideal,
+    /// Hashed by source address inside, by destination address and port outside.
+    Subset,
+    /// Hashed by addresses and ports.
+    FiveTuple,
+    /// All to the first worker.
+    OneQueue,
+}
+
+impl Steering {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Ideal, Self::Subset, Self::FiveTuple, Self::OneQueue];
+
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ideal => "ideal",
+            Self::Subset => "subset",
+            Self::FiveTuple => "five-tuple",
+            Self::OneQueue => "one-queue",
+        }
+    }
+
+    /// What the engine is told: flows of a host spread where cards hash ports and mappings allow it.
+    pub fn wanted(self, spreads: bool, blocks: Option<u16>) -> Wanted {
+        let hashed = match self {
+            Self::FiveTuple => Hashed::FiveTuple,
+            _ => Hashed::Subset,
+        };
+        let together = match self {
+            Self::FiveTuple if spreads => Together::Flows,
+            _ => Together::Hosts,
+        };
+        Wanted {
+            hashed,
+            together,
+            ports: blocks.map_or(BLOCK, u32::from),
+            ..Wanted::default()
+        }
+    }
+
+    /// The worker whose queue a frame of a flow comes to.
+    pub fn worker(self, setup: &Setup, flow: &Ends, frame: &Written, outside: bool) -> usize {
+        let steering = &setup.steering;
+        let (source, destination) = (frame.source, frame.destination);
+        let entry = match self {
+            Self::OneQueue => return 0,
+            Self::Ideal => match steering.together() {
+                Together::Hosts => steering.of_host::<V4>(flow.inside.0).into(),
+                Together::Flows => steering.of_flow::<V4>(flow.inside, flow.remote).into(),
+            },
+            Self::Subset if outside => {
+                let input = [&destination.0.to_be_bytes()[..], &destination.1.to_be_bytes()].concat();
+                steering.key(true).hash(&input)
+            }
+            Self::Subset => steering.key(false).hash(&source.0.to_be_bytes()),
+            Self::FiveTuple => {
+                let addresses = [source.0.to_be_bytes(), destination.0.to_be_bytes()].concat();
+                let ports = [source.1.to_be_bytes(), destination.1.to_be_bytes()].concat();
+                steering.key(outside).hash(&[addresses, ports].concat())
+            }
+        };
+        let entry = entry & (steering.shards().count() - 1);
+        setup.owners.get(entry as usize).copied().unwrap_or_default().into()
+    }
+}
