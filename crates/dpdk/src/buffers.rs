@@ -88,9 +88,23 @@ pub unsafe trait RawBuffers: Send {
     /// Take buffers for another worker; returns how many, always a prefix.
     ///
     /// # Safety
-    /// As [`transmit`](Self::transmit).
-    unsafe fn put(&mut self, to: WorkerIndex, buffers: &mut [Buffer], windows: &[Window], carried: &[Carried])
-    -> usize;
+    /// As [`transmit`](Self::transmit), and the rooms have these lengths.
+    unsafe fn put(
+        &mut self,
+        to: WorkerIndex,
+        buffers: &mut [Buffer],
+        rooms: &[u16],
+        windows: &[Window],
+        carried: &[Carried],
+    ) -> usize;
+
+    /// Ask the processor for what [`take`](Self::take) will give next.
+    fn approach(&mut self) {}
+
+    /// Packets that other workers have put for this one.
+    fn waiting(&self) -> usize {
+        0
+    }
 
     /// Give what other workers have put for this one.
     fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize;

@@ -68,7 +68,7 @@ impl<B: RawBuffers> Hand<B> {
             windows: [Window::default(); HAND],
             leaving: [Buffer::NONE; HAND],
             leaving_windows: [Window::default(); HAND],
-            came: [[0; 8]; BATCH],
+            came: [Carried::default(); BATCH],
             shelves: vec![shelf; parked].into_boxed_slice(),
             free_shelves: (0..parked).rev().map(|index| index as u16).collect(),
             refused,
@@ -317,11 +317,16 @@ impl<B: RawBuffers> Handover for Hand<B> {
     fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
         let slots = &slots[..slots.len().min(carried.len())];
         let count = self.gather(slots);
-        // SAFETY: as in `transmit`.
+        let mut rooms = [0; HAND];
+        for (length, &slot) in rooms.iter_mut().zip(&slots[..count]) {
+            *length = self.rooms[slot as usize].length;
+        }
+        // SAFETY: as in `transmit`; rooms stay where buffers leave.
         let taken = unsafe {
             self.source.put(
                 to,
                 &mut self.leaving[..count],
+                &rooms[..count],
                 &self.leaving_windows[..count],
                 &carried[..count],
             )
@@ -329,6 +334,16 @@ impl<B: RawBuffers> Handover for Hand<B> {
         self.settle(slots, count, taken)
     }
 
+    #[inline]
+    fn approach(&mut self) {
+        self.source.approach();
+    }
+
+    fn waiting(&self) -> usize {
+        self.source.waiting()
+    }
+
+    #[inline]
     fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
         let to = (self.length + carried.remaining_capacity()).min(HAND);
         let places = self.length..to;

@@ -10,6 +10,7 @@ pub mod device;
 pub mod driver;
 pub mod eal;
 pub mod hand;
+mod handover;
 #[doc(hidden)]
 pub mod injection;
 pub mod interface;

@@ -7,6 +7,7 @@ use sluice_engine::io::{BATCH, Carried, PortIndex, WorkerIndex};
 use sluice_wire::{Checksums, Window};
 
 use crate::buffers::{Buffer, Coming, RawBuffers, Room};
+use crate::handover::Ends;
 use crate::ring::Ring;
 use crate::set::Shared;
 use crate::sys;
@@ -25,7 +26,6 @@ const _: () = {
     assert!(Checksums::BadL3 as u32 == sys::SLUICE_CHECKSUMS_BAD_L3);
     assert!(Checksums::BadL4 as u32 == sys::SLUICE_CHECKSUMS_BAD_L4);
     assert!(Checksums::LeftToOffload as u32 == sys::SLUICE_CHECKSUMS_LEFT);
-    assert!(size_of::<Carried>() == sys::SLUICE_PRIVATE as usize);
     assert!(BATCH == sys::SLUICE_BURST as usize);
 };
 
@@ -67,8 +67,9 @@ pub(crate) struct Way {
 
 /// The ports, pools and rings of one worker.
 pub struct Mbufs {
-    pub(crate) worker: usize,
     pub(crate) ways: Box<[Way]>,
+    /// Rings to and from the other workers.
+    pub(crate) handover: Ends,
     /// Rings, pools and ports outlive every buffer that they may be asked to take.
     pub(crate) shared: Arc<Shared>,
 }
@@ -135,7 +136,7 @@ unsafe impl RawBuffers for Mbufs {
                 sys::sluice_transmit(way.port, queue, i32::from(way.offload), buffers, windows, count)
             },
             // SAFETY: as above; the ring allows several producers.
-            (None, Some(relay)) => unsafe { sys::sluice_put(relay.raw(), buffers, windows, std::ptr::null(), count) },
+            (None, Some(relay)) => unsafe { sys::sluice_put(relay.raw(), buffers, windows, count) },
             (None, None) => 0,
         }
         .into()
@@ -153,31 +154,32 @@ unsafe impl RawBuffers for Mbufs {
         unsafe { sys::sluice_allocate(self.shared.pool().raw(), buffers, rooms, windows, count) }.into()
     }
 
+    #[inline]
     unsafe fn put(
         &mut self,
         to: WorkerIndex,
         buffers: &mut [Buffer],
+        rooms: &[u16],
         windows: &[Window],
         carried: &[Carried],
     ) -> usize {
-        let Some(ring) = self.shared.handover(to as usize) else {
-            return 0;
-        };
-        let count = buffers.len().min(windows.len()).min(carried.len()) as u16;
-        let (buffers, windows) = (buffers.as_mut_ptr().cast(), windows.as_ptr().cast());
-        // SAFETY: the caller owns `count` buffers and gives up those taken; the ring allows several producers;
-        // every buffer of our pools has a private area of the length of `Carried`.
-        unsafe { sys::sluice_put(ring.raw(), buffers, windows, carried.as_ptr(), count) }.into()
+        // SAFETY: the caller owns the buffers and gives up those taken; all are of our own pools, whose buffers have no
+        // private area.
+        unsafe { self.handover.put(to.into(), buffers, rooms, windows, carried) }
     }
 
+    #[inline]
+    fn approach(&mut self) {
+        self.handover.approach();
+    }
+
+    #[inline]
     fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize {
-        let Some(ring) = self.shared.handover(self.worker) else {
-            return 0;
-        };
-        let (buffers, rooms, windows, count) = coming.places();
-        let count = count.min(carried.len() as u16);
-        // SAFETY: this worker is the ring's one consumer; each array has `count` places.
-        unsafe { sys::sluice_take(ring.raw(), buffers, rooms, windows, carried.as_mut_ptr(), count) }.into()
+        self.handover.take(coming, carried)
+    }
+
+    fn waiting(&self) -> usize {
+        self.handover.waiting()
     }
 }
 

@@ -13,7 +13,7 @@ pub const HEADROOM: u16 = 128;
 /// Room of an ordinary buffer: headroom, and a frame of 2,048 bytes.
 pub const ORDINARY_ROOM: u16 = HEADROOM + 2048;
 
-/// Room of a buffer of AF_XDP: with header and private area it stays below a page.
+/// Room of a buffer of AF_XDP: with its header it stays below a page.
 pub const AF_XDP_ROOM: u16 = 3584;
 
 /// Room that AF_PACKET's jumbo frames need.
@@ -68,9 +68,9 @@ pub struct PoolSize {
 impl PoolSize {
     /// Bytes of memory that it takes, with its ring and what allocation rounds up.
     pub fn bytes(&self) -> usize {
-        // Header of the pool's object, and of the buffer, the private area, rounding to a line, and DPDK's spread
+        // Header of the pool's object, and of the buffer, rounding to a line, and DPDK's spread
         // over memory channels.
-        let object = (64 + 128 + sys::SLUICE_PRIVATE as usize + self.room as usize).next_multiple_of(64) + 64;
+        let object = (64 + 128 + self.room as usize).next_multiple_of(64) + 64;
         self.count as usize * (object + 16) + (4 << 20)
     }
 }

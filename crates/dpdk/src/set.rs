@@ -9,6 +9,7 @@ use crate::device::Device;
 use crate::driver::{AF_XDP_KEPT_RECEIVE, AF_XDP_KEPT_TRANSMIT, Driver, choose};
 use crate::eal::{Eal, Needs};
 use crate::hand::Hand;
+use crate::handover;
 use crate::mbufs::{Mbufs, Way};
 use crate::pool::{AF_XDP_ROOM, HEADROOM, JUMBO_ROOM, ORDINARY_ROOM, Pool, PoolBalance, PoolSize};
 use crate::port::{Port, PortError, PortPlan};
@@ -106,8 +107,8 @@ impl Plan {
                 _ => 2 << 20,
             })
             .sum();
-        let handover = (self.handover as usize * 16 + 4096) * self.workers as usize;
-        (24 << 20) + self.common_pool().bytes() + made + pools + rings + handover
+        let relays = (self.handover as usize * 16 + 4096) * self.ports.len();
+        (24 << 20) + self.common_pool().bytes() + made + pools + rings + relays
     }
 
     /// What the environment needs to know: `cores` are those of the workers.
@@ -179,10 +180,9 @@ pub enum SetError {
     Ring(#[from] RingError),
 }
 
-/// What the hands share. Fields go in this order: rings free into pools, ports hold buffers of pools.
+/// What the hands share. Fields go in this order: ports hold buffers of pools.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    handover: Vec<Ring>,
     ports: Vec<Port>,
     /// What workers allocate from is the first.
     pools: Vec<Arc<Pool>>,
@@ -197,11 +197,6 @@ impl Shared {
     /// The first ring of a ring port whose frames come back.
     pub(crate) fn loop_of(&self, port: PortIndex) -> Option<&Ring> {
         self.ports.get(port as usize)?.first_loop()
-    }
-
-    #[inline(always)]
-    pub(crate) fn handover(&self, worker: usize) -> Option<&Ring> {
-        self.handover.get(worker)
     }
 }
 
@@ -242,13 +237,9 @@ impl Devices {
             pools.insert(0, Pool::new(eal, "made", size)?);
         }
         let mut shared = Shared {
-            handover: Vec::new(),
             ports: Vec::new(),
             pools,
         };
-        for _ in 0..workers {
-            shared.handover.push(Ring::new(eal, plan.handover.max(64), false)?);
-        }
         for wanted in &plan.ports {
             let pool = match plan.own_pool(wanted) {
                 Some(size) => {
@@ -278,8 +269,10 @@ impl Devices {
             })
             .collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(shared);
+        let rings = handover::rings(workers.into(), plan.handover);
         let hands = (0..workers)
-            .map(|worker| {
+            .zip(rings)
+            .map(|(worker, handover)| {
                 let ways = shared.ports.iter().zip(&relays).map(|(port, relay)| {
                     let queue = (worker < port.queues()).then_some(worker);
                     Way {
@@ -292,8 +285,8 @@ impl Devices {
                     }
                 });
                 let source = Mbufs {
-                    worker: worker.into(),
                     ways: ways.collect(),
+                    handover,
                     shared: shared.clone(),
                 };
                 Hand::new(source, plan.parked)
@@ -315,8 +308,7 @@ impl Devices {
     /// Close the ports; all hands must be gone. What the pools then lack is lost, unless a driver keeps it.
     pub fn close(self) -> Result<Closed, StillInUse> {
         let shared = Arc::try_unwrap(self.shared).map_err(|shared| StillInUse(Devices { shared }))?;
-        let Shared { handover, ports, pools } = shared;
-        drop(handover);
+        let Shared { ports, pools } = shared;
         drop(ports);
         Ok(Closed { pools })
     }

@@ -154,7 +154,7 @@ fn frames_go_from_worker_to_worker_with_what_they_carry() {
         let (first, second) = (&mut first[0], &mut second[0]);
         assert_eq!(100, first.allocate(100));
         let slots: Vec<u8> = (0..100).collect();
-        let carried: Vec<[u64; 8]> = (0..100).map(|number| [number; 8]).collect();
+        let carried: Vec<[u64; 4]> = (0..100).map(|number| [number; 4]).collect();
         {
             let mut lent = Lent::new();
             first.lend(&mut lent);

@@ -143,7 +143,14 @@ unsafe impl RawBuffers for Fake {
         count
     }
 
-    unsafe fn put(&mut self, _to: u16, buffers: &mut [Buffer], windows: &[Window], carried: &[Carried]) -> usize {
+    unsafe fn put(
+        &mut self,
+        _to: u16,
+        buffers: &mut [Buffer],
+        _rooms: &[u16],
+        windows: &[Window],
+        carried: &[Carried],
+    ) -> usize {
         let mut ledger = self.ledger();
         let taken = buffers.len().min(ledger.ring_room.saturating_sub(ledger.ring.len()));
         for ((&buffer, &window), &carried) in buffers.iter().zip(windows).zip(carried).take(taken) {
@@ -281,7 +288,7 @@ impl Bench {
             }
             Step::HandOver { slots, ring_room } => {
                 self.tell(|fake| fake.ring_room = ring_room);
-                let carried: Vec<Carried> = slots.iter().map(|&slot| [u64::from(slot); 8]).collect();
+                let carried: Vec<Carried> = slots.iter().map(|&slot| [u64::from(slot); 4]).collect();
                 self.hand.hand_over(1, &slots, &carried);
             }
             Step::TakeOver => {
@@ -418,7 +425,7 @@ fn carried_words_come_with_their_packet() {
     bench.hand.end();
     let mut carried = ArrayVec::new();
     assert_eq!(2, bench.hand.take_over(&mut carried));
-    assert_eq!([[2; 8], [0; 8]], carried.as_slice());
+    assert_eq!([[2; 4], [0; 4]], carried.as_slice());
     let mut lent = Lent::new();
     bench.hand.lend(&mut lent);
     assert_eq!(&3u32.to_ne_bytes(), &lent[0].bytes()[..4]);

@@ -160,60 +160,58 @@ impl Note {
     }
 
     fn pack(self) -> Carried {
-        let mut words = [0; 8];
-        words[1] = u64::from(self.interface) | self.origin.pack() << 16;
-        words[2] = u64::from(self.identification) << 32 | u64::from(self.ports.0) << 16 | u64::from(self.ports.1);
-        words[0] = match self.stage {
-            Stage::Session => 0,
-            Stage::Fragment => 1,
+        let (stage, more, address) = match self.stage {
+            Stage::Session => (0, 0, 0),
+            Stage::Fragment => (1, 0, 0),
             Stage::Wait(wanted) => {
-                let number = wanted.address.number();
-                words[3] = (number >> 64) as u64;
-                words[4] = number as u64;
-                words[5] = u64::from(wanted.interface) | u64::from(matches!(wanted.address, Address::V6(_))) << 16;
-                2
+                let six = u64::from(matches!(wanted.address, Address::V6(_)));
+                (2, u64::from(wanted.interface) | six << 16, wanted.address.number())
             }
-            Stage::Gateway => 3,
-            Stage::Complain(complaint, reason) => {
-                words[3] = complaint.pack();
-                words[4] = reason.number() as u64;
-                4
-            }
-            Stage::Finished(interface) => {
-                words[3] = interface.into();
-                5
-            }
+            Stage::Gateway => (3, 0, 0),
+            Stage::Complain(complaint, reason) => (4, complaint.pack() | (reason.number() as u64) << 32, 0),
+            Stage::Finished(interface) => (5, u64::from(interface), 0),
         };
-        words
+        let from = u64::from(self.interface) << 8 | self.origin.pack() << 24;
+        let ports = u64::from(self.ports.0) << 16 | u64::from(self.ports.1);
+        [
+            stage | from | ports << 32,
+            u64::from(self.identification) << 48 | more,
+            (address >> 64) as u64,
+            address as u64,
+        ]
     }
 
     /// The note that was packed; none where the words were not packed by a worker.
     pub fn unpack(words: &Carried) -> Option<Self> {
-        let stage = match words[0] {
+        let [first, second, high, low] = *words;
+        let more = second & 0xffff_ffff_ffff;
+        let stage = match first as u8 {
             0 => Stage::Session,
             1 => Stage::Fragment,
             2 => {
-                let address = match words[5] >> 16 & 1 {
-                    0 => Address::V4(words[4] as u32),
-                    _ => Address::V6(u128::from(words[3]) << 64 | u128::from(words[4])),
+                let address = match more >> 16 & 1 {
+                    0 => Address::V4(low as u32),
+                    _ => Address::V6(u128::from(high) << 64 | u128::from(low)),
                 };
                 Stage::Wait(Wanted {
-                    interface: words[5] as u16,
+                    interface: more as u16,
                     address,
                 })
             }
             3 => Stage::Gateway,
-            4 => Stage::Complain(Complaint::unpack(words[3]), Reason::numbered(words[4] as usize)?),
-            5 => Stage::Finished(words[3] as u16),
+            4 => Stage::Complain(
+                Complaint::unpack(more & 0xffff_ffff),
+                Reason::numbered((more >> 32) as usize)?,
+            ),
+            5 => Stage::Finished(more as u16),
             _ => return None,
         };
-        let ports = ((words[2] >> 16) as u16, words[2] as u16);
         Some(Self {
             stage,
-            interface: words[1] as u16,
-            origin: Origin::unpack(words[1] >> 16),
-            ports,
-            identification: (words[2] >> 32) as u16,
+            interface: (first >> 8) as u16,
+            origin: Origin::unpack(first >> 24),
+            ports: ((first >> 48) as u16, (first >> 32) as u16),
+            identification: (second >> 48) as u16,
         })
     }
 }

@@ -37,7 +37,7 @@ pub type Lent<'a> = ArrayVec<Packet<'a>, HAND>;
 pub struct Parked(pub u32);
 
 /// At most 64 bytes that travel with a packet from one worker to another.
-pub type Carried = [u64; 8];
+pub type Carried = [u64; 4];
 
 /// Frames in and out of the devices of one worker.
 pub trait PacketIo: Send {
@@ -102,6 +102,14 @@ pub trait Handover: PacketIo {
     /// Move slots of the hand to another worker, each with what travels with it (`carried[k]` goes with
     /// `slots[k]`). Returns how many the ring took, a prefix; the others stay in the hand.
     fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize;
+
+    /// Ask the processor for the packets that [`take_over`](Self::take_over) will bring: some time before it.
+    fn approach(&mut self) {}
+
+    /// Packets that other workers have handed over and that wait.
+    fn waiting(&self) -> usize {
+        0
+    }
 
     /// Take up to [`BATCH`] packets that other workers handed over into the hand; what travelled with the
     /// `k`-th is pushed to `carried`. Returns how many came.

@@ -166,16 +166,25 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// One round: a burst from each port, what other workers handed over, what has waited, timers, requests.
+    /// One round: a burst from each port, as many of what other workers handed over, what has waited, timers, requests.
     /// Returns how many packets there were.
     pub fn round(&mut self, now: Now) -> usize {
         self.wake();
         self.parts.counters.heartbeat.add(1);
         let mut packets = 0;
+        self.io.approach();
         for place in 0..self.receives.len() {
             packets += self.burst(Source::Port(self.receives[place]), now);
         }
-        packets += self.burst(Source::Workers, now);
+        // As much from the others as from devices: who hands over a whole burst of each must not outrun this worker.
+        for _ in 0..self.receives.len().max(1) {
+            let count = self.burst(Source::Workers, now);
+            packets += count;
+            if count < BATCH {
+                break;
+            }
+            self.io.approach();
+        }
         let start = (self.cycles)();
         self.housekeep(packets, now);
         self.count(Stage::Housekeeping, start);

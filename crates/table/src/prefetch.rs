@@ -14,6 +14,18 @@ pub fn prefetch_write<T: ?Sized>(value: &T) {
     write(std::ptr::from_ref(value).cast());
 }
 
+/// Ask for the line of an address, to read it. Any address is harmless.
+#[inline(always)]
+pub fn prefetch_read_address(address: *const u8) {
+    read(address);
+}
+
+/// Ask for the line of an address, to write it. Any address is harmless.
+#[inline(always)]
+pub fn prefetch_write_address(address: *const u8) {
+    write(address);
+}
+
 /// Ask for the first line of `slice[index]`, to read it. An index beyond the end is harmless.
 #[inline(always)]
 pub fn prefetch_read_at<T>(slice: &[T], index: usize) {

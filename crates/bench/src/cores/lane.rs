@@ -104,23 +104,24 @@ impl Lane {
         self.worker.round(now);
         let mut came = 0;
         for port in [0, 1] {
-            came += match sample {
-                true => {
-                    let mut first = true;
-                    let samples = &mut self.samples;
-                    self.source.drain(port, |frame| {
-                        if std::mem::take(&mut first) {
-                            samples.push(Sample::of(frame));
-                        }
-                    })
-                }
-                false => self.source.discard(port),
-            };
+            let mut sample = sample;
             // What other workers handed over comes out beside what this one received.
-            while came.is_multiple_of(64) && came > 0 {
-                match self.source.discard(port) {
-                    0 => break,
-                    more => came += more,
+            loop {
+                let count = match std::mem::take(&mut sample) {
+                    true => {
+                        let mut first = true;
+                        let samples = &mut self.samples;
+                        self.source.drain(port, |frame| {
+                            if std::mem::take(&mut first) {
+                                samples.push(Sample::of(frame));
+                            }
+                        })
+                    }
+                    false => self.source.discard(port),
+                };
+                came += count;
+                if count < 64 {
+                    break;
                 }
             }
         }

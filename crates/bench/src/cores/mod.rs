@@ -5,6 +5,7 @@
 
 mod lane;
 mod limit;
+mod line;
 mod rig;
 mod steering;
 
@@ -31,6 +32,9 @@ pub struct CoresArguments {
     /// With these numbers of cores: 1, 2, 4 and so on where none is named.
     #[arg(long, value_name = "N", value_delimiter = ',')]
     cores: Vec<usize>,
+    /// Only with this steering, beside the ideal one.
+    #[arg(long, value_name = "STEERING")]
+    steering: Option<Steering>,
     /// Milliseconds of each run.
     #[arg(long, value_name = "MS", default_value_t = 300)]
     milliseconds: u64,
@@ -109,16 +113,16 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
                 if cores == 1 && steering != Steering::Ideal {
                     continue;
                 }
+                let wanted = arguments.steering.is_none_or(|wanted| wanted == steering);
+                if !wanted && steering != Steering::Ideal {
+                    continue;
+                }
                 // What the engine is told differs for cards that hash ports alone.
                 if matches!(steering, Steering::Ideal | Steering::FiveTuple) {
                     rigs.push(Rig::new(eal, rigs.len() as u32, steering, style, cores)?);
                 }
-                let rig = match steering {
-                    Steering::OneQueue => rigs.len() - 2,
-                    _ => rigs.len() - 1,
-                };
                 cases.push(Case {
-                    rig,
+                    rig: rigs.len() - 1,
                     cores,
                     steering,
                     style,
@@ -129,7 +133,11 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
     }
     let cycles = tsc::frequency() / 1000 * arguments.milliseconds;
     let mut limits: Vec<Vec<f64>> = vec![Vec::new(); counts.len()];
+    let mut lines: Vec<Vec<f64>> = vec![Vec::new(); counts.len()];
     for _ in 0..runs {
+        for (&count, lines) in counts.iter().zip(&mut lines).filter(|(count, _)| **count > 1) {
+            lines.push(line::cycles(eal, &on[..count])?);
+        }
         for (&count, limits) in counts.iter().zip(&mut limits) {
             limits.push(limit::run(eal, &on[..count], FLOWS, cycles)?);
         }
@@ -137,10 +145,18 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
             one(eal, &mut rigs[case.rig], case, &on, cycles)?;
         }
     }
-    for (&count, limits) in counts.iter().zip(&limits) {
+    for ((&count, limits), lines) in counts.iter().zip(&limits).zip(&lines) {
         let row = Row::new("probe").key("cores", count as u64);
         (run.row)(row.figure("mpps", limits));
+        if count > 1 {
+            // Beside it, what hand-overs cost is to be understood.
+            let row = Row::new("line").key("cores", count as u64);
+            (run.row)(row.figure("line_cycles", lines));
+        }
     }
+    // Cycles of all cores together for each packet.
+    let cost = |case: &Case, rate: f64| case.cores as f64 * tsc::frequency() as f64 / rate / 1e6;
+    let same = |one: &Case, other: &Case| one.cores == other.cores && one.style.mapping() == other.style.mapping();
     for case in &cases {
         let counted = Counted::of(&rigs[case.rig]);
         let row = Row::new("sluice")
@@ -157,6 +173,32 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
             row = row
                 .figure("handover_cycles_out", &figures.out)
                 .figure("handover_cycles_in", &figures.taken);
+        }
+        let of = |steering| {
+            cases
+                .iter()
+                .find(|other| same(case, other) && other.steering == steering)
+        };
+        if let (Some(ideal), Some(wrong)) = (of(Steering::Ideal), of(Steering::Wrong))
+            && matches!(case.steering, Steering::Wrong | Steering::FiveTuple)
+        {
+            // What a hand-over costs in all, and beside it what the packets of this case that are handed over cost.
+            let runs = ideal.figures.mpps.iter().zip(&wrong.figures.mpps);
+            let whole: Vec<f64> = runs
+                .map(|(&ideal_rate, &rate)| cost(wrong, rate) - cost(ideal, ideal_rate))
+                .collect();
+            let runs = ideal.figures.mpps.iter().zip(&figures.mpps);
+            let lost: Vec<f64> = runs
+                .map(|(&ideal_rate, &rate)| cost(case, rate) - cost(ideal, ideal_rate))
+                .collect();
+            let expected: Vec<f64> = whole
+                .iter()
+                .zip(&figures.over)
+                .map(|(whole, share)| whole * share)
+                .collect();
+            row = row
+                .figure("cycles_over_ideal", &lost)
+                .figure("cycles_expected", &expected);
         }
         if counted.steered > 0 && case.steering == Steering::FiveTuple {
             row = row.figure("misfit_share", &[counted.misfits as f64 / counted.steered as f64]);
@@ -179,7 +221,9 @@ fn one(eal: &'static Eal, rig: &mut Rig, case: &mut Case, on: &[usize], cycles: 
     });
     if came > sent || counted != came {
         let place = (case.cores, case.steering, case.style.mapping());
-        return Err(format!("{place:?}: {sent} packets went in, {came} came out, the sessions counted {counted}").into());
+        return Err(
+            format!("{place:?}: {sent} packets went in, {came} came out, the sessions counted {counted}").into(),
+        );
     }
     let hertz = tsc::frequency() as f64;
     let rate = |lane: &lane::Lane| lane.done.counted as f64 * hertz / lane.done.cycles as f64 / 1e6;

@@ -239,7 +239,8 @@ impl Rig {
         let mut dealt = vec![Vec::new(); self.lanes.len()];
         for (number, &public) in (0..).zip(publics) {
             let frame = data(Hosts::Sixteen, number, outside.then_some(public));
-            dealt[steering.worker(setup, &ends(Hosts::Sixteen, number), &frame, outside)].push(number);
+            dealt[steering.worker(setup, self.lanes.len(), &ends(Hosts::Sixteen, number), &frame, outside)]
+                .push(number);
         }
         dealt
     }

@@ -8,7 +8,7 @@ use sluice_nat::shard::BLOCK;
 use crate::nat_path::flows::{Ends, Written};
 
 /// How packets find their worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Steering {
     /// The source knows the session's worker.
     Ideal,
@@ -18,11 +18,13 @@ pub enum Steering {
     FiveTuple,
     /// All to the first worker.
     OneQueue,
+    /// Each to the worker after the session's: what a hand-over costs in all, caches included.
+    Wrong,
 }
 
 impl Steering {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Ideal, Self::Subset, Self::FiveTuple, Self::OneQueue];
+    pub const ALL: [Self; 5] = [Self::Ideal, Self::Subset, Self::OneQueue, Self::Wrong, Self::FiveTuple];
 
     /// Its name in rows.
     pub fn name(self) -> &'static str {
@@ -31,6 +33,7 @@ impl Steering {
             Self::Subset => "subset",
             Self::FiveTuple => "five-tuple",
             Self::OneQueue => "one-queue",
+            Self::Wrong => "wrong",
         }
     }
 
@@ -53,11 +56,12 @@ impl Steering {
     }
 
     /// The worker whose queue a frame of a flow comes to.
-    pub fn worker(self, setup: &Setup, flow: &Ends, frame: &Written, outside: bool) -> usize {
+    pub fn worker(self, setup: &Setup, workers: usize, flow: &Ends, frame: &Written, outside: bool) -> usize {
         let steering = &setup.steering;
         let (source, destination) = (frame.source, frame.destination);
         let entry = match self {
             Self::OneQueue => return 0,
+            Self::Wrong => return (Self::Ideal.worker(setup, workers, flow, frame, outside) + 1) % workers,
             Self::Ideal => match steering.together() {
                 Together::Hosts => steering.of_host::<V4>(flow.inside.0).into(),
                 Together::Flows => steering.of_flow::<V4>(flow.inside, flow.remote).into(),

@@ -20,6 +20,7 @@
 _Static_assert(RTE_MBUF_F_RX_L4_CKSUM_BAD == 1 << 3 && RTE_MBUF_F_RX_IP_CKSUM_BAD == 1 << 4 &&
 	       RTE_MBUF_F_RX_IP_CKSUM_GOOD == 1 << 7 && RTE_MBUF_F_RX_L4_CKSUM_GOOD == 1 << 8,
 	       "the flags of received checksums moved");
+_Static_assert(sizeof(struct rte_mbuf) == SLUICE_ROOM, "a buffer's room begins elsewhere");
 #define L4_BAD 1
 #define L3_BAD 2
 #define L3_GOOD 4
@@ -240,34 +241,13 @@ uint16_t sluice_allocate(struct rte_mempool *pool, struct rte_mbuf **buffers, st
 }
 
 uint16_t sluice_put(struct rte_ring *ring, struct rte_mbuf **buffers, const struct sluice_window *windows,
-		const uint64_t (*carried)[8], uint16_t count)
+		uint16_t count)
 {
 	uint16_t i;
 
-	for (i = 0; i < count; i++) {
+	for (i = 0; i < count; i++)
 		settle(buffers[i], &windows[i]);
-		if (carried != NULL)
-			memcpy(rte_mbuf_to_priv(buffers[i]), carried[i], SLUICE_PRIVATE);
-	}
 	return rte_ring_enqueue_burst(ring, (void *const *)buffers, count, NULL);
-}
-
-uint16_t sluice_take(struct rte_ring *ring, struct rte_mbuf **buffers, struct sluice_room *rooms,
-		struct sluice_window *windows, uint64_t (*carried)[8], uint16_t count)
-{
-	uint16_t i, n;
-
-	n = rte_ring_dequeue_burst(ring, (void **)buffers, count, NULL);
-	for (i = 0; i < n; i++) {
-		rte_prefetch0(buffers[i]);
-		rte_prefetch0(rte_mbuf_to_priv(buffers[i]));
-	}
-	for (i = 0; i < n; i++) {
-		rte_prefetch0(rte_pktmbuf_mtod(buffers[i], void *));
-		look(buffers[i], &rooms[i], &windows[i], SLUICE_FAULT_NONE);
-		memcpy(carried[i], rte_mbuf_to_priv(buffers[i]), SLUICE_PRIVATE);
-	}
-	return n;
 }
 
 uint16_t sluice_take_raw(struct rte_ring *ring, struct rte_mbuf **buffers, uint16_t count)

@@ -71,14 +71,13 @@ int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_
 {
 	struct rte_pktmbuf_pool_private private = {
 		.mbuf_data_room_size = room,
-		.mbuf_priv_size = SLUICE_PRIVATE,
 	};
 	unsigned int flags = rte_eal_iova_mode() == RTE_IOVA_PA && rte_eal_has_hugepages() ?
 		0 : RTE_MEMPOOL_F_NO_IOVA_CONTIG;
 	struct rte_mempool *made;
 	int rc;
 
-	made = rte_mempool_create_empty(name, count, sizeof(struct rte_mbuf) + SLUICE_PRIVATE + room, cache,
+	made = rte_mempool_create_empty(name, count, sizeof(struct rte_mbuf) + room, cache,
 			sizeof(private), SOCKET_ID_ANY, flags);
 	if (made == NULL)
 		return -rte_errno;

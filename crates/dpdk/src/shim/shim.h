@@ -28,8 +28,8 @@ struct rte_ring;
 /* Most frames of one receive: one bit each in the mask of faults. */
 #define SLUICE_BURST 64
 
-/* Bytes of the private area of every buffer: what travels with it between workers. */
-#define SLUICE_PRIVATE 64
+/* Where a buffer's room begins behind its name: right behind DPDK's own part of it. */
+#define SLUICE_ROOM 128
 
 /* A buffer's room. */
 struct sluice_room {
@@ -55,9 +55,7 @@ void sluice_free(struct rte_mbuf **buffers, uint32_t count);
 uint16_t sluice_allocate(struct rte_mempool *pool, struct rte_mbuf **buffers, struct sluice_room *rooms,
 		struct sluice_window *windows, uint16_t count);
 uint16_t sluice_put(struct rte_ring *ring, struct rte_mbuf **buffers, const struct sluice_window *windows,
-		const uint64_t (*carried)[8], uint16_t count);
-uint16_t sluice_take(struct rte_ring *ring, struct rte_mbuf **buffers, struct sluice_room *rooms,
-		struct sluice_window *windows, uint64_t (*carried)[8], uint16_t count);
+		uint16_t count);
 uint16_t sluice_take_raw(struct rte_ring *ring, struct rte_mbuf **buffers, uint16_t count);
 uint32_t sluice_ring_drain(struct rte_ring *ring);
 

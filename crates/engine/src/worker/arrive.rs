@@ -4,7 +4,7 @@ use arrayvec::ArrayVec;
 use sluice_wire::layers::{self, Class, Fragment};
 
 use super::Resume;
-use crate::batch::{Batch, Complaint, Lists, Note, Origin, Stage, put};
+use crate::batch::{Batch, Complaint, Lists, Meta, Note, Origin, Stage, put};
 use crate::context::{Ctx, Waiting};
 use crate::family::{Family, V4, V6};
 use crate::io::{BATCH, Carried, HAND, Slot};
@@ -25,6 +25,24 @@ pub fn from_workers(
         let packet = &mut batch.packets[slot];
         let place = slot as Slot;
         let note = Note::unpack(words);
+        // Most are plain packets of IPv4 whose session is here.
+        if let Some(note) = &note
+            && note.stage == Stage::Session
+            && let Some(layers) = packet
+                .bytes()
+                .first_chunk()
+                .and_then(|head| layers::short(head, packet.len()))
+        {
+            *meta = Meta {
+                layers,
+                interface: note.interface,
+                origin: note.origin,
+                identification: note.identification,
+                ..Meta::default()
+            };
+            put(V4::lookups(lists), place);
+            continue;
+        }
         let (Some(note), Ok(mut layers)) = (note, layers::parse(packet.bytes())) else {
             lists.discard(place, Own::Forgotten);
             continue;

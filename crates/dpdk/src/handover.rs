@@ -1,0 +1,159 @@
+//! Buffers on their way from one worker to another: a ring for every pair of workers, so that each has one producer and one
+//! consumer, and everything that the other worker has to know beside the packet's bytes lies in the ring.
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use sluice_engine::io::Carried;
+use sluice_table::prefetch;
+use sluice_wire::Window;
+
+use crate::buffers::{Buffer, Coming, Room};
+use crate::sys;
+
+/// Places of a ring at least.
+const LEAST: usize = 64;
+
+/// A buffer in a ring, which owns it.
+struct Handed {
+    buffer: Buffer,
+    room: u16,
+    window: Window,
+    carried: Carried,
+}
+
+// SAFETY: the name is of a buffer that this value alone owns, and buffers may be used on any thread.
+unsafe impl Send for Handed {}
+
+impl Handed {
+    /// The first byte of the buffer's room.
+    #[inline(always)]
+    fn start(&self) -> *mut u8 {
+        self.buffer.0.wrapping_add(sys::SLUICE_ROOM as usize)
+    }
+}
+
+impl Drop for Handed {
+    /// What still lies in a ring when both its ends are gone.
+    fn drop(&mut self) {
+        // SAFETY: owned, and pools outlive the ends of rings (`Mbufs`).
+        unsafe { sys::sluice_free((&raw mut self.buffer).cast(), 1) };
+    }
+}
+
+/// One worker's ends of the rings to and from all others.
+pub(crate) struct Ends {
+    to: Box<[Option<Producer<Handed>>]>,
+    from: Box<[Consumer<Handed>]>,
+    /// The ring that is asked first: each in turn.
+    turn: usize,
+}
+
+/// The ends for each of `workers` workers; about `frames` frames can wait for each.
+pub(crate) fn rings(workers: usize, frames: u32) -> Vec<Ends> {
+    let others = workers.saturating_sub(1).max(1);
+    let places = (frames as usize).div_ceil(others).max(LEAST);
+    let mut ends: Vec<(Vec<_>, Vec<_>)> = (0..workers).map(|_| Default::default()).collect();
+    for from in 0..workers {
+        for to in 0..workers {
+            let ring = (from != to).then(|| RingBuffer::new(places));
+            let (producer, consumer) = ring.unzip();
+            ends[from].0.push(producer);
+            ends[to].1.extend(consumer);
+        }
+    }
+    let made = ends.into_iter().map(|(to, from)| Ends {
+        to: to.into(),
+        from: from.into(),
+        turn: 0,
+    });
+    made.collect()
+}
+
+impl Ends {
+    /// Put buffers for a worker; returns how many its ring takes, a prefix.
+    ///
+    /// # Safety
+    /// The caller owns every buffer, its window lies in its room, and it gives up those taken. The buffers are of pools whose
+    /// rooms lie [`sys::SLUICE_ROOM`] bytes behind the buffer's name.
+    pub(crate) unsafe fn put(
+        &mut self,
+        to: usize,
+        buffers: &[Buffer],
+        rooms: &[u16],
+        windows: &[Window],
+        carried: &[Carried],
+    ) -> usize {
+        let Some(Some(ring)) = self.to.get_mut(to) else {
+            return 0;
+        };
+        let count = buffers.len().min(rooms.len()).min(windows.len()).min(carried.len());
+        let count = count.min(ring.slots());
+        let Ok(chunk) = ring.write_chunk_uninit(count) else {
+            return 0;
+        };
+        let all = buffers.iter().zip(rooms).zip(windows).zip(carried);
+        chunk.fill_from_iter(all.map(|(((&buffer, &room), &window), &carried)| Handed {
+            buffer,
+            room,
+            window,
+            carried,
+        }))
+    }
+
+    /// Ask the processor for the packets that the next [`take`](Self::take) gives.
+    #[inline]
+    pub(crate) fn approach(&mut self) {
+        let mut left = sluice_engine::io::BATCH;
+        for ring in &mut self.from {
+            let count = ring.slots().min(left);
+            let Ok(chunk) = ring.read_chunk(count) else { continue };
+            let (first, second) = chunk.as_slices();
+            for handed in first.iter().chain(second) {
+                // Its own line is written when it is sent, the headers are read first.
+                prefetch::prefetch_write_address(handed.buffer.0);
+                prefetch::prefetch_read_address(handed.start().wrapping_add(usize::from(handed.window.start)));
+            }
+            left -= count;
+        }
+    }
+
+    /// Take what others have put, as many as there is place for.
+    #[inline]
+    pub(crate) fn take(&mut self, coming: Coming<'_>, carried: &mut [Carried]) -> usize {
+        let most = coming
+            .buffers
+            .len()
+            .min(coming.rooms.len())
+            .min(coming.windows.len())
+            .min(carried.len());
+        let rings = self.from.len();
+        let mut taken = 0;
+        for place in 0..rings {
+            let ring = &mut self.from[(self.turn + place) % rings];
+            let count = ring.slots().min(most - taken);
+            let Ok(chunk) = ring.read_chunk(count) else { continue };
+            for handed in chunk {
+                coming.buffers[taken] = handed.buffer;
+                coming.rooms[taken] = Room {
+                    start: handed.start(),
+                    length: handed.room,
+                    fault: 0,
+                };
+                coming.windows[taken] = handed.window;
+                carried[taken] = handed.carried;
+                // The hand owns it now.
+                std::mem::forget(handed);
+                taken += 1;
+            }
+            if taken == most {
+                break;
+            }
+        }
+        self.turn = (self.turn + 1) % rings.max(1);
+        taken
+    }
+
+    /// Packets that wait for this worker.
+    pub(crate) fn waiting(&self) -> usize {
+        self.from.iter().map(Consumer::slots).sum()
+    }
+}
