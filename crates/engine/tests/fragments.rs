@@ -109,6 +109,36 @@ fn fragments_in_any_order_in_one_burst_are_translated_like_their_datagram() {
 }
 
 #[test]
+fn fragments_of_an_echo_request_open_their_session_at_whichever_worker() {
+    for workers in [1, 2] {
+        let mut rig = Rig::new(Plan {
+            workers,
+            ..Plan::default()
+        });
+        for identifier in 1..17 {
+            // Of either worker.
+            let host = format!("192.168.1.{}", 10 + identifier);
+            let whole = packet::icmp4_echo(host.as_str(), "198.51.100.7", identifier, 1).payload(&[7; 150]);
+            let pieces = pieces(&whole, 100 + u32::from(identifier));
+            rig.wires[0].inject(INSIDE, &pieces[0], Checksums::Unverified);
+            // It waits for the host's neighbour entry, by which answers come back. What comes when that is there may
+            // overtake it on its way from the worker where it waited to its own.
+            rig.round();
+            let answer = packet::arp_reply(HOST_MAC, host.as_str(), INSIDE_MAC, "192.168.1.1");
+            rig.wires[0].inject(INSIDE, &answer, Checksums::Unverified);
+            for piece in &pieces[1..] {
+                rig.wires[0].inject(INSIDE, piece, Checksums::Unverified);
+            }
+            rig.round();
+            rig.round();
+            let outside = rig.sent().iter().filter(|sent| sent.port == OUTSIDE).count();
+            assert_eq!(3, outside, "{workers} workers, {identifier}: {:?}", rig.all_drops());
+        }
+        rig.check();
+    }
+}
+
+#[test]
 fn fragments_whose_first_is_missing_are_dropped_by_name_in_time() {
     let mut rig = Rig::new(Plan::default());
     let pieces = pieces(&datagram(), 77);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use sluice_table::memory::Line;
 use sluice_table::prefetch::prefetch_all_at;
-use sluice_wire::layers::{Class, Flags, Layers};
+use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use thiserror::Error;
 
 use self::bits::{next, pick, start};
@@ -47,12 +47,14 @@ impl PortClass {
     /// All classes.
     pub const ALL: [PortClass; CLASSES] = [PortClass::Tcp, PortClass::Udp, PortClass::Query];
 
-    /// The class of a parsed packet: none also for ICMP messages other than queries.
+    /// The class of a parsed packet: none also for ICMP messages other than queries. Later fragments show no message: they
+    /// are of a query where they have been told an identifier, as ports.
     #[inline(always)]
     pub fn of_layers(layers: &Layers) -> Option<Self> {
         let bits = if layers.class == Class::Ipv4 { 32 } else { 128 };
         let class = Self::of(layers.protocol, bits)?;
-        (class != PortClass::Query || layers.flags.has(Flags::ICMP_QUERY)).then_some(class)
+        let told = layers.fragment == Fragment::Later && layers.source_port != 0;
+        (class != PortClass::Query || layers.flags.has(Flags::ICMP_QUERY) || told).then_some(class)
     }
 
     /// The class of a protocol, in a family of so many address bits; none where it has nothing to tell sessions

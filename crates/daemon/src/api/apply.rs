@@ -45,6 +45,7 @@ fn refused_pools(request: &ApplyRequest, error: &PlaneError) -> ApplyAnswer {
         PlaneError::PoolsTooLarge { .. } => {
             "restart with this configuration, or raise `spare-addresses` in [nat] first"
         }
+        PlaneError::Apart => "restart with this configuration: all flows of a host then come to one shard",
         _ => "apply it again in a few seconds",
     };
     let fault = Fault {

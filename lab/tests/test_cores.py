@@ -1,0 +1,128 @@
+"""Two workers: devices with one queue, whose packets the receiving worker hands over, and cards that choose the queue."""
+
+import hashlib
+import threading
+
+import pytest
+
+from lab import configuration
+from lab.gateway import Sluice
+from lab.services import Services
+from lab.topology import Topology
+
+pytestmark = pytest.mark.sluice
+
+# What a pool has to be for the flows of a host to spread over the shards.
+SPREAD = {"mapping": "address-and-port-dependent"}
+
+
+@pytest.fixture(scope="module", params=["subset", "five-tuple"])
+def steering(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def topology(steering):
+    del steering
+    made = Topology()
+    yield made
+    made.remove()
+
+
+@pytest.fixture(scope="module")
+def services(topology):
+    return Services(topology.server)
+
+
+@pytest.fixture(scope="module")
+def document(steering):
+    return configuration.changed(
+        configuration.standard(),
+        system={"workers": 2, "steering": steering},
+        nat={"pools": {"carrier": SPREAD if steering == "five-tuple" else {}}},
+    )
+
+
+def _cores(gateway):
+    """Each worker with its counters by name."""
+    cores = gateway.show("cores")["cores"]
+    return [core | {counter["name"]: counter["count"] for counter in core["counters"]} for core in cores]
+
+
+def test_downloads_over_two_workers_have_the_same_hash_and_every_handover_a_cause(topology, gateway, services, folder):
+    digests = []
+
+    # Hosts enough that some are of either worker.
+    addresses = [f"192.168.1.{number}" for number in range(20, 32)]
+    for address in addresses:
+        topology.alice.run("ip", "address", "add", f"{address}/24", "dev", "eth0")
+
+    def download(number, address):
+        host = topology.alice
+        path = f"{folder}/{host.name}-{number}.bin"
+        host.run("curl", "-sS", "--fail", "--max-time", "50", "--interface", address, "-o", path,
+                 f"http://{topology.server.address}/download.bin")
+        with open(path, "rb") as file:
+            digests.append(hashlib.sha256(file.read()).hexdigest())
+
+    threads = [threading.Thread(target=download, args=each) for each in enumerate(addresses)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [services.digest] * len(addresses) == digests
+    cores = _cores(gateway)
+    assert 2 == len(cores)
+    assert {0} == {core["forgotten"] for core in cores}
+    # One queue: the first worker receives everything, and gives away what is the other's; that one can't send.
+    assert cores[0]["handed-over-session"] > 0
+    assert cores[1]["handed-over-transmit"] > 0
+    causes = [sum(count for name, count in core.items() if name.startswith("handed-over-")) for core in cores]
+    assert [core["handed-over"] for core in cores] == causes
+    assert cores[0]["handed-over"] == cores[1]["taken-over"]
+    assert cores[1]["handed-over"] == cores[0]["taken-over"]
+
+
+def test_errors_and_fragments_reach_their_session_from_either_worker(topology, gateway, services):
+    del services
+    for host in (topology.alice, topology.bob):
+        # The identifier and with it the shard differ from one to the next.
+        for _ in range(4):
+            output = host.run("ping", "-c2", "-i0.2", "-W2", "-s", "3000", topology.server.address)
+            assert "2 received" in output, str({k: v for k, v in gateway.drops().items() if v})
+        output = host.run("traceroute", "-n", "-q1", "-w2", "-m1", topology.server.address)
+        assert "192.168." in output
+
+
+def test_steering_of_a_running_gateway_is_refused_another(gateway, steering):
+    other = "five-tuple" if steering == "subset" else "subset"
+    changed = configuration.changed(gateway.document, system={"steering": other})
+    output = gateway.command("apply", gateway.write(changed, "other.toml"), check=False)
+    assert "system.steering" in output
+
+
+def test_pool_that_keeps_hosts_together_is_refused_where_flows_spread(gateway, steering):
+    if steering == "subset":
+        pytest.skip("hosts are together")
+    changed = configuration.changed(
+        gateway.document, nat={"pools": {"carrier": {"mapping": "endpoint-independent"}}}
+    )
+    output = gateway.command("apply", gateway.write(changed, "together.toml"), check=False)
+    assert "steering" in output and "restart" in output
+
+
+def test_cards_that_hash_get_key_and_table_of_the_shards_and_tell_what_they_hash(topology, binary, steering):
+    interface = {"device": "null:", "addresses": ["192.0.2.1/24"]}
+    document = {
+        "system": {"workers": 2, "steering": steering},
+        "control": {"socket": "/run/lab/null"},
+        "interfaces": {"card": interface},
+    }
+    gateway = Sluice(topology.gateway, binary, document)
+    gateway.start()
+    row = gateway.show("interfaces")["interfaces"][0]
+    gateway.stop()
+    assert 2 == row["queues"]
+    assert row["steering"].startswith("hashes addresses and ports")
+    # The null driver can't hash one address alone, and says so.
+    assert ("can't hash the source address alone" in row["steering"]) == (steering == "subset")
