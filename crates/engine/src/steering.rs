@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_nat::pool::{Home, Source, ValidPool};
 use sluice_nat::shard::{BLOCK, Shards};
 use sluice_nat::{Address, Fitting, PortClass, PortSelection, Tuple};
-use sluice_table::toeplitz::{self, Key, Rows};
+use sluice_table::toeplitz::{self, Bytes, Key, Rows};
 use sluice_wire::Context;
 
 use crate::family::Family;
@@ -66,8 +66,11 @@ pub struct Steering {
     inside: Key,
     outside: Key,
     flows: Key,
-    hosts4: Rows<1>,
+    hosts4: Bytes,
     hosts6: Rows<2>,
+    /// Of IPv4 addresses outside, and of a unit's number in its address.
+    outside4: Bytes,
+    units: Box<[u16]>,
     flows4: Rows<2>,
     flows6: Rows<5>,
     fitting: Option<Arc<Fitting>>,
@@ -107,7 +110,9 @@ impl Steering {
             inside,
             outside,
             flows,
-            hosts4: Rows::new(&hosts, bits),
+            hosts4: Bytes::new(&hosts, bits),
+            outside4: Bytes::new(&blocks, bits),
+            units: (0..shards).map(|unit| toeplitz::unit_part(unit, bits) as u16).collect(),
             hosts6: Rows::new(&hosts, bits),
             flows4: Rows::new(&flows, bits),
             flows6: Rows::new(&flows, bits),
@@ -169,8 +174,19 @@ impl Steering {
         if F::SIX {
             self.hosts6.of([high, low]) as u16
         } else {
-            self.hosts4.of([low << 32]) as u16
+            self.hosts4.of(low as u32)
         }
+    }
+
+    /// The shard of a unit of an outside address's ports: as [`Shards::shard_of_unit`] says, sooner.
+    #[inline(always)]
+    fn of_unit<F: Family>(&self, address: F::Address, unit: u32) -> u16 {
+        if F::SIX {
+            return self.shards.shard_of_unit(address, unit) as u16;
+        }
+        let [_, low] = F::wide(address);
+        let part = self.units.get(unit as usize & (self.units.len() - 1)).copied();
+        self.outside4.of(low as u32) ^ part.unwrap_or_default()
     }
 
     /// The shard of a flow, as packets from inside name it.
@@ -222,8 +238,8 @@ impl Steering {
             None => (source, destination),
         };
         if outside {
-            match nat.pools.home_of_lent(self.shards, destination.0, destination.1) {
-                Some(Home::Shard(shard)) => return shard as u16,
+            match nat.pools.home_of_lent(destination.0, destination.1) {
+                Some(Home::Unit(unit)) => return self.of_unit::<F>(destination.0, unit),
                 Some(Home::Inside(inside)) => (host, other) = ((inside, destination.1), source),
                 // Rules forward no port that a pool lends.
                 None => {
@@ -256,5 +272,30 @@ fn forwarded<F: Family>(nat: &Nat<F>, key: &F::Key) -> Option<(F::Address, u16)>
     match nat.rules.decide_destination(tuple, F::protocol(key))?.what {
         sluice_nat::rule::Destination::To(target) => Some((target.address, target.port)),
         sluice_nat::rule::Destination::Exempt => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::family::{V4, V6};
+
+    #[test]
+    fn unit_of_an_outside_address_is_in_the_shard_that_lends_its_ports() {
+        for (count, ports) in [(1, 64), (16, 64), (64, 256), (1024, 64), (8, 1 << 16)] {
+            let wanted = Wanted {
+                ports,
+                ..Wanted::default()
+            };
+            let steering = Steering::seeded(count, &wanted, 7).unwrap();
+            for number in 0..4096u32 {
+                let (four, unit) = (number.wrapping_mul(0x9e37_79b9), number * 7 % 1024);
+                let lends = steering.shards().shard_of_unit(four, unit);
+                assert_eq!(lends, steering.of_unit::<V4>(four, unit).into());
+                let six = [number.into(), u64::from(four) << 9];
+                let lends = steering.shards().shard_of_unit(six, unit);
+                assert_eq!(lends, steering.of_unit::<V6>(six, unit).into());
+            }
+        }
     }
 }

@@ -105,6 +105,8 @@ pub struct ValidPool<A> {
     count: u32,
     ports: (u16, u16),
     reserved: Box<[(u16, u16)]>,
+    /// One unit for each port, as a fraction of 2^32, rounded up.
+    per_port: u64,
     pairing: Pairing,
     timeouts: Schedule,
     behaviour: [Behaviour; 3],
@@ -125,8 +127,8 @@ pub struct ValidPool<A> {
 /// Where an outside address and port belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home<A> {
-    /// To a shard.
-    Shard(u32),
+    /// To the shard of a unit of an address's ports ([`Shards::shard_of_unit`]).
+    Unit(u32),
     /// To the shard of an inside address.
     Inside(A),
 }
@@ -151,6 +153,7 @@ impl<A: Address> ValidPool<A> {
             count: 0,
             ports: (1, 1),
             reserved: Box::default(),
+            per_port: 0,
             pairing: Pairing::default(),
             timeouts: Schedule::default(),
             behaviour: [Behaviour::default(); 3],
@@ -387,11 +390,18 @@ impl<A: Address> ValidPool<A> {
 
     /// Where an address and port belong.
     #[inline(always)]
-    pub fn home(&self, shards: Shards, address: A, port: u16) -> Home<A> {
+    pub fn home(&self, address: A, port: u16) -> Home<A> {
         match self.inside(address, port) {
             Some(inside) => Home::Inside(inside),
-            None => Home::Shard(self.shard_of(shards, address, port)),
+            None => Home::Unit(self.unit_of(port)),
         }
+    }
+
+    /// Which of an address's units a port is of.
+    #[inline(always)]
+    pub fn unit_of(&self, port: u16) -> u32 {
+        // Exact for 16 bits, and no division.
+        ((u64::from(port) * self.per_port) >> 32) as u32
     }
 
     /// The inside address that has a port of the pool by computation (RFC 7422).
@@ -408,7 +418,7 @@ impl<A: Address> ValidPool<A> {
     /// The shard that an address and port that is not computed belong to.
     #[inline(always)]
     pub fn shard_of(&self, shards: Shards, address: A, port: u16) -> u32 {
-        shards.shard_of_unit(address, u32::from(port) / (BLOCK * self.unit()))
+        shards.shard_of_unit(address, self.unit_of(port))
     }
 
     /// Outside ports per protocol, all addresses together.
@@ -531,11 +541,11 @@ impl<A: Address> Pools<A> {
 
     /// The shard or host that has an outside port, where a pool lends it.
     #[inline]
-    pub fn home_of_lent(&self, shards: Shards, address: A, port: u16) -> Option<Home<A>> {
+    pub fn home_of_lent(&self, address: A, port: u16) -> Option<Home<A>> {
         self.owners_of(address)
             .map(|index| &self.pools[usize::from(index)])
             .find(|pool| pool.has_port(port))
-            .map(|pool| pool.home(shards, address, port))
+            .map(|pool| pool.home(address, port))
     }
 
     /// Whether an outside port is of a pool whose sessions keep their port.

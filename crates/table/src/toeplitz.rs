@@ -130,6 +130,40 @@ impl<const WORDS: usize> Rows<WORDS> {
     }
 }
 
+/// The low bits of the hash of four bytes, such as an IPv4 address: a look into a table for each, for what is asked of every
+/// packet.
+#[derive(Clone)]
+pub struct Bytes(Box<[[u16; 256]; 4]>);
+
+impl fmt::Debug for Bytes {
+    /// Without the key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bytes").finish_non_exhaustive()
+    }
+}
+
+impl Bytes {
+    /// For the low `bits` bits, at most [`MOST_BITS`], of the hash by a key.
+    pub fn new(key: &Key, bits: u32) -> Self {
+        let rows = Rows::<1>::new(key, bits);
+        let of = |place: usize, byte: usize| rows.of([(byte as u64) << (56 - 8 * place)]) as u16;
+        Self(Box::new(core::array::from_fn(|place| {
+            core::array::from_fn(|byte| of(place, byte))
+        })))
+    }
+
+    /// The low bits of the hash of four bytes, the first one highest.
+    #[inline(always)]
+    pub fn of(&self, input: u32) -> u16 {
+        let [first, second, third, fourth] = input.to_be_bytes();
+        let tables = &self.0;
+        tables[0][usize::from(first)]
+            ^ tables[1][usize::from(second)]
+            ^ tables[2][usize::from(third)]
+            ^ tables[3][usize::from(fourth)]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,6 +241,7 @@ mod tests {
             let input: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
             let low = (1u32 << bits) - 1;
             prop_assert_eq!(key.hash(&input) & low, Rows::<5>::new(&key, bits).of(words));
+            prop_assert_eq!(key.hash(&input[..4]) & low, Bytes::new(&key, bits).of((words[0] >> 32) as u32).into());
             prop_assert_eq!(key.hash(&input[..16]) & low, Rows::<2>::new(&key, bits).of([words[0], words[1]]));
         }
     }

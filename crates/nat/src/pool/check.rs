@@ -217,6 +217,7 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         count: count as u32,
         ports: (first, last),
         reserved: reserved.into(),
+        per_port: 0,
         pairing: pool.pairing,
         timeouts,
         behaviour: pool.behaviour,
@@ -233,5 +234,6 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         asked: Asked::default(),
     };
     valid.asked = Asked::of(&valid);
+    valid.per_port = (1 << 32) / u64::from(valid.unit() * BLOCK) + 1;
     Ok(valid)
 }

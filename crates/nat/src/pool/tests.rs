@@ -114,3 +114,22 @@ fn pools_bad_ranges_are_refused_by_name() {
     };
     assert!(matches!(Pools::new(&[hasty]), Err(PoolError::Timeout { pool: 0, .. })));
 }
+
+#[test]
+fn unit_of_each_port_is_what_division_says() {
+    for size in [None, Some(64), Some(512), Some(32_768)] {
+        let pool = Pool {
+            blocks: size.map(|size| Blocks {
+                size,
+                ..Blocks::default()
+            }),
+            ..Pool::new(0xcb00_7100u32, 0xcb00_7100)
+        };
+        let pools = Pools::new(&[pool]).unwrap();
+        let valid = pools.get(0).unwrap();
+        for port in 0..=u16::MAX {
+            let expected = u32::from(port) / (BLOCK * valid.unit());
+            assert_eq!(expected, valid.unit_of(port), "{size:?} {port}");
+        }
+    }
+}
