@@ -101,14 +101,12 @@ def test_steering_of_a_running_gateway_is_refused_another(gateway, steering):
     assert "system.steering" in output
 
 
-def test_pool_that_keeps_hosts_together_is_refused_where_flows_spread(gateway, steering):
-    if steering == "subset":
-        pytest.skip("hosts are together")
+def test_pool_that_keeps_hosts_together_is_refused_only_where_flows_spread(gateway, steering):
     changed = configuration.changed(
-        gateway.document, nat={"pools": {"carrier": {"mapping": "endpoint-independent"}}}
+        gateway.document, nat={"pools": {"carrier": {"mapping": "endpoint-independent", "block": {}}}}
     )
     output = gateway.command("apply", gateway.write(changed, "together.toml"), check=False)
-    assert "steering" in output and "restart" in output
+    assert (steering == "five-tuple") == ("steering" in output and "restart" in output), output
 
 
 def test_cards_that_hash_get_key_and_table_of_the_shards_and_tell_what_they_hash(topology, binary, steering):

@@ -108,6 +108,8 @@ pub struct WorkerCounters {
     pub handed_over: [Counter; Cause::ALL.len()],
     /// Packets taken from other workers.
     pub taken_over: Counter,
+    /// Packets from other workers that waited in rings when the worker last looked, a gauge.
+    pub waiting: Counter,
     /// Outside ports chosen where cards hash addresses and ports, and of these the ones with which answers come to another
     /// shard than their flow's, because none was free that fits.
     pub ports_steered: Counter,

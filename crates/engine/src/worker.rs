@@ -176,6 +176,7 @@ impl<'m> Worker<'m> {
         for place in 0..self.receives.len() {
             packets += self.burst(Source::Port(self.receives[place]), now);
         }
+        self.parts.counters.waiting.set(self.io.waiting() as u64);
         // As much from the others as from devices: who hands over a whole burst of each must not outrun this worker.
         for _ in 0..self.receives.len().max(1) {
             let count = self.burst(Source::Workers, now);

@@ -213,6 +213,7 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("bursts", counters.bursts.get()),
             counter("handed-over", counters.all_handed_over()),
             counter("taken-over", counters.taken_over.get()),
+            counter("waiting", counters.waiting.get()),
             counter("ports-steered", counters.ports_steered.get()),
             counter("misfits", counters.misfits.get()),
             counter("sessions-created", counters.sessions_created.get()),

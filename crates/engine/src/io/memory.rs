@@ -270,6 +270,10 @@ impl Handover for MemoryIo {
         count
     }
 
+    fn waiting(&self) -> usize {
+        self.rings.get(self.own).map_or(0, |ring| lock(ring).len())
+    }
+
     fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
         let rings = self.rings.clone();
         let Some(ring) = rings.get(self.own) else { return 0 };
