@@ -169,7 +169,8 @@ fn five_tuple_steering_with_endpoint_independent_mappings_hands_over_what_chance
 #[test]
 fn ports_that_are_kept_are_steered_by_their_address_or_counted_apart() {
     let plan = |ports_together| Plan {
-        pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits() + 15)],
+        // As many addresses as shards, from a multiple of that on: each shard has one.
+        pool: vec![(rig::POOL.to_bits() + 6, rig::POOL.to_bits() + 21)],
         change_pool: |pool| pool.selection = PortSelection::Preserve,
         ports_together,
         ..Plan::default()
