@@ -106,49 +106,6 @@ impl Hasher {
     }
 }
 
-/// A small keyed hash of a number, such as an address and a port, that steers packets to shards: two multiplications,
-/// the halves of each product folded. Weaker than [`Hasher`]; for choosing among few, not for tables.
-#[derive(Clone, Copy)]
-pub struct Fold {
-    offsets: [u64; 2],
-    multipliers: [u64; 2],
-}
-
-impl Fold {
-    /// Keyed by 128 random bits.
-    pub fn new(seed: [u64; 2]) -> Self {
-        // Expanded, so that a poor seed has no poor multiplier.
-        let [offsets, multipliers, ..] = Hasher::expand(seed).0.map(bytemuck::cast::<[u32; 4], [u64; 2]>);
-        Fold {
-            offsets,
-            multipliers: multipliers.map(|multiplier| multiplier | 1),
-        }
-    }
-
-    /// The hash of a number. The same seed gives the same values on every processor.
-    #[inline(always)]
-    pub fn hash(&self, value: u64) -> u64 {
-        let fold = |value: u64, round: usize| {
-            let product = u128::from(value ^ self.offsets[round]) * u128::from(self.multipliers[round]);
-            product as u64 ^ (product >> 64) as u64
-        };
-        fold(fold(value, 0), 1)
-    }
-
-    /// A number below `count`, evenly spread.
-    #[inline(always)]
-    pub fn below(&self, value: u64, count: u32) -> u32 {
-        (((self.hash(value) >> 32) * u64::from(count)) >> 32) as u32
-    }
-}
-
-impl std::fmt::Debug for Fold {
-    /// Without the key.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Fold").finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,29 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn fold_of_neighbouring_numbers_spreads_over_any_count() {
-        for (seed, count) in
-            (0..if cfg!(miri) { 1 } else { 50 }).flat_map(|seed| [2, 3, 16, 64].map(|count| (seed, count)))
-        {
-            let fold = Fold::new([seed << 17, seed]);
-            let mut counts = vec![0; count as usize];
-            // Addresses of one subnet, with a port beside them or without.
-            for value in (0..4096_u64).map(|k| 0x0a00_0000 + k) {
-                counts[fold.below(value, count) as usize] += 1;
-                counts[fold.below(value << 16 | 443, count) as usize] += 1;
-            }
-            let expected = 8192 / count;
-            let even = counts
-                .iter()
-                .all(|&found| (expected / 2..=expected * 2).contains(&found));
-            assert!(even, "seed {seed}: {counts:?}");
-        }
-    }
-
-    #[test]
     fn hasher_that_is_printed_shows_no_key() {
-        let text = format!("{:?} {:?}", Hasher::in_software([1, 2]), Fold::new([1, 2]));
-        assert_eq!("Hasher { unit: Software, .. } Fold { .. }", text);
+        let text = format!("{:?}", Hasher::in_software([1, 2]));
+        assert_eq!("Hasher { unit: Software, .. }", text);
     }
 
     proptest! {
