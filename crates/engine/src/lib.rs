@@ -20,6 +20,7 @@ pub mod leases;
 pub mod nodes;
 pub mod opening;
 pub mod paths;
+pub mod placement;
 pub mod plane;
 pub mod policy;
 pub mod reason;

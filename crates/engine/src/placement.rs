@@ -1,0 +1,262 @@
+//! Which worker does what, and what that is worth: run-to-completion, pipelines, and the packets per second to expect.
+//!
+//! A packet goes through four [`Part`]s. A [`Placement`] says for each which workers do it; adjacent parts of the same
+//! workers run to completion there, and where the workers differ packets are handed over. [`predict`] tells from measured
+//! [`Costs`] what a placement carries, [`candidates`] lists those worth asking about, [`choose`] takes one.
+
+mod candidates;
+mod choice;
+mod prediction;
+mod topology;
+
+pub use candidates::{candidates, order};
+pub use choice::{Planned, choose, rank};
+pub use prediction::{Item, Prediction, SIBLINGS, WorkerLoad, predict};
+pub use topology::{DeviceSite, Distance, Site, Topology};
+
+use std::fmt;
+
+/// A worker, named by the core that it is pinned to.
+pub type Core = u16;
+
+/// A part of the packet's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(usize)]
+pub enum Part {
+    /// Frames from devices; spread by the devices' queues.
+    Receive,
+    /// Headers and validity; spread freely.
+    Parse,
+    /// Everything from lookup to the finished packet, timers included; spread by shard.
+    Session,
+    /// Frames to devices; spread freely over the workers that have a queue.
+    Transmit,
+}
+
+impl Part {
+    /// All of them, in the order of a packet's way.
+    pub const ALL: [Part; 4] = [Self::Receive, Self::Parse, Self::Session, Self::Transmit];
+
+    /// The part's name in configuration and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Receive => "receive",
+            Self::Parse => "parse",
+            Self::Session => "session",
+            Self::Transmit => "transmit",
+        }
+    }
+}
+
+/// Which workers do which part.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Placement {
+    workers: [Vec<Core>; 4],
+}
+
+/// Adjacent parts that the same workers do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Together<'p> {
+    /// The parts, in order.
+    pub parts: Vec<Part>,
+    /// The workers, in order.
+    pub workers: &'p [Core],
+}
+
+impl Placement {
+    /// A placement by part, in the order of [`Part::ALL`]. `None` where a part has no worker.
+    pub fn new(mut workers: [Vec<Core>; 4]) -> Option<Self> {
+        for of_part in &mut workers {
+            of_part.sort_unstable();
+            of_part.dedup();
+        }
+        let complete = workers.iter().all(|of_part| !of_part.is_empty());
+        complete.then_some(Self { workers })
+    }
+
+    /// Every part on every worker. `None` without workers.
+    pub fn run_to_completion(workers: &[Core]) -> Option<Self> {
+        Self::new([(); 4].map(|()| workers.to_vec()))
+    }
+
+    /// The workers of a part, in order.
+    pub fn of(&self, part: Part) -> &[Core] {
+        &self.workers[part as usize]
+    }
+
+    /// All workers, in order.
+    pub fn workers(&self) -> Vec<Core> {
+        let mut all = self.workers.concat();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// Whether packets go from some workers to others by design.
+    pub fn is_pipeline(&self) -> bool {
+        self.workers.iter().any(|of_part| *of_part != self.workers[0])
+    }
+
+    /// The stages: adjacent parts of the same workers.
+    pub fn stages(&self) -> Vec<Together<'_>> {
+        let mut stages: Vec<Together<'_>> = Vec::new();
+        for part in Part::ALL {
+            match stages.last_mut() {
+                Some(last) if last.workers == self.of(part) => last.parts.push(part),
+                _ => stages.push(Together {
+                    parts: vec![part],
+                    workers: self.of(part),
+                }),
+            }
+        }
+        stages
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.is_pipeline() {
+            return write!(f, "run-to-completion on {}", list(self.of(Part::Receive)));
+        }
+        for (number, stage) in self.stages().iter().enumerate() {
+            let parts: Vec<_> = stage.parts.iter().map(|part| part.name()).collect();
+            let between = if number == 0 { "" } else { " | " };
+            write!(f, "{between}{} on {}", parts.join("+"), list(stage.workers))?;
+        }
+        Ok(())
+    }
+}
+
+/// Numbers in order, three or more in a row as a range: `0-3,8`.
+pub fn list(numbers: &[Core]) -> String {
+    let mut runs: Vec<(Core, Core)> = Vec::new();
+    for &number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if last.checked_add(1) == Some(number) => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let text = runs.iter().map(|&(first, last)| match last - first {
+        0 => first.to_string(),
+        1 => format!("{first},{last}"),
+        _ => format!("{first}-{last}"),
+    });
+    text.collect::<Vec<_>>().join(",")
+}
+
+/// Cycles per packet to give it to another worker, and to take it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct HandOver {
+    /// Of who gives.
+    pub out: f64,
+    /// Of who takes.
+    pub take: f64,
+}
+
+/// Cycles per packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Costs {
+    /// Of each part, in the order of [`Part::ALL`].
+    pub parts: [f64; 4],
+    /// Of hand-overs, in the order of [`Distance::ALL`].
+    pub hand_overs: [HandOver; 4],
+}
+
+impl Costs {
+    /// Of a part.
+    pub fn of(&self, part: Part) -> f64 {
+        self.parts[part as usize]
+    }
+
+    /// Of all parts together: what a worker alone needs.
+    pub fn total(&self) -> f64 {
+        self.parts.iter().sum()
+    }
+}
+
+/// The traffic and the devices, as far as they limit how work spreads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Shards of the session table.
+    pub shards: u16,
+    /// Share of the packets that the busiest shard has: 1/shards where traffic is even, near 1 for an elephant.
+    pub busiest: f64,
+    /// Queues that each device has at most, receiving and sending.
+    pub queues: u16,
+    /// Packets per second that have to be carried, where known.
+    pub offered: Option<f64>,
+}
+
+impl Load {
+    /// Even traffic, on devices with a queue for every worker.
+    pub fn even(shards: u16) -> Self {
+        Self {
+            shards: shards.max(1),
+            busiest: 1.0 / f64::from(shards.max(1)),
+            queues: u16::MAX,
+            offered: None,
+        }
+    }
+
+    /// Shares of the packets that each of some workers has, when they own the shards in turn. The busiest shard is the
+    /// first worker's.
+    pub fn shares(&self, workers: usize) -> Vec<f64> {
+        let (shards, workers) = (usize::from(self.shards.max(1)), workers.max(1));
+        let busiest = self.busiest.clamp(1.0 / shards as f64, 1.0);
+        let other = (1.0 - busiest) / (shards - 1).max(1) as f64;
+        let share = |worker| {
+            let owned = (worker..shards).step_by(workers).count() as f64;
+            match worker {
+                0 => busiest + (owned - 1.0) * other,
+                _ => owned * other,
+            }
+        };
+        (0..workers).map(share).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placement_as_text_names_stages_and_cores() {
+        let all = Placement::run_to_completion(&[3, 1, 2]).unwrap();
+        assert_eq!("run-to-completion on 1-3", all.to_string());
+        let pipeline = Placement::new([vec![0], vec![0], vec![1, 2], vec![3]]).unwrap();
+        assert_eq!(
+            "receive+parse on 0 | session on 1,2 | transmit on 3",
+            pipeline.to_string()
+        );
+        assert!(pipeline.is_pipeline() && !all.is_pipeline());
+        assert_eq!(vec![0, 1, 2, 3], pipeline.workers());
+    }
+
+    #[test]
+    fn placement_with_a_part_that_nobody_does_is_none() {
+        assert_eq!(None, Placement::new([vec![0], vec![], vec![1], vec![1]]));
+        assert_eq!(None, Placement::run_to_completion(&[]));
+    }
+
+    #[test]
+    fn list_of_numbers_has_ranges() {
+        assert_eq!("", list(&[]));
+        assert_eq!("0-3,5,6,9", list(&[0, 1, 2, 3, 5, 6, 9]));
+    }
+
+    #[test]
+    fn shares_follow_owned_shards_and_add_up_to_one() {
+        assert_eq!(vec![0.25; 4], Load::even(16).shares(4));
+        assert_eq!(vec![6.0 / 16.0, 5.0 / 16.0, 5.0 / 16.0], Load::even(16).shares(3));
+        let elephant = Load {
+            busiest: 0.7,
+            ..Load::even(4)
+        };
+        let shares = elephant.shares(2);
+        assert!(
+            (shares[0] - 0.8).abs() < 1e-9 && (shares[1] - 0.2).abs() < 1e-9,
+            "{shares:?}"
+        );
+        assert_eq!(vec![1.0, 0.0], Load::even(1).shares(2));
+    }
+}

@@ -1,0 +1,211 @@
+//! The placements worth asking about.
+
+use super::{Core, Load, Part, Placement, Topology};
+
+/// Up to so many cores every division among stages is listed; beyond, all stages but that of the sessions have a power of
+/// two.
+const FEW: usize = 8;
+
+/// Cores in the order in which they are taken: those of one cache side by side, near the devices first, and the second
+/// hyperthread of a core only when every core has work.
+pub fn order(cores: &[Core], topology: &Topology) -> Vec<Core> {
+    sorted(cores, topology, true)
+}
+
+fn sorted(cores: &[Core], topology: &Topology, siblings_last: bool) -> Vec<Core> {
+    let mut sorted = cores.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let is_second = |core: Core| {
+        cores
+            .iter()
+            .any(|&other| other < core && topology.are_siblings(core, other))
+    };
+    sorted.sort_by_cached_key(|&core| {
+        let remote = (topology.remote(core) * 1000.0) as u32;
+        let site = topology.site(core).map(|site| (site.socket, site.cache, site.physical));
+        (siblings_last && is_second(core), remote, site, core)
+    });
+    sorted
+}
+
+/// Ways to cut the four parts into adjacent stages: for each cut, how many parts each stage has.
+fn groupings() -> impl Iterator<Item = Vec<usize>> {
+    (0..8u32).map(|cuts| {
+        let mut sizes = vec![1];
+        for between in 0..3 {
+            match (cuts >> between & 1, sizes.last_mut()) {
+                (0, Some(last)) => *last += 1,
+                _ => sizes.push(1),
+            }
+        }
+        sizes
+    })
+}
+
+/// Ways to give `cores` to `stages`, at least one each; the stage `rest` has what the others leave.
+fn divisions(cores: usize, stages: usize, rest: usize) -> Vec<Vec<usize>> {
+    let sizes = (1..cores).filter(|size| cores <= FEW || size.is_power_of_two());
+    let sizes: Vec<usize> = sizes.collect();
+    let mut ways = vec![Vec::new()];
+    for stage in 0..stages {
+        let mut longer = Vec::new();
+        for way in ways {
+            if stage == rest {
+                longer.push([way.as_slice(), &[0]].concat());
+                continue;
+            }
+            let used: usize = way.iter().sum();
+            let fitting = sizes.iter().filter(|&&size| used + size < cores);
+            longer.extend(fitting.map(|&size| [way.as_slice(), &[size]].concat()));
+        }
+        ways = longer;
+    }
+    for way in &mut ways {
+        way[rest] = cores - way.iter().sum::<usize>();
+    }
+    ways
+}
+
+/// A pipeline of stages with so many parts each, on so many of the cores each.
+fn pipeline(order: &[Core], parts: &[usize], sizes: &[usize]) -> Option<Placement> {
+    let mut workers: [Vec<Core>; 4] = Default::default();
+    let (mut part, mut core) = (0, 0);
+    for (&parts, &size) in parts.iter().zip(sizes) {
+        let of_stage = order.get(core..core + size)?;
+        for place in part..part + parts {
+            *workers.get_mut(place)? = of_stage.to_vec();
+        }
+        (part, core) = (part + parts, core + size);
+    }
+    Placement::new(workers)
+}
+
+/// All sensible placements on these cores: run-to-completion on one, on two, up to all; every cut of the parts into stages
+/// with every division of the cores. Some hundred, or about a thousand on the largest machines.
+pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Placement> {
+    let near = order(cores, topology);
+    // More workers than shards have nothing to do.
+    let most = near.len().min(usize::from(load.shards));
+    let complete = (1..=most)
+        .rev()
+        .filter_map(|count| Placement::run_to_completion(&near[..count]));
+    let mut found: Vec<Placement> = complete.collect();
+    let is_second = |core: &Core| {
+        near.iter()
+            .any(|other| other < core && topology.are_siblings(*core, *other))
+    };
+    let single: Vec<Core> = near.iter().copied().filter(|core| !is_second(core)).collect();
+    // Stages on caches of their own, on hyperthreads of one core, or without second hyperthreads.
+    for order in [near, sorted(cores, topology, false), single] {
+        for parts in groupings().filter(|parts| parts.len() > 1 && parts.len() <= order.len()) {
+            let rest = stage_of(Part::Session, &parts);
+            for sizes in divisions(order.len(), parts.len(), rest) {
+                found.extend(pipeline(&order, &parts, &sizes));
+            }
+        }
+    }
+    let mut seen = std::collections::HashSet::new();
+    found.retain(|placement| seen.insert(placement.clone()));
+    found
+}
+
+/// The stage that a part is in.
+fn stage_of(part: Part, parts: &[usize]) -> usize {
+    let mut end = 0;
+    let ends = parts.iter().map(|parts| {
+        end += parts;
+        end
+    });
+    ends.take_while(|&end| end <= part as usize).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{DeviceSite, Site};
+    use super::*;
+
+    /// Sockets of two caches, caches of two cores, cores of two hyperthreads: numbered as Linux does, second ones last.
+    fn machine(sockets: u16) -> Topology {
+        let physical = 4 * sockets;
+        let site = |core: Core| Site {
+            core,
+            socket: core % physical / 4,
+            physical: core % physical,
+            cache: core % physical / 2 * 2,
+            node: core % physical / 4,
+        };
+        Topology {
+            cores: (0..2 * physical).map(site).collect(),
+            devices: Vec::new(),
+        }
+    }
+
+    fn cores(topology: &Topology) -> Vec<Core> {
+        topology.cores.iter().map(|site| site.core).collect()
+    }
+
+    #[test]
+    fn one_core_has_one_placement() {
+        let found = candidates(&[5], &Topology::flat(8), &Load::even(16));
+        assert_eq!(vec![Placement::run_to_completion(&[5]).unwrap()], found);
+    }
+
+    #[test]
+    fn two_cores_have_run_to_completion_and_three_cuts() {
+        let found = candidates(&[0, 1], &Topology::flat(2), &Load::even(16));
+        let text: Vec<_> = found.iter().map(ToString::to_string).collect();
+        let expected = [
+            "run-to-completion on 0",
+            "run-to-completion on 0,1",
+            "receive on 0 | parse+session+transmit on 1",
+            "receive+parse on 0 | session+transmit on 1",
+            "receive+parse+session on 0 | transmit on 1",
+        ];
+        let mut sorted = text.clone();
+        sorted.sort_unstable();
+        let mut expected = expected.to_vec();
+        expected.sort_unstable();
+        assert_eq!(expected, sorted);
+    }
+
+    #[test]
+    fn four_cores_have_every_division() {
+        // C(3,1) divisions in each of 3 cuts, C(3,2) in each of 3, and one of four stages.
+        let found = candidates(&[0, 1, 2, 3], &Topology::flat(4), &Load::even(16));
+        assert_eq!(4 + 3 * 3 + 3 * 3 + 1, found.len());
+    }
+
+    #[test]
+    fn large_machines_have_a_thousand_candidates_or_so() {
+        let topology = machine(16);
+        let found = candidates(&cores(&topology), &topology, &Load::even(256));
+        assert!((100..1500).contains(&found.len()), "{}", found.len());
+    }
+
+    #[test]
+    fn order_prefers_the_devices_socket_and_leaves_second_hyperthreads_for_last() {
+        let mut topology = machine(2);
+        topology.devices.push(DeviceSite {
+            name: "x".into(),
+            node: Some(1),
+        });
+        let found = order(&cores(&topology), &topology);
+        assert_eq!(vec![4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11], found);
+    }
+
+    #[test]
+    fn neighbours_in_a_pipeline_share_a_cache() {
+        let topology = machine(1);
+        let found = candidates(&[0, 3, 1, 2], &topology, &Load::even(16));
+        let two = |placement: &&Placement| placement.to_string() == "receive+parse on 0,1 | session+transmit on 2,3";
+        assert!(found.iter().any(|placement| two(&placement)));
+    }
+
+    #[test]
+    fn run_to_completion_has_no_more_workers_than_there_are_shards() {
+        let found = candidates(&[0, 1, 2], &Topology::flat(3), &Load::even(2));
+        let complete = found.iter().filter(|placement| !placement.is_pipeline());
+        assert_eq!(Some(2), complete.map(|placement| placement.workers().len()).max());
+    }
+}

@@ -1,0 +1,142 @@
+//! One of the candidates.
+
+use super::{Costs, Load, Placement, Prediction, Topology, predict};
+
+/// What is within so much of the best counts as equal: then the simpler one is taken.
+const EQUAL: f64 = 0.03;
+
+/// A placement and what it is expected to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// The placement.
+    pub placement: Placement,
+    /// What to expect.
+    pub prediction: Prediction,
+}
+
+impl Planned {
+    /// Packets per second.
+    pub fn rate(&self) -> f64 {
+        self.prediction.packets_per_second
+    }
+
+    /// Simpler first: no pipeline, fewer stages, fewer workers.
+    fn complexity(&self) -> (usize, usize) {
+        (self.placement.stages().len(), self.placement.workers().len())
+    }
+}
+
+/// Predictions for all, the best first.
+pub fn rank(all: Vec<Placement>, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Vec<Planned> {
+    let planned = all.into_iter().map(|placement| Planned {
+        prediction: predict(&placement, costs, topology, load, hz),
+        placement,
+    });
+    let mut ranked: Vec<Planned> = planned.collect();
+    ranked.sort_by(|one, other| other.rate().total_cmp(&one.rate()));
+    ranked
+}
+
+/// The one to take: the fastest, or the simplest of those that are about as fast. Where a load is offered, the one with the
+/// fewest workers that carries it, if any does.
+pub fn choose<'p>(ranked: &'p [Planned], load: &Load) -> Option<&'p Planned> {
+    let carrying = load.offered.map(|offered| {
+        let enough = ranked.iter().filter(move |planned| planned.rate() >= offered);
+        enough.min_by_key(|planned| (planned.placement.workers().len(), planned.complexity()))
+    });
+    if let Some(Some(least)) = carrying {
+        return Some(least);
+    }
+    let best = ranked.first()?.rate();
+    let equal = ranked.iter().filter(|planned| planned.rate() >= best * (1.0 - EQUAL));
+    equal.min_by_key(|planned| planned.complexity())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{HandOver, candidates};
+    use super::*;
+
+    fn chosen(parts: [f64; 4], hand_over: f64, cores: u16, load: &Load) -> String {
+        let costs = Costs {
+            parts,
+            hand_overs: [HandOver {
+                out: hand_over,
+                take: hand_over,
+            }; 4],
+        };
+        let topology = Topology::flat(cores);
+        let cores: Vec<_> = (0..cores).collect();
+        let ranked = rank(candidates(&cores, &topology, load), &costs, &topology, load, 1e9);
+        choose(&ranked, load).unwrap().placement.to_string()
+    }
+
+    #[test]
+    fn even_traffic_with_a_queue_each_runs_to_completion() {
+        let load = Load::even(16);
+        assert_eq!(
+            "run-to-completion on 0-3",
+            chosen([20.0, 20.0, 100.0, 60.0], 20.0, 4, &load)
+        );
+    }
+
+    #[test]
+    fn one_queue_on_two_cores_takes_the_sessions_off_the_receiver() {
+        let load = Load {
+            queues: 1,
+            ..Load::even(16)
+        };
+        assert_eq!(
+            "receive+parse on 0 | session+transmit on 1",
+            chosen([60.0, 40.0, 60.0, 40.0], 10.0, 2, &load)
+        );
+    }
+
+    #[test]
+    fn elephant_has_a_worker_for_its_session_alone() {
+        let load = Load {
+            busiest: 1.0,
+            ..Load::even(16)
+        };
+        assert_eq!(
+            "receive+parse on 0 | session on 1 | transmit on 2",
+            chosen([30.0, 30.0, 70.0, 60.0], 10.0, 3, &load)
+        );
+    }
+
+    #[test]
+    fn slow_transmit_with_one_queue_has_a_worker_of_its_own() {
+        let load = Load {
+            queues: 1,
+            ..Load::even(16)
+        };
+        assert_eq!(
+            "receive+parse+session on 0 | transmit on 1",
+            chosen([10.0, 10.0, 20.0, 100.0], 5.0, 2, &load)
+        );
+    }
+
+    #[test]
+    fn hand_overs_dearer_than_the_work_leave_everything_on_one_worker() {
+        let load = Load {
+            queues: 1,
+            ..Load::even(16)
+        };
+        let cost = chosen([10.0, 5.0, 10.0, 10.0], 500.0, 2, &load);
+        assert_eq!("run-to-completion on 0", cost);
+    }
+
+    #[test]
+    fn offered_load_is_carried_by_as_few_workers_as_possible() {
+        let load = Load {
+            busiest: 1.0 / 2.0,
+            shards: 2,
+            offered: Some(9e6),
+            ..Load::even(2)
+        };
+        assert_eq!(
+            "run-to-completion on 0,1",
+            chosen([20.0, 20.0, 80.0, 60.0], 20.0, 4, &load)
+        );
+    }
+}

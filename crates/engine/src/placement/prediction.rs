@@ -1,0 +1,363 @@
+//! What a placement carries: the cycles that each of its workers spends for every packet that comes.
+
+use super::{Core, Costs, Load, Part, Placement, Topology};
+
+/// How many times the cycles each packet takes on a core whose hyperthreads both work: together they do 1.25 times what one
+/// does alone. Workers poll, so a sibling with little to do takes its half too.
+pub const SIBLINGS: f64 = 1.6;
+
+/// How many times the cycles receive and transmit take on a core of another memory node than the device.
+const REMOTE: f64 = 1.3;
+
+/// What a worker's cycles go into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// A part of the way.
+    Part(Part),
+    /// Giving packets away.
+    HandOver,
+    /// Taking them.
+    TakeOver,
+}
+
+impl Item {
+    /// Its name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Part(part) => part.name(),
+            Self::HandOver => "hand-over",
+            Self::TakeOver => "take-over",
+        }
+    }
+}
+
+/// What a worker spends, in cycles per packet that the machine is offered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WorkerLoad {
+    /// The worker.
+    pub core: Core,
+    /// By part, in the order of [`Part::ALL`].
+    pub parts: [f64; 4],
+    /// To give packets to others.
+    pub given: f64,
+    /// To take packets from others.
+    pub taken: f64,
+    /// How many times that, because its core's other hyperthread works too.
+    pub slowdown: f64,
+}
+
+impl WorkerLoad {
+    fn none(core: Core) -> Self {
+        Self {
+            core,
+            parts: [0.0; 4],
+            given: 0.0,
+            taken: 0.0,
+            slowdown: 1.0,
+        }
+    }
+
+    /// All together, slowdown included.
+    pub fn cycles(&self) -> f64 {
+        (self.parts.iter().sum::<f64>() + self.given + self.taken) * self.slowdown
+    }
+
+    /// What takes most of it.
+    pub fn most(&self) -> Item {
+        let parts = Part::ALL.map(|part| (self.parts[part as usize], Item::Part(part)));
+        let others = [(self.given, Item::HandOver), (self.taken, Item::TakeOver)];
+        let all = parts.into_iter().chain(others);
+        all.max_by(|one, other| one.0.total_cmp(&other.0))
+            .map_or(Item::Part(Part::Session), |(_, item)| item)
+    }
+}
+
+/// What a placement is expected to do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prediction {
+    /// Most packets per second without loss.
+    pub packets_per_second: f64,
+    /// Its workers, in order.
+    pub workers: Vec<WorkerLoad>,
+    /// The place in [`Self::workers`] of the one with most to do.
+    pub busiest: usize,
+}
+
+impl Prediction {
+    /// The worker that limits the rate.
+    pub fn bottleneck(&self) -> Option<&WorkerLoad> {
+        self.workers.get(self.busiest)
+    }
+
+    /// Share of a worker's time that is spent at a rate in packets per second; 1 at the most that the placement carries.
+    pub fn busy(&self, worker: &WorkerLoad, hz: f64, rate: f64) -> f64 {
+        worker.cycles() * rate / hz.max(1.0)
+    }
+}
+
+/// What workers spend, as packets go along.
+struct Way<'a> {
+    costs: &'a Costs,
+    topology: &'a Topology,
+    loads: Vec<WorkerLoad>,
+}
+
+/// Packets at a worker: its core and its share of all.
+type At = (Core, f64);
+
+impl Way<'_> {
+    fn load(&mut self, core: Core) -> Option<&mut WorkerLoad> {
+        self.loads.iter_mut().find(|load| load.core == core)
+    }
+
+    /// Every worker does a part for its share.
+    fn work(&mut self, part: Part, at: &[At]) {
+        for &(core, share) in at {
+            let mut cycles = self.costs.of(part) * share;
+            if matches!(part, Part::Receive | Part::Transmit) {
+                cycles *= 1.0 + (REMOTE - 1.0) * self.topology.remote(core);
+            }
+            if let Some(load) = self.load(core) {
+                load.parts[part as usize] += cycles;
+            }
+        }
+    }
+
+    /// A share of all packets goes from one worker to another.
+    fn give(&mut self, from: Core, to: Core, share: f64) {
+        if from == to {
+            return;
+        }
+        let cost = self.costs.hand_overs[self.topology.distance(from, to) as usize];
+        if let Some(load) = self.load(from) {
+            load.given += cost.out * share;
+        }
+        if let Some(load) = self.load(to) {
+            load.taken += cost.take * share;
+        }
+    }
+
+    /// Everything goes to new places, whatever the old ones are.
+    fn spread(&mut self, from: &[At], to: &[At]) {
+        for &(giver, given) in from {
+            for &(taker, taken) in to {
+                self.give(giver, taker, given * taken);
+            }
+        }
+    }
+}
+
+/// Equal shares.
+fn evenly(cores: &[Core]) -> Vec<At> {
+    cores.iter().map(|&core| (core, 1.0 / cores.len() as f64)).collect()
+}
+
+/// Shares that are moved from workers without a queue to those with one.
+fn to_queues(at: &[At], queues: usize) -> Vec<At> {
+    let mut queued: Vec<At> = at.iter().take(queues).map(|&(core, _)| (core, 0.0)).collect();
+    for (place, &(_, share)) in at.iter().enumerate() {
+        queued[place % queues].1 += share;
+    }
+    queued
+}
+
+/// What a placement carries on this machine, whose clock makes `hz` cycles per second.
+///
+/// A worker's cycles per packet offered are the sum of what it does of each part, by its share, and of what it gives and
+/// takes. The rate is the one at which the busiest worker's add up to `hz`.
+pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
+    let workers = placement.workers();
+    let mut way = Way {
+        costs,
+        topology,
+        loads: workers.iter().map(|&core| WorkerLoad::none(core)).collect(),
+    };
+    let by_shard = |part| -> Vec<At> {
+        let cores = placement.of(part);
+        cores.iter().copied().zip(load.shares(cores.len())).collect()
+    };
+    let queues = usize::from(load.queues.max(1));
+    let is_joined = |one, other| placement.of(one) == placement.of(other);
+    // Devices choose queues by shard.
+    let steered = by_shard(Part::Receive);
+    let received = to_queues(&steered, queues);
+    way.work(Part::Receive, &received);
+    let parsed = match is_joined(Part::Receive, Part::Parse) {
+        true => received,
+        false => {
+            let parsed = evenly(placement.of(Part::Parse));
+            way.spread(&received, &parsed);
+            parsed
+        }
+    };
+    way.work(Part::Parse, &parsed);
+    let sessions = by_shard(Part::Session);
+    if is_joined(Part::Receive, Part::Parse) && is_joined(Part::Parse, Part::Session) {
+        // What the devices could not bring to its owner: those without a queue.
+        for (place, &(owner, share)) in sessions.iter().enumerate() {
+            way.give(sessions[place % queues].0, owner, share);
+        }
+    } else {
+        // Which shard a packet belongs to is known once it is parsed.
+        way.spread(&parsed, &sessions);
+    }
+    way.work(Part::Session, &sessions);
+    let sent = match is_joined(Part::Session, Part::Transmit) {
+        true => {
+            for (place, &(owner, share)) in sessions.iter().enumerate() {
+                way.give(owner, sessions[place % queues].0, share);
+            }
+            to_queues(&sessions, queues)
+        }
+        false => {
+            let cores = placement.of(Part::Transmit);
+            let sent = evenly(&cores[..cores.len().min(queues)]);
+            way.spread(&sessions, &sent);
+            sent
+        }
+    };
+    way.work(Part::Transmit, &sent);
+    conclude(way.loads, topology, hz)
+}
+
+fn conclude(mut loads: Vec<WorkerLoad>, topology: &Topology, hz: f64) -> Prediction {
+    let cores: Vec<Core> = loads.iter().map(|load| load.core).collect();
+    for load in &mut loads {
+        if cores.iter().any(|&other| topology.are_siblings(load.core, other)) {
+            load.slowdown = SIBLINGS;
+        }
+    }
+    let cycles = |place: &usize| loads.get(*place).map_or(0.0, WorkerLoad::cycles);
+    let busiest = (0..loads.len())
+        .max_by(|one, other| cycles(one).total_cmp(&cycles(other)))
+        .unwrap_or(0);
+    Prediction {
+        packets_per_second: hz / cycles(&busiest).max(1e-9),
+        workers: loads,
+        busiest,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{HandOver, Site};
+    use super::*;
+
+    const HZ: f64 = 1e9;
+
+    fn costs(parts: [f64; 4]) -> Costs {
+        Costs {
+            parts,
+            hand_overs: [10.0, 20.0, 40.0, 80.0].map(|cycles| HandOver {
+                out: cycles,
+                take: cycles,
+            }),
+        }
+    }
+
+    fn rate(placement: &Placement, costs: &Costs, load: &Load) -> f64 {
+        let prediction = predict(placement, costs, &Topology::flat(8), load, HZ);
+        prediction.packets_per_second.round()
+    }
+
+    fn all(cores: u16) -> Placement {
+        Placement::run_to_completion(&(0..cores).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn run_to_completion_with_a_queue_each_grows_with_the_workers() {
+        let costs = costs([10.0, 10.0, 60.0, 20.0]);
+        assert_eq!(1e7, rate(&all(1), &costs, &Load::even(16)));
+        assert_eq!(4e7, rate(&all(4), &costs, &Load::even(16)));
+    }
+
+    #[test]
+    fn run_to_completion_with_one_queue_pays_hand_overs_at_the_first_worker() {
+        let costs = costs([10.0, 10.0, 60.0, 20.0]);
+        let load = Load {
+            queues: 1,
+            ..Load::even(16)
+        };
+        let prediction = predict(&all(2), &costs, &Topology::flat(2), &load, HZ);
+        let first = prediction.workers[0];
+        // It receives, parses and sends everything, has half of the sessions, and half goes to the other and back.
+        assert_eq!([10.0, 10.0, 30.0, 20.0], first.parts);
+        assert_eq!((10.0, 10.0), (first.given, first.taken));
+        let second = prediction.workers[1];
+        assert_eq!([0.0, 0.0, 30.0, 0.0], second.parts);
+        assert_eq!((0, 90.0), (prediction.busiest, first.cycles()));
+    }
+
+    #[test]
+    fn two_queues_for_four_workers_bring_half_of_the_packets_to_their_owners() {
+        let costs = costs([10.0, 10.0, 60.0, 20.0]);
+        let load = Load {
+            queues: 2,
+            ..Load::even(16)
+        };
+        let prediction = predict(&all(4), &costs, &Topology::flat(4), &load, HZ);
+        let given: Vec<_> = prediction.workers.iter().map(|worker| worker.given).collect();
+        assert_eq!(vec![5.0; 4], given);
+        assert_eq!(5.0, prediction.workers[0].parts[0]);
+        assert_eq!(0.0, prediction.workers[3].parts[0]);
+    }
+
+    #[test]
+    fn pipeline_is_as_fast_as_its_slowest_stage() {
+        let costs = costs([10.0, 10.0, 60.0, 20.0]);
+        let pipeline = Placement::new([vec![0], vec![0], vec![1, 2], vec![3]]).unwrap();
+        let prediction = predict(&pipeline, &costs, &Topology::flat(4), &Load::even(16), HZ);
+        let cycles: Vec<_> = prediction.workers.iter().map(WorkerLoad::cycles).collect();
+        assert_eq!(vec![40.0, 50.0, 50.0, 40.0], cycles);
+        assert_eq!(Item::Part(Part::Session), prediction.bottleneck().unwrap().most());
+        assert_eq!(2e7, prediction.packets_per_second);
+    }
+
+    #[test]
+    fn elephant_limits_whoever_has_its_shard() {
+        let costs = costs([30.0, 30.0, 60.0, 80.0]);
+        let load = Load {
+            busiest: 1.0,
+            ..Load::even(16)
+        };
+        // On four workers no more than on one, but parts taken off its worker count.
+        assert_eq!(rate(&all(1), &costs, &load), rate(&all(4), &costs, &load));
+        let pipeline = Placement::new([vec![0], vec![0], vec![1], vec![2]]).unwrap();
+        assert!(rate(&pipeline, &costs, &load) > 1.5 * rate(&all(4), &costs, &load));
+    }
+
+    #[test]
+    fn parse_and_session_apart_from_receive_find_the_owner_among_themselves() {
+        let pipeline = Placement::new([vec![0], vec![1, 2], vec![1, 2], vec![1, 2]]).unwrap();
+        let prediction = predict(&pipeline, &costs([10.0; 4]), &Topology::flat(4), &Load::even(16), HZ);
+        // Half of all packets were parsed where their shard is not.
+        assert_eq!([20.0, 5.0, 5.0], [0, 1, 2].map(|place| prediction.workers[place].given));
+    }
+
+    #[test]
+    fn hyperthreads_that_both_work_are_slower() {
+        let site = |core| Site {
+            core,
+            physical: 0,
+            ..Topology::flat(1).cores[0]
+        };
+        let topology = Topology {
+            cores: vec![site(0), site(1)],
+            devices: Vec::new(),
+        };
+        let costs = costs([25.0; 4]);
+        let [one, both] = [1, 2].map(|n| predict(&all(n), &costs, &topology, &Load::even(16), HZ).packets_per_second);
+        assert!((both / one - 2.0 / SIBLINGS).abs() < 1e-9, "{one} {both}");
+    }
+
+    #[test]
+    fn device_of_another_socket_makes_receive_and_transmit_dearer() {
+        let mut topology = Topology::flat(1);
+        topology.devices.push(super::super::DeviceSite {
+            name: "x".into(),
+            node: Some(1),
+        });
+        let prediction = predict(&all(1), &costs([10.0; 4]), &topology, &Load::even(16), HZ);
+        assert_eq!([13.0, 10.0, 10.0, 13.0], prediction.workers[0].parts);
+    }
+}

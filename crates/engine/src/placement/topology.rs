@@ -1,0 +1,166 @@
+//! Where cores and devices are.
+
+use super::Core;
+
+/// How far two workers are from each other, as far as a line of memory has to travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(usize)]
+pub enum Distance {
+    /// Hyperthreads of one core.
+    Core,
+    /// Two cores with the last level of cache in common.
+    Cache,
+    /// Another cache of the same socket.
+    Socket,
+    /// Another socket.
+    Far,
+}
+
+impl Distance {
+    /// All of them, near ones first.
+    pub const ALL: [Distance; 4] = [Self::Core, Self::Cache, Self::Socket, Self::Far];
+
+    /// The distance in words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Core => "same core",
+            Self::Cache => "same cache",
+            Self::Socket => "same socket",
+            Self::Far => "another socket",
+        }
+    }
+}
+
+/// Where a core is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    /// The core, as the kernel numbers it: a hyperthread where there are some.
+    pub core: Core,
+    /// Its socket.
+    pub socket: u16,
+    /// What its hyperthreads have in common: the lowest of them.
+    pub physical: Core,
+    /// Its last level of cache: the lowest core that has it too.
+    pub cache: Core,
+    /// Its memory node.
+    pub node: u16,
+}
+
+/// Where a device is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceSite {
+    /// The interface's name.
+    pub name: String,
+    /// Its memory node; `None` where it has none, as virtual devices.
+    pub node: Option<u16>,
+}
+
+/// Cores and devices of a machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Topology {
+    /// The cores, in order.
+    pub cores: Vec<Site>,
+    /// The devices.
+    pub devices: Vec<DeviceSite>,
+}
+
+impl Topology {
+    /// One socket, one cache, no hyperthreads.
+    pub fn flat(cores: u16) -> Self {
+        let site = |core| Site {
+            core,
+            socket: 0,
+            physical: core,
+            cache: 0,
+            node: 0,
+        };
+        Self {
+            cores: (0..cores).map(site).collect(),
+            devices: Vec::new(),
+        }
+    }
+
+    /// Where a core is.
+    pub fn site(&self, core: Core) -> Option<&Site> {
+        self.cores.iter().find(|site| site.core == core)
+    }
+
+    /// How far two cores are from each other. Of a core that is not known nothing better than the socket is assumed.
+    pub fn distance(&self, one: Core, other: Core) -> Distance {
+        match (self.site(one), self.site(other)) {
+            (Some(one), Some(other)) if one.socket != other.socket => Distance::Far,
+            (Some(one), Some(other)) if one.physical == other.physical => Distance::Core,
+            (Some(one), Some(other)) if one.cache == other.cache => Distance::Cache,
+            _ => Distance::Socket,
+        }
+    }
+
+    /// Whether two workers are hyperthreads of one core.
+    pub fn are_siblings(&self, one: Core, other: Core) -> bool {
+        one != other && self.distance(one, other) == Distance::Core
+    }
+
+    /// Share of the devices that are on another memory node than a core.
+    pub fn remote(&self, core: Core) -> f64 {
+        let Some(site) = self.site(core) else { return 0.0 };
+        let nodes = self.devices.iter().filter_map(|device| device.node);
+        let (all, far) = nodes.fold((0, 0), |(all, far), node| (all + 1, far + u32::from(node != site.node)));
+        f64::from(far) / f64::from(all.max(1))
+    }
+
+    /// The same machine with so many more cores beside its last one, for questions about larger machines. The new ones
+    /// share cache and socket with it, and have no hyperthreads.
+    pub fn extended(&self, more: u16) -> Self {
+        let mut larger = self.clone();
+        let Some(&last) = self.cores.last() else { return larger };
+        let numbers = (1..=more).filter_map(|k| last.core.checked_add(k));
+        larger.cores.extend(numbers.map(|core| Site {
+            core,
+            physical: core,
+            ..last
+        }));
+        larger
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(core: Core, socket: u16, physical: Core, cache: Core) -> Site {
+        Site {
+            core,
+            socket,
+            physical,
+            cache,
+            node: socket,
+        }
+    }
+
+    #[test]
+    fn distance_is_told_by_what_cores_have_in_common() {
+        let topology = Topology {
+            cores: vec![
+                site(0, 0, 0, 0),
+                site(1, 0, 0, 0),
+                site(2, 0, 2, 0),
+                site(4, 0, 4, 4),
+                site(8, 1, 8, 8),
+            ],
+            devices: Vec::new(),
+        };
+        let found: Vec<_> = [1, 2, 4, 8].iter().map(|&other| topology.distance(0, other)).collect();
+        assert_eq!(Distance::ALL.to_vec(), found);
+        assert!(topology.are_siblings(0, 1) && !topology.are_siblings(0, 0));
+    }
+
+    #[test]
+    fn device_on_another_node_is_remote() {
+        let device = |node| DeviceSite { name: "x".into(), node };
+        let topology = Topology {
+            cores: vec![site(0, 0, 0, 0), site(8, 1, 8, 8)],
+            devices: vec![device(Some(0)), device(None)],
+        };
+        assert_eq!([0.0, 1.0], [topology.remote(0), topology.remote(8)]);
+    }
+}
