@@ -129,6 +129,10 @@ pub enum Stage {
     Complain(Complaint, Reason),
     /// Finished: the port's queue is there.
     Finished(u16),
+    /// As it came from a port: it is parsed there.
+    Received(PortIndex),
+    /// To be routed without a session.
+    Forward,
 }
 
 /// What travels with a packet to another worker.
@@ -170,6 +174,8 @@ impl Note {
             Stage::Gateway => (3, 0, 0),
             Stage::Complain(complaint, reason) => (4, complaint.pack() | (reason.number() as u64) << 32, 0),
             Stage::Finished(interface) => (5, u64::from(interface), 0),
+            Stage::Received(port) => (6, u64::from(port), 0),
+            Stage::Forward => (7, 0, 0),
         };
         let from = u64::from(self.interface) << 8 | self.origin.pack() << 24;
         let ports = u64::from(self.ports.0) << 16 | u64::from(self.ports.1);
@@ -204,6 +210,8 @@ impl Note {
                 Reason::numbered((more >> 32) as usize)?,
             ),
             5 => Stage::Finished(more as u16),
+            6 => Stage::Received(more as PortIndex),
+            7 => Stage::Forward,
             _ => return None,
         };
         Some(Self {
@@ -357,6 +365,7 @@ impl Lists {
             Stage::Wait(_) | Stage::Gateway => Cause::Gateway,
             Stage::Complain(..) => Cause::Complain,
             Stage::Finished(_) => Cause::Transmit,
+            Stage::Received(_) | Stage::Forward => Cause::Stage,
         };
         self.hand_over_for(cause, slot, to, note);
     }

@@ -1,5 +1,7 @@
 //! Copies of frames for a capture file: bounded memory that whoever asks has brought.
 
+use std::ops::Range;
+
 use crate::batch::{Batch, Lists};
 use crate::io::Slot;
 use crate::reason::Reason;
@@ -97,10 +99,11 @@ impl Tap {
         });
     }
 
-    /// Frames have been parsed and are as they came.
-    pub(crate) fn received(&mut self, batch: &Batch<'_, '_>, now: Now) {
+    /// The frames of these slots have been parsed and are as they came.
+    pub(crate) fn received(&mut self, batch: &Batch<'_, '_>, slots: Range<usize>, now: Now) {
         let Which::Interface(wanted) = self.which else { return };
-        for (packet, meta) in batch.packets.iter().zip(batch.meta.iter()) {
+        let all = batch.packets.iter().zip(batch.meta.iter());
+        for (packet, meta) in all.take(slots.end).skip(slots.start) {
             if meta.interface == wanted {
                 self.copy(packet.bytes(), wanted, Seen::Received, now);
             }

@@ -14,6 +14,7 @@ use crate::io::{HAND, Parked, WorkerIndex};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
 use crate::shard::{Shard, Tools};
+use crate::stages::Role;
 use crate::time::Now;
 
 /// A packet that waits.
@@ -153,6 +154,8 @@ pub struct Ctx<'c, 'm> {
     pub own: WorkerIndex,
     /// What is fixed.
     pub setup: &'c Setup,
+    /// What this worker leaves to others.
+    pub role: &'c Role,
     /// What the last commit decided.
     pub policy: &'c Policy,
     /// Routes and neighbours.

@@ -106,6 +106,8 @@ pub struct WorkerCounters {
     pub packets: Counter,
     /// Packets given to other workers, by why, in the order of [`Cause::ALL`].
     pub handed_over: [Counter; Cause::ALL.len()],
+    /// Frames received for another worker to parse, less those parsed for another: they are no interface's yet.
+    pub unparsed: Counter,
     /// Packets taken from other workers.
     pub taken_over: Counter,
     /// Packets from other workers that waited in rings when the worker last looked, a gauge.
@@ -209,11 +211,13 @@ pub enum Cause {
     Complain,
     /// The queue that it leaves by is there.
     Transmit,
+    /// The next stage of the pipeline is there.
+    Stage,
 }
 
 impl Cause {
     /// All of them.
-    pub const ALL: [Cause; 7] = [
+    pub const ALL: [Cause; 8] = [
         Self::Session,
         Self::KeptPort,
         Self::IcmpError,
@@ -221,6 +225,7 @@ impl Cause {
         Self::Gateway,
         Self::Complain,
         Self::Transmit,
+        Self::Stage,
     ];
 
     /// The cause's name in tables.
@@ -233,6 +238,7 @@ impl Cause {
             Self::Gateway => "gateway",
             Self::Complain => "complain",
             Self::Transmit => "transmit",
+            Self::Stage => "stage",
         }
     }
 }
@@ -253,9 +259,9 @@ impl WorkerCounters {
 
     /// Packets that have not left by a counted exit: 0 whenever no burst is under way.
     ///
-    /// received + made + unparked + taken over - (sent + drops + taken in + parked + handed over).
+    /// received + unparsed + made + unparked + taken over - (sent + drops + taken in + parked + handed over).
     pub fn imbalance(&self) -> i64 {
-        let mut balance = self.taken_over.get() as i64 - self.all_handed_over() as i64;
+        let mut balance = self.taken_over.get() as i64 + self.unparsed.get() as i64 - self.all_handed_over() as i64;
         for i in &self.interfaces {
             balance += (i.received.get() + i.made.get() + i.unparked.get()) as i64;
             balance -= (i.sent.get() + i.all_drops() + i.taken_in.get() + i.parked.get()) as i64;

@@ -103,6 +103,9 @@ pub trait Handover: PacketIo {
     /// `slots[k]`). Returns how many the ring took, a prefix; the others stay in the hand.
     fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize;
 
+    /// Packets that the ring to a worker has room for.
+    fn room(&self, to: WorkerIndex) -> usize;
+
     /// Ask the processor for the packets that [`take_over`](Self::take_over) will bring: some time before it.
     fn approach(&mut self) {}
 

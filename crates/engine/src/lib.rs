@@ -28,6 +28,7 @@ pub mod request;
 pub mod segment_size;
 pub mod session;
 pub mod shard;
+pub mod stages;
 pub mod steering;
 pub mod time;
 pub mod trace;

@@ -10,6 +10,7 @@ pub mod gateway;
 pub mod neighbour;
 pub mod output;
 pub mod parse;
+pub mod pass;
 pub mod revise;
 
 use sluice_wire::Packet;

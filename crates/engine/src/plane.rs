@@ -25,6 +25,7 @@ use crate::filter;
 use crate::identification::Drawn;
 use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
+use crate::placement::Part;
 use crate::policy::{Leases, Nat, Policy, Setup};
 use crate::request::{Counter, desk};
 use crate::shard::{Lines, Shard, ShardError};
@@ -70,6 +71,9 @@ pub enum PlaneError {
     /// Fewer workers than the shards were dealt to, or none.
     #[error("worker {0} is named, but there are only {1}")]
     Workers(WorkerIndex, usize),
+    /// Shards are with workers that do other parts of the way.
+    #[error("worker {0} is in charge of a shard, and the stages give it no sessions")]
+    Stage(WorkerIndex),
     /// More neighbours or interfaces than a hop can name.
     #[error(
         "at most {} neighbours and {} interfaces are possible",
@@ -145,6 +149,15 @@ impl Plane {
         let named = setup.owners.iter().copied().chain([policy.owner]).max().unwrap_or(0);
         if named as usize >= workers {
             return Err(PlaneError::Workers(named, workers));
+        }
+        let of_sessions = setup.stages.workers(Part::Session);
+        policy.owner = of_sessions.first().copied().unwrap_or(policy.owner);
+        if let Some(&wrong) = setup
+            .owners
+            .iter()
+            .find(|&&owner| !setup.stages.does(owner, Part::Session))
+        {
+            return Err(PlaneError::Stage(wrong));
         }
         if !setup.steering.admits(&policy.nat4) || !setup.steering.admits(&policy.nat6) {
             return Err(PlaneError::Apart);
@@ -243,6 +256,7 @@ impl Plane {
         counter.events = taken;
         let worker = Worker::new(Parts {
             own,
+            role: self.setup.stages.role(own),
             setup: self.setup.clone(),
             policy: self.policy.reader(),
             paths: Paths {
@@ -264,7 +278,7 @@ impl Plane {
     }
 
     /// Take a new policy and new routes as one commit, or refuse both: memory was made for the interfaces of the start,
-    /// and for its pools with some room. The policy's generation and leases are set here.
+    /// and for its pools with some room. The policy's generation, leases and owner are set here.
     pub fn commit(&mut self, mut policy: Policy, routes: &RouteSet) -> Result<u32, PlaneError> {
         let most = self.counters.first().map_or(0, |counters| counters.interfaces.len());
         if policy.interfaces.len() > most {
@@ -273,6 +287,7 @@ impl Plane {
         let current = self.policy.current();
         policy.generation = current.generation.wrapping_add(1);
         policy.committed = policy.generation;
+        policy.owner = current.owner;
         policy.nat4.rules.take_changed();
         policy.nat6.rules.take_changed();
         (policy.nat4.changes, policy.nat6.changes) = Default::default();

@@ -19,6 +19,7 @@ use crate::datagrams;
 use crate::family::{Family, V4, V6};
 use crate::hosts::Hosts;
 use crate::io::{PortIndex, WorkerIndex};
+use crate::stages::Stages;
 use crate::steering::Steering;
 
 /// What is fixed from start to end, because memory and devices hang on it.
@@ -28,6 +29,8 @@ pub struct Setup {
     pub steering: Steering,
     /// Worker in charge of each shard.
     pub owners: Box<[WorkerIndex]>,
+    /// Which workers do which part of a packet's way.
+    pub stages: Stages,
     /// Sessions of IPv4 and IPv6, all shards together.
     pub sessions: [u32; 2],
     /// Ports, in the order of the configuration.
@@ -120,11 +123,10 @@ impl Setup {
         }
     }
 
-    /// Shards dealt to `workers` workers in turn.
-    pub fn owners(shards: Shards, workers: usize) -> Box<[WorkerIndex]> {
-        (0..shards.count())
-            .map(|shard| (shard as usize % workers.max(1)) as WorkerIndex)
-            .collect()
+    /// Shards dealt to workers in turn.
+    pub fn dealt(shards: Shards, workers: &[WorkerIndex]) -> Box<[WorkerIndex]> {
+        let turns = workers.iter().cycle().copied();
+        turns.take(shards.count() as usize).collect()
     }
 }
 
@@ -133,8 +135,8 @@ impl Setup {
 pub struct Port {
     /// Name in the configuration.
     pub name: String,
-    /// The worker that sends for all, where the device has one queue; none where each worker has its own.
-    pub sender: Option<WorkerIndex>,
+    /// The workers that have a queue to send by: none where each has its own.
+    pub senders: Box<[WorkerIndex]>,
 }
 
 /// An interface: a port, or a VLAN on one.
@@ -398,11 +400,10 @@ impl Policy {
     /// The worker that must send by a port in the place of `own`; none where that may.
     #[inline(always)]
     pub fn sender(&self, setup: &Setup, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
-        setup
-            .ports
-            .get(port as usize)
-            .and_then(|port| port.sender)
-            .filter(|&sender| sender != own)
+        let senders = &setup.ports.get(port as usize)?.senders;
+        let spread = usize::from(own) + usize::from(port);
+        let sender = *senders.get(spread.checked_rem(senders.len())?)?;
+        (!senders.contains(&own)).then_some(sender)
     }
 
     /// Ask a filter about packets. Call it when interfaces and rules of translation are there.

@@ -8,7 +8,7 @@ use sluice_table::hash::Hasher;
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Reader;
 
-use crate::batch::{Batch, Lists, Meta};
+use crate::batch::{Batch, Lists, Meta, put};
 use crate::capture::Tap;
 use crate::context::{Ctx, Generations, Owner, Revisions, Waiting};
 use crate::counters::{Stage, WorkerCounters};
@@ -18,16 +18,20 @@ use crate::family::{V4, V6};
 use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
 use crate::leases::Settling;
 use crate::nodes::established::{Lookups, established};
-use crate::nodes::{complain, decide, forward, fragments, gateway, neighbour, parse, revise};
+use crate::nodes::{complain, decide, forward, fragments, gateway, neighbour, parse, pass, revise};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
 use crate::reason::{Own, Reason};
 use crate::request::Desk;
 use crate::shard::Shard;
+use crate::stages::Role;
 use crate::time::Now;
 use crate::trace::Tracer;
 use crate::unsolicited::Syns;
 
+use arrive::Runs;
+
+mod ahead;
 mod arrive;
 mod dispose;
 mod housekeep;
@@ -42,6 +46,8 @@ pub struct Parts<'m> {
     pub own: WorkerIndex,
     /// What is fixed.
     pub setup: Arc<Setup>,
+    /// What it leaves to others.
+    pub role: Role,
     /// The commits.
     pub policy: Reader<Policy>,
     /// Routes and neighbours.
@@ -81,6 +87,10 @@ pub struct Worker<'m> {
     tracer: Option<Box<Tracer>>,
     tap: Option<Box<Tap>>,
     carried: ArrayVec<Carried, BATCH>,
+    /// Packets in the hand that nobody has parsed yet.
+    runs: Runs,
+    /// Room of the rings to the next stage.
+    rooms: Vec<usize>,
     resumed: ArrayVec<(Waiting, Resume), HAND>,
     syns: Syns,
 }
@@ -89,6 +99,7 @@ pub struct Worker<'m> {
 struct State<'m> {
     own: WorkerIndex,
     setup: Arc<Setup>,
+    role: Role,
     paths: Paths,
     hasher: Hasher,
     shards: Box<[Option<Box<Shard<'m>>>]>,
@@ -126,6 +137,7 @@ impl<'m> Worker<'m> {
     /// A worker of its parts.
     pub fn new(parts: Parts<'m>) -> Self {
         let count = parts.setup.steering.shards().count() as usize;
+        let rooms = parts.role.beyond.len();
         let syns = Syns::new(count, parts.shards.len(), parts.setup.unsolicited_syns as usize);
         let mut shards: Vec<Option<Box<Shard<'m>>>> = Vec::new();
         shards.resize_with(count, || None);
@@ -139,6 +151,7 @@ impl<'m> Worker<'m> {
                 hasher: Hasher::new(parts.setup.secret),
                 lists: Box::new(Lists::new(parts.setup.ports.len())),
                 setup: parts.setup,
+                role: parts.role,
                 paths: parts.paths,
                 shards: shards.into(),
                 counters: parts.counters,
@@ -161,6 +174,8 @@ impl<'m> Worker<'m> {
             tracer: None,
             tap: None,
             carried: ArrayVec::new(),
+            runs: Runs::new(),
+            rooms: Vec::with_capacity(rooms),
             resumed: ArrayVec::new(),
             syns,
         }
@@ -179,6 +194,9 @@ impl<'m> Worker<'m> {
         self.parts.counters.waiting.set(self.io.waiting() as u64);
         // As much from the others as from devices: who hands over a whole burst of each must not outrun this worker.
         for _ in 0..self.receives.len().max(1) {
+            if !self.has_room_ahead() {
+                break;
+            }
             let count = self.burst(Source::Workers, now);
             packets += count;
             if count < BATCH {
@@ -259,11 +277,15 @@ impl<'m> Worker<'m> {
         if count == 0 && source != Source::Nothing {
             return 0;
         }
-        let (receive, parse) = match source {
-            Source::Workers => (Stage::TakeOver, Stage::TakeOver),
-            _ => (Stage::Receive, Stage::Parse),
+        let receive = match source {
+            Source::Workers => Stage::TakeOver,
+            _ => Stage::Receive,
         };
         let received = self.count(receive, start);
+        let shed = match source {
+            Source::Port(_) => self.look_beyond(count),
+            _ => 0,
+        };
         let policy = self.policy.load();
         self.generations.see(policy.generation, now.nanoseconds);
         let overdue = self.generations.overdue(now.nanoseconds);
@@ -280,6 +302,7 @@ impl<'m> Worker<'m> {
                 now,
                 own: state.own,
                 setup: &state.setup,
+                role: &state.role,
                 policy,
                 paths: &state.paths,
                 hasher: &state.hasher,
@@ -290,21 +313,40 @@ impl<'m> Worker<'m> {
                 revisions: Revisions::new(overdue),
             };
             let lists = &mut *state.lists;
+            self.runs.clear();
+            let mut mark = received;
             match source {
-                Source::Port(port) => parse::parse(&mut batch, lists, &mut ctx, port, 0),
-                Source::Workers => arrive::from_workers(&mut batch, lists, &mut ctx, &self.carried),
+                Source::Port(port) if ctx.role.parsers.is_empty() => put(&mut self.runs, (port, shed..count)),
+                Source::Port(port) => pass::received(&mut batch, lists, &ctx, port, shed, &mut self.rooms),
+                Source::Workers => {
+                    arrive::from_workers(&mut batch, lists, &mut ctx, &self.carried, &mut self.runs);
+                    mark = (self.cycles)();
+                    state.counters.cycles[Stage::TakeOver as usize].add(mark.wrapping_sub(received));
+                }
                 Source::Parking => arrive::from_parking(&mut batch, lists, &mut ctx, &mut self.resumed),
                 Source::Nothing => {}
             }
-            if let Some(tap) = self.tap.as_mut().filter(|_| matches!(source, Source::Port(_))) {
-                tap.received(&batch, now);
+            if let Source::Port(port) = source
+                && shed > 0
+            {
+                pass::shed(&mut batch, lists, &ctx, port, shed);
+            }
+            for (port, slots) in &self.runs {
+                parse::parse(&mut batch, lists, &mut ctx, *port, slots.clone());
+                if let Some(tap) = &mut self.tap {
+                    tap.received(&batch, slots.clone(), now);
+                }
+            }
+            if !ctx.role.sessions.is_empty() {
+                pass::both(&batch, lists, &ctx);
             }
             let mut tracer = self.tracer.as_deref_mut();
             if let Some(tracer) = &mut tracer {
                 tracer.begin("parse", &batch, lists, now);
             }
-            let mut mark = (self.cycles)();
-            state.counters.cycles[parse as usize].add(mark.wrapping_sub(received));
+            let parsed = (self.cycles)();
+            state.counters.cycles[Stage::Parse as usize].add(parsed.wrapping_sub(mark));
+            let mut mark = parsed;
             for _ in 0..ROUNDS {
                 if lists.is_settled() {
                     break;
@@ -396,7 +438,12 @@ fn nodes(
         after("decide", lists);
     }
     let now = cycles();
-    ctx.counters.cycles[Stage::Session as usize].add(now.wrapping_sub(mark));
+    // Who has no sessions only finds out who has.
+    let stage = match ctx.role.sessions.is_empty() {
+        true => Stage::Session,
+        false => Stage::Parse,
+    };
+    ctx.counters.cycles[stage as usize].add(now.wrapping_sub(mark));
     mark = now;
     if !lists.forward4.is_empty() {
         forward::forward::<V4>(batch, lists, ctx);

@@ -61,6 +61,9 @@ impl PacketIo for Uncounted {
 }
 
 impl Handover for Uncounted {
+    fn room(&self, to: WorkerIndex) -> usize {
+        paused(|| self.0.room(to))
+    }
     fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
         paused(|| self.0.hand_over(to, slots, carried))
     }

@@ -270,6 +270,11 @@ impl Handover for MemoryIo {
         count
     }
 
+    fn room(&self, to: WorkerIndex) -> usize {
+        let waiting = self.ring(to.into()).map_or(usize::MAX, |ring| lock(ring).len());
+        self.ring_limit.saturating_sub(waiting)
+    }
+
     fn waiting(&self) -> usize {
         self.rings.get(self.own).map_or(0, |ring| lock(ring).len())
     }

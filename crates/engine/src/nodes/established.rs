@@ -144,7 +144,10 @@ fn keys<F: Family>(
         meta.shard = ctx.setup.steering.shard_of::<F>(nat, &key, outside);
         if ctx.shards.get(meta.shard as usize).is_none_or(Option::is_none) {
             let owner = ctx.setup.owners.get(meta.shard as usize).copied().unwrap_or(ctx.own);
-            let cause = cause::<F>(nat, meta, &key, outside);
+            let cause = match ctx.role.sessions.is_empty() {
+                true => cause::<F>(nat, meta, &key, outside),
+                false => Cause::Stage,
+            };
             lists.hand_over_for(cause, slot, owner, Note::new(Stage::Session, meta));
             continue;
         }

@@ -32,6 +32,8 @@ pub struct Way {
     port: PortIndex,
     /// No tags, and this worker has the port's queue.
     plain: bool,
+    /// No tags, and this worker has it.
+    sender: Option<WorkerIndex>,
     frames: u32,
     bytes: u64,
 }
@@ -43,6 +45,7 @@ impl Way {
         mtu: 0,
         port: 0,
         plain: false,
+        sender: None,
         frames: 0,
         bytes: 0,
     };
@@ -101,13 +104,15 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     let mut addresses = [0; 12];
     addresses[..6].copy_from_slice(&mac);
     addresses[6..].copy_from_slice(&interface.mac);
-    let plain = interface.tags.is_empty() && exit.policy.sender(exit.setup, interface.port, exit.own).is_none();
+    let sender = exit.policy.sender(exit.setup, interface.port, exit.own);
+    let untagged = interface.tags.is_empty();
     *way = Way {
         hop,
         addresses,
         mtu: interface.mtu,
         port: interface.port,
-        plain,
+        plain: untagged && sender.is_none(),
+        sender: sender.filter(|_| untagged),
         frames: 0,
         bytes: 0,
     };
@@ -150,7 +155,7 @@ pub fn send(way: &mut Way, slot: Slot, packet: &mut Packet<'_>, meta: &mut Meta,
 }
 
 /// The link header of frames with tags, or for another worker's queue.
-#[cold]
+#[inline(never)]
 pub fn send_by_parts(
     way: &Way,
     slot: Slot,
@@ -159,6 +164,18 @@ pub fn send_by_parts(
     lists: &mut Lists,
     exit: &Exit<'_>,
 ) {
+    if let Some(sender) = way.sender.filter(|_| meta.layers.tags == 0)
+        && let Some(head) = packet.bytes_mut().first_chunk_mut()
+    {
+        *head = way.addresses;
+        return leave(
+            slot,
+            Out::HandOver(sender, way.hop.interface() as u16),
+            meta,
+            way.hop,
+            lists,
+        );
+    }
     let [a, b, c, d, e, f, ..] = way.addresses;
     let out = output(packet, &meta.layers, way.hop, [a, b, c, d, e, f], exit);
     leave(slot, out, meta, way.hop, lists);

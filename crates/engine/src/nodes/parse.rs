@@ -2,6 +2,8 @@
 //!
 //! Exits: lookup4, lookup6, forward4, forward6, fragments, neighbour, gateway, drop.
 
+use std::ops::Range;
+
 use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Checksums, Packet, ipv4, plain4, plain6};
@@ -12,20 +14,21 @@ use crate::io::{HAND, PortIndex, Slot};
 use crate::policy::Interface;
 use crate::reason::{Own, Reason};
 
-/// Parse the slots from `first` on, all received on `port`.
+/// Parse slots, all received on `port`.
 #[inline(never)]
-pub fn parse(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>, port: PortIndex, first: usize) {
+pub fn parse(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    port: PortIndex,
+    slots: Range<usize>,
+) {
     let policy = ctx.policy;
     let untagged = policy.untagged.get(port as usize).copied().flatten();
-    let any = untagged.or_else(|| policy.interfaces.iter().position(|i| i.port == port).map(|i| i as u16));
-    let mut tally = Tally {
-        interface: any.unwrap_or(0),
-        frames: 0,
-        bytes: 0,
-    };
+    let mut tally = Tally::of(ctx, port);
     let ours = untagged.and_then(|number| Some((number, policy.interface(number)?)));
     let (mut frames, mut bytes) = (0, 0);
-    for slot in first..batch.packets.len().min(HAND) {
+    for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let frame = packet.bytes();
         if let Some((number, interface)) = ours
@@ -177,15 +180,27 @@ fn is_discovery(frame: &[u8], layers: &Layers) -> bool {
 }
 
 /// Received frames and bytes, added up while the interface stays the same.
-struct Tally {
-    interface: u16,
+pub(super) struct Tally {
+    pub interface: u16,
     frames: u64,
     bytes: u64,
 }
 
 impl Tally {
+    /// Of a port: what can't be told whose it is counts for its own interface, or the first VLAN on it.
+    pub fn of(ctx: &Ctx<'_, '_>, port: PortIndex) -> Self {
+        let policy = ctx.policy;
+        let untagged = policy.untagged.get(port as usize).copied().flatten();
+        let any = || policy.interfaces.iter().position(|i| i.port == port).map(|i| i as u16);
+        Self {
+            interface: untagged.or_else(any).unwrap_or(0),
+            frames: 0,
+            bytes: 0,
+        }
+    }
+
     #[inline(always)]
-    fn count(&mut self, ctx: &Ctx<'_, '_>, interface: u16, bytes: u64) {
+    pub fn count(&mut self, ctx: &Ctx<'_, '_>, interface: u16, bytes: u64) {
         if interface != self.interface {
             self.flush(ctx);
             self.interface = interface;
@@ -193,7 +208,7 @@ impl Tally {
         self.frames += 1;
         self.bytes += bytes;
     }
-    fn flush(&mut self, ctx: &Ctx<'_, '_>) {
+    pub fn flush(&mut self, ctx: &Ctx<'_, '_>) {
         if let Some(counters) = ctx.counters.interfaces.get(self.interface as usize) {
             counters.received.add(self.frames);
             counters.received_bytes.add(self.bytes);

@@ -1,5 +1,7 @@
 //! Packets that do not come from a device: handed over by another worker, or back from waiting.
 
+use std::ops::Range;
+
 use arrayvec::ArrayVec;
 use sluice_wire::layers::{self, Class, Fragment};
 
@@ -7,18 +9,22 @@ use super::Resume;
 use crate::batch::{Batch, Complaint, Lists, Meta, Note, Origin, Stage, put};
 use crate::context::{Ctx, Waiting};
 use crate::family::{Family, V4, V6};
-use crate::io::{BATCH, Carried, HAND, Slot};
+use crate::io::{BATCH, Carried, HAND, PortIndex, Slot};
 use crate::nodes::complain::own;
 use crate::nodes::parse::classify;
 use crate::reason::{Own, Reason};
 use crate::unsolicited;
 
-/// Put packets that other workers handed over where their notes say.
+/// Runs of packets that nobody has parsed yet: their slots, and the port that they came from.
+pub type Runs = ArrayVec<(PortIndex, Range<usize>), BATCH>;
+
+/// Put packets that other workers handed over where their notes say, and those that are still to be parsed into `runs`.
 pub fn from_workers(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut Ctx<'_, '_>,
     carried: &ArrayVec<Carried, BATCH>,
+    runs: &mut Runs,
 ) {
     for (slot, words) in carried.iter().enumerate() {
         let meta = &mut batch.meta[slot];
@@ -43,6 +49,21 @@ pub fn from_workers(
             put(V4::lookups(lists), place);
             continue;
         }
+        match note.as_ref().map(|note| note.stage) {
+            Some(Stage::Received(port)) => {
+                match runs.last_mut() {
+                    Some((last, slots)) if *last == port && slots.end == slot => slots.end += 1,
+                    _ => put(runs, (port, slot..slot + 1)),
+                }
+                continue;
+            }
+            Some(Stage::Finished(interface)) => {
+                meta.interface = note.map_or(0, |note| note.interface);
+                leave(place, interface, packet.len(), meta, lists, ctx);
+                continue;
+            }
+            _ => {}
+        }
         let (Some(note), Ok(mut layers)) = (note, layers::parse(packet.bytes())) else {
             lists.discard(place, Own::Forgotten);
             continue;
@@ -64,20 +85,27 @@ pub fn from_workers(
             }
             Stage::Gateway => put(&mut lists.gateway, place),
             Stage::Complain(complaint, reason) => lists.complain(place, complaint, reason),
-            Stage::Finished(interface) => {
-                let Some(egress) = ctx.policy.interface(interface) else {
-                    lists.discard(place, Own::InterfaceGone);
-                    continue;
-                };
-                if let Some(counters) = ctx.counters.interfaces.get(interface as usize) {
-                    counters.sent.add(1);
-                    counters.sent_bytes.add(packet.len() as u64);
-                }
-                meta.egress = interface;
-                lists.send(egress.port, place);
-            }
+            Stage::Forward if layers.class == Class::Ipv4 => put(V4::forwards(lists), place),
+            Stage::Forward => put(V6::forwards(lists), place),
+            Stage::Finished(_) | Stage::Received(_) => lists.discard(place, Own::Forgotten),
         }
     }
+    let parsed: usize = runs.iter().map(|(_, slots)| slots.len()).sum();
+    ctx.counters.unparsed.remove(parsed as u64);
+}
+
+/// A finished packet leaves by its interface.
+#[inline(always)]
+fn leave(place: Slot, interface: u16, length: usize, meta: &mut Meta, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let Some(egress) = ctx.policy.interface(interface) else {
+        return lists.discard(place, Own::InterfaceGone);
+    };
+    if let Some(counters) = ctx.counters.interfaces.get(interface as usize) {
+        counters.sent.add(1);
+        counters.sent_bytes.add(length as u64);
+    }
+    meta.egress = interface;
+    lists.send(egress.port, place);
 }
 
 fn is_discovery(layers: &layers::Layers, frame: &[u8]) -> bool {

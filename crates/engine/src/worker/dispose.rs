@@ -149,8 +149,9 @@ impl Worker<'_> {
             for &cause in &causes[..taken] {
                 state.counters.handed_over[cause as usize].add(1);
             }
+            let is_next = state.role.beyond.contains(&to);
             for &slot in &slots[taken..] {
-                lists.discard(slot, Own::HandoverFull);
+                lists.discard(slot, if is_next { Own::Shed } else { Own::HandoverFull });
             }
         }
     }

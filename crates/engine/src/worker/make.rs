@@ -27,6 +27,7 @@ impl Worker<'_> {
             now,
             own: state.own,
             setup: &state.setup,
+            role: &state.role,
             policy,
             paths: &state.paths,
             hasher: &state.hasher,

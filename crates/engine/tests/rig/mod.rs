@@ -8,10 +8,12 @@ use sluice_engine::datagrams::Limits;
 use sluice_engine::io::Handover;
 pub use sluice_engine::io::memory::Sent;
 use sluice_engine::io::memory::{MemoryIo, Wires};
+use sluice_engine::placement::Part;
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Interface, Nat, Policy, Port, Setup, Subscribers};
 use sluice_engine::reason::Reason;
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request, Shown};
+use sluice_engine::stages::Stages;
 use sluice_engine::steering::{Hashed, Steering, Together, Wanted};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
@@ -94,8 +96,10 @@ pub struct Plan {
     pub known_neighbours: bool,
     pub outside_mtu: u16,
     pub limits: NeighbourLimits,
-    /// The worker that sends for all by both ports.
-    pub sender: Option<u16>,
+    /// The workers that have queues to send by both ports: none where all have.
+    pub senders: Vec<u16>,
+    /// By part, the workers that do it: none where all do.
+    pub stages: [Vec<u16>; 4],
     /// Packets that a ring to a worker holds.
     pub ring: usize,
     pub fragments: Limits,
@@ -130,7 +134,8 @@ impl Default for Plan {
             known_neighbours: true,
             outside_mtu: 1500,
             limits: NeighbourLimits::default(),
-            sender: None,
+            senders: Vec::new(),
+            stages: Default::default(),
             ring: 1024,
             fragments: Limits {
                 datagrams: 64,
@@ -150,6 +155,8 @@ pub struct Rig {
     pub workers: Vec<Worker<'static>>,
     pub wires: Vec<Wires>,
     pub desks: Vec<Counter>,
+    /// The worker that has neighbours.
+    pub owner: usize,
     pub now: Now,
 }
 
@@ -250,6 +257,12 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
 impl Rig {
     pub fn new(plan: Plan) -> Self {
         let (policy, routes) = policy(&plan);
+        let stages = Stages::new(plan.stages.clone());
+        let in_charge = match stages.workers(Part::Session) {
+            [] => (0..plan.workers as u16).collect(),
+            workers => workers.to_vec(),
+        };
+        let owner = usize::from(in_charge[0]);
         let wanted = Wanted {
             hashed: plan.hashed,
             ports: plan.ports_together,
@@ -258,13 +271,14 @@ impl Rig {
         };
         let steering = Steering::seeded(plan.shards, &wanted, 3).unwrap();
         let setup = Setup {
-            owners: Setup::owners(steering.shards(), plan.workers),
+            owners: Setup::dealt(steering.shards(), &in_charge),
+            stages: stages.clone(),
             steering,
             sessions: [plan.sessions, plan.sessions],
             ports: ["inside", "outside"]
                 .map(|name| Port {
                     name: name.into(),
-                    sender: plan.sender,
+                    senders: plan.senders.clone().into(),
                 })
                 .into(),
             secret: [1, 2],
@@ -285,9 +299,14 @@ impl Rig {
         for (own, mut io) in MemoryIo::workers(plan.workers, 2).into_iter().enumerate() {
             io.limit_ring(plan.ring);
             wires.push(io.wires());
+            let receives = if stages.does(own as u16, Part::Receive) {
+                vec![0, 1]
+            } else {
+                Vec::new()
+            };
             let memory = |_| &mut *vec![Line([0; 8]); lines].leak();
             let (worker, desk) = plane
-                .worker(own as u16, (plan.device)(io), vec![0, 1], memory, || 0)
+                .worker(own as u16, (plan.device)(io), receives, memory, || 0)
                 .unwrap();
             workers.push(worker);
             desks.push(desk);
@@ -297,6 +316,7 @@ impl Rig {
             workers,
             wires,
             desks,
+            owner,
             now,
         };
         if plan.known_neighbours {
@@ -316,7 +336,7 @@ impl Rig {
     pub fn know(&mut self, interface: u16, address: Address, mac: [u8; 6]) {
         assert!(matches!(
             self.ask(
-                0,
+                self.owner,
                 Request::SetNeighbour {
                     interface,
                     address,
