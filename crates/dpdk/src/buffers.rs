@@ -101,6 +101,11 @@ pub unsafe trait RawBuffers: Send {
     /// Ask the processor for what [`take`](Self::take) will give next.
     fn approach(&mut self) {}
 
+    /// Packets that the ring to a worker has room for.
+    fn room(&self, _to: WorkerIndex) -> usize {
+        0
+    }
+
     /// Packets that other workers have put for this one.
     fn waiting(&self) -> usize {
         0

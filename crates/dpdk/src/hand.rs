@@ -339,6 +339,10 @@ impl<B: RawBuffers> Handover for Hand<B> {
         self.source.approach();
     }
 
+    fn room(&self, to: WorkerIndex) -> usize {
+        self.source.room(to)
+    }
+
     fn waiting(&self) -> usize {
         self.source.waiting()
     }

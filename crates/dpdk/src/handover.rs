@@ -47,10 +47,9 @@ pub(crate) struct Ends {
     turn: usize,
 }
 
-/// The ends for each of `workers` workers; about `frames` frames can wait for each.
+/// The ends for each of `workers` workers, with rings of `frames` frames.
 pub(crate) fn rings(workers: usize, frames: u32) -> Vec<Ends> {
-    let others = workers.saturating_sub(1).max(1);
-    let places = (frames as usize).div_ceil(others).max(LEAST);
+    let places = (frames as usize).max(LEAST);
     let mut ends: Vec<(Vec<_>, Vec<_>)> = (0..workers).map(|_| Default::default()).collect();
     for from in 0..workers {
         for to in 0..workers {
@@ -150,6 +149,12 @@ impl Ends {
         }
         self.turn = (self.turn + 1) % rings.max(1);
         taken
+    }
+
+    /// Packets that the ring to a worker has room for.
+    pub(crate) fn room(&self, to: usize) -> usize {
+        let ring = self.to.get(to).and_then(Option::as_ref);
+        ring.map_or(0, Producer::slots)
     }
 
     /// Packets that wait for this worker.

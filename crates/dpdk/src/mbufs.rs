@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
 use sluice_engine::io::{BATCH, Carried, PortIndex, WorkerIndex};
 use sluice_wire::{Checksums, Window};
 
 use crate::buffers::{Buffer, Coming, RawBuffers, Room};
 use crate::handover::Ends;
-use crate::ring::Ring;
 use crate::set::Shared;
 use crate::sys;
 
@@ -53,16 +51,13 @@ impl Coming<'_> {
 /// One worker's way to one port.
 pub(crate) struct Way {
     pub(crate) port: u16,
-    /// This worker's queue, where the port has one for it.
-    pub(crate) queue: Option<u16>,
+    /// This worker's queues to receive from and to send by, where the port has one for it.
+    pub(crate) receive: Option<u16>,
+    pub(crate) transmit: Option<u16>,
     /// The device computes L4 checksums that were left to it.
     pub(crate) offload: bool,
     /// LACP wants a transmit call now and then, even of nothing.
     pub(crate) calls_for_transmit: bool,
-    /// Where the port has fewer queues than workers: frames of the others, for this port's first worker.
-    pub(crate) relay: Option<Arc<Ring>>,
-    /// Relayed frames that the device did not take yet.
-    pub(crate) backlog: ArrayVec<Buffer, BATCH>,
 }
 
 /// The ports, pools and rings of one worker.
@@ -77,26 +72,6 @@ pub struct Mbufs {
 // SAFETY: queues belong to this worker alone: `Shared` gives each out once. Raw names inside are owned buffers.
 unsafe impl Send for Mbufs {}
 
-impl Way {
-    /// Send what other workers relayed.
-    #[cold]
-    fn relayed(&mut self, queue: u16) {
-        let Some(relay) = &self.relay else { return };
-        if self.backlog.is_empty() {
-            let mut came = [Buffer::NONE; BATCH];
-            // SAFETY: only the port's first worker has a queue beside a relay, so it is the one consumer.
-            let count = unsafe { sys::sluice_take_raw(relay.raw(), came.as_mut_ptr().cast(), BATCH as u16) };
-            self.backlog.extend(came[..count as usize].iter().copied());
-        }
-        // SAFETY: the backlog owns its buffers, settled when they were relayed; those taken leave it at once.
-        let taken = unsafe {
-            let count = self.backlog.len() as u16;
-            sys::sluice_transmit_again(self.port, queue, self.backlog.as_mut_ptr().cast(), count)
-        };
-        self.backlog.drain(..taken as usize);
-    }
-}
-
 // SAFETY: DPDK gives a buffer to one caller only; what could be shared (reference counts, several segments,
 // external memory) the shim repairs or marks as a fault, and the hand frees it unseen. Rooms lie in pools, whose
 // memory is mapped, zeroed at first, and outlives the hand by `shared`.
@@ -110,13 +85,10 @@ unsafe impl RawBuffers for Mbufs {
         let Some(way) = self.ways.get_mut(port as usize) else {
             return 0;
         };
-        let Some(queue) = way.queue else { return 0 };
-        if way.relay.is_some() {
-            way.relayed(queue);
-        }
-        if way.calls_for_transmit {
+        let Some(queue) = way.receive else { return 0 };
+        if let Some(transmit) = way.transmit.filter(|_| way.calls_for_transmit) {
             // SAFETY: nothing is sent.
-            unsafe { sys::sluice_transmit_again(way.port, queue, std::ptr::null_mut(), 0) };
+            unsafe { sys::sluice_transmit_nothing(way.port, transmit) };
         }
         let (buffers, rooms, windows, count) = coming.places();
         // SAFETY: each array has `count` places; the queue is this worker's alone and its port is started.
@@ -130,16 +102,9 @@ unsafe impl RawBuffers for Mbufs {
         };
         let count = buffers.len().min(windows.len()) as u16;
         let (buffers, windows) = (buffers.as_mut_ptr().cast(), windows.as_ptr().cast());
-        match (way.queue, &way.relay) {
-            // SAFETY: the caller owns `count` buffers and gives up those taken; the queue is this worker's alone.
-            (Some(queue), _) => unsafe {
-                sys::sluice_transmit(way.port, queue, i32::from(way.offload), buffers, windows, count)
-            },
-            // SAFETY: as above; the ring allows several producers.
-            (None, Some(relay)) => unsafe { sys::sluice_put(relay.raw(), buffers, windows, count) },
-            (None, None) => 0,
-        }
-        .into()
+        let Some(queue) = way.transmit else { return 0 };
+        // SAFETY: the caller owns `count` buffers and gives up those taken; the queue is this worker's alone.
+        unsafe { sys::sluice_transmit(way.port, queue, i32::from(way.offload), buffers, windows, count) }.into()
     }
 
     #[inline]
@@ -178,17 +143,11 @@ unsafe impl RawBuffers for Mbufs {
         self.handover.take(coming, carried)
     }
 
+    fn room(&self, to: WorkerIndex) -> usize {
+        self.handover.room(to.into())
+    }
+
     fn waiting(&self) -> usize {
         self.handover.waiting()
-    }
-}
-
-impl Drop for Mbufs {
-    fn drop(&mut self) {
-        for way in &mut self.ways {
-            // SAFETY: the backlog owns its buffers and is emptied.
-            unsafe { sys::sluice_free(way.backlog.as_mut_ptr().cast(), way.backlog.len() as u32) };
-            way.backlog.clear();
-        }
     }
 }

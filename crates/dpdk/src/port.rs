@@ -112,15 +112,23 @@ pub struct Port {
     /// A ring port's rings, gone after it, and whether it is end A.
     pair: Option<(Arc<Pair>, bool)>,
     /// Settings of the interface below, put back after the port is closed.
+    /// The workers that have a queue to send by, in the order of these.
+    senders: Vec<u16>,
     moderation: Option<Moderation>,
     /// What the port receives into; it outlives the port.
     _pool: Arc<Pool>,
 }
 
 impl Port {
-    /// Open, configure and start a port with queues for at most `workers` workers.
-    pub(crate) fn open(eal: &Eal, plan: &PortPlan, workers: u16, pool: &Arc<Pool>) -> Result<Port, PortError> {
-        let choice = choose(&plan.device, plan.mtu, plan.queues.min(workers), plan.driver);
+    /// Open, configure and start a port with queues for these workers at most: those that receive, and those that send.
+    pub(crate) fn open(
+        eal: &Eal,
+        plan: &PortPlan,
+        (receivers, senders): (&[u16], &[u16]),
+        pool: &Arc<Pool>,
+    ) -> Result<Port, PortError> {
+        let most = u16::try_from(receivers.len()).unwrap_or(u16::MAX);
+        let choice = choose(&plan.device, plan.mtu, plan.queues.min(most), plan.driver);
         let opening = Opening { plan, choice };
         opening.check()?;
         let wish = opening.wish()?;
@@ -135,6 +143,7 @@ impl Port {
             mtu: plan.mtu,
             offload: false,
             detach: true,
+            senders: Vec::new(),
             steered: Mutex::new(Steered::not(plan.steering, opening.choice.queues)),
             members: Vec::new(),
             pair: None,
@@ -155,8 +164,22 @@ impl Port {
                 }
             }
         }
+        port.senders = port.served(receivers, senders);
         port.configure(&opening, &wish, pool)?;
         Ok(port)
+    }
+
+    /// The workers that get a queue to send by. Cards have as many as are wished for; elsewhere queues come in pairs.
+    fn served(&self, receivers: &[u16], senders: &[u16]) -> Vec<u16> {
+        match self.choice.driver {
+            // LACP wants its receivers to call for transmit now and then.
+            Driver::Bond => {
+                let more = receivers.iter().filter(|worker| !senders.contains(worker));
+                senders.iter().chain(more).copied().collect()
+            }
+            Driver::Native => senders.to_vec(),
+            _ => senders.iter().copied().take(self.choice.queues.into()).collect(),
+        }
     }
 
     fn attach_rings(
@@ -238,6 +261,16 @@ impl Port {
     /// Driver, queues, and why.
     pub fn choice(&self) -> &Choice {
         &self.choice
+    }
+
+    /// The workers that have a queue to send by.
+    pub fn senders(&self) -> &[u16] {
+        &self.senders
+    }
+
+    /// Queues to send by.
+    pub fn transmit_queues(&self) -> u16 {
+        u16::try_from(self.senders.len()).unwrap_or(u16::MAX)
     }
 
     /// Queues: as many workers receive from it.

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use arrayvec::ArrayVec;
 use sluice_engine::io::PortIndex;
 
 use crate::device::Device;
@@ -18,6 +17,12 @@ use crate::ring::{Ring, RingError};
 /// DPDK's packets in and out of one worker.
 pub type DpdkIo = Hand<Mbufs>;
 
+/// The queue of a worker among those that have one.
+fn queue(workers: &[u16], worker: u16, queues: u16) -> Option<u16> {
+    let place = workers.iter().position(|&other| other == worker)?;
+    u16::try_from(place).ok().filter(|&queue| queue < queues)
+}
+
 /// What is to be opened.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -25,13 +30,17 @@ pub struct Plan {
     pub ports: Vec<PortPlan>,
     /// Workers that poll them.
     pub workers: u16,
+    /// The workers that receive, in the order of their queues: empty is all.
+    pub receivers: Vec<u16>,
+    /// The workers that send, in the order of their queues: empty is all.
+    pub senders: Vec<u16>,
     /// Buffers of the common pool, from which ordinary ports receive and workers allocate.
     pub buffers: u32,
     /// Buffers cached per core; 0 makes the pools strictly first in, first out.
     pub cache: u32,
     /// Frames that each worker can park.
     pub parked: usize,
-    /// Frames that can wait for each worker from the others.
+    /// Frames that the ring from one worker to another holds.
     pub handover: u32,
 }
 
@@ -45,10 +54,12 @@ impl Plan {
         Self {
             ports,
             workers,
+            receivers: Vec::new(),
+            senders: Vec::new(),
             buffers,
             cache: 256,
             parked: 1024,
-            handover: 1024,
+            handover: 512,
         }
     }
 
@@ -107,8 +118,7 @@ impl Plan {
                 _ => 2 << 20,
             })
             .sum();
-        let relays = (self.handover as usize * 16 + 4096) * self.ports.len();
-        (24 << 20) + self.common_pool().bytes() + made + pools + rings + relays
+        (24 << 20) + self.common_pool().bytes() + made + pools + rings
     }
 
     /// What the environment needs to know: `cores` are those of the workers.
@@ -227,10 +237,13 @@ pub struct StillInUse(pub Devices);
 impl Devices {
     /// Open a set: pools, ports configured and started, and a hand for each worker.
     ///
-    /// Worker `w` polls queue `w` of a port. Where a port has fewer queues than there are workers, the others
-    /// receive nothing from it, and what they transmit its first worker sends, when it next receives.
+    /// Each receiver polls the queue of its place among them, and each sender sends by its own. Where a port has fewer queues
+    /// the others receive nothing from it and can send nothing by it: they hand over to those who can.
     pub fn open(eal: &'static Eal, plan: &Plan) -> Result<(Devices, Vec<DpdkIo>), SetError> {
         let workers = plan.workers.max(1);
+        let all: Vec<u16> = (0..workers).collect();
+        let or_all = |some: &Vec<u16>| if some.is_empty() { all.clone() } else { some.clone() };
+        let (receivers, senders) = (or_all(&plan.receivers), or_all(&plan.senders));
         let common = Pool::new(eal, "common", plan.common_pool())?;
         let mut pools = vec![common.clone()];
         if let Some(size) = plan.made_pool() {
@@ -249,7 +262,7 @@ impl Devices {
                 }
                 None => common.clone(),
             };
-            let port = Port::open(eal, wanted, workers, &pool)?;
+            let port = Port::open(eal, wanted, (&receivers, &senders), &pool)?;
             if port.driver() == Driver::AfXdp {
                 pool.allow_kept(u32::from(port.queues()) * (AF_XDP_KEPT_RECEIVE + AF_XDP_KEPT_TRANSMIT));
             }
@@ -258,31 +271,17 @@ impl Devices {
         for port in &shared.ports {
             shared.pools.iter().for_each(|pool| port.outlive(pool));
         }
-        let relays = shared
-            .ports
-            .iter()
-            .map(|port| {
-                let relayed = port.queues() < workers;
-                relayed
-                    .then(|| Ring::new(eal, plan.handover.max(64), false).map(Arc::new))
-                    .transpose()
-            })
-            .collect::<Result<Vec<_>, _>>()?;
         let shared = Arc::new(shared);
         let rings = handover::rings(workers.into(), plan.handover);
         let hands = (0..workers)
             .zip(rings)
             .map(|(worker, handover)| {
-                let ways = shared.ports.iter().zip(&relays).map(|(port, relay)| {
-                    let queue = (worker < port.queues()).then_some(worker);
-                    Way {
-                        port: port.number(),
-                        queue,
-                        offload: port.completes_checksums(),
-                        calls_for_transmit: port.driver() == Driver::Bond,
-                        relay: relay.clone().filter(|_| queue.is_none_or(|queue| queue == 0)),
-                        backlog: ArrayVec::new(),
-                    }
+                let ways = shared.ports.iter().map(|port| Way {
+                    port: port.number(),
+                    receive: queue(&receivers, worker, port.queues()),
+                    transmit: queue(port.senders(), worker, port.transmit_queues()),
+                    offload: port.completes_checksums(),
+                    calls_for_transmit: port.driver() == Driver::Bond,
                 });
                 let source = Mbufs {
                     ways: ways.collect(),

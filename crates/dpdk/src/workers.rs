@@ -141,23 +141,25 @@ fn begin(core: usize) -> Result<(), WorkerError> {
 /// What an idle worker does: spin, pause, then sleep for short.
 #[derive(Clone, Debug)]
 pub struct Idle {
-    busy_poll: bool,
+    waiting: Waiting,
     rounds: u32,
 }
 
-/// Rounds without a packet that are spun through at once.
-const SPUN: u32 = 64;
-
-/// Rounds after these, with a pause each.
-const PAUSED: u32 = 256;
-
-/// Length of a sleep. The devices' queues hold what comes meanwhile: 1,024 frames are 13 M frames/s for so long.
-const SLEEP: Duration = Duration::from_micros(50);
+/// How an idle worker waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Rounds without a packet that follow one another at once.
+    pub spin: u32,
+    /// Rounds after these with a pause of the processor between them.
+    pub pause: u32,
+    /// How long it then sleeps; none: it goes on with pauses.
+    pub sleep: Option<Duration>,
+}
 
 impl Idle {
-    /// `busy_poll` never sleeps.
-    pub fn new(busy_poll: bool) -> Self {
-        Self { busy_poll, rounds: 0 }
+    /// A worker that waits in this way.
+    pub fn new(waiting: Waiting) -> Self {
+        Self { waiting, rounds: 0 }
     }
 
     /// There was something to do.
@@ -169,15 +171,15 @@ impl Idle {
     /// Would the next [`quiet`](Self::quiet) sleep? The caller marks itself offline before.
     #[inline(always)]
     pub fn sleeps_next(&self) -> bool {
-        !self.busy_poll && self.rounds >= SPUN + PAUSED
+        self.waiting.sleep.is_some() && self.rounds >= self.waiting.spin.saturating_add(self.waiting.pause)
     }
 
     /// A round brought nothing.
     #[inline]
     pub fn quiet(&mut self) {
-        if self.sleeps_next() {
-            std::thread::sleep(SLEEP);
-        } else if self.rounds >= SPUN {
+        if let Some(sleep) = self.waiting.sleep.filter(|_| self.sleeps_next()) {
+            std::thread::sleep(sleep);
+        } else if self.rounds >= self.waiting.spin {
             std::hint::spin_loop();
         }
         self.rounds = self.rounds.saturating_add(1);
@@ -188,10 +190,16 @@ impl Idle {
 mod tests {
     use super::*;
 
+    const WAITING: Waiting = Waiting {
+        spin: 64,
+        pause: 256,
+        sleep: Some(Duration::from_micros(50)),
+    };
+
     #[test]
     fn idle_worker_sleeps_after_the_spun_and_paused_rounds() {
-        let mut idle = Idle::new(false);
-        for _ in 0..SPUN + PAUSED {
+        let mut idle = Idle::new(WAITING);
+        for _ in 0..WAITING.spin + WAITING.pause {
             assert!(!idle.sleeps_next());
             idle.quiet();
         }
@@ -201,8 +209,8 @@ mod tests {
     }
 
     #[test]
-    fn idle_worker_under_busy_poll_never_sleeps() {
-        let mut idle = Idle::new(true);
+    fn idle_worker_without_a_sleep_only_pauses() {
+        let mut idle = Idle::new(Waiting { sleep: None, ..WAITING });
         (0..10_000).for_each(|_| idle.quiet());
         assert!(!idle.sleeps_next());
     }

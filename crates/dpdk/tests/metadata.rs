@@ -6,7 +6,7 @@ use sluice_dpdk::injection::Injected;
 use sluice_dpdk::{Devices, Driver, Plan, PortPlan};
 use sluice_engine::io::{Lent, PacketIo, Refusal};
 use sluice_wire::Checksums;
-use support::{close, exchange, frame, on_each_memory, plan, port, receive_some, send, veth, wait_for};
+use support::{close, frame, on_each_memory, plan, port, receive_some, send, veth, wait_for};
 
 /// A frame with tags before its type.
 fn tagged(tags: &[[u8; 4]]) -> Vec<u8> {
@@ -187,28 +187,31 @@ fn frames_go_from_worker_to_worker_with_what_they_carry() {
 }
 
 #[test]
-fn worker_without_a_queue_sends_through_the_one_that_has_it() {
-    on_each_memory("worker_without_a_queue_sends_through_the_one_that_has_it", |scenario| {
+fn one_worker_receives_and_another_sends_by_the_only_queue() {
+    on_each_memory("one_worker_receives_and_another_sends_by_the_only_queue", |scenario| {
         let plan = Plan {
-            workers: 2,
+            workers: 3,
+            receivers: vec![0],
+            senders: vec![2, 1],
             ..plan(&["ring:r,end=a", "ring:r,end=b"])
         };
         let (devices, mut hands): (Devices, _) = scenario.open_many(&plan);
-        let (first, second) = hands.split_at_mut(1);
-        assert_eq!(0, second[0].receive(1), "the second worker has no queue");
-        send(
-            &mut second[0],
-            0,
-            &(0..200).map(|number| frame(number, 100)).collect::<Vec<_>>(),
-        );
+        assert_eq!([2], devices.ports()[0].senders());
+        let frames: Vec<_> = (0..200).map(|number| frame(number, 100)).collect();
+        send(&mut hands[2], 0, &frames);
+        assert_eq!(0, hands[2].receive(1), "it has no queue to receive from");
+        for idle in [0, 1] {
+            assert_eq!(1, hands[idle].allocate(1));
+            assert_eq!(0, hands[idle].transmit(0, &[0]), "it has no queue to send by");
+            hands[idle].free(&[0]);
+            hands[idle].end();
+        }
         let mut came = Vec::new();
-        wait_for("the relayed frames", || {
-            receive_some(&mut first[0], 0, |_| true);
-            came.extend(receive_some(&mut first[0], 1, |_| true));
+        wait_for("the frames", || {
+            came.extend(receive_some(&mut hands[0], 1, |_| true));
             (came.len() == 200).then_some(())
         });
-        assert_eq!((0..200).map(|number| frame(number, 100)).collect::<Vec<_>>(), came);
-        exchange(&mut first[0], 1, 0, 100, 64);
+        assert_eq!(frames, came);
         close(devices, hands);
     });
 }

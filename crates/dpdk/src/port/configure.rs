@@ -27,15 +27,16 @@ impl Port {
         let info = self
             .info()
             .map_err(|error| opening.refused("tell what it can do", error))?;
-        let queues = self.choice.queues;
+        let (queues, senders) = (self.choice.queues, self.transmit_queues());
+        let wanted = queues.max(senders);
         let available = info.receive_queues.min(info.transmit_queues);
-        if available < queues {
+        if info.receive_queues < queues || info.transmit_queues < senders {
             let port = plan.name.clone();
             return Err(PortError::Queues {
                 port,
                 device,
                 driver,
-                wanted: queues,
+                wanted,
                 available,
             });
         }
@@ -84,7 +85,7 @@ impl Port {
         let key = attempt.key.as_ref().map_or(&[][..], HashKey::bytes);
         let settings = sys::sluice_port_settings {
             receive_queues: self.choice.queues,
-            transmit_queues: self.choice.queues,
+            transmit_queues: self.transmit_queues(),
             descriptors: DESCRIPTORS as u16,
             mtu: plan.mtu,
             set_mtu: i32::from(plan.has_mtu_in_dpdk()),

@@ -195,9 +195,9 @@ uint16_t sluice_transmit(uint16_t port, uint16_t queue, int offload, struct rte_
 	return rte_eth_tx_burst(port, queue, buffers, count);
 }
 
-uint16_t sluice_transmit_again(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, uint16_t count)
+void sluice_transmit_nothing(uint16_t port, uint16_t queue)
 {
-	return rte_eth_tx_burst(port, queue, buffers, count);
+	rte_eth_tx_burst(port, queue, NULL, 0);
 }
 
 /* A hand holds single, direct, unshared buffers only: they go back as they are, pool by pool. */
@@ -238,21 +238,6 @@ uint16_t sluice_allocate(struct rte_mempool *pool, struct rte_mbuf **buffers, st
 		look(buffers[i], &rooms[i], &windows[i], SLUICE_FAULT_NONE);
 	}
 	return count;
-}
-
-uint16_t sluice_put(struct rte_ring *ring, struct rte_mbuf **buffers, const struct sluice_window *windows,
-		uint16_t count)
-{
-	uint16_t i;
-
-	for (i = 0; i < count; i++)
-		settle(buffers[i], &windows[i]);
-	return rte_ring_enqueue_burst(ring, (void *const *)buffers, count, NULL);
-}
-
-uint16_t sluice_take_raw(struct rte_ring *ring, struct rte_mbuf **buffers, uint16_t count)
-{
-	return rte_ring_dequeue_burst(ring, (void **)buffers, count, NULL);
 }
 
 uint32_t sluice_ring_drain(struct rte_ring *ring)

@@ -50,13 +50,10 @@ uint16_t sluice_receive(uint16_t port, uint16_t queue, struct rte_mbuf **buffers
 		struct sluice_window *windows, uint16_t count, uint64_t *faults);
 uint16_t sluice_transmit(uint16_t port, uint16_t queue, int offload, struct rte_mbuf **buffers,
 		const struct sluice_window *windows, uint16_t count);
-uint16_t sluice_transmit_again(uint16_t port, uint16_t queue, struct rte_mbuf **buffers, uint16_t count);
+void sluice_transmit_nothing(uint16_t port, uint16_t queue);
 void sluice_free(struct rte_mbuf **buffers, uint32_t count);
 uint16_t sluice_allocate(struct rte_mempool *pool, struct rte_mbuf **buffers, struct sluice_room *rooms,
 		struct sluice_window *windows, uint16_t count);
-uint16_t sluice_put(struct rte_ring *ring, struct rte_mbuf **buffers, const struct sluice_window *windows,
-		uint16_t count);
-uint16_t sluice_take_raw(struct rte_ring *ring, struct rte_mbuf **buffers, uint16_t count);
 uint32_t sluice_ring_drain(struct rte_ring *ring);
 
 /* process.c: EAL, pools, rings */
