@@ -45,6 +45,9 @@ pub struct Config {
     pub document: schema::Document,
     /// The cores of the workers, in order; each once.
     pub cores: Vec<u16>,
+    /// By part of a packet's way (receive, parse, session, transmit), the workers that do it, by their place in `cores`: none
+    /// where all do.
+    pub stages: [Vec<u16>; 4],
     /// Tables of fixed capacity.
     pub tables: Vec<Table>,
     /// Timeouts of sessions that no pool takes part in.

@@ -10,6 +10,10 @@ use crate::config::Config;
 /// Keys that are fixed at start, and why. `*` stands for any name. A key covers everything below it.
 const FIXED: &[(&str, &str)] = &[
     ("system.workers", "workers are pinned to their cores at start"),
+    ("system.model", "workers get their parts at start"),
+    ("system.stages", "workers get their parts at start"),
+    ("system.ring", "rings between workers are made at start"),
+    ("system.idle", "workers choose how they wait at start"),
     ("system.shards", "a session stays in its shard for life"),
     (
         "system.steering",

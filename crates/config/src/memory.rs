@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::schema::{Document, Filtering, Pool};
-use crate::value::AddressRange;
+use crate::value::{AddressRange, Workers};
 
 /// A number of bytes, printed in the largest unit that keeps it readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,6 +40,10 @@ pub struct EntryBytes {
     pub port_block: u64,
     /// A port or block that waits.
     pub held_port: u64,
+    /// A place in a ring between workers.
+    pub ring: u64,
+    /// A packet buffer of the usual size.
+    pub buffer: u64,
 }
 
 impl Default for EntryBytes {
@@ -55,6 +59,8 @@ impl Default for EntryBytes {
             subscriber: 70,
             port_block: 16,
             held_port: 48,
+            ring: 72,
+            buffer: 2_432,
         }
     }
 }
@@ -139,7 +145,43 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             document.nat.held_ports,
             in_shards(document, entry.held_port),
         ),
+        rings(document, entry),
     ]
+}
+
+/// Workers, as the configuration names them.
+fn workers(document: &Document) -> u32 {
+    let system = &document.system;
+    let mut staged: Vec<_> = system.stages.iter().flat_map(|stage| &stage.cores).collect();
+    staged.sort_unstable();
+    staged.dedup();
+    let workers = match (&system.workers, staged.len()) {
+        (Workers::Count(count), 0) => usize::from(*count),
+        (Workers::Cores(cores), 0) => cores.len(),
+        (_, staged) => staged,
+    };
+    u32::try_from(workers).unwrap_or(u32::MAX)
+}
+
+/// Packets that rings between workers hold at once: of those to one worker, no more than two are ever full together.
+pub fn in_rings(document: &Document) -> u32 {
+    let workers = workers(document);
+    let full = 2.min(workers.saturating_sub(1));
+    workers.saturating_mul(full).saturating_mul(document.system.ring)
+}
+
+/// The rings, one from each worker to each other, and the buffers that wait in them.
+fn rings(document: &Document, entry: &EntryBytes) -> Table {
+    let workers = u64::from(workers(document));
+    let pairs = workers.saturating_mul(workers.saturating_sub(1));
+    let entries = pairs.saturating_mul(document.system.ring.into());
+    let buffers = u64::from(in_rings(document)).saturating_mul(entry.buffer);
+    Table {
+        name: "packets in rings",
+        key: ["system", "ring"],
+        entries,
+        bytes: Bytes(entries.saturating_mul(entry.ring).saturating_add(buffers)),
+    }
 }
 
 /// Addresses that leases have memory for.

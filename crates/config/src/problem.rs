@@ -2,11 +2,13 @@
 
 mod filter;
 mod pool;
+mod stage;
 
 use std::net::{IpAddr, Ipv4Addr};
 
 pub use self::filter::FilterProblem;
 pub use self::pool::PoolProblem;
+pub use self::stage::StageProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
 
 /// One thing that is wrong. [`std::fmt::Display`] says what, [`Problem::hint`] what to do.
@@ -63,6 +65,9 @@ pub enum Problem {
     /// A core named twice.
     #[error("core {0} is named twice")]
     DuplicateCore(u16),
+    /// Something about the stages of a pipeline.
+    #[error("{0}")]
+    Stage(StageProblem),
     /// A number of shards that is no power of two.
     #[error("{0} shards: the number must be a power of two")]
     ShardsNotPowerOfTwo(u16),
@@ -398,6 +403,7 @@ impl Problem {
             Self::TooManyWorkers { .. } => "use fewer, or leave the key out for one".into(),
             Self::UnknownCore { cores, .. } => format!("cores are {}", list(cores)),
             Self::DuplicateCore(_) => "each worker has a core of its own".into(),
+            Self::Stage(problem) => problem.hint(),
             Self::ShardsNotPowerOfTwo(shards) => {
                 format!(
                     "the nearest is {}",
@@ -409,7 +415,7 @@ impl Problem {
             }
             Self::MemoryExceeded { fits, .. } => format!("at most {fits} fit"),
             Self::MemoryExceededTogether { .. } => {
-                "lower `sessions.ipv4` or `sessions.ipv6`; `sluice check` prints the memory of each table".into()
+                "lower `sessions.ipv4`, `sessions.ipv6` or `system.ring`; `sluice check` prints the memory of each table".into()
             }
             Self::TimeoutBelowMinimum { .. } => "hosts rely on the minimum; raise it, or leave it out".into(),
             Self::NoInterfaces => "add a table such as [interfaces.inside] with `device = \"eth1\"`".into(),

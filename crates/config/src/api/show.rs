@@ -246,6 +246,8 @@ pub struct Core {
     pub core: u16,
     /// `running`, `asleep` or `stuck`.
     pub state: String,
+    /// The parts of a packet's way that it does: `receive+parse+session+transmit` where packets run to completion.
+    pub parts: String,
     /// Shards that it owns.
     pub shards: u16,
     /// Sessions in them.

@@ -15,6 +15,12 @@ pub struct System {
     pub name: String,
     /// How many workers, or on which cores: `2` or `[2, 3]`.
     pub workers: Workers,
+    /// Who does which part of a packet's way.
+    pub model: Model,
+    /// The stages of a pipeline, in the order of a packet's way.
+    pub stages: Vec<Stage>,
+    /// Packets that the ring from one worker to another holds.
+    pub ring: u32,
     /// Parts of the session table, each owned by one worker: a power of two, not below the number of workers.
     pub shards: u16,
     /// What the cards' hash is over, and with it what comes to one shard together.
@@ -23,6 +29,8 @@ pub struct System {
     pub hugepages: Hugepages,
     /// Poll without ever sleeping: lowest latency, and every worker's core always busy.
     pub busy_poll: bool,
+    /// How workers wait that have nothing to do.
+    pub idle: Idle,
     /// The watch over the workers.
     pub watchdog: Watchdog,
 }
@@ -32,11 +40,59 @@ impl Default for System {
         Self {
             name: "sluice".into(),
             workers: Workers::Count(1),
+            model: Model::RunToCompletion,
+            stages: Vec::new(),
+            ring: 512,
             shards: 16,
             steering: Steering::Subset,
             hugepages: Hugepages::Auto,
             busy_poll: false,
+            idle: Idle::default(),
             watchdog: Watchdog::default(),
+        }
+    }
+}
+
+/// Who does which part of a packet's way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Model {
+    /// Each worker does all of it for the packets of its shards.
+    RunToCompletion,
+    /// Workers do what `stages` says, and hand packets on.
+    Pipeline,
+    /// What `sluice plan` chooses, at each start.
+    Auto,
+}
+
+/// `[[system.stages]]`: a stage of a pipeline.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Stage {
+    /// What it does: `receive`, `parse`, `session`, `transmit`, or several that follow one another.
+    pub parts: Vec<String>,
+    /// The cores that do it.
+    pub cores: Vec<u16>,
+}
+
+/// `[system.idle]`: how workers wait that have nothing to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Idle {
+    /// Rounds without a packet that follow one another at once.
+    pub spin: u32,
+    /// Rounds after these with a pause of the processor between them.
+    pub pause: u32,
+    /// How long a worker then sleeps before it looks again. Devices keep what comes meanwhile: 1,024 frames in each queue.
+    pub sleep: Period,
+}
+
+impl Default for Idle {
+    fn default() -> Self {
+        Self {
+            spin: 64,
+            pause: 256,
+            sleep: Period::microseconds(50),
         }
     }
 }

@@ -7,6 +7,7 @@ mod nat;
 mod pool;
 mod routes;
 mod rules;
+mod stages;
 mod system;
 
 pub use self::filter::{Inserted, Weight, check_rules};
@@ -79,7 +80,7 @@ struct Check<'a> {
 impl Check<'_> {
     /// `None` only where something was reported.
     fn config(&mut self) -> Option<Config> {
-        let cores = self.cores();
+        let (cores, stages) = self.cores();
         self.sizes();
         self.watchdog();
         let timeouts = self.timeouts(place!["sessions", "timeouts"], &self.document.sessions.timeouts, None);
@@ -96,6 +97,7 @@ impl Check<'_> {
         Some(Config {
             document,
             cores,
+            stages,
             tables,
             timeouts,
             interfaces,

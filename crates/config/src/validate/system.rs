@@ -11,8 +11,18 @@ use crate::schema;
 use crate::value::{Period, Workers};
 
 impl Check<'_> {
-    /// The cores of the workers.
-    pub(super) fn cores(&mut self) -> Vec<u16> {
+    /// The cores of the workers, and the workers that do each part.
+    pub(super) fn cores(&mut self) -> (Vec<u16>, [Vec<u16>; 4]) {
+        let (cores, stages) = match self.stages() {
+            Some(staged) => staged,
+            None => (self.workers(), Default::default()),
+        };
+        self.shards(cores.len());
+        self.waiting();
+        (cores, stages)
+    }
+
+    fn workers(&mut self) -> Vec<u16> {
         let at = place!["system", "workers"];
         let present = &self.machine.cores;
         let cores = match &self.document.system.workers {
@@ -53,20 +63,39 @@ impl Check<'_> {
         if cores.is_empty() && !present.is_empty() {
             self.report(at, Problem::NoWorkers);
         }
+        cores
+    }
+
+    fn shards(&mut self, workers: usize) {
         let shards = self.document.system.shards;
         let at = place!["system", "shards"];
         if !shards.is_power_of_two() {
             self.report(at, Problem::ShardsNotPowerOfTwo(shards));
-        } else if usize::from(shards) < cores.len() {
-            self.report(
-                at,
-                Problem::FewerShardsThanWorkers {
-                    shards,
-                    workers: cores.len(),
-                },
-            );
+        } else if usize::from(shards) < workers {
+            self.report(at, Problem::FewerShardsThanWorkers { shards, workers });
         }
-        cores
+    }
+
+    /// How workers wait, and what waits between them.
+    fn waiting(&mut self) {
+        let system = &self.document.system;
+        let (ring, idle) = (system.ring, system.idle.clone());
+        self.in_range(place!["system", "ring"], "a number of packets", ring, 64..=65_536);
+        let most = 1 << 30;
+        self.in_range(
+            place!["system", "idle", "spin"],
+            "a number of rounds",
+            idle.spin,
+            0..=most,
+        );
+        self.in_range(
+            place!["system", "idle", "pause"],
+            "a number of rounds",
+            idle.pause,
+            0..=most,
+        );
+        let range = Period::microseconds(1)..=Period::milliseconds(10);
+        self.in_range(place!["system", "idle", "sleep"], "a time", idle.sleep, range);
     }
 
     /// Capacities against each other and against the memory.

@@ -21,6 +21,11 @@ impl Period {
         Self(Duration::from_millis(milliseconds))
     }
 
+    /// Of whole microseconds.
+    pub const fn microseconds(microseconds: u64) -> Self {
+        Self(Duration::from_micros(microseconds))
+    }
+
     /// As a duration of the standard library.
     pub const fn duration(self) -> Duration {
         self.0

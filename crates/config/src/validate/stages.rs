@@ -1,0 +1,115 @@
+//! The stages of a pipeline: what each does, and where.
+
+use super::Check;
+use crate::problem::{Problem, StageProblem};
+use crate::read::place;
+use crate::schema::Model;
+use crate::value::Workers;
+
+/// The parts of a packet's way: a pipeline is cut between them.
+pub(crate) const PARTS: [&str; 4] = ["receive", "parse", "session", "transmit"];
+
+/// Nodes inside `session`. A cut between any two would give what they write two writers.
+const INSIDE: [(&str, &str); 10] = [
+    ("fragments", "the table of datagrams in fragments"),
+    ("established", "the session's record"),
+    ("decide", "the session's record"),
+    ("revise", "the session's record"),
+    ("forward", "the counters of the way out"),
+    ("gateway", "the table of neighbours"),
+    ("neighbour", "the table of neighbours"),
+    ("complain", "the table of neighbours"),
+    ("cut", "the identification of fragments"),
+    ("output", "the counters of the way out"),
+];
+
+impl Check<'_> {
+    /// Cores in the order of their stages, and by part the workers that do it; none where packets run to completion.
+    pub(super) fn stages(&mut self) -> Option<(Vec<u16>, [Vec<u16>; 4])> {
+        let system = &self.document.system;
+        let at = place!["system", "stages"];
+        match (system.model, system.stages.is_empty()) {
+            (Model::Pipeline, true) => {
+                self.report(place!["system", "model"], StageProblem::Missing.into());
+                return None;
+            }
+            (Model::RunToCompletion | Model::Auto, false) => {
+                self.report(at, StageProblem::NoPipeline.into());
+                return None;
+            }
+            (_, true) => return None,
+            (Model::Pipeline, false) => {}
+        }
+        if matches!(&system.workers, Workers::Cores(_)) || system.workers != Workers::Count(1) {
+            self.report(place!["system", "workers"], StageProblem::WorkersToo.into());
+        }
+        let mut cores = Vec::new();
+        let mut stages: [Vec<u16>; 4] = Default::default();
+        let mut next = 0;
+        for (number, stage) in system.stages.iter().enumerate() {
+            let workers = self.stage_cores(number, &stage.cores, &mut cores);
+            if stage.parts.is_empty() {
+                self.report(
+                    place!["system", "stages", number, "parts"],
+                    StageProblem::Nothing.into(),
+                );
+            }
+            for (place, part) in stage.parts.iter().enumerate() {
+                let at = place!["system", "stages", number, "parts", place];
+                match PARTS.iter().position(|known| known == part) {
+                    Some(found) if found == next => {
+                        stages[found].clone_from(&workers);
+                        next += 1;
+                    }
+                    Some(_) => self.report(at, StageProblem::Order(part.clone(), PARTS.get(next).copied()).into()),
+                    None => self.report(at, inside(part).into()),
+                }
+            }
+        }
+        if let Some(missing) = PARTS.get(next)
+            && !self
+                .found
+                .iter()
+                .any(|located| matches!(located.problem, Problem::Stage(_)))
+        {
+            self.report(at, StageProblem::Part(missing).into());
+        }
+        if cores.len() < system.stages.len() {
+            let (stages, cores) = (system.stages.len(), cores.len());
+            self.advise(at, StageProblem::MoreThanCores { stages, cores }.into());
+        }
+        Some((cores, stages))
+    }
+
+    /// The workers of a stage: cores that no earlier stage has are new ones.
+    fn stage_cores(&mut self, stage: usize, wanted: &[u16], cores: &mut Vec<u16>) -> Vec<u16> {
+        let mut workers = Vec::new();
+        if wanted.is_empty() {
+            self.report(place!["system", "stages", stage, "cores"], StageProblem::NoCores.into());
+        }
+        for (place, &core) in wanted.iter().enumerate() {
+            let at = place!["system", "stages", stage, "cores", place];
+            if !self.machine.cores.contains(&core) {
+                let cores = self.machine.cores.clone();
+                self.report(at, Problem::UnknownCore { core, cores });
+            }
+            if wanted.iter().take(place).any(|&other| other == core) {
+                self.report(at, Problem::DuplicateCore(core));
+            }
+            let worker = cores.iter().position(|&other| other == core).unwrap_or_else(|| {
+                cores.push(core);
+                cores.len() - 1
+            });
+            workers.push(u16::try_from(worker).unwrap_or(u16::MAX));
+        }
+        workers
+    }
+}
+
+/// Why something that is no part can't be a stage.
+fn inside(name: &str) -> StageProblem {
+    match INSIDE.iter().find(|(node, _)| *node == name) {
+        Some(&(node, written)) => StageProblem::Cut { node, written },
+        None => StageProblem::Unknown(name.to_owned()),
+    }
+}
