@@ -19,7 +19,7 @@ use sluice_engine::io::{BATCH, Carried, Handover, Lent, PacketIo, Parked, PortIn
 use sluice_table::memory::Line;
 
 use crate::control::Control;
-use crate::start::start;
+use crate::start::{start, waiting};
 use crate::watchdog::Watchdog;
 use crate::workers::Workers;
 use crate::{Loaded, api, load, log};
@@ -226,6 +226,9 @@ impl Handover for Faulty {
     fn hand_over(&mut self, _to: WorkerIndex, _slots: &[Slot], _carried: &[Carried]) -> usize {
         0
     }
+    fn room(&self, _to: WorkerIndex) -> usize {
+        0
+    }
     fn take_over(&mut self, _carried: &mut ArrayVec<Carried, BATCH>) -> usize {
         0
     }
@@ -252,8 +255,8 @@ fn panic_of_a_worker_ends_the_process_and_names_its_core() {
     let (worker, _desk) = made.unwrap_or_else(|error| panic!("{error}"));
     let eal = Eal::get().expect("it runs");
     let cores = &loaded.checked.config.cores;
-    let _workers =
-        Workers::start(eal, vec![worker], cores, true, running.began).unwrap_or_else(|error| panic!("{error}"));
+    let _workers = Workers::start(eal, vec![worker], cores, waiting(&loaded.checked.config), running.began)
+        .unwrap_or_else(|error| panic!("{error}"));
     loop {
         std::thread::park();
     }

@@ -25,6 +25,7 @@ mod watchdog;
 mod workers;
 
 pub use sluice_config as config;
+pub use sluice_engine::stages::Stages;
 
 pub use filter::{FilterOutlook, filter_outlook};
 pub use load::{Loaded, load, load_for_replay};

@@ -1,11 +1,13 @@
 //! Interfaces with devices of their own become the ports of the data plane.
 
 use sluice_config::config::{Interface, InterfaceIndex, Link};
-use sluice_config::{Config, Fault, schema};
+use sluice_config::{Config, Fault, memory, schema};
 use sluice_dpdk::driver::{Choice, choose};
 use sluice_dpdk::port::Steering;
 use sluice_dpdk::{Device, Limit, Plan, PortPlan, limits};
+use sluice_engine::placement::Part;
 use sluice_engine::policy::Setup;
+use sluice_engine::stages::Stages;
 
 /// A port as it would be opened.
 #[derive(Clone, Debug)]
@@ -47,9 +49,14 @@ pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
 }
 
 /// Everything that is to be opened.
-pub fn plan(config: &Config, ports: &[Outlook]) -> Plan {
+pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages) -> Plan {
     let workers = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
     let mut plan = Plan::new(ports.iter().map(|port| port.plan.clone()).collect(), workers);
+    if !stages.is_run_to_completion() {
+        plan.receivers = stages.all(Part::Receive, workers.into());
+        plan.senders = stages.all(Part::Transmit, workers.into());
+    }
+    plan.handover = config.document.system.ring;
     let parked = config
         .document
         .neighbours
@@ -58,7 +65,8 @@ pub fn plan(config: &Config, ports: &[Outlook]) -> Plan {
         .saturating_add(config.document.nat.unsolicited_syns);
     plan.parked = parked as usize;
     // They come on top of what devices and workers hold.
-    plan.buffers = plan.buffers.saturating_add(parked).min(1 << 24).next_power_of_two() - 1;
+    let more = parked.saturating_add(memory::in_rings(&config.document));
+    plan.buffers = plan.buffers.saturating_add(more).min(1 << 24).next_power_of_two() - 1;
     plan
 }
 
@@ -69,7 +77,12 @@ pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &Set
         port.hash_key = Some(steering.key(is_outside(config, outlook.interface)).into());
         port.fallback_key = Some(steering.fallback_key().into());
         let queues = outlook.queues(config).max(1);
-        port.table = setup.owners.iter().map(|owner| owner % queues).collect();
+        let owners = setup.owners.iter();
+        port.table = match setup.stages.is_run_to_completion() {
+            true => owners.map(|owner| owner % queues).collect(),
+            // Who receives has no shards: each has its turn.
+            false => Vec::new(),
+        };
     }
 }
 
@@ -79,11 +92,9 @@ fn is_outside(config: &Config, interface: InterfaceIndex) -> bool {
 }
 
 impl Outlook {
-    /// Queues: no more than workers.
+    /// Queues: no more than workers that receive.
     pub fn queues(&self, config: &Config) -> u16 {
-        self.choice
-            .queues
-            .min(u16::try_from(config.cores.len()).unwrap_or(u16::MAX))
+        self.choice.queues.min(receivers(config))
     }
 
     /// What would keep the port from opening.
@@ -106,6 +117,15 @@ impl Outlook {
             })
             .collect()
     }
+}
+
+/// Workers that receive.
+fn receivers(config: &Config) -> u16 {
+    let workers = match config.stages[0].len() {
+        0 => config.cores.len(),
+        receivers => receivers,
+    };
+    u16::try_from(workers).unwrap_or(u16::MAX)
 }
 
 fn key(interface: &str, key: &str) -> Vec<String> {
@@ -131,10 +151,9 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
             }));
         }
     };
-    let workers = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
     let mut plan = PortPlan::new(&interface.name, device);
     plan.mtu = interface.mtu;
-    plan.queues = queues.unwrap_or(workers);
+    plan.queues = queues.unwrap_or(receivers(config));
     // A card filters by its address. Everything else brings all that arrives, and the engine looks at addresses.
     let card = matches!(plan.device, Device::Pci(_) | Device::Bond { .. });
     plan.mac = interface.mac.filter(|_| card).map(|mac| mac.bytes());

@@ -6,11 +6,14 @@ use std::time::Instant;
 use sluice_config::schema::Hugepages;
 use sluice_config::{Fault, place};
 use sluice_dpdk::memory::{Backing, Region};
+use sluice_dpdk::workers::Waiting;
 use sluice_dpdk::{Devices, DpdkIo, Eal, tsc};
 use sluice_engine::counters::WorkerCounters;
+use sluice_engine::placement::Part;
 use sluice_engine::plane::Plane;
 use sluice_engine::policy::Port;
 use sluice_engine::request::Counter;
+use sluice_engine::stages::Stages;
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_table::memory::{LINE, Line};
@@ -56,22 +59,23 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let count = config.cores.len();
     let ports: Vec<Port> = outlooks
         .iter()
-        .map(|port| {
-            let queues = port.queues(config);
-            Port {
-                name: port.plan.name.clone(),
-                sender: (usize::from(queues) < count && queues == 1).then_some(build::FIRST),
-            }
+        .map(|port| Port {
+            name: port.plan.name.clone(),
+            senders: Box::default(),
         })
         .collect();
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
-    let setup = build::setup(config, ports, count, secrets)?;
-    let mut plan = plan(config, &outlooks);
+    let stages = Stages::new(config.stages.clone());
+    let mut setup = build::setup(config, ports, (stages, count), secrets)?;
+    let mut plan = plan(config, &outlooks, &setup.stages);
     steer(&mut plan, config, &outlooks, &setup);
     let cores: Vec<usize> = config.cores.iter().map(|&core| core.into()).collect();
     let eal = Eal::start(&plan.needs(&cores, hugepages(config)))?;
     tracing::info!("{}, packet buffers in {}", eal.version(), eal.memory());
     let (devices, hands) = Devices::open(eal, &plan).map_err(|error| open_error(loaded, error))?;
+    for (port, device) in setup.ports.iter_mut().zip(devices.ports()) {
+        port.senders = senders(device.senders(), &setup.stages, count);
+    }
     let macs = describe(&devices, config);
     let pools = build::pool_names(config, &Vec::new());
     let built = Instant::now();
@@ -95,15 +99,16 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         Now::at(0),
     )?;
     let (workers, desks) = make_workers(&mut plane, &devices, hands)?;
-    let workers = Workers::start(eal, workers, &config.cores, config.document.system.busy_poll, began)?;
+    let workers = Workers::start(eal, workers, &config.cores, waiting(config), began)?;
     for (worker, core) in config.cores.iter().enumerate() {
+        let parts = plane.setup().stages.parts(worker as u16);
         let shards = plane
             .setup()
             .owners
             .iter()
             .filter(|&&owner| usize::from(owner) == worker)
             .count();
-        tracing::info!("worker {worker} on core {core} with {shards} shards");
+        tracing::info!("worker {worker} on core {core}: {parts}, {shards} shards");
     }
     Ok(Running {
         devices,
@@ -115,6 +120,28 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         rules,
         began,
     })
+}
+
+/// The workers that send by a port for all; none where each that sends has a queue of its own.
+fn senders(with_queues: &[u16], stages: &Stages, workers: usize) -> Box<[u16]> {
+    let senders = stages.all(Part::Transmit, workers);
+    match senders.len() == workers && senders.iter().all(|worker| with_queues.contains(worker)) {
+        true => Box::default(),
+        false => senders
+            .into_iter()
+            .filter(|worker| with_queues.contains(worker))
+            .collect(),
+    }
+}
+
+/// How workers wait that have nothing to do.
+pub(crate) fn waiting(config: &sluice_config::Config) -> Waiting {
+    let system = &config.document.system;
+    Waiting {
+        spin: system.idle.spin,
+        pause: system.idle.pause,
+        sleep: (!system.busy_poll).then(|| system.idle.sleep.duration()),
+    }
 }
 
 /// Whether hugepages are wanted: `None` where there are enough of them.
@@ -188,6 +215,7 @@ fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>) -> Res
     let mut workers = Vec::new();
     let mut desks = Vec::new();
     let lines = plane.lines();
+    let receivers = plane.setup().stages.all(Part::Receive, plane.counters().len());
     // Each shard begins at an even line: records of two lines share a fetch of the processor.
     let part = lines.total().next_multiple_of(2);
     let mut bytes = 0;
@@ -204,7 +232,12 @@ fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>) -> Res
         let mut rest = memory.chunks_exact_mut(part);
         let receives = (0u16..)
             .zip(devices.ports())
-            .filter(|(_, port)| own < port.queues())
+            .filter(|(_, port)| {
+                receivers
+                    .iter()
+                    .take(port.queues().into())
+                    .any(|&receiver| receiver == own)
+            })
             .map(|(number, _)| number)
             .collect();
         let memory = |_| rest.next().unwrap_or_default();

@@ -7,7 +7,7 @@ use serde_json::json;
 use sluice_daemon::config::config::{Interface, Link};
 use sluice_daemon::config::memory::Bytes;
 use sluice_daemon::config::{Config, place};
-use sluice_daemon::{FilterOutlook, Loaded, Outlook, filter_outlook, load, outlook, plan};
+use sluice_daemon::{FilterOutlook, Loaded, Outlook, Stages, filter_outlook, load, outlook, plan};
 
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
@@ -78,25 +78,21 @@ fn as_text(
             writeln!(output, "  {name}: {limit}")?;
         }
     }
-    let cores: Vec<_> = config.cores.iter().map(u16::to_string).collect();
-    writeln!(
-        output,
-        "\nWorkers on cores {} with {} shards\n",
-        cores.join(", "),
-        config.document.system.shards
-    )?;
+    workers(config, output)?;
     let mut tables = Columns::new(&[("TABLE", Left), ("CAPACITY", Right), ("MEMORY", Right)]);
     for table in &config.tables {
         tables.row([table.name.into(), grouped(table.entries), table.bytes.to_string()]);
     }
-    let plan = plan(config, ports);
+    let plan = plan(config, ports, &Stages::new(config.stages.clone()));
     tables.row([
         "packet buffers".into(),
         grouped(u64::from(plan.buffers)),
         Bytes(plan.bytes() as u64).to_string(),
     ]);
     tables.flush(output)?;
-    let sum: u64 = config.tables.iter().map(|table| table.bytes.0).sum();
+    // Buffers in rings are among the packet buffers.
+    let tables = config.tables.iter().filter(|table| table.key != ["system", "ring"]);
+    let sum: u64 = tables.map(|table| table.bytes.0).sum();
     writeln!(
         output,
         "{} of {} free",
@@ -110,6 +106,20 @@ fn as_text(
         writeln!(output, "\n{}:{}: {}", loaded.name, complaint.line, complaint.message)?;
     }
     Ok(())
+}
+
+/// Cores, and who does what there.
+fn workers(config: &Config, output: &mut dyn Write) -> Result<(), CommandError> {
+    let cores: Vec<_> = config.cores.iter().map(u16::to_string).collect();
+    let (cores, shards) = (cores.join(", "), config.document.system.shards);
+    writeln!(output, "\nWorkers on cores {cores} with {shards} shards")?;
+    let stages = Stages::new(config.stages.clone());
+    if !stages.is_run_to_completion() {
+        for (worker, core) in (0..).zip(&config.cores) {
+            writeln!(output, "  core {core}: {}", stages.parts(worker))?;
+        }
+    }
+    Ok(writeln!(output)?)
 }
 
 fn as_json(
@@ -142,10 +152,12 @@ fn as_json(
         .iter()
         .map(|table| json!({ "name": table.name, "capacity": table.entries, "bytes": table.bytes.0 }))
         .collect();
-    let plan = plan(config, ports);
+    let stages = Stages::new(config.stages.clone());
+    let plan = plan(config, ports, &stages);
     let document = json!({
         "interfaces": interfaces,
         "cores": config.cores,
+        "parts": (0..config.cores.len()).map(|worker| stages.parts(worker as u16)).collect::<Vec<_>>(),
         "shards": config.document.system.shards,
         "tables": tables,
         "buffers": { "count": plan.buffers, "bytes": plan.bytes() },

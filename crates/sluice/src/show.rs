@@ -165,6 +165,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                 ("PACKETS", Right),
                 ("SESSIONS", Right),
                 ("SHARDS", Right),
+                ("PARTS", Left),
             ];
             table(&mut connect()?, path::CORES, &(), &titles, output, |row: Core| {
                 Some([
@@ -176,6 +177,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                     grouped(row.packets),
                     grouped(row.sessions),
                     row.shards.to_string(),
+                    row.parts,
                 ])
             })
         }

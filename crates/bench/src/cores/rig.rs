@@ -8,9 +8,11 @@ use sluice_dpdk::memory::Region;
 use sluice_dpdk::port::PortPlan;
 use sluice_dpdk::{Devices, DpdkIo, Plan, tsc};
 use sluice_engine::datagrams::Limits;
+use sluice_engine::placement::Part;
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Policy, Port, Setup, Subscribers};
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request};
+use sluice_engine::stages::Stages;
 use sluice_engine::steering::Steering as Engine;
 use sluice_engine::time::Now;
 use sluice_route::RouteSet;
@@ -78,14 +80,16 @@ fn plane(steering: Steering, style: Style, workers: usize) -> Result<Plane, Fail
         .all(|(_, pool)| sluice_engine::steering::spreads(pool));
     let wanted = steering.wanted(spreads, style.blocks);
     let steering = Engine::seeded(SHARDS, &wanted, 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
+    let stages = Stages::default();
     let setup = Setup {
-        owners: Setup::owners(steering.shards(), workers),
+        owners: Setup::dealt(steering.shards(), &stages.all(Part::Session, workers)),
+        stages,
         steering,
         sessions: [CAPACITY, SHARDS],
         ports: ["inside", "outside"]
             .map(|name| Port {
                 name: name.into(),
-                sender: None,
+                senders: Box::default(),
             })
             .into(),
         secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],

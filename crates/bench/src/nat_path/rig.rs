@@ -12,6 +12,7 @@ use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Policy, Port, Setup, Subscribers};
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request};
+use sluice_engine::stages::Stages;
 use sluice_engine::steering::{Steering, Wanted};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
@@ -219,7 +220,8 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
     let shards = steering.shards();
     let setup = Setup {
         steering,
-        owners: Setup::owners(shards, 1),
+        owners: Setup::dealt(shards, &[0]),
+        stages: Stages::default(),
         sessions: match job {
             Job::Translate6 => [SHARDS, sessions],
             _ => [sessions, SHARDS],
@@ -227,7 +229,7 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
         ports: ["inside", "outside"]
             .map(|name| Port {
                 name: name.into(),
-                sender: None,
+                senders: Box::default(),
             })
             .into(),
         secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],

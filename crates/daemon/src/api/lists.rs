@@ -244,6 +244,7 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
                 (false, false) => "running",
             }
             .into(),
+            parts: plane.setup().stages.parts(worker as u16),
             shards: owned.count() as u16,
             sessions: counters
                 .sessions_created

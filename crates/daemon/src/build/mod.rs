@@ -16,8 +16,10 @@ use sluice_config::config::Timeouts;
 use sluice_config::schema;
 use sluice_engine::datagrams;
 use sluice_engine::io::WorkerIndex;
+use sluice_engine::placement::Part;
 use sluice_engine::plane::NeighbourLimits;
 use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Setup, Subscribers};
+use sluice_engine::stages::Stages;
 use sluice_nat::deterministic::DeterministicError;
 use sluice_nat::timeout::{Schedule, TimeoutError};
 use sluice_route::RouteError;
@@ -82,18 +84,24 @@ impl Secrets {
     }
 }
 
-/// What is fixed from start to end. `ports` are in the order of [`ports`].
+/// What is fixed from start to end. `ports` are in the order of [`ports`], `stages` are those of so many workers.
 ///
 /// # Errors
 /// An impossible number of shards.
-pub fn setup(config: &Config, ports: Vec<Port>, workers: usize, secrets: Secrets) -> Result<Setup, BuildError> {
+pub fn setup(
+    config: &Config,
+    ports: Vec<Port>,
+    (stages, workers): (Stages, usize),
+    secrets: Secrets,
+) -> Result<Setup, BuildError> {
     let steering = steering(config, secrets)?;
     let shards = steering.shards();
     let sessions = &config.document.sessions;
     let fragments = &config.document.fragments;
     Ok(Setup {
         steering,
-        owners: Setup::owners(shards, workers),
+        owners: Setup::dealt(shards, &stages.all(Part::Session, workers)),
+        stages,
         sessions: [sessions.ipv4, sessions.ipv6],
         ports,
         secret: secrets.sessions,
@@ -195,7 +203,7 @@ pub(crate) fn timeouts(timeouts: &Timeouts) -> sluice_nat::Timeouts {
     }
 }
 
-/// The worker that sends for all by a device with one queue.
+/// The worker that receives from a device with one queue.
 pub const FIRST: WorkerIndex = 0;
 
 #[cfg(test)]
@@ -227,7 +235,9 @@ mod tests {
         };
         assert_eq!(
             expected,
-            setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap().fragments
+            setup(&config, Vec::new(), (Stages::default(), 1), Secrets::FIXED)
+                .unwrap()
+                .fragments
         );
     }
 
@@ -236,7 +246,9 @@ mod tests {
         let interface = "[interfaces.a]\ndevice = \"null:\"\n";
         let settings = |text: &str| {
             let config = config(&format!("{interface}{text}"));
-            let waiting = setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap().unsolicited_syns;
+            let waiting = setup(&config, Vec::new(), (Stages::default(), 1), Secrets::FIXED)
+                .unwrap()
+                .unsolicited_syns;
             (
                 waiting,
                 policy(&config, &[[2, 0, 0, 0, 0, 1]], &Vec::new(), None)
@@ -270,7 +282,7 @@ mod tests {
              [nat.pools.a]\naddresses = [\"198.51.100.0/26\"]\nports = \"1-65535\"\n\
              block = {}\nfiltering = \"address-dependent\"\n",
         );
-        let setup = setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap();
+        let setup = setup(&config, Vec::new(), (Stages::default(), 1), Secrets::FIXED).unwrap();
         let names = pool_names(&config, &Vec::new());
         let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names, None).unwrap();
         policy.leases = Leases::of(&policy, setup.steering.shards());
@@ -298,7 +310,9 @@ mod tests {
         };
         assert_eq!(
             expected,
-            setup(&config, Vec::new(), 1, Secrets::FIXED).unwrap().subscribers
+            setup(&config, Vec::new(), (Stages::default(), 1), Secrets::FIXED)
+                .unwrap()
+                .subscribers
         );
     }
 

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use sluice_config::Config;
 use sluice_engine::io::memory::{MemoryIo, Sent, Wires};
 use sluice_engine::io::{PortIndex, WorkerIndex};
+use sluice_engine::placement::Part;
 use sluice_engine::plane::Plane;
 use sluice_engine::policy::Port;
 use sluice_engine::request::{Counter, Request};
+use sluice_engine::stages::Stages;
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_route::Address;
@@ -60,10 +62,21 @@ pub struct World<'m> {
     incomplete: u64,
 }
 
+/// The stages that are configured, where as many workers are wanted.
+fn stages(config: &Config, workers: u16) -> Stages {
+    match usize::from(workers) == config.cores.len() {
+        true => Stages::new(config.stages.clone()),
+        false => Stages::default(),
+    }
+}
+
 /// By port: the address that frames get in place of their destination, where the configuration names none.
 type Readdress = Vec<Option<[u8; 6]>>;
 
 fn plane(config: &Config, workers: u16) -> Result<(Plane, Readdress), ReplayError> {
+    let stages = stages(config, workers);
+    // One queue a port, as a kernel interface has.
+    let sender = stages.workers(Part::Transmit).first().copied().unwrap_or(build::FIRST);
     let owners = build::ports(config);
     let configured = owners.iter().map(|&index| config.interfaces.get(usize::from(index)));
     let mut macs = Vec::new();
@@ -76,10 +89,10 @@ fn plane(config: &Config, workers: u16) -> Result<(Plane, Readdress), ReplayErro
         readdress.push(mac.is_none().then_some(made));
         ports.push(Port {
             name: interface.map_or_else(String::new, |interface| interface.name.clone()),
-            sender: (workers > 1).then_some(build::FIRST),
+            senders: [sender].into(),
         });
     }
-    let setup = build::setup(config, ports, workers.into(), Secrets::FIXED)?;
+    let setup = build::setup(config, ports, (stages, workers.into()), Secrets::FIXED)?;
     let rules = build::filters(config, None)?;
     let policy = build::policy(config, &macs, &build::pool_names(config, &Vec::new()), rules.as_ref())?;
     let routes = build::routes(config, &policy.interfaces)?;
