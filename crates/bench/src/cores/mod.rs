@@ -5,7 +5,7 @@
 
 pub mod lane;
 mod limit;
-mod line;
+pub mod line;
 mod rig;
 mod steering;
 

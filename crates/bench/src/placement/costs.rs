@@ -2,10 +2,10 @@
 
 use sluice_dpdk::tsc;
 use sluice_engine::counters::Stage;
-use sluice_engine::placement::{HandOver, Placement};
+use sluice_engine::placement::{Costs, HandOver, Part, Placement};
 
 use super::lane::Done;
-use super::scenario::HAND_OVER;
+use super::scenario::{HAND_OVER, Scenario};
 use super::{Bench, Failure};
 
 /// Cycles per packet of each part, on a core that does all of them, and of source and sink.
@@ -57,19 +57,44 @@ pub fn text(done: &Done, packets: f64) -> String {
     )
 }
 
-/// What hand-overs cost between two cores: what a core that gives, and one that takes, needs for a packet beside its parts.
-pub fn hand_over(bench: &mut Bench<'_>) -> Result<HandOver, Failure> {
+/// Cycles per packet that a device takes, so that its core is the one that limits.
+const SLOW: u64 = 300;
+
+/// What hand-overs cost between two cores, by the part that comes next, in the order of [`Part::ALL`]: what a core that gives,
+/// and one that takes, needs for a packet beside its parts. Each in turn is the one that limits, and so has full bursts.
+pub fn hand_overs(bench: &mut Bench<'_>) -> Result<[HandOver; 4], Failure> {
+    let mut by_part = [HandOver::default(); 4];
     if bench.on.len() < 2 {
-        return Ok(HandOver::default());
+        return Ok(by_part);
     }
     let of = |workers: [u16; 4]| Placement::new(workers.map(|worker| vec![worker])).ok_or("no placement");
     let (_, alone) = bench.run(&HAND_OVER, &of([0; 4])?)?;
-    let [receive, parse, session, transmit] = Alone::of(&alone[0]).parts;
-    let hertz = tsc::frequency() as f64 / 1e6;
-    let (giving, _) = bench.run(&HAND_OVER, &of([0, 0, 0, 1])?)?;
-    let (taking, _) = bench.run(&HAND_OVER, &of([0, 1, 1, 1])?)?;
-    Ok(HandOver {
-        out: (hertz / giving - receive - parse - session).max(0.0),
-        take: (hertz / taking - parse - session - transmit).max(0.0),
-    })
+    let alone = Alone::of(&alone[0]).parts;
+    let cycles = tsc::frequency() as f64 / 1e6;
+    for (part, over) in by_part.iter_mut().enumerate().skip(1) {
+        let placement = of([0, 1, 2, 3].map(|other| u16::from(other >= part)))?;
+        let (giving, taking) = (HAND_OVER.paced(SLOW, 0), HAND_OVER.paced(0, SLOW));
+        let mut beside = |scenario: Scenario, parts: &[f64]| {
+            let (rate, _) = bench.run(&scenario, &placement)?;
+            let own = parts.iter().sum::<f64>() + SLOW as f64;
+            Ok::<_, Failure>((cycles / rate - own).max(0.0))
+        };
+        over.out = beside(giving, &alone[..part])?;
+        over.take = beside(taking, &alone[part..])?;
+    }
+    Ok(by_part)
+}
+
+/// Costs of parts and hand-overs. All cores are equally far from each other.
+pub fn costs(parts: [f64; 4], hand_overs: [HandOver; 4]) -> Costs {
+    // A finished packet takes the ring alone.
+    let ring = hand_overs[Part::Transmit as usize];
+    Costs {
+        parts,
+        hand_overs: [ring; 4],
+        next: hand_overs.map(|over| HandOver {
+            out: over.out - ring.out,
+            take: over.take - ring.take,
+        }),
+    }
 }

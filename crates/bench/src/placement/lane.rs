@@ -23,27 +23,60 @@ pub const WINDOW: u64 = LAG as u64;
 #[repr(align(128))]
 pub struct Count(AtomicU64);
 
-/// How many packets went in and came out, by lane.
+/// Packets between receive and transmit at most, for each worker that receives: as many as a ring holds by default. More wait
+/// in front of the device, as they do where no more is offered than is carried.
+pub const WITHIN: u64 = 512;
+
+/// How many packets were sent to a gateway, were received by it, and came out, by lane.
 #[derive(Debug)]
 pub struct Progress {
     sent: Vec<Count>,
+    received: Vec<Count>,
     came: Vec<Count>,
+    sources: u64,
+}
+
+fn sum(counts: &[Count]) -> u64 {
+    counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
+}
+
+impl Count {
+    #[inline(always)]
+    fn add(&self, count: usize) {
+        self.0
+            .store(self.0.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
+    }
 }
 
 impl Progress {
-    /// Of so many lanes.
-    pub fn new(lanes: usize) -> Self {
+    /// Of so many lanes, some of which have a source.
+    pub fn new(lanes: usize, sources: u64) -> Self {
         let counts = || (0..lanes).map(|_| Count::default()).collect();
         Self {
             sent: counts(),
+            received: counts(),
             came: counts(),
+            sources,
         }
     }
 
     /// Packets that went in and came out, of all lanes.
     pub fn all(&self) -> (u64, u64) {
-        let sum = |counts: &[Count]| counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum();
         (sum(&self.sent), sum(&self.came))
+    }
+
+    /// Whether a lane may receive a burst.
+    #[inline(always)]
+    pub fn may_receive(&self) -> bool {
+        sum(&self.received).wrapping_sub(sum(&self.came)) + 64 <= WITHIN * self.sources
+    }
+
+    /// A lane has received packets.
+    #[inline(always)]
+    pub fn receive(&self, lane: usize, count: usize) {
+        if let Some(received) = self.received.get(lane) {
+            received.add(count);
+        }
     }
 }
 
@@ -79,8 +112,6 @@ pub struct Lane<'m> {
     pub drains: bool,
     /// Whether what it receives comes out by its own queue: then it watches only that.
     pub local: bool,
-    /// Sources of all lanes.
-    pub sources: u64,
     /// Progress of all lanes.
     pub progress: Arc<Progress>,
     /// When the engine's clock began, in cycles.
@@ -145,7 +176,7 @@ impl Lane<'_> {
             }
             false => {
                 let (sent, came) = self.progress.all();
-                (sent, came, self.sources)
+                (sent, came, self.progress.sources)
             }
         };
         sent.wrapping_sub(came) < WINDOW * sources
@@ -195,9 +226,7 @@ impl Lane<'_> {
         if came > 0
             && let Some(counter) = self.progress.came.get(self.own)
         {
-            counter
-                .0
-                .store(counter.0.load(Ordering::Relaxed) + came as u64, Ordering::Relaxed);
+            counter.add(came);
         }
         came
     }

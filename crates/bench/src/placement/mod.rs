@@ -18,9 +18,10 @@ use sluice_dpdk::eal::Eal;
 use sluice_dpdk::tsc;
 use sluice_engine::placement::{Core, Costs, HandOver, Load, Placement, Topology, candidates, choose, predict, rank};
 
+use crate::cores::line;
 use crate::nat_path::rig::SHARDS;
 use crate::rows::{Figure, Row, Run};
-use costs::{Alone, hand_over};
+use costs::{Alone, costs, hand_overs};
 use lane::Done;
 use rig::Rig;
 use scenario::Scenario;
@@ -135,6 +136,9 @@ struct Outcome {
     /// Everything on one worker is the first.
     cases: Vec<Case>,
     costs: Costs,
+    over: [HandOver; 4],
+    /// How far two cores are from each other, round by round.
+    lines: Vec<f64>,
 }
 
 impl Outcome {
@@ -183,12 +187,13 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
     let single = alone().ok_or("no worker")?;
     let mut cases = vec![Case::new(single.clone())];
     cases.extend(placements(workers).into_iter().map(Case::new));
-    let mut hand_overs = Vec::new();
+    let (mut overs, mut lines) = (Vec::new(), Vec::new());
     // The first run of a scenario finds nothing before it.
     let (_, done) = bench.run(scenario, &single)?;
     let mut before = Alone::of(&done[0]);
     for _ in 0..runs {
-        hand_overs.push(hand_over(bench)?);
+        lines.push(line::cycles(bench.eal, bench.on)?);
+        overs.push(hand_overs(bench)?);
         for place in 0..cases.len() {
             // Neighbours come and go: each run has its own measure beside it.
             let (rate, done) = bench.run(scenario, &single)?;
@@ -204,24 +209,22 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
             }
         }
     }
-    let over = HandOver {
-        out: median(hand_overs.iter().map(|over| over.out)),
-        take: median(hand_overs.iter().map(|over| over.take)),
-    };
-    let costs = |parts| Costs {
-        parts,
-        hand_overs: [over; 4],
-    };
+    let over = [0, 1, 2, 3].map(|part: usize| HandOver {
+        out: median(overs.iter().map(|over| over[part].out)),
+        take: median(overs.iter().map(|over| over[part].take)),
+    });
     for case in &mut cases {
         let by_run = case.alone.iter();
         case.predicted = by_run
-            .map(|alone| expected(&case.placement, &costs(alone.parts), scenario))
+            .map(|alone| expected(&case.placement, &costs(alone.parts, over), scenario))
             .collect();
     }
     let part = |part: usize| median(cases.iter().flat_map(|case| &case.alone).map(|alone| alone.parts[part]));
     Ok(Outcome {
         scenario: *scenario,
-        costs: costs([0, 1, 2, 3].map(part)),
+        costs: costs([0, 1, 2, 3].map(part), over),
+        over,
+        lines,
         cases,
     })
 }
@@ -251,7 +254,7 @@ fn rows(outcome: &Outcome, workers: usize, run: &mut Run<'_>) {
             .figure("predicted_mpps", &case.predicted);
         if case.placement.workers().len() == 1 {
             let of = |value: fn(&Alone) -> f64| case.alone.iter().map(value).collect::<Vec<_>>();
-            let over = outcome.costs.hand_overs[0];
+            let [_, parse, session, transmit] = outcome.over;
             row = row
                 .figure("receive_cycles", &of(|alone| alone.parts[0]))
                 .figure("source_cycles", &of(|alone| alone.source))
@@ -259,8 +262,13 @@ fn rows(outcome: &Outcome, workers: usize, run: &mut Run<'_>) {
                 .figure("session_cycles", &of(|alone| alone.parts[2]))
                 .figure("transmit_cycles", &of(|alone| alone.parts[3]))
                 .figure("sink_cycles", &of(|alone| alone.sink))
-                .figure("out_cycles", &[over.out])
-                .figure("take_cycles", &[over.take]);
+                .figure("out_before_parse", &[parse.out])
+                .figure("take_before_parse", &[parse.take])
+                .figure("out_before_session", &[session.out])
+                .figure("take_before_session", &[session.take])
+                .figure("out_before_transmit", &[transmit.out])
+                .figure("take_before_transmit", &[transmit.take])
+                .figure("line_cycles", &outcome.lines);
         }
         (run.row)(row);
     }

@@ -2,6 +2,7 @@
 //! sink at every one that sends.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use sluice_dpdk::device::Device;
 use sluice_dpdk::eal::Eal;
@@ -23,7 +24,7 @@ use sluice_route::RouteSet;
 use sluice_table::memory::Line;
 use sluice_wire::tcp::flag;
 
-use super::lane::{Clock, Done, Lane, Progress, WINDOW, feed, undisturbed};
+use super::lane::{Clock, Done, Lane, Progress, WITHIN, feed, undisturbed};
 use super::scenario::Scenario;
 use super::slow::Slow;
 use super::traffic::{Draw, FLOWS, FRESH, Opens, Skew, write_frame};
@@ -110,7 +111,7 @@ impl Queues {
         // First in, first out.
         plan.cache = 0;
         // Nothing finds a ring full.
-        plan.handover = WINDOW as u32 * 2 * self.workers as u32;
+        plan.handover = WITHIN as u32 * u32::from(self.count.max(1));
         if !near {
             plan.buffers = BUFFERS;
         }
@@ -212,11 +213,14 @@ impl<'m> Rig<'m> {
         let mut rest = all.chunks_exact_mut(lines);
         let (mut lanes, mut desks) = (Vec::new(), Vec::new());
         let start = tsc::now();
-        let progress = Arc::new(Progress::new(workers));
         let sources = (0..workers).filter(|&own| queues.receives(own)).count() as u64;
+        let (progress, open) = (
+            Arc::new(Progress::new(workers, sources)),
+            Arc::new(AtomicBool::new(false)),
+        );
         for (own, io) in hands.into_iter().enumerate() {
             let (receives, drains) = (queues.receives(own), queues.sends(own));
-            let io = Box::new(Slow::new(io, scenario.pace));
+            let io = Box::new(Slow::new(io, scenario.pace, own, progress.clone(), open.clone()));
             let ports = if receives { vec![0, 1] } else { Vec::new() };
             let give = |_| rest.next().unwrap_or_default();
             let (worker, desk) = plane.worker(own as u16, io, ports, give, tsc::now)?;
@@ -231,7 +235,6 @@ impl<'m> Rig<'m> {
                 draw: None,
                 drains,
                 local: !placement.is_pipeline() && usize::from(queues.count) == workers,
-                sources,
                 progress: progress.clone(),
                 start,
                 clock: Clock::Real,
@@ -264,6 +267,7 @@ impl<'m> Rig<'m> {
             rig.open()?;
         }
         rig.opening = rig.session_packets();
+        open.store(true, Ordering::Relaxed);
         rig.deal();
         if scenario.traffic.opens != Opens::None {
             let owners = rig.plane.setup().owners.clone();

@@ -71,7 +71,8 @@ impl Scenario {
         self
     }
 
-    const fn paced(mut self, receive: u64, transmit: u64) -> Self {
+    /// With slower devices.
+    pub const fn paced(mut self, receive: u64, transmit: u64) -> Self {
         self.pace = Pace { receive, transmit };
         self
     }

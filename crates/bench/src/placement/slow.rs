@@ -1,8 +1,13 @@
 //! Devices that take their time: so many cycles more for each packet that is received or sent.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use arrayvec::ArrayVec;
 use sluice_dpdk::{DpdkIo, tsc};
 use sluice_engine::io::{BATCH, Carried, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex};
+
+use super::lane::Progress;
 
 /// Cycles for each packet beside what the rings take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,16 +18,26 @@ pub struct Pace {
     pub transmit: u64,
 }
 
-/// A worker's devices, slowed down.
+/// A worker's devices, slowed down. Packets wait in them as long as enough are within the gateway.
 pub struct Slow {
     io: DpdkIo,
     pace: Pace,
+    own: usize,
+    progress: Arc<Progress>,
+    /// Whether flows are open: until then nobody counts.
+    open: Arc<AtomicBool>,
 }
 
 impl Slow {
-    /// Devices at a pace.
-    pub fn new(io: DpdkIo, pace: Pace) -> Self {
-        Self { io, pace }
+    /// The devices of a lane.
+    pub fn new(io: DpdkIo, pace: Pace, own: usize, progress: Arc<Progress>, open: Arc<AtomicBool>) -> Self {
+        Self {
+            io,
+            pace,
+            own,
+            progress,
+            open,
+        }
     }
 }
 
@@ -37,7 +52,14 @@ fn spend(cycles: u64) {
 impl PacketIo for Slow {
     #[inline]
     fn receive(&mut self, port: PortIndex) -> usize {
+        if !self.open.load(Ordering::Relaxed) {
+            return self.io.receive(port);
+        }
+        if !self.progress.may_receive() {
+            return 0;
+        }
         let count = self.io.receive(port);
+        self.progress.receive(self.own, count);
         if self.pace.receive > 0 {
             spend(self.pace.receive * count as u64);
         }
