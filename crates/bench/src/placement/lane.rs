@@ -125,7 +125,7 @@ pub struct Lane<'m> {
 /// Slices of a second.
 const SLICES: u64 = 1_000;
 /// Slices after one that was disturbed that do not count either.
-const AFTER: usize = 2;
+const AFTER: usize = 1;
 
 /// What a lane did, and what its cycles went into.
 #[derive(Clone, Copy, Debug, Default)]
@@ -286,7 +286,7 @@ impl Lane<'_> {
             for (place, spent) in done.stages.iter_mut().enumerate() {
                 *spent = after[place] - stages[place];
             }
-            self.slices.push((gap < slice / 5).then_some(done));
+            self.slices.push((gap < slice / 3).then_some(done));
             while edge + slice <= now {
                 edge += slice;
                 self.slices.push(None);
@@ -318,7 +318,8 @@ pub fn undisturbed(lanes: &[Lane<'_>]) -> (Vec<Done>, usize) {
 }
 
 impl Done {
-    fn and(mut self, other: Self) -> Self {
+    /// Both together.
+    pub fn and(mut self, other: Self) -> Self {
         self.counted += other.counted;
         self.cycles += other.cycles;
         self.source += other.source;

@@ -110,7 +110,7 @@ fn placements(workers: usize) -> Vec<Placement> {
 struct Case {
     placement: Placement,
     mpps: Vec<f64>,
-    /// By the costs right before each run.
+    /// The costs right before each run.
     alone: Vec<Alone>,
     predicted: Vec<f64>,
 }
@@ -209,16 +209,15 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
             }
         }
     }
+    for case in &mut cases {
+        let rounds = case.alone.iter().zip(&overs);
+        let costs = rounds.map(|(alone, &over)| costs(alone.parts, over));
+        case.predicted = costs.map(|costs| expected(&case.placement, &costs, scenario)).collect();
+    }
     let over = [0, 1, 2, 3].map(|part: usize| HandOver {
         out: median(overs.iter().map(|over| over[part].out)),
         take: median(overs.iter().map(|over| over[part].take)),
     });
-    for case in &mut cases {
-        let by_run = case.alone.iter();
-        case.predicted = by_run
-            .map(|alone| expected(&case.placement, &costs(alone.parts, over), scenario))
-            .collect();
-    }
     let part = |part: usize| median(cases.iter().flat_map(|case| &case.alone).map(|alone| alone.parts[part]));
     Ok(Outcome {
         scenario: *scenario,
