@@ -27,7 +27,7 @@ fn card(rig: &Rig, interface: u16, frame: &[u8]) -> usize {
     // The indirection table has an entry for each shard, as the owners say.
     let shards = steering.shards().count();
     let entry = steering.key(outside).hash(&input) & (shards - 1);
-    usize::from(rig.plane.setup().owners[entry as usize])
+    usize::from(rig.plane.setup().owners.of(entry as u16).unwrap())
 }
 
 fn host(number: u8) -> Ipv4Addr {
