@@ -15,6 +15,7 @@ mod machine;
 mod packet_text;
 mod pcapng;
 mod ports;
+mod rebalance;
 pub mod replay;
 mod rules;
 mod run;

@@ -77,18 +77,21 @@ pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &Set
         port.hash_key = Some(steering.key(is_outside(config, outlook.interface)).into());
         port.fallback_key = Some(steering.fallback_key().into());
         let queues = outlook.queues(config).max(1);
-        let owners = setup.owners.iter();
-        port.table = match setup.stages.is_run_to_completion() {
-            true => owners.map(|owner| owner % queues).collect(),
-            // Who receives has no shards: each has its turn.
-            false => Vec::new(),
-        };
+        port.table = table(setup, queues);
     }
 }
 
 /// Whether addresses are translated on the way out by an interface.
 fn is_outside(config: &Config, interface: InterfaceIndex) -> bool {
     config.source.iter().any(|rule| rule.out == Some(interface))
+}
+
+/// The queue of each shard, of so many: its owner's. Where who receives has no shards each queue has its turn.
+pub fn table(setup: &Setup, queues: u16) -> Vec<u16> {
+    match setup.stages.is_run_to_completion() {
+        true => setup.owners.iter().map(|owner| owner % queues.max(1)).collect(),
+        false => Vec::new(),
+    }
 }
 
 impl Outlook {

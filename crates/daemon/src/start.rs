@@ -9,6 +9,7 @@ use sluice_dpdk::memory::{Backing, Region};
 use sluice_dpdk::workers::Waiting;
 use sluice_dpdk::{Devices, DpdkIo, Eal, tsc};
 use sluice_engine::counters::WorkerCounters;
+use sluice_engine::owners::Exchange;
 use sluice_engine::placement::Part;
 use sluice_engine::plane::Plane;
 use sluice_engine::policy::Port;
@@ -102,12 +103,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let workers = Workers::start(eal, workers, &config.cores, waiting(config), began)?;
     for (worker, core) in config.cores.iter().enumerate() {
         let parts = plane.setup().stages.parts(worker as u16);
-        let shards = plane
-            .setup()
-            .owners
-            .iter()
-            .filter(|&&owner| usize::from(owner) == worker)
-            .count();
+        let shards = plane.setup().owners.count(worker as u16);
         tracing::info!("worker {worker} on core {core}: {parts}, {shards} shards");
     }
     Ok(Running {
@@ -215,13 +211,14 @@ fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>) -> Res
     let mut workers = Vec::new();
     let mut desks = Vec::new();
     let lines = plane.lines();
+    let exchange = Arc::new(Exchange::new(plane.setup().owners.len()));
     let receivers = plane.setup().stages.all(Part::Receive, plane.counters().len());
     // Each shard begins at an even line: records of two lines share a fetch of the processor.
     let part = lines.total().next_multiple_of(2);
     let mut bytes = 0;
     let mut backing = Backing::Hugepages;
     for (own, hand) in (0u16..).zip(hands) {
-        let shards = plane.setup().owners.iter().filter(|&&owner| owner == own).count();
+        let shards = plane.setup().owners.count(own);
         let region = Region::new(part * LINE * shards)?;
         bytes += region.bytes();
         if region.backing() != Backing::Hugepages {
@@ -241,7 +238,8 @@ fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>) -> Res
             .map(|(number, _)| number)
             .collect();
         let memory = |_| rest.next().unwrap_or_default();
-        let (worker, desk) = plane.worker(own, Box::new(hand), receives, memory, tsc::now)?;
+        let (mut worker, desk) = plane.worker(own, Box::new(hand), receives, memory, tsc::now)?;
+        worker.join(exchange.clone());
         workers.push(worker);
         desks.push(desk);
     }

@@ -59,7 +59,7 @@ impl Plan {
             buffers,
             cache: 256,
             parked: 1024,
-            handover: 512,
+            handover: 1024,
         }
     }
 

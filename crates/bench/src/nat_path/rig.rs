@@ -9,6 +9,7 @@ use sluice_dpdk::tsc;
 use sluice_dpdk::{Devices, DpdkIo, Plan};
 use sluice_engine::datagrams::Limits;
 use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
+use sluice_engine::owners::Owners;
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Policy, Port, Setup, Subscribers};
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request};
@@ -220,7 +221,7 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
     let shards = steering.shards();
     let setup = Setup {
         steering,
-        owners: Setup::dealt(shards, &[0]),
+        owners: Owners::dealt(shards, &[0]).into(),
         stages: Stages::default(),
         sessions: match job {
             Job::Translate6 => [SHARDS, sessions],

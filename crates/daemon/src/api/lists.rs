@@ -202,11 +202,6 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
     let plane = control.plane();
     let items = control.counters.iter().enumerate().map(|(worker, counters)| {
         let load = control.load(worker);
-        let owned = plane
-            .setup()
-            .owners
-            .iter()
-            .filter(|&&owner| usize::from(owner) == worker);
         let mut others = vec![
             counter("rounds", counters.heartbeat.get()),
             counter("idle-rounds", counters.idle_rounds.get()),
@@ -219,6 +214,7 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("sessions-created", counters.sessions_created.get()),
             counter("sessions-ended", counters.sessions_ended.get()),
             counter("session-packets", counters.session_packets.get()),
+            counter("shards-taken", counters.shards_taken.get()),
             counter("sessions-revised", counters.sessions_revised.get()),
             counter("sessions-withdrawn", counters.sessions_withdrawn.get()),
             counter("checksums-completed", counters.checksums_completed.get()),
@@ -245,11 +241,12 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             }
             .into(),
             parts: plane.setup().stages.parts(worker as u16),
-            shards: owned.count() as u16,
+            shards: plane.setup().owners.count(worker as u16) as u16,
             sessions: counters
                 .sessions_created
                 .get()
-                .saturating_sub(counters.sessions_ended.get()),
+                .wrapping_add(counters.sessions_moved.get())
+                .wrapping_sub(counters.sessions_ended.get()),
             packets: counters.packets.get(),
             rate: load.rate,
             busy: load.busy,
