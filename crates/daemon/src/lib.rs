@@ -21,6 +21,7 @@ mod run;
 mod shares;
 mod socket;
 mod start;
+pub mod topology;
 mod watchdog;
 mod workers;
 
@@ -28,7 +29,7 @@ pub use sluice_config as config;
 
 pub use filter::{FilterOutlook, filter_outlook};
 pub use load::{Loaded, load, load_for_replay};
-pub use machine::{MachineError, machine};
+pub use machine::{MachineError, core_list, machine};
 pub use ports::{Outlook, outlook, plan};
 pub use run::run;
 pub use shares::Shares;
