@@ -14,6 +14,7 @@ mod log;
 mod machine;
 mod packet_text;
 mod pcapng;
+pub mod plan;
 mod ports;
 pub mod replay;
 mod rules;
@@ -58,6 +59,9 @@ pub enum DaemonError {
     /// A replay that fails.
     #[error(transparent)]
     Replay(#[from] Box<replay::ReplayError>),
+    /// A plan that can't be made.
+    #[error(transparent)]
+    Plan(#[from] Box<plan::PlanError>),
     /// No control socket.
     #[error(transparent)]
     Socket(#[from] socket::SocketError),
