@@ -130,7 +130,7 @@ fn lowest(path: &Path) -> Option<Core> {
 
 #[cfg(test)]
 mod tests {
-    use sluice_engine::placement::Distance;
+    use sluice_engine::placement::{Costs, Distance, HandOver, Load, Part, Placement, candidates, choose, rank};
     use tempfile::TempDir;
 
     use super::*;
@@ -201,6 +201,66 @@ mod tests {
         let found = read("virtual-machine-with-caches.txt", &[]);
         assert_eq!(Distance::Cache, found.distance(0, 1));
         assert_eq!(2, found.cores.len());
+    }
+
+    /// What is chosen on a machine where every part takes 100 cycles and a hand-over what is usual.
+    fn chosen(topology: &Topology, queues: u16, offered: Option<f64>) -> Placement {
+        let costs = Costs {
+            parts: [100.0; 4],
+            hand_overs: [20.0, 30.0, 60.0, 100.0].map(|cycles| HandOver {
+                out: cycles,
+                take: cycles,
+            }),
+        };
+        let load = Load {
+            queues,
+            offered,
+            ..Load::even(64)
+        };
+        let cores: Vec<Core> = topology.cores.iter().map(|site| site.core).collect();
+        let ranked = rank(candidates(&cores, topology, &load), &costs, topology, &load, 2.6e9);
+        choose(&ranked, &load).unwrap().placement.clone()
+    }
+
+    #[test]
+    fn load_that_a_socket_carries_stays_on_the_devices_socket_without_hyperthreads() {
+        let found = read("two-sockets.txt", &["0000:af:00.0"]);
+        let placement = chosen(&found, 64, Some(50e6));
+        assert_eq!(8, placement.workers().len());
+        assert!(
+            placement.workers().iter().all(|core| core % 2 == 1 && *core < 24),
+            "{placement}"
+        );
+    }
+
+    #[test]
+    fn one_queue_receives_and_sends_on_the_devices_socket() {
+        let found = read("two-sockets.txt", &["0000:af:00.0"]);
+        let placement = chosen(&found, 1, None);
+        assert!(placement.is_pipeline());
+        for part in [Part::Receive, Part::Transmit] {
+            assert!(
+                placement.of(part).iter().all(|core| found.remote(*core) == 0.0),
+                "{placement}"
+            );
+        }
+    }
+
+    #[test]
+    fn two_virtual_cores_with_one_queue_are_a_pipeline_and_with_two_are_not() {
+        let found = read("virtual-machine-with-caches.txt", &[]);
+        assert_eq!(
+            "receive+parse on 0 | session+transmit on 1",
+            chosen(&found, 1, None).to_string()
+        );
+        assert_eq!("run-to-completion on 0,1", chosen(&found, 2, None).to_string());
+    }
+
+    #[test]
+    fn hyperthreads_of_one_socket_add_what_they_are_worth() {
+        let found = read("one-socket-four-caches.txt", &[]);
+        assert_eq!(32, chosen(&found, 64, None).workers().len());
+        assert_eq!((0..16).collect::<Vec<Core>>(), chosen(&found, 64, Some(90e6)).workers());
     }
 
     #[test]

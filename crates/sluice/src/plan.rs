@@ -151,6 +151,9 @@ fn answer(answer: &Answer, plan: &Plan, output: &mut dyn Write) -> Result<(), Co
         output,
         "  {placement}; core {bottleneck} is busy for {busy:.0} % of the time."
     )?;
+    if let Some(hint) = &answer.hint {
+        writeln!(output, "  {hint}.")?;
+    }
     if answer.beyond {
         writeln!(
             output,

@@ -182,6 +182,8 @@ pub struct Answer {
     pub beyond: bool,
     /// The placement.
     pub placement: Option<Candidate>,
+    /// What would make fewer cores do.
+    pub hint: Option<String>,
 }
 
 /// A plan.
@@ -472,15 +474,17 @@ impl Facts {
             };
             let ranked = self.ranked_on(&cores, &topology, &load);
             let chosen = choose_from(&ranked, &load).filter(|planned| planned.rate() >= offered)?;
-            Some((count, self.candidate_at(chosen, Some(offered))))
+            let candidate = self.candidate_at(chosen, Some(offered));
+            Some((count, candidate, words::uneven(&load, chosen)))
         });
         Answer {
             load: demand.text.clone(),
             packets_per_second: offered,
             sessions_per_second: self.measured.packets_per_session.map(|packets| offered / packets),
-            cores: found.as_ref().map(|(count, _)| *count),
-            beyond: found.as_ref().is_none_or(|(count, _)| *count > self.cores.len()),
-            placement: found.map(|(_, candidate)| candidate),
+            cores: found.as_ref().map(|(count, ..)| *count),
+            beyond: found.as_ref().is_none_or(|(count, ..)| *count > self.cores.len()),
+            hint: found.as_ref().and_then(|(.., hint)| hint.clone()),
+            placement: found.map(|(_, candidate, _)| candidate),
         }
     }
 }

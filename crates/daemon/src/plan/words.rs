@@ -1,6 +1,6 @@
 //! The choice, explained.
 
-use sluice_engine::placement::{Planned, SIBLINGS, list};
+use sluice_engine::placement::{Load, Part, Planned, SIBLINGS, list};
 
 use super::Facts;
 
@@ -10,6 +10,7 @@ pub fn reasons(facts: &Facts, ranked: &[Planned], chosen: &Planned) -> Vec<Strin
     reasons.extend(alternative(ranked, chosen));
     reasons.extend(queues(facts, chosen));
     reasons.extend(elephant(facts));
+    reasons.extend(uneven(&facts.load, chosen));
     reasons.extend(hyperthreads(facts, chosen));
     reasons.extend(idle(facts, chosen));
     reasons.extend(dropped(facts));
@@ -95,6 +96,21 @@ fn elephant(facts: &Facts) -> Option<String> {
             "one shard of {} has {:.0} % of the packets: more workers for sessions help no further than its own",
             facts.load.shards,
             100.0 * busiest
+        )
+    })
+}
+
+/// That shards can't be shared out evenly among the workers that have them.
+pub fn uneven(load: &Load, chosen: &Planned) -> Option<String> {
+    let workers = chosen.placement.of(Part::Session).len();
+    let even = Load { busiest: 0.0, ..*load };
+    let most = even.shares(workers).into_iter().fold(0.0, f64::max) * workers as f64;
+    (most > 1.1).then(|| {
+        format!(
+            "{} shards are not shared out evenly among {workers} workers, the fullest has {:.0} % more than its part: more \
+             `shards`, where the pools allow them, help",
+            load.shards,
+            100.0 * (most - 1.0)
         )
     })
 }
