@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 use sluice_config::Config;
-use sluice_config::config::{InterfaceIndex, Way};
+use sluice_config::config::{InterfaceIndex, SourceAction, SourceRule, Way};
 
 /// Remote hosts behind a default route: a network that is in use.
 const REMOTES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(8, 8, 0, 0), 16);
@@ -29,11 +29,12 @@ pub struct Path {
 /// A network behind an interface, and whether it is on its link.
 type Behind = (InterfaceIndex, Ipv4Net, bool);
 
-/// The path by which packets of the first source rule go, or those between the first two interfaces. `None` where IPv4 has no
+/// The path by which packets of the first source rule that translates go, or those between the first two interfaces. `None` where IPv4 has no
 /// way through.
 pub fn path(config: &Config) -> Option<Path> {
     let networks = networks(config);
-    let rule = config.source.first();
+    let translates = |rule: &&SourceRule| !matches!(rule.action, SourceAction::Exempt);
+    let rule = config.source.iter().find(translates);
     let default = networks.iter().find(|(_, network, _)| network.prefix_len() == 0);
     let outside = rule.and_then(|rule| rule.out).or(default.map(|&(outside, ..)| outside));
     let outside = outside.or(networks.last().map(|&(outside, ..)| outside))?;

@@ -62,8 +62,8 @@ fn alternative(ranked: &[Planned], chosen: &Planned) -> Option<String> {
     let difference = 100.0 * (other.rate() / chosen.rate() - 1.0);
     let compared = match difference {
         d if d <= -1.0 => format!("{:.0} % less", -d),
-        d if d < 1.0 => "as much".into(),
-        d => format!("{d:.0} % more, too little for what stages cost in order"),
+        d if d < 1.0 => "as much, and is less simple".into(),
+        d => format!("{d:.0} % more, too little to be less simple for"),
     };
     Some(format!(
         "{kind}, {}, would carry {:.2} million, {compared}: core {} has {:.0} cycles a packet, most for {}",
