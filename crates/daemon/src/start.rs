@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_config::schema::Hugepages;
+use sluice_config::schema::{Hugepages, Model};
 use sluice_config::{Fault, place};
 use sluice_dpdk::memory::{Backing, Region};
 use sluice_dpdk::workers::Waiting;
@@ -21,7 +21,8 @@ use sluice_table::memory::{LINE, Line};
 
 use crate::build::{self, BuildError, Secrets};
 use crate::filter::{FilterOutlook, filter_fault};
-use crate::ports::{outlook, plan, steer};
+use crate::plan;
+use crate::ports::{self, outlook, steer};
 use crate::workers::Workers;
 use crate::{DaemonError, Loaded};
 
@@ -66,14 +67,14 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         })
         .collect();
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
-    let stages = Stages::new(config.stages.clone());
+    let stages = stages(config);
     let mut setup = build::setup(config, ports, (stages, count), secrets)?;
-    let mut plan = plan(config, &outlooks, &setup.stages);
-    steer(&mut plan, config, &outlooks, &setup);
+    let mut devices = ports::plan(config, &outlooks, &setup.stages);
+    steer(&mut devices, config, &outlooks, &setup);
     let cores: Vec<usize> = config.cores.iter().map(|&core| core.into()).collect();
-    let eal = Eal::start(&plan.needs(&cores, hugepages(config)))?;
+    let eal = Eal::start(&devices.needs(&cores, hugepages(config)))?;
     tracing::info!("{}, packet buffers in {}", eal.version(), eal.memory());
-    let (devices, hands) = Devices::open(eal, &plan).map_err(|error| open_error(loaded, error))?;
+    let (devices, hands) = Devices::open(eal, &devices).map_err(|error| open_error(loaded, error))?;
     for (port, device) in setup.ports.iter_mut().zip(devices.ports()) {
         port.senders = senders(device.senders(), &setup.stages, count);
     }
@@ -116,6 +117,25 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         rules,
         began,
     })
+}
+
+/// Who does which part: as configured, or as planned.
+fn stages(config: &sluice_config::Config) -> Stages {
+    if config.document.system.model != Model::Auto {
+        return Stages::new(config.stages.clone());
+    }
+    match plan::choose(config) {
+        Ok(chosen) => {
+            for reason in &chosen.reasons {
+                tracing::info!("{reason}");
+            }
+            Stages::of(&chosen.placement, &config.cores)
+        }
+        Err(error) => {
+            tracing::warn!("no placement could be planned, packets run to completion: {error}");
+            Stages::default()
+        }
+    }
 }
 
 /// The workers that send by a port for all; none where each that sends has a queue of its own.

@@ -17,9 +17,9 @@ impl Stages {
         Self(workers.map(Into::into))
     }
 
-    /// Of a placement, whose cores have workers in this order. Whoever all parts are given to does them.
+    /// Of a placement, whose cores have workers in this order.
     pub fn of(placement: &Placement, cores: &[Core]) -> Self {
-        if !placement.is_pipeline() {
+        if !placement.is_pipeline() && placement.workers().len() == cores.len() {
             return Self::default();
         }
         let worker = |core: &Core| {
@@ -157,6 +157,17 @@ mod tests {
         let stages = self::stages([&[1], &[0], &[1], &[0]]);
         assert!(stages.role(0).ahead.is_empty());
         assert!(stages.role(1).ahead.is_empty());
+    }
+
+    #[test]
+    fn placement_gives_workers_by_the_order_of_their_cores() {
+        let placement = |parts: [&[Core]; 4]| Placement::new(parts.map(<[_]>::to_vec)).unwrap();
+        let all = placement([&[4, 7]; 4]);
+        assert!(Stages::of(&all, &[7, 4]).is_run_to_completion());
+        // Who is left out does nothing.
+        assert_eq!(self::stages([&[1]; 4]), Stages::of(&placement([&[4]; 4]), &[7, 4]));
+        let cut = placement([&[7], &[7], &[4], &[4]]);
+        assert_eq!(self::stages([&[0], &[0], &[1], &[1]]), Stages::of(&cut, &[7, 4]));
     }
 
     #[test]

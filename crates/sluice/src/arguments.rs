@@ -10,6 +10,8 @@ use sluice_daemon::config::api::{
     SubscriberFilter, TraceRequest,
 };
 use sluice_daemon::config::import::{Format, OwnAddress};
+use sluice_daemon::core_list;
+use sluice_daemon::plan::Demand;
 
 /// A carrier-grade middlebox: translates addresses, routes, filters.
 #[derive(Debug, Parser)]
@@ -91,6 +93,13 @@ pub enum Command {
     /// Frames enter by their timestamps, on a clock that they drive: the same captures give the same bytes, whatever
     /// the machine and the number of workers.
     Replay(Replay),
+
+    /// Measure what a configuration costs on this machine, and tell on which cores it runs best
+    ///
+    /// The engine runs on one core, in memory, with this configuration and the packets of captures or of a carrier's mix. From
+    /// the cycles of each part and of hand-overs between cores follow the packets per second of every sensible placement.
+    /// No device is opened and no daemon needed; what devices cost is assumed by their drivers.
+    Plan(Plan),
 
     /// List what the running daemon knows
     #[command(subcommand)]
@@ -184,6 +193,41 @@ pub struct Replay {
     /// Print the counters as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `sluice plan`
+#[derive(Args, Debug)]
+pub struct Plan {
+    /// The configuration.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// What an interface receives: pcap or pcapng, Ethernet; the carrier mix where none is given.
+    #[arg(long = "in", value_name = "INTERFACE=CAPTURE", value_parser = interface_file)]
+    pub inputs: Vec<InterfaceFile>,
+    /// Cores to use: 0-3,8. Those that `workers` names where not given, or all that this process may use.
+    #[arg(long, value_name = "LIST", value_parser = cores)]
+    pub cores: Option<Cores>,
+    /// How many cores this load needs: bits per second and what they are of, a profile (sfr) or frames of so many bytes:
+    /// "10G sfr", "2.5G 64"; the traffic that is measured where only a rate is given: "400M".
+    #[arg(long = "for", value_name = "LOAD")]
+    pub demand: Option<Demand>,
+    /// How many of the placements to list.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub candidates: u16,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Cores of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cores(pub Vec<u16>);
+
+fn cores(text: &str) -> Result<Cores, String> {
+    core_list(text)
+        .filter(|cores| !cores.is_empty())
+        .map(Cores)
+        .ok_or_else(|| "write cores as 0-3,8".into())
 }
 
 /// An interface and the capture file in its place.
