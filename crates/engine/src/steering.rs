@@ -238,8 +238,9 @@ impl Steering {
             None => (source, destination),
         };
         if outside {
-            match nat.pools.home_of_lent(destination.0, destination.1) {
+            match nat.pools.home_of_lent(self.shards, destination.0, destination.1) {
                 Some(Home::Unit(unit)) => return self.of_unit::<F>(destination.0, unit),
+                Some(Home::Shard(shard)) => return shard as u16,
                 Some(Home::Inside(inside)) => (host, other) = ((inside, destination.1), source),
                 // Rules forward no port that a pool lends.
                 None => {

@@ -189,6 +189,19 @@ fn ports_that_are_kept_are_steered_by_their_address_or_counted_apart() {
 }
 
 #[test]
+fn pool_with_fewer_blocks_of_ports_than_shards_serves_every_host_and_is_handed_over() {
+    let mut rig = rig(Plan {
+        pool: vec![(rig::POOL.to_bits() + 6, rig::POOL.to_bits() + 37)],
+        pool_ports: (1024, 1279),
+        ..Plan::default()
+    });
+    traffic(&mut rig);
+    let over = handed_over(&rig, Cause::Session);
+    assert!(over > 0);
+    assert_eq!(over, sum(&rig, |worker| worker.all_handed_over()));
+}
+
+#[test]
 fn errors_about_a_flow_reach_its_shard_and_are_counted_apart() {
     let mut rig = rig(Plan {
         behaviour: dependent(),

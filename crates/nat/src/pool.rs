@@ -107,6 +107,8 @@ pub struct ValidPool<A> {
     reserved: Box<[(u16, u16)]>,
     /// One unit for each port, as a fraction of 2^32, rounded up.
     per_port: u64,
+    /// Whole units of an address; more than there can be shards where all ports of an address are one.
+    units: u32,
     pairing: Pairing,
     timeouts: Schedule,
     behaviour: [Behaviour; 3],
@@ -127,8 +129,10 @@ pub struct ValidPool<A> {
 /// Where an outside address and port belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home<A> {
-    /// To the shard of a unit of an address's ports ([`Shards::shard_of_unit`]).
+    /// To the shard of a unit of an address's ports, as cards know it ([`Shards::shard_of_unit`]).
     Unit(u32),
+    /// To a shard that cards don't know.
+    Shard(u32),
     /// To the shard of an inside address.
     Inside(A),
 }
@@ -154,6 +158,7 @@ impl<A: Address> ValidPool<A> {
             ports: (1, 1),
             reserved: Box::default(),
             per_port: 0,
+            units: 0,
             pairing: Pairing::default(),
             timeouts: Schedule::default(),
             behaviour: [Behaviour::default(); 3],
@@ -390,11 +395,24 @@ impl<A: Address> ValidPool<A> {
 
     /// Where an address and port belong.
     #[inline(always)]
-    pub fn home(&self, address: A, port: u16) -> Home<A> {
+    pub fn home(&self, shards: Shards, address: A, port: u16) -> Home<A> {
         match self.inside(address, port) {
             Some(inside) => Home::Inside(inside),
-            None => Home::Unit(self.unit_of(port)),
+            None if self.is_wide(shards) => Home::Unit(self.unit_of(port)),
+            None => Home::Shard(self.shard_of(shards, address, port)),
         }
+    }
+
+    /// Whether every address has ports for every shard, or the ports of an address stay together.
+    #[inline(always)]
+    pub(crate) fn is_wide(&self, shards: Shards) -> bool {
+        self.units >= shards.count()
+    }
+
+    /// How its addresses and ports spread over shards: as cards do, where each address has ports for every shard.
+    #[inline(always)]
+    pub fn spread(&self, shards: Shards) -> Shards {
+        if self.is_wide(shards) { shards } else { shards.apart() }
     }
 
     /// Which of an address's units a port is of.
@@ -418,7 +436,7 @@ impl<A: Address> ValidPool<A> {
     /// The shard that an address and port that is not computed belong to.
     #[inline(always)]
     pub fn shard_of(&self, shards: Shards, address: A, port: u16) -> u32 {
-        shards.shard_of_unit(address, self.unit_of(port))
+        self.spread(shards).shard_of_unit(address, self.unit_of(port))
     }
 
     /// Outside ports per protocol, all addresses together.
@@ -541,11 +559,11 @@ impl<A: Address> Pools<A> {
 
     /// The shard or host that has an outside port, where a pool lends it.
     #[inline]
-    pub fn home_of_lent(&self, address: A, port: u16) -> Option<Home<A>> {
+    pub fn home_of_lent(&self, shards: Shards, address: A, port: u16) -> Option<Home<A>> {
         self.owners_of(address)
             .map(|index| &self.pools[usize::from(index)])
             .find(|pool| pool.has_port(port))
-            .map(|pool| pool.home(address, port))
+            .map(|pool| pool.home(shards, address, port))
     }
 
     /// Whether an outside port is of a pool whose sessions keep their port.

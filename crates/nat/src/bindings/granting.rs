@@ -324,10 +324,10 @@ impl<A: Address> Bindings<'_, A> {
         if count == 0 {
             return None;
         }
-        let first = spread((hash >> 32) as u32, count);
         if valid.selection() == PortSelection::Random {
-            return Some(valid.address(first));
+            return Some(valid.address(self.ports.address_for(pool, hash)));
         }
+        let first = spread((hash >> 32) as u32, count);
         // An address of this shard's own, which has all of its ports.
         let (shards, shard) = (self.ports.layout().shards(), self.ports.shard());
         let mut order = (first..count).chain(0..first).map(|place| valid.address(place));
@@ -396,8 +396,9 @@ impl<A: Address> Bindings<'_, A> {
         if valid.blocks().is_some() {
             return self.lend_of_blocks(number, aim, key, now);
         }
-        let Some(place) = valid.index_of(paired) else {
-            // The pool has lost the address since: the subscriber gets another.
+        let usable = |&place: &u32| self.ports.has_ports(aim.pool, place);
+        let Some(place) = valid.index_of(paired).filter(usable) else {
+            // The pool has lost the address since, or its ports have come to other shards: the subscriber gets another.
             let paired = self.pair(key, aim.pool).ok_or(Reason::PortsExhausted)?;
             self.subscribers
                 .records
@@ -491,7 +492,8 @@ impl<A: Address> Bindings<'_, A> {
         if subscriber.block_count >= blocks.most {
             return Err(Reason::SubscriberPorts);
         }
-        let paired = match valid.index_of(subscriber.paired()) {
+        let usable = |&place: &u32| self.ports.has_ports(aim.pool, place);
+        let paired = match valid.index_of(subscriber.paired()).filter(usable) {
             Some(paired) => paired,
             None => {
                 let paired = self.pair(key, aim.pool).ok_or(Reason::PortsExhausted)?;

@@ -218,6 +218,7 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         ports: (first, last),
         reserved: reserved.into(),
         per_port: 0,
+        units: 0,
         pairing: pool.pairing,
         timeouts,
         behaviour: pool.behaviour,
@@ -234,6 +235,12 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         asked: Asked::default(),
     };
     valid.asked = Asked::of(&valid);
+    let (first, last) = valid.dealt().unwrap_or(valid.ports);
+    let size = valid.unit() * BLOCK;
+    valid.units = match valid.selection {
+        PortSelection::Preserve => u32::MAX,
+        _ => ((u32::from(last) + 1) / size).saturating_sub(u32::from(first).div_ceil(size)),
+    };
     valid.per_port = (1 << 32) / u64::from(valid.unit() * BLOCK) + 1;
     Ok(valid)
 }

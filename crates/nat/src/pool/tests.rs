@@ -133,3 +133,25 @@ fn unit_of_each_port_is_what_division_says() {
         }
     }
 }
+
+/// As many parts of addresses as shards are enough for all of them to have ports, or nearly so.
+#[test]
+fn shards_of_a_narrow_pool_are_many_more_than_those_of_one_address() {
+    for (count, last, addresses) in [(16, 1279, 4), (64, 2047, 8), (1024, 65_535, 8)] {
+        let shards = Shards::new(count).unwrap();
+        let pool = Pool {
+            ports: 1024..=last,
+            ..Pool::new(BASE, BASE + addresses - 1)
+        };
+        let pools = Pools::new(&[pool]).unwrap();
+        let valid = pools.get(0).unwrap();
+        let mut owned = vec![false; count as usize];
+        for address in BASE..BASE + addresses {
+            for port in 1024..=last {
+                owned[valid.shard_of(shards, address, port) as usize] = true;
+            }
+        }
+        let owned = owned.iter().filter(|&&owned| owned).count() as u32;
+        assert!(owned * 4 >= count * 3, "{owned} of {count}");
+    }
+}

@@ -257,7 +257,10 @@ impl<A: Address> Region<A> {
     #[inline(always)]
     pub(super) fn block_at(&self, shards: Shards, shard: u32, address: A, at: usize) -> u32 {
         let (unit, at) = (self.geometry.unit, at as u32);
-        let first = shards.first_unit(address, self.geometry.first_unit, shard);
+        let first = self
+            .pool
+            .spread(shards)
+            .first_unit(address, self.geometry.first_unit, shard);
         (first + at / unit * shards.count()) * unit + at % unit
     }
 
@@ -265,10 +268,26 @@ impl<A: Address> Region<A> {
     #[inline(always)]
     pub(super) fn place_of(&self, shards: Shards, shard: u32, address: A, block: u32) -> Option<usize> {
         let unit = self.geometry.unit;
-        let first = shards.first_unit(address, self.geometry.first_unit, shard);
+        let first = self
+            .pool
+            .spread(shards)
+            .first_unit(address, self.geometry.first_unit, shard);
         let behind = (block / unit).checked_sub(first)?;
         let at = ((behind >> shards.bits()) * unit + block % unit) as usize;
         (behind & (shards.count() - 1) == 0 && at < self.geometry.words).then_some(at)
+    }
+
+    /// Whether a shard has ports of an address, as far as ports are dealt.
+    #[inline(always)]
+    pub(super) fn has_ports(&self, shards: Shards, shard: u32, address: u32) -> bool {
+        let dealt = self.geometry.stored && (address as usize) < self.geometry.addresses;
+        !dealt || self.pool.is_wide(shards) || self.owns_any(shards, shard, address)
+    }
+
+    #[cold]
+    fn owns_any(&self, shards: Shards, shard: u32, address: u32) -> bool {
+        let outside = self.pool.address(address);
+        (0..self.geometry.words).any(|at| self.owned(self.block_at(shards, shard, outside, at)) != 0)
     }
 
     /// First word of an address's bits of blocks.
@@ -336,7 +355,8 @@ impl<A: Address> Region<A> {
     #[inline(always)]
     pub(super) fn ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
         let (unit, words) = (self.geometry.unit, self.geometry.words);
-        let first = shards.first_unit(self.pool.address(address), self.geometry.first_unit, shard);
+        let spread = self.pool.spread(shards);
+        let first = spread.first_unit(self.pool.address(address), self.geometry.first_unit, shard);
         // Units that hold a port below 1024: larger ones may hold others too.
         let low = LOW_BLOCKS.div_ceil(unit).saturating_sub(first);
         let low = (((low + shards.count() - 1) >> shards.bits()) * unit) as usize;
