@@ -202,6 +202,20 @@ fn pool_with_fewer_blocks_of_ports_than_shards_serves_every_host_and_is_handed_o
 }
 
 #[test]
+fn ports_that_are_kept_serve_every_host_wherever_the_addresses_begin() {
+    let mut rig = rig(Plan {
+        pool: vec![(rig::POOL.to_bits() + 3, rig::POOL.to_bits() + 18)],
+        change_pool: |pool| pool.selection = PortSelection::Preserve,
+        ports_together: 65_536,
+        ..Plan::default()
+    });
+    traffic(&mut rig);
+    let over = handed_over(&rig, Cause::KeptPort);
+    assert!(over > 0);
+    assert_eq!(over, sum(&rig, |worker| worker.all_handed_over()));
+}
+
+#[test]
 fn errors_about_a_flow_reach_its_shard_and_are_counted_apart() {
     let mut rig = rig(Plan {
         behaviour: dependent(),

@@ -107,7 +107,8 @@ pub struct ValidPool<A> {
     reserved: Box<[(u16, u16)]>,
     /// One unit for each port, as a fraction of 2^32, rounded up.
     per_port: u64,
-    /// Whole units of an address; more than there can be shards where all ports of an address are one.
+    /// The most shards that each have ports where addresses and ports spread as cards hash: the whole units of an address;
+    /// where all ports of an address stay together, consecutive addresses from a multiple of their number on.
     units: u32,
     pairing: Pairing,
     timeouts: Schedule,
@@ -403,16 +404,34 @@ impl<A: Address> ValidPool<A> {
         }
     }
 
-    /// Whether every address has ports for every shard, or the ports of an address stay together.
+    /// Whether addresses and ports spread over shards as cards hash: where that gives ports to every shard.
     #[inline(always)]
     pub(crate) fn is_wide(&self, shards: Shards) -> bool {
         self.units >= shards.count()
     }
 
-    /// How its addresses and ports spread over shards: as cards do, where each address has ports for every shard.
+    /// How units of ports spread over shards, where addresses do not as a whole.
     #[inline(always)]
-    pub fn spread(&self, shards: Shards) -> Shards {
+    fn spread(&self, shards: Shards) -> Shards {
         if self.is_wide(shards) { shards } else { shards.apart() }
+    }
+
+    /// The shard of an address as a whole that cards don't know: each has one in turn. None where ports spread, or as cards
+    /// hash.
+    #[inline(always)]
+    fn turn(&self, shards: Shards, address: A) -> Option<u32> {
+        let in_turn = self.selection == PortSelection::Preserve && !self.is_wide(shards);
+        in_turn.then(|| self.index_of(address).unwrap_or_default() & (shards.count() - 1))
+    }
+
+    /// The first unit from `from` on that a shard owns of an address; the next are each [`Shards::count`] on.
+    #[inline(always)]
+    pub(crate) fn first_unit(&self, shards: Shards, address: A, from: u32, shard: u32) -> u32 {
+        match self.turn(shards, address) {
+            Some(own) if own == shard => from,
+            Some(_) => BLOCKS,
+            None => self.spread(shards).first_unit(address, from, shard),
+        }
     }
 
     /// Which of an address's units a port is of.
@@ -436,7 +455,8 @@ impl<A: Address> ValidPool<A> {
     /// The shard that an address and port that is not computed belong to.
     #[inline(always)]
     pub fn shard_of(&self, shards: Shards, address: A, port: u16) -> u32 {
-        self.spread(shards).shard_of_unit(address, self.unit_of(port))
+        self.turn(shards, address)
+            .unwrap_or_else(|| self.spread(shards).shard_of_unit(address, self.unit_of(port)))
     }
 
     /// Outside ports per protocol, all addresses together.

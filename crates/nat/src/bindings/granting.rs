@@ -72,11 +72,21 @@ impl<A: Address> Bindings<'_, A> {
     /// The `attempt`-th address and port for a session whose port others may share: the next where the answers of the
     /// one before can't be told apart from another session's. None after the last.
     pub fn another<T: Tuple<Address = A>>(&self, aim: &Aim<A>, key: &T, attempt: u32) -> Option<Lease<A>> {
-        let address = match aim.host.and_then(|host| self.find_subscriber(host, key, aim.pool)) {
-            Some(number) => self.subscribers.get(number)?.paired(),
+        let number = aim.host.and_then(|host| self.find_subscriber(host, key, aim.pool));
+        let paired = number.and_then(|number| Some(self.subscribers.get(number)?.paired()));
+        // The pool may have lost the address since, or it has come to another shard.
+        let address = match paired.filter(|&paired| self.is_usable(aim.pool, paired)) {
+            Some(paired) => paired,
             None => self.pair(key, aim.pool)?,
         };
         (attempt < TRIES).then(|| self.candidate(aim, address, key, attempt))?
+    }
+
+    /// Whether a pool has an address, and this shard ports of it.
+    #[inline(always)]
+    fn is_usable(&self, pool: PoolIndex, address: A) -> bool {
+        let place = self.pool(pool).and_then(|valid| valid.index_of(address));
+        place.is_some_and(|place| self.ports.has_ports(pool, place))
     }
 
     fn first<T: Tuple<Address = A>>(&self, aim: &Aim<A>, key: &T) -> Result<Lease<A>, Reason> {

@@ -11,6 +11,7 @@ use sluice_table::memory::lines_of;
 
 use super::bits::Bits;
 use super::{CLASSES, Lease, PortClass};
+use crate::behaviour::PortSelection;
 use crate::pool::ValidPool;
 use crate::shard::{BLOCK, BLOCKS, Shards};
 use crate::{Address, PoolIndex, Pools};
@@ -257,10 +258,7 @@ impl<A: Address> Region<A> {
     #[inline(always)]
     pub(super) fn block_at(&self, shards: Shards, shard: u32, address: A, at: usize) -> u32 {
         let (unit, at) = (self.geometry.unit, at as u32);
-        let first = self
-            .pool
-            .spread(shards)
-            .first_unit(address, self.geometry.first_unit, shard);
+        let first = self.pool.first_unit(shards, address, self.geometry.first_unit, shard);
         (first + at / unit * shards.count()) * unit + at % unit
     }
 
@@ -268,10 +266,7 @@ impl<A: Address> Region<A> {
     #[inline(always)]
     pub(super) fn place_of(&self, shards: Shards, shard: u32, address: A, block: u32) -> Option<usize> {
         let unit = self.geometry.unit;
-        let first = self
-            .pool
-            .spread(shards)
-            .first_unit(address, self.geometry.first_unit, shard);
+        let first = self.pool.first_unit(shards, address, self.geometry.first_unit, shard);
         let behind = (block / unit).checked_sub(first)?;
         let at = ((behind >> shards.bits()) * unit + block % unit) as usize;
         (behind & (shards.count() - 1) == 0 && at < self.geometry.words).then_some(at)
@@ -280,14 +275,18 @@ impl<A: Address> Region<A> {
     /// Whether a shard has ports of an address, as far as ports are dealt.
     #[inline(always)]
     pub(super) fn has_ports(&self, shards: Shards, shard: u32, address: u32) -> bool {
-        let dealt = self.geometry.stored && (address as usize) < self.geometry.addresses;
-        !dealt || self.pool.is_wide(shards) || self.owns_any(shards, shard, address)
+        let spread = self.geometry.stored && self.pool.is_wide(shards);
+        spread || address as usize >= self.geometry.addresses || self.owns_any(shards, shard, address)
     }
 
-    #[cold]
+    #[inline(never)]
     fn owns_any(&self, shards: Shards, shard: u32, address: u32) -> bool {
         let outside = self.pool.address(address);
-        (0..self.geometry.words).any(|at| self.owned(self.block_at(shards, shard, outside, at)) != 0)
+        if self.pool.selection() == PortSelection::Preserve {
+            return self.pool.shard_of(shards, outside, 0) == shard;
+        }
+        let owned = |at| self.owned(self.block_at(shards, shard, outside, at)) != 0;
+        !self.geometry.stored || (0..self.geometry.words).any(owned)
     }
 
     /// First word of an address's bits of blocks.
@@ -355,8 +354,8 @@ impl<A: Address> Region<A> {
     #[inline(always)]
     pub(super) fn ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
         let (unit, words) = (self.geometry.unit, self.geometry.words);
-        let spread = self.pool.spread(shards);
-        let first = spread.first_unit(self.pool.address(address), self.geometry.first_unit, shard);
+        let outside = self.pool.address(address);
+        let first = self.pool.first_unit(shards, outside, self.geometry.first_unit, shard);
         // Units that hold a port below 1024: larger ones may hold others too.
         let low = LOW_BLOCKS.div_ceil(unit).saturating_sub(first);
         let low = (((low + shards.count() - 1) >> shards.bits()) * unit) as usize;
