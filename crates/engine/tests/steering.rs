@@ -7,7 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain};
 use sluice_engine::counters::Cause;
 use sluice_engine::steering::{Hashed, Together};
-use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Blocks, Mapping, PortSelection};
 use sluice_testkit::packet::{self, flag};
 
@@ -132,6 +132,33 @@ fn five_tuple_steering_hands_nothing_over_where_a_port_fits() {
     traffic(&mut rig);
     assert_eq!(0, sum(&rig, |worker| worker.all_handed_over()));
     assert_eq!(u64::from(HOSTS) * 12, sum(&rig, |worker| worker.ports_steered.get()));
+    assert_eq!(0, sum(&rig, |worker| worker.misfits.get()));
+}
+
+#[test]
+fn flows_that_take_no_port_of_a_pool_are_not_counted_among_steered_ports() {
+    let public = Ipv4Addr::new(203, 0, 113, 200).to_bits();
+    let mut rig = rig(Plan {
+        behaviour: dependent(),
+        hashed: Hashed::FiveTuple,
+        together: Together::Flows,
+        sources: vec![SourceRule {
+            outside: Some(OUTSIDE),
+            ..SourceRule::of(Prefix::host(host(0).to_bits()), SourceAction::Static(public))
+        }],
+        forwards: vec![DestinationRule {
+            context: 0,
+            protocol: None,
+            external: Prefix::host(public),
+            ports: None,
+            action: DestinationAction::Static(host(0).to_bits()),
+        }],
+        ..Plan::default()
+    });
+    traffic(&mut rig);
+    let (hosts, created) = (u64::from(HOSTS), sum(&rig, |worker| worker.sessions_created.get()));
+    assert_eq!(hosts * 12, created);
+    assert_eq!((hosts - 1) * 12, sum(&rig, |worker| worker.ports_steered.get()));
     assert_eq!(0, sum(&rig, |worker| worker.misfits.get()));
 }
 
