@@ -351,6 +351,12 @@ impl<'m, A: Address> Ports<'m, A> {
         }
     }
 
+    /// The pool's ports among the 64 from a multiple of 64 on.
+    pub(crate) fn owned_near(&self, pool: PoolIndex, port: u16) -> u64 {
+        let region = self.layout.regions.get(usize::from(pool));
+        region.map_or(0, |region| region.owned(u32::from(port) / BLOCK))
+    }
+
     /// The second half of [`Ports::lease`].
     #[inline]
     pub fn lend(&mut self, aim: Aim) -> Result<Lease<A>, Exhausted> {

@@ -368,7 +368,7 @@ impl<A: Address> Region<A> {
     }
 
     /// The pool's ports among those of a block, as bits.
-    fn owned(&self, block: u32) -> u64 {
+    pub(super) fn owned(&self, block: u32) -> u64 {
         let Some((first, last)) = self.pool.dealt() else {
             return 0;
         };
