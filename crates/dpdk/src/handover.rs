@@ -47,12 +47,14 @@ pub(crate) struct Ends {
     turn: usize,
 }
 
-/// The ends for each of `workers` workers; about `frames` frames can wait for each.
-pub(crate) fn rings(workers: usize, frames: u32) -> Vec<Ends> {
+/// The ends for each of `workers` workers; about `frames` frames can wait for each. The first `receivers` workers receive for
+/// others that have no queue of some device: as many can wait from each of them alone.
+pub(crate) fn rings(workers: usize, receivers: usize, frames: u32) -> Vec<Ends> {
     let others = workers.saturating_sub(1).max(1);
-    let places = (frames as usize).div_ceil(others).max(LEAST);
     let mut ends: Vec<(Vec<_>, Vec<_>)> = (0..workers).map(|_| Default::default()).collect();
     for from in 0..workers {
+        let sharers = if from < receivers { 1 } else { others };
+        let places = (frames as usize).div_ceil(sharers).max(LEAST);
         for to in 0..workers {
             let ring = (from != to).then(|| RingBuffer::new(places));
             let (producer, consumer) = ring.unzip();
@@ -155,5 +157,23 @@ impl Ends {
     /// Packets that wait for this worker.
     pub(crate) fn waiting(&self) -> usize {
         self.from.iter().map(Consumer::slots).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ring_from_who_receives_for_others_takes_as_many_frames_as_all_rings_of_another_worker() {
+        let places = |ends: &Ends, to: usize| ends.to[to].as_ref().map(Producer::slots);
+        let ends = rings(16, 1, 1024);
+        assert_eq!(Some(1024), places(&ends[0], 7));
+        assert_eq!(None, places(&ends[0], 0));
+        assert_eq!(Some(69), places(&ends[1], 7));
+        assert_eq!(Some(69), places(&ends[15], 0));
+        // Two workers, each with a queue of its own.
+        assert_eq!(Some(1024), places(&rings(2, 0, 1024)[1], 0));
+        assert_eq!(Some(LEAST), places(&rings(64, 0, 1024)[1], 0));
     }
 }

@@ -268,8 +268,10 @@ impl Devices {
                     .transpose()
             })
             .collect::<Result<Vec<_>, _>>()?;
+        let queues = shared.ports.iter().map(Port::queues).filter(|&queues| queues < workers);
+        let receivers = queues.max().unwrap_or_default();
         let shared = Arc::new(shared);
-        let rings = handover::rings(workers.into(), plan.handover);
+        let rings = handover::rings(workers.into(), receivers.into(), plan.handover);
         let hands = (0..workers)
             .zip(rings)
             .map(|(worker, handover)| {
