@@ -89,6 +89,17 @@ def test_errors_fragments_and_the_gateway_itself_work_through_a_pipeline(topolog
 
 
 def test_stages_of_a_running_gateway_are_refused_others(gateway):
-    changed = configuration.changed(gateway.document, system={"ring": 1024})
+    changed = configuration.changed(gateway.document, system={"ring": 2048})
     output = gateway.command("apply", gateway.write(changed, "other.toml"), check=False)
     assert "system.ring" in output
+
+
+def test_model_auto_runs_as_planned_and_tells_why(topology, binary):
+    document = configuration.changed(configuration.standard(), system={"model": "auto", "workers": 2})
+    gateway = Sluice(topology.gateway, binary, document)
+    gateway.start()
+    cores = gateway.show("cores")["cores"]
+    parts = {part for core in cores for part in core["parts"].split("+")}
+    said = gateway.stop()
+    assert {"receive", "parse", "session", "transmit"} <= parts
+    assert "run-to-completion on" in said or " | " in said, said

@@ -9,6 +9,8 @@ use sluice_engine::placement::Part;
 use sluice_engine::policy::Setup;
 use sluice_engine::stages::Stages;
 
+use crate::build::faces_outside;
+
 /// A port as it would be opened.
 #[derive(Clone, Debug)]
 pub struct Outlook {
@@ -74,16 +76,11 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages) -> Plan {
 pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &Setup) {
     for (port, outlook) in plan.ports.iter_mut().zip(outlooks) {
         let steering = &setup.steering;
-        port.hash_key = Some(steering.key(is_outside(config, outlook.interface)).into());
+        port.hash_key = Some(steering.key(faces_outside(config, outlook.interface)).into());
         port.fallback_key = Some(steering.fallback_key().into());
         let queues = outlook.queues(config).max(1);
         port.table = table(setup, queues);
     }
-}
-
-/// Whether addresses are translated on the way out by an interface.
-fn is_outside(config: &Config, interface: InterfaceIndex) -> bool {
-    config.source.iter().any(|rule| rule.out == Some(interface))
 }
 
 /// The queue of each shard, of so many: its owner's. Where who receives has no shards each queue has its turn.
@@ -162,7 +159,7 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
     plan.mac = interface.mac.filter(|_| card).map(|mac| mac.bytes());
     plan.steering = match config.document.system.steering {
         schema::Steering::FiveTuple => Steering::FiveTuple,
-        schema::Steering::Subset if is_outside(config, index) => Steering::Destination,
+        schema::Steering::Subset if faces_outside(config, index) => Steering::Destination,
         schema::Steering::Subset => Steering::Source,
     };
     Some(Ok(plan))

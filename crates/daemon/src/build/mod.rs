@@ -6,7 +6,7 @@ mod steering;
 mod translation;
 
 pub use filter::{Listed, Rules, filters, written};
-pub use interfaces::{Ports, interfaces, ports, routes};
+pub use interfaces::{Ports, faces_outside, interfaces, ports, routes};
 pub use steering::steering;
 pub(crate) use translation::pool;
 pub use translation::{PoolNames, pool_names, translation};
