@@ -90,6 +90,12 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whether a command line is one of this program.
+#[cfg(test)]
+fn understands<'w>(words: impl Iterator<Item = &'w &'w str>) -> bool {
+    Arguments::try_parse_from(words).is_ok()
+}
+
 /// Run a bench: each row as a line when it is measured, all as a table at the end, and as JSON in a file.
 fn measure(arguments: &Arguments, name: &str, bench: impl FnOnce(&mut Run<'_>) -> Outcome) -> Outcome {
     let mut measured = result::Measured::begin(name);
