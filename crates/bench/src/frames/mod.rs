@@ -13,6 +13,7 @@ mod line;
 mod linux;
 mod pace;
 mod throughput;
+mod traffic;
 
 use crate::nat_path::Direction;
 use crate::nat_path::rig;
