@@ -3,6 +3,7 @@
 
 mod cores;
 mod filter;
+mod frames;
 mod kernel;
 mod nat_lookup;
 mod nat_path;
@@ -17,6 +18,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use cores::CoresArguments;
 use filter::FilterArguments;
+use frames::FramesArguments;
 use kernel::KernelArguments;
 use kernel::generator::GeneratorArguments;
 use nat_lookup::NatLookupArguments;
@@ -45,6 +47,8 @@ enum Bench {
     NatPath(NatPathArguments),
     /// Several cores: scaling beside the limit's, and what steering costs (P4, Fig. 5).
     Cores(CoresArguments),
+    /// One core by the size of frames, and what a frame waits by load (P0, Fig. 7 and 8; P4, Fig. 6).
+    Frames(FramesArguments),
     /// What finding a translation rule costs, by the number of rules (P4, Table 1).
     NatLookup(NatLookupArguments),
     /// What finding the first rule of a packet filter costs, by matcher (P1, Fig. 4 and 12 to 15).
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Bench::Filter(filter) => measure(&arguments, "filter", |run| filter::run(run, filter)),
         Bench::Paper(paper) => measure(&arguments, "paper", |run| paper::run(run, paper)),
         Bench::Cores(cores) => measure(&arguments, "cores", |run| cores::run(run, cores)),
+        Bench::Frames(frames) => measure(&arguments, "frames", |run| frames::run(run, frames)),
         Bench::NatPath(path) => measure(&arguments, "nat-path", |run| nat_path::run(run, path)),
     };
     match outcome {
@@ -83,6 +88,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether a command line is one of this program.
+#[cfg(test)]
+fn understands<'w>(words: impl Iterator<Item = &'w &'w str>) -> bool {
+    Arguments::try_parse_from(words).is_ok()
 }
 
 /// Run a bench: each row as a line when it is measured, all as a table at the end, and as JSON in a file.

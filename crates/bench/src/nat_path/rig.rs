@@ -67,8 +67,8 @@ fn plan(devices: Vec<Device>) -> Plan {
     plan
 }
 
-/// Start DPDK for the rigs.
-pub fn start() -> Result<&'static Eal, Failure> {
+/// Start DPDK for rigs of which so many are there at one time.
+pub fn start(rigs: usize) -> Result<&'static Eal, Failure> {
     let devices = vec![
         ring("a", 0, "")?,
         ring("b", 0, "")?,
@@ -76,7 +76,7 @@ pub fn start() -> Result<&'static Eal, Failure> {
         ring("d", 0, "")?,
     ];
     let mut needs = plan(devices).needs(&[], None);
-    needs.bytes *= 3;
+    needs.bytes *= 3 * rigs;
     Ok(Eal::start(&needs)?)
 }
 
@@ -142,7 +142,7 @@ impl Source {
                     let (Some(written), Some(packet)) = (draw(port), packets.next()) else {
                         break;
                     };
-                    packet.set_len(W::LENGTH);
+                    packet.set_len(written.length());
                     packet.set_checksums(checksums);
                     written.write(packet.bytes_mut());
                     used[place] += 1;
