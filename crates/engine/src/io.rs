@@ -16,9 +16,8 @@ use sluice_wire::Packet;
 /// Most frames that one receive brings.
 pub const BATCH: usize = 64;
 
-/// Most buffers in the hand: a batch from a device, one from other workers, and as many made on the way (ICMP errors,
-/// fragments, ARP requests). All that a [`Slot`] can name.
-pub const HAND: usize = 4 * BATCH;
+/// Most buffers in the hand: a batch, and as many made on the way (ICMP errors, fragments, ARP requests).
+pub const HAND: usize = 2 * BATCH;
 
 /// Place of a buffer in the hand, counted from 0 in the order of arrival; valid until [`PacketIo::end`].
 pub type Slot = u8;

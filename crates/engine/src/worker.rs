@@ -191,20 +191,14 @@ impl<'m> Worker<'m> {
         self.wake();
         self.parts.counters.heartbeat.add(1);
         let mut packets = 0;
+        self.io.approach();
         for place in 0..self.receives.len() {
-            self.io.approach();
             packets += self.port_burst(place, now);
         }
-        if self.receives.is_empty() {
-            self.io.approach();
-        }
-        let waiting = self.io.waiting();
-        self.parts.counters.waiting.set(waiting as u64);
-        // As much from the others as from devices: who hands over a whole burst of each must not outrun this worker. The few
-        // that came since join the next burst of a device.
-        let is_joined = packets > 0 && waiting < BATCH && self.joins();
+        self.parts.counters.waiting.set(self.io.waiting() as u64);
+        // As much from the others as from devices: who hands over a whole burst of each must not outrun this worker.
         for _ in 0..self.receives.len().max(1) {
-            if is_joined || !self.has_room_ahead() {
+            if !self.has_room_ahead() {
                 break;
             }
             let count = self.burst(Source::Workers, now);
@@ -232,12 +226,6 @@ impl<'m> Worker<'m> {
             self.parts.counters.idle_rounds.add(1);
         }
         packets
-    }
-
-    /// Whether what other workers handed over goes through the nodes together with what devices bring.
-    #[inline(always)]
-    fn joins(&self) -> bool {
-        self.parts.role.ahead.is_empty() && !self.is_moving()
     }
 
     fn port_burst(&mut self, place: usize, now: Now) -> usize {
@@ -297,20 +285,17 @@ impl<'m> Worker<'m> {
         now
     }
 
-    /// Take what other workers handed over into the hand. Returns how many there were.
-    fn take_over(&mut self) -> usize {
-        self.carried.clear();
-        let count = self.io.take_over(&mut self.carried);
-        self.parts.counters.taken_over.add(count as u64);
-        count
-    }
-
     /// One burst. Returns how many packets it had.
     fn burst(&mut self, source: Source, now: Now) -> usize {
         let start = (self.cycles)();
         let count = match source {
             Source::Port(port) => self.io.receive(port),
-            Source::Workers => self.take_over(),
+            Source::Workers => {
+                self.carried.clear();
+                let count = self.io.take_over(&mut self.carried);
+                self.parts.counters.taken_over.add(count as u64);
+                count
+            }
             Source::Parking => self.unpark(),
             Source::Nothing => 0,
         };
@@ -321,14 +306,7 @@ impl<'m> Worker<'m> {
             Source::Workers => Stage::TakeOver,
             _ => Stage::Receive,
         };
-        let mut received = self.count(receive, start);
-        let mut joined = 0;
-        if matches!(source, Source::Port(_)) && self.joins() {
-            joined = self.take_over();
-            if joined > 0 {
-                received = self.count(Stage::TakeOver, received);
-            }
-        }
+        let received = self.count(receive, start);
         let shed = match source {
             Source::Port(_) => self.look_beyond(count),
             _ => 0,
@@ -364,16 +342,14 @@ impl<'m> Worker<'m> {
             let mut mark = received;
             match source {
                 Source::Port(port) if ctx.role.parsers.is_empty() => put(&mut self.runs, (port, shed..count)),
-                Source::Port(port) => pass::received(&mut batch, lists, &ctx, port, shed..count, &mut self.rooms),
-                Source::Workers => {}
+                Source::Port(port) => pass::received(&mut batch, lists, &ctx, port, shed, &mut self.rooms),
+                Source::Workers => {
+                    arrive::from_workers(&mut batch, lists, &mut ctx, &self.carried, &mut self.runs);
+                    mark = (self.cycles)();
+                    state.counters.cycles[Stage::TakeOver as usize].add(mark.wrapping_sub(received));
+                }
                 Source::Parking => arrive::from_parking(&mut batch, lists, &mut ctx, &mut self.resumed),
                 Source::Nothing => {}
-            }
-            if joined > 0 || source == Source::Workers {
-                let first = batch.packets.len() - self.carried.len();
-                arrive::from_workers(&mut batch, lists, &mut ctx, &self.carried, first, &mut self.runs);
-                mark = (self.cycles)();
-                state.counters.cycles[Stage::TakeOver as usize].add(mark.wrapping_sub(received));
             }
             if let Source::Port(port) = source
                 && shed > 0
@@ -430,7 +406,6 @@ impl<'m> Worker<'m> {
         }
         let over = self.dispose(now);
         self.parts.counters.bursts.add(1);
-        let count = count + joined;
         self.parts.counters.packets.add(count as u64);
         // What was given away on the way has its own account.
         self.count(Stage::Transmit, end.wrapping_add(over));

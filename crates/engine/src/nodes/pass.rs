@@ -2,8 +2,6 @@
 //!
 //! Exits: hand over (a parser, a worker with sessions), drop (shed).
 
-use std::ops::Range;
-
 use sluice_wire::ethernet::ethertype;
 
 use crate::batch::{Batch, Lists, Note, Stage, put};
@@ -13,19 +11,19 @@ use crate::io::{HAND, PortIndex, Slot, WorkerIndex};
 use crate::nodes::parse::Tally;
 use crate::reason::Own;
 
-/// Give what came from a port, in these slots, to those who parse it, as far as each has room, and shed the rest.
+/// Give what came from a port, from slot `first` on, to those who parse it, as far as each has room, and shed the rest.
 pub fn received(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &Ctx<'_, '_>,
     port: PortIndex,
-    slots: Range<usize>,
+    first: usize,
     rooms: &mut [usize],
 ) {
     let mut tally = Tally::of(ctx, port);
     let mut passed = 0;
-    for slot in slots {
-        let (meta, frame) = (&mut batch.meta[slot % HAND], batch.packets[slot].bytes());
+    for slot in first..batch.packets.len().min(HAND) {
+        let (meta, frame) = (&mut batch.meta[slot], batch.packets[slot].bytes());
         (meta.interface, meta.identification) = (tally.interface, 0);
         let next = match ctx.role.parsers.len() {
             1 => 0,

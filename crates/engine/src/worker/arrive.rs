@@ -18,16 +18,15 @@ use crate::unsolicited;
 /// Runs of packets that nobody has parsed yet: their slots, and the port that they came from.
 pub type Runs = ArrayVec<(PortIndex, Range<usize>), BATCH>;
 
-/// Put packets that other workers handed over, from slot `first` on, where their notes say, and those that are still to be parsed into `runs`.
+/// Put packets that other workers handed over where their notes say, and those that are still to be parsed into `runs`.
 pub fn from_workers(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut Ctx<'_, '_>,
     carried: &ArrayVec<Carried, BATCH>,
-    first: usize,
     runs: &mut Runs,
 ) {
-    for (slot, words) in (first..).zip(carried) {
+    for (slot, words) in carried.iter().enumerate() {
         let meta = &mut batch.meta[slot];
         let packet = &mut batch.packets[slot];
         let place = slot as Slot;
