@@ -15,6 +15,7 @@ pub mod nat;
 pub mod packets;
 pub mod replay;
 pub mod show;
+pub mod top;
 
 use std::io::Write;
 
@@ -34,6 +35,7 @@ pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Comm
         Command::Import(import) => import::import(import, output),
         Command::Apply { file, dry_run, json } => control::apply(socket, file, *dry_run, *json, output),
         Command::Show(show) => show::show(socket, show, output),
+        Command::Top(top) => top::top(socket, top, output),
         Command::Clear(clear) => control::clear(socket, clear, output),
         Command::Filter(edit) => filter::edit(socket, edit, output),
         Command::Trace(trace) => packets::trace(socket, trace, output),
