@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from lab import configuration
+from lab.gateway import Sluice
 from lab.services import Services
 from lab.topology import Topology
 

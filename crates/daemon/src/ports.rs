@@ -5,9 +5,11 @@ use sluice_config::{Config, Fault, memory, schema};
 use sluice_dpdk::driver::{Choice, choose};
 use sluice_dpdk::port::Steering;
 use sluice_dpdk::{Device, Limit, Plan, PortPlan, limits};
+use sluice_engine::io::WorkerIndex;
 use sluice_engine::placement::Part;
 use sluice_engine::policy::Setup;
 use sluice_engine::stages::Stages;
+use sluice_engine::worker::HELD;
 
 use crate::build::faces_outside;
 
@@ -65,6 +67,9 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages) -> Plan {
         .parked
         .saturating_add(config.document.fragments.parked)
         .saturating_add(config.document.nat.unsolicited_syns);
+    // Two kinds of packets may be held for a shard that moves.
+    let held = if workers > 1 { 2 * HELD as u32 } else { 0 };
+    let parked = parked.saturating_add(held);
     plan.parked = parked as usize;
     // They come on top of what devices and workers hold.
     let more = parked.saturating_add(memory::in_rings(&config.document));
@@ -83,12 +88,15 @@ pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &Set
     }
 }
 
-/// The queue of each shard, of so many: its owner's. Where who receives has no shards each queue has its turn.
+/// The queue of each shard, of so many: its owner's, or another where the owner has none.
 pub fn table(setup: &Setup, queues: u16) -> Vec<u16> {
-    match setup.stages.is_run_to_completion() {
-        true => setup.owners.iter().map(|owner| owner % queues.max(1)).collect(),
-        false => Vec::new(),
-    }
+    let workers = setup.owners.iter().max().map_or(1, |last| usize::from(last) + 1);
+    let receivers = setup.stages.all(Part::Receive, workers);
+    let queue = |(shard, owner): (u16, WorkerIndex)| {
+        let place = receivers.iter().position(|&receiver| receiver == owner);
+        place.and_then(|place| u16::try_from(place).ok()).unwrap_or(shard) % queues.max(1)
+    };
+    (0..).zip(setup.owners.iter()).map(queue).collect()
 }
 
 impl Outlook {

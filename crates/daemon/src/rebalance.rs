@@ -179,9 +179,7 @@ impl Control {
     fn tell_devices(&self) {
         for port in self.devices.ports().iter().filter(|port| port.queues() > 1) {
             let table = table(self.plane().setup(), port.queues());
-            if !table.is_empty()
-                && let Err(error) = port.set_table(&table)
-            {
+            if let Err(error) = port.set_table(&table) {
                 tracing::debug!("{}: {error}: its packets are handed over", port.name());
             }
         }

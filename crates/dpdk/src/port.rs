@@ -111,9 +111,9 @@ pub struct Port {
     members: Vec<(u16, bool)>,
     /// A ring port's rings, gone after it, and whether it is end A.
     pair: Option<(Arc<Pair>, bool)>,
-    /// Settings of the interface below, put back after the port is closed.
     /// The workers that have a queue to send by, in the order of these.
     senders: Vec<u16>,
+    /// Settings of the interface below, put back after the port is closed.
     moderation: Option<Moderation>,
     /// What the port receives into; it outlives the port.
     _pool: Arc<Pool>,

@@ -73,12 +73,18 @@ impl Plan {
             _ if room > ORDINARY_ROOM => 2 * DESCRIPTORS,
             _ => return None,
         };
-        let count = u32::from(choice.queues) * per_queue + u32::from(self.workers) * 1024;
+        let count = u32::from(choice.queues) * per_queue + u32::from(self.workers) * 1024 + self.in_rings();
         Some(PoolSize {
             count: count.next_power_of_two() - 1,
             room,
             cache: self.cache,
         })
+    }
+
+    /// Buffers that wait in rings at once, as far as is planned for: the rings to each worker from two others.
+    fn in_rings(&self) -> u32 {
+        let full = u32::from(self.workers.saturating_sub(1).min(2));
+        u32::from(self.workers) * full * self.handover
     }
 
     fn common_pool(&self) -> PoolSize {

@@ -163,7 +163,8 @@ impl Note {
         }
     }
 
-    fn pack(self) -> Carried {
+    /// The note as it travels.
+    pub fn pack(self) -> Carried {
         let (stage, more, address) = match self.stage {
             Stage::Session => (0, 0, 0),
             Stage::Fragment => (1, 0, 0),

@@ -60,23 +60,30 @@ impl Owners {
 
 /// A place for each shard on its way from one worker to another. Locked only for the moment in which a shard is put or taken,
 /// which is no packet's.
-pub struct Exchange<'m>(Box<[Mutex<Option<Box<Shard<'m>>>>]>);
+pub struct Exchange<'m> {
+    places: Box<[Mutex<Option<Box<Shard<'m>>>>]>,
+    /// Packets that all rings to one worker hold at most.
+    pub(crate) in_rings: usize,
+}
 
 impl<'m> Exchange<'m> {
-    /// For so many shards.
-    pub fn new(shards: usize) -> Self {
-        Self((0..shards).map(|_| Mutex::new(None)).collect())
+    /// For so many shards, where all rings to one worker hold so many packets at most.
+    pub fn new(shards: usize, in_rings: usize) -> Self {
+        Self {
+            places: (0..shards).map(|_| Mutex::new(None)).collect(),
+            in_rings,
+        }
     }
 
     /// Leave a shard.
     pub(crate) fn put(&self, shard: Box<Shard<'m>>) {
-        if let Some(place) = self.0.get(usize::from(shard.number)) {
+        if let Some(place) = self.places.get(usize::from(shard.number)) {
             *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(shard);
         }
     }
 
     /// Fetch a shard, if it is there.
     pub(crate) fn take(&self, shard: u16) -> Option<Box<Shard<'m>>> {
-        self.0.get(usize::from(shard))?.try_lock().ok()?.take()
+        self.places.get(usize::from(shard))?.try_lock().ok()?.take()
     }
 }

@@ -396,8 +396,8 @@ impl Policy {
     #[inline(always)]
     pub fn sender(&self, setup: &Setup, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
         let senders = &setup.ports.get(port as usize)?.senders;
-        let spread = usize::from(own) + usize::from(port);
-        let sender = *senders.get(spread.checked_rem(senders.len())?)?;
+        // One for all by this port: a shard that moves takes its flows to no other.
+        let sender = *senders.get(usize::from(port).checked_rem(senders.len())?)?;
         (!senders.contains(&own)).then_some(sender)
     }
 

@@ -5,7 +5,7 @@
 //! unreachable, as far as the limit of ICMP errors allows. What is sent again while it waits is dropped at once.
 //!
 //! Each worker keeps those of its shards, and each shard has room for the same number, so that how many workers there
-//! are does not show. Whatever there is no room for is dropped silently: a flood of SYNs takes no more than that.
+//! are does not show. Whatever there is no room for is dropped silently, and so is what waits when its shard goes to another worker: a flood of SYNs takes no more than that.
 
 use std::collections::VecDeque;
 

@@ -39,6 +39,8 @@ mod housekeep;
 mod make;
 mod moving;
 
+pub use moving::HELD;
+
 /// Rounds of the nodes in one burst: a packet that opens a session takes two, its error another.
 const ROUNDS: usize = 5;
 
@@ -133,6 +135,8 @@ enum Source {
     Port(PortIndex),
     Workers,
     Parking,
+    /// What was held until its shard had come.
+    Held,
     Nothing,
 }
 
@@ -297,6 +301,7 @@ impl<'m> Worker<'m> {
                 count
             }
             Source::Parking => self.unpark(),
+            Source::Held => self.unhold(),
             Source::Nothing => 0,
         };
         if count == 0 && source != Source::Nothing {
@@ -343,7 +348,7 @@ impl<'m> Worker<'m> {
             match source {
                 Source::Port(port) if ctx.role.parsers.is_empty() => put(&mut self.runs, (port, shed..count)),
                 Source::Port(port) => pass::received(&mut batch, lists, &ctx, port, shed, &mut self.rooms),
-                Source::Workers => {
+                Source::Workers | Source::Held => {
                     arrive::from_workers(&mut batch, lists, &mut ctx, &self.carried, &mut self.runs);
                     mark = (self.cycles)();
                     state.counters.cycles[Stage::TakeOver as usize].add(mark.wrapping_sub(received));

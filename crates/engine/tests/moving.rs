@@ -27,10 +27,28 @@ fn frame(number: u8, sequence: u32) -> Vec<u8> {
     frame.macs(HOST_MAC, INSIDE_MAC).build()
 }
 
-fn rig() -> Rig {
+/// Where packets come to workers.
+#[derive(Clone, Copy, PartialEq)]
+enum Style {
+    /// To their shard's, as cards' tables say.
+    Steered,
+    /// To any.
+    Unsteered,
+    /// To the first stage of a pipeline, whose second has the shards and whose third sends.
+    Pipeline,
+}
+
+fn rig(style: Style) -> Rig {
+    let is_pipeline = style == Style::Pipeline;
     let mut rig = Rig::new(Plan {
         workers: WORKERS,
         shards: SHARDS.into(),
+        stages: if is_pipeline {
+            [vec![0], vec![0], vec![1, 2], vec![3]]
+        } else {
+            Default::default()
+        },
+        senders: if is_pipeline { vec![3] } else { Vec::new() },
         ..Plan::default()
     });
     for number in 0..HOSTS {
@@ -70,13 +88,16 @@ struct Traffic {
 }
 
 impl Traffic {
-    fn new(seed: u64, is_steered: bool) -> Self {
-        let rig = rig();
+    fn new(seed: u64, style: Style) -> Self {
+        let rig = rig(style);
         let mut dice = Dice(seed);
         let owners = rig.plane.setup().owners.iter().map(usize::from);
-        let table = owners
-            .map(|owner| if is_steered { owner } else { dice.roll(WORKERS) })
-            .collect();
+        let table = owners.map(|owner| match style {
+            Style::Steered => owner,
+            Style::Unsteered => dice.roll(WORKERS),
+            Style::Pipeline => 0,
+        });
+        let table = table.collect();
         Self {
             rig,
             dice,
@@ -95,7 +116,7 @@ impl Traffic {
             let worker = self.table[usize::from(shard_of(&self.rig, number))];
             self.rig.wires[worker].inject(INSIDE, &frame(number, sequence), Checksums::Unverified);
         }
-        for _ in 0..self.dice.roll(8) {
+        for _ in 0..self.dice.roll(12) {
             let worker = self.dice.roll(WORKERS);
             self.rig.workers[worker].round(self.rig.now);
         }
@@ -151,17 +172,20 @@ impl Traffic {
 
 #[test]
 fn shards_move_under_traffic_without_loss_or_disorder() {
-    for seed in 0..40 {
-        let is_steered = seed % 2 == 0;
-        let mut traffic = Traffic::new(seed, is_steered);
+    for seed in 0..60 {
+        let style = [Style::Steered, Style::Unsteered, Style::Pipeline][seed as usize % 3];
+        let mut traffic = Traffic::new(seed, style);
         for _ in 0..5 {
             traffic.step();
         }
         for _ in 0..6 {
             let shard = traffic.dice.roll(SHARDS.into()) as u16;
             let from = usize::from(traffic.rig.plane.setup().owners.of(shard).unwrap());
-            let to = (from + 1 + traffic.dice.roll(WORKERS - 1)) % WORKERS;
-            traffic.move_shard(shard, to, is_steered);
+            let to = match style {
+                Style::Pipeline => 3 - from,
+                _ => (from + 1 + traffic.dice.roll(WORKERS - 1)) % WORKERS,
+            };
+            traffic.move_shard(shard, to, style == Style::Steered);
             assert_eq!(Some(to as u16), traffic.rig.plane.setup().owners.of(shard));
         }
         traffic.rig.round();
@@ -193,7 +217,7 @@ fn shards_move_under_traffic_without_loss_or_disorder() {
 
 #[test]
 fn moves_that_make_no_sense_are_refused() {
-    let mut rig = rig();
+    let mut rig = rig(Style::Steered);
     let owner = usize::from(rig.plane.setup().owners.of(3).unwrap());
     let other = (owner + 1) % WORKERS;
     assert!(matches!(rig.ask(owner, Request::Expect { shard: 3 }), Reply::Refused));
@@ -207,8 +231,8 @@ fn moves_that_make_no_sense_are_refused() {
     let to = owner as u16;
     assert!(matches!(rig.ask(owner, Request::Give { shard: 3, to }), Reply::Refused));
     assert!(matches!(rig.ask(other, Request::Expect { shard: 3 }), Reply::Done));
-    assert!(matches!(rig.ask(other, Request::Expect { shard: 4 }), Reply::Refused));
+    assert!(matches!(rig.ask(other, Request::Expect { shard: 5 }), Reply::Refused));
     // It does not come after all.
     assert!(matches!(rig.ask(other, Request::Release), Reply::Done));
-    assert!(matches!(rig.ask(other, Request::Expect { shard: 4 }), Reply::Done));
+    assert!(matches!(rig.ask(other, Request::Expect { shard: 5 }), Reply::Done));
 }

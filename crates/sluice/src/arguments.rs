@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -104,6 +105,14 @@ pub enum Command {
     /// List what the running daemon knows
     #[command(subcommand)]
     Show(Show),
+
+    /// Watch workers, interfaces and drops of the running daemon
+    ///
+    /// For each worker: how busy it is, what a packet costs it by stage, and how many packets a second it would carry at
+    /// that cost if it were fully busy. The line of the gateway says how many would get through until the busiest worker
+    /// is full, distributed as they are now. The keys q, Esc and Ctrl-C end it, up and down move among the workers. Where
+    /// standard output is no terminal, one snapshot is printed as with --once.
+    Top(Top),
 
     /// Remove sessions, mappings or neighbours
     #[command(subcommand)]
@@ -362,6 +371,27 @@ pub enum Show {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// `sluice top`
+#[derive(Args, Debug)]
+pub struct Top {
+    /// Time between two looks at the counters, such as 500ms or 2s.
+    #[arg(long, default_value = "1s", value_parser = interval, value_name = "TIME")]
+    pub interval: Duration,
+    /// Print one snapshot as text.
+    #[arg(long)]
+    pub once: bool,
+    /// Print each snapshot as a JSON object on a line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time >= Duration::from_millis(10) => Ok(time),
+        _ => Err("write a time of 10ms or more, such as 500ms or 2s".into()),
+    }
 }
 
 /// `sluice filter`

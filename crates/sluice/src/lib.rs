@@ -16,6 +16,7 @@ pub mod packets;
 pub mod plan;
 pub mod replay;
 pub mod show;
+pub mod top;
 
 use std::io::Write;
 
@@ -36,6 +37,7 @@ pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Comm
         Command::Import(import) => import::import(import, output),
         Command::Apply { file, dry_run, json } => control::apply(socket, file, *dry_run, *json, output),
         Command::Show(show) => show::show(socket, show, output),
+        Command::Top(top) => top::top(socket, top, output),
         Command::Clear(clear) => control::clear(socket, clear, output),
         Command::Filter(edit) => filter::edit(socket, edit, output),
         Command::Trace(trace) => packets::trace(socket, trace, output),

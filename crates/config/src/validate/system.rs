@@ -17,7 +17,12 @@ impl Check<'_> {
             Some(staged) => staged,
             None => (self.workers(), Default::default()),
         };
-        self.shards(cores.len());
+        let [_, _, of_sessions, _] = &stages;
+        self.shards(if of_sessions.is_empty() {
+            cores.len()
+        } else {
+            of_sessions.len()
+        });
         self.waiting();
         (cores, stages)
     }

@@ -7,7 +7,7 @@ use axum::extract::{Query, State};
 use sluice_config::api::{Cleared, Core, Counter, Drop, Interface, Neighbour, NeighbourFilter, Page, Route, Status};
 use sluice_config::config::Link;
 use sluice_engine::counters::{Cause, InterfaceCounters, Stage};
-use sluice_engine::reason::Reason;
+use sluice_engine::reason::{Own, Reason};
 use sluice_engine::request::{Reply, Request};
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
 use sluice_route::{NextHop, Prefix, Refusal as RouteRefusal};
@@ -33,6 +33,7 @@ pub(super) async fn status(State(control): Shared) -> Json<Status> {
         generation: plane.policy().generation.into(),
         sessions: [all.saturating_sub(six), six],
         capacity: plane.setup().sessions.map(u64::from),
+        tsc_hz: sluice_dpdk::tsc::frequency(),
         warnings: control.warnings(),
     })
 }
@@ -202,6 +203,10 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
     let plane = control.plane();
     let items = control.counters.iter().enumerate().map(|(worker, counters)| {
         let load = control.load(worker);
+        let dropped = |reason: Own| {
+            let interfaces = counters.interfaces.iter();
+            interfaces.map(|interface| interface.drops(reason.into())).sum()
+        };
         let mut others = vec![
             counter("rounds", counters.heartbeat.get()),
             counter("idle-rounds", counters.idle_rounds.get()),
@@ -209,6 +214,8 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("handed-over", counters.all_handed_over()),
             counter("taken-over", counters.taken_over.get()),
             counter("waiting", counters.waiting.get()),
+            counter("shed", dropped(Own::Shed)),
+            counter("handover-full", dropped(Own::HandoverFull)),
             counter("ports-steered", counters.ports_steered.get()),
             counter("misfits", counters.misfits.get()),
             counter("sessions-created", counters.sessions_created.get()),
