@@ -102,7 +102,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     )?;
     let in_rings = config.document.system.ring as usize * count.saturating_sub(1);
     let (workers, desks) = make_workers(&mut plane, &devices, hands, in_rings)?;
-    let workers = Workers::start(eal, workers, &config.cores, waiting(config), began)?;
+    let queues = (0..count).map(|worker| devices.queues(worker as u16)).collect();
+    let workers = Workers::start(eal, workers, &config.cores, (waiting(config), queues), began)?;
     for (worker, core) in config.cores.iter().enumerate() {
         let parts = plane.setup().stages.parts(worker as u16);
         let shards = plane.setup().owners.count(worker as u16);
@@ -158,6 +159,7 @@ pub(crate) fn waiting(config: &sluice_config::Config) -> Waiting {
         spin: system.idle.spin,
         pause: system.idle.pause,
         sleep: (!system.busy_poll).then(|| system.idle.sleep.duration()),
+        interrupt: system.idle.interrupt,
     }
 }
 
@@ -215,6 +217,9 @@ fn describe(devices: &Devices, config: &sluice_config::Config) -> Vec<[u8; 6]> {
         );
         if port.queues() > 1 {
             tracing::info!("{}: {}", port.name(), port.steering());
+        }
+        if config.document.system.idle.interrupt && !port.interrupts() {
+            tracing::info!("{}: no receive interrupts, its workers sleep instead", port.name());
         }
         macs.push(mac);
     }

@@ -88,6 +88,8 @@ pub struct Idle {
     pub pause: u32,
     /// How long a worker then sleeps before it looks again. Devices keep what comes meanwhile: 1,024 frames in each queue.
     pub sleep: Period,
+    /// Sleep until a device has frames, a millisecond at most or `sleep` where that is longer: where all devices can tell.
+    pub interrupt: bool,
 }
 
 impl Default for Idle {
@@ -96,6 +98,7 @@ impl Default for Idle {
             spin: 64,
             pause: 256,
             sleep: Period::microseconds(50),
+            interrupt: false,
         }
     }
 }

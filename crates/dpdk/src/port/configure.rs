@@ -93,6 +93,7 @@ impl Port {
             hash_functions: attempt.functions.bits(),
             hash_key: if key.is_empty() { std::ptr::null() } else { key.as_ptr() },
             hash_key_bytes: key.len() as u8,
+            interrupts: i32::from(plan.interrupts),
             pool: pool.raw(),
         };
         let mut step = 0;
