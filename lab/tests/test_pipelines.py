@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from lab import configuration
-from lab.gateway import Sluice
 from lab.services import Services
 from lab.topology import Topology
 
@@ -93,14 +92,3 @@ def test_stages_of_a_running_gateway_are_refused_others(gateway):
     changed = configuration.changed(gateway.document, system={"ring": 2048})
     output = gateway.command("apply", gateway.write(changed, "other.toml"), check=False)
     assert "system.ring" in output
-
-
-def test_model_auto_runs_as_planned_and_tells_why(topology, binary):
-    document = configuration.changed(configuration.standard(), system={"model": "auto", "workers": 2})
-    gateway = Sluice(topology.gateway, binary, document)
-    gateway.start()
-    cores = gateway.show("cores")["cores"]
-    parts = {part for core in cores for part in core["parts"].split("+")}
-    said = gateway.stop()
-    assert {"receive", "parse", "session", "transmit"} <= parts
-    assert "run-to-completion on" in said or " | " in said, said
