@@ -8,6 +8,7 @@ mod kernel;
 mod nat_lookup;
 mod nat_path;
 mod paper;
+mod placement;
 mod report;
 mod result;
 mod rows;
@@ -24,6 +25,7 @@ use kernel::generator::GeneratorArguments;
 use nat_lookup::NatLookupArguments;
 use nat_path::NatPathArguments;
 use paper::PaperArguments;
+use placement::PlacementArguments;
 use report::ReportArguments;
 use rows::{Row, Run};
 
@@ -49,6 +51,8 @@ enum Bench {
     Cores(CoresArguments),
     /// One core by the size of frames, and what a frame waits by load (P0, Fig. 7 and 8; P4, Fig. 6).
     Frames(FramesArguments),
+    /// What each way to spread the parts of a packet's way over cores carries, and what is expected of it (P0, Fig. 9, 10).
+    Placement(PlacementArguments),
     /// What finding a translation rule costs, by the number of rules (P4, Table 1).
     NatLookup(NatLookupArguments),
     /// What finding the first rule of a packet filter costs, by matcher (P1, Fig. 4 and 12 to 15).
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
         Bench::Paper(paper) => measure(&arguments, "paper", |run| paper::run(run, paper)),
         Bench::Cores(cores) => measure(&arguments, "cores", |run| cores::run(run, cores)),
         Bench::Frames(frames) => measure(&arguments, "frames", |run| frames::run(run, frames)),
+        Bench::Placement(placement) => measure(&arguments, "placement", |run| placement::run(run, placement)),
         Bench::NatPath(path) => measure(&arguments, "nat-path", |run| nat_path::run(run, path)),
     };
     match outcome {

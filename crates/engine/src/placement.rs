@@ -179,6 +179,9 @@ pub struct Costs {
     pub parts: [f64; 4],
     /// Of hand-overs, in the order of [`Distance::ALL`].
     pub hand_overs: [HandOver; 4],
+    /// Of hand-overs beside that, by the part that comes next, in the order of [`Part::ALL`]: before `parse` the giver hashes
+    /// addresses, before `session` it finds the shard, and who takes looks at headers or does not.
+    pub next: [HandOver; 4],
 }
 
 impl Costs {

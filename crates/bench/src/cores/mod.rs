@@ -3,9 +3,9 @@
 //! 1,000 rules, 8,000 flows, frames of 64 bytes, half of them from each side; every core has a source, a worker and a sink,
 //! and its throughput counts all three. The limit runs on the same cores in the same run, with the same share of the flows.
 
-mod lane;
+pub mod lane;
 mod limit;
-mod line;
+pub mod line;
 mod rig;
 mod steering;
 

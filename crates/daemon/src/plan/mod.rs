@@ -316,6 +316,7 @@ fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
     let mut costs = Costs {
         parts: [0, 1, 2, 3].map(|part| measured.parts[part] + assumed[part]),
         hand_overs: device::HAND_OVERS,
+        ..Costs::default()
     };
     for distance in Distance::ALL {
         if let Some(cost) = hand_overs.iter().find(|cost| cost.distance == distance.name()) {

@@ -64,6 +64,7 @@ mod tests {
                 out: hand_over,
                 take: hand_over,
             }; 4],
+            ..Costs::default()
         };
         let topology = Topology::flat(cores);
         let cores: Vec<_> = (0..cores).collect();

@@ -124,25 +124,26 @@ impl Way<'_> {
         }
     }
 
-    /// A share of all packets goes from one worker to another.
-    fn give(&mut self, from: Core, to: Core, share: f64) {
+    /// A share of all packets goes from one worker to another, which begins with a part.
+    fn give(&mut self, from: Core, to: Core, part: Part, share: f64) {
         if from == to {
             return;
         }
         let cost = self.costs.hand_overs[self.topology.distance(from, to) as usize];
+        let next = self.costs.next[part as usize];
         if let Some(load) = self.load(from) {
-            load.given += cost.out * share;
+            load.given += (cost.out + next.out) * share;
         }
         if let Some(load) = self.load(to) {
-            load.taken += cost.take * share;
+            load.taken += (cost.take + next.take) * share;
         }
     }
 
     /// Everything goes to new places, whatever the old ones are.
-    fn spread(&mut self, from: &[At], to: &[At]) {
+    fn spread(&mut self, from: &[At], to: &[At], part: Part) {
         for &(giver, given) in from {
             for &(taker, taken) in to {
-                self.give(giver, taker, given * taken);
+                self.give(giver, taker, part, given * taken);
             }
         }
     }
@@ -187,7 +188,7 @@ pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: 
         true => received,
         false => {
             let parsed = evenly(placement.of(Part::Parse));
-            way.spread(&received, &parsed);
+            way.spread(&received, &parsed, Part::Parse);
             parsed
         }
     };
@@ -196,24 +197,24 @@ pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: 
     if is_joined(Part::Receive, Part::Parse) && is_joined(Part::Parse, Part::Session) {
         // What the devices could not bring to its owner: those without a queue.
         for (place, &(owner, share)) in sessions.iter().enumerate() {
-            way.give(sessions[place % queues].0, owner, share);
+            way.give(sessions[place % queues].0, owner, Part::Session, share);
         }
     } else {
         // Which shard a packet belongs to is known once it is parsed.
-        way.spread(&parsed, &sessions);
+        way.spread(&parsed, &sessions, Part::Session);
     }
     way.work(Part::Session, &sessions);
     let sent = match is_joined(Part::Session, Part::Transmit) {
         true => {
             for (place, &(owner, share)) in sessions.iter().enumerate() {
-                way.give(owner, sessions[place % queues].0, share);
+                way.give(owner, sessions[place % queues].0, Part::Transmit, share);
             }
             to_queues(&sessions, queues)
         }
         false => {
             let cores = placement.of(Part::Transmit);
             let sent = evenly(&cores[..cores.len().min(queues)]);
-            way.spread(&sessions, &sent);
+            way.spread(&sessions, &sent, Part::Transmit);
             sent
         }
     };
@@ -253,6 +254,7 @@ mod tests {
                 out: cycles,
                 take: cycles,
             }),
+            ..Costs::default()
         }
     }
 
@@ -312,6 +314,27 @@ mod tests {
         assert_eq!(vec![40.0, 50.0, 50.0, 40.0], cycles);
         assert_eq!(Item::Part(Part::Session), prediction.bottleneck().unwrap().most());
         assert_eq!(2e7, prediction.packets_per_second);
+    }
+
+    #[test]
+    fn hand_over_costs_what_the_next_part_wants_beside_the_ring() {
+        let next = |out, take| HandOver { out, take };
+        let costs = Costs {
+            next: [next(0.0, 0.0), next(3.0, 1.0), next(7.0, 2.0), next(5.0, 4.0)],
+            ..costs([10.0; 4])
+        };
+        let given = |parts: [Core; 4]| {
+            let placement = Placement::new(parts.map(|core| vec![core])).unwrap();
+            let prediction = predict(&placement, &costs, &Topology::flat(2), &Load::even(16), HZ);
+            prediction
+                .workers
+                .iter()
+                .map(|worker| (worker.given, worker.taken))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(vec![(23.0, 0.0), (0.0, 21.0)], given([0, 1, 1, 1]));
+        assert_eq!(vec![(27.0, 0.0), (0.0, 22.0)], given([0, 0, 1, 1]));
+        assert_eq!(vec![(27.0, 24.0), (25.0, 22.0)], given([0, 0, 1, 0]));
     }
 
     #[test]

@@ -1,0 +1,100 @@
+//! Cycles per packet of the parts and of hand-overs, as the planner wants them.
+
+use sluice_dpdk::tsc;
+use sluice_engine::counters::Stage;
+use sluice_engine::placement::{Costs, HandOver, Part, Placement};
+
+use super::lane::Done;
+use super::scenario::{HAND_OVER, Scenario};
+use super::{Bench, Failure};
+
+/// Cycles per packet of each part, on a core that does all of them, and of source and sink.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Alone {
+    /// In the order of [`Part::ALL`](sluice_engine::placement::Part::ALL): the source is part of receive, the sink of transmit.
+    pub parts: [f64; 4],
+    /// Of receive.
+    pub source: f64,
+    /// Of transmit.
+    pub sink: f64,
+}
+
+impl Alone {
+    /// What the one core of a run did. What is between the stages is of the part that begins the round.
+    pub fn of(done: &Done) -> Self {
+        let stage = |stage: Stage| done.stages[stage as usize];
+        let parse = stage(Stage::Parse);
+        let session = stage(Stage::Session) + stage(Stage::Forward) + stage(Stage::Housekeeping);
+        let transmit = stage(Stage::Transmit) + done.sink;
+        let receive = done.cycles.saturating_sub(parse + session + transmit);
+        let per = |cycles: u64| cycles as f64 / done.counted.max(1) as f64;
+        Self {
+            parts: [receive, parse, session, transmit].map(per),
+            source: per(done.source),
+            sink: per(done.sink),
+        }
+    }
+}
+
+/// What a core's cycles went into, for each of so many packets.
+pub fn text(done: &Done, packets: f64) -> String {
+    let per = |cycles: u64| cycles as f64 / packets;
+    let stages = Stage::ALL
+        .iter()
+        .zip(done.stages)
+        .filter(|&(_, cycles)| per(cycles) >= 0.05);
+    let stages: Vec<_> = stages
+        .map(|(stage, cycles)| format!("{} {:.0}", stage.name(), per(cycles)))
+        .collect();
+    let busy = done.stages.iter().sum::<u64>() + done.source + done.sink;
+    format!(
+        "source {:.0}, {}, sink {:.0}: {:.0} of {:.0}",
+        per(done.source),
+        stages.join(", "),
+        per(done.sink),
+        per(busy),
+        per(done.cycles)
+    )
+}
+
+/// Cycles per packet that a device takes, so that its core is the one that limits.
+const SLOW: u64 = 300;
+
+/// What hand-overs cost between two cores, by the part that comes next, in the order of [`Part::ALL`]: what a core that gives,
+/// and one that takes, needs for a packet beside its parts. Each in turn is the one that limits, and so has full bursts.
+pub fn hand_overs(bench: &mut Bench<'_>) -> Result<[HandOver; 4], Failure> {
+    let mut by_part = [HandOver::default(); 4];
+    if bench.on.len() < 2 {
+        return Ok(by_part);
+    }
+    let of = |workers: [u16; 4]| Placement::new(workers.map(|worker| vec![worker])).ok_or("no placement");
+    let (_, alone) = bench.run(&HAND_OVER, &of([0; 4])?)?;
+    let alone = Alone::of(&alone[0]).parts;
+    let cycles = tsc::frequency() as f64 / 1e6;
+    for (part, over) in by_part.iter_mut().enumerate().skip(1) {
+        let placement = of([0, 1, 2, 3].map(|other| u16::from(other >= part)))?;
+        let (giving, taking) = (HAND_OVER.paced(SLOW, 0), HAND_OVER.paced(0, SLOW));
+        let mut beside = |scenario: Scenario, parts: &[f64]| {
+            let (rate, _) = bench.run(&scenario, &placement)?;
+            let own = parts.iter().sum::<f64>() + SLOW as f64;
+            Ok::<_, Failure>((cycles / rate - own).max(0.0))
+        };
+        over.out = beside(giving, &alone[..part])?;
+        over.take = beside(taking, &alone[part..])?;
+    }
+    Ok(by_part)
+}
+
+/// Costs of parts and hand-overs. All cores are equally far from each other.
+pub fn costs(parts: [f64; 4], hand_overs: [HandOver; 4]) -> Costs {
+    // A finished packet takes the ring alone.
+    let ring = hand_overs[Part::Transmit as usize];
+    Costs {
+        parts,
+        hand_overs: [ring; 4],
+        next: hand_overs.map(|over| HandOver {
+            out: over.out - ring.out,
+            take: over.take - ring.take,
+        }),
+    }
+}

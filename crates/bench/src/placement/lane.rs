@@ -1,0 +1,362 @@
+//! One core's part of a run: the worker, a source where it receives, and a sink where it sends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrayvec::ArrayVec;
+use sluice_dpdk::tsc;
+use sluice_engine::counters::{Stage, WorkerCounters};
+use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
+use sluice_engine::time::Now;
+use sluice_engine::worker::Worker;
+use sluice_wire::Packet;
+
+use super::traffic::{Draw, write_frame};
+use crate::cores::lane::Together;
+use crate::nat_path::rig::{LAG, Source};
+
+/// Packets on the way from one source at most: each was written about so many before it is read.
+pub const WINDOW: u64 = LAG as u64;
+
+/// A counter on lines of its own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Count(AtomicU64);
+
+/// Packets between receive and transmit at most, for each worker that receives: as many as a ring holds by default. More wait
+/// in front of the device, as they do where no more is offered than is carried.
+pub const WITHIN: u64 = 512;
+
+/// How many packets were sent to a gateway, were received by it, and came out, by lane.
+#[derive(Debug)]
+pub struct Progress {
+    sent: Vec<Count>,
+    received: Vec<Count>,
+    came: Vec<Count>,
+    sources: u64,
+}
+
+fn sum(counts: &[Count]) -> u64 {
+    counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
+}
+
+impl Count {
+    #[inline(always)]
+    fn add(&self, count: usize) {
+        self.0
+            .store(self.0.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
+    }
+}
+
+impl Progress {
+    /// Of so many lanes, some of which have a source.
+    pub fn new(lanes: usize, sources: u64) -> Self {
+        let counts = || (0..lanes).map(|_| Count::default()).collect();
+        Self {
+            sent: counts(),
+            received: counts(),
+            came: counts(),
+            sources,
+        }
+    }
+
+    /// Packets that went in and came out, of all lanes.
+    pub fn all(&self) -> (u64, u64) {
+        (sum(&self.sent), sum(&self.came))
+    }
+
+    /// Whether a lane may receive a burst.
+    #[inline(always)]
+    pub fn may_receive(&self) -> bool {
+        sum(&self.received).wrapping_sub(sum(&self.came)) + 64 <= WITHIN * self.sources
+    }
+
+    /// A lane has received packets.
+    #[inline(always)]
+    pub fn receive(&self, lane: usize, count: usize) {
+        if let Some(received) = self.received.get(lane) {
+            received.add(count);
+        }
+    }
+}
+
+/// The clock of a worker's sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// The time that passes.
+    Real,
+    /// From this moment on, so many nanoseconds for each session that is opened after this one: as many end as are opened.
+    Opened {
+        /// The moment.
+        base: u64,
+        /// Nanoseconds.
+        step: u64,
+        /// Sessions opened until then.
+        first: u64,
+    },
+}
+
+/// Source, worker and sink of one core.
+pub struct Lane<'m> {
+    /// Its number.
+    pub own: usize,
+    /// The worker.
+    pub worker: Worker<'m>,
+    /// What it counts.
+    pub counters: Arc<WorkerCounters>,
+    /// The far end of its queues, where it has some.
+    pub far: Option<Source>,
+    /// What is sent to it, where it receives.
+    pub draw: Option<Draw>,
+    /// Whether packets come out by its queue.
+    pub drains: bool,
+    /// Whether what it receives comes out by its own queue: then it watches only that.
+    pub local: bool,
+    /// Progress of all lanes.
+    pub progress: Arc<Progress>,
+    /// When the engine's clock began, in cycles.
+    pub start: u64,
+    /// The sessions' clock.
+    pub clock: Clock,
+    /// What it did in each slice of the last run; none where it was kept from its core for long.
+    pub slices: Vec<Option<Done>>,
+}
+
+/// Slices of a second.
+const SLICES: u64 = 1_000;
+/// Slices after one that was disturbed that do not count either.
+const AFTER: usize = 2;
+
+/// What a lane did, and what its cycles went into.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// Frames that came out in the time that was measured.
+    pub counted: u64,
+    /// Cycles of that time.
+    pub cycles: u64,
+    /// Of these, to write frames.
+    pub source: u64,
+    /// To take what came out.
+    pub sink: u64,
+    /// By the worker's stages.
+    pub stages: [u64; Stage::ALL.len()],
+}
+
+impl Lane<'_> {
+    /// The moment by the clock of the sessions.
+    #[inline(always)]
+    pub fn now(&self) -> Now {
+        match self.clock {
+            Clock::Real => {
+                let cycles = tsc::now() - self.start;
+                Now::at((u128::from(cycles) * 1_000_000_000 / u128::from(tsc::frequency())) as u64)
+            }
+            Clock::Opened { base, step, first } => {
+                Now::at(base + (self.counters.sessions_created.get() - first) * step)
+            }
+        }
+    }
+
+    /// From here on `step` nanoseconds pass for each session opened.
+    pub fn pass_by_sessions(&mut self, step: u64) {
+        self.clock = Clock::Opened {
+            base: self.now().nanoseconds,
+            step,
+            first: self.counters.sessions_created.get(),
+        };
+    }
+
+    /// Whether a burst more may be on the way.
+    #[inline(always)]
+    fn may_send(&self) -> bool {
+        let (sent, came, sources) = match self.local {
+            true => {
+                let at = |counts: &[Count]| counts.get(self.own).map_or(0, |count| count.0.load(Ordering::Relaxed));
+                (at(&self.progress.sent), at(&self.progress.came), 1)
+            }
+            false => {
+                let (sent, came) = self.progress.all();
+                (sent, came, self.progress.sources)
+            }
+        };
+        sent.wrapping_sub(came) < WINDOW * sources
+    }
+
+    /// Frames of flows drawn anew; how many.
+    #[inline(always)]
+    fn feed(&mut self) -> usize {
+        if !self.may_send() {
+            return 0;
+        }
+        let (Some(far), Some(draw)) = (&mut self.far, &mut self.draw) else {
+            return 0;
+        };
+        let ports = draw.traffic.direction.burst();
+        let checksums = draw.traffic.checksums;
+        let count = feed(far, ports, |port, packet| {
+            let (written, length) = draw.next(port);
+            packet.set_len(length);
+            packet.set_checksums(checksums);
+            write_frame(packet.bytes_mut(), &written);
+            true
+        });
+        if let Some(sent) = self.progress.sent.get(self.own) {
+            sent.0
+                .store(sent.0.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
+        }
+        count
+    }
+
+    /// Take what came out; how many frames.
+    #[inline(always)]
+    fn drain(&mut self) -> usize {
+        let Some(far) = self.far.as_mut().filter(|_| self.drains) else {
+            return 0;
+        };
+        let mut came = 0;
+        for port in [0, 1] {
+            loop {
+                let count = far.discard(port);
+                came += count;
+                if count < 64 {
+                    break;
+                }
+            }
+        }
+        if came > 0
+            && let Some(counter) = self.progress.came.get(self.own)
+        {
+            counter.add(came);
+        }
+        came
+    }
+
+    /// A round without anything new; what moved.
+    pub fn round(&mut self) -> usize {
+        let now = self.now();
+        self.worker.round(now) + self.drain()
+    }
+
+    /// A round with its source, each part by its cycles.
+    #[inline(always)]
+    fn step(&mut self, done: &mut Done) {
+        let start = tsc::now();
+        let fed = if self.draw.is_some() { self.feed() } else { 0 };
+        let mut moved = fed;
+        if fed > 0 {
+            done.source += tsc::now() - start;
+        }
+        let now = self.now();
+        moved += self.worker.round(now);
+        if self.drains {
+            let start = tsc::now();
+            let came = self.drain();
+            if came > 0 {
+                done.sink += tsc::now() - start;
+            }
+            done.counted += came as u64;
+            moved += came;
+        }
+        if moved == 0 {
+            // Whoever has something to do shall not wait for lines that this one looks at.
+            (0..8).for_each(|_| std::hint::spin_loop());
+        }
+    }
+
+    /// Packets for so many cycles, together with the others.
+    pub fn run(&mut self, together: &Together, lanes: usize, cycles: u64) {
+        let mut warm = Done::default();
+        let begin = together.meet(lanes);
+        while tsc::now() < begin {
+            self.step(&mut warm);
+        }
+        let slice = tsc::frequency() / SLICES;
+        self.slices.clear();
+        let (mut edge, mut done, mut stages) = (begin + slice, Done::default(), self.stages());
+        let (mut first, mut last, mut gap) = (tsc::now(), tsc::now(), 0);
+        while edge <= begin + cycles {
+            self.step(&mut done);
+            let now = tsc::now();
+            (gap, last) = (gap.max(now - last), now);
+            if now < edge {
+                continue;
+            }
+            let after = self.stages();
+            done.cycles = now - first;
+            for (place, spent) in done.stages.iter_mut().enumerate() {
+                *spent = after[place] - stages[place];
+            }
+            self.slices.push((gap < slice / 5).then_some(done));
+            while edge + slice <= now {
+                edge += slice;
+                self.slices.push(None);
+            }
+            edge += slice;
+            (first, stages, done, gap) = (now, after, Done::default(), 0);
+        }
+    }
+
+    fn stages(&self) -> [u64; Stage::ALL.len()] {
+        Stage::ALL.map(|stage| self.counters.cycles[stage as usize].get())
+    }
+}
+
+/// What all lanes did, lane by lane, in the slices of a run in which nobody took a core from any of them, nor shortly before:
+/// rings that filled up meanwhile have to empty first. And how many slices these were.
+pub fn undisturbed(lanes: &[Lane<'_>]) -> (Vec<Done>, usize) {
+    let count = lanes.iter().map(|lane| lane.slices.len()).min().unwrap_or(0);
+    let is_quiet = |slice: usize| lanes.iter().all(|lane| lane.slices[slice].is_some());
+    let good: Vec<_> = (AFTER..count)
+        .filter(|&slice| (slice - AFTER..=slice).all(is_quiet))
+        .collect();
+    let sum = |lane: &Lane<'_>| {
+        good.iter()
+            .filter_map(|&slice| lane.slices[slice])
+            .fold(Done::default(), Done::and)
+    };
+    (lanes.iter().map(sum).collect(), good.len())
+}
+
+impl Done {
+    fn and(mut self, other: Self) -> Self {
+        self.counted += other.counted;
+        self.cycles += other.cycles;
+        self.source += other.source;
+        self.sink += other.sink;
+        for (all, more) in self.stages.iter_mut().zip(other.stages) {
+            *all += more;
+        }
+        self
+    }
+}
+
+/// Write frames towards ports, as many as are drawn, and send them.
+#[inline(always)]
+pub fn feed(far: &mut Source, ports: &[(u16, usize)], mut draw: impl FnMut(u16, &mut Packet<'_>) -> bool) -> usize {
+    let total = ports.iter().map(|&(_, count)| count).sum();
+    let made = far.io.allocate(total);
+    let mut used = [0; 2];
+    {
+        let mut lent = Lent::new();
+        far.io.lend(&mut lent);
+        let mut packets = lent.iter_mut().take(made);
+        for (used, &(port, count)) in used.iter_mut().zip(ports) {
+            // Once nothing is drawn any more, nothing is left for the other ports either.
+            *used = packets
+                .by_ref()
+                .take(count)
+                .map_while(|packet| draw(port, packet).then_some(()))
+                .count();
+        }
+    }
+    let mut first = 0;
+    for (used, &(port, _)) in used.iter().zip(ports) {
+        let slots: ArrayVec<Slot, HAND> = (first..first + used).map(|slot| slot as Slot).collect();
+        far.io.transmit(port, &slots);
+        first += used;
+    }
+    let unused: ArrayVec<Slot, HAND> = (first..made).map(|slot| slot as Slot).collect();
+    far.io.free(&unused);
+    far.io.end();
+    first
+}

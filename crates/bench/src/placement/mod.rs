@@ -1,0 +1,359 @@
+//! `placement`: what each way to spread the parts of a packet's way over cores carries, beside what is expected of it, and
+//! what the planner chooses (P0, Fig. 9 and 10).
+//!
+//! Every core has a source where it receives and a sink where it sends; their cycles belong to those parts. What a placement
+//! is expected to carry comes from the cycles of each part on one core right before it was measured, and from what hand-overs
+//! cost in the same rounds.
+
+mod costs;
+mod lane;
+mod pairings;
+mod rig;
+mod scenario;
+mod slow;
+mod traffic;
+mod verdict;
+
+use sluice_dpdk::eal::Eal;
+use sluice_dpdk::tsc;
+use sluice_engine::placement::{Core, Costs, HandOver, Load, Placement, Topology, candidates, choose, predict, rank};
+
+use crate::cores::line;
+use crate::nat_path::rig::SHARDS;
+use crate::rows::{Figure, Row, Run};
+use costs::{Alone, costs, hand_overs};
+use lane::Done;
+use rig::Rig;
+use scenario::Scenario;
+use verdict::Planner;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Workers at most: with more there are more placements than there is time for.
+const WORKERS: usize = 4;
+
+/// What to measure: everything where nothing is said.
+#[derive(Clone, Debug, clap::Args)]
+pub struct PlacementArguments {
+    /// On these cores, the first four of them; those that this process may use where none is named.
+    #[arg(long, value_name = "CORE", value_delimiter = ',')]
+    on: Vec<usize>,
+    /// Only scenarios whose name contains this.
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<String>,
+    /// Milliseconds of each run.
+    #[arg(long, value_name = "MS", default_value_t = 60)]
+    milliseconds: u64,
+    /// Say what the cycles of each core go into.
+    #[arg(long)]
+    cycles: bool,
+}
+
+/// What measures.
+struct Bench<'a> {
+    eal: &'static Eal,
+    on: &'a [usize],
+    cycles: u64,
+    rigs: u32,
+    says: bool,
+}
+
+impl Bench<'_> {
+    /// One run of a scenario: packets per second in millions, and what each core did.
+    fn run(&mut self, scenario: &Scenario, placement: &Placement) -> Result<(f64, Vec<Done>), Failure> {
+        self.rigs += 1;
+        let plane = rig::plane(scenario, placement)?;
+        let mut memory = rig::memory(&plane)?;
+        let mut rig = Rig::new(self.eal, self.rigs, scenario, placement, plane, &mut memory)?;
+        let (rate, done) = rig.run(self.on, self.cycles)?;
+        rig.close();
+        if self.says {
+            eprintln!("{}, {placement}: {rate:.2} Mpps", scenario.name);
+            let packets = |done: &Done| rate * 1e6 * done.cycles as f64 / tsc::frequency() as f64;
+            for (core, done) in done.iter().enumerate() {
+                eprintln!("    {core}: {}", costs::text(done, packets(done)));
+            }
+        }
+        Ok((rate, done))
+    }
+}
+
+fn cores(workers: usize) -> Vec<Core> {
+    (0..workers as Core).collect()
+}
+
+/// Everything on one worker.
+fn alone() -> Option<Placement> {
+    Placement::run_to_completion(&[0])
+}
+
+/// What is measured beside everything on one worker: run-to-completion and pipelines on so many, each way to give the parts to
+/// two, and P0's pairings as far as the workers suffice.
+fn placements(workers: usize) -> Vec<Placement> {
+    let topology = Topology::flat(workers as u16);
+    let mut all = candidates(&cores(workers), &topology, &Load::even(SHARDS as u16));
+    let pairs = (1..8u16).filter_map(|bits| {
+        let core = |part: u16| vec![(bits << 1) >> part & 1];
+        Placement::new([0, 1, 2, 3].map(core))
+    });
+    let p0 = pairings::ALL.iter().filter_map(pairings::Pairing::spread);
+    for more in pairs.chain(p0).filter(|more| more.workers().len() <= workers) {
+        if !all.contains(&more) {
+            all.push(more);
+        }
+    }
+    all.retain(|placement| Some(placement) != alone().as_ref());
+    all
+}
+
+/// What a placement carried, run by run, and what was expected of it.
+struct Case {
+    placement: Placement,
+    mpps: Vec<f64>,
+    /// By the costs right before each run.
+    alone: Vec<Alone>,
+    predicted: Vec<f64>,
+}
+
+impl Case {
+    fn new(placement: Placement) -> Self {
+        Self {
+            placement,
+            mpps: Vec::new(),
+            alone: Vec::new(),
+            predicted: Vec::new(),
+        }
+    }
+
+    fn median(&self) -> f64 {
+        Figure::of(&self.mpps).median
+    }
+}
+
+/// A scenario, measured.
+struct Outcome {
+    scenario: Scenario,
+    /// Everything on one worker is the first.
+    cases: Vec<Case>,
+    costs: Costs,
+    over: [HandOver; 4],
+    /// How far two cores are from each other, round by round.
+    lines: Vec<f64>,
+}
+
+impl Outcome {
+    /// What is measured of a placement.
+    fn of(&self, placement: &Placement) -> Option<&Case> {
+        self.cases.iter().find(|case| case.placement == *placement)
+    }
+
+    /// The median of what a placement is expected to carry.
+    fn expected(&self, placement: &Placement) -> f64 {
+        expected(placement, &self.costs, &self.scenario)
+    }
+
+    /// The placement of a planner.
+    fn planned(&self, planner: Planner, workers: usize) -> Option<Placement> {
+        let cores = cores(workers);
+        match planner {
+            Planner::Sluice => {
+                let (topology, load) = (Topology::flat(workers as u16), self.scenario.load());
+                let all = candidates(&cores, &topology, &load);
+                let ranked = rank(all, &self.costs, &topology, &load, tsc::frequency() as f64);
+                choose(&ranked, &load).map(|planned| planned.placement.clone())
+            }
+            Planner::RunToCompletion => Placement::run_to_completion(&cores),
+            Planner::Pipeline => {
+                let (first, rest) = cores.split_at(workers / 2);
+                let first = if first.is_empty() { rest } else { first };
+                Placement::new([first, first, rest, rest].map(<[Core]>::to_vec))
+            }
+        }
+    }
+}
+
+/// Packets per second in millions.
+fn expected(placement: &Placement, costs: &Costs, scenario: &Scenario) -> f64 {
+    let topology = Topology::flat(WORKERS as u16);
+    predict(placement, costs, &topology, &scenario.load(), tsc::frequency() as f64).packets_per_second / 1e6
+}
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    Figure::of(&values.collect::<Vec<_>>()).median
+}
+
+/// Measure a scenario.
+fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usize) -> Result<Outcome, Failure> {
+    let single = alone().ok_or("no worker")?;
+    let mut cases = vec![Case::new(single.clone())];
+    cases.extend(placements(workers).into_iter().map(Case::new));
+    let (mut overs, mut lines) = (Vec::new(), Vec::new());
+    // The first run of a scenario finds nothing before it.
+    let (_, done) = bench.run(scenario, &single)?;
+    let mut before = Alone::of(&done[0]);
+    for _ in 0..runs {
+        lines.push(line::cycles(bench.eal, bench.on)?);
+        overs.push(hand_overs(bench)?);
+        for place in 0..cases.len() {
+            // Neighbours come and go: each run has its own measure beside it.
+            let (rate, done) = bench.run(scenario, &single)?;
+            if place == 0 {
+                cases[0].mpps.push(rate);
+                cases[0].alone.push(before);
+            }
+            before = Alone::of(&done[0]);
+            if place > 0 {
+                let (rate, _) = bench.run(scenario, &cases[place].placement)?;
+                cases[place].mpps.push(rate);
+                cases[place].alone.push(before);
+            }
+        }
+    }
+    let over = [0, 1, 2, 3].map(|part: usize| HandOver {
+        out: median(overs.iter().map(|over| over[part].out)),
+        take: median(overs.iter().map(|over| over[part].take)),
+    });
+    for case in &mut cases {
+        let by_run = case.alone.iter();
+        case.predicted = by_run
+            .map(|alone| expected(&case.placement, &costs(alone.parts, over), scenario))
+            .collect();
+    }
+    let part = |part: usize| median(cases.iter().flat_map(|case| &case.alone).map(|alone| alone.parts[part]));
+    Ok(Outcome {
+        scenario: *scenario,
+        costs: costs([0, 1, 2, 3].map(part), over),
+        over,
+        lines,
+        cases,
+    })
+}
+
+/// The row of a scenario and a placement.
+fn row(name: &str, scenario: &Scenario, placement: &Placement, kind: &str) -> Row {
+    Row::default()
+        .key("scenario", name)
+        .key("placement", placement.to_string())
+        .key("direction", scenario.traffic.direction.name())
+        .key("flows", scenario.flows())
+        .key("kind", kind)
+}
+
+/// The rows of a scenario.
+fn rows(outcome: &Outcome, workers: usize, run: &mut Run<'_>) {
+    for case in &outcome.cases {
+        let picked = Planner::ALL
+            .into_iter()
+            .filter(|&planner| outcome.planned(planner, workers).as_ref() == Some(&case.placement));
+        let picked: Vec<_> = picked.collect();
+        let names: Vec<_> = picked.iter().map(|planner| planner.name()).collect();
+        let mut row = row(outcome.scenario.name, &outcome.scenario, &case.placement, "measured")
+            .key("planner", names.join(", "))
+            .key("chosen", picked.contains(&Planner::Sluice))
+            .figure("mpps", &case.mpps)
+            .figure("predicted_mpps", &case.predicted);
+        if case.placement.workers().len() == 1 {
+            let of = |value: fn(&Alone) -> f64| case.alone.iter().map(value).collect::<Vec<_>>();
+            let [_, parse, session, transmit] = outcome.over;
+            row = row
+                .figure("receive_cycles", &of(|alone| alone.parts[0]))
+                .figure("source_cycles", &of(|alone| alone.source))
+                .figure("parse_cycles", &of(|alone| alone.parts[1]))
+                .figure("session_cycles", &of(|alone| alone.parts[2]))
+                .figure("transmit_cycles", &of(|alone| alone.parts[3]))
+                .figure("sink_cycles", &of(|alone| alone.sink))
+                .figure("out_before_parse", &[parse.out])
+                .figure("take_before_parse", &[parse.take])
+                .figure("out_before_session", &[session.out])
+                .figure("take_before_session", &[session.take])
+                .figure("out_before_transmit", &[transmit.out])
+                .figure("take_before_transmit", &[transmit.take])
+                .figure("line_cycles", &outcome.lines);
+        }
+        (run.row)(row);
+    }
+}
+
+/// P0's pairings in a scenario: on as many cores as P0 takes, and on two.
+fn pairing_rows(outcome: &Outcome, run: &mut Run<'_>) {
+    for pairing in &pairings::ALL {
+        let ways = [("", pairing.spread()), (", two cores", pairing.halves())];
+        for (suffix, placement) in ways {
+            let Some(placement) = placement else { continue };
+            let name = format!("P0 {}{suffix}", pairing.name);
+            let row = |kind| {
+                row(&name, &outcome.scenario, &placement, kind)
+                    .key("planner", "")
+                    .key("chosen", false)
+            };
+            (run.row)(match outcome.of(&placement) {
+                Some(case) => row("measured")
+                    .figure("mpps", &case.mpps)
+                    .figure("predicted_mpps", &case.predicted),
+                None => row("predicted").figure("predicted_mpps", &[outcome.expected(&placement)]),
+            });
+        }
+    }
+}
+
+/// Run it.
+pub fn run(run: &mut Run<'_>, arguments: &PlacementArguments) -> Result<(), Failure> {
+    let mut on = match arguments.on.is_empty() {
+        true => sluice_dpdk::eal::allowed_cores(),
+        false => arguments.on.clone(),
+    };
+    on.truncate(WORKERS);
+    let workers = on.len();
+    let mut bench = Bench {
+        eal: rig::start(workers)?,
+        on: &on,
+        cycles: tsc::frequency() / 1000 * arguments.milliseconds,
+        rigs: 0,
+        says: arguments.cycles,
+    };
+    let runs = if run.quick { 3 } else { 7 };
+    let is_wanted = |scenario: &&Scenario| {
+        let name = arguments.scenario.as_deref();
+        name.is_none_or(|name| scenario.name.contains(name))
+    };
+    let mut outcomes = Vec::new();
+    for scenario in scenario::ALL.iter().filter(is_wanted) {
+        let outcome = outcome(&mut bench, scenario, workers, runs)?;
+        rows(&outcome, workers, run);
+        outcomes.push(outcome);
+    }
+    let plain = |outcome: &&Outcome| scenario::PLAIN.contains(&outcome.scenario.name);
+    outcomes
+        .iter()
+        .filter(plain)
+        .for_each(|outcome| pairing_rows(outcome, run));
+    verdict::conclude(&outcomes, workers, run);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_workers_have_every_division_of_the_parts() {
+        let all = placements(2);
+        assert_eq!(8, all.len(), "{all:?}");
+        assert_eq!(7, all.iter().filter(|placement| placement.is_pipeline()).count());
+    }
+
+    #[test]
+    fn one_worker_has_nothing_but_itself() {
+        assert!(placements(1).is_empty());
+    }
+
+    #[test]
+    fn pairings_are_measured_where_cores_suffice() {
+        let missing = |workers| {
+            let all = placements(workers);
+            let spread = pairings::ALL.iter().filter_map(pairings::Pairing::spread);
+            spread.filter(|placement| !all.contains(placement)).count()
+        };
+        assert_eq!([8, 1, 0], [2, 3, 4].map(missing));
+    }
+}

@@ -1,0 +1,72 @@
+//! P0's eight pairings of two of its five stages on one core (its Table 4), mapped on the four parts.
+//!
+//! Its RX is `receive`, its Validity `parse`, its TX `transmit`; its NAT and ConnTrack are both in `session`, where one look-up
+//! finds what both of them look for.
+
+use sluice_engine::placement::{Core, Placement};
+
+/// A pairing: its name, the core of each part where the others have cores of their own, and where the pair has one core and
+/// everything else another.
+pub struct Pairing {
+    /// P0's name.
+    pub name: &'static str,
+    spread: [Core; 4],
+    halves: [Core; 4],
+}
+
+/// All of them, in the order of P0's table.
+pub const ALL: [Pairing; 8] = [
+    Pairing::new("Val+NAT", [0, 1, 1, 2], [0, 1, 1, 0]),
+    Pairing::new("Val+CT", [0, 1, 1, 2], [0, 1, 1, 0]),
+    Pairing::new("Val+TX", [0, 1, 2, 1], [0, 1, 0, 1]),
+    Pairing::new("NAT+CT", [0, 1, 2, 3], [0, 0, 1, 0]),
+    Pairing::new("NAT+TX", [0, 1, 2, 2], [0, 0, 1, 1]),
+    Pairing::new("RX+Val", [0, 0, 1, 2], [0, 0, 1, 1]),
+    Pairing::new("RX+NAT", [0, 1, 0, 2], [0, 1, 0, 1]),
+    Pairing::new("RX+TX", [0, 1, 2, 0], [0, 1, 1, 0]),
+];
+
+impl Pairing {
+    const fn new(name: &'static str, spread: [Core; 4], halves: [Core; 4]) -> Self {
+        Self { name, spread, halves }
+    }
+
+    /// Each stage outside of the pair on a core of its own.
+    pub fn spread(&self) -> Option<Placement> {
+        Placement::new(self.spread.map(|core| vec![core]))
+    }
+
+    /// All stages outside of the pair on one core.
+    pub fn halves(&self) -> Option<Placement> {
+        Placement::new(self.halves.map(|core| vec![core]))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_share_a_core_and_the_others_do_not() {
+        // The part of each of P0's stages.
+        let part = |stage: &str| {
+            ["RX", "Val", "NAT", "TX"]
+                .iter()
+                .position(|&name| name == stage)
+                .unwrap_or(2)
+        };
+        for pairing in &ALL {
+            let (one, other) = pairing.name.split_once('+').unwrap();
+            let (one, other) = (part(one), part(other));
+            for cores in [pairing.spread, pairing.halves] {
+                assert_eq!(cores[one], cores[other], "{}", pairing.name);
+            }
+            let rest = (0..4).filter(|&place| place != one && place != other);
+            let mut cores: Vec<_> = rest.map(|place| pairing.spread[place]).collect();
+            cores.push(pairing.spread[one]);
+            let distinct: std::collections::HashSet<_> = cores.iter().collect();
+            assert_eq!(cores.len(), distinct.len(), "{}", pairing.name);
+            assert_eq!(2, pairing.halves().unwrap().workers().len());
+        }
+    }
+}

@@ -1,0 +1,570 @@
+//! A gateway whose workers do what a placement says, between ring ports, with a source at every queue that receives and a
+//! sink at every one that sends.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sluice_dpdk::device::Device;
+use sluice_dpdk::eal::Eal;
+use sluice_dpdk::memory::Region;
+use sluice_dpdk::port::PortPlan;
+use sluice_dpdk::workers::pin;
+use sluice_dpdk::{Devices, DpdkIo, Plan, tsc};
+use sluice_engine::datagrams::Limits;
+use sluice_engine::family::V4;
+use sluice_engine::io::WorkerIndex;
+use sluice_engine::owners::Owners;
+use sluice_engine::placement::{Load, Part, Placement};
+use sluice_engine::plane::{NeighbourLimits, Plane};
+use sluice_engine::policy::{Policy, Port, Setup, Subscribers};
+use sluice_engine::request::{Counter, Reply, Request};
+use sluice_engine::stages::Stages;
+use sluice_engine::steering::{Steering, Wanted};
+use sluice_engine::time::Now;
+use sluice_route::RouteSet;
+use sluice_table::memory::Line;
+use sluice_wire::tcp::flag;
+
+use super::lane::{Clock, Done, Lane, Progress, WITHIN, feed, undisturbed};
+use super::scenario::Scenario;
+use super::slow::Slow;
+use super::traffic::{Draw, FLOWS, FRESH, Opens, Skew, write_frame};
+use crate::cores::lane::Together;
+use crate::nat_path::Publics;
+use crate::nat_path::flows::{HOST_MAC, Hosts, ROUTER_MAC, Random, Written, data, ends};
+use crate::nat_path::rig::{BUFFERS, Job, SHARDS, Source};
+use crate::nat_path::rules;
+use crate::nat_path::wire::mark;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Sessions that there is room for.
+const CAPACITY: u32 = 6 * FLOWS;
+/// Sessions that are open at a time where some end: they wait for so many nanoseconds.
+const OPEN: u64 = FLOWS as u64;
+const WAIT: u64 = 120_000_000_000;
+/// Slices of a run that have to be undisturbed, and runs until there are as many.
+const ENOUGH: usize = 8;
+const TRIES: usize = 10;
+/// A worker that there is not.
+const NOBODY: WorkerIndex = WorkerIndex::MAX;
+
+/// Who has queues.
+struct Queues {
+    workers: usize,
+    count: u16,
+    receivers: Vec<WorkerIndex>,
+    senders: Vec<WorkerIndex>,
+}
+
+impl Queues {
+    fn of(stages: &Stages, workers: usize, load: &Load) -> Self {
+        let (mut receivers, mut senders) = (stages.all(Part::Receive, workers), stages.all(Part::Transmit, workers));
+        let count = receivers.len().max(senders.len()).min(usize::from(load.queues));
+        // Ring ports have as many queues to receive as to send.
+        receivers.resize(count.max(receivers.len()), NOBODY);
+        senders.resize(count.max(senders.len()), NOBODY);
+        Self {
+            workers,
+            count: count as u16,
+            receivers,
+            senders,
+        }
+    }
+
+    fn has(of: &[WorkerIndex], count: u16, worker: usize) -> bool {
+        of.iter().take(count.into()).any(|&other| usize::from(other) == worker)
+    }
+
+    fn receives(&self, worker: usize) -> bool {
+        Self::has(&self.receivers, self.count, worker)
+    }
+
+    fn sends(&self, worker: usize) -> bool {
+        Self::has(&self.senders, self.count, worker)
+    }
+
+    /// The workers that send for all, where some have no queue.
+    fn senders(&self) -> Box<[WorkerIndex]> {
+        match (0..self.workers).all(|worker| self.sends(worker)) {
+            true => Box::default(),
+            false => {
+                let senders = self.senders.iter().take(self.count.into()).copied();
+                senders.filter(|&sender| sender != NOBODY).collect()
+            }
+        }
+    }
+
+    fn plan(&self, number: u32, near: bool) -> Result<Plan, Failure> {
+        let mut ports = Vec::new();
+        for name in ["inside", "outside"] {
+            let end = if near { "b" } else { "a" };
+            let device: Device = format!("ring:placement-{name}{number},end={end},depth=8192").parse()?;
+            let mut port = PortPlan::new("ring", device);
+            port.queues = self.count;
+            ports.push(port);
+        }
+        let mut plan = Plan::new(ports, self.workers as u16);
+        (plan.receivers, plan.senders) = match near {
+            true => (self.receivers.clone(), self.senders.clone()),
+            false => (self.senders.clone(), self.receivers.clone()),
+        };
+        // First in, first out.
+        plan.cache = 0;
+        // Nothing finds a ring full.
+        plan.handover = WITHIN as u32 * u32::from(self.count.max(1));
+        if !near {
+            plan.buffers = BUFFERS;
+        }
+        Ok(plan)
+    }
+}
+
+/// Start DPDK for rigs of so many workers.
+pub fn start(workers: usize) -> Result<&'static Eal, Failure> {
+    let all = Queues::of(&Stages::default(), workers, &Load::even(SHARDS as u16));
+    let mut needs = all.plan(0, false)?.needs(&[], None);
+    needs.bytes *= 2 * (workers + 1);
+    Ok(Eal::start(&needs)?)
+}
+
+/// The control side of a scenario for some stages.
+pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failure> {
+    let workers = placement.workers().len();
+    let stages = Stages::of(placement, &placement.workers());
+    let queues = Queues::of(&stages, workers, &scenario.load());
+    let job = scenario.job;
+    let interfaces = rules::interfaces(job)?;
+    let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
+    let mut policy = Policy::new(2, interfaces);
+    let ends = scenario.traffic.opens != Opens::None;
+    rules::translate(&mut policy, job, scenario.style, CAPACITY, ends)?;
+    if let Some(filters) = scenario.filters()? {
+        policy.filter_by(filters);
+    }
+    let routes = RouteSet::new(&links, &rules::routes(job)?)?;
+    let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
+    let port = |name: &str| Port {
+        name: name.into(),
+        senders: queues.senders(),
+    };
+    let setup = Setup {
+        owners: Owners::dealt(steering.shards(), &stages.all(Part::Session, workers)).into(),
+        stages,
+        steering,
+        sessions: match job {
+            Job::Forward => [SHARDS, SHARDS],
+            _ => [CAPACITY, SHARDS],
+        },
+        ports: vec![port("inside"), port("outside")],
+        secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
+        fragments: Limits {
+            datagrams: 64,
+            ..Limits::default()
+        },
+        unsolicited_syns: 0,
+        spare_addresses: 0,
+        meters: Default::default(),
+        events: Default::default(),
+        subscribers: Subscribers {
+            most: CAPACITY,
+            blocks: CAPACITY,
+            ..Subscribers::default()
+        },
+    };
+    let limits = NeighbourLimits::default();
+    Ok(Plane::new(setup, policy, &routes, limits, workers, Now::at(0))?)
+}
+
+/// Memory for all shards of a plane.
+pub fn memory(plane: &Plane) -> Result<Region, Failure> {
+    let shards = plane.setup().owners.len();
+    Ok(Region::new(plane.lines().total().next_multiple_of(2) * 64 * shards)?)
+}
+
+/// A gateway and its lanes.
+pub struct Rig<'m> {
+    plane: Plane,
+    lanes: Vec<Lane<'m>>,
+    desks: Vec<Counter>,
+    devices: Devices,
+    scenario: Scenario,
+    /// Lanes with a source.
+    entrances: Vec<usize>,
+    publics: Arc<Publics>,
+    /// Packets that had a session before the first run.
+    opening: u64,
+}
+
+impl<'m> Rig<'m> {
+    /// A rig whose flows are established.
+    pub fn new(
+        eal: &'static Eal,
+        number: u32,
+        scenario: &Scenario,
+        placement: &Placement,
+        mut plane: Plane,
+        memory: &'m mut Region,
+    ) -> Result<Self, Failure> {
+        let workers = placement.workers().len();
+        let queues = Queues::of(&plane.setup().stages, workers, &scenario.load());
+        let (devices, hands) = Devices::open(eal, &queues.plan(number, true)?)?;
+        let lines = plane.lines().total().next_multiple_of(2);
+        let all: &'m mut [Line] = memory.lines();
+        let mut rest = all.chunks_exact_mut(lines);
+        let (mut lanes, mut desks) = (Vec::new(), Vec::new());
+        let start = tsc::now();
+        let sources = (0..workers).filter(|&own| queues.receives(own)).count() as u64;
+        let (progress, open) = (
+            Arc::new(Progress::new(workers, sources)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        for (own, io) in hands.into_iter().enumerate() {
+            let (receives, drains) = (queues.receives(own), queues.sends(own));
+            let io = Box::new(Slow::new(io, scenario.pace, own, progress.clone(), open.clone()));
+            let ports = if receives { vec![0, 1] } else { Vec::new() };
+            let give = |_| rest.next().unwrap_or_default();
+            let (worker, desk) = plane.worker(own as u16, io, ports, give, tsc::now)?;
+            desks.push(desk);
+            lanes.push(Lane {
+                own,
+                worker,
+                counters: plane.counters()[own].clone(),
+                far: (receives || drains)
+                    .then(|| far(eal, &queues, number, own))
+                    .transpose()?,
+                draw: None,
+                drains,
+                local: !placement.is_pipeline() && usize::from(queues.count) == workers,
+                progress: progress.clone(),
+                start,
+                clock: Clock::Real,
+                slices: Vec::new(),
+            });
+        }
+        let mut rig = Self {
+            plane,
+            lanes,
+            desks,
+            devices,
+            scenario: *scenario,
+            entrances: (0..workers).filter(|&own| queues.receives(own)).collect(),
+            publics: Arc::default(),
+            opening: 0,
+        };
+        let neighbours = rules::neighbours(scenario.job)?;
+        for ((interface, address), mac) in (0..).zip(neighbours).zip([HOST_MAC, ROUTER_MAC]) {
+            let request = Request::SetNeighbour {
+                interface,
+                address,
+                mac,
+            };
+            let owner = rig.plane.policy().owner;
+            if !matches!(rig.ask(owner.into(), request)?, Reply::Done) {
+                return Err("a neighbour is refused".into());
+            }
+        }
+        if scenario.job != Job::Forward && scenario.traffic.opens != Opens::OneIn(1) {
+            rig.open()?;
+        }
+        rig.opening = rig.session_packets();
+        open.store(true, Ordering::Relaxed);
+        rig.deal();
+        if scenario.traffic.opens != Opens::None {
+            let owners = rig.plane.setup().owners.clone();
+            for lane in &mut rig.lanes {
+                let shards = owners.count(lane.own as u16);
+                let open = OPEN * shards as u64 / owners.len() as u64;
+                lane.pass_by_sessions(WAIT / open.max(1));
+            }
+        }
+        Ok(rig)
+    }
+
+    /// Ask a worker.
+    fn ask(&mut self, worker: usize, request: Request) -> Result<Reply, Failure> {
+        let (Some(desk), Some(lane)) = (self.desks.get_mut(worker), self.lanes.get_mut(worker)) else {
+            return Err("there is no such worker".into());
+        };
+        desk.requests
+            .try_send(request)
+            .map_err(|_| "the worker takes no requests")?;
+        loop {
+            lane.round();
+            if let Ok(reply) = desk.replies.try_recv() {
+                return Ok(reply);
+            }
+        }
+    }
+
+    /// The shard and its worker of a flow.
+    fn shard(&self, flow: u32) -> (u16, usize) {
+        let setup = self.plane.setup();
+        let shard = setup.steering.of_host::<V4>(ends(Hosts::Sixteen, flow).inside.0);
+        (shard, setup.owners.of(shard).unwrap_or_default().into())
+    }
+
+    /// The lane that a flow's packets come to: that of its sessions where that receives.
+    fn entrance(&self, flow: u32) -> usize {
+        let (shard, owner) = self.shard(flow);
+        match self.entrances.contains(&owner) && self.plane.setup().stages.is_run_to_completion() {
+            true => owner,
+            false => self.entrances[usize::from(shard) % self.entrances.len()],
+        }
+    }
+
+    /// Open all flows as their peers would.
+    fn open(&mut self) -> Result<(), Failure> {
+        let mut publics: Publics = vec![(0, 0); FLOWS as usize];
+        for (step, flags, numbers) in [
+            (0, flag::SYN, (1, 0)),
+            (1, flag::SYN | flag::ACK, (1, 2)),
+            (2, flag::ACK, (2, 2)),
+        ] {
+            let outside = step == 1;
+            let mut dealt = vec![Vec::new(); self.lanes.len()];
+            (0..FLOWS).for_each(|flow| dealt[self.entrance(flow)].push(flow));
+            for (lane, flows) in dealt.iter().enumerate() {
+                for chunk in flows.chunks(64) {
+                    let mut rest = chunk.iter();
+                    let Some(far) = &mut self.lanes[lane].far else { continue };
+                    feed(far, &[(u16::from(outside), chunk.len())], |_, packet| {
+                        let Some(&number) = rest.next() else { return false };
+                        let public = outside.then(|| publics[number as usize]);
+                        let written = Written {
+                            flags,
+                            numbers,
+                            ..data(Hosts::Sixteen, number, public)
+                        };
+                        packet.set_len(crate::nat_path::flows::FRAME);
+                        packet.set_checksums(sluice_wire::Checksums::Vouched);
+                        write_frame(packet.bytes_mut(), &written);
+                        true
+                    });
+                    self.pass(|frame| {
+                        if let Some(public) = publics.get_mut(mark(frame) as usize).filter(|_| step == 0) {
+                            let word = |at: usize| {
+                                u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]])
+                            };
+                            *public = (word(26), (word(34) >> 16) as u16);
+                        }
+                    });
+                }
+            }
+            if let Some(missing) = publics.iter().position(|public| public.1 == 0) {
+                let (name, drops) = (self.scenario.name, self.drops());
+                return Err(format!("{name}: flow {missing} was not translated; {drops:?}").into());
+            }
+        }
+        self.publics = Arc::new(publics);
+        Ok(())
+    }
+
+    /// Rounds of all workers in turn until nothing moves; `look` sees what comes out.
+    fn pass(&mut self, mut look: impl FnMut(&[u8])) {
+        // A way goes back and forth at most once for each part.
+        for _ in 0..Part::ALL.len() {
+            for lane in &mut self.lanes {
+                let now = lane.now();
+                lane.worker.round(now);
+                if let Some(far) = lane.far.as_mut().filter(|_| lane.drains) {
+                    for port in [0, 1] {
+                        far.drain(port, &mut look);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Give each source its flows.
+    fn deal(&mut self) {
+        let traffic = self.scenario.traffic;
+        let shards: Vec<_> = (0..FLOWS + FRESH)
+            .map(|flow| (self.shard(flow).0, self.entrance(flow)))
+            .collect();
+        let hot = |flow: u32| match traffic.skew {
+            Skew::Even => false,
+            Skew::Flow(_) => shards.iter().position(|&(shard, _)| shard == 0) == Some(flow as usize),
+            Skew::Shard(_) => shards[flow as usize].0 == 0,
+        };
+        let (mut flows, mut fresh, mut busy) = (
+            vec![Vec::new(); self.lanes.len()],
+            vec![Vec::new(); self.lanes.len()],
+            vec![Vec::new(); self.lanes.len()],
+        );
+        for (flow, &(shard, lane)) in (0..).zip(&shards) {
+            match flow {
+                FLOWS.. => fresh[lane].push(flow),
+                _ if hot(flow) => busy[lane].push(flow),
+                // Datagrams' mappings end between two packets, where time goes by the sessions that are opened.
+                _ if traffic.opens == Opens::FromOutside && flow % 2 == 1 => {}
+                // The busiest shard has its share and no more.
+                _ if shard == 0 && traffic.skew != Skew::Even => {}
+                _ => flows[lane].push(flow),
+            }
+        }
+        let load = self.scenario.load();
+        let shares = self.shares();
+        for own in self.entrances.clone() {
+            if shares[own] <= 0.0 {
+                continue;
+            }
+            let share = if busy[own].is_empty() {
+                0.0
+            } else {
+                load.busiest / shares[own]
+            };
+            self.lanes[own].draw = Some(Draw {
+                traffic,
+                flows: std::mem::take(&mut flows[own]),
+                hot: std::mem::take(&mut busy[own]),
+                share: (share * 2f64.powi(32)) as u64,
+                fresh: std::mem::take(&mut fresh[own]),
+                publics: self.publics.clone(),
+                random: Random(88_172_645_463_325_252 ^ (own as u64) << 40),
+                drawn: 0,
+                lengths: traffic.lengths(),
+            });
+        }
+        self.lanes.iter_mut().for_each(|lane| {
+            if lane.draw.as_ref().is_some_and(Draw::is_empty) {
+                lane.draw = None;
+            }
+        });
+    }
+
+    /// The share of all packets that comes to each lane.
+    fn shares(&self) -> Vec<f64> {
+        let all = self.scenario.load().shares(self.entrances.len());
+        let share = |own| {
+            self.entrances
+                .iter()
+                .position(|&other| other == own)
+                .map_or(0.0, |place| all[place])
+        };
+        (0..self.lanes.len()).map(share).collect()
+    }
+
+    /// All lanes for so many cycles, each on its core: packets per second, in millions, and what each lane did, while all had
+    /// their cores to themselves.
+    ///
+    /// Sources know nothing of one another: where they have shares of their own, the slowest for its share tells how fast all
+    /// can go without loss.
+    pub fn run(&mut self, cores: &[usize], cycles: u64) -> Result<(f64, Vec<Done>), Failure> {
+        let mut done = Vec::new();
+        for _ in 0..TRIES {
+            self.run_once(cores, cycles)?;
+            let (all, slices) = undisturbed(&self.lanes);
+            done = all;
+            if slices >= ENOUGH {
+                break;
+            }
+        }
+        if done.iter().any(|done| done.cycles == 0) {
+            return Err(format!("{}: others leave no core alone for a moment", self.scenario.name).into());
+        }
+        let hertz = tsc::frequency() as f64 / 1e6;
+        let rates: Vec<_> = done
+            .iter()
+            .map(|done| done.counted as f64 * hertz / done.cycles as f64)
+            .collect();
+        let even = self.scenario.traffic.skew == Skew::Even || !self.lanes.iter().all(|lane| lane.local);
+        let shares = self.shares();
+        let rate = match even {
+            true => rates.iter().sum(),
+            false => {
+                let sources = self
+                    .lanes
+                    .iter()
+                    .zip(rates.iter().zip(&shares))
+                    .filter(|(lane, _)| lane.draw.is_some());
+                sources
+                    .map(|(_, (rate, share))| rate / share)
+                    .fold(f64::INFINITY, f64::min)
+            }
+        };
+        Ok((rate, done))
+    }
+
+    fn run_once(&mut self, cores: &[usize], cycles: u64) -> Result<(), Failure> {
+        let (together, count) = (&Together::default(), self.lanes.len());
+        std::thread::scope(|scope| {
+            let lanes = self.lanes.iter_mut().zip(cores);
+            let threads: Vec<_> = lanes
+                .map(|(lane, &core)| {
+                    scope.spawn(move || {
+                        pin(core)?;
+                        lane.run(together, count, cycles);
+                        Ok::<_, sluice_dpdk::workers::WorkerError>(())
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().map_err(|_| "a lane failed")?.map_err(Failure::from))
+        })?;
+        self.settle()
+    }
+
+    /// Let out what is under way, and see that everything came out.
+    fn settle(&mut self) -> Result<(), Failure> {
+        let mut idle = 0;
+        while idle < 8 {
+            let moved: usize = self.lanes.iter_mut().map(Lane::round).sum();
+            idle = if moved == 0 { idle + 1 } else { 0 };
+        }
+        let (sent, came) = self.lanes[0].progress.all();
+        if sent != came {
+            return Err(format!(
+                "{}: {sent} packets went in and {came} came out; {:?}",
+                self.scenario.name,
+                self.drops()
+            )
+            .into());
+        }
+        let packets = self.session_packets() - self.opening;
+        if self.scenario.job != Job::Forward && packets != came {
+            return Err(format!(
+                "{}: {came} packets came out, {packets} had a session",
+                self.scenario.name
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    fn session_packets(&self) -> u64 {
+        self.lanes.iter().map(|lane| lane.counters.session_packets.get()).sum()
+    }
+
+    fn drops(&self) -> Vec<(&'static str, u64)> {
+        let counters = self.plane.counters();
+        let of = |reason| {
+            counters
+                .iter()
+                .flat_map(|worker| &worker.interfaces)
+                .map(|i| i.drops(reason))
+                .sum()
+        };
+        let all = sluice_engine::reason::Reason::all().map(|reason| (reason.name(), of(reason)));
+        all.filter(|&(_, count)| count > 0).collect()
+    }
+
+    /// Close the ports.
+    pub fn close(self) {
+        for lane in self.lanes {
+            drop(lane.worker);
+            if let Some(far) = lane.far {
+                far.close();
+            }
+        }
+        drop(self.devices.close());
+    }
+}
+
+/// The far end of one worker's queues, with buffers of its own.
+fn far(eal: &'static Eal, queues: &Queues, number: u32, own: usize) -> Result<Source, Failure> {
+    let (devices, hands) = Devices::open(eal, &queues.plan(number, false)?)?;
+    let io: DpdkIo = hands.into_iter().nth(own).ok_or("a hand is missing")?;
+    Ok(Source::of(io, devices))
+}

@@ -1,0 +1,143 @@
+//! Devices that take their time: so many cycles more for each packet that is received or sent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use arrayvec::ArrayVec;
+use sluice_dpdk::{DpdkIo, tsc};
+use sluice_engine::io::{BATCH, Carried, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex};
+
+use super::lane::Progress;
+
+/// Cycles for each packet beside what the rings take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// To receive it.
+    pub receive: u64,
+    /// To send it.
+    pub transmit: u64,
+}
+
+/// A worker's devices, slowed down. Packets wait in them as long as enough are within the gateway.
+pub struct Slow {
+    io: DpdkIo,
+    pace: Pace,
+    own: usize,
+    progress: Arc<Progress>,
+    /// Whether flows are open: until then nobody counts.
+    open: Arc<AtomicBool>,
+}
+
+impl Slow {
+    /// The devices of a lane.
+    pub fn new(io: DpdkIo, pace: Pace, own: usize, progress: Arc<Progress>, open: Arc<AtomicBool>) -> Self {
+        Self {
+            io,
+            pace,
+            own,
+            progress,
+            open,
+        }
+    }
+}
+
+#[inline(always)]
+fn spend(cycles: u64) {
+    let start = tsc::now();
+    while tsc::now() - start < cycles {
+        std::hint::spin_loop();
+    }
+}
+
+impl PacketIo for Slow {
+    #[inline]
+    fn receive(&mut self, port: PortIndex) -> usize {
+        if !self.open.load(Ordering::Relaxed) {
+            return self.io.receive(port);
+        }
+        if !self.progress.may_receive() {
+            return 0;
+        }
+        let count = self.io.receive(port);
+        self.progress.receive(self.own, count);
+        if self.pace.receive > 0 {
+            spend(self.pace.receive * count as u64);
+        }
+        count
+    }
+
+    #[inline]
+    fn lend<'a>(&'a mut self, into: &mut Lent<'a>) {
+        self.io.lend(into);
+    }
+
+    #[inline]
+    fn transmit(&mut self, port: PortIndex, slots: &[Slot]) -> usize {
+        if self.pace.transmit > 0 {
+            spend(self.pace.transmit * slots.len() as u64);
+        }
+        self.io.transmit(port, slots)
+    }
+
+    #[inline]
+    fn free(&mut self, slots: &[Slot]) {
+        self.io.free(slots);
+    }
+
+    fn allocate(&mut self, count: usize) -> usize {
+        self.io.allocate(count)
+    }
+
+    fn park(&mut self, slot: Slot) -> Option<Parked> {
+        self.io.park(slot)
+    }
+
+    fn unpark(&mut self, parked: Parked) -> Result<Slot, Parked> {
+        self.io.unpark(parked)
+    }
+
+    fn release(&mut self, parked: Parked) {
+        self.io.release(parked);
+    }
+
+    #[inline]
+    fn end(&mut self) -> usize {
+        self.io.end()
+    }
+
+    fn refused(&self, port: PortIndex) -> &[(Refusal, u64)] {
+        self.io.refused(port)
+    }
+
+    fn held(&self) -> usize {
+        self.io.held()
+    }
+
+    fn parked(&self) -> usize {
+        self.io.parked()
+    }
+}
+
+impl Handover for Slow {
+    fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
+        self.io.hand_over(to, slots, carried)
+    }
+
+    fn room(&self, to: WorkerIndex) -> usize {
+        self.io.room(to)
+    }
+
+    #[inline]
+    fn approach(&mut self) {
+        self.io.approach();
+    }
+
+    fn waiting(&self) -> usize {
+        self.io.waiting()
+    }
+
+    #[inline]
+    fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
+        self.io.take_over(carried)
+    }
+}
