@@ -211,6 +211,7 @@ mod tests {
                 out: cycles,
                 take: cycles,
             }),
+            ..Costs::default()
         };
         let load = Load {
             queues,
