@@ -89,6 +89,6 @@ def test_errors_fragments_and_the_gateway_itself_work_through_a_pipeline(topolog
 
 
 def test_stages_of_a_running_gateway_are_refused_others(gateway):
-    changed = configuration.changed(gateway.document, system={"ring": 1024})
+    changed = configuration.changed(gateway.document, system={"ring": 2048})
     output = gateway.command("apply", gateway.write(changed, "other.toml"), check=False)
     assert "system.ring" in output

@@ -39,6 +39,10 @@ pub struct KernelArguments {
     /// Which rules new flows match. Established ones match the last: nobody looks at rules for them.
     #[arg(long, value_delimiter = ',', default_value = "last,uniform")]
     hits: Vec<traffic::Hits>,
+    /// Whose packets.
+    #[arg(long, value_delimiter = ',', value_name = "FLOWS", default_value = "established,new")]
+    #[arg(value_parser = ["established", "new"])]
+    flows: Vec<String>,
     /// Sizes of frames in bytes, check sequence counted.
     #[arg(long, value_delimiter = ',', default_value = "64")]
     bytes: Vec<usize>,
@@ -102,5 +106,5 @@ pub fn run(arguments: &KernelArguments, run: &mut Run<'_>) -> Result<(), Box<dyn
         "sluice-bench: this takes about {} minutes; keep the machine quiet",
         seconds.div_ceil(60)
     );
-    Ok(outside::run(run)?)
+    Ok(outside::run(run, std::env::args_os().skip(1).collect())?)
 }

@@ -3,6 +3,7 @@
 
 mod cores;
 mod filter;
+mod frames;
 mod kernel;
 mod nat_lookup;
 mod nat_path;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use cores::CoresArguments;
 use filter::FilterArguments;
+use frames::FramesArguments;
 use kernel::KernelArguments;
 use kernel::generator::GeneratorArguments;
 use nat_lookup::NatLookupArguments;
@@ -47,6 +49,8 @@ enum Bench {
     NatPath(NatPathArguments),
     /// Several cores: scaling beside the limit's, and what steering costs (P4, Fig. 5).
     Cores(CoresArguments),
+    /// One core by the size of frames, and what a frame waits by load (P0, Fig. 7 and 8; P4, Fig. 6).
+    Frames(FramesArguments),
     /// What each way to spread the parts of a packet's way over cores carries, and what is expected of it (P0, Fig. 9, 10).
     Placement(PlacementArguments),
     /// What finding a translation rule costs, by the number of rules (P4, Table 1).
@@ -78,6 +82,7 @@ fn main() -> ExitCode {
         Bench::Filter(filter) => measure(&arguments, "filter", |run| filter::run(run, filter)),
         Bench::Paper(paper) => measure(&arguments, "paper", |run| paper::run(run, paper)),
         Bench::Cores(cores) => measure(&arguments, "cores", |run| cores::run(run, cores)),
+        Bench::Frames(frames) => measure(&arguments, "frames", |run| frames::run(run, frames)),
         Bench::Placement(placement) => measure(&arguments, "placement", |run| placement::run(run, placement)),
         Bench::NatPath(path) => measure(&arguments, "nat-path", |run| nat_path::run(run, path)),
     };
@@ -88,6 +93,12 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether a command line is one of this program.
+#[cfg(test)]
+fn understands<'w>(words: impl Iterator<Item = &'w &'w str>) -> bool {
+    Arguments::try_parse_from(words).is_ok()
 }
 
 /// Run a bench: each row as a line when it is measured, all as a table at the end, and as JSON in a file.

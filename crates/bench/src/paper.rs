@@ -1,8 +1,11 @@
 //! `paper`: what the figures of a paper need, measured, and rendered beside what the paper says.
 
 use std::fmt::Write;
+use std::process::{Command, Stdio};
 
 use crate::filter::{self, FilterArguments};
+use crate::frames;
+use crate::result::Measured;
 use crate::rows::{Row, Run};
 
 type Failure = Box<dyn std::error::Error>;
@@ -13,6 +16,9 @@ pub enum Paper {
     /// The cached trie for packet filters (Soongsil, 2014).
     #[value(name = "P1")]
     P1,
+    /// Quick NAT (Tsinghua, 2020).
+    #[value(name = "P4")]
+    P4,
 }
 
 /// Which paper.
@@ -35,11 +41,44 @@ pub fn run(run: &mut Run<'_>, arguments: &PaperArguments) -> Result<(), Failure>
     };
     match arguments.paper {
         Paper::P1 => filter::run(&mut kept, &FilterArguments::default())?,
+        Paper::P4 => {
+            for words in P4 {
+                let rows = elsewhere(words, run.quick)?;
+                rows.into_iter().for_each(&mut *kept.row);
+            }
+        }
     }
     match arguments.paper {
         Paper::P1 => print!("{}", p1(&rows)),
+        Paper::P4 => print!("{}", p4(&rows)),
     }
     Ok(())
+}
+
+/// What P4's table and figures need.
+const P4: [&[&str]; 3] = [
+    &["nat-lookup", "--rules", "100,1000,3000,5000,10000"],
+    &["cores"],
+    &["frames", "--only", "theory,iptables,throughput", "--direction", "up"],
+];
+
+/// Rows of a bench in a process of its own, each with its `bench`: DPDK gets its memory once in a process.
+fn elsewhere(words: &[&str], quick: bool) -> Result<Vec<Row>, Failure> {
+    let bench = words.first().copied().unwrap_or_default();
+    let file = std::env::temp_dir().join(format!("sluice-paper-{}-{bench}.json", std::process::id()));
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(words).args(quick.then_some("--quick"));
+    let output = command.arg("--json").arg(&file).stdin(Stdio::null()).output()?;
+    // The rows are told here once more.
+    let said = String::from_utf8_lossy(&output.stderr);
+    let notes = said.lines().filter(|line| line.starts_with("sluice-bench: "));
+    notes.for_each(|note| eprintln!("{note}"));
+    if !output.status.success() {
+        return Err(format!("{bench}: {}", output.status).into());
+    }
+    let measured = Measured::read(&file)?;
+    std::fs::remove_file(&file)?;
+    Ok(measured.rows.into_iter().map(|row| row.key("bench", bench)).collect())
 }
 
 /// The first row with these keys.
@@ -140,4 +179,167 @@ fn p1(rows: &[Row]) -> String {
         format!("{:+.0} %", (rate(&with(&[("matcher", "best")])) / trie - 1.0) * 100.0),
     );
     text
+}
+
+/// P4's Table 1: rules, ns of QNS, ns of the linear list.
+const TABLE_1: [(&str, &str, &str); 5] = [
+    ("100", "43", "420"),
+    ("1000", "45", "3,256"),
+    ("3000", "42", "9,373"),
+    ("5000", "45", "15,078"),
+    ("10000", "45", "30,120"),
+];
+
+/// P4's figures. There they are of packets on wires of 10 Gb/s, here of packets in memory beside what such a wire carries;
+/// Netfilter's here are on veth.
+fn p4(rows: &[Row]) -> String {
+    let mut text = String::from("\nP4, 1,000 rules and 8,000 flows in Fig. 5 and 6\n\n");
+    let mut line = |what: &str, paper: &str, ours: &str| {
+        let _ = writeln!(text, "{what:<44} {paper:>22} {ours:>44}");
+    };
+    line("", "paper", "here");
+    for (rules, qns, linear) in TABLE_1 {
+        let ns = |case, batch| {
+            let keys = [
+                ("bench", "nat-lookup"),
+                ("case", case),
+                ("rules", rules),
+                ("batch", batch),
+            ];
+            figure(rows, &keys, "ns_per_lookup")
+        };
+        let ours = format!("{:.0} ns ({:.0} ns)", ns("qns", "1"), ns("qns", "64"));
+        line(
+            &format!("Table 1: {rules} rules, QNS (in batches)"),
+            &format!("{qns} ns"),
+            &ours,
+        );
+        let ours = format!("{:.0} ns", ns("linear", "1"));
+        line(
+            &format!("Table 1: {rules} rules, linear"),
+            &format!("{linear} ns"),
+            &ours,
+        );
+    }
+    let iptables = |bytes: &str, name| figure(rows, &[("case", "iptables"), ("bytes", bytes)], name);
+    let wire = |bytes: &str, name| {
+        let keys = [("case", "theory"), ("bytes", bytes), ("line_gbps", "10")];
+        figure(rows, &keys, name)
+    };
+    let scaled = |row: &&Row| {
+        let keys = [
+            ("bench", "cores"),
+            ("case", "sluice"),
+            ("steering", "ideal"),
+            ("mapping", "address-and-port-dependent"),
+        ];
+        keys.iter().all(|(name, value)| row.text_of(name) == *value)
+    };
+    for row in rows.iter().filter(scaled) {
+        let (cores, mpps) = (row.text_of("cores"), row.median("mpps").unwrap_or(f64::NAN));
+        let paper = match cores.as_str() {
+            "1" | "2" => "below line rate",
+            _ => "line rate, 14.88 M/s",
+        };
+        let share = mpps / wire("64", "mpps");
+        let ours = format!("{mpps:.1} M/s, {share:.2} of the line");
+        line(
+            &format!("Fig. 5: 64 bytes, cores: {cores}, source included"),
+            paper,
+            &ours,
+        );
+        if cores == "1" {
+            let ours = format!("{:.1} times, one core each", mpps / iptables("64", "mpps"));
+            line("Fig. 5: over Netfilter", "more than 8 times", &ours);
+        }
+    }
+    for bytes in frames::SIZES.map(|bytes| bytes.to_string()) {
+        let keys = [
+            ("bench", "frames"),
+            ("case", "sluice"),
+            ("bytes", &bytes),
+            ("checksums", "vouched"),
+            ("payload", "written"),
+        ];
+        let Some(row) = find(rows, &keys) else {
+            continue;
+        };
+        let gbps = row.median("gbps").unwrap_or(f64::NAN);
+        let share = gbps / wire(&bytes, "gbps");
+        let ours = format!("{gbps:.2} Gb/s on one, {share:.2} of the line");
+        line(&format!("Fig. 6: {bytes} bytes"), "line rate on 5 cores", &ours);
+        let paper = match bytes.as_str() {
+            "800" => "9.4 Gb/s",
+            _ => "",
+        };
+        let ours = format!("{:.2} Gb/s on one", iptables(&bytes, "gbps"));
+        line(&format!("Fig. 6: {bytes} bytes, Netfilter"), paper, &ours);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_p4_stand_beside_the_rows_that_they_are_of() {
+        let lookup = |case: &str, batch, ns| {
+            let row = Row::new(case).key("bench", "nat-lookup").key("rules", 1_000);
+            row.key("batch", batch).figure("ns_per_lookup", &[ns])
+        };
+        let frames = |case: &str| Row::new(case).key("bench", "frames").key("bytes", 64);
+        let rows = [
+            lookup("qns", 1, 41.0),
+            lookup("qns", 64, 19.0),
+            lookup("linear", 1, 536.0),
+            frames("theory")
+                .key("line_gbps", 10)
+                .figure("mpps", &[14.0])
+                .figure("gbps", &[7.0]),
+            frames("iptables").figure("mpps", &[0.5]).figure("gbps", &[0.25]),
+            frames("sluice")
+                .key("checksums", "vouched")
+                .key("payload", "written")
+                .figure("gbps", &[3.5]),
+            Row::new("sluice")
+                .key("bench", "cores")
+                .key("cores", 1)
+                .key("steering", "ideal")
+                .key("mapping", "address-and-port-dependent")
+                .figure("mpps", &[7.0]),
+        ];
+        let text = p4(&rows);
+        for (what, paper, ours) in [
+            ("Table 1: 1000 rules, QNS (in batches)", "45 ns", "41 ns (19 ns)"),
+            ("Table 1: 1000 rules, linear", "3,256 ns", "536 ns"),
+            (
+                "Fig. 5: 64 bytes, cores: 1",
+                "below line rate",
+                "7.0 M/s, 0.50 of the line",
+            ),
+            (
+                "Fig. 5: over Netfilter",
+                "more than 8 times",
+                "14.0 times, one core each",
+            ),
+            (
+                "Fig. 6: 64 bytes  ",
+                "line rate on 5 cores",
+                "3.50 Gb/s on one, 0.50 of the line",
+            ),
+            ("Fig. 6: 64 bytes, Netfilter", "", "0.25 Gb/s on one"),
+        ] {
+            let line = text.lines().find(|line| line.starts_with(what)).unwrap_or_default();
+            assert!(line.contains(paper) && line.ends_with(ours), "{what}: {line}");
+        }
+    }
+
+    #[test]
+    fn command_lines_of_p4_are_understood() {
+        for words in P4 {
+            let line = ["sluice-bench"].iter().chain(words);
+            assert!(crate::understands(line), "{words:?}");
+        }
+    }
 }

@@ -163,7 +163,8 @@ fn workers(document: &Document) -> u32 {
     u32::try_from(workers).unwrap_or(u32::MAX)
 }
 
-/// Packets that rings between workers hold at once: of those to one worker, no more than two are ever full together.
+/// Packets that rings between workers hold at once, as far as buffers are planned for: the rings to each worker from two others.
+/// Where more are full, devices find no buffer for what they receive, and count it.
 pub fn in_rings(document: &Document) -> u32 {
     let workers = workers(document);
     let full = 2.min(workers.saturating_sub(1));

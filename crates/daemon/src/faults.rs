@@ -255,8 +255,14 @@ fn panic_of_a_worker_ends_the_process_and_names_its_core() {
     let (worker, _desk) = made.unwrap_or_else(|error| panic!("{error}"));
     let eal = Eal::get().expect("it runs");
     let cores = &loaded.checked.config.cores;
-    let _workers = Workers::start(eal, vec![worker], cores, waiting(&loaded.checked.config), running.began)
-        .unwrap_or_else(|error| panic!("{error}"));
+    let _workers = Workers::start(
+        eal,
+        vec![worker],
+        cores,
+        (waiting(&loaded.checked.config), vec![running.devices.queues(0)]),
+        running.began,
+    )
+    .unwrap_or_else(|error| panic!("{error}"));
     loop {
         std::thread::park();
     }

@@ -14,13 +14,16 @@ mod log;
 mod machine;
 mod packet_text;
 mod pcapng;
+pub mod plan;
 mod ports;
+mod rebalance;
 pub mod replay;
 mod rules;
 mod run;
 mod shares;
 mod socket;
 mod start;
+pub mod topology;
 mod watchdog;
 mod workers;
 
@@ -29,7 +32,7 @@ pub use sluice_engine::stages::Stages;
 
 pub use filter::{FilterOutlook, filter_outlook};
 pub use load::{Loaded, load, load_for_replay};
-pub use machine::{MachineError, machine};
+pub use machine::{MachineError, core_list, machine};
 pub use ports::{Outlook, outlook, plan};
 pub use run::run;
 pub use shares::Shares;
@@ -58,6 +61,9 @@ pub enum DaemonError {
     /// A replay that fails.
     #[error(transparent)]
     Replay(#[from] Box<replay::ReplayError>),
+    /// A plan that can't be made.
+    #[error(transparent)]
+    Plan(#[from] Box<plan::PlanError>),
     /// No control socket.
     #[error(transparent)]
     Socket(#[from] socket::SocketError),

@@ -60,8 +60,13 @@ fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 
 /// `Cpus_allowed_list: 0-3,8` of `/proc/self/status`.
 fn allowed_cores(status: &str) -> Option<Vec<u16>> {
+    core_list(value(status, "Cpus_allowed_list")?)
+}
+
+/// `0-3,8`, as the kernel and people write cores.
+pub fn core_list(text: &str) -> Option<Vec<u16>> {
     let mut cores = Vec::new();
-    for part in value(status, "Cpus_allowed_list")?.split(',') {
+    for part in text.split(',') {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         cores.extend(first.parse::<u16>().ok()?..=last.parse().ok()?);
     }

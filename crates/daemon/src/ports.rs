@@ -5,9 +5,13 @@ use sluice_config::{Config, Fault, memory, schema};
 use sluice_dpdk::driver::{Choice, choose};
 use sluice_dpdk::port::Steering;
 use sluice_dpdk::{Device, Limit, Plan, PortPlan, limits};
+use sluice_engine::io::WorkerIndex;
 use sluice_engine::placement::Part;
 use sluice_engine::policy::Setup;
 use sluice_engine::stages::Stages;
+use sluice_engine::worker::HELD;
+
+use crate::build::faces_outside;
 
 /// A port as it would be opened.
 #[derive(Clone, Debug)]
@@ -63,6 +67,9 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages) -> Plan {
         .parked
         .saturating_add(config.document.fragments.parked)
         .saturating_add(config.document.nat.unsolicited_syns);
+    // Two kinds of packets may be held for a shard that moves.
+    let held = if workers > 1 { 2 * HELD as u32 } else { 0 };
+    let parked = parked.saturating_add(held);
     plan.parked = parked as usize;
     // They come on top of what devices and workers hold.
     let more = parked.saturating_add(memory::in_rings(&config.document));
@@ -74,21 +81,22 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages) -> Plan {
 pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &Setup) {
     for (port, outlook) in plan.ports.iter_mut().zip(outlooks) {
         let steering = &setup.steering;
-        port.hash_key = Some(steering.key(is_outside(config, outlook.interface)).into());
+        port.hash_key = Some(steering.key(faces_outside(config, outlook.interface)).into());
         port.fallback_key = Some(steering.fallback_key().into());
         let queues = outlook.queues(config).max(1);
-        let owners = setup.owners.iter();
-        port.table = match setup.stages.is_run_to_completion() {
-            true => owners.map(|owner| owner % queues).collect(),
-            // Who receives has no shards: each has its turn.
-            false => Vec::new(),
-        };
+        port.table = table(setup, queues);
     }
 }
 
-/// Whether addresses are translated on the way out by an interface.
-fn is_outside(config: &Config, interface: InterfaceIndex) -> bool {
-    config.source.iter().any(|rule| rule.out == Some(interface))
+/// The queue of each shard, of so many: its owner's, or another where the owner has none.
+pub fn table(setup: &Setup, queues: u16) -> Vec<u16> {
+    let workers = setup.owners.iter().max().map_or(1, |last| usize::from(last) + 1);
+    let receivers = setup.stages.all(Part::Receive, workers);
+    let queue = |(shard, owner): (u16, WorkerIndex)| {
+        let place = receivers.iter().position(|&receiver| receiver == owner);
+        place.and_then(|place| u16::try_from(place).ok()).unwrap_or(shard) % queues.max(1)
+    };
+    (0..).zip(setup.owners.iter()).map(queue).collect()
 }
 
 impl Outlook {
@@ -153,13 +161,14 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
     };
     let mut plan = PortPlan::new(&interface.name, device);
     plan.mtu = interface.mtu;
+    plan.interrupts = config.document.system.idle.interrupt;
     plan.queues = queues.unwrap_or(receivers(config));
     // A card filters by its address. Everything else brings all that arrives, and the engine looks at addresses.
     let card = matches!(plan.device, Device::Pci(_) | Device::Bond { .. });
     plan.mac = interface.mac.filter(|_| card).map(|mac| mac.bytes());
     plan.steering = match config.document.system.steering {
         schema::Steering::FiveTuple => Steering::FiveTuple,
-        schema::Steering::Subset if is_outside(config, index) => Steering::Destination,
+        schema::Steering::Subset if faces_outside(config, index) => Steering::Destination,
         schema::Steering::Subset => Steering::Source,
     };
     Some(Ok(plan))

@@ -52,6 +52,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         tokio::select! {
             ended = api::serve(control.clone(), listener) => ended.map_err(DaemonError::Runtime),
             () = control.housekeep() => Ok(()),
+            () = control.rebalance() => Ok(()),
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         }

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_config::schema::Hugepages;
+use sluice_config::schema::{Hugepages, Model};
 use sluice_config::{Fault, place};
 use sluice_dpdk::memory::{Backing, Region};
 use sluice_dpdk::workers::Waiting;
 use sluice_dpdk::{Devices, DpdkIo, Eal, tsc};
 use sluice_engine::counters::WorkerCounters;
+use sluice_engine::owners::Exchange;
 use sluice_engine::placement::Part;
 use sluice_engine::plane::Plane;
 use sluice_engine::policy::Port;
@@ -20,7 +21,8 @@ use sluice_table::memory::{LINE, Line};
 
 use crate::build::{self, BuildError, Secrets};
 use crate::filter::{FilterOutlook, filter_fault};
-use crate::ports::{outlook, plan, steer};
+use crate::plan;
+use crate::ports::{self, outlook, steer};
 use crate::workers::Workers;
 use crate::{DaemonError, Loaded};
 
@@ -65,14 +67,14 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         })
         .collect();
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
-    let stages = Stages::new(config.stages.clone());
+    let stages = stages(config);
     let mut setup = build::setup(config, ports, (stages, count), secrets)?;
-    let mut plan = plan(config, &outlooks, &setup.stages);
-    steer(&mut plan, config, &outlooks, &setup);
+    let mut devices = ports::plan(config, &outlooks, &setup.stages);
+    steer(&mut devices, config, &outlooks, &setup);
     let cores: Vec<usize> = config.cores.iter().map(|&core| core.into()).collect();
-    let eal = Eal::start(&plan.needs(&cores, hugepages(config)))?;
+    let eal = Eal::start(&devices.needs(&cores, hugepages(config)))?;
     tracing::info!("{}, packet buffers in {}", eal.version(), eal.memory());
-    let (devices, hands) = Devices::open(eal, &plan).map_err(|error| open_error(loaded, error))?;
+    let (devices, hands) = Devices::open(eal, &devices).map_err(|error| open_error(loaded, error))?;
     for (port, device) in setup.ports.iter_mut().zip(devices.ports()) {
         port.senders = senders(device.senders(), &setup.stages, count);
     }
@@ -98,16 +100,13 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         count,
         Now::at(0),
     )?;
-    let (workers, desks) = make_workers(&mut plane, &devices, hands)?;
-    let workers = Workers::start(eal, workers, &config.cores, waiting(config), began)?;
+    let in_rings = config.document.system.ring as usize * count.saturating_sub(1);
+    let (workers, desks) = make_workers(&mut plane, &devices, hands, in_rings)?;
+    let queues = (0..count).map(|worker| devices.queues(worker as u16)).collect();
+    let workers = Workers::start(eal, workers, &config.cores, (waiting(config), queues), began)?;
     for (worker, core) in config.cores.iter().enumerate() {
         let parts = plane.setup().stages.parts(worker as u16);
-        let shards = plane
-            .setup()
-            .owners
-            .iter()
-            .filter(|&&owner| usize::from(owner) == worker)
-            .count();
+        let shards = plane.setup().owners.count(worker as u16);
         tracing::info!("worker {worker} on core {core}: {parts}, {shards} shards");
     }
     Ok(Running {
@@ -120,6 +119,25 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         rules,
         began,
     })
+}
+
+/// Who does which part: as configured, or as planned.
+fn stages(config: &sluice_config::Config) -> Stages {
+    if config.document.system.model != Model::Auto {
+        return Stages::new(config.stages.clone());
+    }
+    match plan::choose(config) {
+        Ok(chosen) => {
+            for reason in &chosen.reasons {
+                tracing::info!("{reason}");
+            }
+            Stages::of(&chosen.placement, &config.cores)
+        }
+        Err(error) => {
+            tracing::warn!("no placement could be planned, packets run to completion: {error}");
+            Stages::default()
+        }
+    }
 }
 
 /// The workers that send by a port for all; none where each that sends has a queue of its own.
@@ -141,6 +159,7 @@ pub(crate) fn waiting(config: &sluice_config::Config) -> Waiting {
         spin: system.idle.spin,
         pause: system.idle.pause,
         sleep: (!system.busy_poll).then(|| system.idle.sleep.duration()),
+        interrupt: system.idle.interrupt,
     }
 }
 
@@ -199,6 +218,9 @@ fn describe(devices: &Devices, config: &sluice_config::Config) -> Vec<[u8; 6]> {
         if port.queues() > 1 {
             tracing::info!("{}: {}", port.name(), port.steering());
         }
+        if config.document.system.idle.interrupt && !port.interrupts() {
+            tracing::info!("{}: no receive interrupts, its workers sleep instead", port.name());
+        }
         macs.push(mac);
     }
     macs
@@ -211,17 +233,23 @@ pub(crate) fn mac_text(mac: [u8; 6]) -> String {
 
 type Made = (Vec<Worker<'static>>, Vec<Counter>);
 
-fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>) -> Result<Made, DaemonError> {
+fn make_workers(
+    plane: &mut Plane,
+    devices: &Devices,
+    hands: Vec<DpdkIo>,
+    in_rings: usize,
+) -> Result<Made, DaemonError> {
     let mut workers = Vec::new();
     let mut desks = Vec::new();
     let lines = plane.lines();
+    let exchange = Arc::new(Exchange::new(plane.setup().owners.len(), in_rings));
     let receivers = plane.setup().stages.all(Part::Receive, plane.counters().len());
     // Each shard begins at an even line: records of two lines share a fetch of the processor.
     let part = lines.total().next_multiple_of(2);
     let mut bytes = 0;
     let mut backing = Backing::Hugepages;
     for (own, hand) in (0u16..).zip(hands) {
-        let shards = plane.setup().owners.iter().filter(|&&owner| owner == own).count();
+        let shards = plane.setup().owners.count(own);
         let region = Region::new(part * LINE * shards)?;
         bytes += region.bytes();
         if region.backing() != Backing::Hugepages {
@@ -241,7 +269,8 @@ fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>) -> Res
             .map(|(number, _)| number)
             .collect();
         let memory = |_| rest.next().unwrap_or_default();
-        let (worker, desk) = plane.worker(own, Box::new(hand), receives, memory, tsc::now)?;
+        let (mut worker, desk) = plane.worker(own, Box::new(hand), receives, memory, tsc::now)?;
+        worker.join(exchange.clone());
         workers.push(worker);
         desks.push(desk);
     }

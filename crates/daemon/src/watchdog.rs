@@ -84,7 +84,7 @@ mod tests {
 
     #[test]
     fn worker_that_stands_still_is_stuck_until_it_goes_on() {
-        let worker = WorkerCounters::new(1);
+        let worker = WorkerCounters::new(1, 1);
         let mark = AtomicBool::new(false);
         let long_ago = Instant::now().checked_sub(Duration::from_secs(2)).unwrap();
         let mut seen = Seen {

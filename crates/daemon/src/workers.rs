@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use sluice_dpdk::Eal;
-use sluice_dpdk::workers::{Idle, Stop, Waiting, Worker as Thread, WorkerError};
+use sluice_dpdk::workers::{Idle, Queues, Stop, Waiting, Worker as Thread, WorkerError};
 use sluice_engine::counters::WorkerCounters;
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
@@ -31,14 +31,15 @@ impl Workers {
         eal: &'static Eal,
         workers: Vec<Worker<'static>>,
         cores: &[u16],
-        waiting: Waiting,
+        (waiting, queues): (Waiting, Vec<Queues>),
         began: Instant,
     ) -> Result<Self, WorkerError> {
         let quiet = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
-        for ((number, worker), &core) in workers.into_iter().enumerate().zip(cores) {
+        let served = workers.into_iter().zip(queues).enumerate();
+        for ((number, (worker, queues)), &core) in served.zip(cores) {
             let quiet = quiet.clone();
-            let body = move |stop| rounds(worker, &stop, &quiet, Idle::new(waiting), began);
+            let body = move |stop| rounds(worker, &stop, &quiet, Idle::new(waiting, queues), began);
             let guarded = move |stop| {
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(stop))) {
                     fail(number, core, &*panic);

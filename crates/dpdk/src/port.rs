@@ -43,6 +43,8 @@ pub struct PortPlan {
     pub hash_key: Option<HashKey>,
     /// The key where the device steers otherwise than by `steering`; `None` is `hash_key` there, too.
     pub fallback_key: Option<HashKey>,
+    /// Receive interrupts, where the driver has them.
+    pub interrupts: bool,
     /// Queue of each entry of the device's table, begun again until that is full; empty gives each queue its turn.
     pub table: Vec<u16>,
 }
@@ -61,6 +63,7 @@ impl PortPlan {
             steering: Steering::default(),
             hash_key: None,
             fallback_key: None,
+            interrupts: false,
             table: Vec::new(),
         }
     }
@@ -111,9 +114,9 @@ pub struct Port {
     members: Vec<(u16, bool)>,
     /// A ring port's rings, gone after it, and whether it is end A.
     pair: Option<(Arc<Pair>, bool)>,
-    /// Settings of the interface below, put back after the port is closed.
     /// The workers that have a queue to send by, in the order of these.
     senders: Vec<u16>,
+    /// Settings of the interface below, put back after the port is closed.
     moderation: Option<Moderation>,
     /// What the port receives into; it outlives the port.
     _pool: Arc<Pool>,
@@ -295,6 +298,12 @@ impl Port {
     pub fn set_table(&self, table: &[u16]) -> Result<(), SteeringError> {
         let mut steered = self.steered.lock().unwrap_or_else(PoisonError::into_inner);
         steering::set_table(&PortHash(self.number), &mut steered, table)
+    }
+
+    /// Whether its queues can wake who waits for frames.
+    pub fn interrupts(&self) -> bool {
+        // SAFETY: the port is open.
+        unsafe { sys::sluice_interrupts(self.number) != 0 }
     }
 
     /// The device computes L4 checksums that were left to it.

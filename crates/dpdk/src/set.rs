@@ -13,6 +13,7 @@ use crate::mbufs::{Mbufs, Way};
 use crate::pool::{AF_XDP_ROOM, HEADROOM, JUMBO_ROOM, ORDINARY_ROOM, Pool, PoolBalance, PoolSize};
 use crate::port::{Port, PortError, PortPlan};
 use crate::ring::{Ring, RingError};
+use crate::workers::Queues;
 
 /// DPDK's packets in and out of one worker.
 pub type DpdkIo = Hand<Mbufs>;
@@ -59,7 +60,7 @@ impl Plan {
             buffers,
             cache: 256,
             parked: 1024,
-            handover: 512,
+            handover: 1024,
         }
     }
 
@@ -73,12 +74,18 @@ impl Plan {
             _ if room > ORDINARY_ROOM => 2 * DESCRIPTORS,
             _ => return None,
         };
-        let count = u32::from(choice.queues) * per_queue + u32::from(self.workers) * 1024;
+        let count = u32::from(choice.queues) * per_queue + u32::from(self.workers) * 1024 + self.in_rings();
         Some(PoolSize {
             count: count.next_power_of_two() - 1,
             room,
             cache: self.cache,
         })
+    }
+
+    /// Buffers that wait in rings at once, as far as is planned for: the rings to each worker from two others.
+    fn in_rings(&self) -> u32 {
+        let full = u32::from(self.workers.saturating_sub(1).min(2));
+        u32::from(self.workers) * full * self.handover
     }
 
     fn common_pool(&self) -> PoolSize {
@@ -214,6 +221,8 @@ impl Shared {
 #[derive(Debug)]
 pub struct Devices {
     shared: Arc<Shared>,
+    /// The workers that receive, in the order of their queues.
+    receivers: Vec<u16>,
 }
 
 /// The pools of a closed set.
@@ -291,7 +300,16 @@ impl Devices {
                 Hand::new(source, plan.parked)
             })
             .collect();
-        Ok((Devices { shared }, hands))
+        Ok((Devices { shared, receivers }, hands))
+    }
+
+    /// What a worker receives from.
+    pub fn queues(&self, worker: u16) -> Queues {
+        let of = |port: &Port| {
+            let queue = queue(&self.receivers, worker, port.queues())?;
+            Some((port.number(), queue))
+        };
+        Queues::new(self.shared.ports.iter().filter_map(of))
     }
 
     /// The ports, in the order of the plan.
@@ -306,7 +324,8 @@ impl Devices {
 
     /// Close the ports; all hands must be gone. What the pools then lack is lost, unless a driver keeps it.
     pub fn close(self) -> Result<Closed, StillInUse> {
-        let shared = Arc::try_unwrap(self.shared).map_err(|shared| StillInUse(Devices { shared }))?;
+        let Devices { shared, receivers } = self;
+        let shared = Arc::try_unwrap(shared).map_err(|shared| StillInUse(Devices { shared, receivers }))?;
         let Shared { ports, pools } = shared;
         drop(ports);
         Ok(Closed { pools })

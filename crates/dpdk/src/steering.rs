@@ -104,7 +104,7 @@ pub(crate) struct Wish {
     pub(crate) key: Option<HashKey>,
     /// The key where the fields are not as wished; `None`: the same.
     pub(crate) fallback_key: Option<HashKey>,
-    /// Queues of the table's entries, begun again until the table is full; empty: each queue in turn.
+    /// Queues of the table's entries, begun again until the table is full, or cut to it; empty: each queue in turn.
     pub(crate) table: Vec<u16>,
     pub(crate) queues: u16,
 }
@@ -146,8 +146,10 @@ pub enum SteeringError {
         /// Queues.
         queues: u16,
     },
-    /// A table that is empty, or does not fill the device's evenly.
-    #[error("a table of {given} entries does not fill the device's {entries}: give as many, or a divisor of it")]
+    /// A table that is empty, or neither fills the device's evenly nor is filled by it.
+    #[error(
+        "a table of {given} entries does not fill the device's {entries}: give as many, a divisor of it or a multiple"
+    )]
     TableLength {
         /// Entries given.
         given: usize,
@@ -225,6 +227,16 @@ pub enum Shortfall {
         /// Entries of the device.
         entries: usize,
     },
+    /// The device's table is a part of the one wished for, and what the rest of that leads elsewhere comes as its beginning says.
+    #[error("its table has {entries} entries, and {elsewhere} of the {given} wished for lead elsewhere")]
+    TableFolded {
+        /// Entries wished for.
+        given: usize,
+        /// Entries of the device.
+        entries: usize,
+        /// Entries wished for that lead to another queue than the one that has their place.
+        elsewhere: usize,
+    },
     /// The device does not take the table.
     #[error("it refuses the table ({reason})")]
     TableDeclined {
@@ -257,6 +269,7 @@ impl Shortfall {
         matches!(
             self,
             Shortfall::TableLength { .. }
+                | Shortfall::TableFolded { .. }
                 | Shortfall::TableDeclined { .. }
                 | Shortfall::TableOtherwise { .. }
                 | Shortfall::TableUntold { .. }

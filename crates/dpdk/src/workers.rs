@@ -138,11 +138,43 @@ fn begin(core: usize) -> Result<(), WorkerError> {
     }
 }
 
-/// What an idle worker does: spin, pause, then sleep for short.
-#[derive(Clone, Debug)]
+/// What an idle worker does: spin, pause, then sleep for short or until a device wakes it.
+#[derive(Debug)]
 pub struct Idle {
     waiting: Waiting,
+    queues: Queues,
+    /// Whether the queues can wake this thread; none before the first try.
+    armed: Option<bool>,
     rounds: u32,
+}
+
+/// What a worker receives from.
+#[derive(Clone, Debug, Default)]
+pub struct Queues(Vec<sys::sluice_queue>);
+
+impl Queues {
+    /// Of ports and queues by number.
+    pub(crate) fn new(queues: impl Iterator<Item = (u16, u16)>) -> Self {
+        Self(queues.map(|(port, queue)| sys::sluice_queue { port, queue }).collect())
+    }
+
+    /// Let the queues wake this thread: once in each. False where some can't.
+    fn arm(&self) -> bool {
+        // SAFETY: the queues are of open ports, and this worker's alone.
+        !self.0.is_empty()
+            && self
+                .0
+                .iter()
+                .all(|&queue| unsafe { sys::sluice_interrupt_arm(queue) } == 0)
+    }
+
+    /// Wait until one has frames, for so many milliseconds at most. Returns how many told so.
+    fn wait(&self, milliseconds: i32) -> usize {
+        let count = u16::try_from(self.0.len()).unwrap_or(u16::MAX);
+        // SAFETY: as many queues of open ports, which this thread has armed.
+        let rang = unsafe { sys::sluice_interrupt_wait(self.0.as_ptr(), count, milliseconds) };
+        usize::try_from(rang).unwrap_or(0)
+    }
 }
 
 /// How an idle worker waits.
@@ -154,12 +186,19 @@ pub struct Waiting {
     pub pause: u32,
     /// How long it then sleeps; none: it goes on with pauses.
     pub sleep: Option<Duration>,
+    /// It is woken before by devices that can, and sleeps a millisecond at least.
+    pub interrupt: bool,
 }
 
 impl Idle {
-    /// A worker that waits in this way.
-    pub fn new(waiting: Waiting) -> Self {
-        Self { waiting, rounds: 0 }
+    /// A worker that waits in this way for frames of these queues.
+    pub fn new(waiting: Waiting, queues: Queues) -> Self {
+        Self {
+            waiting,
+            queues,
+            armed: None,
+            rounds: 0,
+        }
     }
 
     /// There was something to do.
@@ -178,11 +217,22 @@ impl Idle {
     #[inline]
     pub fn quiet(&mut self) {
         if let Some(sleep) = self.waiting.sleep.filter(|_| self.sleeps_next()) {
-            std::thread::sleep(sleep);
+            self.sleep(sleep);
         } else if self.rounds >= self.waiting.spin {
             std::hint::spin_loop();
         }
         self.rounds = self.rounds.saturating_add(1);
+    }
+
+    #[cold]
+    fn sleep(&mut self, time: Duration) {
+        if !self.waiting.interrupt || !*self.armed.get_or_insert_with(|| self.queues.arm()) {
+            return std::thread::sleep(time);
+        }
+        let milliseconds = i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
+        if self.queues.wait(milliseconds.max(1)) > 0 {
+            self.rounds = 0;
+        }
     }
 }
 
@@ -194,11 +244,12 @@ mod tests {
         spin: 64,
         pause: 256,
         sleep: Some(Duration::from_micros(50)),
+        interrupt: true,
     };
 
     #[test]
     fn idle_worker_sleeps_after_the_spun_and_paused_rounds() {
-        let mut idle = Idle::new(WAITING);
+        let mut idle = Idle::new(WAITING, Queues::default());
         for _ in 0..WAITING.spin + WAITING.pause {
             assert!(!idle.sleeps_next());
             idle.quiet();
@@ -210,7 +261,7 @@ mod tests {
 
     #[test]
     fn idle_worker_without_a_sleep_only_pauses() {
-        let mut idle = Idle::new(Waiting { sleep: None, ..WAITING });
+        let mut idle = Idle::new(Waiting { sleep: None, ..WAITING }, Queues::default());
         (0..10_000).for_each(|_| idle.quiet());
         assert!(!idle.sleeps_next());
     }

@@ -2,6 +2,9 @@
 
 mod support;
 
+use std::time::Duration;
+
+use sluice_dpdk::workers::{Idle, Waiting};
 use sluice_dpdk::{Devices, DpdkIo, Driver, Plan, PortPlan};
 use support::{
     close, exchange_by_kernel, frame, is_ours, on_each_memory, plan, port, receive_some, send, veth, wait_for,
@@ -92,6 +95,43 @@ fn tap_exchanges_frames_with_the_kernel() {
             send(&mut taps[0], 0, &frames);
             assert_eq!(frames[0], receive_one(&mut kernels[0]));
             send(&mut kernels[0], 0, &frames);
+            assert_eq!(frames[0], receive_one(&mut taps[0]));
+        }
+        close(kernel, kernels);
+        close(tap, taps);
+    });
+}
+
+#[test]
+fn idle_worker_is_woken_by_a_tap_and_the_frame_is_there() {
+    on_each_memory("idle_worker_is_woken_by_a_tap_and_the_frame_is_there", |scenario| {
+        let eal = scenario.eal(64 << 20);
+        let mut tap = port("tap:t0");
+        tap.interrupts = true;
+        let plan = |port| Plan {
+            buffers: 4095,
+            ..Plan::new(vec![port], 1)
+        };
+        let open = |plan: &Plan| Devices::open(eal, plan).unwrap_or_else(|error| panic!("{error}"));
+        let (tap, mut taps) = open(&plan(tap));
+        let (kernel, mut kernels) = open(&plan(by(Driver::AfPacket, "t0")));
+        assert!(tap.ports()[0].interrupts());
+        assert!(!kernel.ports()[0].interrupts());
+        let waiting = Waiting {
+            spin: 0,
+            pause: 2,
+            sleep: Some(Duration::from_secs(20)),
+            interrupt: true,
+        };
+        let mut idle = Idle::new(waiting, tap.queues(0));
+        for number in 0..3 {
+            while !idle.sleeps_next() {
+                idle.quiet();
+            }
+            let frames = [frame(number, 100)];
+            send(&mut kernels[0], 0, &frames);
+            idle.quiet();
+            assert!(!idle.sleeps_next(), "it slept until the time was over");
             assert_eq!(frames[0], receive_one(&mut taps[0]));
         }
         close(kernel, kernels);

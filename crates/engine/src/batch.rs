@@ -163,7 +163,8 @@ impl Note {
         }
     }
 
-    fn pack(self) -> Carried {
+    /// The note as it travels.
+    pub fn pack(self) -> Carried {
         let (stage, more, address) = match self.stage {
             Stage::Session => (0, 0, 0),
             Stage::Fragment => (1, 0, 0),
@@ -305,6 +306,8 @@ pub struct Lists {
     pub park_fragment: ArrayVec<(Slot, u32), HAND>,
     /// To be parked until somebody expects them, or nobody has for long enough.
     pub park_syn: ArrayVec<Unsolicited, HAND>,
+    /// To be held until their shard has come.
+    pub hold: Slots,
     /// Taken in by the gateway itself.
     pub taken: Slots,
     /// Used up by a node that accounts for it: only its buffer is left to free.
@@ -391,6 +394,7 @@ impl Lists {
             ("discover", &self.neighbour),
             ("gateway", &self.gateway),
             ("taken-in", &self.taken),
+            ("hold", &self.hold),
         ];
         let cut = |task: &Task| matches!(task, Task::Cut(cut, _) if *cut == slot);
         nodes

@@ -96,6 +96,8 @@ impl InterfaceCounters {
 pub struct WorkerCounters {
     /// One entry per interface, in the order of the configuration.
     pub interfaces: Box<[InterfaceCounters]>,
+    /// Packets by shard, as the first of each batch tells: what is an estimate for one shard is right for all together.
+    pub shards: Box<[Counter]>,
     /// Rounds of the worker's loop; stands still when the worker is stuck.
     pub heartbeat: Counter,
     /// Rounds in which nothing came.
@@ -121,6 +123,10 @@ pub struct WorkerCounters {
     pub sessions_created: Counter,
     /// Sessions ended, for whatever reason.
     pub sessions_ended: Counter,
+    /// Sessions that came with shards from other workers, less those that went.
+    pub sessions_moved: Counter,
+    /// Shards that came from other workers.
+    pub shards_taken: Counter,
     /// IPv6 sessions that exist.
     pub sessions_six: Counter,
     /// Packets that used a session.
@@ -244,9 +250,10 @@ impl Cause {
 }
 
 impl WorkerCounters {
-    /// Counters for `interfaces` interfaces, all 0.
-    pub fn new(interfaces: usize) -> Self {
+    /// Counters for `interfaces` interfaces and `shards` shards, all 0.
+    pub fn new(interfaces: usize, shards: usize) -> Self {
         Self {
+            shards: (0..shards).map(|_| Counter::default()).collect(),
             interfaces: (0..interfaces).map(|_| InterfaceCounters::default()).collect(),
             ..Self::default()
         }

@@ -4,6 +4,7 @@
 //! sessions are looked at, a few a round. A port that a pool loses and gets back is not lent twice, because the
 //! plane lets pools change again only after that.
 
+use sluice_nat::pool::ValidPool;
 use sluice_nat::{PoolIndex, PortClass, Tuple};
 use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
@@ -26,8 +27,8 @@ pub enum Lessor {
     Nobody,
 }
 
-/// Who has a session's port by a policy.
-pub fn lessor<F: Family>(session: &F::Session, policy: &Policy) -> Lessor {
+/// Who has the port of a shard's session by a policy.
+pub fn lessor<F: Family>(session: &F::Session, policy: &Policy, shard: u16) -> Lessor {
     use sluice_nat::Holding;
     let Some(then) = session.nat().pool() else {
         return Lessor::None;
@@ -47,12 +48,19 @@ pub fn lessor<F: Family>(session: &F::Session, policy: &Policy) -> Lessor {
         let has = pool.is_some_and(|pool| pool.index_of(address).is_some());
         return if has { Lessor::Pool(then) } else { Lessor::Nobody };
     }
-    if pools.get(then).is_some_and(|pool| pool.lends(address, port)) {
+    // A port that has come to another shard is lost: answers go there.
+    let shards = policy.leases.four.shards();
+    let stays = |pool: &ValidPool<F::Address>| pool.shard_of(shards, address, port) == shard.into();
+    let lends = |pool: &ValidPool<F::Address>| {
+        pool.lends(address, port) && (pool.inside(address, port).is_some() || stays(pool))
+    };
+    if pools.get(then).is_some_and(lends) {
         return Lessor::Pool(then);
     }
     // Mappings and blocks stay with their pool; a port alone may come to another.
     let heir = pools.lends(address, port, port).filter(|&heir| {
-        session.nat().holding().lent() == Holding::PORT && pools.get(heir).is_some_and(|pool| pool.is_plain())
+        let takes = |pool: &ValidPool<F::Address>| pool.is_plain() && stays(pool);
+        session.nat().holding().lent() == Holding::PORT && pools.get(heir).is_some_and(takes)
     });
     heir.map_or(Lessor::Nobody, Lessor::Pool)
 }
@@ -156,8 +164,9 @@ impl Settling {
 fn look<F: Family>(shard: &mut Shard<'_>, from: u32, policy: &Policy, tools: &Tools<'_>) -> Option<u32> {
     let mut found = [(RecordIndex(0), Lessor::None); LOOKED_AT as usize];
     let mut count = 0;
+    let number = shard.number;
     let next = F::table_ref(shard).scan(from, LOOKED_AT, |index, session| {
-        let lessor = lessor::<F>(session, policy);
+        let lessor = lessor::<F>(session, policy, number);
         let stays = session.nat().pool().map_or(Lessor::None, Lessor::Pool);
         if let Some(place) = found.get_mut(count).filter(|_| lessor != stays) {
             *place = (index, lessor);

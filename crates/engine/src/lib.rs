@@ -19,6 +19,7 @@ pub mod io;
 pub mod leases;
 pub mod nodes;
 pub mod opening;
+pub mod owners;
 pub mod paths;
 pub mod placement;
 pub mod plane;

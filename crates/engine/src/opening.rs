@@ -165,12 +165,6 @@ impl<F: Family> Openings<F> {
             let made = self.lend_one(batch, ctx, place, reverses.len());
             self.openings[place].state = match made {
                 Ok((made, overlaps)) => {
-                    let steering = &ctx.setup.steering;
-                    let class = PortClass::of_layers(&batch.meta(opening.slot).layers);
-                    if let Some(fits) = steering.fits::<F>(batch.meta(opening.slot).shard, &made.reverse, class) {
-                        ctx.counters.ports_steered.add(1);
-                        ctx.counters.misfits.add(u64::from(!fits));
-                    }
                     seen.mark(hash);
                     put(&mut reverses, F::make_key(made.reverse, F::protocol(&self.keys[place])));
                     State::Made(made, overlaps)
@@ -290,7 +284,12 @@ impl<F: Family> Openings<F> {
                 inserted = insert_elsewhere::<F>(shard, session, &opening.translation, aim, hash, hasher, due);
             }
             match inserted {
-                Ok(_) => created += 1,
+                Ok(index) => {
+                    created += 1;
+                    if opening.aim.is_some() {
+                        count_fit::<F>(ctx, meta, index);
+                    }
+                }
                 Err(refusal) => {
                     give_back::<F>(ctx, meta, key, &decided);
                     holds.give_back(ctx.paths, &opening.translation.hops);
@@ -466,6 +465,23 @@ fn make<F: Family>(
         made.decision = made.decision.with_holding(pool, holding);
     }
     Ok((made, false))
+}
+
+/// A session has got a port of a pool: whether answers come to its shard, where ports are chosen for that.
+#[inline(always)]
+fn count_fit<F: Family>(ctx: &mut Ctx<'_, '_>, meta: &Meta, index: RecordIndex) {
+    if ctx.setup.steering.fitting().is_none() {
+        return;
+    }
+    let shard = shard_of(ctx, meta);
+    let Some(answer) = shard.and_then(|shard| Some(*F::table_ref(shard).get(index)?.reverse())) else {
+        return;
+    };
+    let class = PortClass::of_layers(&meta.layers);
+    if let Some(fits) = ctx.setup.steering.fits::<F>(meta.shard, &answer, class) {
+        ctx.counters.ports_steered.add(1);
+        ctx.counters.misfits.add(u64::from(!fits));
+    }
 }
 
 /// The outside address of a flow without ports, where its pool translates the protocol.

@@ -16,6 +16,8 @@ pub use topology::{DeviceSite, Distance, Site, Topology};
 
 use std::fmt;
 
+use crate::io::WorkerIndex;
+
 /// A worker, named by the core that it is pinned to.
 pub type Core = u16;
 
@@ -90,6 +92,23 @@ impl Placement {
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// The workers of each part by their numbers, in the order of [`Part::ALL`], where worker `k` is on `cores[k]`. `None`
+    /// where a core has no worker.
+    pub fn numbered(&self, cores: &[Core]) -> Option<[Vec<WorkerIndex>; 4]> {
+        let number = |core: &Core| {
+            cores
+                .iter()
+                .position(|other| other == core)
+                .map(|place| place as WorkerIndex)
+        };
+        let mut numbers: [Vec<WorkerIndex>; 4] = Default::default();
+        for (numbers, of_part) in numbers.iter_mut().zip(&self.workers) {
+            *numbers = of_part.iter().map(number).collect::<Option<_>>()?;
+            numbers.sort_unstable();
+        }
+        Some(numbers)
     }
 
     /// Whether packets go from some workers to others by design.
@@ -239,6 +258,14 @@ mod tests {
     fn placement_with_a_part_that_nobody_does_is_none() {
         assert_eq!(None, Placement::new([vec![0], vec![], vec![1], vec![1]]));
         assert_eq!(None, Placement::run_to_completion(&[]));
+    }
+
+    #[test]
+    fn workers_numbered_are_places_among_the_cores() {
+        let pipeline = Placement::new([vec![4], vec![4], vec![2, 7], vec![7]]).unwrap();
+        let numbers = pipeline.numbered(&[7, 4, 2]).unwrap();
+        assert_eq!([vec![1], vec![1], vec![0, 2], vec![0]], numbers);
+        assert_eq!(None, pipeline.numbered(&[4, 2]));
     }
 
     #[test]

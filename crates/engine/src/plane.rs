@@ -146,16 +146,16 @@ impl Plane {
         if limits.capacity > Hop::NEIGHBOURS || policy.interfaces.len() > Hop::INTERFACES {
             return Err(PlaneError::TooMany);
         }
-        let named = setup.owners.iter().copied().chain([policy.owner]).max().unwrap_or(0);
+        let named = setup.owners.iter().chain([policy.owner]).max().unwrap_or(0);
         if named as usize >= workers {
             return Err(PlaneError::Workers(named, workers));
         }
         let of_sessions = setup.stages.workers(Part::Session);
         policy.owner = of_sessions.first().copied().unwrap_or(policy.owner);
-        if let Some(&wrong) = setup
+        if let Some(wrong) = setup
             .owners
             .iter()
-            .find(|&&owner| !setup.stages.does(owner, Part::Session))
+            .find(|&owner| !setup.stages.does(owner, Part::Session))
         {
             return Err(PlaneError::Stage(wrong));
         }
@@ -171,7 +171,7 @@ impl Plane {
         );
         let mut fib = Fib::new(quiescence.clone());
         fib.apply(routes, &mut next_hops)?;
-        let interfaces = policy.interfaces.len();
+        let (interfaces, shards) = (policy.interfaces.len(), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
         Ok(Self {
             keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
@@ -191,7 +191,7 @@ impl Plane {
             filter_changed: Default::default(),
             followed: 0,
             counters: (0..workers)
-                .map(|_| Arc::new(WorkerCounters::new(interfaces)))
+                .map(|_| Arc::new(WorkerCounters::new(interfaces, shards)))
                 .collect(),
             now,
         })
@@ -220,7 +220,7 @@ impl Plane {
             .clone();
         let policy = self.policy.current();
         let mut shards = Vec::new();
-        for (number, _) in self.setup.owners.iter().enumerate().filter(|&(_, &owner)| owner == own) {
+        for (number, _) in self.setup.owners.iter().enumerate().filter(|&(_, owner)| owner == own) {
             let number = number as u16;
             let drawn = self.drawn.clone();
             shards.push(Shard::new(

@@ -19,6 +19,7 @@ use crate::datagrams;
 use crate::family::{Family, V4, V6};
 use crate::hosts::Hosts;
 use crate::io::{PortIndex, WorkerIndex};
+use crate::owners::Owners;
 use crate::stages::Stages;
 use crate::steering::Steering;
 
@@ -28,7 +29,7 @@ pub struct Setup {
     /// Shards, and which packets belong to which.
     pub steering: Steering,
     /// Worker in charge of each shard.
-    pub owners: Box<[WorkerIndex]>,
+    pub owners: Arc<Owners>,
     /// Which workers do which part of a packet's way.
     pub stages: Stages,
     /// Sessions of IPv4 and IPv6, all shards together.
@@ -121,12 +122,6 @@ impl Setup {
             },
             subscriber: self.subscribers.prefix[family],
         }
-    }
-
-    /// Shards dealt to workers in turn.
-    pub fn dealt(shards: Shards, workers: &[WorkerIndex]) -> Box<[WorkerIndex]> {
-        let turns = workers.iter().cycle().copied();
-        turns.take(shards.count() as usize).collect()
     }
 }
 
@@ -401,8 +396,8 @@ impl Policy {
     #[inline(always)]
     pub fn sender(&self, setup: &Setup, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
         let senders = &setup.ports.get(port as usize)?.senders;
-        let spread = usize::from(own) + usize::from(port);
-        let sender = *senders.get(spread.checked_rem(senders.len())?)?;
+        // One for all by this port: a shard that moves takes its flows to no other.
+        let sender = *senders.get(usize::from(port).checked_rem(senders.len())?)?;
         (!senders.contains(&own)).then_some(sender)
     }
 

@@ -35,6 +35,7 @@ reasons! {
         SessionClash = "session-clash", "the translated flow has the same addresses and ports as another session";
         TransmitFull = "transmit-full", "the device's transmit queue was full";
         Shed = "shed", "the ring to the next stage of the pipeline was full: more came than the stages take";
+        MovingFull = "moving-full", "more packets than can wait came while their shard went to another worker";
         HandoverFull = "handover-full", "the ring to the worker in charge was full";
         NoBuffer = "no-buffer", "no buffer left to make a packet in";
         FragmentsFull = "fragments-full", "more datagrams in fragments under way than the table holds";

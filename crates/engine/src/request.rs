@@ -13,6 +13,7 @@ use sluice_route::Prefix;
 pub use self::bindings::{BindingFilter, Bound, ShownBlock, ShownMapping, ShownSubscriber, Use};
 pub use self::desk::{Counter, Desk, desk};
 use crate::capture::Tap;
+use crate::io::WorkerIndex;
 use crate::trace::Tracer;
 
 /// Records that one round looks at for a list, at most.
@@ -276,6 +277,21 @@ pub enum Request {
     Capture(Box<Tap>),
     /// Give the copies back.
     EndCapture,
+    /// Hold what comes for a shard, which another worker gives.
+    Expect {
+        /// The shard.
+        shard: u16,
+    },
+    /// Leave a shard to a worker that expects it: packets from devices at once.
+    Give {
+        /// The shard.
+        shard: u16,
+        /// The worker.
+        to: WorkerIndex,
+    },
+    /// All workers have made two rounds since the last [`Request::Give`] was answered, and devices know: let the shard go. To a
+    /// worker that expects one: it does not come.
+    Release,
     /// Forget neighbours that were learned.
     ClearNeighbours {
         /// Of this interface only.

@@ -137,6 +137,11 @@ impl<'m> Shard<'m> {
         Ok(shard)
     }
 
+    /// Sessions of IPv4 and IPv6.
+    pub fn sessions(&self) -> [u64; 2] {
+        [self.sessions4.len() as u64, self.sessions6.len() as u64]
+    }
+
     /// Let timers run: ends at most [`EXPIRIES`] sessions of each family. True where more may be due.
     pub fn expire(&mut self, now: Now, policy: &Policy, tools: &Tools<'_>) -> bool {
         self.bindings4.expire(now.nanoseconds, EXPIRIES);

@@ -17,9 +17,9 @@ impl Stages {
         Self(workers.map(Into::into))
     }
 
-    /// Of a placement, whose cores have workers in this order. Whoever all parts are given to does them.
+    /// Of a placement, whose cores have workers in this order.
     pub fn of(placement: &Placement, cores: &[Core]) -> Self {
-        if !placement.is_pipeline() {
+        if !placement.is_pipeline() && placement.workers().len() == cores.len() {
             return Self::default();
         }
         let worker = |core: &Core| {
@@ -90,10 +90,14 @@ impl Stages {
         }
     }
 
-    /// Whether a worker gets packets for a part from another worker, for all that stages say.
+    /// Whether a worker gets packets for a part from workers that do what is before it, but not this.
     fn is_given(&self, own: WorkerIndex, part: Part) -> bool {
-        let before = Part::ALL[..part as usize].last();
-        before.is_some_and(|&before| self.does(own, part) && !self.workers(part).is_empty() && !self.does(own, before))
+        let Some(&before) = Part::ALL[..part as usize].last() else {
+            return false;
+        };
+        let others = self.workers(before);
+        let some_lack = others.is_empty() || others.iter().any(|&other| !self.does(other, part));
+        self.does(own, part) && !self.workers(part).is_empty() && some_lack
     }
 
     /// Whether the parts of a worker follow one another. One that packets come back to must not wait for room at others: they
@@ -157,6 +161,24 @@ mod tests {
         let stages = self::stages([&[1], &[0], &[1], &[0]]);
         assert!(stages.role(0).ahead.is_empty());
         assert!(stages.role(1).ahead.is_empty());
+    }
+
+    #[test]
+    fn worker_that_receives_and_takes_from_another_waits_for_the_next() {
+        let stages = stages([&[0, 1], &[1], &[2], &[2]]);
+        assert_eq!([2], *stages.role(1).ahead);
+        assert_eq!([2], *stages.role(1).beyond);
+    }
+
+    #[test]
+    fn placement_gives_workers_by_the_order_of_their_cores() {
+        let placement = |parts: [&[Core]; 4]| Placement::new(parts.map(<[_]>::to_vec)).unwrap();
+        let all = placement([&[4, 7]; 4]);
+        assert!(Stages::of(&all, &[7, 4]).is_run_to_completion());
+        // Who is left out does nothing.
+        assert_eq!(self::stages([&[1]; 4]), Stages::of(&placement([&[4]; 4]), &[7, 4]));
+        let cut = placement([&[7], &[7], &[4], &[4]]);
+        assert_eq!(self::stages([&[0], &[0], &[1], &[1]]), Stages::of(&cut, &[7, 4]));
     }
 
     #[test]

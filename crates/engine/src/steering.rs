@@ -220,31 +220,27 @@ impl Steering {
         let tuple = F::tuple(key);
         let class = PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS);
         let Some(class) = class else {
-            let mut remote = if outside { tuple.source() } else { tuple.destination() };
-            if let Some(hosts) = &nat.hosts
-                && !(outside && is_public(nat, tuple.context(), tuple.destination()))
-            {
-                remote = hosts.ends((tuple.source(), ()), (tuple.destination(), ())).1.0;
-            }
-            return self.of_host::<F>(remote);
+            return self.of_host::<F>(remote::<F>(nat, key, outside));
         };
         let (source, destination) = (
             (tuple.source(), tuple.source_port()),
             (tuple.destination(), tuple.destination_port()),
         );
         // The flow as packets from its host name it.
-        let (mut host, mut other) = match &nat.hosts {
-            Some(hosts) => hosts.ends(source, destination),
-            None => (source, destination),
+        let ends = |host, other| match &nat.hosts {
+            Some(hosts) => hosts.ends(host, other),
+            None => (host, other),
         };
+        let (mut host, mut other) = ends(source, destination);
         if outside {
-            match nat.pools.home_of_lent(destination.0, destination.1) {
+            match nat.pools.home_of_lent(self.shards, destination.0, destination.1) {
                 Some(Home::Unit(unit)) => return self.of_unit::<F>(destination.0, unit),
-                Some(Home::Inside(inside)) => (host, other) = ((inside, destination.1), source),
+                Some(Home::Shard(shard)) => return shard as u16,
+                Some(Home::Inside(inside)) => (host, other) = ends((inside, destination.1), source),
                 // Rules forward no port that a pool lends.
                 None => {
                     if let Some(target) = forwarded::<F>(nat, key) {
-                        (host, other) = (target, source);
+                        (host, other) = ends(target, source);
                     }
                 }
             }
@@ -253,6 +249,22 @@ impl Steering {
             return self.of_flow::<F>(host, other);
         }
         self.of_host::<F>(host.0)
+    }
+}
+
+/// The remote address of a flow without ports. Interfaces that hosts and strangers both come in by are outside too.
+#[cold]
+fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, outside: bool) -> F::Address {
+    let tuple = F::tuple(key);
+    let (source, destination) = (tuple.source(), tuple.destination());
+    let other = |host, other| match &nat.hosts {
+        Some(hosts) => hosts.ends((host, ()), (other, ())).1.0,
+        None => other,
+    };
+    match forwarded::<F>(nat, key).filter(|_| outside) {
+        Some((target, _)) => other(target, source),
+        None if outside && is_public(nat, tuple.context(), destination) => source,
+        None => other(source, destination),
     }
 }
 

@@ -5,7 +5,7 @@
 //! unreachable, as far as the limit of ICMP errors allows. What is sent again while it waits is dropped at once.
 //!
 //! Each worker keeps those of its shards, and each shard has room for the same number, so that how many workers there
-//! are does not show. Whatever there is no room for is dropped silently: a flood of SYNs takes no more than that.
+//! are does not show. Whatever there is no room for is dropped silently, and so is what waits when its shard goes to another worker: a flood of SYNs takes no more than that.
 
 use std::collections::VecDeque;
 
@@ -55,12 +55,12 @@ pub struct Syns {
 }
 
 impl Syns {
-    /// For `own` of `shards` shards that have room for `most` in all.
-    pub fn new(shards: usize, own: usize, most: usize) -> Self {
+    /// For `shards` shards, any of which may come here, that have room for `most` in all.
+    pub fn new(shards: usize, most: usize) -> Self {
         let each = most.div_ceil(shards.max(1));
         Self {
-            entries: VecDeque::with_capacity(own * each),
-            seen: vec![0; (2 * own * each).next_power_of_two()].into(),
+            entries: VecDeque::with_capacity(shards * each),
+            seen: vec![0; (2 * shards * each).next_power_of_two()].into(),
             counts: vec![0; shards].into(),
             most: each as u32,
         }
@@ -125,14 +125,15 @@ pub fn answer(slot: Slot, reason: Reason, batch: &Batch<'_, '_>, lists: &mut Lis
         Class::Ipv6 => has_session::<V6>(slot, batch, ctx, &ctx.policy.nat6),
         _ => has_session::<V4>(slot, batch, ctx, &ctx.policy.nat4),
     };
-    if opened {
-        lists.discard(slot, Own::SynOvertaken);
-    } else {
-        lists.complain(slot, Complaint::PortUnreachable, reason);
+    match opened {
+        Some(true) => lists.discard(slot, Own::SynOvertaken),
+        Some(false) => lists.complain(slot, Complaint::PortUnreachable, reason),
+        // Its shard went to another worker, and the session with it, if there is one.
+        None => lists.discard(slot, reason),
     }
 }
 
-fn has_session<F: Family>(slot: Slot, batch: &Batch<'_, '_>, ctx: &Ctx<'_, '_>, nat: &Nat<F>) -> bool {
+fn has_session<F: Family>(slot: Slot, batch: &Batch<'_, '_>, ctx: &Ctx<'_, '_>, nat: &Nat<F>) -> Option<bool> {
     let meta = batch.meta(slot);
     let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
     let key = F::key(&meta.layers, batch.packets[slot as usize].bytes(), context);
@@ -143,5 +144,5 @@ fn has_session<F: Family>(slot: Slot, batch: &Batch<'_, '_>, ctx: &Ctx<'_, '_>, 
         .get(usize::from(shard))
         .and_then(|shard| shard.as_deref())
         .map(F::table_ref);
-    table.is_some_and(|table| table.find(hash, &key).is_some())
+    table.map(|table| table.find(hash, &key).is_some())
 }

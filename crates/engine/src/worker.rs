@@ -30,12 +30,16 @@ use crate::trace::Tracer;
 use crate::unsolicited::Syns;
 
 use arrive::Runs;
+use moving::Moving;
 
 mod ahead;
 mod arrive;
 mod dispose;
 mod housekeep;
 mod make;
+mod moving;
+
+pub use moving::HELD;
 
 /// Rounds of the nodes in one burst: a packet that opens a session takes two, its error another.
 const ROUNDS: usize = 5;
@@ -93,6 +97,7 @@ pub struct Worker<'m> {
     rooms: Vec<usize>,
     resumed: ArrayVec<(Waiting, Resume), HAND>,
     syns: Syns,
+    moving: Moving<'m>,
 }
 
 /// What the nodes work with, beside the policy.
@@ -130,6 +135,8 @@ enum Source {
     Port(PortIndex),
     Workers,
     Parking,
+    /// What was held until its shard had come.
+    Held,
     Nothing,
 }
 
@@ -138,7 +145,7 @@ impl<'m> Worker<'m> {
     pub fn new(parts: Parts<'m>) -> Self {
         let count = parts.setup.steering.shards().count() as usize;
         let rooms = parts.role.beyond.len();
-        let syns = Syns::new(count, parts.shards.len(), parts.setup.unsolicited_syns as usize);
+        let syns = Syns::new(count, parts.setup.unsolicited_syns as usize);
         let mut shards: Vec<Option<Box<Shard<'m>>>> = Vec::new();
         shards.resize_with(count, || None);
         for shard in parts.shards {
@@ -178,6 +185,7 @@ impl<'m> Worker<'m> {
             rooms: Vec::with_capacity(rooms),
             resumed: ArrayVec::new(),
             syns,
+            moving: Moving::default(),
         }
     }
 
@@ -189,7 +197,7 @@ impl<'m> Worker<'m> {
         let mut packets = 0;
         self.io.approach();
         for place in 0..self.receives.len() {
-            packets += self.burst(Source::Port(self.receives[place]), now);
+            packets += self.port_burst(place, now);
         }
         self.parts.counters.waiting.set(self.io.waiting() as u64);
         // As much from the others as from devices: who hands over a whole burst of each must not outrun this worker.
@@ -199,6 +207,9 @@ impl<'m> Worker<'m> {
             }
             let count = self.burst(Source::Workers, now);
             packets += count;
+            if self.is_moving() {
+                self.came(None, count);
+            }
             if count < BATCH {
                 break;
             }
@@ -208,6 +219,9 @@ impl<'m> Worker<'m> {
         self.housekeep(packets, now);
         self.count(Stage::Housekeeping, start);
         packets += self.resume_all(now);
+        if self.is_moving() {
+            packets += self.move_on(now);
+        }
         if self.parts.has_actions() || !self.parts.lists.tasks.is_empty() {
             self.burst(Source::Nothing, now);
         }
@@ -216,6 +230,21 @@ impl<'m> Worker<'m> {
             self.parts.counters.idle_rounds.add(1);
         }
         packets
+    }
+
+    fn port_burst(&mut self, place: usize, now: Now) -> usize {
+        let port = Source::Port(self.receives[place]);
+        if !self.is_moving() {
+            return self.burst(port, now);
+        }
+        if !self.can_hold() {
+            return 0;
+        }
+        self.lift();
+        let count = self.burst(port, now);
+        self.put_back();
+        self.came(Some(place), count);
+        count
     }
 
     /// Before sleep: keep nothing that others may want to free.
@@ -234,7 +263,7 @@ impl<'m> Worker<'m> {
 
     /// Whether something that the control thread asked for is under way, which rounds without packets bring forward.
     pub fn is_answering(&self) -> bool {
-        self.desk.is_answering() || self.parts.settling.is_under_way()
+        self.desk.is_answering() || self.parts.settling.is_under_way() || self.is_moving()
     }
 
     /// Receive nothing more: further rounds let out what is under way.
@@ -272,6 +301,7 @@ impl<'m> Worker<'m> {
                 count
             }
             Source::Parking => self.unpark(),
+            Source::Held => self.unhold(),
             Source::Nothing => 0,
         };
         if count == 0 && source != Source::Nothing {
@@ -318,7 +348,7 @@ impl<'m> Worker<'m> {
             match source {
                 Source::Port(port) if ctx.role.parsers.is_empty() => put(&mut self.runs, (port, shed..count)),
                 Source::Port(port) => pass::received(&mut batch, lists, &ctx, port, shed, &mut self.rooms),
-                Source::Workers => {
+                Source::Workers | Source::Held => {
                     arrive::from_workers(&mut batch, lists, &mut ctx, &self.carried, &mut self.runs);
                     mark = (self.cycles)();
                     state.counters.cycles[Stage::TakeOver as usize].add(mark.wrapping_sub(received));
@@ -375,6 +405,9 @@ impl<'m> Worker<'m> {
         let end = (self.cycles)();
         if self.parts.has_actions() || !self.parts.lists.tasks.is_empty() {
             self.make(now);
+        }
+        if !self.parts.lists.hold.is_empty() {
+            self.hold(source);
         }
         let over = self.dispose(now);
         self.parts.counters.bursts.add(1);

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use rig::{INSIDE, OUTSIDE, Plan, Rig, flow, plain};
 use sluice_engine::family::V4;
 use sluice_engine::policy::Nat;
-use sluice_engine::request::{Cursor, Filter, Reply, Request};
+use sluice_engine::request::{Cursor, Filter, Reply, Request, Shown};
 use sluice_nat::behaviour::SubscriberLimits;
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Pool, Pools};
@@ -119,7 +119,14 @@ fn public(rig: &mut Rig, host: u8, port: u16) -> Option<SocketAddrV4> {
     Some(flow(&out.frame).0)
 }
 
-/// No lease is held twice; once everything is settled, the leases are the sessions', and are in the pools.
+/// The shard that a pool deals a port to; none where no pool has it.
+fn shard_of(rig: &Rig, pools: &Pools<u32>, address: u32, port: u16) -> Option<u32> {
+    let pool = pools.get(pools.lends(address, port, port)?)?;
+    Some(pool.shard_of(rig.plane.setup().steering.shards(), address, port))
+}
+
+/// No lease is held twice; once everything is settled, the leases are the sessions', and are in the pools. Sessions whose
+/// port has come to another shard are as good as ended.
 fn check(rig: &mut Rig, places: &[Place], settled: bool) {
     let pools = pools(places).unwrap();
     let sessions = rig.sessions(Filter::default());
@@ -130,11 +137,16 @@ fn check(rig: &mut Rig, places: &[Place], settled: bool) {
             panic!("an IPv4 session")
         };
         let port = session.reverse.destination_port;
+        let shard = shard_of(rig, &pools, address.to_bits(), port);
+        if !settled && shard != Some(session.shard.into()) {
+            continue;
+        }
         assert!(
             leases.insert((session.protocol, address, port)),
             "held twice: {session:?}"
         );
         if settled {
+            assert_eq!(Some(session.shard.into()), shard);
             assert_eq!(pools.lends(address.to_bits(), port, port), session.pool);
             *held.entry(session.pool.unwrap()).or_insert(0) += 1;
         }
@@ -206,11 +218,12 @@ proptest! {
                 }
                 Step::Apply(places) => {
                     if commit(&mut rig, &places) {
-                        now = places;
-                        let pools = pools(&now).unwrap();
+                        let [before, after] = [&now, &places].map(|places| pools(places).unwrap());
                         known.retain(|_, public| {
-                            pools.lends(public.ip().to_bits(), public.port(), public.port()).is_some()
+                            let shard = |pools| shard_of(&rig, pools, public.ip().to_bits(), public.port());
+                            shard(&after).is_some() && shard(&before) == shard(&after)
                         });
+                        now = places;
                     }
                 }
                 Step::Settle => {
@@ -316,4 +329,35 @@ fn pools_do_not_change_again_before_the_last_change_is_settled() {
     assert!(commit(&mut rig, &one));
     settle(&mut rig);
     assert!(commit(&mut rig, &both));
+}
+
+#[test]
+fn pool_whose_ports_come_to_other_shards_ends_their_sessions_and_counts_them() {
+    // Fewer blocks of ports for an address than shards, and then more.
+    let (narrow, wide) = ([Some((0, 3, 1024, 127))], [Some((0, 3, 1024, 999))]);
+    for (before, after) in [(&narrow, &wide), (&wide, &narrow)] {
+        let mut rig = rig(2, before);
+        let hosts = 0..HOSTS * 8;
+        for host in hosts.clone() {
+            public(&mut rig, host % HOSTS, host.into()).unwrap();
+        }
+        let (stays, live) = (pools(after).unwrap(), rig.live());
+        let moved = |rig: &Rig, session: &Shown| {
+            let IpAddr::V4(address) = session.reverse.destination else {
+                panic!("an IPv4 session")
+            };
+            shard_of(rig, &stays, address.to_bits(), session.reverse.destination_port) != Some(session.shard.into())
+        };
+        let sessions = rig.sessions(Filter::default());
+        let lost = sessions.iter().filter(|session| moved(&rig, session)).count() as u64;
+        assert!((1..live).contains(&lost), "{lost} of {live}");
+        assert!(commit(&mut rig, after));
+        settle(&mut rig);
+        assert_eq!(live - lost, rig.live());
+        check(&mut rig, after, true);
+        for host in hosts {
+            public(&mut rig, host % HOSTS, host.into()).unwrap();
+        }
+        check(&mut rig, after, true);
+    }
 }

@@ -6,10 +6,13 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain};
 use sluice_engine::counters::Cause;
+use sluice_engine::family::{Family, V4};
+use sluice_engine::hosts::Hosts;
 use sluice_engine::steering::{Hashed, Together};
-use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix, SourceAction, SourceRule};
 use sluice_nat::{Behaviour, Blocks, Mapping, PortSelection};
 use sluice_testkit::packet::{self, flag};
+use sluice_wire::Tuple4;
 
 const WORKERS: usize = 4;
 const HOSTS: u8 = 40;
@@ -27,7 +30,7 @@ fn card(rig: &Rig, interface: u16, frame: &[u8]) -> usize {
     // The indirection table has an entry for each shard, as the owners say.
     let shards = steering.shards().count();
     let entry = steering.key(outside).hash(&input) & (shards - 1);
-    usize::from(rig.plane.setup().owners[entry as usize])
+    usize::from(rig.plane.setup().owners.of(entry as u16).unwrap())
 }
 
 fn host(number: u8) -> Ipv4Addr {
@@ -136,6 +139,33 @@ fn five_tuple_steering_hands_nothing_over_where_a_port_fits() {
 }
 
 #[test]
+fn flows_that_take_no_port_of_a_pool_are_not_counted_among_steered_ports() {
+    let public = Ipv4Addr::new(203, 0, 113, 200).to_bits();
+    let mut rig = rig(Plan {
+        behaviour: dependent(),
+        hashed: Hashed::FiveTuple,
+        together: Together::Flows,
+        sources: vec![SourceRule {
+            outside: Some(OUTSIDE),
+            ..SourceRule::of(Prefix::host(host(0).to_bits()), SourceAction::Static(public))
+        }],
+        forwards: vec![DestinationRule {
+            context: 0,
+            protocol: None,
+            external: Prefix::host(public),
+            ports: None,
+            action: DestinationAction::Static(host(0).to_bits()),
+        }],
+        ..Plan::default()
+    });
+    traffic(&mut rig);
+    let (hosts, created) = (u64::from(HOSTS), sum(&rig, |worker| worker.sessions_created.get()));
+    assert_eq!(hosts * 12, created);
+    assert_eq!((hosts - 1) * 12, sum(&rig, |worker| worker.ports_steered.get()));
+    assert_eq!(0, sum(&rig, |worker| worker.misfits.get()));
+}
+
+#[test]
 fn five_tuple_steering_with_few_ports_hands_misfits_over_and_counts_them() {
     let mut rig = rig(Plan {
         behaviour: dependent(),
@@ -186,6 +216,33 @@ fn ports_that_are_kept_are_steered_by_their_address_or_counted_apart() {
         handed_over(&rig, Cause::KeptPort),
         sum(&rig, |worker| worker.all_handed_over())
     );
+}
+
+#[test]
+fn pool_with_fewer_blocks_of_ports_than_shards_serves_every_host_and_is_handed_over() {
+    let mut rig = rig(Plan {
+        pool: vec![(rig::POOL.to_bits() + 6, rig::POOL.to_bits() + 37)],
+        pool_ports: (1024, 1279),
+        ..Plan::default()
+    });
+    traffic(&mut rig);
+    let over = handed_over(&rig, Cause::Session);
+    assert!(over > 0);
+    assert_eq!(over, sum(&rig, |worker| worker.all_handed_over()));
+}
+
+#[test]
+fn ports_that_are_kept_serve_every_host_wherever_the_addresses_begin() {
+    let mut rig = rig(Plan {
+        pool: vec![(rig::POOL.to_bits() + 3, rig::POOL.to_bits() + 18)],
+        change_pool: |pool| pool.selection = PortSelection::Preserve,
+        ports_together: 65_536,
+        ..Plan::default()
+    });
+    traffic(&mut rig);
+    let over = handed_over(&rig, Cause::KeptPort);
+    assert!(over > 0);
+    assert_eq!(over, sum(&rig, |worker| worker.all_handed_over()));
 }
 
 #[test]
@@ -247,6 +304,78 @@ fn flows_of_forwarded_ports_come_to_one_shard_from_both_sides() {
             assert_eq!(external, rig::flow(&sent[0].frame).0);
         }
         rig.check();
+    }
+}
+
+/// The shards of a flow by a rig's rules: as its packets come, each from an address to another, in by an interface.
+fn shards_of(
+    rig: &Rig,
+    hosts: Option<Hosts<u32>>,
+    protocol: u8,
+    packets: [(SocketAddrV4, SocketAddrV4, bool); 2],
+) -> [u16; 2] {
+    let setup = rig.plane.setup();
+    let mut nat = rig.plane.policy().nat4.clone();
+    nat.hosts = hosts;
+    packets.map(|(from, to, outside)| {
+        let tuple = Tuple4 {
+            source: from.ip().to_bits(),
+            destination: to.ip().to_bits(),
+            source_port: from.port(),
+            destination_port: to.port(),
+            context: 0,
+        };
+        let key = V4::make_key(tuple, protocol);
+        setup.steering.shard_of::<V4>(&nat, &key, outside)
+    })
+}
+
+#[test]
+fn flows_without_ports_come_to_one_shard_where_every_interface_is_outside() {
+    const GRE: u8 = 47;
+    let rig = rig(Plan::default());
+    let port0 = |address: &Ipv4Addr| SocketAddrV4::new(*address, 0);
+    for number in 0..HOSTS {
+        let (host, remote) = (port0(&host(number)), port0(remote(number.into()).ip()));
+        for comes_outside in [false, true] {
+            let packets = [(host, remote, comes_outside), (remote, port0(&rig::POOL), true)];
+            let [there, back] = shards_of(&rig, None, GRE, packets);
+            assert_eq!(there, back, "{host} {remote} {comes_outside}");
+        }
+    }
+}
+
+#[test]
+fn forwarded_flows_between_hosts_that_translation_knows_come_to_one_shard() {
+    let external = SocketAddrV4::new(Ipv4Addr::new(203, 0, 113, 120), 80);
+    for (hashed, together) in [(Hashed::Subset, Together::Hosts), (Hashed::FiveTuple, Together::Flows)] {
+        for protocol in [6, 47] {
+            let with_ports = protocol == 6;
+            let rig = rig(Plan {
+                behaviour: dependent(),
+                hashed,
+                together,
+                forwards: vec![DestinationRule {
+                    context: 0,
+                    protocol: Some(protocol),
+                    external: Prefix::host(external.ip().to_bits()),
+                    ports: with_ports.then_some((80, 80)),
+                    action: DestinationAction::Host(host(3).to_bits(), with_ports.then_some(8080)),
+                }],
+                ..Plan::default()
+            });
+            for number in 0..60 {
+                // Before and behind the host's.
+                let first = Ipv4Addr::new([10, 198][usize::from(number % 2)], 51, 100, 0);
+                let networks = [host(0), first].map(|first| (first.to_bits(), first.to_bits() + 255));
+                let of = |address: Ipv4Addr, port| SocketAddrV4::new(address, if with_ports { port } else { 0 });
+                let stranger = of(Ipv4Addr::from_bits(first.to_bits() + u32::from(number)), 80 + number);
+                let there = (stranger, of(*external.ip(), 80), true);
+                let back = (of(host(3), 8080), stranger, number % 3 == 0);
+                let [there, back] = shards_of(&rig, Some(Hosts::new(networks.into())), protocol, [there, back]);
+                assert_eq!(there, back, "{stranger} {protocol}");
+            }
+        }
     }
 }
 

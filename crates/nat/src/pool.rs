@@ -107,6 +107,9 @@ pub struct ValidPool<A> {
     reserved: Box<[(u16, u16)]>,
     /// One unit for each port, as a fraction of 2^32, rounded up.
     per_port: u64,
+    /// The most shards that each have ports where addresses and ports spread as cards hash: the whole units of an address;
+    /// where all ports of an address stay together, consecutive addresses from a multiple of their number on.
+    units: u32,
     pairing: Pairing,
     timeouts: Schedule,
     behaviour: [Behaviour; 3],
@@ -127,8 +130,10 @@ pub struct ValidPool<A> {
 /// Where an outside address and port belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Home<A> {
-    /// To the shard of a unit of an address's ports ([`Shards::shard_of_unit`]).
+    /// To the shard of a unit of an address's ports, as cards know it ([`Shards::shard_of_unit`]).
     Unit(u32),
+    /// To a shard that cards don't know.
+    Shard(u32),
     /// To the shard of an inside address.
     Inside(A),
 }
@@ -154,6 +159,7 @@ impl<A: Address> ValidPool<A> {
             ports: (1, 1),
             reserved: Box::default(),
             per_port: 0,
+            units: 0,
             pairing: Pairing::default(),
             timeouts: Schedule::default(),
             behaviour: [Behaviour::default(); 3],
@@ -390,10 +396,41 @@ impl<A: Address> ValidPool<A> {
 
     /// Where an address and port belong.
     #[inline(always)]
-    pub fn home(&self, address: A, port: u16) -> Home<A> {
+    pub fn home(&self, shards: Shards, address: A, port: u16) -> Home<A> {
         match self.inside(address, port) {
             Some(inside) => Home::Inside(inside),
-            None => Home::Unit(self.unit_of(port)),
+            None if self.is_wide(shards) => Home::Unit(self.unit_of(port)),
+            None => Home::Shard(self.shard_of(shards, address, port)),
+        }
+    }
+
+    /// Whether addresses and ports spread over shards as cards hash: where that gives ports to every shard.
+    #[inline(always)]
+    pub(crate) fn is_wide(&self, shards: Shards) -> bool {
+        self.units >= shards.count()
+    }
+
+    /// How units of ports spread over shards, where addresses do not as a whole.
+    #[inline(always)]
+    fn spread(&self, shards: Shards) -> Shards {
+        if self.is_wide(shards) { shards } else { shards.apart() }
+    }
+
+    /// The shard of an address as a whole that cards don't know: each has one in turn. None where ports spread, or as cards
+    /// hash.
+    #[inline(always)]
+    fn turn(&self, shards: Shards, address: A) -> Option<u32> {
+        let in_turn = self.selection == PortSelection::Preserve && !self.is_wide(shards);
+        in_turn.then(|| self.index_of(address).unwrap_or_default() & (shards.count() - 1))
+    }
+
+    /// The first unit from `from` on that a shard owns of an address; the next are each [`Shards::count`] on.
+    #[inline(always)]
+    pub(crate) fn first_unit(&self, shards: Shards, address: A, from: u32, shard: u32) -> u32 {
+        match self.turn(shards, address) {
+            Some(own) if own == shard => from,
+            Some(_) => BLOCKS,
+            None => self.spread(shards).first_unit(address, from, shard),
         }
     }
 
@@ -418,7 +455,8 @@ impl<A: Address> ValidPool<A> {
     /// The shard that an address and port that is not computed belong to.
     #[inline(always)]
     pub fn shard_of(&self, shards: Shards, address: A, port: u16) -> u32 {
-        shards.shard_of_unit(address, self.unit_of(port))
+        self.turn(shards, address)
+            .unwrap_or_else(|| self.spread(shards).shard_of_unit(address, self.unit_of(port)))
     }
 
     /// Outside ports per protocol, all addresses together.
@@ -541,11 +579,11 @@ impl<A: Address> Pools<A> {
 
     /// The shard or host that has an outside port, where a pool lends it.
     #[inline]
-    pub fn home_of_lent(&self, address: A, port: u16) -> Option<Home<A>> {
+    pub fn home_of_lent(&self, shards: Shards, address: A, port: u16) -> Option<Home<A>> {
         self.owners_of(address)
             .map(|index| &self.pools[usize::from(index)])
             .find(|pool| pool.has_port(port))
-            .map(|pool| pool.home(address, port))
+            .map(|pool| pool.home(shards, address, port))
     }
 
     /// Whether an outside port is of a pool whose sessions keep their port.

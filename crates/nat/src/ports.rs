@@ -232,8 +232,31 @@ impl<'m, A: Address> Ports<'m, A> {
     pub fn aim<T: Tuple<Address = A>>(&mut self, pool: PoolIndex, class: PortClass, key: &T) -> Aim {
         self.follow();
         let (host, flow) = digest(self.secret, class, key);
-        let addresses = self.addresses(pool);
-        self.aim_at(pool, class, spread((host >> 32) as u32, addresses), flow, key)
+        self.aim_at(pool, class, self.address_for(pool, host), flow, key)
+    }
+
+    /// Which of a pool's addresses an inside host gets by a keyed function of it: one that has ports for this shard, where
+    /// there is any.
+    #[inline(always)]
+    pub(crate) fn address_for(&self, pool: PoolIndex, host: u64) -> u32 {
+        let first = spread((host >> 32) as u32, self.addresses(pool));
+        match self.has_ports(pool, first) {
+            true => first,
+            false => self.next_address(pool, first),
+        }
+    }
+
+    #[cold]
+    fn next_address(&self, pool: PoolIndex, first: u32) -> u32 {
+        let mut order = (first..self.addresses(pool)).chain(0..first);
+        order.find(|&place| self.has_ports(pool, place)).unwrap_or(first)
+    }
+
+    /// Whether this shard has ports of an address, as far as ports are dealt.
+    #[inline(always)]
+    pub(crate) fn has_ports(&self, pool: PoolIndex, address: u32) -> bool {
+        let (region, shards) = (self.layout.regions.get(usize::from(pool)), self.layout.shards);
+        region.is_none_or(|region| region.has_ports(shards, self.shard, address))
     }
 
     /// The keyed function of an inside host that its address follows from.
@@ -326,6 +349,12 @@ impl<'m, A: Address> Ports<'m, A> {
             }
             _ => u64::MAX,
         }
+    }
+
+    /// The pool's ports among the 64 from a multiple of 64 on.
+    pub(crate) fn owned_near(&self, pool: PoolIndex, port: u16) -> u64 {
+        let region = self.layout.regions.get(usize::from(pool));
+        region.map_or(0, |region| region.owned(u32::from(port) / BLOCK))
     }
 
     /// The second half of [`Ports::lease`].

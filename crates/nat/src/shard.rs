@@ -21,6 +21,8 @@ pub struct Shards {
     four: u64,
     /// The key's bits under IPv6 addresses.
     six: [u64; 3],
+    /// Addresses move the units of their ports by a number of their own, and not as cards do.
+    apart: bool,
 }
 
 impl Shards {
@@ -29,6 +31,7 @@ impl Shards {
         count: 1,
         four: 0,
         six: [0; 3],
+        apart: false,
     };
 
     /// By a key that everybody knows. `None` where the count is not a power of two from 1 to [`BLOCKS`].
@@ -54,7 +57,16 @@ impl Shards {
             count,
             four: key.window(0),
             six: [key.window(0), key.window(64), key.window(128)],
+            apart: false,
         }
+    }
+
+    /// The same for pools with fewer units for each address than shards: as cards spread them, consecutive addresses would
+    /// have the same few shards each.
+    #[must_use]
+    #[inline(always)]
+    pub fn apart(self) -> Self {
+        Self { apart: true, ..self }
     }
 
     /// The count.
@@ -78,13 +90,19 @@ impl Shards {
     /// The same where a pool deals ports out to shards in larger units than [`BLOCK`]: of unit `unit`.
     #[inline(always)]
     pub fn shard_of_unit<A: Address>(self, address: A, unit: u32) -> u32 {
-        toeplitz::unit_part(unit, self.bits()) ^ self.of_address(address)
+        match self.apart {
+            true => unit.wrapping_add(mix(address)) & (self.count - 1),
+            false => toeplitz::unit_part(unit, self.bits()) ^ self.of_address(address),
+        }
     }
 
     /// The first unit from `from` on that `shard` owns of an address; the next are each [`Shards::count`] on.
     #[inline(always)]
     pub(crate) fn first_unit<A: Address>(self, address: A, from: u32, shard: u32) -> u32 {
-        let unit = toeplitz::unit_part(shard ^ self.of_address(address), self.bits());
+        let unit = match self.apart {
+            true => shard.wrapping_sub(mix(address)),
+            false => toeplitz::unit_part(shard ^ self.of_address(address), self.bits()),
+        };
         from + (unit.wrapping_sub(from) & (self.count - 1))
     }
 
@@ -111,6 +129,13 @@ impl fmt::Debug for Shards {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} shards", self.count)
     }
+}
+
+/// Moves the first unit of each address to another shard.
+#[inline(always)]
+fn mix<A: Address>(address: A) -> u32 {
+    let [high, low] = address.words();
+    ((low ^ high.rotate_left(29)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32
 }
 
 #[cfg(test)]

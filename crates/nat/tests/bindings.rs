@@ -1,16 +1,18 @@
 //! What a shard lends, against a plain model: no port is lent twice, none is lost, and every limit holds.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use proptest::prelude::*;
 use sluice_nat::behaviour::{Behaviour, Blocks, Filtering, Hold, Mapping, PortSelection, SubscriberLimits};
-use sluice_nat::bindings::{Bindings, Ending, Inbound, Room};
+use sluice_nat::bindings::{Bindings, Ending, Inbound, Room, TRIES};
 use sluice_nat::decision::NewSource;
 use sluice_nat::pool::{Pairing, Pool, Pools};
 use sluice_nat::ports::{Layout, Lease, PortClass};
 use sluice_nat::shard::Shards;
-use sluice_nat::{Decision, Reason, Secret, Target, decision};
+use sluice_nat::{Decision, Fitting, Reason, Secret, Target, decision};
 use sluice_table::memory::Line;
+use sluice_table::toeplitz;
 use sluice_wire::Tuple4;
 
 const BASE: u32 = 0xcb00_7100;
@@ -506,5 +508,57 @@ fn port_of_a_mapping_that_another_pool_has_got_stays_that_pools() {
         shard.bindings.expire(shard.now, usize::MAX);
         let used = shard.bindings.ports().used(1, class);
         assert_eq!((0, 1), (shard.bindings.held().0, used), "{class:?} waits: {waits}");
+    }
+}
+
+/// Where ports overlap by destination and cards hash ports: the tries end with every port of a word, those that fit first,
+/// then those of the same parity.
+#[test]
+fn tries_of_a_port_that_overlaps_are_each_port_of_a_word_once_and_suiting_ones_first() {
+    let (bits, last) = (4, 1024 + 49);
+    let pool = Pool {
+        ports: 1024..=last,
+        reserved: vec![1030..=1033],
+        behaviour: [Behaviour::ADDRESS_AND_PORT_DEPENDENT; 3],
+        overlap: true,
+        parity: true,
+        ..Pool::new(BASE, BASE)
+    };
+    let pools = Pools::new(&[pool]).unwrap();
+    let mut seed = 1u64;
+    let hash = toeplitz::draw_for_flows(bits, move || {
+        seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d) + 1;
+        seed ^ seed >> 29
+    });
+    let (room, shards) = (room(64), Shards::new(1 << bits).unwrap());
+    let own = pools.get(0).unwrap().shard_of(shards, BASE, 1024);
+    let mut memory = memory(&pools, shards, &room);
+    let layout = Layout::new(&pools, shards);
+    let mut bindings = Bindings::new(&layout, own, SECRET, &room, &mut memory).unwrap();
+    let fitting = Arc::new(Fitting::new(&hash, bits));
+    bindings.fit(fitting.clone());
+    for number in 0..200u16 {
+        let key = key(7, 5000 + number, number.into());
+        let aim = bindings.aim(0, PortClass::Udp, &key);
+        let suits = |lease: &Lease<u32>| {
+            let fits = fitting.shard_of(lease.address, lease.port, &key) == own;
+            (!fits, lease.port % 2 != key.source_port % 2)
+        };
+        let tries: Vec<_> = (0..TRIES)
+            .map(|attempt| bindings.another(&aim, &key, attempt))
+            .collect();
+        let (words, all) = tries.split_at(TRIES as usize - 64);
+        let all: Vec<_> = all.iter().flatten().copied().collect();
+        assert!(all.iter().is_sorted_by_key(suits), "{number}");
+        let ports: HashSet<_> = all.iter().map(|lease| lease.port).collect();
+        assert_eq!(
+            (1024..=last)
+                .filter(|port| !(1030..=1033).contains(port))
+                .collect::<HashSet<_>>(),
+            ports
+        );
+        assert_eq!(ports.len(), all.len());
+        // The one word there is either has a port that fits, or no try is made of it before.
+        assert!(words.iter().flatten().all(|lease| !suits(lease).0), "{number}");
     }
 }

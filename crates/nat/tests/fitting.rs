@@ -60,6 +60,7 @@ proptest! {
     #[test]
     fn port_lent_fits_as_long_as_one_that_is_free_does(seed: u64, bits in 0u32..=7, first in 1024u16..2000, udp: bool) {
         let pools = pools(first..=first + 2047);
+        let pool = pools.get(0).unwrap();
         let shards = Shards::new(1 << bits).unwrap();
         let own = (seed % (1 << bits)) as u32;
         let layout = Layout::new(&pools, shards);
@@ -69,7 +70,7 @@ proptest! {
         ports.fit(Arc::new(Fitting::new(&key, bits)));
         let class = if udp { PortClass::Udp } else { PortClass::Tcp };
         let shard_of = |key_of: &Tuple4, lease: Lease<u32>| key.hash(&answer(key_of, lease)) & ((1 << bits) - 1);
-        let mut free: HashSet<u16> = (first..=first + 2047).filter(|&port| shards.shard_of(BASE, port) == own).collect();
+        let mut free: HashSet<u16> = (first..=first + 2047).filter(|&port| pool.shard_of(shards, BASE, port) == own).collect();
         for number in 0.. {
             let of = flow(seed as u32 ^ number);
             let Ok(lease) = ports.lease(0, class, &of) else {

@@ -220,6 +220,25 @@ fn rfc4787_req3a_port_range_is_preserved() {
     }
 }
 
+/// Fewer blocks of ports for an address than shards: a host's address is one that its shard has ports of.
+#[test]
+fn rfc4787_req2_host_of_a_narrow_pool_is_paired_with_an_address_that_has_ports() {
+    let pool = Pool {
+        pairing: Pairing::Hard,
+        ..small(32, 1024..=1279)
+    };
+    let pools = Pools::new(&[pool]).unwrap();
+    let shards = Shards::new(16).unwrap();
+    for shard in 0..16 {
+        let mut memory = memory(&pools, shards);
+        let mut ports = Ports::new(&Layout::new(&pools, shards), shard, SECRET, &mut memory).unwrap();
+        for host in 0..16 {
+            let leases = [2000, 2001].map(|port| ports.lease(0, PortClass::Udp, &key(host, port, 9)).unwrap());
+            assert_eq!(leases[0].address, leases[1].address);
+        }
+    }
+}
+
 #[test]
 fn lease_same_input_gives_same_ports_another_secret_others() {
     let pools = Pools::new(&[small(1, 1024..=65_535)]).unwrap();
@@ -353,7 +372,7 @@ proptest! {
                 if let Ok(lease) = ports.lease(0, class, &key(number & 0xffff, port, number)) {
                     prop_assert!(!oracle.contains(&(class, lease)));
                     prop_assert!((first..=first + length).contains(&lease.port));
-                    prop_assert_eq!(0, shards.shard_of(lease.address, lease.port));
+                    prop_assert_eq!(0, pools.get(0).unwrap().shard_of(shards, lease.address, lease.port));
                     oracle.push((class, lease));
                 }
             } else {
@@ -371,6 +390,13 @@ proptest! {
             prop_assert_eq!(oracle.iter().filter(|held| held.0 == class).count() as u32, ports.used(0, class));
         }
     }
+}
+
+/// The pool whose port a shard lends.
+fn lender(pools: &Pools<u32>, shards: Shards, shard: u32, lease: Lease<u32>) -> Option<u16> {
+    let pool = pools.lends(lease.address, lease.port, lease.port)?;
+    let of = pools.get(pool)?.shard_of(shards, lease.address, lease.port);
+    (of == shard).then_some(pool)
 }
 
 /// One of some ways to give the same sixteen addresses to up to three pools.
@@ -411,26 +437,26 @@ proptest! {
                 if what < 6 {
                     if let Ok(lease) = ports.lease(pool, class, &key(number & 0xff, number as u16, number)) {
                         prop_assert!(oracle.iter().all(|held| (held.1, held.2) != (class, lease)));
-                        prop_assert_eq!(Some(pool), pools.lends(lease.address, lease.port, lease.port));
+                        prop_assert_eq!(Some(pool), lender(&pools, shards, shard, lease));
                         oracle.push((pool, class, lease));
                     }
                 } else if !oracle.is_empty() {
                     // By the pool that lent it, even where another has it since, or none.
                     let (pool, class, lease) = oracle.swap_remove(number as usize % oracle.len());
-                    let known = ports.is_prepared() || pools.lends(lease.address, lease.port, lease.port).is_some();
+                    let known = ports.is_prepared() || lender(&pools, shards, shard, lease).is_some();
                     prop_assert_eq!(known, ports.give_back(pool, class, lease));
                 }
             }
             // Sessions without a port end before the pools change again.
             ports.change_over();
             oracle.retain(|&(pool, class, lease)| {
-                let stays = pools.lends(lease.address, lease.port, lease.port).is_some();
+                let stays = lender(&pools, shards, shard, lease).is_some();
                 stays || ports.give_back(pool, class, lease)
             });
             for (pool, _) in pools.iter() {
                 for class in PortClass::ALL {
                     let lent = oracle.iter().filter(|(_, other, lease)| {
-                        *other == class && pools.lends(lease.address, lease.port, lease.port) == Some(pool)
+                        *other == class && lender(&pools, shards, shard, *lease) == Some(pool)
                     });
                     prop_assert_eq!(lent.count() as u32, ports.used(pool, class));
                 }
@@ -463,7 +489,7 @@ proptest! {
             for address in 0..valid.addresses() {
                 for port in valid.ports().0..=valid.ports().1 {
                     let lease = Lease { address: valid.address(address), port };
-                    let own = shards.shard_of(lease.address, port) == 1;
+                    let own = valid.shard_of(shards, lease.address, port) == 1;
                     prop_assert_eq!(own, ports.claim(pool, PortClass::Udp, lease));
                 }
             }

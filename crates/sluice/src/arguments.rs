@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
@@ -10,6 +11,8 @@ use sluice_daemon::config::api::{
     SubscriberFilter, TraceRequest,
 };
 use sluice_daemon::config::import::{Format, OwnAddress};
+use sluice_daemon::core_list;
+use sluice_daemon::plan::Demand;
 
 /// A carrier-grade middlebox: translates addresses, routes, filters.
 #[derive(Debug, Parser)]
@@ -92,9 +95,24 @@ pub enum Command {
     /// the machine and the number of workers.
     Replay(Replay),
 
+    /// Measure what a configuration costs on this machine, and tell on which cores it runs best
+    ///
+    /// The engine runs on one core, in memory, with this configuration and the packets of captures or of a carrier's mix. From
+    /// the cycles of each part and of hand-overs between cores follow the packets per second of every sensible placement.
+    /// No device is opened and no daemon needed; what devices cost is assumed by their drivers.
+    Plan(Plan),
+
     /// List what the running daemon knows
     #[command(subcommand)]
     Show(Show),
+
+    /// Watch workers, interfaces and drops of the running daemon
+    ///
+    /// For each worker: how busy it is, what a packet costs it by stage, and how many packets a second it would carry at
+    /// that cost if it were fully busy. The line of the gateway says how many would get through until the busiest worker
+    /// is full, distributed as they are now. The keys q, Esc and Ctrl-C end it, up and down move among the workers. Where
+    /// standard output is no terminal, one snapshot is printed as with --once.
+    Top(Top),
 
     /// Remove sessions, mappings or neighbours
     #[command(subcommand)]
@@ -184,6 +202,41 @@ pub struct Replay {
     /// Print the counters as JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `sluice plan`
+#[derive(Args, Debug)]
+pub struct Plan {
+    /// The configuration.
+    #[arg(short, long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// What an interface receives: pcap or pcapng, Ethernet; the carrier mix where none is given.
+    #[arg(long = "in", value_name = "INTERFACE=CAPTURE", value_parser = interface_file)]
+    pub inputs: Vec<InterfaceFile>,
+    /// Cores to use: 0-3,8. Those that `workers` names where not given, or all that this process may use.
+    #[arg(long, value_name = "LIST", value_parser = cores)]
+    pub cores: Option<Cores>,
+    /// How many cores this load needs: bits per second and what they are of, a profile (sfr) or frames of so many bytes:
+    /// "10G sfr", "2.5G 64"; the traffic that is measured where only a rate is given: "400M".
+    #[arg(long = "for", value_name = "LOAD")]
+    pub demand: Option<Demand>,
+    /// How many of the placements to list.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub candidates: u16,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Cores of this machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cores(pub Vec<u16>);
+
+fn cores(text: &str) -> Result<Cores, String> {
+    core_list(text)
+        .filter(|cores| !cores.is_empty())
+        .map(Cores)
+        .ok_or_else(|| "write cores as 0-3,8".into())
 }
 
 /// An interface and the capture file in its place.
@@ -318,6 +371,27 @@ pub enum Show {
         #[arg(long)]
         json: bool,
     },
+}
+
+/// `sluice top`
+#[derive(Args, Debug)]
+pub struct Top {
+    /// Time between two looks at the counters, such as 500ms or 2s.
+    #[arg(long, default_value = "1s", value_parser = interval, value_name = "TIME")]
+    pub interval: Duration,
+    /// Print one snapshot as text.
+    #[arg(long)]
+    pub once: bool,
+    /// Print each snapshot as a JSON object on a line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(time) if time >= Duration::from_millis(10) => Ok(time),
+        _ => Err("write a time of 10ms or more, such as 500ms or 2s".into()),
+    }
 }
 
 /// `sluice filter`

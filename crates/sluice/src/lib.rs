@@ -13,8 +13,10 @@ pub mod generate;
 pub mod import;
 pub mod nat;
 pub mod packets;
+pub mod plan;
 pub mod replay;
 pub mod show;
+pub mod top;
 
 use std::io::Write;
 
@@ -29,11 +31,13 @@ pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Comm
     let socket = &arguments.socket;
     match &arguments.command {
         Command::Run { config } => Ok(sluice_daemon::run(sluice_daemon::load(config)?, output)?),
+        Command::Plan(arguments) => plan::plan(arguments, output),
         Command::Replay(replay) => replay::replay(replay, output),
         Command::Check { file, json } => check::check(file, *json, output),
         Command::Import(import) => import::import(import, output),
         Command::Apply { file, dry_run, json } => control::apply(socket, file, *dry_run, *json, output),
         Command::Show(show) => show::show(socket, show, output),
+        Command::Top(top) => top::top(socket, top, output),
         Command::Clear(clear) => control::clear(socket, clear, output),
         Command::Filter(edit) => filter::edit(socket, edit, output),
         Command::Trace(trace) => packets::trace(socket, trace, output),

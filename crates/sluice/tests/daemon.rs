@@ -1,5 +1,7 @@
 //! The commands that talk to the daemon, against one that is made of fixed answers.
 
+mod serving;
+
 use std::path::PathBuf;
 
 use axum::extract::Query;
@@ -241,8 +243,6 @@ fn rule(number: u32) -> Rule {
 
 /// A daemon on a socket of its own, for as long as the folder lives.
 fn daemon() -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("control");
     let router = Router::new()
         .route(path::SESSIONS, get(sessions))
         .route(path::CLEAR_SESSIONS, post(clear))
@@ -282,21 +282,7 @@ fn daemon() -> (tempfile::TempDir, PathBuf) {
                 )
             }),
         );
-    let (ready, wait) = std::sync::mpsc::channel();
-    let path = socket.clone();
-    std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        runtime.block_on(async {
-            let listener = tokio::net::UnixListener::bind(path).unwrap();
-            ready.send(()).unwrap();
-            axum::serve(listener, router).await.unwrap();
-        });
-    });
-    wait.recv().unwrap();
-    (folder, socket)
+    serving::serve(router)
 }
 
 fn sluice(words: &[&str]) -> (Result<(), CommandError>, String) {

@@ -83,6 +83,13 @@ fn replay_with_captures_is_read() {
 }
 
 #[test]
+fn plan_with_cores_and_a_load_is_read() {
+    let words = ["sluice", "plan", "-c", "f", "--cores", "0-3,8", "--for", "10G sfr"];
+    assert!(Arguments::try_parse_from(words).is_ok());
+    assert!(Arguments::try_parse_from(["sluice", "plan"]).is_err());
+}
+
+#[test]
 fn wrong_command_line_exits_with_2() {
     for words in [
         &["frobnicate"][..],

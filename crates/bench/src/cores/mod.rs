@@ -16,6 +16,7 @@ use sluice_engine::counters::{Cause, Stage, WorkerCounters};
 use crate::nat_path::flows::Hosts;
 use crate::nat_path::flows::Written;
 use crate::nat_path::opening::verify;
+use crate::nat_path::rig::SHARDS;
 use crate::nat_path::rules::Style;
 use crate::rows::{Row, Run};
 use rig::{FLOWS, Rig};
@@ -201,12 +202,26 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
                 .figure("cycles_expected", &expected);
         }
         if counted.steered > 0 && case.steering == Steering::FiveTuple {
-            row = row.figure("misfit_share", &[counted.misfits as f64 / counted.steered as f64]);
+            let share = counted.misfits as f64 / counted.steered as f64;
+            row = row
+                .figure("misfit_share", &[share])
+                .figure("misfit_expected", &[expected_misfits(&rigs[case.rig])]);
         }
         (run.row)(row);
     }
     rigs.into_iter().for_each(Rig::close);
     Ok(())
+}
+
+/// (1 - 1/S)^f: no port of the f that are free on an address leads answers to the flow's shard of S.
+fn expected_misfits(rig: &Rig) -> f64 {
+    let pools = &rig.plane.policy().nat4.pools;
+    let (addresses, ports) = pools.iter().fold((0.0, 0.0), |(addresses, ports), (_, pool)| {
+        let (count, (first, last)) = (f64::from(pool.addresses()), pool.ports());
+        (addresses + count, ports + count * f64::from(last - first + 1))
+    });
+    let free = (ports - f64::from(FLOWS)) / addresses;
+    (1.0 - 1.0 / f64::from(SHARDS)).powf(free)
 }
 
 /// One run of a case.

@@ -8,6 +8,7 @@ use sluice_dpdk::memory::Region;
 use sluice_dpdk::port::PortPlan;
 use sluice_dpdk::{Devices, DpdkIo, Plan, tsc};
 use sluice_engine::datagrams::Limits;
+use sluice_engine::owners::Owners;
 use sluice_engine::placement::Part;
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Policy, Port, Setup, Subscribers};
@@ -82,7 +83,7 @@ fn plane(steering: Steering, style: Style, workers: usize) -> Result<Plane, Fail
     let steering = Engine::seeded(SHARDS, &wanted, 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
     let stages = Stages::default();
     let setup = Setup {
-        owners: Setup::dealt(steering.shards(), &stages.all(Part::Session, workers)),
+        owners: Owners::dealt(steering.shards(), &stages.all(Part::Session, workers)).into(),
         stages,
         steering,
         sessions: [CAPACITY, SHARDS],
@@ -130,7 +131,7 @@ impl Rig {
                 .setup()
                 .owners
                 .iter()
-                .filter(|&&owner| usize::from(owner) == own)
+                .filter(|&owner| usize::from(owner) == own)
                 .count();
             // Sessions last as long as the process.
             let memory: &'static mut [Line] = Region::new(lines * 64 * shards)?.leak();

@@ -78,6 +78,6 @@ impl Steering {
             }
         };
         let entry = entry & (steering.shards().count() - 1);
-        setup.owners.get(entry as usize).copied().unwrap_or_default().into()
+        setup.owners.of(entry as u16).unwrap_or_default().into()
     }
 }

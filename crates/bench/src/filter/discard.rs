@@ -27,7 +27,7 @@ const LIST: u16 = 11;
 /// All of P1's matchers, and ours, on a set.
 pub fn run(run: &mut Run<'_>, plan: &Plan, set: &Set, traffic: &Traffic) -> Result<(), Failure> {
     let mut receiver = Receiver {
-        source: rig::looped(rig::start()?, 0)?,
+        source: rig::looped(rig::start(1)?, 0)?,
         traffic,
         next: 0,
     };

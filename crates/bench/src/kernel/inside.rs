@@ -109,7 +109,8 @@ fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
                     .contains(&Hits::Last)
                     .then_some((Flows::Established(OPENED), Hits::Last));
                 let new = hits.iter().map(|&hits| (Flows::New, hits));
-                for (flows, hits) in established.into_iter().chain(new) {
+                let both = established.into_iter().chain(new);
+                for (flows, hits) in both.filter(|(flows, _)| arguments.flows.iter().any(|name| name == flows.name())) {
                     trials.push(Trial {
                         case,
                         rules,
@@ -291,6 +292,27 @@ mod tests {
         let trials = trials(&line.arguments, true);
         assert_eq!(12, trials.len());
         assert!(trials.iter().all(|trial| trial.rules == 7));
+    }
+
+    #[test]
+    fn trials_of_established_flows_alone_are_one_of_each_size() {
+        let line = Line::parse_from([
+            "kernel",
+            "--cases",
+            "iptables",
+            "--rules",
+            "9",
+            "--flows",
+            "established",
+            "--bytes",
+            "64,512",
+        ]);
+        let trials = trials(&line.arguments, true);
+        let told: Vec<_> = trials
+            .iter()
+            .map(|trial| (trial.bytes, trial.flows.name(), trial.hits.name()))
+            .collect();
+        assert_eq!(vec![(64, "established", "last"), (512, "established", "last")], told);
     }
 
     #[test]

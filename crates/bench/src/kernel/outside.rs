@@ -1,5 +1,6 @@
 //! The half outside of the namespaces: makes them, takes the rows, does what only it can.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -29,8 +30,8 @@ pub enum KernelError {
     Inside(std::process::ExitStatus),
 }
 
-/// Start the half inside and take its rows.
-pub fn run(run: &mut Run<'_>) -> Result<(), KernelError> {
+/// Start the half inside with these arguments of the program, and take its rows.
+pub fn run(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), KernelError> {
     if !is_root() {
         return Err(KernelError::NotRoot);
     }
@@ -49,7 +50,7 @@ pub fn run(run: &mut Run<'_>) -> Result<(), KernelError> {
     let mut child = Command::new("setpriv")
         .args(arguments)
         .arg(std::env::current_exe()?)
-        .args(std::env::args_os().skip(1))
+        .args(words)
         .arg("--inside")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

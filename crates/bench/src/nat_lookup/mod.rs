@@ -36,23 +36,23 @@ const SECONDS: f64 = 0.1;
 const CHUNK: f64 = 500e-6;
 
 /// What to measure: everything where nothing is said.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct NatLookupArguments {
     /// Only so many rules.
-    #[arg(long, value_name = "N")]
-    rules: Option<usize>,
+    #[arg(long, value_name = "N", value_delimiter = ',')]
+    rules: Vec<usize>,
 }
 
 /// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &NatLookupArguments) -> Result<(), Failure> {
     let runs = if run.quick { 5 } else { 9 };
-    let sizes: Vec<usize> = match arguments.rules {
-        Some(rules) => vec![rules],
-        None => RULES.to_vec(),
+    let sizes = match arguments.rules.as_slice() {
+        [] => &RULES,
+        some => some,
     };
     let mut memory = yardstick::memory()?;
     let mut yardstick = Yardstick::new(&mut memory);
-    for rules in sizes {
+    for &rules in sizes {
         measure(run, rules, runs, &mut yardstick)?;
     }
     Ok(())

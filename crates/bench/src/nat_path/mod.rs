@@ -15,9 +15,9 @@ mod shapes;
 mod six;
 pub mod wire;
 
-use sluice_dpdk::Devices;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
+use sluice_dpdk::{Devices, DpdkIo};
 use sluice_engine::counters::Stage;
 use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
 use sluice_wire::Checksums;
@@ -41,15 +41,19 @@ const PACKETS: usize = 1 << 20;
 const SAMPLE: usize = 1000;
 
 /// Which way packets go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Direction {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Direction {
+    /// From inside.
     Up,
+    /// From outside.
     Down,
+    /// Both, as many of each.
     Both,
 }
 
 impl Direction {
-    fn name(self) -> &'static str {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
         match self {
             Self::Up => "up",
             Self::Down => "down",
@@ -58,7 +62,7 @@ impl Direction {
     }
 
     /// Ports of the source, and frames for each, in one iteration.
-    fn ports(self) -> &'static [(u16, usize)] {
+    pub fn ports(self) -> &'static [(u16, usize)] {
         match self {
             Self::Up => &[(0, 64)],
             Self::Down => &[(1, 64)],
@@ -127,7 +131,7 @@ const SIX: u32 = 64_000;
 
 /// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failure> {
-    let eal = rig::start()?;
+    let eal = rig::start(1)?;
     let runs = if run.quick { 3 } else { 7 };
     let only = arguments.only.or(arguments.sessions.and(Some(Case::Established)));
     let wanted = |case| only.is_none_or(|only| only == case);
@@ -189,7 +193,7 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
 }
 
 /// Figures of the worker's stages, in the order of [`Stage::ALL`].
-const STAGES: [&str; Stage::ALL.len()] = [
+pub const STAGES: [&str; Stage::ALL.len()] = [
     "receive_cycles",
     "parse_cycles",
     "session_cycles",
@@ -201,7 +205,7 @@ const STAGES: [&str; Stage::ALL.len()] = [
 ];
 
 /// What the worker has spent on each of its stages so far.
-fn stages_of(gateway: &Gateway<'_>) -> [u64; Stage::ALL.len()] {
+pub fn stages_of(gateway: &Gateway<'_>) -> [u64; Stage::ALL.len()] {
     Stage::ALL.map(|stage| gateway.plane.counters()[0].cycles[stage as usize].get())
 }
 
@@ -210,14 +214,14 @@ pub type Publics = Vec<(u32, u16)>;
 
 /// Draw a flow and what is sent of it by a port (2 and 3 stand for 0 and 1).
 #[inline(always)]
-fn draw<W: Wire>(hosts: Hosts, random: &mut Random, sessions: u32, publics: &Publics, port: u16) -> W {
+pub fn draw<W: From<Written>>(hosts: Hosts, random: &mut Random, sessions: u32, publics: &Publics, port: u16) -> W {
     let number = random.below(sessions.into());
     let public = (port & 1 == 1).then(|| publics[number as usize]);
     data(hosts, number, public).into()
 }
 
 /// Cycles per packet of loop(source, free).
-fn empty<W: Wire>(
+pub fn empty<W: Wire>(
     source: &mut Source,
     direction: Direction,
     checksums: Checksums,
@@ -237,15 +241,19 @@ fn empty<W: Wire>(
 }
 
 /// What a full loop came to.
-struct Loop {
-    cycles: f64,
-    sent: u64,
-    came: u64,
-    samples: Vec<Sample>,
+pub struct Loop {
+    /// Cycles per packet.
+    pub cycles: f64,
+    /// Frames that went in.
+    pub sent: u64,
+    /// Frames that came out.
+    pub came: u64,
+    /// Some of these.
+    pub samples: Vec<Sample>,
 }
 
 /// Cycles per packet of loop(source, receive, path, transmit, free).
-fn full<W: Wire>(
+pub fn full<W: Wire>(
     source: &mut Source,
     direction: Direction,
     checksums: Checksums,
@@ -301,6 +309,30 @@ impl Source {
     }
 }
 
+/// Receive from a port, rewrite MAC addresses, transmit on the other; how many there were.
+#[inline(always)]
+pub fn cross(hand: &mut DpdkIo, from: u16) -> usize {
+    let (to, by) = match from {
+        0 => (flows::ROUTER_MAC, flows::OUTSIDE_MAC),
+        _ => (flows::HOST_MAC, flows::INSIDE_MAC),
+    };
+    let count = hand.receive(from);
+    {
+        let mut lent = Lent::new();
+        hand.lend(&mut lent);
+        for packet in &mut lent {
+            if let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() {
+                head[..6].copy_from_slice(&to);
+                head[6..].copy_from_slice(&by);
+            }
+        }
+    }
+    let slots: arrayvec::ArrayVec<Slot, HAND> = (0..count).map(|slot| slot as Slot).collect();
+    hand.transmit(1 - from, &slots);
+    hand.end();
+    count
+}
+
 fn l2fwd(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, runs: usize) -> Result<(), Failure> {
     let (mut source, devices, mut hand) = rig::join(eal, number)?;
     let mut random = Random(88_172_645_463_325_252);
@@ -310,20 +342,7 @@ fn l2fwd(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, ru
         let mut draw = |port| draw::<Written>(Hosts::Sixteen, &mut random, 8_000, &publics, port);
         let base = empty(&mut source, Direction::Up, Checksums::Vouched, &mut draw);
         let looped = full(&mut source, Direction::Up, Checksums::Vouched, &mut draw, || {
-            let count = hand.receive(0);
-            {
-                let mut lent = Lent::new();
-                hand.lend(&mut lent);
-                for packet in &mut lent {
-                    if let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() {
-                        head[..6].copy_from_slice(&flows::ROUTER_MAC);
-                        head[6..].copy_from_slice(&flows::OUTSIDE_MAC);
-                    }
-                }
-            }
-            let slots: arrayvec::ArrayVec<Slot, HAND> = (0..count).map(|slot| slot as Slot).collect();
-            hand.transmit(1, &slots);
-            hand.end();
+            cross(&mut hand, 0);
         });
         assert_eq!(looped.sent, looped.came, "every frame comes back");
         costs.push(looped.cycles - base);
@@ -343,7 +362,7 @@ fn l2fwd(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, ru
 }
 
 /// The figures of a cost in cycles per packet.
-fn rates(row: Row, costs: &[f64], loops: &[f64], empties: &[f64]) -> Row {
+pub fn rates(row: Row, costs: &[f64], loops: &[f64], empties: &[f64]) -> Row {
     let hertz = tsc::frequency() as f64;
     let mpps: Vec<f64> = costs.iter().map(|cost| hertz / cost.max(1.0) / 1e6).collect();
     row.figure("cycles_per_packet", costs)
@@ -385,7 +404,8 @@ fn forward(run: &mut Run<'_>, eal: &'static sluice_dpdk::eal::Eal, number: u32, 
     Ok(())
 }
 
-fn name(checksums: Checksums) -> &'static str {
+/// The name in rows of who computes checksums.
+pub fn name(checksums: Checksums) -> &'static str {
     if checksums == Checksums::Vouched {
         "vouched"
     } else {
@@ -393,7 +413,7 @@ fn name(checksums: Checksums) -> &'static str {
     }
 }
 
-fn established<W: Wire>(
+fn established<W: Wire + From<Written>>(
     run: &mut Run<'_>,
     eal: &'static sluice_dpdk::eal::Eal,
     number: u32,

@@ -10,7 +10,12 @@ use super::wire::{Sample, Wire, mark};
 use super::{Failure, Publics};
 
 /// The first packets of all flows; where they are translated to. A flow that was refused is nowhere.
-pub fn open<W: Wire>(source: &mut Source, gateway: &mut Gateway<'_>, hosts: Hosts, sessions: u32) -> Publics {
+pub fn open<W: Wire + From<Written>>(
+    source: &mut Source,
+    gateway: &mut Gateway<'_>,
+    hosts: Hosts,
+    sessions: u32,
+) -> Publics {
     let mut publics = vec![(0, 0); sessions as usize];
     let address = |frame: &[u8]| {
         let word = |at: usize| u32::from_be_bytes([frame[at], frame[at + 1], frame[at + 2], frame[at + 3]]);
@@ -67,6 +72,23 @@ pub fn complete(publics: Publics) -> Result<Publics, Failure> {
 
 /// Hold sampled outputs against frames built by an independent library.
 pub fn verify<W: Wire>(hosts: Hosts, samples: &[Sample], publics: &Publics) -> Result<(), Failure> {
+    // What is left of the frame for the payload, which the mark ends.
+    let headers = if W::FAMILY == 4 { 34 } else { 54 };
+    verify_filled::<W>(hosts, samples, publics, |number, transport| {
+        let mut payload = vec![0; W::LENGTH - headers - transport];
+        let at = payload.len() - 4;
+        payload[at..].copy_from_slice(&number.to_be_bytes());
+        payload
+    })
+}
+
+/// The same for frames of any payload: `filled` gives that of a flow's number behind a transport header of so many bytes.
+pub fn verify_filled<W: Wire>(
+    hosts: Hosts,
+    samples: &[Sample],
+    publics: &Publics,
+    filled: impl Fn(u32, usize) -> Vec<u8>,
+) -> Result<(), Failure> {
     for frame in samples.iter().map(Sample::frame) {
         let number = mark(frame);
         let e = ends(hosts, number);
@@ -79,9 +101,11 @@ pub fn verify<W: Wire>(hosts: Hosts, samples: &[Sample], publics: &Publics) -> R
         };
         let builder = etherparse::PacketBuilder::ethernet2(macs.0, macs.1);
         let protocol = etherparse::IpNumber(if e.tcp { 6 } else { 17 });
+        let payload = filled(number, if e.tcp { 20 } else { 8 });
         let builder = if W::FAMILY == 4 {
             let (source, destination) = (source.0.to_be_bytes(), destination.0.to_be_bytes());
-            let mut ip = etherparse::Ipv4Header::new(26, 63, protocol, source, destination)?;
+            // The library fills the length in.
+            let mut ip = etherparse::Ipv4Header::new(0, 63, protocol, source, destination)?;
             ip.dont_fragment = true;
             builder.ip(etherparse::IpHeaders::Ipv4(ip, Default::default()))
         } else {
@@ -93,22 +117,14 @@ pub fn verify<W: Wire>(hosts: Hosts, samples: &[Sample], publics: &Publics) -> R
             let (source, destination) = (six::address(halves.0, source.0), six::address(halves.1, destination.0));
             builder.ipv6(source, destination, 63)
         };
-        // What is left of the frame for the payload, which the mark ends.
-        let headers = if W::FAMILY == 4 { 34 } else { 54 };
-        let filled = |transport: usize| {
-            let mut payload = vec![0; W::LENGTH - headers - transport];
-            let at = payload.len() - 4;
-            payload[at..].copy_from_slice(&number.to_be_bytes());
-            payload
-        };
         let mut expected = Vec::new();
         if e.tcp {
             builder
                 .tcp(source.1, destination.1, 2, 0x2000)
                 .ack(2)
-                .write(&mut expected, &filled(20))?;
+                .write(&mut expected, &payload)?;
         } else {
-            builder.udp(source.1, destination.1).write(&mut expected, &filled(8))?;
+            builder.udp(source.1, destination.1).write(&mut expected, &payload)?;
         }
         if expected != frame {
             return Err(format!("flow {number} came out as {frame:02x?}, expected {expected:02x?}").into());

@@ -9,6 +9,7 @@ use sluice_dpdk::tsc;
 use sluice_dpdk::{Devices, DpdkIo, Plan};
 use sluice_engine::datagrams::Limits;
 use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
+use sluice_engine::owners::Owners;
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Policy, Port, Setup, Subscribers};
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request};
@@ -66,8 +67,8 @@ fn plan(devices: Vec<Device>) -> Plan {
     plan
 }
 
-/// Start DPDK for the rigs.
-pub fn start() -> Result<&'static Eal, Failure> {
+/// Start DPDK for rigs of which so many are there at one time.
+pub fn start(rigs: usize) -> Result<&'static Eal, Failure> {
     let devices = vec![
         ring("a", 0, "")?,
         ring("b", 0, "")?,
@@ -75,7 +76,7 @@ pub fn start() -> Result<&'static Eal, Failure> {
         ring("d", 0, "")?,
     ];
     let mut needs = plan(devices).needs(&[], None);
-    needs.bytes *= 3;
+    needs.bytes *= 3 * rigs;
     Ok(Eal::start(&needs)?)
 }
 
@@ -141,7 +142,7 @@ impl Source {
                     let (Some(written), Some(packet)) = (draw(port), packets.next()) else {
                         break;
                     };
-                    packet.set_len(W::LENGTH);
+                    packet.set_len(written.length());
                     packet.set_checksums(checksums);
                     written.write(packet.bytes_mut());
                     used[place] += 1;
@@ -220,7 +221,7 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
     let shards = steering.shards();
     let setup = Setup {
         steering,
-        owners: Setup::dealt(shards, &[0]),
+        owners: Owners::dealt(shards, &[0]).into(),
         stages: Stages::default(),
         sessions: match job {
             Job::Translate6 => [SHARDS, sessions],

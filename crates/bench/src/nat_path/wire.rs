@@ -2,19 +2,22 @@
 
 use super::flows::{FRAME, Written, write};
 
-/// Length of the longest frames.
-pub const LONGEST: usize = 78;
-
 /// A frame to be written.
-pub trait Wire: Copy + From<Written> {
+pub trait Wire: Copy {
     /// 4 or 6.
     const FAMILY: u32;
-    /// Length of the frames, without check sequence.
+    /// Length of the shortest frames, without check sequence.
     const LENGTH: usize;
     /// Where the last 32 bits of the source address are.
     const SOURCE: usize;
     /// Where the source port is.
     const SOURCE_PORT: usize;
+
+    /// Length of this frame, without check sequence.
+    #[inline(always)]
+    fn length(&self) -> usize {
+        Self::LENGTH
+    }
 
     /// Write a frame with right checksums.
     fn write(&self, frame: &mut [u8]);
@@ -40,23 +43,17 @@ pub fn mark(frame: &[u8]) -> u32 {
 }
 
 /// A copy of a frame that came out.
-#[derive(Clone, Copy, Debug)]
-pub struct Sample {
-    bytes: [u8; LONGEST],
-    length: usize,
-}
+#[derive(Clone, Debug)]
+pub struct Sample(Box<[u8]>);
 
 impl Sample {
-    /// A copy of a frame, as far as frames of this bench go.
+    /// A copy of a frame.
     pub fn of(frame: &[u8]) -> Self {
-        let mut bytes = [0; LONGEST];
-        let length = frame.len().min(LONGEST);
-        bytes[..length].copy_from_slice(&frame[..length]);
-        Self { bytes, length }
+        Self(frame.into())
     }
 
     /// The frame.
     pub fn frame(&self) -> &[u8] {
-        &self.bytes[..self.length]
+        &self.0
     }
 }

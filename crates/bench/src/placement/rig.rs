@@ -13,6 +13,7 @@ use sluice_dpdk::{Devices, DpdkIo, Plan, tsc};
 use sluice_engine::datagrams::Limits;
 use sluice_engine::family::V4;
 use sluice_engine::io::WorkerIndex;
+use sluice_engine::owners::Owners;
 use sluice_engine::placement::{Load, Part, Placement};
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Policy, Port, Setup, Subscribers};
@@ -150,7 +151,7 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failur
         senders: queues.senders(),
     };
     let setup = Setup {
-        owners: Setup::dealt(steering.shards(), &stages.all(Part::Session, workers)),
+        owners: Owners::dealt(steering.shards(), &stages.all(Part::Session, workers)).into(),
         stages,
         steering,
         sessions: match job {
@@ -274,7 +275,7 @@ impl<'m> Rig<'m> {
         if scenario.traffic.opens != Opens::None {
             let owners = rig.plane.setup().owners.clone();
             for lane in &mut rig.lanes {
-                let shards = owners.iter().filter(|&&owner| usize::from(owner) == lane.own).count();
+                let shards = owners.count(lane.own as u16);
                 let open = match scenario.traffic.opens {
                     Opens::FromOutside => OPEN_OUTSIDE,
                     _ => OPEN,
@@ -306,10 +307,7 @@ impl<'m> Rig<'m> {
     fn shard(&self, flow: u32) -> (u16, usize) {
         let setup = self.plane.setup();
         let shard = setup.steering.of_host::<V4>(ends(Hosts::Sixteen, flow).inside.0);
-        (
-            shard,
-            setup.owners.get(usize::from(shard)).copied().unwrap_or_default().into(),
-        )
+        (shard, setup.owners.of(shard).unwrap_or_default().into())
     }
 
     /// The lane that a flow's packets come to: that of its sessions where that receives.

@@ -36,7 +36,7 @@ impl Planner {
 }
 
 /// The case with the highest rate among some.
-fn best<'o>(outcome: &'o Outcome, among: impl Fn(&Placement) -> bool) -> Option<&'o Case> {
+fn best(outcome: &Outcome, among: impl Fn(&Placement) -> bool) -> Option<&Case> {
     let cases = outcome.cases.iter().filter(|case| among(&case.placement));
     cases.max_by(|one, other| one.median().total_cmp(&other.median()))
 }

@@ -50,6 +50,19 @@ const fn rate(what: &'static str, value: f64) -> Reference {
     }
 }
 
+const fn on_wires(figure: &'static str, what: &'static str, value: f64, source: &'static str) -> Reference {
+    Reference {
+        bench: "frames",
+        figure,
+        what,
+        value,
+        source,
+    }
+}
+
+const QUICK_NAT: &str = "P4, Fig. 6: 5 cores of an i7-5930K, 82599 at 10 Gb/s";
+const UNAT: &str = "P0, Fig. 7: 2 Xeon E5520, 82599 at 10 Gb/s";
+
 /// All of them.
 pub const REFERENCES: &[Reference] = &[
     cycles("probe, 8 k sessions", 63.0, PROBE),
@@ -70,6 +83,10 @@ pub const REFERENCES: &[Reference] = &[
     rate("iptables, new flows, 1 rule", 292_000.0),
     rate("iptables, new flows, 1,000 rules", 43_000.0),
     rate("iptables, new flows, 10,000 rules", 4_900.0),
+    on_wires("gbps", "Quick NAT, 64 bytes: line rate", 7.62, QUICK_NAT),
+    on_wires("gbps", "Quick NAT, 1518 bytes: line rate", 9.87, QUICK_NAT),
+    on_wires("gbps", "Netfilter, 800 bytes", 9.4, QUICK_NAT),
+    on_wires("mpps", "Linux, 64 bytes", 0.7, UNAT),
 ];
 
 /// Those that stand beside a bench's figure.
@@ -88,6 +105,7 @@ mod tests {
     fn references_stand_beside_their_figure_alone() {
         assert_eq!(11, beside("nat-path", "cycles_per_packet").len());
         assert!(beside("kernel", "cycles_per_packet").is_empty());
+        assert_eq!(3, beside("frames", "gbps").len());
         assert!(
             REFERENCES
                 .iter()

@@ -25,6 +25,8 @@ pub struct Status {
     pub sessions: [u64; 2],
     /// Most that can, IPv4 and IPv6.
     pub capacity: [u64; 2],
+    /// Cycles in a second of the clock by which `cycles-…` of cores are counted.
+    pub tsc_hz: u64,
     /// What an operator should look at: stuck cores, tasks that were restarted.
     pub warnings: Vec<String>,
 }

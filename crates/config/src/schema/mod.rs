@@ -16,7 +16,9 @@ pub use nat::{DestinationRule, ExemptRule, Nat, SourceRule, StaticRule, Unsolici
 pub use pool::{
     Algorithm, Block, Deterministic, Filtering, Mapping, Pairing, Pool, PortSelection, SessionLimits, SubscriberLimits,
 };
-pub use system::{Control, Hugepages, Idle, LogLevel, Model, Sessions, Stage, Steering, System, Timeouts, Watchdog};
+pub use system::{
+    Control, Hugepages, Idle, LogLevel, Model, Rebalance, Sessions, Stage, Steering, System, Timeouts, Watchdog,
+};
 
 use std::net::IpAddr;
 

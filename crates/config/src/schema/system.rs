@@ -31,6 +31,8 @@ pub struct System {
     pub busy_poll: bool,
     /// How workers wait that have nothing to do.
     pub idle: Idle,
+    /// When shards move from busy workers to others.
+    pub rebalance: Rebalance,
     /// The watch over the workers.
     pub watchdog: Watchdog,
 }
@@ -42,12 +44,13 @@ impl Default for System {
             workers: Workers::Count(1),
             model: Model::RunToCompletion,
             stages: Vec::new(),
-            ring: 512,
+            ring: 1024,
             shards: 16,
             steering: Steering::Subset,
             hugepages: Hugepages::Auto,
             busy_poll: false,
             idle: Idle::default(),
+            rebalance: Rebalance::default(),
             watchdog: Watchdog::default(),
         }
     }
@@ -85,6 +88,8 @@ pub struct Idle {
     pub pause: u32,
     /// How long a worker then sleeps before it looks again. Devices keep what comes meanwhile: 1,024 frames in each queue.
     pub sleep: Period,
+    /// Sleep until a device has frames, a millisecond at most or `sleep` where that is longer: where all devices can tell.
+    pub interrupt: bool,
 }
 
 impl Default for Idle {
@@ -93,6 +98,29 @@ impl Default for Idle {
             spin: 64,
             pause: 256,
             sleep: Period::microseconds(50),
+            interrupt: false,
+        }
+    }
+}
+
+/// `[system.rebalance]`: when shards move from busy workers to others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Rebalance {
+    /// Whether they do.
+    pub enabled: bool,
+    /// How busy the busiest worker must be, in percent of its core.
+    pub busy: u32,
+    /// By how much it must be busier than the least busy one, in percent.
+    pub difference: u32,
+}
+
+impl Default for Rebalance {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            busy: 60,
+            difference: 20,
         }
     }
 }

@@ -17,7 +17,12 @@ impl Check<'_> {
             Some(staged) => staged,
             None => (self.workers(), Default::default()),
         };
-        self.shards(cores.len());
+        let [_, _, of_sessions, _] = &stages;
+        self.shards(if of_sessions.is_empty() {
+            cores.len()
+        } else {
+            of_sessions.len()
+        });
         self.waiting();
         (cores, stages)
     }
@@ -94,6 +99,12 @@ impl Check<'_> {
             idle.pause,
             0..=most,
         );
+        let rebalance = &self.document.system.rebalance;
+        let (busy, difference) = (rebalance.busy, rebalance.difference);
+        let at = place!["system", "rebalance", "busy"];
+        self.in_range(at, "a share in percent", busy, 0..=100);
+        let at = place!["system", "rebalance", "difference"];
+        self.in_range(at, "a share in percent", difference, 1..=100);
         let range = Period::microseconds(1)..=Period::milliseconds(10);
         self.in_range(place!["system", "idle", "sleep"], "a time", idle.sleep, range);
     }

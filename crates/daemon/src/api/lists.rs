@@ -7,7 +7,7 @@ use axum::extract::{Query, State};
 use sluice_config::api::{Cleared, Core, Counter, Drop, Interface, Neighbour, NeighbourFilter, Page, Route, Status};
 use sluice_config::config::Link;
 use sluice_engine::counters::{Cause, InterfaceCounters, Stage};
-use sluice_engine::reason::Reason;
+use sluice_engine::reason::{Own, Reason};
 use sluice_engine::request::{Reply, Request};
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
 use sluice_route::{NextHop, Prefix, Refusal as RouteRefusal};
@@ -33,6 +33,7 @@ pub(super) async fn status(State(control): Shared) -> Json<Status> {
         generation: plane.policy().generation.into(),
         sessions: [all.saturating_sub(six), six],
         capacity: plane.setup().sessions.map(u64::from),
+        tsc_hz: sluice_dpdk::tsc::frequency(),
         warnings: control.warnings(),
     })
 }
@@ -202,11 +203,10 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
     let plane = control.plane();
     let items = control.counters.iter().enumerate().map(|(worker, counters)| {
         let load = control.load(worker);
-        let owned = plane
-            .setup()
-            .owners
-            .iter()
-            .filter(|&&owner| usize::from(owner) == worker);
+        let dropped = |reason: Own| {
+            let interfaces = counters.interfaces.iter();
+            interfaces.map(|interface| interface.drops(reason.into())).sum()
+        };
         let mut others = vec![
             counter("rounds", counters.heartbeat.get()),
             counter("idle-rounds", counters.idle_rounds.get()),
@@ -214,11 +214,14 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("handed-over", counters.all_handed_over()),
             counter("taken-over", counters.taken_over.get()),
             counter("waiting", counters.waiting.get()),
+            counter("shed", dropped(Own::Shed)),
+            counter("handover-full", dropped(Own::HandoverFull)),
             counter("ports-steered", counters.ports_steered.get()),
             counter("misfits", counters.misfits.get()),
             counter("sessions-created", counters.sessions_created.get()),
             counter("sessions-ended", counters.sessions_ended.get()),
             counter("session-packets", counters.session_packets.get()),
+            counter("shards-taken", counters.shards_taken.get()),
             counter("sessions-revised", counters.sessions_revised.get()),
             counter("sessions-withdrawn", counters.sessions_withdrawn.get()),
             counter("checksums-completed", counters.checksums_completed.get()),
@@ -245,11 +248,12 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             }
             .into(),
             parts: plane.setup().stages.parts(worker as u16),
-            shards: owned.count() as u16,
+            shards: plane.setup().owners.count(worker as u16) as u16,
             sessions: counters
                 .sessions_created
                 .get()
-                .saturating_sub(counters.sessions_ended.get()),
+                .wrapping_add(counters.sessions_moved.get())
+                .wrapping_sub(counters.sessions_ended.get()),
             packets: counters.packets.get(),
             rate: load.rate,
             busy: load.busy,

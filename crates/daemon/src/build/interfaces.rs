@@ -47,10 +47,9 @@ fn place(config: &Config, ports: &Ports, index: InterfaceIndex) -> (PortIndex, V
 pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
     let ports = ports(config);
     let translates = !config.source.is_empty() || !config.destination.is_empty();
-    let outside = outside(config);
     (0..)
-        .zip(&config.interfaces)
-        .map(|(index, configured)| {
+        .zip(config.interfaces.iter().zip(sides(config)))
+        .map(|(index, (configured, side))| {
             let (port, tags) = place(config, &ports, index);
             let own = macs.get(usize::from(port)).copied().unwrap_or_default();
             let mac = configured.mac.map_or(own, |mac| mac.bytes());
@@ -63,7 +62,7 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                 link: link(configured, index, mac),
                 context: 0,
                 stateful: [translates, false],
-                outside: outside.contains(&index),
+                outside: side != Side::Inside,
                 validation: match configured.source_validation {
                     schema::SourceValidation::Strict => SourceValidation::Strict,
                     schema::SourceValidation::Loose => SourceValidation::Loose,
@@ -78,16 +77,26 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
         .collect()
 }
 
-/// Interfaces that packets to outside addresses come in by: where source rules lead out, which is anywhere where one names no
-/// interface; and, of the others, where destination rules are asked first, but not where the hosts are whose sources are
-/// translated.
-fn outside(config: &Config) -> Vec<InterfaceIndex> {
+/// Who is behind an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Side {
+    /// Hosts: no packet to an outside address comes in by it that a rule or a pool has to be asked about.
+    Inside,
+    /// Hosts, or nobody knows; packets to outside addresses may come in too.
+    Both,
+    /// Others: packets to outside addresses come in by it.
+    Outside,
+}
+
+/// The sides of all interfaces. Source rules lead out where they say, or anywhere where one names no interface; destination
+/// rules are asked first on the others, but not where the hosts are whose sources are translated.
+fn sides(config: &Config) -> Vec<Side> {
     let rules: Vec<_> = config
         .source
         .iter()
         .filter(|rule| rule.action != SourceAction::Exempt)
         .collect();
-    let leads_out = |index| rules.iter().any(|rule| rule.out.is_none_or(|out| out == index));
+    let anywhere = rules.iter().any(|rule| rule.out.is_none());
     let has_hosts = |interface: &Configured| {
         interface.addresses.iter().any(|own| match own.net() {
             IpNet::V4(net) => rules
@@ -96,12 +105,32 @@ fn outside(config: &Config) -> Vec<InterfaceIndex> {
             IpNet::V6(_) => false,
         })
     };
-    let forwards = !config.destination.is_empty();
-    (0..)
-        .zip(&config.interfaces)
-        .filter(|&(index, interface)| leads_out(index) || forwards && !has_hosts(interface))
-        .map(|(index, _)| index)
-        .collect()
+    let side = |(index, interface): (InterfaceIndex, &Configured)| {
+        let named = rules.iter().any(|rule| rule.out == Some(index));
+        let (has_hosts, forwards) = (has_hosts(interface), !config.destination.is_empty());
+        match named {
+            true => Side::Outside,
+            false if has_hosts && anywhere => Side::Both,
+            false if has_hosts || !anywhere && !forwards => Side::Inside,
+            // Most likely it only carries VLANs.
+            false if interface.addresses.is_empty() => Side::Both,
+            false => Side::Outside,
+        }
+    };
+    (0..).zip(&config.interfaces).map(side).collect()
+}
+
+/// Whether the card of an interface is to hash what packets to outside addresses have in common: they come in by the interface,
+/// or a VLAN on it.
+pub fn faces_outside(config: &Config, card: InterfaceIndex) -> bool {
+    let mut all = (0..).zip(&config.interfaces).zip(sides(config));
+    all.any(|((index, interface), side)| {
+        let on_card = match interface.link {
+            Link::Vlan { parent, .. } => parent == card,
+            _ => index == card,
+        };
+        on_card && side == Side::Outside
+    })
 }
 
 /// Addresses of an interface. One with IPv6 has a link-local address besides (RFC 4291, 2.5.6).
@@ -168,20 +197,37 @@ mod tests {
     use sluice_config::memory::EntryBytes;
     use sluice_config::{Machine, check};
 
-    /// Names of the outside interfaces of a gateway with a LAN and a WAN, with these rules.
-    fn outside_of(rules: &str) -> Vec<String> {
-        let text = format!(
-            "[interfaces.lan]\ndevice = \"null:\"\naddresses = [\"10.0.0.1/24\"]\n\
-             [interfaces.wan]\ndevice = \"null:\"\naddresses = [\"192.0.2.2/24\"]\n{rules}"
-        );
+    fn config(text: &str) -> Config {
         let machine = Machine {
             cores: vec![0, 1],
             memory: 1 << 40,
             entry: EntryBytes::default(),
         };
-        let config = check("test", &text, &machine)
-            .unwrap_or_else(|wrong| panic!("{wrong}"))
-            .config;
+        let valid = check("test", text, &machine).unwrap_or_else(|wrong| panic!("{wrong}"));
+        valid.config.into_inner()
+    }
+
+    const LAN: &str = "[interfaces.lan]\ndevice = \"null:\"\naddresses = [\"10.0.0.1/24\"]\n";
+    const WAN: &str = "[interfaces.wan]\ndevice = \"null:\"\naddresses = [\"192.0.2.2/24\"]\n";
+    const POOL: &str = "[nat.pools.a]\naddresses = [\"203.0.113.1\"]\n";
+    const FORWARD: &str = "[[nat.destination]]\naddress = \"203.0.113.2\"\nto = \"10.0.0.2\"\n";
+
+    fn source(out: &str) -> String {
+        format!("{POOL}[[nat.source]]\nfrom = \"10.0.0.0/16\"\npool = \"a\"\n{out}\n")
+    }
+
+    /// Names of the cards that face outside.
+    fn cards_of(text: &str) -> Vec<String> {
+        let config = config(text);
+        let cards = ports(&config).into_iter().filter(|&card| faces_outside(&config, card));
+        cards
+            .map(|card| config.interfaces[usize::from(card)].name.clone())
+            .collect()
+    }
+
+    /// Names of the outside interfaces of a gateway with a LAN and a WAN, with these rules.
+    fn outside_of(rules: &str) -> Vec<String> {
+        let config = config(&format!("{LAN}{WAN}{rules}"));
         let found = interfaces(&config, &[[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]]);
         let outside = found.into_iter().filter(|interface| interface.outside);
         outside.map(|interface| interface.name).collect()
@@ -189,15 +235,39 @@ mod tests {
 
     #[test]
     fn outside_is_where_rules_lead_and_not_where_their_hosts_are() {
-        let pool = "[nat.pools.a]\naddresses = [\"203.0.113.1\"]\n";
-        let forward = "[[nat.destination]]\naddress = \"203.0.113.2\"\nto = \"10.0.0.2\"\n";
-        let source = |out: &str| format!("{pool}[[nat.source]]\nfrom = \"10.0.0.0/16\"\npool = \"a\"\n{out}\n");
         let named = source("out = \"wan\"");
         assert_eq!(vec!["wan"], outside_of(&named));
-        assert_eq!(vec!["wan"], outside_of(&format!("{named}{forward}")));
+        assert_eq!(vec!["wan"], outside_of(&format!("{named}{FORWARD}")));
         // Hosts of one network may be translated towards those of the other.
         assert_eq!(vec!["lan", "wan"], outside_of(&source("")));
-        assert_eq!(vec!["lan", "wan"], outside_of(forward));
+        assert_eq!(vec!["lan", "wan"], outside_of(FORWARD));
         assert!(outside_of("").is_empty());
+    }
+    #[test]
+    fn card_faces_outside_where_rules_lead_by_itself_or_a_vlan_and_not_where_their_hosts_are() {
+        let both = format!("{LAN}{WAN}");
+        assert_eq!(vec!["wan"], cards_of(&format!("{both}{}", source("out = \"wan\""))));
+        // No rule says where: the hosts' card still has their packets.
+        assert_eq!(vec!["wan"], cards_of(&format!("{both}{}", source(""))));
+        assert_eq!(
+            vec!["wan"],
+            cards_of(&format!("{both}{}{FORWARD}", source("out = \"wan\"")))
+        );
+        // Where nothing is translated nobody is outside.
+        let exempt = "[[nat.exempt]]\nfrom = \"10.0.0.0/16\"\nout = \"wan\"\n";
+        assert!(cards_of(&format!("{both}{exempt}")).is_empty());
+        let trunk = "[interfaces.trunk]\ndevice = \"null:\"\n[interfaces.wan]\nparent = \"trunk\"\nvlan = 7\n\
+                     addresses = [\"192.0.2.2/24\"]\n";
+        assert_eq!(
+            vec!["trunk"],
+            cards_of(&format!("{LAN}{trunk}{}", source("out = \"wan\"")))
+        );
+        assert_eq!(vec!["trunk"], cards_of(&format!("{LAN}{trunk}{}", source(""))));
+        let hosts = "[interfaces.trunk]\ndevice = \"null:\"\n[interfaces.lan]\nparent = \"trunk\"\nvlan = 7\n\
+                     addresses = [\"10.0.0.1/24\"]\n";
+        assert_eq!(
+            vec!["wan"],
+            cards_of(&format!("{hosts}{WAN}{}{FORWARD}", source("out = \"wan\"")))
+        );
     }
 }

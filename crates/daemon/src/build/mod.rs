@@ -6,7 +6,7 @@ mod steering;
 mod translation;
 
 pub use filter::{Listed, Rules, filters, written};
-pub use interfaces::{Ports, interfaces, ports, routes};
+pub use interfaces::{Ports, faces_outside, interfaces, ports, routes};
 pub use steering::steering;
 pub(crate) use translation::pool;
 pub use translation::{PoolNames, pool_names, translation};
@@ -16,6 +16,7 @@ use sluice_config::config::Timeouts;
 use sluice_config::schema;
 use sluice_engine::datagrams;
 use sluice_engine::io::WorkerIndex;
+use sluice_engine::owners::Owners;
 use sluice_engine::placement::Part;
 use sluice_engine::plane::NeighbourLimits;
 use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Setup, Subscribers};
@@ -100,7 +101,7 @@ pub fn setup(
     let fragments = &config.document.fragments;
     Ok(Setup {
         steering,
-        owners: Setup::dealt(shards, &stages.all(Part::Session, workers)),
+        owners: Owners::dealt(shards, &stages.all(Part::Session, workers)).into(),
         stages,
         sessions: [sessions.ipv4, sessions.ipv6],
         ports,

@@ -4,9 +4,9 @@
 //! Whatever is sent at a moment gets that moment as its timestamp. Nothing here asks a clock, a device or chance:
 //! the same captures give the same bytes, whatever the machine and the number of workers.
 
-mod captures;
+pub(crate) mod captures;
 mod summary;
-mod world;
+pub(crate) mod world;
 
 use std::path::PathBuf;
 
@@ -97,7 +97,7 @@ pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError>
     }
     let memory = World::memory(config, workers)?;
     let mut memory = memory.allocate();
-    let mut world = World::new(config, workers, &mut memory)?;
+    let mut world = World::new(config, workers, &mut memory, world::NO_CYCLES)?;
     let start = inputs
         .iter()
         .filter_map(|(_, input)| input.next_time())
@@ -121,7 +121,7 @@ pub fn replay(loaded: &Loaded, request: &Replay) -> Result<Summary, ReplayError>
 }
 
 /// The input with the earliest frame; of several, the one given first.
-fn earliest(inputs: &[(PortIndex, Input)]) -> Option<usize> {
+pub(crate) fn earliest(inputs: &[(PortIndex, Input)]) -> Option<usize> {
     let times = inputs.iter().enumerate();
     let times = times.filter_map(|(place, (_, input))| Some((input.next_time()?, place)));
     times.min().map(|(_, place)| place)
@@ -141,7 +141,10 @@ fn write(
 }
 
 /// The ports of interfaces named on the command line.
-fn by_port<'a>(config: &Config, named: &'a [(String, PathBuf)]) -> Result<Vec<(PortIndex, &'a PathBuf)>, ReplayError> {
+pub(crate) fn by_port<'a>(
+    config: &Config,
+    named: &'a [(String, PathBuf)],
+) -> Result<Vec<(PortIndex, &'a PathBuf)>, ReplayError> {
     let ports = build::ports(config);
     let mut found: Vec<(PortIndex, &PathBuf)> = Vec::new();
     for (name, path) in named {

@@ -8,7 +8,7 @@ use sluice_engine::io::{PortIndex, WorkerIndex};
 use sluice_engine::placement::Part;
 use sluice_engine::plane::Plane;
 use sluice_engine::policy::Port;
-use sluice_engine::request::{Counter, Request};
+use sluice_engine::request::{Counter, Filter, Request};
 use sluice_engine::stages::Stages;
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
@@ -70,6 +70,9 @@ fn stages(config: &Config, workers: u16) -> Stages {
     }
 }
 
+/// No clock of cycles: what a replay does must not depend on one.
+pub const NO_CYCLES: fn() -> u64 = || 0;
+
 /// By port: the address that frames get in place of their destination, where the configuration names none.
 type Readdress = Vec<Option<[u8; 6]>>;
 
@@ -114,11 +117,16 @@ impl<'m> World<'m> {
         })
     }
 
-    /// A world at nanosecond 0.
+    /// A world at nanosecond 0, whose workers count what they spend by a clock of cycles.
     ///
     /// # Errors
     /// A configuration without parameters.
-    pub fn new(config: &Config, workers: u16, memory: &'m mut [Vec<Line>]) -> Result<Self, ReplayError> {
+    pub fn new(
+        config: &Config,
+        workers: u16,
+        memory: &'m mut [Vec<Line>],
+        cycles: fn() -> u64,
+    ) -> Result<Self, ReplayError> {
         let (plane, readdress) = plane(config, workers)?;
         let room = config
             .interfaces
@@ -150,7 +158,7 @@ impl<'m> World<'m> {
                     .and_then(Option::take)
                     .unwrap_or_default()
             };
-            let (worker, desk) = world.plane.worker(own, Box::new(io), receives, memory, || 0)?;
+            let (worker, desk) = world.plane.worker(own, Box::new(io), receives, memory, cycles)?;
             world.workers.push(worker);
             world.desks.push(desk);
         }
@@ -160,7 +168,8 @@ impl<'m> World<'m> {
         Ok(world)
     }
 
-    fn set_neighbour(&mut self, interface: u16, address: Address, mac: [u8; 6]) {
+    /// State the Ethernet address of a neighbour.
+    pub fn set_neighbour(&mut self, interface: u16, address: Address, mac: [u8; 6]) {
         let owner = usize::from(self.plane.policy().owner);
         let request = Request::SetNeighbour {
             interface,
@@ -207,17 +216,61 @@ impl<'m> World<'m> {
         if frame.bytes.len() > LONGEST {
             return Ok(());
         }
+        let bytes = self.addressed(port, &frame.bytes);
+        self.feed(port, &bytes, Checksums::Unverified);
+        self.settle(sink)
+    }
+
+    /// A frame to the port's own address, where the configuration names none.
+    pub fn addressed(&self, port: PortIndex, frame: &[u8]) -> Vec<u8> {
         let own = self.readdress.get(usize::from(port)).copied().flatten();
-        let mut bytes = frame.bytes.clone();
+        let mut bytes = frame.to_vec();
         if let (Some(own), Some(destination)) = (own, bytes.first_chunk_mut::<6>())
             && destination[0] & 1 == 0
         {
             *destination = own;
         }
+        bytes
+    }
+
+    /// A frame waits at a port.
+    pub fn feed(&self, port: PortIndex, frame: &[u8], checksums: Checksums) {
         if let Some(wires) = self.wires.get(usize::from(build::FIRST)) {
-            wires.inject(port, &bytes, Checksums::Unverified);
+            wires.inject(port, frame, checksums);
         }
-        self.settle(sink)
+    }
+
+    /// Workers work until nothing waits; what they sent, in no particular order.
+    pub fn drain(&mut self) -> Vec<Sent> {
+        loop {
+            while self.round() > 0 {}
+            if !self.invent() {
+                break;
+            }
+        }
+        self.wires.iter().flat_map(|wires| wires.take_sent()).collect()
+    }
+
+    /// Look through all sessions and end those that match; with one that none matches, the processor's caches are as they are
+    /// after any other.
+    pub fn end_sessions(&mut self, filter: &Filter) {
+        for (worker, desk) in self.workers.iter_mut().zip(&self.desks) {
+            let request = Request::Clear {
+                cursor: Default::default(),
+                filter: *filter,
+                ended: 0,
+            };
+            if desk.requests.try_send(request).is_ok() {
+                while desk.replies.try_recv().is_err() {
+                    worker.round(self.now);
+                }
+            }
+        }
+    }
+
+    /// The data plane.
+    pub fn plane(&self) -> &Plane {
+        &self.plane
     }
 
     /// Every timer that is due runs, on every shard, and what follows from it.
@@ -246,13 +299,7 @@ impl<'m> World<'m> {
 
     /// Workers work until none has anything to do; what they sent goes to the sink.
     fn settle(&mut self, sink: &mut Sink<'_>) -> Result<(), CaptureError> {
-        loop {
-            while self.round() > 0 {}
-            if !self.invent() {
-                break;
-            }
-        }
-        let mut sent: Vec<Sent> = self.wires.iter().flat_map(|wires| wires.take_sent()).collect();
+        let mut sent = self.drain();
         // What leaves at the same moment is ordered by flow, not by the worker that had it; flows keep their order.
         sent.sort_by_cached_key(|sent| (sent.port, flow(&sent.frame)));
         for sent in sent {

@@ -27,10 +27,11 @@ impl Port {
         let info = self
             .info()
             .map_err(|error| opening.refused("tell what it can do", error))?;
-        let (queues, senders) = (self.choice.queues, self.transmit_queues());
-        let wanted = queues.max(senders);
-        let available = info.receive_queues.min(info.transmit_queues);
-        if info.receive_queues < queues || info.transmit_queues < senders {
+        // Who gets none hands over to who does.
+        self.senders.truncate(info.transmit_queues.max(1).into());
+        let wanted = self.choice.queues;
+        let available = info.receive_queues;
+        if available < wanted {
             let port = plan.name.clone();
             return Err(PortError::Queues {
                 port,
@@ -92,6 +93,7 @@ impl Port {
             hash_functions: attempt.functions.bits(),
             hash_key: if key.is_empty() { std::ptr::null() } else { key.as_ptr() },
             hash_key_bytes: key.len() as u8,
+            interrupts: i32::from(plan.interrupts),
             pool: pool.raw(),
         };
         let mut step = 0;

@@ -6,7 +6,9 @@
 #include <rte_dev.h>
 #include <rte_eth_bond.h>
 #include <rte_eth_ring.h>
+#include <rte_epoll.h>
 #include <rte_ethdev.h>
+#include <rte_interrupts.h>
 #include <rte_errno.h>
 #include <rte_version.h>
 
@@ -69,6 +71,7 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 			configuration.rx_adv_conf.rss_conf.rss_key_len = settings->hash_key_bytes;
 		}
 	}
+	configuration.intr_conf.rxq = settings->interrupts != 0;
 	*step = SLUICE_STEP_CONFIGURE;
 	rc = rte_eth_dev_configure(port, settings->receive_queues, settings->transmit_queues, &configuration);
 	if (rc != 0)
@@ -109,6 +112,33 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 int sluice_port_start(uint16_t port)
 {
 	return rte_eth_dev_start(port);
+}
+
+/* Whether each of its queues has a file descriptor that tells of frames. */
+int sluice_interrupts(uint16_t port)
+{
+	return rte_eth_dev_rx_intr_ctl_q_get_fd(port, 0) >= 0;
+}
+
+int sluice_interrupt_arm(struct sluice_queue queue)
+{
+	return rte_eth_dev_rx_intr_ctl_q(queue.port, queue.queue, RTE_EPOLL_PER_THREAD, RTE_INTR_EVENT_ADD, NULL);
+}
+
+/* Returns how many queues rang before the time was over. */
+int sluice_interrupt_wait(const struct sluice_queue *queues, uint16_t count, int milliseconds)
+{
+	struct rte_epoll_event events[SLUICE_BURST];
+	uint16_t i;
+	int rang;
+
+	/* Where a driver can't be told, its descriptors tell by themselves. */
+	for (i = 0; i < count; i++)
+		rte_eth_dev_rx_intr_enable(queues[i].port, queues[i].queue);
+	rang = rte_epoll_wait(RTE_EPOLL_PER_THREAD, events, SLUICE_BURST, milliseconds);
+	for (i = 0; i < count; i++)
+		rte_eth_dev_rx_intr_disable(queues[i].port, queues[i].queue);
+	return rang;
 }
 
 int sluice_port_stop(uint16_t port)

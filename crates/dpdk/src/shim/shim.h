@@ -106,6 +106,7 @@ struct sluice_port_settings {
 	uint32_t hash_functions; /* SLUICE_HASH_…, only what is offered; 0: no hash chooses queues */
 	const uint8_t *hash_key; /* or NULL for the driver's */
 	uint8_t hash_key_bytes;
+	int interrupts; /* on receive, where the driver has them */
 	struct rte_mempool *pool;
 };
 
@@ -136,6 +137,13 @@ int sluice_port_mtu(uint16_t port, uint16_t *mtu);
 int sluice_port_link(uint16_t port, int *up, uint32_t *megabits);
 int sluice_port_statistics(uint16_t port, struct sluice_port_statistics *statistics);
 int sluice_port_from_rings(const char *name, struct rte_ring **receive, struct rte_ring **transmit, uint16_t queues);
+/* Receive interrupts: a thread arms its queues once, and then waits for any of them. */
+struct sluice_queue {
+	uint16_t port, queue;
+};
+int sluice_interrupts(uint16_t port);
+int sluice_interrupt_arm(struct sluice_queue queue);
+int sluice_interrupt_wait(const struct sluice_queue *queues, uint16_t count, int milliseconds);
 int sluice_bond_active(uint16_t port, uint16_t *members, uint16_t room);
 const char *sluice_bond_member_argument(void);
 const char *sluice_error_text(int error);

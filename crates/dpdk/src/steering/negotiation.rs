@@ -179,10 +179,8 @@ pub(crate) fn steer(
         return steered;
     }
     let entries = capabilities.table_entries.into();
-    let table = fill(&wish.table, entries).unwrap_or_else(|shortfall| {
-        steered.shortfalls.push(shortfall);
-        Vec::new()
-    });
+    let (table, shortfall) = fill(&wish.table, entries);
+    steered.shortfalls.extend(shortfall);
     let table = match &table[..] {
         [] => (0..wish.queues).cycle().take(entries).collect(),
         _ => table,
@@ -258,13 +256,28 @@ fn agree(
     None
 }
 
-/// A table of a device: what is given, again and again.
-fn fill(given: &[u16], entries: usize) -> Result<Vec<u16>, Shortfall> {
-    if !given.is_empty() && !entries.is_multiple_of(given.len()) {
-        let given = given.len();
-        return Err(Shortfall::TableLength { given, entries });
+/// A table of a device: what is given, again and again, or its beginning where the device's is a part of it. Nothing where
+/// neither fits.
+fn fill(given: &[u16], entries: usize) -> (Vec<u16>, Option<Shortfall>) {
+    let length = given.len();
+    if length <= entries && entries.checked_rem(length).is_none_or(|rest| rest == 0) {
+        return (given.iter().copied().cycle().take(entries).collect(), None);
     }
-    Ok(given.iter().copied().cycle().take(entries).collect())
+    if !length.is_multiple_of(entries) {
+        return (Vec::new(), Some(Shortfall::TableLength { given: length, entries }));
+    }
+    let table = given[..entries].to_vec();
+    let elsewhere = given
+        .iter()
+        .zip(table.iter().cycle())
+        .filter(|(wished, kept)| wished != kept);
+    let elsewhere = elsewhere.count();
+    let shortfall = (elsewhere > 0).then_some(Shortfall::TableFolded {
+        given: length,
+        entries,
+        elsewhere,
+    });
+    (table, shortfall)
 }
 
 /// Give a device a table, and read back which it has.
@@ -303,7 +316,7 @@ pub(crate) fn set_table(device: &impl HashDevice, steered: &mut Steered, given: 
         return Err(SteeringError::NoTable);
     }
     check_queues(given, steered.queues)?;
-    let table = fill(given, entries).unwrap_or_default();
+    let (table, folded) = fill(given, entries);
     if table.is_empty() {
         let given = given.len();
         return Err(SteeringError::TableLength { given, entries });
@@ -311,6 +324,6 @@ pub(crate) fn set_table(device: &impl HashDevice, steered: &mut Steered, given: 
     let (found, shortfall) = place(device, &table);
     steered.table = found;
     steered.shortfalls.retain(|shortfall| !shortfall.is_of_table());
-    steered.shortfalls.extend(shortfall.clone());
+    steered.shortfalls.extend(folded.into_iter().chain(shortfall.clone()));
     shortfall.map_or(Ok(()), |shortfall| Err(SteeringError::NotAsWished(shortfall)))
 }

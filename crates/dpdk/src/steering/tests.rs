@@ -353,17 +353,40 @@ fn table_is_begun_again_until_the_card_is_full() {
 fn table_that_does_not_fit_gives_each_queue_its_turn_and_is_named() {
     let card = Fake::new();
     let steered = card.open(&Wish {
-        table: even(8, 256),
+        table: even(8, 200),
         ..wish(Steering::Source)
     });
     assert_eq!(
         vec![Shortfall::TableLength {
-            given: 256,
+            given: 200,
             entries: 128
         }],
         steered.shortfalls
     );
     assert_eq!(Some(even(8, 128)), steered.table);
+}
+
+/// An entry serves all shards that have its low bits.
+#[test]
+fn table_longer_than_the_cards_is_cut_and_what_then_comes_elsewhere_is_named() {
+    let card = Fake::new();
+    let steered = card.open(&Wish {
+        table: even(8, 512),
+        ..wish(Steering::Source)
+    });
+    assert_eq!(Some(even(8, 128)), steered.table);
+    assert_eq!(Vec::<Shortfall>::new(), steered.shortfalls, "all come where they shall");
+    let steered = card.open(&Wish {
+        table: even(6, 256),
+        ..wish(Steering::Source)
+    });
+    assert_eq!(Some(even(6, 128)), steered.table);
+    let folded = Shortfall::TableFolded {
+        given: 256,
+        entries: 128,
+        elsewhere: 128,
+    };
+    assert_eq!(vec![folded], steered.shortfalls);
 }
 
 #[test]

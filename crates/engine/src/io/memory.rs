@@ -55,7 +55,7 @@ pub struct Wires(Arc<Far>);
 #[derive(Debug)]
 struct Far {
     incoming: Vec<Mutex<VecDeque<Buffer>>>,
-    sent: Mutex<Vec<Sent>>,
+    sent: Mutex<Vec<(PortIndex, Buffer)>>,
     room: AtomicUsize,
     transmit_limit: AtomicUsize,
     allocate_limit: AtomicUsize,
@@ -75,7 +75,12 @@ impl Wires {
 
     /// What was sent since the last call, in order.
     pub fn take_sent(&self) -> Vec<Sent> {
-        std::mem::take(&mut lock(&self.0.sent))
+        let sent = std::mem::take(&mut *lock(&self.0.sent));
+        let frames = sent.into_iter().map(|(port, buffer)| Sent {
+            port,
+            frame: buffer.frame().to_vec(),
+        });
+        frames.collect()
     }
 
     /// Whether nothing waits to be received.
@@ -185,14 +190,11 @@ impl PacketIo for MemoryIo {
 
     fn transmit(&mut self, port: PortIndex, slots: &[Slot]) -> usize {
         let count = slots.len().min(self.far.transmit_limit.load(Ordering::Relaxed));
-        for &slot in &slots[..count] {
-            if let Some(buffer) = self.take(slot) {
-                lock(&self.far.sent).push(Sent {
-                    port,
-                    frame: buffer.frame().to_vec(),
-                });
-            }
-        }
+        let hand = &mut self.hand;
+        let taken = slots[..count]
+            .iter()
+            .filter_map(|&slot| hand.get_mut(slot as usize)?.take());
+        lock(&self.far.sent).extend(taken.map(|buffer| (port, buffer)));
         count
     }
 

@@ -1,7 +1,8 @@
 //! established: packets of known sessions: translated, counted, tracked, on their way.
 //!
 //! Exits: transmit, decide (no session), revise (session of an older policy), cut (too big, may be cut),
-//! complain (TTL, MTU, the filter), unresolved (neighbour unknown), hand over (another worker's shard), drop.
+//! complain (TTL, MTU, the filter), unresolved (neighbour unknown), hand over (another worker's shard), hold (the shard is on its
+//! way here), drop.
 
 use core::hint::select_unpredictable;
 
@@ -103,6 +104,11 @@ pub fn established<F: Family>(
     }
     ways.settle(&exit);
     ctx.counters.session_packets.add(used);
+    if made > 0
+        && let Some(counter) = ctx.counters.shards.get(batch.meta(work.slots[0]).shard as usize)
+    {
+        counter.add(made as u64);
+    }
 }
 
 /// Keys of the packets of a group that stay with this worker, from place `made` on; the others are handed over.
@@ -143,7 +149,11 @@ fn keys<F: Family>(
         let outside = outside | (meta.origin == Origin::Hairpinned);
         meta.shard = ctx.setup.steering.shard_of::<F>(nat, &key, outside);
         if ctx.shards.get(meta.shard as usize).is_none_or(Option::is_none) {
-            let owner = ctx.setup.owners.get(meta.shard as usize).copied().unwrap_or(ctx.own);
+            let owner = ctx.setup.owners.of(meta.shard).unwrap_or(ctx.own);
+            if owner == ctx.own {
+                put(&mut lists.hold, slot);
+                continue;
+            }
             let cause = match ctx.role.sessions.is_empty() {
                 true => cause::<F>(nat, meta, &key, outside),
                 false => Cause::Stage,

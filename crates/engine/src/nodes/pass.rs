@@ -4,7 +4,7 @@
 
 use sluice_wire::ethernet::ethertype;
 
-use crate::batch::{Batch, Lists, Note, Stage, put};
+use crate::batch::{Batch, Lists, Meta, Note, Stage, put};
 use crate::context::Ctx;
 use crate::family::{Family, V4, V6};
 use crate::io::{HAND, PortIndex, Slot, WorkerIndex};
@@ -24,7 +24,10 @@ pub fn received(
     let mut passed = 0;
     for slot in first..batch.packets.len().min(HAND) {
         let (meta, frame) = (&mut batch.meta[slot], batch.packets[slot].bytes());
-        (meta.interface, meta.identification) = (tally.interface, 0);
+        *meta = Meta {
+            interface: tally.interface,
+            ..Meta::default()
+        };
         let next = match ctx.role.parsers.len() {
             1 => 0,
             parsers => spread(hash(frame), parsers),
@@ -50,7 +53,10 @@ pub fn received(
 pub fn shed(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>, port: PortIndex, count: usize) {
     let mut tally = Tally::of(ctx, port);
     for slot in 0..count {
-        batch.meta[slot % HAND].interface = tally.interface;
+        batch.meta[slot % HAND] = Meta {
+            interface: tally.interface,
+            ..Meta::default()
+        };
         tally.count(ctx, tally.interface, batch.packets[slot].len() as u64);
         put(&mut lists.drop, (slot as Slot, Own::Shed.into()));
     }

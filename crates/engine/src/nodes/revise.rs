@@ -57,13 +57,13 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
                         session.set_hop(direction, hop);
                     }
                 }
-                if let Lessor::Pool(pool) = lessor::<F>(session, ctx.policy) {
+                if let Lessor::Pool(pool) = lessor::<F>(session, ctx.policy, meta.shard) {
                     move_to::<F>(session, pool, &tools);
                 }
                 session.set_generation(generation);
             }
             None => {
-                if lessor::<F>(&session, ctx.policy) == Lessor::Nobody {
+                if lessor::<F>(&session, ctx.policy, meta.shard) == Lessor::Nobody {
                     ctx.counters.sessions_withdrawn.add(1);
                 }
                 end::<F>(shard, index, &tools);
@@ -144,7 +144,7 @@ fn leads_to<F: Family>(session: &F::Session, target: &Target<F::Address>) -> boo
 fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session) -> Option<[Hop; 2]> {
     let key = session.key(Direction::Forward);
     let hops = [session.hop(Direction::Forward), session.hop(Direction::Reverse)];
-    let lessor = lessor::<F>(session, ctx.policy);
+    let lessor = lessor::<F>(session, ctx.policy, meta.shard);
     if lessor == Lessor::Nobody {
         return None;
     }

@@ -82,7 +82,7 @@ fn pipeline(order: &[Core], parts: &[usize], sizes: &[usize]) -> Option<Placemen
 }
 
 /// All sensible placements on these cores: run-to-completion on one, on two, up to all; every cut of the parts into stages
-/// with every division of the cores. Some hundred, or about a thousand on the largest machines.
+/// with every division of the cores. Some hundred, or two thousand on the largest machines.
 pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Placement> {
     let near = order(cores, topology);
     // More workers than shards have nothing to do.
@@ -96,18 +96,35 @@ pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Place
             .any(|other| other < core && topology.are_siblings(*core, *other))
     };
     let single: Vec<Core> = near.iter().copied().filter(|core| !is_second(core)).collect();
-    // Stages on caches of their own, on hyperthreads of one core, or without second hyperthreads.
-    for order in [near, sorted(cores, topology, false), single] {
-        for parts in groupings().filter(|parts| parts.len() > 1 && parts.len() <= order.len()) {
-            let rest = stage_of(Part::Session, &parts);
-            for sizes in divisions(order.len(), parts.len(), rest) {
-                found.extend(pipeline(&order, &parts, &sizes));
-            }
-        }
+    // Fewer cores may do as well, and stages may lie on the hyperthreads of one core.
+    let counts = (2..=near.len()).filter(|&count| is_listed(count) || count == single.len() || count == near.len());
+    for count in counts {
+        pipelines(&near[..count], load, &mut found);
     }
+    pipelines(&sorted(cores, topology, false), load, &mut found);
     let mut seen = std::collections::HashSet::new();
     found.retain(|placement| seen.insert(placement.clone()));
     found
+}
+
+/// Every cut of the parts into stages, with every division of these cores in which each has something to do.
+fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
+    let queues = usize::from(load.queues.max(1));
+    for parts in groupings().filter(|parts| parts.len() > 1 && parts.len() <= order.len()) {
+        let rest = stage_of(Part::Session, &parts);
+        for sizes in divisions(order.len(), parts.len(), rest) {
+            // Who receives or sends without having sessions needs a queue.
+            let ends = [0, sizes.len() - 1];
+            if ends.iter().all(|&end| end == rest || sizes[end] <= queues) {
+                found.extend(pipeline(order, &parts, &sizes));
+            }
+        }
+    }
+}
+
+/// Up to [`FEW`] every number of cores, and powers of two.
+fn is_listed(count: usize) -> bool {
+    count <= FEW || count.is_power_of_two()
 }
 
 /// The stage that a part is in.
@@ -171,16 +188,16 @@ mod tests {
 
     #[test]
     fn four_cores_have_every_division() {
-        // C(3,1) divisions in each of 3 cuts, C(3,2) in each of 3, and one of four stages.
+        // Of 4 cores: C(3,1) divisions in each of 3 cuts, C(3,2) in each of 3, and one of four stages; of 2 and 3 likewise.
         let found = candidates(&[0, 1, 2, 3], &Topology::flat(4), &Load::even(16));
-        assert_eq!(4 + 3 * 3 + 3 * 3 + 1, found.len());
+        assert_eq!(4 + 3 + (3 * 2 + 3) + (3 * 3 + 3 * 3 + 1), found.len());
     }
 
     #[test]
-    fn large_machines_have_a_thousand_candidates_or_so() {
+    fn large_machines_have_some_thousand_candidates_at_most() {
         let topology = machine(16);
         let found = candidates(&cores(&topology), &topology, &Load::even(256));
-        assert!((100..1500).contains(&found.len()), "{}", found.len());
+        assert!((100..2500).contains(&found.len()), "{}", found.len());
     }
 
     #[test]
@@ -200,6 +217,26 @@ mod tests {
         let found = candidates(&[0, 3, 1, 2], &topology, &Load::even(16));
         let two = |placement: &&Placement| placement.to_string() == "receive+parse on 0,1 | session+transmit on 2,3";
         assert!(found.iter().any(|placement| two(&placement)));
+    }
+
+    #[test]
+    fn stages_that_only_receive_or_send_have_no_more_workers_than_queues() {
+        let load = Load {
+            queues: 1,
+            ..Load::even(16)
+        };
+        let found = candidates(&[0, 1, 2, 3], &Topology::flat(4), &load);
+        let pipelines = found.iter().filter(|placement| placement.is_pipeline());
+        for placement in pipelines {
+            assert_eq!(
+                1,
+                placement
+                    .of(Part::Receive)
+                    .len()
+                    .min(placement.of(Part::Transmit).len()),
+                "{placement}"
+            );
+        }
     }
 
     #[test]

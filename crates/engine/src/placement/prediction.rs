@@ -107,7 +107,8 @@ type At = (Core, f64);
 
 impl Way<'_> {
     fn load(&mut self, core: Core) -> Option<&mut WorkerLoad> {
-        self.loads.iter_mut().find(|load| load.core == core)
+        let place = self.loads.binary_search_by_key(&core, |load| load.core).ok()?;
+        self.loads.get_mut(place)
     }
 
     /// Every worker does a part for its share.

@@ -58,7 +58,7 @@ pub struct DeviceSite {
 /// Cores and devices of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
-    /// The cores, in order.
+    /// The cores, by their numbers.
     pub cores: Vec<Site>,
     /// The devices.
     pub devices: Vec<DeviceSite>,
@@ -82,7 +82,8 @@ impl Topology {
 
     /// Where a core is.
     pub fn site(&self, core: Core) -> Option<&Site> {
-        self.cores.iter().find(|site| site.core == core)
+        let place = self.cores.binary_search_by_key(&core, |site| site.core).ok()?;
+        self.cores.get(place)
     }
 
     /// How far two cores are from each other. Of a core that is not known nothing better than the socket is assumed.

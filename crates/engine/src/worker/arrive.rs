@@ -58,7 +58,10 @@ pub fn from_workers(
                 continue;
             }
             Some(Stage::Finished(interface)) => {
-                meta.interface = note.map_or(0, |note| note.interface);
+                *meta = Meta {
+                    interface: note.map_or(0, |note| note.interface),
+                    ..Meta::default()
+                };
                 leave(place, interface, packet.len(), meta, lists, ctx);
                 continue;
             }

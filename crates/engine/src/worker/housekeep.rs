@@ -111,6 +111,18 @@ impl Worker<'_> {
                 self.desk.answer(Reply::Captured(before));
             }
             Request::EndCapture => self.desk.answer(Reply::Captured(self.tap.take())),
+            Request::Expect { shard } => {
+                let reply = self.expect(shard);
+                self.desk.answer(reply);
+            }
+            Request::Give { shard, to } => {
+                let reply = self.give(shard, to);
+                self.desk.answer(reply);
+            }
+            Request::Release => {
+                let reply = self.release();
+                self.desk.answer(reply);
+            }
             Request::ClearNeighbours { interface, address } => {
                 let mut removed = 0;
                 if let Some(crate::context::Owner { keeper, actions, .. }) = owner {

@@ -8,6 +8,7 @@ use sluice_engine::datagrams::Limits;
 use sluice_engine::io::Handover;
 pub use sluice_engine::io::memory::Sent;
 use sluice_engine::io::memory::{MemoryIo, Wires};
+use sluice_engine::owners::{Exchange, Owners};
 use sluice_engine::placement::Part;
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Interface, Nat, Policy, Port, Setup, Subscribers};
@@ -271,7 +272,7 @@ impl Rig {
         };
         let steering = Steering::seeded(plan.shards, &wanted, 3).unwrap();
         let setup = Setup {
-            owners: Setup::dealt(steering.shards(), &in_charge),
+            owners: Owners::dealt(steering.shards(), &in_charge).into(),
             stages: stages.clone(),
             steering,
             sessions: [plan.sessions, plan.sessions],
@@ -295,6 +296,7 @@ impl Rig {
         let now = Now::at(1_000_000_000);
         let mut plane = Plane::new(setup, policy, &routes, plan.limits, plan.workers, now).unwrap();
         let lines = plane.lines().total();
+        let exchange = std::sync::Arc::new(Exchange::new(plan.shards as usize, plan.ring * plan.workers));
         let (mut workers, mut wires, mut desks) = (Vec::new(), Vec::new(), Vec::new());
         for (own, mut io) in MemoryIo::workers(plan.workers, 2).into_iter().enumerate() {
             io.limit_ring(plan.ring);
@@ -305,9 +307,10 @@ impl Rig {
                 Vec::new()
             };
             let memory = |_| &mut *vec![Line([0; 8]); lines].leak();
-            let (worker, desk) = plane
+            let (mut worker, desk) = plane
                 .worker(own as u16, (plan.device)(io), receives, memory, || 0)
                 .unwrap();
+            worker.join(exchange.clone());
             workers.push(worker);
             desks.push(desk);
         }

@@ -14,9 +14,49 @@ use crate::ports::{EVEN, Lease, PortClass};
 use crate::{Address, PoolIndex, Reason, Tuple};
 
 /// Ports that are tried where no bits say which are free.
-pub const TRIES: u32 = 128;
+pub const TRIES: u32 = WORDS + 64;
+/// Words of which one port is tried that fits.
+const WORDS: u32 = 64;
+/// Of these the first, where it has to have the wanted parity too.
+const PARITY: u32 = 32;
 /// Addresses that are tried with soft pairing, or where an address has to be a shard's own.
 const ADDRESSES: u32 = 8;
+
+/// Ports of a word by how they suit a session: answers that come to its shard count more than parity (RFC 4787, REQ-4).
+struct Suiting {
+    /// All that the pool has.
+    owned: u64,
+    /// Those of which answers come to this shard.
+    fitting: u64,
+    parity: u64,
+}
+
+impl Suiting {
+    /// Those that suit best.
+    fn first(&self) -> u64 {
+        self.fitting & self.parity
+    }
+
+    /// The `count`-th of all, those that suit best first, from a bit on.
+    fn nth(&self, from: u32, mut count: u32) -> Option<u32> {
+        let mut left = self.owned;
+        for some in [self.first(), self.fitting, self.parity, u64::MAX] {
+            let some = some & left;
+            if count < some.count_ones() {
+                return nth(some, from, count);
+            }
+            count -= some.count_ones();
+            left &= !some;
+        }
+        None
+    }
+}
+
+/// The `count`-th bit that is set, from one on and around.
+fn nth(bits: u64, from: u32, count: u32) -> Option<u32> {
+    let rotated = (0..count).fold(bits.rotate_right(from), |left, _| left & left.wrapping_sub(1));
+    (rotated != 0).then(|| (from + rotated.trailing_zeros()) % 64)
+}
 
 impl<A: Address> Bindings<'_, A> {
     #[inline]
@@ -70,13 +110,24 @@ impl<A: Address> Bindings<'_, A> {
     }
 
     /// The `attempt`-th address and port for a session whose port others may share: the next where the answers of the
-    /// one before can't be told apart from another session's. None after the last.
+    /// one before can't be told apart from another session's. None where it gives none that may be had; after the last of
+    /// [`TRIES`] none does.
     pub fn another<T: Tuple<Address = A>>(&self, aim: &Aim<A>, key: &T, attempt: u32) -> Option<Lease<A>> {
-        let address = match aim.host.and_then(|host| self.find_subscriber(host, key, aim.pool)) {
-            Some(number) => self.subscribers.get(number)?.paired(),
+        let number = aim.host.and_then(|host| self.find_subscriber(host, key, aim.pool));
+        let paired = number.and_then(|number| Some(self.subscribers.get(number)?.paired()));
+        // The pool may have lost the address since, or it has come to another shard.
+        let address = match paired.filter(|&paired| self.is_usable(aim.pool, paired)) {
+            Some(paired) => paired,
             None => self.pair(key, aim.pool)?,
         };
         (attempt < TRIES).then(|| self.candidate(aim, address, key, attempt))?
+    }
+
+    /// Whether a pool has an address, and this shard ports of it.
+    #[inline(always)]
+    fn is_usable(&self, pool: PoolIndex, address: A) -> bool {
+        let place = self.pool(pool).and_then(|valid| valid.index_of(address));
+        place.is_some_and(|place| self.ports.has_ports(pool, place))
     }
 
     fn first<T: Tuple<Address = A>>(&self, aim: &Aim<A>, key: &T) -> Result<Lease<A>, Reason> {
@@ -324,10 +375,10 @@ impl<A: Address> Bindings<'_, A> {
         if count == 0 {
             return None;
         }
-        let first = spread((hash >> 32) as u32, count);
         if valid.selection() == PortSelection::Random {
-            return Some(valid.address(first));
+            return Some(valid.address(self.ports.address_for(pool, hash)));
         }
+        let first = spread((hash >> 32) as u32, count);
         // An address of this shard's own, which has all of its ports.
         let (shards, shard) = (self.ports.layout().shards(), self.ports.shard());
         let mut order = (first..count).chain(0..first).map(|place| valid.address(place));
@@ -349,30 +400,35 @@ impl<A: Address> Bindings<'_, A> {
                 port: inside_port,
             });
         }
-        // Random ones first, then those beside the first of them, so that a few ports are all found.
-        let random = match attempt < TRIES / 2 {
-            true => sip::<1, 3>(self.secret, &[aim.flow], attempt.into()),
-            false => {
-                let first = sip::<1, 3>(self.secret, &[aim.flow], 0);
-                first & !63 | first.wrapping_add(attempt.into()) & 63
-            }
+        // Random words first, then all of the first of them, so that a few ports are all found.
+        let word = if attempt < WORDS { attempt } else { 0 };
+        let random = sip::<1, 3>(self.secret, &[aim.flow], word.into());
+        let port = self.ports.port_at(aim.pool, address, random)?;
+        let suits = self.suiting(aim, Lease { address, port }, key)?;
+        let from = u32::from(port % 64);
+        let bit = match attempt {
+            0..PARITY => nth(suits.first(), from, 0),
+            PARITY..WORDS => nth(suits.fitting, from, 0),
+            _ => suits.nth(from, attempt - WORDS),
         };
-        let mut port = self.ports.port_at(aim.pool, address, random)?;
-        // What suits first: answers that come to this shard, then parity (RFC 4787, REQ-4), then anything.
-        let mut suits = match attempt < TRIES - TRIES / 4 {
-            true => self.ports.fitting_near(aim.class, Lease { address, port }, key),
+        let port = port & !63 | bit? as u16;
+        let low = inside_port < 1024 || aim.class == PortClass::Query || valid.ports().1 < 1024;
+        (low || port >= 1024).then_some(Lease { address, port })
+    }
+
+    /// The pool's ports in the word of an outside port, by how they suit a session.
+    fn suiting<T: Tuple<Address = A>>(&self, aim: &Aim<A>, near: Lease<A>, key: &T) -> Option<Suiting> {
+        let valid = self.pool(aim.pool)?;
+        let owned = self.ports.owned_near(aim.pool, near.port);
+        let parity = match valid.keeps_parity() && aim.class == PortClass::Udp {
+            true => EVEN << (key.source_port() & 1),
             false => u64::MAX,
         };
-        let parity = EVEN << (inside_port & 1);
-        if valid.keeps_parity() && aim.class == PortClass::Udp && attempt < TRIES / 4 && suits & parity != 0 {
-            suits &= parity;
-        }
-        if suits != 0 {
-            let bit = u32::from(port % 64);
-            port = port & !63 | (bit + suits.rotate_right(bit).trailing_zeros()) as u16 & 63;
-        }
-        let low = inside_port < 1024 || aim.class == PortClass::Query || valid.ports().1 < 1024;
-        (valid.has_port(port) && (low || port >= 1024)).then_some(Lease { address, port })
+        Some(Suiting {
+            owned,
+            fitting: owned & self.ports.fitting_near(aim.class, near, key),
+            parity,
+        })
     }
 
     /// Lend a port to a subscriber: of one of its blocks, of a new one, or of its address.
@@ -396,8 +452,9 @@ impl<A: Address> Bindings<'_, A> {
         if valid.blocks().is_some() {
             return self.lend_of_blocks(number, aim, key, now);
         }
-        let Some(place) = valid.index_of(paired) else {
-            // The pool has lost the address since: the subscriber gets another.
+        let usable = |&place: &u32| self.ports.has_ports(aim.pool, place);
+        let Some(place) = valid.index_of(paired).filter(usable) else {
+            // The pool has lost the address since, or its ports have come to other shards: the subscriber gets another.
             let paired = self.pair(key, aim.pool).ok_or(Reason::PortsExhausted)?;
             self.subscribers
                 .records
@@ -491,7 +548,8 @@ impl<A: Address> Bindings<'_, A> {
         if subscriber.block_count >= blocks.most {
             return Err(Reason::SubscriberPorts);
         }
-        let paired = match valid.index_of(subscriber.paired()) {
+        let usable = |&place: &u32| self.ports.has_ports(aim.pool, place);
+        let paired = match valid.index_of(subscriber.paired()).filter(usable) {
             Some(paired) => paired,
             None => {
                 let paired = self.pair(key, aim.pool).ok_or(Reason::PortsExhausted)?;

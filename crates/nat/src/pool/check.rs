@@ -9,7 +9,7 @@ use super::{ADDRESSES, Asked, Pool, PoolIndex, ValidPool};
 use crate::Address;
 use crate::behaviour::{Blocks, Mapping, PortSelection};
 use crate::deterministic::{DeterministicError, Plan};
-use crate::shard::BLOCK;
+use crate::shard::{BLOCK, BLOCKS};
 use crate::timeout::{Schedule, TimeoutError};
 
 /// Why pools are refused.
@@ -218,6 +218,7 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         ports: (first, last),
         reserved: reserved.into(),
         per_port: 0,
+        units: 0,
         pairing: pool.pairing,
         timeouts,
         behaviour: pool.behaviour,
@@ -234,6 +235,31 @@ pub(super) fn check<A: Address>(index: PoolIndex, pool: &Pool<A>) -> Result<Vali
         asked: Asked::default(),
     };
     valid.asked = Asked::of(&valid);
+    valid.units = units(&valid);
     valid.per_port = (1 << 32) / u64::from(valid.unit() * BLOCK) + 1;
     Ok(valid)
+}
+
+/// The most shards that each have ports where addresses and ports spread as cards hash; more than there can be where no
+/// other function gives them to more.
+fn units<A: Address>(pool: &ValidPool<A>) -> u32 {
+    if pool.selection != PortSelection::Preserve {
+        let ((first, last), size) = (pool.dealt().unwrap_or(pool.ports), pool.unit() * BLOCK);
+        return ((u32::from(last) + 1) / size).saturating_sub(u32::from(first).div_ceil(size));
+    }
+    let whole = |count: u32| {
+        let mut ranges = pool.ranges.iter();
+        ranges.any(|&(first, last, _)| {
+            let from = first.number().checked_next_multiple_of(count.into());
+            from.is_some_and(|from| from <= last.number() && last.number() - from >= u128::from(count) - 1)
+        })
+    };
+    let most = (0..=BLOCKS.ilog2())
+        .rev()
+        .map(|bits| 1 << bits)
+        .find(|&count| whole(count));
+    match most.unwrap_or_default() {
+        all if all == pool.count => u32::MAX,
+        most => most,
+    }
 }

@@ -1,3 +1,5 @@
+use sluice_table::toeplitz;
+
 use super::*;
 
 const BASE: u32 = 0xcb00_7100;
@@ -130,6 +132,67 @@ fn unit_of_each_port_is_what_division_says() {
         for port in 0..=u16::MAX {
             let expected = u32::from(port) / (BLOCK * valid.unit());
             assert_eq!(expected, valid.unit_of(port), "{size:?} {port}");
+        }
+    }
+}
+
+/// As many parts of addresses as shards are enough for all of them to have ports, or nearly so.
+#[test]
+fn shards_of_a_narrow_pool_are_many_more_than_those_of_one_address() {
+    for (count, last, addresses) in [(16, 1279, 4), (64, 2047, 8), (1024, 65_535, 8)] {
+        let shards = Shards::new(count).unwrap();
+        let pool = Pool {
+            ports: 1024..=last,
+            ..Pool::new(BASE, BASE + addresses - 1)
+        };
+        let pools = Pools::new(&[pool]).unwrap();
+        let valid = pools.get(0).unwrap();
+        let mut owned = vec![false; count as usize];
+        for address in BASE..BASE + addresses {
+            for port in 1024..=last {
+                owned[valid.shard_of(shards, address, port) as usize] = true;
+            }
+        }
+        let owned = owned.iter().filter(|&&owned| owned).count() as u32;
+        assert!(owned * 4 >= count * 3, "{owned} of {count}");
+    }
+}
+
+/// Where all ports of an address stay together, as many shards as can be have one, wherever the addresses begin.
+#[test]
+fn addresses_whose_ports_are_kept_go_to_as_many_shards_as_there_are_addresses() {
+    let pieces = [(0x40, 0x40), (0x53, 0x55), (0x61, 0x63), (0x80, 0x80), (0xc0, 0xc7)];
+    let ranges = [
+        (vec![(0x10, 0x1f)], true),
+        (vec![(0x07, 0x27)], true),
+        (vec![(0x17, 0x26)], false),
+        (vec![(0x14, 0x17)], true),
+        (vec![(0x15, 0x18)], false),
+        (vec![(0x15, 0x19)], false),
+        (pieces.to_vec(), false),
+    ];
+    for (ranges, as_cards) in ranges {
+        for together in [6, 16] {
+            let mut seed = 1u64;
+            let random = || {
+                seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d) + 1;
+                seed ^ seed >> 29
+            };
+            let key = toeplitz::draw_for_blocks(toeplitz::Blocks { bits: 4, together }, random);
+            let shards = Shards::keyed(16, &key).unwrap();
+            let addresses: Vec<_> = ranges.iter().map(|&(from, to)| (BASE + from, BASE + to)).collect();
+            let pool = Pool {
+                addresses: addresses.clone(),
+                selection: PortSelection::Preserve,
+                ..Pool::new(0, 0)
+            };
+            let pools = Pools::new(&[pool]).unwrap();
+            let valid = pools.get(0).unwrap();
+            let all = addresses.iter().flat_map(|&(from, to)| from..=to);
+            let owners: std::collections::HashSet<_> = all.map(|address| valid.shard_of(shards, address, 80)).collect();
+            assert_eq!(valid.addresses().min(16), owners.len() as u32, "{ranges:x?} {together}");
+            let home = valid.home(shards, addresses[0].0, 80);
+            assert_eq!(as_cards, matches!(home, Home::Unit(0)), "{ranges:x?}");
         }
     }
 }

@@ -11,6 +11,7 @@ use sluice_table::memory::lines_of;
 
 use super::bits::Bits;
 use super::{CLASSES, Lease, PortClass};
+use crate::behaviour::PortSelection;
 use crate::pool::ValidPool;
 use crate::shard::{BLOCK, BLOCKS, Shards};
 use crate::{Address, PoolIndex, Pools};
@@ -257,7 +258,7 @@ impl<A: Address> Region<A> {
     #[inline(always)]
     pub(super) fn block_at(&self, shards: Shards, shard: u32, address: A, at: usize) -> u32 {
         let (unit, at) = (self.geometry.unit, at as u32);
-        let first = shards.first_unit(address, self.geometry.first_unit, shard);
+        let first = self.pool.first_unit(shards, address, self.geometry.first_unit, shard);
         (first + at / unit * shards.count()) * unit + at % unit
     }
 
@@ -265,10 +266,27 @@ impl<A: Address> Region<A> {
     #[inline(always)]
     pub(super) fn place_of(&self, shards: Shards, shard: u32, address: A, block: u32) -> Option<usize> {
         let unit = self.geometry.unit;
-        let first = shards.first_unit(address, self.geometry.first_unit, shard);
+        let first = self.pool.first_unit(shards, address, self.geometry.first_unit, shard);
         let behind = (block / unit).checked_sub(first)?;
         let at = ((behind >> shards.bits()) * unit + block % unit) as usize;
         (behind & (shards.count() - 1) == 0 && at < self.geometry.words).then_some(at)
+    }
+
+    /// Whether a shard has ports of an address, as far as ports are dealt.
+    #[inline(always)]
+    pub(super) fn has_ports(&self, shards: Shards, shard: u32, address: u32) -> bool {
+        let spread = self.geometry.stored && self.pool.is_wide(shards);
+        spread || address as usize >= self.geometry.addresses || self.owns_any(shards, shard, address)
+    }
+
+    #[inline(never)]
+    fn owns_any(&self, shards: Shards, shard: u32, address: u32) -> bool {
+        let outside = self.pool.address(address);
+        if self.pool.selection() == PortSelection::Preserve {
+            return self.pool.shard_of(shards, outside, 0) == shard;
+        }
+        let owned = |at| self.owned(self.block_at(shards, shard, outside, at)) != 0;
+        !self.geometry.stored || (0..self.geometry.words).any(owned)
     }
 
     /// First word of an address's bits of blocks.
@@ -336,7 +354,8 @@ impl<A: Address> Region<A> {
     #[inline(always)]
     pub(super) fn ranges(&self, shards: Shards, shard: u32, address: u32, range: Range) -> [(usize, usize); 2] {
         let (unit, words) = (self.geometry.unit, self.geometry.words);
-        let first = shards.first_unit(self.pool.address(address), self.geometry.first_unit, shard);
+        let outside = self.pool.address(address);
+        let first = self.pool.first_unit(shards, outside, self.geometry.first_unit, shard);
         // Units that hold a port below 1024: larger ones may hold others too.
         let low = LOW_BLOCKS.div_ceil(unit).saturating_sub(first);
         let low = (((low + shards.count() - 1) >> shards.bits()) * unit) as usize;
@@ -349,7 +368,7 @@ impl<A: Address> Region<A> {
     }
 
     /// The pool's ports among those of a block, as bits.
-    fn owned(&self, block: u32) -> u64 {
+    pub(super) fn owned(&self, block: u32) -> u64 {
         let Some((first, last)) = self.pool.dealt() else {
             return 0;
         };

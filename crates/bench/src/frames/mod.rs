@@ -1,0 +1,209 @@
+//! `frames`: one core by the size of frames (P0, Fig. 7 and 8; P4, Fig. 6), beside receive and transmit alone, Linux, and what
+//! wires carry; and what a frame waits by load.
+//!
+//! 1,000 rules and 8,000 established flows, half TCP data and half UDP. Packets are in memory, as those of `nat-path`, and
+//! the source writes every byte of them, as a card would. With checksums vouched for nobody reads what is behind the
+//! headers: what a larger frame costs more is what `l2fwd` pays too, as the source's writing pushes headers out of caches.
+//! Beside it the payloads are left in the buffers, where they were written before: then nothing should grow.
+
+mod filled;
+mod histogram;
+mod latency;
+mod line;
+mod linux;
+mod pace;
+mod throughput;
+mod traffic;
+
+use crate::nat_path::Direction;
+use crate::nat_path::rig;
+use crate::nat_path::rules::Style;
+use crate::rows::{Row, Run};
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Sizes of frames, check sequence counted.
+pub const SIZES: [usize; 8] = [64, 128, 256, 512, 800, 1024, 1280, 1518];
+/// Of these, those of a quick run.
+const QUICK: [usize; 4] = [64, 256, 800, 1518];
+
+/// Established flows.
+const FLOWS: u32 = 8_000;
+/// How they are translated.
+const STYLE: Style = Style {
+    rules: 1_000,
+    ..Style::SESSIONS
+};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// What wires of 10, 25 and 100 Gb/s carry.
+    Theory,
+    /// Linux with iptables, on the wires of `kernel`.
+    Iptables,
+    /// Sluice and `l2fwd` as fast as they can.
+    Throughput,
+    /// Sluice and `l2fwd` at a share of what Sluice can.
+    Latency,
+}
+
+/// How stages of the work are laid on cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Model {
+    /// All of them on each core.
+    RunToCompletion,
+}
+
+impl Model {
+    fn name(self) -> &'static str {
+        match self {
+            Self::RunToCompletion => "run-to-completion",
+        }
+    }
+}
+
+/// What to measure: everything where nothing is said.
+#[derive(Clone, Debug, clap::Args)]
+pub struct FramesArguments {
+    /// Only these parts.
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    only: Vec<Part>,
+    /// Sizes of frames in bytes, check sequence counted: even ones from 64 to 1518.
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = size)]
+    bytes: Vec<usize>,
+    /// Only packets that go this way.
+    #[arg(long, value_name = "DIRECTION")]
+    direction: Option<Direction>,
+    /// How stages are laid on cores.
+    #[arg(long, value_name = "MODEL", default_value = "run-to-completion")]
+    model: Model,
+    /// Milliseconds of each measurement of latency; 1000 where not given, 300 with --quick.
+    #[arg(long, value_name = "MS")]
+    milliseconds: Option<u64>,
+    /// Source and sink of the latency share the engine's core, as they do where there is one only.
+    #[arg(long)]
+    same_core: bool,
+}
+
+fn size(text: &str) -> Result<usize, String> {
+    let size: usize = text.parse().map_err(|_| "not a number".to_owned())?;
+    match (64..=1518).contains(&size) && size.is_multiple_of(2) {
+        true => Ok(size),
+        false => Err("an even number from 64 to 1518".into()),
+    }
+}
+
+impl FramesArguments {
+    fn sizes(&self, quick: bool) -> Vec<usize> {
+        match (self.bytes.is_empty(), quick) {
+            (false, _) => self.bytes.clone(),
+            (true, true) => QUICK.to_vec(),
+            (true, false) => SIZES.to_vec(),
+        }
+    }
+
+    /// Sizes of frames whose latency is measured: the smallest and the largest.
+    fn latency_sizes(&self, quick: bool) -> Vec<usize> {
+        match (self.bytes.is_empty(), quick) {
+            (false, _) => self.bytes.clone(),
+            (true, true) => vec![SIZES[0]],
+            (true, false) => vec![SIZES[0], SIZES[SIZES.len() - 1]],
+        }
+    }
+
+    fn directions(&self) -> Vec<Direction> {
+        let all = [Direction::Up, Direction::Down, Direction::Both];
+        let wanted = |direction: &Direction| self.direction.is_none_or(|wanted| wanted == *direction);
+        all.into_iter().filter(wanted).collect()
+    }
+}
+
+/// A row of a case, with the keys that all have.
+fn row(case: &str, bytes: usize, direction: Direction) -> Row {
+    Row::new(case)
+        .key("bytes", bytes)
+        .key("direction", direction.name())
+        .key("site", "none")
+}
+
+/// Run it.
+pub fn run(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure> {
+    let wanted = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    if wanted(Part::Theory) {
+        arguments
+            .sizes(run.quick)
+            .into_iter()
+            .for_each(|bytes| theory(run, bytes));
+    }
+    if wanted(Part::Iptables)
+        && arguments.directions().contains(&Direction::Up)
+        && let Err(error) = linux::iptables(run, arguments)
+    {
+        eprintln!("sluice-bench: no rows of iptables: {error}");
+    }
+    if wanted(Part::Throughput) {
+        throughput::run(run, rig::start(2)?, arguments)?;
+    }
+    if wanted(Part::Latency) {
+        latency::run(run, rig::start(2)?, arguments)?;
+    }
+    Ok(())
+}
+
+/// What wires carry one way.
+fn theory(run: &mut Run<'_>, bytes: usize) {
+    for speed in line::SPEEDS {
+        let rate = line::rate(speed, bytes);
+        let row = row("theory", bytes, Direction::Up).key("line_gbps", speed);
+        (run.row)(row.figure("mpps", &[rate]).figure("gbps", &[line::gbps(rate, bytes)]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: FramesArguments,
+    }
+
+    /// The arguments of a command line.
+    pub fn parsed(words: &[&str]) -> FramesArguments {
+        Line::parse_from([&["frames"], words].concat()).arguments
+    }
+
+    #[test]
+    fn sizes_are_even_and_fit_an_ethernet_frame() {
+        assert_eq!(Ok(1518), size("1518"));
+        for wrong in ["62", "65", "1520", "x"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+        let all = parsed(&[]);
+        assert_eq!(SIZES.to_vec(), all.sizes(false));
+        assert_eq!(3, all.directions().len());
+        let some = parsed(&["--bytes", "64,512", "--direction", "down"]);
+        assert_eq!(vec![64, 512], some.sizes(true));
+        assert_eq!(vec![Direction::Down], some.directions());
+    }
+
+    #[test]
+    fn rows_of_theory_have_the_keys_and_figures_of_wires() {
+        let mut rows = Vec::new();
+        let mut take = |row| rows.push(row);
+        let mut run = Run {
+            quick: true,
+            row: &mut take,
+        };
+        theory(&mut run, 64);
+        let texts: Vec<_> = rows.iter().map(|row: &Row| row.text_of("line_gbps")).collect();
+        assert_eq!(["10", "25", "100"], *texts);
+        let keys: Vec<_> = rows[0].keys().map(|(name, _)| name.to_owned()).collect();
+        assert_eq!(["bytes", "case", "direction", "line_gbps", "site"], *keys);
+        assert!((14.88..14.89).contains(&rows[0].median("mpps").unwrap_or(0.0)));
+        assert!((7.61..7.63).contains(&rows[0].median("gbps").unwrap_or(0.0)));
+    }
+}

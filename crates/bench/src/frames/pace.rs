@@ -1,0 +1,254 @@
+//! The open-loop measurement: frames are due at fixed times whatever becomes of them, and each one's latency counts from
+//! when it was due. A source that falls behind sends what is due as soon as it can, and leaves none out.
+
+use arrayvec::ArrayVec;
+
+use super::histogram::Histogram;
+
+/// Most frames that are sent at once.
+pub const BURST: usize = 64;
+
+/// Times are told in so many bits, which a frame has place for.
+const MASK: u64 = (1 << 48) - 1;
+
+/// Departures at equal distances.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    begin: u64,
+    /// Distance in 65,536ths of a cycle.
+    step: u64,
+    /// Departures so far.
+    passed: u64,
+}
+
+impl Pace {
+    /// Departures from `begin` on, `cycles` after each other.
+    pub fn new(begin: u64, cycles: f64) -> Self {
+        Self {
+            begin,
+            step: ((cycles * 65_536.0) as u64).max(1),
+            passed: 0,
+        }
+    }
+
+    fn departure(&self, number: u64) -> u64 {
+        self.begin + ((u128::from(number) * u128::from(self.step)) >> 16) as u64
+    }
+
+    /// The departures that are due and not past, at most a burst.
+    #[inline(always)]
+    fn due(&self, now: u64) -> ArrayVec<u64, BURST> {
+        let departures = (self.passed..).map(|number| self.departure(number));
+        departures
+            .take_while(|&departure| departure <= now)
+            .take(BURST)
+            .collect()
+    }
+}
+
+/// Where frames go and come from.
+pub trait Way {
+    /// Send frames that carry these times; how many it took, from the first on.
+    fn send(&mut self, times: &[u64]) -> usize;
+    /// Take what has come, and tell each frame's time.
+    fn collect(&mut self, each: impl FnMut(u64)) -> usize;
+}
+
+/// When to measure, in cycles.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// Frames that are due before only warm up.
+    pub from: u64,
+    /// Frames are due up to here.
+    pub to: u64,
+    /// Frames that have not come by now are lost.
+    pub patience: u64,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// From when a frame was due to when it was back, in cycles.
+    pub latency: Histogram,
+    /// From when a frame was due to when the source had written it, in cycles: part of its latency.
+    pub lateness: Histogram,
+    /// Frames that were due.
+    pub due: u64,
+    /// Frames that came.
+    pub came: u64,
+    /// Cycles from the first departure to the last arrival.
+    pub took: u64,
+}
+
+/// Send frames as they are due, and take the time of each.
+pub fn measure(way: &mut impl Way, mut clock: impl FnMut() -> u64, mut pace: Pace, window: Window) -> Measured {
+    let mut measured = Measured::default();
+    // Half of the range of times are before the window.
+    let counts = |time: u64| time.wrapping_sub(window.from) & MASK <= MASK / 2;
+    loop {
+        let now = clock();
+        let due = pace.due(now.min(window.to));
+        if !due.is_empty() {
+            let sent = way.send(&due);
+            pace.passed += sent as u64;
+            let sent_at = clock();
+            for &departure in due.iter().take(sent).filter(|&&departure| counts(departure)) {
+                measured.lateness.record(sent_at - departure);
+            }
+        }
+        let mut arrival = None;
+        let latency = &mut measured.latency;
+        let came = way.collect(|time| {
+            let arrival = *arrival.get_or_insert_with(&mut clock);
+            if counts(time) {
+                latency.record(arrival.wrapping_sub(time) & MASK);
+            }
+        });
+        measured.came += came as u64;
+        measured.took = arrival.map_or(measured.took, |arrival| arrival - pace.begin);
+        let all = now >= window.to && pace.departure(pace.passed) > window.to && measured.came >= pace.passed;
+        if all || now >= window.patience {
+            break;
+        }
+    }
+    // What was due and could not even be sent is lost as well.
+    while pace.departure(pace.passed) <= window.to {
+        pace.passed += 1;
+    }
+    measured.due = pace.passed;
+    measured
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::collections::VecDeque;
+
+    /// A way of a known delay, that stands still in between.
+    struct Delayed<'c> {
+        clock: &'c Cell<u64>,
+        delay: u64,
+        /// From when to when nothing moves, nor is anything taken.
+        pause: [u64; 2],
+        /// Frames that it loses: every so manieth.
+        loses: Option<u64>,
+        sent: u64,
+        under_way: VecDeque<(u64, u64)>,
+    }
+
+    impl<'c> Delayed<'c> {
+        fn new(clock: &'c Cell<u64>, delay: u64) -> Self {
+            Self {
+                clock,
+                delay,
+                pause: [0; 2],
+                loses: None,
+                sent: 0,
+                under_way: VecDeque::new(),
+            }
+        }
+    }
+
+    impl Way for Delayed<'_> {
+        fn send(&mut self, times: &[u64]) -> usize {
+            let now = self.clock.get();
+            if (self.pause[0]..self.pause[1]).contains(&now) {
+                return 0;
+            }
+            for &time in times {
+                self.sent += 1;
+                if self.loses.is_none_or(|every| !self.sent.is_multiple_of(every)) {
+                    self.under_way.push_back((now + self.delay, time & MASK));
+                }
+            }
+            times.len()
+        }
+
+        fn collect(&mut self, mut each: impl FnMut(u64)) -> usize {
+            let mut came = 0;
+            while let Some(&(at, time)) = self.under_way.front()
+                && at <= self.clock.get()
+            {
+                self.under_way.pop_front();
+                each(time);
+                came += 1;
+            }
+            came
+        }
+    }
+
+    /// A clock that goes on by 10 cycles with each look.
+    fn tick(clock: &Cell<u64>) -> u64 {
+        clock.set(clock.get() + 10);
+        clock.get()
+    }
+
+    const BEGIN: u64 = (1 << 48) - 100_000;
+    const WINDOW: Window = Window {
+        from: BEGIN + 50_000,
+        to: BEGIN + 1_050_000,
+        patience: BEGIN + 3_000_000,
+    };
+
+    fn run(way: &mut Delayed<'_>, step: f64) -> Measured {
+        let clock = way.clock;
+        measure(way, || tick(clock), Pace::new(BEGIN, step), WINDOW)
+    }
+
+    #[test]
+    fn known_delay_is_measured_over_the_end_of_the_times_range() {
+        let clock = Cell::new(BEGIN);
+        let measured = run(&mut Delayed::new(&clock, 5_000), 100.5);
+        assert_eq!(measured.due, measured.came);
+        assert_eq!(10_448, measured.due);
+        for share in [0.0, 0.5, 0.999, 1.0] {
+            let told = measured.latency.percentile(share);
+            assert!((5_000..5_100).contains(&told), "{share}: {told}");
+        }
+        assert!(measured.latency.total() < measured.due, "warming up is not counted");
+        assert!(measured.lateness.most() <= 40);
+    }
+
+    #[test]
+    fn pause_is_seen_by_all_frames_that_are_due_in_it() {
+        let clock = Cell::new(BEGIN);
+        let mut way = Delayed::new(&clock, 1_000);
+        way.pause = [BEGIN + 100_000, BEGIN + 200_000];
+        let measured = run(&mut way, 100.0);
+        assert_eq!(measured.due, measured.came, "none is left out");
+        // A tenth of the window: the median frame of those in it waits for half of it.
+        let told = measured.latency.percentile(0.95);
+        assert!((48_000..56_000).contains(&told), "{told}");
+        assert!(measured.latency.most() > 99_000);
+        assert!((1_000..1_100).contains(&measured.latency.percentile(0.5)));
+    }
+
+    #[test]
+    fn frames_that_get_lost_are_told_and_do_not_hang_it() {
+        let clock = Cell::new(BEGIN);
+        let mut way = Delayed::new(&clock, 1_000);
+        way.loses = Some(100);
+        let measured = run(&mut way, 100.0);
+        assert_eq!(10_501, measured.due);
+        assert_eq!(measured.due / 100, measured.due - measured.came);
+    }
+
+    #[test]
+    fn frames_that_are_never_taken_are_lost() {
+        let clock = Cell::new(BEGIN);
+        let mut way = Delayed::new(&clock, 1_000);
+        way.pause = [BEGIN + 1_000_000, u64::MAX];
+        let measured = run(&mut way, 100.0);
+        assert_eq!(10_501, measured.due);
+        assert!((9_990..10_001).contains(&measured.came), "{}", measured.came);
+    }
+
+    #[test]
+    fn pace_gives_a_burst_at_most() {
+        let pace = Pace::new(1_000, 1.0);
+        assert!(pace.due(999).is_empty());
+        assert_eq!([1_000, 1_001], *pace.due(1_001));
+        assert_eq!(BURST, pace.due(5_000).len());
+    }
+}

@@ -1,0 +1,54 @@
+//! What can't be measured without opening devices, or without a second core.
+
+use sluice_config::Config;
+use sluice_dpdk::Driver;
+use sluice_engine::placement::HandOver;
+use sluice_wire::Checksums;
+
+use crate::ports::outlook;
+
+/// Hand-overs at distances that this machine does not have, in the order of `Distance::ALL`: cycles that ring and headers took
+/// elsewhere.
+pub const HAND_OVERS: [HandOver; 4] = [
+    HandOver { out: 20.0, take: 40.0 },
+    HandOver { out: 30.0, take: 65.0 },
+    HandOver { out: 60.0, take: 200.0 },
+    HandOver {
+        out: 100.0,
+        take: 350.0,
+    },
+];
+
+/// Nanoseconds that a driver takes per packet to receive and to send, beside what frames in memory take: what is usual, not
+/// measured here.
+fn nanoseconds(driver: Driver) -> [f64; 2] {
+    match driver {
+        Driver::Null | Driver::Ring => [0.0, 0.0],
+        Driver::Native | Driver::Bond => [8.0, 8.0],
+        Driver::Memif | Driver::Vhost | Driver::Virtio | Driver::Pcap => [30.0, 30.0],
+        Driver::AfXdp => [100.0, 200.0],
+        Driver::AfPacket => [300.0, 600.0],
+        Driver::Tap => [500.0, 800.0],
+    }
+}
+
+/// Cycles per packet and part that are assumed for the devices: the mean of all.
+pub fn cycles(config: &Config, frequency: u64) -> [f64; 4] {
+    let ports = outlook(config).unwrap_or_default();
+    let count = ports.len().max(1) as f64 * 1e9 / frequency as f64;
+    let (receive, transmit) = ports.iter().fold((0.0, 0.0), |(receive, transmit), port| {
+        let [own, sent] = nanoseconds(port.choice.driver);
+        (receive + own, transmit + sent)
+    });
+    [receive / count, 0.0, 0.0, transmit / count]
+}
+
+/// Whether cards have looked at checksums: where all of them have drivers of their own.
+pub fn checksums(config: &Config) -> Checksums {
+    let ports = outlook(config).unwrap_or_default();
+    let vouches = |driver| matches!(driver, Driver::Native | Driver::Bond);
+    match !ports.is_empty() && ports.iter().all(|port| vouches(port.choice.driver)) {
+        true => Checksums::Vouched,
+        false => Checksums::Unverified,
+    }
+}

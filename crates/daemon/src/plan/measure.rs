@@ -1,0 +1,245 @@
+//! Cycles per packet of each part, by the counters of a worker that this configuration and traffic keep busy.
+
+use std::time::Duration;
+
+use sluice_config::Config;
+use sluice_dpdk::tsc;
+use sluice_engine::counters::{Stage, WorkerCounters};
+use sluice_engine::plane::Plane;
+use sluice_engine::request::Filter;
+use sluice_wire::Checksums;
+
+use super::PlanError;
+use super::mix::{self, Frame, Traffic};
+use super::profile::Profile;
+use crate::replay::captures::{Captured, Input};
+use crate::replay::world::World;
+use crate::replay::{ReplayError, earliest};
+
+/// Sessions that the table has place for, at most: more cost memory and time and show nothing else.
+const MOST_SESSIONS: u32 = 1 << 18;
+
+/// Frames of captures that are used.
+const MOST_FRAMES: usize = 1 << 16;
+
+/// Frames that wait at the ports when a worker begins: they have left the nearest caches by then, as those of a card.
+const WAITING: usize = 2048;
+
+/// Passes, of whose batches the median counts.
+const PASSES: usize = 7;
+
+/// What traffic is measured with.
+pub enum Source {
+    /// Made up.
+    Mix(Profile),
+    /// Captures, by port.
+    Captures(Vec<(u16, Input)>),
+}
+
+/// What was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Cycles per packet by part, without devices; a session's share of its opening included.
+    pub parts: [f64; 4],
+    /// Cycles to open a session, beside what any packet takes.
+    pub opening: f64,
+    /// Packets of a session.
+    pub packets_per_session: Option<f64>,
+    /// Sessions.
+    pub sessions: u64,
+    /// Packets of a pass.
+    pub packets: u64,
+    /// Mean bytes of a frame.
+    pub bytes: f64,
+    /// Share of the packets that leave again.
+    pub forwarded: f64,
+    /// Share of the packets that the busiest shard has; none where traffic is even.
+    pub busiest: Option<f64>,
+    /// What most of the others were dropped for.
+    pub dropped_for: Option<&'static str>,
+}
+
+/// Cycles by part since the start.
+fn spent(plane: &Plane) -> [u64; 4] {
+    let stage = |stage: Stage| -> u64 {
+        plane
+            .counters()
+            .iter()
+            .map(|worker| worker.cycles[stage as usize].get())
+            .sum()
+    };
+    [
+        stage(Stage::Receive),
+        stage(Stage::Parse),
+        stage(Stage::Session) + stage(Stage::Forward) + stage(Stage::Housekeeping),
+        stage(Stage::Transmit),
+    ]
+}
+
+fn total(plane: &Plane, value: impl Fn(&WorkerCounters) -> u64) -> u64 {
+    plane.counters().iter().map(|worker| value(worker)).sum()
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Some frames through the engine; the cycles by part, and how many frames left.
+fn batch(world: &mut World<'_>, frames: &[Frame], checksums: Checksums) -> ([f64; 4], usize) {
+    let before = spent(world.plane());
+    for (port, frame) in frames {
+        world.feed(*port, frame, checksums);
+    }
+    let sent = world.drain().len();
+    let after = spent(world.plane());
+    let cycles = |part: usize| after[part].wrapping_sub(before[part]) as f64;
+    ([0, 1, 2, 3].map(cycles), sent)
+}
+
+/// All frames through the engine; the cycles of the part of the sessions.
+fn pass(world: &mut World<'_>, frames: &[Frame], checksums: Checksums) -> f64 {
+    let batches = frames.chunks(WAITING);
+    batches.map(|frames| batch(world, frames, checksums).0[2]).sum()
+}
+
+/// Measure on the core that this thread runs on.
+///
+/// # Errors
+/// A configuration without parameters, or traffic that can't be had.
+pub fn measure(config: &Config, source: Source, checksums: Checksums) -> Result<Measured, PlanError> {
+    let mut config = config.clone();
+    let sessions = &mut config.document.sessions;
+    sessions.ipv4 = sessions.ipv4.min(MOST_SESSIONS);
+    sessions.ipv6 = sessions.ipv6.min(MOST_SESSIONS);
+    let mut memory = World::memory(&config, 1)?.allocate();
+    let mut world = World::new(&config, 1, &mut memory, tsc::now)?;
+    let (traffic, packets_per_session) = match source {
+        Source::Mix(profile) => {
+            let traffic = mix::establish(&config, &mut world, &profile, checksums)?;
+            (traffic, profile.packets_per_session)
+        }
+        Source::Captures(inputs) => {
+            let traffic = replayed(&mut world, inputs)?;
+            let made = total(world.plane(), |worker| worker.sessions_created.get());
+            let mean = traffic.data.len() as f64 / made.max(1) as f64;
+            (traffic, (made > 0).then_some(mean))
+        }
+    };
+    let sessions =
+        total(world.plane(), |w| w.sessions_created.get()) - total(world.plane(), |w| w.sessions_ended.get());
+    let mut measured = established(&mut world, &traffic, checksums);
+    measured.sessions = sessions;
+    measured.opening = opening(&mut world, &traffic, checksums);
+    measured.packets_per_session = packets_per_session;
+    measured.parts[2] += packets_per_session.map_or(0.0, |packets| measured.opening / packets.max(1.0));
+    drop(world);
+    drop(memory);
+    if traffic.opening.is_empty() {
+        measured.busiest = busiest(&config, &traffic.data)?;
+    }
+    Ok(measured)
+}
+
+/// The cost of packets whose sessions are there.
+fn established(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -> Measured {
+    let count = traffic.data.len().max(1) as f64;
+    let mut parts: [Vec<f64>; 4] = Default::default();
+    let mut sent = 0;
+    pass(world, &traffic.data, checksums);
+    // Batches are short beside the time slices of whoever else wants the core, so that the median is of undisturbed ones.
+    for frames in (0..PASSES).flat_map(|_| traffic.data.chunks(WAITING)) {
+        let (cycles, left) = batch(world, frames, checksums);
+        for (part, cycles) in parts.iter_mut().zip(cycles) {
+            part.push(cycles / frames.len() as f64);
+        }
+        sent += left;
+    }
+    let bytes: usize = traffic.data.iter().map(|(_, frame)| frame.len()).sum();
+    let reasons = sluice_engine::reason::Reason::all();
+    let dropped = reasons.map(|reason| {
+        let drops = |worker: &WorkerCounters| worker.interfaces.iter().map(|i| i.drops(reason)).sum();
+        (total(world.plane(), drops), reason.name())
+    });
+    Measured {
+        parts: parts.map(median),
+        packets: traffic.data.len() as u64,
+        bytes: bytes as f64 / count,
+        forwarded: (sent as f64 / count / PASSES as f64).min(1.0),
+        dropped_for: dropped
+            .max_by_key(|&(drops, _)| drops)
+            .filter(|&(drops, _)| drops > 0)
+            .map(|(_, name)| name),
+        ..Measured::default()
+    }
+}
+
+/// Cycles that a session's opening takes beside those of any packet: the same frames with and without sessions, either time
+/// after all sessions were looked through.
+fn opening(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -> f64 {
+    let frames = match traffic.opening.is_empty() {
+        true => &traffic.data,
+        false => &traffic.opening,
+    };
+    let none = Filter {
+        source_port: Some(0),
+        destination_port: Some(0),
+        ..Filter::default()
+    };
+    let costs = (0..5).map(|_| {
+        world.end_sessions(&none);
+        let there = pass(world, frames, checksums);
+        world.end_sessions(&Filter::default());
+        let before = total(world.plane(), |worker| worker.sessions_created.get());
+        let opened = pass(world, frames, checksums);
+        let made = total(world.plane(), |worker| worker.sessions_created.get()) - before;
+        (opened - there).max(0.0) / made.max(1) as f64
+    });
+    median(costs.collect())
+}
+
+/// Frames of captures in the order of their timestamps, sent one by one, so that their sessions are there.
+fn replayed(world: &mut World<'_>, mut inputs: Vec<(u16, Input)>) -> Result<Traffic, PlanError> {
+    let mut data = Vec::new();
+    while data.len() < MOST_FRAMES
+        && let Some((port, input)) = earliest(&inputs).and_then(|place| inputs.get_mut(place))
+    {
+        let Some(frame) = input.take().map_err(ReplayError::from)? else {
+            continue;
+        };
+        let frame = Captured {
+            at: Duration::ZERO,
+            ..frame
+        };
+        let bytes = world.addressed(*port, &frame.bytes);
+        world
+            .receive(*port, &frame, &mut |_, _, _| Ok(()))
+            .map_err(ReplayError::from)?;
+        data.push((*port, bytes));
+    }
+    match data.is_empty() {
+        true => Err(PlanError::NoFrames),
+        false => Ok(Traffic {
+            opening: Vec::new(),
+            data,
+        }),
+    }
+}
+
+/// The share of the packets that the busiest shard has: a worker for each shard shows it.
+fn busiest(config: &Config, frames: &[Frame]) -> Result<Option<f64>, PlanError> {
+    let shards = config.document.system.shards;
+    let mut memory = World::memory(config, shards)?.allocate();
+    let mut world = World::new(config, shards, &mut memory, crate::replay::world::NO_CYCLES)?;
+    pass(&mut world, frames, Checksums::Unverified);
+    let by_shard = world
+        .plane()
+        .counters()
+        .iter()
+        .map(|worker| worker.session_packets.get());
+    let by_shard: Vec<u64> = by_shard.collect();
+    let all: u64 = by_shard.iter().sum();
+    let most = by_shard.into_iter().max().unwrap_or(0);
+    // What no session is made for belongs to no shard.
+    Ok((all > 0).then(|| most as f64 / all as f64))
+}

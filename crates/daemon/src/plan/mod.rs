@@ -1,0 +1,491 @@
+//! `sluice plan`: what each part of a packet's way costs on this machine, with this configuration and this traffic, and
+//! which placement on cores follows.
+
+mod device;
+mod frames;
+mod measure;
+mod mix;
+mod path;
+mod pin;
+mod profile;
+mod rings;
+mod words;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use sluice_config::Config;
+use sluice_config::memory::EntryBytes;
+use sluice_config::schema::System;
+use sluice_dpdk::tsc;
+use sluice_engine::placement::{
+    Core, Costs, Distance, HandOver, Load, Part, Placement, Planned, Topology, candidates, choose as choose_from,
+    order, rank,
+};
+
+use crate::build::BuildError;
+use crate::ports::outlook;
+use crate::replay::captures::Input;
+use crate::replay::{ReplayError, by_port};
+use crate::topology::{SYS, devices, topology};
+use crate::{MachineError, machine};
+use measure::{Measured, Source, measure};
+
+pub use profile::{Demand, DemandError, Of, Profile};
+pub use sluice_engine::placement::list;
+
+/// Most cores that a load is planned for.
+const MOST_CORES: usize = 128;
+
+/// What to plan.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Captures to measure with, by interface; the carrier mix where there are none.
+    pub inputs: Vec<(String, PathBuf)>,
+    /// Cores to use, in place of those configured.
+    pub cores: Option<Vec<Core>>,
+    /// A rate that has to be carried.
+    pub demand: Option<Demand>,
+}
+
+/// Why no plan can be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// No two interfaces that IPv4 passes between.
+    #[error(
+        "the carrier mix finds no way from an inside interface to an outside one by IPv4: give captures of your own traffic, --in INTERFACE=CAPTURE"
+    )]
+    NoPath,
+    /// Everything is dropped.
+    #[error(
+        "not one packet of the carrier mix passes this configuration: give captures of your own traffic, --in INTERFACE=CAPTURE"
+    )]
+    NothingPasses,
+    /// Captures without frames.
+    #[error("the captures hold no frame: give some with --in INTERFACE=CAPTURE")]
+    NoFrames,
+    /// Two kinds of traffic.
+    #[error("--in and `{0}` name two kinds of traffic: write the rate alone for that of the captures")]
+    TwoTraffics(String),
+    /// A core that can't be measured on.
+    #[error(
+        "core {core} is not among the cores that this process may use here ({}): name others with --cores",
+        list(allowed)
+    )]
+    NoSuchCore {
+        /// The core.
+        core: Core,
+        /// Those that may be used.
+        allowed: Vec<Core>,
+    },
+    /// The machine could not be asked.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+    /// Captures, or the engine in memory.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    /// The thread that measures ended.
+    #[error("the measuring thread failed: {0}")]
+    Thread(String),
+}
+
+impl From<BuildError> for PlanError {
+    fn from(error: BuildError) -> Self {
+        Self::Replay(error.into())
+    }
+}
+
+/// What a part costs.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PartCost {
+    /// The part.
+    pub part: &'static str,
+    /// Cycles per packet in all.
+    pub cycles: f64,
+    /// Of these, assumed for the driver of the devices; the rest is measured.
+    pub assumed: f64,
+}
+
+/// What a hand-over costs.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct HandOverCost {
+    /// How far the cores are from each other.
+    pub distance: &'static str,
+    /// The cores it was measured between; none where it is assumed.
+    pub measured: Option<[Core; 2]>,
+    /// Cycles per packet of who gives.
+    pub out: f64,
+    /// Cycles per packet of who takes.
+    pub take: f64,
+}
+
+/// A placement and what to expect of it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Candidate {
+    /// The placement in words.
+    pub placement: String,
+    /// Packets per second at most.
+    pub packets_per_second: f64,
+    /// Bits of frames per second, of the traffic measured.
+    pub bits_per_second: f64,
+    /// The core that limits it.
+    pub bottleneck: Core,
+    /// Its cycles for each packet that comes.
+    pub cycles: f64,
+    /// What takes most of them.
+    pub most: &'static str,
+    /// Share of that core's time at the rate that is to be carried; none without such a rate.
+    pub busy: Option<f64>,
+}
+
+/// The traffic that was measured with.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct TrafficSummary {
+    /// What it is.
+    pub name: String,
+    /// Mean bytes of a frame, without check sequence.
+    pub bytes: f64,
+    /// Sessions that there were.
+    pub sessions: u64,
+    /// Packets of a session; none where sessions last.
+    pub packets_per_session: Option<f64>,
+    /// Cycles to open a session.
+    pub opening: f64,
+    /// Share of the packets that left again.
+    pub forwarded: f64,
+    /// What most of the others were dropped for.
+    pub dropped_for: Option<&'static str>,
+    /// Share of the busiest shard.
+    pub busiest_shard: f64,
+}
+
+/// The answer to how many cores a load needs.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Answer {
+    /// The load as it was typed.
+    pub load: String,
+    /// Packets per second.
+    pub packets_per_second: f64,
+    /// New sessions per second, where sessions end.
+    pub sessions_per_second: Option<f64>,
+    /// Cores that carry it; none where no number of them does.
+    pub cores: Option<usize>,
+    /// Whether that is more than the cores there are to use.
+    pub beyond: bool,
+    /// The placement.
+    pub placement: Option<Candidate>,
+    /// What would make fewer cores do.
+    pub hint: Option<String>,
+}
+
+/// A plan.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Plan {
+    /// Cycles per second.
+    pub frequency: u64,
+    /// The cores that were planned for.
+    pub cores: Vec<Core>,
+    /// Queues that each device has.
+    pub queues: u16,
+    /// Shards of the session table.
+    pub shards: u16,
+    /// The traffic.
+    pub traffic: TrafficSummary,
+    /// Cycles per packet by part.
+    pub parts: Vec<PartCost>,
+    /// Cycles per packet of hand-overs, for the distances that there are.
+    pub hand_overs: Vec<HandOverCost>,
+    /// All placements, the fastest first.
+    pub candidates: Vec<Candidate>,
+    /// The one chosen.
+    pub choice: Candidate,
+    /// Why, in sentences.
+    pub reasons: Vec<String>,
+    /// How many cores a load needs.
+    pub answer: Option<Answer>,
+}
+
+/// The placement for a configuration with `model = "auto"`, and why.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// The placement.
+    pub placement: Placement,
+    /// In sentences.
+    pub reasons: Vec<String>,
+}
+
+/// The placement for a configuration, by its cores and the carrier mix.
+///
+/// It takes about a second, and its own memory for as long.
+///
+/// # Errors
+/// See [`PlanError`].
+pub fn choose(config: &Config) -> Result<Chosen, PlanError> {
+    let request = Request {
+        cores: Some(config.cores.clone()),
+        ..Request::default()
+    };
+    let facts = facts(config, &request)?;
+    let ranked = facts.ranked();
+    let chosen = choose_from(&ranked, &facts.load).ok_or(PlanError::NoPath)?;
+    Ok(Chosen {
+        placement: chosen.placement.clone(),
+        reasons: words::reasons(&facts, &ranked, chosen),
+    })
+}
+
+/// Measure, predict, choose and explain.
+///
+/// # Errors
+/// See [`PlanError`].
+pub fn plan(config: &Config, request: &Request) -> Result<Plan, PlanError> {
+    let facts = facts(config, request)?;
+    let ranked = facts.ranked();
+    let chosen = choose_from(&ranked, &facts.load).ok_or(PlanError::NoPath)?;
+    let demand = request.demand.as_ref();
+    Ok(Plan {
+        frequency: facts.frequency,
+        queues: facts.load.queues,
+        shards: facts.load.shards,
+        traffic: facts.summary(),
+        parts: facts.part_costs(),
+        hand_overs: facts.hand_overs.clone(),
+        candidates: ranked.iter().map(|planned| facts.candidate(planned)).collect(),
+        choice: facts.candidate(chosen),
+        reasons: words::reasons(&facts, &ranked, chosen),
+        answer: demand.map(|demand| facts.answer(config, demand)),
+        cores: facts.cores,
+    })
+}
+
+/// All that predictions follow from.
+struct Facts {
+    cores: Vec<Core>,
+    topology: Topology,
+    traffic: String,
+    measured: Measured,
+    assumed: [f64; 4],
+    costs: Costs,
+    hand_overs: Vec<HandOverCost>,
+    load: Load,
+    frequency: u64,
+}
+
+/// The cores to plan for: those asked for, or configured one by one, or all that may be used.
+fn cores(config: &Config, request: &Request) -> Result<Vec<Core>, PlanError> {
+    let allowed = machine(EntryBytes::default())?.cores;
+    let listed = |system: &System| matches!(system.workers, sluice_config::value::Workers::Cores(_));
+    let cores = match &request.cores {
+        Some(cores) => cores.clone(),
+        None if listed(&config.document.system) => config.cores.clone(),
+        None => allowed.clone(),
+    };
+    match cores.iter().find(|core| !allowed.contains(core)) {
+        Some(&core) => Err(PlanError::NoSuchCore { core, allowed }),
+        None => Ok(cores),
+    }
+}
+
+fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
+    let cores = cores(config, request)?;
+    let topology = topology(Path::new(SYS), &devices(config))?;
+    let (traffic, source) = source(config, request)?;
+    let first = order(&cores, &topology).first().copied().unwrap_or(0);
+    let measured = std::thread::scope(|scope| {
+        let measuring = scope.spawn(|| {
+            // Where that is refused the figures are as good as the scheduler lets them be.
+            let _ = pin::pin(first);
+            measure(config, source, device::checksums(config))
+        });
+        measuring
+            .join()
+            .unwrap_or_else(|_| Err(PlanError::Thread("it panicked".into())))
+    })?;
+    let frequency = tsc::frequency();
+    let hand_overs = hand_overs(&cores, &topology);
+    let assumed = device::cycles(config, frequency);
+    let mut costs = Costs {
+        parts: [0, 1, 2, 3].map(|part| measured.parts[part] + assumed[part]),
+        hand_overs: device::HAND_OVERS,
+        ..Costs::default()
+    };
+    for distance in Distance::ALL {
+        if let Some(cost) = hand_overs.iter().find(|cost| cost.distance == distance.name()) {
+            costs.hand_overs[distance as usize] = HandOver {
+                out: cost.out,
+                take: cost.take,
+            };
+        }
+    }
+    let load = load(config, &measured, cores.len());
+    Ok(Facts {
+        cores,
+        topology,
+        traffic,
+        measured,
+        assumed,
+        costs,
+        hand_overs,
+        load,
+        frequency,
+    })
+}
+
+fn load(config: &Config, measured: &Measured, workers: usize) -> Load {
+    let even = Load::even(config.document.system.shards);
+    Load {
+        busiest: measured.busiest.unwrap_or(even.busiest),
+        queues: queues(config, workers),
+        ..even
+    }
+}
+
+/// The traffic's name, and where it comes from.
+fn source(config: &Config, request: &Request) -> Result<(String, Source), PlanError> {
+    let named = request.demand.as_ref().and_then(Demand::profile);
+    if request.inputs.is_empty() {
+        let profile = named.unwrap_or_else(Profile::sfr);
+        return Ok((profile.name.clone(), Source::Mix(profile)));
+    }
+    if let (Some(_), Some(demand)) = (named, &request.demand) {
+        return Err(PlanError::TwoTraffics(demand.text.clone()));
+    }
+    let mut inputs = Vec::new();
+    for (port, path) in by_port(config, &request.inputs)? {
+        inputs.push((port, Input::open(path).map_err(ReplayError::from)?));
+    }
+    Ok(("captures".into(), Source::Captures(inputs)))
+}
+
+/// Queues that the devices have for so many workers: of the one with fewest. Devices that can't be asked are taken to have
+/// enough.
+fn queues(config: &Config, workers: usize) -> u16 {
+    let mut config = config.clone();
+    config.cores = (0..workers as Core).collect();
+    let ports = outlook(&config).unwrap_or_default();
+    ports.iter().map(|port| port.choice.queues).min().unwrap_or(u16::MAX)
+}
+
+/// What hand-overs cost between these cores, at each distance that there is.
+fn hand_overs(cores: &[Core], topology: &Topology) -> Vec<HandOverCost> {
+    let pairs = || {
+        let from = cores.iter().enumerate();
+        from.flat_map(|(place, &from)| cores[place + 1..].iter().map(move |&to| (from, to)))
+    };
+    let at = |distance| pairs().find(|&(from, to)| topology.distance(from, to) == distance);
+    let there = Distance::ALL
+        .into_iter()
+        .filter_map(|distance| Some((distance, at(distance)?)));
+    let costs = there.map(|(distance, (from, to))| {
+        let measured = rings::measure(from, to);
+        let cost = measured.unwrap_or(device::HAND_OVERS[distance as usize]);
+        HandOverCost {
+            distance: distance.name(),
+            measured: measured.map(|_| [from, to]),
+            out: cost.out,
+            take: cost.take,
+        }
+    });
+    costs.collect()
+}
+
+impl Facts {
+    fn hz(&self) -> f64 {
+        self.frequency as f64
+    }
+
+    fn ranked(&self) -> Vec<Planned> {
+        self.ranked_on(&self.cores, &self.topology, &self.load)
+    }
+
+    fn ranked_on(&self, cores: &[Core], topology: &Topology, load: &Load) -> Vec<Planned> {
+        let all = candidates(cores, topology, load);
+        rank(all, &self.costs, topology, load, self.hz())
+    }
+
+    fn candidate(&self, planned: &Planned) -> Candidate {
+        self.candidate_at(planned, None)
+    }
+
+    /// A candidate, and how busy it is at a rate.
+    fn candidate_at(&self, planned: &Planned, rate: Option<f64>) -> Candidate {
+        let prediction = &planned.prediction;
+        let limit = prediction.bottleneck();
+        Candidate {
+            placement: planned.placement.to_string(),
+            packets_per_second: planned.rate(),
+            bits_per_second: planned.rate() * self.measured.bytes * 8.0,
+            bottleneck: limit.map_or(0, |worker| worker.core),
+            cycles: limit.map_or(0.0, |worker| worker.cycles()),
+            most: limit.map_or("", |worker| worker.most().name()),
+            busy: rate.map(|rate| rate / planned.rate()),
+        }
+    }
+
+    fn part_costs(&self) -> Vec<PartCost> {
+        let cost = |part: Part| PartCost {
+            part: part.name(),
+            cycles: self.costs.of(part),
+            assumed: self.assumed[part as usize],
+        };
+        Part::ALL.map(cost).into()
+    }
+
+    fn summary(&self) -> TrafficSummary {
+        TrafficSummary {
+            name: self.traffic.clone(),
+            bytes: self.measured.bytes,
+            sessions: self.measured.sessions,
+            packets_per_session: self.measured.packets_per_session,
+            opening: self.measured.opening,
+            forwarded: self.measured.forwarded,
+            dropped_for: self.measured.dropped_for,
+            busiest_shard: self.load.busiest,
+        }
+    }
+
+    /// How many cores a load needs: those there are first, then more of their kind.
+    fn answer(&self, config: &Config, demand: &Demand) -> Answer {
+        let offered = demand.packets(self.measured.bytes);
+        let near = order(&self.cores, &self.topology);
+        // No placement needs fewer cycles than the parts take.
+        let least = ((offered * self.costs.total() / self.hz()).ceil() as usize).max(1);
+        let found = (least..=MOST_CORES).find_map(|count| {
+            let more = count.saturating_sub(near.len());
+            let topology = self.topology.extended(more as u16);
+            let new = topology
+                .cores
+                .iter()
+                .skip(self.topology.cores.len())
+                .map(|site| site.core);
+            let cores: Vec<Core> = near.iter().copied().chain(new).take(count).collect();
+            let load = Load {
+                offered: Some(offered),
+                queues: queues(config, count),
+                ..self.load
+            };
+            let ranked = self.ranked_on(&cores, &topology, &load);
+            let chosen = choose_from(&ranked, &load).filter(|planned| planned.rate() >= offered)?;
+            let candidate = self.candidate_at(chosen, Some(offered));
+            Some((count, candidate, words::uneven(&load, chosen)))
+        });
+        Answer {
+            load: demand.text.clone(),
+            packets_per_second: offered,
+            sessions_per_second: self.measured.packets_per_session.map(|packets| offered / packets),
+            cores: found.as_ref().map(|(count, ..)| *count),
+            beyond: found.as_ref().is_none_or(|(count, ..)| *count > self.cores.len()),
+            hint: found.as_ref().and_then(|(.., hint)| hint.clone()),
+            placement: found.map(|(_, candidate, _)| candidate),
+        }
+    }
+}

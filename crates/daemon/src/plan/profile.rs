@@ -1,0 +1,201 @@
+//! What traffic is made of: sizes of frames, packets of a session, and rates such as "10G sfr".
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Bytes on the wire beside a frame without check sequence: that sequence, preamble, start and gap.
+const AROUND: f64 = 24.0;
+
+/// A mix of packets.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// Bytes of frames without check sequence, and their share of the packets.
+    pub sizes: Vec<(u16, f64)>,
+    /// Packets of a session, its first among them; none where sessions last.
+    pub packets_per_session: Option<f64>,
+}
+
+/// Names of the profiles, for messages.
+pub const NAMES: &str = "sfr";
+
+impl Profile {
+    /// What a French carrier's customers sent and received: 215,136 packets and 4,084 new sessions for each 1.004 Gb, in the
+    /// classes up to 64, 128, 576, 1,280 bytes and above. The mean is 583 bytes.
+    pub fn sfr() -> Self {
+        Self {
+            name: "sfr".into(),
+            sizes: vec![(60, 0.200), (90, 0.277), (350, 0.162), (900, 0.091), (1514, 0.270)],
+            packets_per_session: Some(52.7),
+        }
+    }
+
+    /// Frames of so many bytes, check sequence included, in sessions that last.
+    pub fn of_size(bytes: u16) -> Self {
+        Self {
+            name: format!("frames of {bytes} bytes"),
+            sizes: vec![(bytes.saturating_sub(4), 1.0)],
+            packets_per_session: None,
+        }
+    }
+
+    /// Mean bytes of a frame, without check sequence.
+    pub fn mean(&self) -> f64 {
+        self.sizes.iter().map(|&(bytes, share)| f64::from(bytes) * share).sum()
+    }
+
+    /// The size of the `number`-th of many packets, so that each size has its share of any hundred or so in a row.
+    pub fn size(&self, number: u32) -> u16 {
+        // Multiples of the golden ratio lie evenly in every interval.
+        let place = f64::from(number.wrapping_mul(2_654_435_769)) / 2f64.powi(32);
+        let mut end = 0.0;
+        let found = self.sizes.iter().find(|(_, share)| {
+            end += share;
+            place < end
+        });
+        found.or(self.sizes.last()).map_or(60, |&(bytes, _)| bytes)
+    }
+}
+
+/// What a rate is of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Of {
+    /// Bytes of frames of a profile.
+    Profile(Profile),
+    /// Lines full of frames of one size, check sequence included.
+    Size(u16),
+    /// The traffic that is measured.
+    Measured,
+}
+
+/// A rate that has to be carried: `10G sfr`, `1.5G 64`, `400M`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Demand {
+    /// As typed.
+    pub text: String,
+    /// Bits per second.
+    pub bits: f64,
+    /// Of what.
+    pub of: Of,
+}
+
+impl Demand {
+    /// Packets per second, where packets of the traffic measured have so many bytes in the mean.
+    pub fn packets(&self, mean: f64) -> f64 {
+        let bytes = match &self.of {
+            Of::Profile(profile) => profile.mean(),
+            Of::Size(bytes) => f64::from(*bytes) - 4.0 + AROUND,
+            Of::Measured => mean.max(1.0),
+        };
+        self.bits / 8.0 / bytes
+    }
+
+    /// The traffic that it names.
+    pub fn profile(&self) -> Option<Profile> {
+        match &self.of {
+            Of::Profile(profile) => Some(profile.clone()),
+            Of::Size(bytes) => Some(Profile::of_size(*bytes)),
+            Of::Measured => None,
+        }
+    }
+}
+
+/// What is wrong with a rate.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DemandError {
+    /// The bits per second.
+    #[error("`{0}` is no rate: write 10G, 2.5G or 400M bits per second")]
+    Rate(String),
+    /// The traffic.
+    #[error("`{0}` is no traffic: write a profile ({NAMES}) or the bytes of each frame, from 64 to 1518")]
+    Traffic(String),
+}
+
+impl FromStr for Demand {
+    type Err = DemandError;
+
+    fn from_str(text: &str) -> Result<Self, DemandError> {
+        let mut words = text.split_whitespace();
+        let rate = words.next().unwrap_or_default();
+        let bits = bits(rate).ok_or_else(|| DemandError::Rate(rate.into()))?;
+        let rest = words.collect::<Vec<_>>().join(" ");
+        let of = match rest.as_str() {
+            "" => Of::Measured,
+            "sfr" => Of::Profile(Profile::sfr()),
+            size => match size.parse() {
+                Ok(bytes @ 64..=1518) => Of::Size(bytes),
+                _ => return Err(DemandError::Traffic(rest)),
+            },
+        };
+        Ok(Self {
+            text: text.trim().into(),
+            bits,
+            of,
+        })
+    }
+}
+
+impl fmt::Display for Demand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn bits(rate: &str) -> Option<f64> {
+    let unit = match rate.chars().last()? {
+        'K' | 'k' => 1e3,
+        'M' => 1e6,
+        'G' => 1e9,
+        'T' => 1e12,
+        _ => return None,
+    };
+    let number: f64 = rate.get(..rate.len() - 1)?.parse().ok()?;
+    (number.is_finite() && number > 0.0).then_some(number * unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sfr_has_the_mean_and_the_rate_of_the_carrier() {
+        let sfr = Profile::sfr();
+        assert!((580.0..586.0).contains(&sfr.mean()), "{}", sfr.mean());
+        assert!((sfr.sizes.iter().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 1e-9);
+        let demand: Demand = "10G sfr".parse().unwrap();
+        assert!(
+            (2.13e6..2.16e6).contains(&demand.packets(1.0)),
+            "{}",
+            demand.packets(1.0)
+        );
+    }
+
+    #[test]
+    fn sizes_of_packets_in_a_row_have_their_shares() {
+        let sfr = Profile::sfr();
+        let mean: f64 = (0..1000).map(|number| f64::from(sfr.size(number))).sum::<f64>() / 1000.0;
+        assert!((mean / sfr.mean() - 1.0).abs() < 0.02, "{mean}");
+    }
+
+    #[test]
+    fn rate_of_small_frames_is_the_lines() {
+        let demand: Demand = "10G 64".parse().unwrap();
+        assert_eq!(14_880_952.0, demand.packets(1.0).floor());
+        assert_eq!(1e3, "4M".parse::<Demand>().unwrap().packets(500.0));
+    }
+
+    #[test]
+    fn rate_that_is_none_says_what_to_write() {
+        for (text, part) in [
+            ("", "rate"),
+            ("10", "rate"),
+            ("-1G", "rate"),
+            ("1G imix", "profile"),
+            ("1G 20", "64"),
+        ] {
+            let error = text.parse::<Demand>().unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What handing packets from one core to another costs: bursts through a ring, and the lines that follow them.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use rtrb::{Consumer, Producer, RingBuffer};
+use sluice_dpdk::tsc;
+use sluice_engine::placement::{Core, HandOver};
+use sluice_table::prefetch::{prefetch_read, prefetch_write};
+
+use super::pin::pin;
+
+/// Packets of a burst.
+const BURST: usize = 32;
+
+/// Bursts of which the median counts.
+const BURSTS: usize = 2_000;
+
+/// Places of the ring.
+const PLACES: usize = 512;
+
+/// Longest that a pair of cores is measured.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What a ring's entry holds: the buffer, its room and window, and what is carried.
+type Entry = [u64; 6];
+
+/// The lines of a packet that the next worker reads: its buffer's and its headers'.
+#[derive(Default)]
+#[repr(align(128))]
+struct Lines([AtomicU64; 16]);
+
+/// Cycles per packet between two cores; `None` where they can't be had for long enough, or not pinned to.
+pub fn measure(from: Core, to: Core) -> Option<HandOver> {
+    let (producer, consumer) = RingBuffer::new(PLACES);
+    let packets: Vec<Lines> = (0..2 * PLACES).map(|_| Lines::default()).collect();
+    let over = AtomicBool::new(false);
+    let (out, take) = std::thread::scope(|scope| {
+        let taker = scope.spawn(|| pin(to).ok().map(|()| taken(consumer, &packets, &over)));
+        let giver = scope.spawn(|| pin(from).ok().map(|()| given(producer, &packets, &over)));
+        let out = giver.join().ok().flatten();
+        over.store(true, Ordering::Relaxed);
+        (out, taker.join().ok().flatten())
+    });
+    Some(HandOver {
+        out: median(out?)?,
+        take: median(take?)?,
+    })
+}
+
+fn median(mut bursts: Vec<u64>) -> Option<f64> {
+    bursts.sort_unstable();
+    let enough = bursts.len() >= BURSTS / 20;
+    enough.then(|| bursts[bursts.len() / 2] as f64 / BURST as f64)
+}
+
+/// Cycles of each burst given.
+fn given(mut ring: Producer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec<u64> {
+    let (mut bursts, mut next) = (Vec::with_capacity(BURSTS), 0);
+    let began = Instant::now();
+    while bursts.len() < BURSTS && began.elapsed() < PATIENCE && !over.load(Ordering::Relaxed) {
+        if ring.slots() < BURST {
+            std::thread::yield_now();
+            continue;
+        }
+        // This core has worked on them.
+        for place in 0..BURST {
+            let lines = &packets[(next + place) % packets.len()].0;
+            lines[0].store(next as u64, Ordering::Relaxed);
+            lines[8].store(next as u64, Ordering::Relaxed);
+        }
+        let start = tsc::now();
+        if let Ok(chunk) = ring.write_chunk_uninit(BURST) {
+            chunk.fill_from_iter((next..next + BURST).map(|packet| [(packet % packets.len()) as u64; 6]));
+        }
+        bursts.push(tsc::now() - start);
+        next += BURST;
+    }
+    bursts
+}
+
+/// Cycles of each burst taken.
+fn taken(mut ring: Consumer<Entry>, packets: &[Lines], over: &AtomicBool) -> Vec<u64> {
+    let mut bursts = Vec::with_capacity(BURSTS);
+    while !over.load(Ordering::Relaxed) {
+        if ring.slots() < BURST {
+            std::thread::yield_now();
+            continue;
+        }
+        let start = tsc::now();
+        let mut sum = 0;
+        if let Ok(chunk) = ring.read_chunk(BURST) {
+            let (first, second) = chunk.as_slices();
+            for entry in first.iter().chain(second) {
+                let lines = &packets[entry[0] as usize % packets.len()].0;
+                prefetch_write(&lines[0]);
+                prefetch_read(&lines[8]);
+            }
+            for entry in chunk {
+                // The buffer's own line is written later on, the headers are read now.
+                let lines = &packets[entry[0] as usize % packets.len()].0;
+                sum += lines[8].load(Ordering::Relaxed) + entry[5];
+                lines[0].store(sum, Ordering::Relaxed);
+            }
+        }
+        black_box(sum);
+        bursts.push(tsc::now() - start);
+    }
+    bursts
+}

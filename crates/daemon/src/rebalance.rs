@@ -1,0 +1,232 @@
+//! Shards move from the busiest worker to the least busy one, as long as that levels their load.
+
+use std::time::{Duration, Instant};
+
+use sluice_config::schema::Rebalance;
+use sluice_engine::io::WorkerIndex;
+use sluice_engine::request::{Reply, Request};
+
+use crate::control::Control;
+use crate::desk::Gone;
+use crate::ports::table;
+
+/// How often loads are compared, and how long a move may show its effect.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How often a step of a move looks whether the workers are done with it.
+const STEP: Duration = Duration::from_micros(200);
+
+/// After so long a move that is under way is told of.
+const LONG: Duration = Duration::from_secs(1);
+
+/// A shard for another worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// The shard.
+    pub shard: u16,
+    /// The worker.
+    pub to: WorkerIndex,
+}
+
+/// Why a shard did not move.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// The process ends.
+    #[error(transparent)]
+    Gone(#[from] Gone),
+    /// The worker has no such shard, or another is on its way.
+    #[error("worker {0} can't now")]
+    Refused(WorkerIndex),
+    /// Sessions are being ended after a change of pools.
+    #[error("a change of pools is still under way")]
+    Unsettled,
+}
+
+/// The move that levels loads most. `busy` is by worker, in percent, none for those without sessions; `owners` and `packets`
+/// are by shard.
+pub fn choose(wanted: &Rebalance, busy: &[Option<f64>], owners: &[WorkerIndex], packets: &[u64]) -> Option<Move> {
+    let mut workers: Vec<(f64, WorkerIndex)> = (0..).zip(busy).filter_map(|(at, busy)| Some(((*busy)?, at))).collect();
+    workers.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let (&(least, to), &(most, from)) = (workers.first()?, workers.last()?);
+    let difference = most - least;
+    if most < f64::from(wanted.busy) || difference < f64::from(wanted.difference) {
+        return None;
+    }
+    let own: Vec<(u16, u64)> = (0..)
+        .zip(owners.iter().zip(packets))
+        .filter(|(_, (owner, _))| **owner == from)
+        .map(|(shard, (_, packets))| (shard, *packets))
+        .collect();
+    let all: u64 = own.iter().map(|(_, packets)| packets).sum();
+    let weighed = own
+        .iter()
+        .map(|&(shard, packets)| (most * packets as f64 / all.max(1) as f64, shard));
+    // What is as heavy as the difference would only change who is busiest.
+    let useful = weighed.filter(|&(weight, _)| weight > 0.0 && weight < difference);
+    let (_, shard) = useful.min_by(|one, other| {
+        let off = |weight: f64| (difference - 2.0 * weight).abs();
+        off(one.0).total_cmp(&off(other.0))
+    })?;
+    Some(Move { shard, to })
+}
+
+impl Control {
+    /// Compare loads and move shards, for ever.
+    pub(crate) async fn rebalance(&self) {
+        let mut before = self.packets();
+        loop {
+            tokio::time::sleep(PERIOD).await;
+            let now = self.packets();
+            let packets: Vec<u64> = now.iter().zip(&before).map(|(now, before)| now - before).collect();
+            before = now;
+            let Some(chosen) = self.chosen(&packets) else { continue };
+            match self.move_shard(chosen).await {
+                Ok(took) => tracing::info!(
+                    "shard {} is with worker {} now, after {took:?}",
+                    chosen.shard,
+                    chosen.to
+                ),
+                Err(error) => tracing::warn!("shard {} stays where it is: {error}", chosen.shard),
+            }
+            // The loads of the last second are of before.
+            tokio::time::sleep(2 * PERIOD).await;
+            before = self.packets();
+        }
+    }
+
+    fn chosen(&self, packets: &[u64]) -> Option<Move> {
+        let config = self.config();
+        let wanted = &config.document.system.rebalance;
+        let plane = self.plane();
+        let setup = plane.setup();
+        let does = |worker| setup.stages.does(worker, sluice_engine::placement::Part::Session);
+        let busy: Vec<_> = (0..self.workers())
+            .map(|worker| does(worker as WorkerIndex).then(|| self.load(worker).busy * 100.0))
+            .collect();
+        let owners: Vec<_> = setup.owners.iter().collect();
+        wanted
+            .enabled
+            .then(|| choose(wanted, &busy, &owners, packets))
+            .flatten()
+    }
+
+    /// Packets by shard so far.
+    fn packets(&self) -> Vec<u64> {
+        let shards = self.plane().setup().owners.len();
+        let of = |shard: usize| self.counters.iter().filter_map(move |worker| worker.shards.get(shard));
+        (0..shards)
+            .map(|shard| of(shard).map(|counter| counter.get()).sum())
+            .collect()
+    }
+
+    /// Move a shard while packets flow. Returns how long it took.
+    ///
+    /// # Errors
+    /// See [`MoveError`]: the shard is where it was.
+    pub(crate) async fn move_shard(&self, Move { shard, to }: Move) -> Result<Duration, MoveError> {
+        let _one = self.committing.lock().await;
+        let began = Instant::now();
+        let owner = {
+            let plane = self.plane();
+            if !plane.is_settled() {
+                return Err(MoveError::Unsettled);
+            }
+            plane.setup().owners.of(shard)
+        };
+        let from = owner.ok_or(MoveError::Refused(to))?;
+        if from == to || !matches!(self.ask(to.into(), Request::Expect { shard }).await?, Reply::Done) {
+            return Err(MoveError::Refused(to));
+        }
+        let taken = self.taken(to);
+        if !matches!(self.ask(from.into(), Request::Give { shard, to }).await?, Reply::Done) {
+            self.ask(to.into(), Request::Release).await?;
+            return Err(MoveError::Refused(from));
+        }
+        // Two full rounds: the one under way may have begun before.
+        let then: Vec<u64> = self.counters.iter().map(|worker| worker.heartbeat.get()).collect();
+        let seen = || {
+            self.counters
+                .iter()
+                .zip(&then)
+                .all(|(worker, then)| worker.heartbeat.get() - then >= 2)
+        };
+        self.until(began, seen).await;
+        self.tell_devices();
+        if !matches!(self.ask(from.into(), Request::Release).await?, Reply::Done) {
+            return Err(MoveError::Refused(from));
+        }
+        self.until(began, || self.taken(to) != taken).await;
+        Ok(began.elapsed())
+    }
+
+    fn taken(&self, worker: WorkerIndex) -> u64 {
+        let counters = self.counters.get(usize::from(worker));
+        counters.map_or(0, |worker| worker.shards_taken.get())
+    }
+
+    async fn until(&self, began: Instant, done: impl Fn() -> bool) {
+        let mut told = false;
+        while !done() {
+            tokio::time::sleep(STEP).await;
+            if !told && began.elapsed() > LONG {
+                told = true;
+                tracing::warn!("a shard is under way for more than {LONG:?}: packets for it wait");
+            }
+        }
+    }
+
+    /// Cards lead each shard's packets to its owner's queue.
+    fn tell_devices(&self) {
+        for port in self.devices.ports().iter().filter(|port| port.queues() > 1) {
+            let table = table(self.plane().setup(), port.queues());
+            if let Err(error) = port.set_table(&table) {
+                tracing::debug!("{}: {error}: its packets are handed over", port.name());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(busy: &[f64], owners: &[WorkerIndex], packets: &[u64]) -> Option<Move> {
+        let busy: Vec<_> = busy.iter().map(|&busy| Some(busy)).collect();
+        choose(&Rebalance::default(), &busy, owners, packets)
+    }
+
+    #[test]
+    fn shard_moves_that_levels_the_load_most() {
+        // 90 % and 10 %: 40 % of a core should go. Shard 2 carries that.
+        let owners = [0, 0, 0, 1];
+        assert_eq!(
+            Some(Move { shard: 2, to: 1 }),
+            chosen(&[90.0, 10.0], &owners, &[20, 30, 40, 10])
+        );
+        assert_eq!(
+            Some(Move { shard: 0, to: 2 }),
+            chosen(&[90.0, 50.0, 10.0], &owners, &[35, 5, 50, 10])
+        );
+    }
+
+    #[test]
+    fn elephant_stays_and_its_companions_go() {
+        let owners = [0, 0, 1, 1];
+        // Alone on its worker, it would only carry its load with it.
+        assert_eq!(None, chosen(&[95.0, 5.0], &owners, &[1000, 0, 5, 5]));
+        assert_eq!(
+            Some(Move { shard: 1, to: 1 }),
+            chosen(&[95.0, 5.0], &owners, &[1000, 20, 5, 5])
+        );
+    }
+
+    #[test]
+    fn nothing_moves_while_nobody_is_busy_or_all_are() {
+        let owners = [0, 0, 1, 1];
+        assert_eq!(None, chosen(&[50.0, 1.0], &owners, &[10, 10, 1, 1]));
+        assert_eq!(None, chosen(&[95.0, 90.0], &owners, &[10, 10, 9, 9]));
+        assert_eq!(None, chosen(&[95.0], &[0, 0], &[10, 10]));
+        let without = [Some(95.0), None];
+        assert_eq!(None, choose(&Rebalance::default(), &without, &[0, 0], &[10, 10]));
+    }
+}

@@ -1,0 +1,89 @@
+//! Which worker is in charge of each shard, and how a shard goes from one to another.
+//!
+//! Only the worker that has a shard gives it away. It says so here, and from then on hands what it receives for the shard to the
+//! other worker, which holds it. Once every worker has seen that (a full round of each) and devices have been told, it takes what
+//! still lies in its queues and rings; what is in its rings it processes itself. Then the shard goes over, and the other worker
+//! processes first what came through rings, then what it received itself. So nothing is lost, and flows keep their order.
+
+use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use sluice_nat::shard::Shards;
+
+use crate::io::WorkerIndex;
+use crate::shard::Shard;
+
+/// The worker in charge of each shard.
+#[derive(Debug)]
+pub struct Owners(Box<[AtomicU16]>);
+
+impl Owners {
+    /// Shards dealt to workers in turn.
+    pub fn dealt(shards: Shards, workers: &[WorkerIndex]) -> Self {
+        let turns = workers.iter().cycle().map(|&worker| AtomicU16::new(worker));
+        Self(turns.take(shards.count() as usize).collect())
+    }
+
+    /// The worker in charge of a shard.
+    #[inline]
+    pub fn of(&self, shard: u16) -> Option<WorkerIndex> {
+        Some(self.0.get(usize::from(shard))?.load(Ordering::Acquire))
+    }
+
+    /// All of them, in the order of the shards.
+    pub fn iter(&self) -> impl Iterator<Item = WorkerIndex> {
+        self.0.iter().map(|owner| owner.load(Ordering::Acquire))
+    }
+
+    /// How many shards a worker is in charge of.
+    pub fn count(&self, worker: WorkerIndex) -> usize {
+        self.iter().filter(|&owner| owner == worker).count()
+    }
+
+    /// Shards.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are no shards, which can't be.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Another worker is in charge, as the one says that was.
+    pub(crate) fn set(&self, shard: u16, worker: WorkerIndex) {
+        if let Some(owner) = self.0.get(usize::from(shard)) {
+            owner.store(worker, Ordering::Release);
+        }
+    }
+}
+
+/// A place for each shard on its way from one worker to another. Locked only for the moment in which a shard is put or taken,
+/// which is no packet's.
+pub struct Exchange<'m> {
+    places: Box<[Mutex<Option<Box<Shard<'m>>>>]>,
+    /// Packets that all rings to one worker hold at most.
+    pub(crate) in_rings: usize,
+}
+
+impl<'m> Exchange<'m> {
+    /// For so many shards, where all rings to one worker hold so many packets at most.
+    pub fn new(shards: usize, in_rings: usize) -> Self {
+        Self {
+            places: (0..shards).map(|_| Mutex::new(None)).collect(),
+            in_rings,
+        }
+    }
+
+    /// Leave a shard.
+    pub(crate) fn put(&self, shard: Box<Shard<'m>>) {
+        if let Some(place) = self.places.get(usize::from(shard.number)) {
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(shard);
+        }
+    }
+
+    /// Fetch a shard, if it is there.
+    pub(crate) fn take(&self, shard: u16) -> Option<Box<Shard<'m>>> {
+        self.places.get(usize::from(shard))?.try_lock().ok()?.take()
+    }
+}

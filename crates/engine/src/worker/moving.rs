@@ -1,0 +1,294 @@
+//! A shard that goes from one worker to another: see [`crate::owners`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{Source, Worker};
+use crate::batch::{Note, Stage};
+use crate::io::{BATCH, Carried, HAND, Parked, WorkerIndex};
+use crate::owners::Exchange;
+use crate::reason::Own;
+use crate::request::Reply;
+use crate::shard::Shard;
+use crate::time::Now;
+
+/// Packets that a worker holds for a shard that is on its way, from devices and from rings each.
+pub const HELD: usize = 4096;
+
+/// Frames from a device's queue after which none is left in it of those that were there: more than any has descriptors.
+const IN_QUEUE: usize = 16_384;
+
+/// Batches of held packets that go on in one round.
+const AT_ONCE: usize = 4;
+
+/// What a worker has to do with a shard that moves: one at a time.
+#[derive(Default)]
+pub(super) struct Moving<'m> {
+    exchange: Option<Arc<Exchange<'m>>>,
+    giving: Option<Giving<'m>>,
+    expected: Option<Expected<'m>>,
+    /// What came for it through rings, and from devices.
+    held: [VecDeque<Held>; 2],
+}
+
+struct Giving<'m> {
+    shard: u16,
+    /// Out of the way of packets from devices, which go to the other worker.
+    lifted: Option<Box<Shard<'m>>>,
+    /// Packets still to come from each port, and from the rings, until all that came before the change are through; none before
+    /// every worker has seen the change.
+    left: Option<(Vec<usize>, usize)>,
+}
+
+struct Expected<'m> {
+    shard: u16,
+    /// The shard, and packets still to come from the rings before any goes on that came from a device.
+    come: Option<(Box<Shard<'m>>, usize)>,
+}
+
+/// A packet that waits for its shard.
+struct Held {
+    parked: Parked,
+    interface: u16,
+    carried: Carried,
+}
+
+impl Moving<'_> {
+    fn is_idle(&self) -> bool {
+        self.giving.is_none() && self.expected.is_none() && self.exchange.is_some()
+    }
+}
+
+impl<'m> Worker<'m> {
+    /// Shards may come from other workers and go to them, by way of this exchange, which all share.
+    pub fn join(&mut self, exchange: Arc<Exchange<'m>>) {
+        self.moving.exchange = Some(exchange);
+        self.moving.held = [(); 2].map(|()| VecDeque::with_capacity(HELD));
+    }
+
+    /// Hold what comes for a shard until it comes itself.
+    pub(super) fn expect(&mut self, shard: u16) -> Reply {
+        let has = self.parts.shards.get(usize::from(shard)).is_none_or(Option::is_some);
+        if has || !self.moving.is_idle() {
+            return Reply::Refused;
+        }
+        self.moving.expected = Some(Expected { shard, come: None });
+        Reply::Done
+    }
+
+    /// Leave a shard to another worker from now on, as far as packets from devices are concerned.
+    pub(super) fn give(&mut self, shard: u16, to: WorkerIndex) -> Reply {
+        let has = self.parts.shards.get(usize::from(shard)).is_some_and(Option::is_some);
+        if !has || to == self.parts.own || !self.moving.is_idle() {
+            return Reply::Refused;
+        }
+        self.moving.giving = Some(Giving {
+            shard,
+            lifted: None,
+            left: None,
+        });
+        self.parts.setup.owners.set(shard, to);
+        Reply::Done
+    }
+
+    /// Every worker and device knows: the shard goes over as soon as what came before is through. Whoever expects one expects it
+    /// no more.
+    pub(super) fn release(&mut self) -> Reply {
+        let ports = self.receives.len();
+        let rings = self.in_rings();
+        match &mut self.moving.giving {
+            Some(giving) => {
+                giving.left = Some((vec![IN_QUEUE; ports], rings));
+                Reply::Done
+            }
+            None if self.moving.expected.take().is_some() => Reply::Done,
+            None => Reply::Refused,
+        }
+    }
+
+    /// Packets from the rings after which none is left in them of those that were there.
+    fn in_rings(&self) -> usize {
+        self.moving.exchange.as_ref().map_or(0, |exchange| exchange.in_rings)
+    }
+
+    /// Whether a shard comes or goes.
+    #[inline(always)]
+    pub(super) fn is_moving(&self) -> bool {
+        self.moving.giving.is_some() || self.moving.expected.is_some()
+    }
+
+    /// Whether what a device would bring can be held: else it stays there.
+    pub(super) fn can_hold(&self) -> bool {
+        self.moving.expected.is_none() || self.moving.held[1].len() + BATCH <= HELD
+    }
+
+    /// Before a burst from a device: what it has for the shard that goes is the other worker's.
+    pub(super) fn lift(&mut self) {
+        if let Some(giving) = &mut self.moving.giving
+            && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
+        {
+            giving.lifted = place.take();
+        }
+    }
+
+    /// After it.
+    pub(super) fn put_back(&mut self) {
+        if let Some(giving) = &mut self.moving.giving
+            && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
+            && giving.lifted.is_some()
+        {
+            *place = giving.lifted.take();
+        }
+    }
+
+    /// So many packets came from the port at a place, or from the rings.
+    pub(super) fn came(&mut self, port: Option<usize>, count: usize) {
+        let giving = self.moving.giving.as_mut().and_then(|giving| giving.left.as_mut());
+        match (giving, port) {
+            // Devices may bring less than they have: none is none.
+            (Some((ports, _)), Some(place)) => {
+                if let Some(left) = ports.get_mut(place) {
+                    *left = if count == 0 { 0 } else { left.saturating_sub(count) };
+                }
+            }
+            (Some((_, left)), None) => reckon(left, count),
+            (None, _) => {}
+        }
+        if let Some(Expected {
+            come: Some((_, left)), ..
+        }) = &mut self.moving.expected
+            && port.is_none()
+        {
+            reckon(left, count);
+        }
+    }
+
+    /// At the end of a round: let the shard go that has nothing left to do, take the one that has come. Returns how many held
+    /// packets went on.
+    pub(super) fn move_on(&mut self, now: Now) -> usize {
+        let Some(exchange) = self.moving.exchange.clone() else {
+            return 0;
+        };
+        if let Some(giving) = &self.moving.giving
+            && let Some((ports, 0)) = &giving.left
+            && ports.iter().take(self.receives.len()).all(|&left| left == 0)
+        {
+            self.let_go(&exchange);
+        }
+        let in_rings = exchange.in_rings;
+        match &mut self.moving.expected {
+            Some(expected) if expected.come.is_none() => {
+                expected.come = exchange.take(expected.shard).map(|shard| (shard, in_rings));
+                0
+            }
+            Some(Expected { come: Some((_, 0)), .. }) => self.take_in(now),
+            _ => 0,
+        }
+    }
+
+    fn let_go(&mut self, exchange: &Exchange<'m>) {
+        self.put_back();
+        let Some(giving) = self.moving.giving.take() else {
+            return;
+        };
+        let place = self.parts.shards.get_mut(usize::from(giving.shard));
+        if let Some(shard) = place.and_then(Option::take) {
+            let [four, six] = shard.sessions();
+            let counters = &self.parts.counters;
+            counters.sessions_moved.remove(four + six);
+            counters.sessions_six.remove(six);
+            exchange.put(shard);
+        }
+    }
+
+    /// Let held packets go on, a few batches in a round, while what comes meanwhile is held behind them. With the last the shard
+    /// is here.
+    fn take_in(&mut self, now: Now) -> usize {
+        let Some(Expected {
+            shard,
+            come: Some((moved, _)),
+        }) = self.moving.expected.take()
+        else {
+            return 0;
+        };
+        let place = usize::from(shard);
+        self.parts.shards[place] = Some(moved);
+        let mut packets = 0;
+        for _ in 0..AT_ONCE {
+            if !self.has_room_ahead() {
+                break;
+            }
+            let count = self.burst(Source::Held, now);
+            packets += count;
+            if count == 0 {
+                break;
+            }
+        }
+        if self.moving.held.iter().all(VecDeque::is_empty) {
+            self.has_come(place);
+        } else if let Some(moved) = self.parts.shards[place].take() {
+            let come = Some((moved, 0));
+            self.moving.expected = Some(Expected { shard, come });
+        }
+        packets
+    }
+
+    fn has_come(&mut self, place: usize) {
+        if let Some(Some(shard)) = self.parts.shards.get(place) {
+            let [four, six] = shard.sessions();
+            let counters = &self.parts.counters;
+            counters.sessions_moved.add(four + six);
+            counters.sessions_six.add(six);
+            counters.shards_taken.add(1);
+        }
+    }
+
+    /// Take held packets back into the hand, first those from rings. Returns how many.
+    pub(super) fn unhold(&mut self) -> usize {
+        self.carried.clear();
+        let [rings, devices] = &mut self.moving.held;
+        while self.carried.len() < BATCH {
+            let from = if rings.is_empty() { &mut *devices } else { &mut *rings };
+            let Some(held) = from.pop_front() else { break };
+            match self.io.unpark(held.parked) {
+                Ok(_) => self.carried.push(held.carried),
+                Err(parked) => {
+                    from.push_front(Held { parked, ..held });
+                    break;
+                }
+            }
+            if let Some(counters) = self.parts.counters.interfaces.get(usize::from(held.interface)) {
+                counters.unparked.add(1);
+            }
+        }
+        self.carried.len()
+    }
+
+    /// Put packets aside whose shard is still to come.
+    pub(super) fn hold(&mut self, source: Source) {
+        let expects = self.moving.expected.is_some();
+        for slot in std::mem::take(&mut self.parts.lists.hold) {
+            let meta = &self.parts.meta[usize::from(slot) % HAND];
+            let (interface, carried) = (meta.interface, Note::new(Stage::Session, meta).pack());
+            let held = &mut self.moving.held[usize::from(matches!(source, Source::Port(_)))];
+            let parked = (expects && held.len() < HELD).then(|| self.io.park(slot)).flatten();
+            let Some(parked) = parked else {
+                self.parts.lists.discard(slot, Own::MovingFull);
+                continue;
+            };
+            held.push_back(Held {
+                parked,
+                interface,
+                carried,
+            });
+            if let Some(counters) = self.parts.counters.interfaces.get(usize::from(interface)) {
+                counters.parked.add(1);
+            }
+        }
+    }
+}
+
+/// Count down what is left in rings: a burst that is not full has emptied them.
+fn reckon(left: &mut usize, count: usize) {
+    *left = if count < BATCH { 0 } else { left.saturating_sub(count) };
+}

@@ -1,0 +1,173 @@
+//! `sluice plan`: what a configuration costs here, and on which cores it runs best.
+
+use std::io::Write;
+
+use sluice_daemon::plan::{self as planner, Answer, Candidate, Plan, Request};
+use sluice_daemon::{DaemonError, load_for_replay};
+
+use crate::arguments;
+use crate::columns::{Align, Columns, grouped};
+use crate::exit::CommandError;
+
+use Align::{Left, Right};
+
+/// Measure, and print costs, candidates, the choice and its reasons.
+///
+/// # Errors
+/// The configuration is wrong, a capture can't be read, or nothing can be measured.
+pub fn plan(arguments: &arguments::Plan, output: &mut dyn Write) -> Result<(), CommandError> {
+    let loaded = load_for_replay(&arguments.config)?;
+    let files = arguments.inputs.iter();
+    let request = Request {
+        inputs: files.map(|file| (file.interface.clone(), file.path.clone())).collect(),
+        cores: arguments.cores.as_ref().map(|cores| cores.0.clone()),
+        demand: arguments.demand.clone(),
+    };
+    let plan = planner::plan(&loaded.checked.config, &request).map_err(|error| DaemonError::Plan(Box::new(error)))?;
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut *output, &plan).map_err(std::io::Error::from)?;
+        writeln!(output)?;
+        return Ok(());
+    }
+    costs(&plan, output)?;
+    candidates(&plan, usize::from(arguments.candidates), output)?;
+    writeln!(output, "\nChoice: {}", plan.choice.placement)?;
+    for reason in &plan.reasons {
+        writeln!(output, "  {reason}.")?;
+    }
+    match &plan.answer {
+        Some(found) => answer(found, &plan, output),
+        None => Ok(()),
+    }
+}
+
+fn costs(plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
+    let traffic = &plan.traffic;
+    writeln!(
+        output,
+        "Traffic: {}, {:.0} bytes a frame, {} sessions",
+        traffic.name,
+        traffic.bytes,
+        grouped(traffic.sessions)
+    )?;
+    if let Some(packets) = traffic.packets_per_session {
+        writeln!(
+            output,
+            "  {packets:.1} packets a session, whose opening takes {:.0} cycles",
+            traffic.opening
+        )?;
+    }
+    writeln!(
+        output,
+        "Machine: cores {}, {:.2} GHz; {} queue{} a device, {} shards\n",
+        planner::list(&plan.cores),
+        plan.frequency as f64 / 1e9,
+        plan.queues,
+        if plan.queues == 1 { "" } else { "s" },
+        plan.shards
+    )?;
+    let mut table = Columns::new(&[("CYCLES A PACKET", Left), ("ALL", Right), ("ASSUMED", Right)]);
+    for part in &plan.parts {
+        table.row([part.part.into(), cycles(part.cycles), cycles(part.assumed)]);
+    }
+    let sum = |value: fn(&planner::PartCost) -> f64| cycles(plan.parts.iter().map(value).sum());
+    table.row([
+        "a worker alone".into(),
+        sum(|part| part.cycles),
+        sum(|part| part.assumed),
+    ]);
+    table.flush(output)?;
+    if plan.hand_overs.is_empty() {
+        return Ok(());
+    }
+    writeln!(output)?;
+    let mut table = Columns::new(&[("HAND-OVER", Left), ("OUT", Right), ("IN", Right), ("MEASURED", Left)]);
+    for cost in &plan.hand_overs {
+        let between = cost
+            .measured
+            .map_or("assumed".into(), |[from, to]| format!("{from} to {to}"));
+        table.row([cost.distance.into(), cycles(cost.out), cycles(cost.take), between]);
+    }
+    Ok(table.flush(output)?)
+}
+
+fn candidates(plan: &Plan, most: usize, output: &mut dyn Write) -> Result<(), CommandError> {
+    writeln!(output)?;
+    let mut table = Columns::new(&[
+        ("PLACEMENT", Left),
+        ("MPPS", Right),
+        ("GB/S", Right),
+        ("LIMIT", Left),
+        ("CYCLES", Right),
+        ("MOST FOR", Left),
+    ]);
+    for candidate in plan.candidates.iter().take(most) {
+        table.row([
+            candidate.placement.clone(),
+            millions(candidate.packets_per_second),
+            format!("{:.1}", candidate.bits_per_second / 1e9),
+            format!("core {}", candidate.bottleneck),
+            cycles(candidate.cycles),
+            candidate.most.into(),
+        ]);
+    }
+    table.flush(output)?;
+    let more = plan.candidates.len().saturating_sub(most);
+    if more > 0 {
+        writeln!(output, "and {} slower ones: --candidates", grouped(more as u64))?;
+    }
+    Ok(())
+}
+
+fn answer(answer: &Answer, plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
+    let sessions = answer.sessions_per_second.map_or(String::new(), |sessions| {
+        format!(", {} new sessions a second", grouped(sessions as u64))
+    });
+    write!(
+        output,
+        "\n{} is {} million packets a second{sessions}: ",
+        answer.load,
+        millions(answer.packets_per_second)
+    )?;
+    let (Some(cores), Some(placement)) = (answer.cores, &answer.placement) else {
+        writeln!(
+            output,
+            "no number of such cores carries it with {} queue(s) a device, {} shards and {:.0} % of the packets in one of them.",
+            plan.queues,
+            plan.shards,
+            100.0 * plan.traffic.busiest_shard
+        )?;
+        return Ok(());
+    };
+    writeln!(output, "{cores} core{}.", if cores == 1 { "" } else { "s" })?;
+    let Candidate {
+        placement,
+        bottleneck,
+        busy,
+        ..
+    } = placement;
+    let busy = 100.0 * busy.unwrap_or(1.0);
+    writeln!(
+        output,
+        "  {placement}; core {bottleneck} is busy for {busy:.0} % of the time."
+    )?;
+    if let Some(hint) = &answer.hint {
+        writeln!(output, "  {hint}.")?;
+    }
+    if answer.beyond {
+        writeln!(
+            output,
+            "  That is more than cores {}: those beyond are taken to be of their kind.",
+            planner::list(&plan.cores)
+        )?;
+    }
+    Ok(())
+}
+
+fn cycles(cycles: f64) -> String {
+    grouped(cycles.round() as u64)
+}
+
+fn millions(rate: f64) -> String {
+    format!("{:.2}", rate / 1e6)
+}

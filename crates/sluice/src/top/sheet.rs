@@ -1,0 +1,234 @@
+//! The tables of a snapshot, for text and screen alike.
+
+use super::snapshot::{Cycles, Figures, Snapshot, Traffic};
+use crate::columns::Align::{Left, Right};
+use crate::columns::{Align, grouped};
+
+/// A table whose first row sums up the others, where they have a sum.
+#[derive(Clone, Debug)]
+pub struct Sheet<const N: usize> {
+    /// Title and alignment of each column.
+    pub titles: [(&'static str, Align); N],
+    /// The rows.
+    pub rows: Vec<Row<N>>,
+}
+
+/// A row.
+#[derive(Clone, Debug)]
+pub struct Row<const N: usize> {
+    /// Its cells.
+    pub cells: [String; N],
+    /// Whether an operator should look at it.
+    pub urgent: bool,
+}
+
+/// Where a worker counts as full: what comes in bursts finds no room in it.
+const FULL: f64 = 0.95;
+
+/// Every worker: load, cost, prediction, rings.
+pub fn load(snapshot: &Snapshot) -> Sheet<10> {
+    let Snapshot { gateway, workers, .. } = snapshot;
+    let mut rows = vec![load_row(["all".into(), "-".into()], gateway, false)];
+    rows.extend(workers.iter().map(|worker| {
+        let names = [worker.worker.to_string(), worker.core.to_string()];
+        load_row(names, &worker.figures, worker.state == "stuck")
+    }));
+    // The busy shares of several workers add up to more than full.
+    rows[0].urgent = gateway.shed > 0.0;
+    Sheet {
+        titles: [
+            ("WORKER", Right),
+            ("CORE", Right),
+            ("BUSY", Right),
+            ("PACKETS/S", Right),
+            ("PREDICTED", Right),
+            ("CYCLES", Right),
+            ("WAITING", Right),
+            ("HANDED/S", Right),
+            ("TAKEN/S", Right),
+            ("SHED/S", Right),
+        ],
+        rows,
+    }
+}
+
+fn load_row([worker, core]: [String; 2], figures: &Figures, stuck: bool) -> Row<10> {
+    let cells = [
+        worker,
+        core,
+        format!("{:.0} %", figures.busy * 100.0),
+        scaled(figures.packets),
+        figures.predicted.map_or("-".into(), scaled),
+        figures
+            .cycles_per_packet
+            .map_or("-".into(), |cycles| scaled(cycles.total)),
+        scaled(figures.waiting as f64),
+        scaled(figures.handed_over),
+        scaled(figures.taken_over),
+        scaled(figures.shed),
+    ];
+    Row {
+        cells,
+        urgent: stuck || figures.busy >= FULL || figures.shed > 0.0,
+    }
+}
+
+/// The parts of a worker that does all of them.
+const ALL: &str = "receive+parse+session+transmit";
+
+/// Every worker: cycles of a packet by stage, and the parts that it does.
+pub fn stages(snapshot: &Snapshot) -> Sheet<9> {
+    let Snapshot { gateway, workers, .. } = snapshot;
+    let mut rows = vec![stages_row("all".into(), gateway, "-")];
+    rows.extend(workers.iter().map(|worker| {
+        let number = worker.worker.to_string();
+        let parts = if worker.parts == ALL { "all" } else { &worker.parts };
+        stages_row(number, &worker.figures, parts)
+    }));
+    Sheet {
+        titles: [
+            ("WORKER", Right),
+            ("RECEIVE", Right),
+            ("PARSE", Right),
+            ("SESSION", Right),
+            ("FORWARD", Right),
+            ("TRANSMIT", Right),
+            ("HANDED", Right),
+            ("TAKEN", Right),
+            ("PARTS", Left),
+        ],
+        rows,
+    }
+}
+
+fn stages_row(worker: String, figures: &Figures, parts: &str) -> Row<9> {
+    let stage = |number: usize| {
+        let cycles = figures.cycles_per_packet.as_ref();
+        cycles.map_or("-".into(), |Cycles { stages, .. }| scaled(stages[number]))
+    };
+    let [receive, parse, session, forward, transmit, hand_over, take_over] = std::array::from_fn(stage);
+    let cells = [
+        worker,
+        receive,
+        parse,
+        session,
+        forward,
+        transmit,
+        hand_over,
+        take_over,
+        parts.into(),
+    ];
+    Row { cells, urgent: false }
+}
+
+/// Every interface: what came and went.
+pub fn traffic(snapshot: &Snapshot) -> Sheet<7> {
+    let mut rows = vec![traffic_row("all", "-", &snapshot.traffic)];
+    let interfaces = snapshot.interfaces.iter();
+    rows.extend(interfaces.map(|interface| traffic_row(&interface.name, &interface.link, &interface.traffic)));
+    Sheet {
+        titles: [
+            ("INTERFACE", Left),
+            ("LINK", Left),
+            ("RECEIVED/S", Right),
+            ("BITS/S", Right),
+            ("SENT/S", Right),
+            ("BITS/S", Right),
+            ("DROPPED/S", Right),
+        ],
+        rows,
+    }
+}
+
+fn traffic_row(name: &str, link: &str, traffic: &Traffic) -> Row<7> {
+    let cells = [
+        name.into(),
+        link.into(),
+        scaled(traffic.received),
+        scaled(traffic.received_bits),
+        scaled(traffic.sent),
+        scaled(traffic.sent_bits),
+        scaled(traffic.dropped),
+    ];
+    Row {
+        cells,
+        urgent: link == "down",
+    }
+}
+
+/// The reasons that most packets are dropped for, as many as there is room for.
+pub fn drops(snapshot: &Snapshot, most: usize) -> Sheet<3> {
+    let listed = snapshot.drops.iter().take(most).map(|drop| Row {
+        cells: [scaled(drop.rate), scaled(drop.packets as f64), drop.name.clone()],
+        urgent: false,
+    });
+    Sheet {
+        titles: [("DROPPED/S", Right), ("DROPPED", Right), ("REASON", Left)],
+        rows: listed.collect(),
+    }
+}
+
+/// The line above the tables.
+pub fn title(snapshot: &Snapshot) -> String {
+    let Snapshot {
+        name,
+        uptime,
+        sessions: [four, six],
+        seconds,
+        ..
+    } = snapshot;
+    let up = humantime::format_duration(std::time::Duration::from_secs(*uptime));
+    let sessions = grouped(four + six);
+    format!("{name}: up {up}, {sessions} sessions; the last {seconds:.1} s")
+}
+
+/// A number in six characters at most, up to 10¹⁵: whole below 100,000, three digits and k, M, G or T above.
+pub fn scaled(number: f64) -> String {
+    if number < 99_999.5 {
+        return match number {
+            few if few < 9.95 && (few * 10.0).round() % 10.0 != 0.0 => format!("{few:.1}"),
+            number => grouped(number.round() as u64),
+        };
+    }
+    let mut rest = number;
+    for unit in ["", "k", "M", "G"] {
+        if rest < 999.5 {
+            return three(rest) + unit;
+        }
+        rest /= 1_000.0;
+    }
+    three(rest) + "T"
+}
+
+fn three(number: f64) -> String {
+    match number {
+        small if small < 9.995 => format!("{small:.2}"),
+        middle if middle < 99.95 => format!("{middle:.1}"),
+        large => format!("{large:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_scaled_has_six_characters_at_most() {
+        for (expected, number) in [
+            ("0", 0.0),
+            ("0.5", 0.5),
+            ("1", 0.993),
+            ("10", 9.96),
+            ("99,999", 99_999.4),
+            ("100k", 99_999.6),
+            ("1.00M", 999_600.0),
+            ("14.2M", 14_204_000.0),
+            ("999M", 999.4e6),
+            ("1.00G", 999.6e6),
+            ("100T", 1e14),
+        ] {
+            assert_eq!(expected, scaled(number), "{number}");
+            assert!(expected.len() <= 6);
+        }
+    }
+}

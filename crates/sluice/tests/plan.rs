@@ -1,0 +1,151 @@
+//! `sluice plan`, as it is typed.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use pcap_file::pcap::{PcapPacket, PcapWriter};
+use sluice_testkit::packet;
+use tempfile::TempDir;
+
+const CONFIGURATION: &str = r#"
+[sessions]
+ipv4 = 4096
+ipv6 = 1024
+
+[interfaces.inside]
+device = "null:"
+addresses = ["10.0.0.1/24"]
+mac = "02:00:00:00:00:01"
+
+[interfaces.outside]
+device = "null:"
+addresses = ["198.51.100.1/24"]
+
+[[routes]]
+to = "0.0.0.0/0"
+via = "198.51.100.254"
+
+[nat.pools.public]
+addresses = ["198.51.100.10-198.51.100.11"]
+
+[[nat.source]]
+from = "10.0.0.0/24"
+out = "outside"
+pool = "public"
+"#;
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        let folder = Self(tempfile::tempdir().unwrap());
+        fs::write(folder.path("sluice.toml"), CONFIGURATION).unwrap();
+        folder
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// Datagrams of one host to one server.
+    fn elephant(&self, name: &str) {
+        let mut writer = PcapWriter::new(File::create(self.path(name)).unwrap()).unwrap();
+        for number in 0..500 {
+            let frame = packet::udp4("10.0.0.2:5000", "192.0.2.1:4500").payload(&[7; 400]);
+            let frame = frame.macs([2, 0, 0, 0, 9, 9], [2, 0, 0, 0, 0, 1]).build();
+            let at = Duration::from_millis(number);
+            writer
+                .write_packet(&PcapPacket::new(at, frame.len() as u32, &frame))
+                .unwrap();
+        }
+    }
+
+    fn plan(&self, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command.current_dir(self.0.path()).args(["plan", "-c", "sluice.toml"]);
+        command.args(arguments).output().unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let output = self.plan(&[arguments, &["--json"]].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+/// A core that this test may use.
+fn core() -> String {
+    let machine = sluice_daemon::machine(Default::default()).unwrap();
+    machine.cores[0].to_string()
+}
+
+#[test]
+fn plan_names_costs_candidates_choice_and_reasons() {
+    let folder = Folder::new();
+    let output = folder.plan(&["--for", "1G sfr"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for part in [
+        "receive",
+        "parse",
+        "session",
+        "transmit",
+        "a worker alone",
+        "PLACEMENT",
+        "Choice: ",
+        "is the limit",
+    ] {
+        assert!(text.contains(part), "no {part} in:\n{text}");
+    }
+    assert!(text.contains("1G sfr is 0.21 million packets a second, 4,0"), "{text}");
+}
+
+#[test]
+fn plan_on_one_core_runs_to_completion_there() {
+    let folder = Folder::new();
+    let plan = folder.json(&["--cores", &core()]);
+    assert_eq!(format!("run-to-completion on {}", core()), plan["choice"]["placement"]);
+    assert_eq!(1, plan["candidates"].as_array().unwrap().len());
+    let cycles: f64 = plan["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| part["cycles"].as_f64().unwrap())
+        .sum();
+    let rate = plan["choice"]["packets-per-second"].as_f64().unwrap();
+    let expected = plan["frequency"].as_f64().unwrap() / cycles;
+    assert!((rate / expected - 1.0).abs() < 1e-6, "{rate} {expected}");
+}
+
+#[test]
+fn plan_for_a_capture_of_one_flow_sees_the_elephant() {
+    let folder = Folder::new();
+    folder.elephant("in.pcap");
+    let plan = folder.json(&["--in", "inside=in.pcap", "--for", "100M"]);
+    assert_eq!(1.0, plan["traffic"]["busiest-shard"]);
+    assert_eq!(442.0, plan["traffic"]["bytes"]);
+    let rate = plan["answer"]["packets-per-second"].as_f64().unwrap();
+    assert!((rate - 100e6 / 8.0 / 442.0).abs() < 1.0, "{rate}");
+    assert!(plan["answer"]["cores"].as_u64().unwrap() >= 1);
+}
+
+#[test]
+fn plan_that_makes_no_sense_is_refused_with_what_to_write() {
+    let folder = Folder::new();
+    folder.elephant("in.pcap");
+    let cases: [(&[&str], i32, &str); 5] = [
+        (&["--for", "10"], 2, "write 10G"),
+        (&["--for", "10G imix"], 2, "a profile (sfr)"),
+        (&["--cores", "x"], 2, "0-3,8"),
+        (&["--cores", "1000"], 1, "name others with --cores"),
+        (&["--in", "inside=in.pcap", "--for", "1G 64"], 1, "two kinds of traffic"),
+    ];
+    for (arguments, status, part) in cases {
+        let output = folder.plan(arguments);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(Some(status), output.status.code(), "{said}");
+        assert!(said.contains(part), "{arguments:?}: {said}");
+    }
+}
