@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::Check;
 use crate::config::Timeouts;
+use crate::diagnosis::Located;
 use crate::memory::{self, Bytes};
 use crate::problem::Problem;
 use crate::read::{Step, place};
@@ -207,7 +208,12 @@ impl Check<'_> {
     }
 
     fn memory(&mut self) {
-        let tables = memory::tables(self.document, &self.machine.entry);
+        let mut tables = memory::tables(self.document, &self.machine.entry);
+        // Rings between more workers than there can be say nothing.
+        let too_many = |located: &Located| matches!(located.problem, Problem::TooManyWorkers { .. });
+        if self.found.iter().any(too_many) {
+            tables.retain(|table| table.key != ["system", "ring"]);
+        }
         let available = Bytes(self.machine.memory);
         let mut alone = false;
         let mut reported = Vec::new();
