@@ -147,15 +147,18 @@ fn filter_guide_example_is_right_and_names_what_exists() {
 }
 
 #[test]
-fn readme_links_lead_to_files() {
+fn links_of_documents_lead_to_files_and_headings() {
     for document in [
         "README.md",
         "CONTRIBUTING.md",
         "docs/architecture.md",
+        "docs/cores.md",
         "docs/nat.md",
         "docs/filter.md",
         "docs/import.md",
         "docs/papers.md",
+        "docs/performance.md",
+        "docs/decisions/0009-steering.md",
     ] {
         let folder = Path::new(document).parent().expect("a folder");
         for link in read(document)
@@ -163,14 +166,40 @@ fn readme_links_lead_to_files() {
             .skip(1)
             .filter_map(|rest| rest.split(')').next())
         {
-            if !link.contains("://") && !link.starts_with('#') {
-                assert!(
-                    root().join(folder).join(link).exists(),
-                    "{document} links to {link}, which is not there"
-                );
+            let (path, place) = link.split_once('#').unwrap_or((link, ""));
+            if link.contains("://") {
+                continue;
             }
+            let target = if path.is_empty() {
+                document.into()
+            } else {
+                folder.join(path)
+            };
+            assert!(
+                root().join(&target).exists(),
+                "{document} links to {link}, which is not there"
+            );
+            let text = if place.is_empty() {
+                String::new()
+            } else {
+                std::fs::read_to_string(root().join(&target)).expect("text")
+            };
+            let mut headings = text.lines().filter(|line| line.starts_with('#')).map(anchor);
+            assert!(
+                place.is_empty() || headings.any(|heading| heading == place),
+                "{document} links to {link}, no such heading"
+            );
         }
     }
+}
+
+/// What a heading is linked by.
+fn anchor(heading: &str) -> String {
+    let words = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = words
+        .chars()
+        .filter(|letter| letter.is_alphanumeric() || matches!(letter, ' ' | '-'));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
 #[test]
