@@ -7,22 +7,8 @@ import time
 import pytest
 
 from lab import configuration
-from lab.services import Services
-from lab.topology import Topology
 
 pytestmark = pytest.mark.sluice
-
-
-@pytest.fixture(scope="module")
-def topology():
-    made = Topology()
-    yield made
-    made.remove()
-
-
-@pytest.fixture(scope="module")
-def services(topology):
-    return Services(topology.server)
 
 
 @pytest.fixture(scope="module")

@@ -31,12 +31,12 @@ unsafe impl Send for Ring {}
 unsafe impl Sync for Ring {}
 
 impl Ring {
-    pub(crate) fn new(_eal: &Eal, depth: u32, single_producer: bool) -> Result<Ring, RingError> {
+    pub(crate) fn new(_eal: &Eal, depth: u32) -> Result<Ring, RingError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name = CString::new(format!("ring{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
         let mut raw = std::ptr::null_mut();
         // SAFETY: EAL runs (witness); the name is a C string; the result is written.
-        match unsafe { sys::sluice_ring_create(name.as_ptr(), depth, i32::from(single_producer), &mut raw) } {
+        match unsafe { sys::sluice_ring_create(name.as_ptr(), depth, &mut raw) } {
             0 => Ok(Ring { raw }),
             error => Err(RingError {
                 depth,
@@ -95,11 +95,7 @@ impl Pair {
                 Err(RingError { depth, reason })
             };
         }
-        let rings = |count: u16| {
-            (0..count)
-                .map(|_| Ring::new(eal, depth, true))
-                .collect::<Result<Vec<_>, _>>()
-        };
+        let rings = |count: u16| (0..count).map(|_| Ring::new(eal, depth)).collect::<Result<Vec<_>, _>>();
         let pair = Arc::new(Pair {
             depth,
             forward: rings(queues)?,

@@ -160,18 +160,17 @@ impl Queues {
 
     /// Let the queues wake this thread: once in each. False where some can't.
     fn arm(&self) -> bool {
-        // SAFETY: the queues are of open ports, and this worker's alone.
-        !self.0.is_empty()
-            && self
-                .0
-                .iter()
-                .all(|&queue| unsafe { sys::sluice_interrupt_arm(queue) } == 0)
+        let arm = |&queue: &sys::sluice_queue| {
+            // SAFETY: numbers alone, of this worker's own queues; DPDK refuses those of ports that are not open.
+            unsafe { sys::sluice_interrupt_arm(queue) == 0 }
+        };
+        !self.0.is_empty() && self.0.iter().all(arm)
     }
 
     /// Wait until one has frames, for so many milliseconds at most. Returns how many told so.
     fn wait(&self, milliseconds: i32) -> usize {
         let count = u16::try_from(self.0.len()).unwrap_or(u16::MAX);
-        // SAFETY: as many queues of open ports, which this thread has armed.
+        // SAFETY: `count` queues lie there; this thread has armed them.
         let rang = unsafe { sys::sluice_interrupt_wait(self.0.as_ptr(), count, milliseconds) };
         usize::try_from(rang).unwrap_or(0)
     }

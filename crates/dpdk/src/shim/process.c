@@ -106,10 +106,10 @@ void sluice_pool_destroy(struct rte_mempool *pool)
 	rte_mempool_free(pool);
 }
 
-int sluice_ring_create(const char *name, uint32_t count, int single_producer, struct rte_ring **ring)
+int sluice_ring_create(const char *name, uint32_t count, struct rte_ring **ring)
 {
 	*ring = rte_ring_create(name, count, SOCKET_ID_ANY,
-			RING_F_SC_DEQ | RING_F_EXACT_SZ | (single_producer ? RING_F_SP_ENQ : 0));
+			RING_F_SC_DEQ | RING_F_EXACT_SZ | RING_F_SP_ENQ);
 	return *ring == NULL ? -rte_errno : 0;
 }
 

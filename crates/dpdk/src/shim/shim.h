@@ -66,7 +66,7 @@ int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_
 		struct rte_mempool **pool, uint32_t *chunks);
 uint32_t sluice_pool_available(const struct rte_mempool *pool);
 void sluice_pool_destroy(struct rte_mempool *pool);
-int sluice_ring_create(const char *name, uint32_t count, int single_producer, struct rte_ring **ring);
+int sluice_ring_create(const char *name, uint32_t count, struct rte_ring **ring);
 uint32_t sluice_ring_count(const struct rte_ring *ring);
 void sluice_ring_destroy(struct rte_ring *ring);
 
