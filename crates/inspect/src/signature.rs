@@ -1,0 +1,588 @@
+//! A signature: what every dialect says, in one form.
+//!
+//! Numbers are as their rule writes them; ranges are inclusive. Conditions stand in the order of the rule, because
+//! positions are relative to the condition before ([`Content::distance`] and its like).
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+
+/// One rule of a signature file, every option of it understood.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signature {
+    /// Its number.
+    pub id: Id,
+    /// Line of its file, counted from 1.
+    pub line: u32,
+    /// What it says when it fires.
+    pub message: Box<str>,
+    /// Its class (`trojan-activity`, …).
+    pub class: Option<Box<str>>,
+    /// 1 is the most urgent; from the rule, else from its class, else 3.
+    pub priority: u8,
+    /// Where to read about it: (`url`, `example.org/…`), (`cve`, `2021-44228`), …
+    pub references: Box<[(Box<str>, Box<str>)]>,
+    /// What is to be done.
+    pub action: Action,
+    /// Which packets and streams it is about.
+    pub header: Header,
+    /// Which side and state of a connection it is about.
+    pub flow: Flow,
+    /// What must be found, in order.
+    pub conditions: Box<[Condition]>,
+    /// How often it must match before it fires, and how often it may.
+    pub rate: Option<Rate>,
+    /// It fires in silence (`noalert`): only what it sets counts.
+    pub silent: bool,
+}
+
+/// The number of a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Id {
+    /// Who gave it out: 1 where the rule does not say.
+    pub generator: u32,
+    /// `sid`
+    pub signature: u32,
+    /// `rev`
+    pub revision: u32,
+}
+
+/// What is done about a match, the most decisive first: a rule that passes is asked before one that drops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Action {
+    /// Nothing, and no other rule is asked about this flow.
+    Pass,
+    /// The packet and the rest of its flow are dropped.
+    Drop,
+    /// As drop; both ends are told.
+    Reject,
+    /// It is reported.
+    Alert,
+}
+
+/// Which packets and streams a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Protocol.
+    pub protocol: Protocol,
+    /// Whom the packets come from.
+    pub source: Side,
+    /// Whom they go to.
+    pub destination: Side,
+    /// `<>`: either way round.
+    pub both_ways: bool,
+    /// Applications whose flows it is about (`service:http`, `metadata: service http`, or the protocol of the header).
+    /// Ports decide until the application is known; then the application does. Empty: ports alone.
+    pub services: Box<[Service]>,
+}
+
+/// The protocol of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// Any over IP.
+    Ip,
+    /// TCP, whatever is in it.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// ICMP and ICMPv6.
+    Icmp,
+    /// Another one by number.
+    Number(u8),
+    /// What the application identification calls by this name, over TCP or UDP; also in [`Header::services`].
+    Application,
+}
+
+/// An application that rules name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[allow(missing_docs)]
+pub enum Service {
+    Http,
+    Tls,
+    Dns,
+    Ftp,
+    FtpData,
+    Smtp,
+    Imap,
+    Pop3,
+    Ssh,
+    Smb,
+    Telnet,
+    Sip,
+    Rdp,
+    Nfs,
+    Ntp,
+    Snmp,
+    Tftp,
+    Dhcp,
+    Krb5,
+    Quic,
+    Irc,
+    Rpc,
+    Dcerpc,
+    MySql,
+    Postgres,
+    Ldap,
+    /// Any other, by the name of the file: matched by the name that the application identification gives.
+    Other(&'static str),
+}
+
+/// Addresses and ports of one side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Side {
+    /// Addresses.
+    pub addresses: Addresses,
+    /// Ports.
+    pub ports: Ports,
+}
+
+/// A set of addresses: in one of `within` (empty: any), and in none of `without`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Addresses {
+    /// Prefixes that hold it.
+    pub within: Arc<[IpNet]>,
+    /// Prefixes that do not.
+    pub without: Arc<[IpNet]>,
+}
+
+/// A set of ports: sorted ranges that do not touch; empty: any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ports(pub Arc<[RangeInclusive<u16>]>);
+
+/// Which side and state of a connection a rule is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Flow {
+    /// What the client sends (`to_server`, `from_client`), what the server sends, or both.
+    pub direction: Option<Toward>,
+    /// `established`: true; `not_established`: false.
+    pub established: Option<bool>,
+    /// `only_stream`: true; `no_stream`: false.
+    pub stream: Option<bool>,
+}
+
+/// Whom a packet goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Toward {
+    /// The one that was called.
+    Server,
+    /// The one that called.
+    Client,
+}
+
+/// Where a condition looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Buffer {
+    /// Of TCP the message (what one side sends until the other answers), else the payload of the packet.
+    #[default]
+    Payload,
+    /// Path and query of a request, normalised.
+    HttpUri,
+    /// The same, as sent.
+    HttpRawUri,
+    /// `GET`, …
+    HttpMethod,
+    /// Header lines, normalised, without the cookie.
+    HttpHeader,
+    /// The same, as sent, with the cookie.
+    HttpRawHeader,
+    /// Host of the request, in lower case.
+    HttpHost,
+    /// The same, as sent.
+    HttpRawHost,
+    /// Value of `Cookie` or `Set-Cookie`.
+    HttpCookie,
+    /// Value of `User-Agent`.
+    HttpUserAgent,
+    /// Body of a request.
+    HttpClientBody,
+    /// `200`, …
+    HttpStatusCode,
+    /// `OK`, …
+    HttpStatusMessage,
+    /// Content of a file: the body of a response or a request, chunks joined.
+    FileData,
+    /// Name asked for, dots between labels.
+    DnsQuery,
+    /// Server name of a `ClientHello`.
+    TlsSni,
+    /// MD5 of what a `ClientHello` offers, in lower-case hexadecimal digits.
+    Ja3Hash,
+    /// What [`Condition::Base64Decode`] made.
+    Base64,
+}
+
+/// What must be true.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// Bytes are there, or are not.
+    Content(Content),
+    /// An expression matches, or does not.
+    Expression(Expression),
+    /// A number compares.
+    ByteTest(ByteTest),
+    /// A number says where to go on.
+    ByteJump(ByteJump),
+    /// A number is kept under a name.
+    ByteExtract(ByteExtract),
+    /// There is data at a place, or is not.
+    IsDataAt(IsDataAt),
+    /// Encoded bytes are decoded into [`Buffer::Base64`].
+    Base64Decode(Base64Decode),
+    /// Bytes of a buffer.
+    BufferLength(Buffer, RangeInclusive<u32>),
+    /// Bytes of the packet's payload (`dsize`).
+    PayloadSize(RangeInclusive<u32>),
+    /// TCP flags.
+    Flags(Flags),
+    /// Type of ICMP.
+    IcmpType(RangeInclusive<u8>),
+    /// Code of ICMP.
+    IcmpCode(RangeInclusive<u8>),
+    /// Identifier of an ICMP query.
+    IcmpIdentifier(u16),
+    /// Number of an ICMP query.
+    IcmpSequence(u16),
+    /// TTL or hop limit.
+    Ttl(RangeInclusive<u8>),
+    /// Type of service.
+    TypeOfService {
+        /// The whole byte.
+        value: u8,
+        /// It must differ.
+        negated: bool,
+    },
+    /// Identification of the IPv4 datagram.
+    IpIdentification(u16),
+    /// Protocol over IP.
+    IpProtocol {
+        /// Numbers.
+        numbers: RangeInclusive<u8>,
+        /// It must be none of them.
+        negated: bool,
+    },
+    /// Bits of the fragment field: reserved 4, don't fragment 2, more fragments 1.
+    FragmentBits {
+        /// How.
+        mode: Bits,
+        /// Which.
+        bits: u8,
+    },
+    /// Offset of the fragment, in units of 8 bytes.
+    FragmentOffset(RangeInclusive<u16>),
+    /// Both addresses are the same.
+    SameAddress,
+    /// TCP sequence number.
+    Sequence(u32),
+    /// TCP acknowledgement number.
+    Acknowledgement(u32),
+    /// TCP window.
+    Window {
+        /// Values.
+        values: RangeInclusive<u16>,
+        /// It must be none of them.
+        negated: bool,
+    },
+    /// Bytes that were sent so far in a direction of the stream.
+    StreamSize {
+        /// By whom: the client, the server, either, or (`None`) both.
+        by: Sender,
+        /// How many.
+        bytes: RangeInclusive<u32>,
+    },
+    /// Notes of earlier matches in the same flow.
+    FlowBits(FlowBits),
+}
+
+/// Whose bytes [`Condition::StreamSize`] counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sender {
+    /// The client.
+    Client,
+    /// The server.
+    Server,
+    /// At least one of both.
+    Either,
+    /// Each of both.
+    Both,
+}
+
+/// A number, or the name of one that was extracted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// As written.
+    Constant(i64),
+    /// What the nth [`Condition::ByteExtract`] of the rule found, counted from 0.
+    Extracted(u8),
+}
+
+/// Bytes are there, or are not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Content {
+    /// Where.
+    pub buffer: Buffer,
+    /// What.
+    pub bytes: Box<[u8]>,
+    /// ASCII letters match in either case.
+    pub nocase: bool,
+    /// It must not be there.
+    pub negated: bool,
+    /// First byte where it may begin, from the begin of the buffer.
+    pub offset: Option<Value>,
+    /// It lies whole within so many bytes from `offset`.
+    pub depth: Option<Value>,
+    /// It begins so many bytes behind the end of the match before; may be negative. Given with `within` or alone, it
+    /// makes the search relative.
+    pub distance: Option<Value>,
+    /// It lies whole within so many bytes from the end of the match before (plus `distance`).
+    pub within: Option<Value>,
+    /// Nothing follows it in the buffer.
+    pub ends: bool,
+    /// What the rule says about the search by which candidates are found.
+    pub fast: Fast,
+}
+
+/// What a rule says about the search by which candidates are found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fast {
+    /// Nothing.
+    #[default]
+    Unsaid,
+    /// Search for this one.
+    Chosen,
+    /// Search for this one, and don't look again (`fast_pattern:only`).
+    Only,
+    /// Search for these of its bytes: first, and how many.
+    Part(u16, u16),
+}
+
+/// A regular expression, in the grammar of PCRE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expression {
+    /// Where.
+    pub buffer: Buffer,
+    /// The expression between its slashes.
+    pub pattern: Box<str>,
+    /// It must not match.
+    pub negated: bool,
+    /// It begins behind the end of the match before (`R`).
+    pub relative: bool,
+    /// `i`
+    pub caseless: bool,
+    /// `s`
+    pub dot_all: bool,
+    /// `m`
+    pub multi_line: bool,
+    /// `x`
+    pub extended: bool,
+    /// `A`: it begins where the search begins.
+    pub anchored: bool,
+    /// `E`: `$` is the end alone.
+    pub dollar_end_only: bool,
+    /// `G`: quantifiers are lazy.
+    pub ungreedy: bool,
+}
+
+/// How a number is read from bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Number {
+    /// Where.
+    pub buffer: Buffer,
+    /// How many bytes: 1 to 10 as text, 1, 2, 3 or 4 (8 for Suricata) as binary.
+    pub count: u8,
+    /// Where it begins.
+    pub offset: Value,
+    /// From the end of the match before, and not from the begin of the buffer.
+    pub relative: bool,
+    /// How it is written.
+    pub form: Form,
+    /// It is combined with this by AND, then shifted right by the mask's trailing zeros.
+    pub mask: Option<u32>,
+}
+
+/// How a number is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Most significant byte first.
+    Big,
+    /// Least significant byte first.
+    Little,
+    /// Text to the base 8, 10 or 16.
+    Text(u32),
+}
+
+/// A number compares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteTest {
+    /// Which.
+    pub number: Number,
+    /// How.
+    pub comparison: Comparison,
+    /// With what.
+    pub value: Value,
+    /// It must not.
+    pub negated: bool,
+}
+
+/// How numbers compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Comparison {
+    Less,
+    LessOrEqual,
+    Equal,
+    GreaterOrEqual,
+    Greater,
+    /// Some bits of the value are set (`&`).
+    And,
+    /// The two differ (`^`: their exclusive or is not 0).
+    Xor,
+}
+
+/// A number says where to go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteJump {
+    /// Which.
+    pub number: Number,
+    /// It is multiplied by this.
+    pub multiplier: u32,
+    /// It is rounded up to a multiple of 4.
+    pub align: bool,
+    /// Where the jump begins.
+    pub from: JumpFrom,
+    /// Added afterwards; may be negative.
+    pub post_offset: Value,
+}
+
+/// Where a jump begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JumpFrom {
+    /// Behind the number.
+    Number,
+    /// At the begin of the buffer.
+    Begin,
+    /// At its end.
+    End,
+}
+
+/// A number is kept under a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ByteExtract {
+    /// Which.
+    pub number: Number,
+    /// It is multiplied by this.
+    pub multiplier: u32,
+    /// It is rounded up to a multiple of this: 1, 2 or 4.
+    pub align: u8,
+    /// Its place among the numbers of the rule.
+    pub into: u8,
+}
+
+/// There is data at a place, or is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IsDataAt {
+    /// Where.
+    pub buffer: Buffer,
+    /// At which byte.
+    pub at: Value,
+    /// From the end of the match before.
+    pub relative: bool,
+    /// There must be none.
+    pub negated: bool,
+}
+
+/// Encoded bytes are decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Base64Decode {
+    /// Where they are.
+    pub buffer: Buffer,
+    /// How many are read at most.
+    pub bytes: Option<u32>,
+    /// Where they begin.
+    pub offset: u32,
+    /// From the end of the match before.
+    pub relative: bool,
+}
+
+/// How bits compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bits {
+    /// These and no others.
+    Exactly,
+    /// These and perhaps others (`+`).
+    All,
+    /// One of these (`*`).
+    Any,
+    /// None of these (`!`).
+    None,
+}
+
+/// TCP flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags {
+    /// How.
+    pub mode: Bits,
+    /// Which: FIN 1, SYN 2, RST 4, PSH 8, ACK 16, URG 32, ECE 64, CWR 128.
+    pub flags: u8,
+    /// Which are not looked at.
+    pub ignored: u8,
+}
+
+/// Notes of earlier matches in the same flow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowBits {
+    /// What is done.
+    pub command: FlowBit,
+    /// Names.
+    pub names: Box<[Box<str>]>,
+    /// One of them is enough (`|`); else all of them (`&`).
+    pub any: bool,
+}
+
+/// What is done to notes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum FlowBit {
+    Set,
+    Unset,
+    Toggle,
+    IsSet,
+    IsNotSet,
+}
+
+/// How often a rule must match before it fires, and how often it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// What is counted and what follows.
+    pub kind: RateKind,
+    /// Of whom matches are counted together.
+    pub track: Track,
+    /// Matches.
+    pub count: u32,
+    /// In so many seconds.
+    pub seconds: u32,
+}
+
+/// What is counted and what follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateKind {
+    /// It fires at every match after the first `count` (`detection_filter`).
+    After,
+    /// It is reported at most `count` times (`limit`).
+    Limit,
+    /// It is reported at every `count`th match (`threshold`).
+    Every,
+    /// It is reported once, at the `count`th match (`both`).
+    Once,
+}
+
+/// Of whom matches are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Track {
+    Source,
+    Destination,
+    Both,
+    Rule,
+}
