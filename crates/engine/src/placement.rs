@@ -182,6 +182,8 @@ pub struct Costs {
     /// Of hand-overs beside that, by the part that comes next, in the order of [`Part::ALL`]: before `parse` the giver hashes
     /// addresses, before `session` it finds the shard, and who takes looks at headers or does not.
     pub next: [HandOver; 4],
+    /// Of a buffer that another worker had last, to the one that receives into it, in the order of [`Distance::ALL`].
+    pub back: [f64; 4],
 }
 
 impl Costs {

@@ -60,39 +60,57 @@ pub fn text(done: &Done, packets: f64) -> String {
 /// Cycles per packet that a device takes, so that its core is the one that limits.
 const SLOW: u64 = 300;
 
-/// What hand-overs cost between two cores, by the part that comes next, in the order of [`Part::ALL`]: what a core that gives,
-/// and one that takes, needs for a packet beside its parts. Each in turn is the one that limits, and so has full bursts.
-pub fn hand_overs(bench: &mut Bench<'_>) -> Result<[HandOver; 4], Failure> {
+/// What passing packets between two cores costs, in cycles per packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Between {
+    /// By the part that comes next, in the order of [`Part::ALL`]: what a core that gives, and one that takes, needs beside
+    /// its parts.
+    pub over: [HandOver; 4],
+    /// What a core that receives needs more where the other core had the buffer last.
+    pub back: f64,
+}
+
+/// Measure it with a scenario's frames. Each core in turn is the one that limits, and so has full bursts.
+pub fn between(bench: &mut Bench<'_>, scenario: &Scenario) -> Result<Between, Failure> {
     let mut by_part = [HandOver::default(); 4];
     if bench.on.len() < 2 {
-        return Ok(by_part);
+        return Ok(Between::default());
     }
+    let frames = HAND_OVER.with_frames_of(scenario);
     let of = |workers: [u16; 4]| Placement::new(workers.map(|worker| vec![worker])).ok_or("no placement");
-    let (_, alone) = bench.run(&HAND_OVER, &of([0; 4])?)?;
+    let (_, alone) = bench.run(&frames, &of([0; 4])?)?;
     let alone = Alone::of(&alone[0]).parts;
     let cycles = tsc::frequency() as f64 / 1e6;
+    let mut beside = |scenario: Scenario, placement: &Placement, parts: &[f64]| {
+        let (rate, _) = bench.run(&scenario, placement)?;
+        let own = parts.iter().sum::<f64>() + SLOW as f64;
+        Ok::<_, Failure>((cycles / rate - own).max(0.0))
+    };
     for (part, over) in by_part.iter_mut().enumerate().skip(1) {
         let placement = of([0, 1, 2, 3].map(|other| u16::from(other >= part)))?;
-        let (giving, taking) = (HAND_OVER.paced(SLOW, 0), HAND_OVER.paced(0, SLOW));
-        let mut beside = |scenario: Scenario, parts: &[f64]| {
-            let (rate, _) = bench.run(&scenario, &placement)?;
-            let own = parts.iter().sum::<f64>() + SLOW as f64;
-            Ok::<_, Failure>((cycles / rate - own).max(0.0))
-        };
-        over.out = beside(giving, &alone[..part])?;
-        over.take = beside(taking, &alone[part..])?;
+        over.out = beside(frames.paced(SLOW, 0), &placement, &alone[..part])?;
+        over.take = beside(frames.paced(0, SLOW), &placement, &alone[part..])?;
     }
-    Ok(by_part)
+    // Who gave before also received into what the other had sent; where it sends itself, it does not.
+    let returns = of([0, 1, 1, 0])?;
+    let [_, first, _, last] = by_part;
+    let there_and_back = beside(frames.paced(SLOW, 0), &returns, &[alone[0], alone[3]])?;
+    let back = (first.out - (there_and_back - last.take).max(0.0)).clamp(0.0, first.out);
+    for over in &mut by_part[1..] {
+        over.out = (over.out - back).max(0.0);
+    }
+    Ok(Between { over: by_part, back })
 }
 
 /// Costs of parts and hand-overs. All cores are equally far from each other.
-pub fn costs(parts: [f64; 4], hand_overs: [HandOver; 4]) -> Costs {
+pub fn costs(parts: [f64; 4], between: Between) -> Costs {
     // A finished packet takes the ring alone.
-    let ring = hand_overs[Part::Transmit as usize];
+    let ring = between.over[Part::Transmit as usize];
     Costs {
         parts,
+        back: [between.back; 4],
         hand_overs: [ring; 4],
-        next: hand_overs.map(|over| HandOver {
+        next: between.over.map(|over| HandOver {
             out: over.out - ring.out,
             take: over.take - ring.take,
         }),

@@ -21,7 +21,7 @@ use sluice_engine::placement::{Core, Costs, HandOver, Load, Placement, Topology,
 use crate::cores::line;
 use crate::nat_path::rig::SHARDS;
 use crate::rows::{Figure, Row, Run};
-use costs::{Alone, costs, hand_overs};
+use costs::{Alone, Between, between, costs};
 use lane::Done;
 use rig::Rig;
 use scenario::Scenario;
@@ -136,7 +136,7 @@ struct Outcome {
     /// Everything on one worker is the first.
     cases: Vec<Case>,
     costs: Costs,
-    over: [HandOver; 4],
+    between: Between,
     /// How far two cores are from each other, round by round.
     lines: Vec<f64>,
 }
@@ -193,7 +193,7 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
     let mut before = Alone::of(&done[0]);
     for _ in 0..runs {
         lines.push(line::cycles(bench.eal, bench.on)?);
-        overs.push(hand_overs(bench)?);
+        overs.push(between(bench, scenario)?);
         for place in 0..cases.len() {
             // Neighbours come and go: each run has its own measure beside it.
             let (rate, done) = bench.run(scenario, &single)?;
@@ -211,18 +211,21 @@ fn outcome(bench: &mut Bench<'_>, scenario: &Scenario, workers: usize, runs: usi
     }
     for case in &mut cases {
         let rounds = case.alone.iter().zip(&overs);
-        let costs = rounds.map(|(alone, &over)| costs(alone.parts, over));
+        let costs = rounds.map(|(alone, &between)| costs(alone.parts, between));
         case.predicted = costs.map(|costs| expected(&case.placement, &costs, scenario)).collect();
     }
-    let over = [0, 1, 2, 3].map(|part: usize| HandOver {
-        out: median(overs.iter().map(|over| over[part].out)),
-        take: median(overs.iter().map(|over| over[part].take)),
-    });
+    let between = Between {
+        over: [0, 1, 2, 3].map(|part: usize| HandOver {
+            out: median(overs.iter().map(|between| between.over[part].out)),
+            take: median(overs.iter().map(|between| between.over[part].take)),
+        }),
+        back: median(overs.iter().map(|between| between.back)),
+    };
     let part = |part: usize| median(cases.iter().flat_map(|case| &case.alone).map(|alone| alone.parts[part]));
     Ok(Outcome {
         scenario: *scenario,
-        costs: costs([0, 1, 2, 3].map(part), over),
-        over,
+        costs: costs([0, 1, 2, 3].map(part), between),
+        between,
         lines,
         cases,
     })
@@ -253,7 +256,7 @@ fn rows(outcome: &Outcome, workers: usize, run: &mut Run<'_>) {
             .figure("predicted_mpps", &case.predicted);
         if case.placement.workers().len() == 1 {
             let of = |value: fn(&Alone) -> f64| case.alone.iter().map(value).collect::<Vec<_>>();
-            let [_, parse, session, transmit] = outcome.over;
+            let [_, parse, session, transmit] = outcome.between.over;
             row = row
                 .figure("receive_cycles", &of(|alone| alone.parts[0]))
                 .figure("source_cycles", &of(|alone| alone.source))
@@ -267,6 +270,7 @@ fn rows(outcome: &Outcome, workers: usize, run: &mut Run<'_>) {
                 .figure("take_before_session", &[session.take])
                 .figure("out_before_transmit", &[transmit.out])
                 .figure("take_before_transmit", &[transmit.take])
+                .figure("back_cycles", &[outcome.between.back])
                 .figure("line_cycles", &outcome.lines);
         }
         (run.row)(row);

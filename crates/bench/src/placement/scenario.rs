@@ -77,6 +77,13 @@ impl Scenario {
         self
     }
 
+    /// With the frames of another.
+    pub const fn with_frames_of(mut self, other: &Self) -> Self {
+        self.traffic.sizes = other.traffic.sizes;
+        self.traffic.checksums = other.traffic.checksums;
+        self
+    }
+
     const fn opening(mut self, opens: Opens) -> Self {
         self.traffic.opens = opens;
         if matches!(opens, Opens::FromOutside) {

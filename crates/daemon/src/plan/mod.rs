@@ -326,6 +326,8 @@ fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
             };
         }
     }
+    // Who takes a packet fetches two lines that another core wrote; who receives into a buffer that comes back, one.
+    costs.back = costs.hand_overs.map(|over| over.take / 2.0);
     let load = load(config, &measured, cores.len());
     Ok(Facts {
         cores,

@@ -31,7 +31,7 @@ fn limit(chosen: &Planned) -> String {
         return String::new();
     };
     let own: Vec<_> = worker.parts.iter().filter(|cycles| **cycles > 0.0).collect();
-    let handed = match (worker.given + worker.taken) * worker.slowdown {
+    let handed = match (worker.given + worker.taken + worker.returned) * worker.slowdown {
         cycles if cycles < 0.5 => String::new(),
         cycles => format!(", {cycles:.0} of them for hand-overs"),
     };

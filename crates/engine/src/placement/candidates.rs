@@ -67,16 +67,20 @@ fn divisions(cores: usize, stages: usize, rest: usize) -> Vec<Vec<usize>> {
     ways
 }
 
-/// A pipeline of stages with so many parts each, on so many of the cores each.
+/// A pipeline of stages with so many parts each, on so many of the cores each. A last stage without a size is on the cores
+/// of the first.
 fn pipeline(order: &[Core], parts: &[usize], sizes: &[usize]) -> Option<Placement> {
     let mut workers: [Vec<Core>; 4] = Default::default();
     let (mut part, mut core) = (0, 0);
-    for (&parts, &size) in parts.iter().zip(sizes) {
-        let of_stage = order.get(core..core + size)?;
+    for (stage, &parts) in parts.iter().enumerate() {
+        let of_stage = match sizes.get(stage) {
+            Some(&size) => order.get(core..core + size)?,
+            None => order.get(..*sizes.first()?)?,
+        };
         for place in part..part + parts {
             *workers.get_mut(place)? = of_stage.to_vec();
         }
-        (part, core) = (part + parts, core + size);
+        (part, core) = (part + parts, core + of_stage.len());
     }
     Placement::new(workers)
 }
@@ -110,14 +114,27 @@ pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Place
 /// Every cut of the parts into stages, with every division of these cores in which each has something to do.
 fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
     let queues = usize::from(load.queues.max(1));
-    for parts in groupings().filter(|parts| parts.len() > 1 && parts.len() <= order.len()) {
+    for parts in groupings().filter(|parts| parts.len() > 1) {
         let rest = stage_of(Part::Session, &parts);
-        for sizes in divisions(order.len(), parts.len(), rest) {
+        let ways = match parts.len() <= order.len() {
+            true => divisions(order.len(), parts.len(), rest),
+            false => Vec::new(),
+        };
+        for sizes in ways {
             // Who receives or sends without having sessions needs a queue.
             let ends = [0, sizes.len() - 1];
             if ends.iter().all(|&end| end == rest || sizes[end] <= queues) {
                 found.extend(pipeline(order, &parts, &sizes));
             }
+        }
+        // Who receives also sends, and what lies between is done by others: buffers come back to where they are needed.
+        let last = parts.len() - 1;
+        if parts.len() > 2 && (1..last).contains(&rest) {
+            let ways = divisions(order.len(), last, rest).into_iter();
+            found.extend(
+                ways.filter(|sizes| sizes[0] <= queues)
+                    .filter_map(|sizes| pipeline(order, &parts, &sizes)),
+            );
         }
     }
 }
@@ -169,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn two_cores_have_run_to_completion_and_three_cuts() {
+    fn two_cores_have_run_to_completion_three_cuts_and_two_ways_there_and_back() {
         let found = candidates(&[0, 1], &Topology::flat(2), &Load::even(16));
         let text: Vec<_> = found.iter().map(ToString::to_string).collect();
         let expected = [
@@ -178,6 +195,8 @@ mod tests {
             "receive on 0 | parse+session+transmit on 1",
             "receive+parse on 0 | session+transmit on 1",
             "receive+parse+session on 0 | transmit on 1",
+            "receive on 0 | parse+session on 1 | transmit on 0",
+            "receive+parse on 0 | session on 1 | transmit on 0",
         ];
         let mut sorted = text.clone();
         sorted.sort_unstable();
@@ -190,7 +209,10 @@ mod tests {
     fn four_cores_have_every_division() {
         // Of 4 cores: C(3,1) divisions in each of 3 cuts, C(3,2) in each of 3, and one of four stages; of 2 and 3 likewise.
         let found = candidates(&[0, 1, 2, 3], &Topology::flat(4), &Load::even(16));
-        assert_eq!(4 + 3 + (3 * 2 + 3) + (3 * 3 + 3 * 3 + 1), found.len());
+        let onwards = 3 + (3 * 2 + 3) + (3 * 3 + 3 * 3 + 1);
+        // With the sending on the cores that receive: 2 cuts into 3 stages, and one into 4.
+        let there_and_back = 2 + (2 * 2 + 1) + (2 * 3 + 3);
+        assert_eq!(4 + onwards + there_and_back, found.len());
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub enum Item {
     HandOver,
     /// Taking them.
     TakeOver,
+    /// Buffers that come back from others.
+    Return,
 }
 
 impl Item {
@@ -27,6 +29,7 @@ impl Item {
             Self::Part(part) => part.name(),
             Self::HandOver => "hand-over",
             Self::TakeOver => "take-over",
+            Self::Return => "return of buffers",
         }
     }
 }
@@ -42,6 +45,8 @@ pub struct WorkerLoad {
     pub given: f64,
     /// To take packets from others.
     pub taken: f64,
+    /// For buffers that others had last.
+    pub returned: f64,
     /// How many times that, because its core's other hyperthread works too.
     pub slowdown: f64,
 }
@@ -53,19 +58,24 @@ impl WorkerLoad {
             parts: [0.0; 4],
             given: 0.0,
             taken: 0.0,
+            returned: 0.0,
             slowdown: 1.0,
         }
     }
 
     /// All together, slowdown included.
     pub fn cycles(&self) -> f64 {
-        (self.parts.iter().sum::<f64>() + self.given + self.taken) * self.slowdown
+        (self.parts.iter().sum::<f64>() + self.given + self.taken + self.returned) * self.slowdown
     }
 
     /// What takes most of it.
     pub fn most(&self) -> Item {
         let parts = Part::ALL.map(|part| (self.parts[part as usize], Item::Part(part)));
-        let others = [(self.given, Item::HandOver), (self.taken, Item::TakeOver)];
+        let others = [
+            (self.given, Item::HandOver),
+            (self.taken, Item::TakeOver),
+            (self.returned, Item::Return),
+        ];
         let all = parts.into_iter().chain(others);
         all.max_by(|one, other| one.0.total_cmp(&other.0))
             .map_or(Item::Part(Part::Session), |(_, item)| item)
@@ -147,6 +157,18 @@ impl Way<'_> {
             }
         }
     }
+
+    /// Buffers go back from where packets are sent to where they are received, whichever are free first.
+    fn back(&mut self, received: &[At], sent: &[At]) {
+        for &(receiver, brought) in received {
+            for &(sender, taken) in sent.iter().filter(|&&(sender, _)| sender != receiver) {
+                let cost = self.costs.back[self.topology.distance(sender, receiver) as usize];
+                if let Some(load) = self.load(receiver) {
+                    load.returned += cost * brought * taken;
+                }
+            }
+        }
+    }
 }
 
 /// Equal shares.
@@ -185,7 +207,7 @@ pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: 
     let received = to_queues(&steered, queues);
     way.work(Part::Receive, &received);
     let parsed = match is_joined(Part::Receive, Part::Parse) {
-        true => received,
+        true => received.clone(),
         false => {
             let parsed = evenly(placement.of(Part::Parse));
             way.spread(&received, &parsed, Part::Parse);
@@ -219,6 +241,10 @@ pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: 
         }
     };
     way.work(Part::Transmit, &sent);
+    // Workers that do everything send by far most of what they received themselves.
+    if placement.is_pipeline() {
+        way.back(&received, &sent);
+    }
     conclude(way.loads, topology, hz)
 }
 
@@ -335,6 +361,27 @@ mod tests {
         assert_eq!(vec![(23.0, 0.0), (0.0, 21.0)], given([0, 1, 1, 1]));
         assert_eq!(vec![(27.0, 0.0), (0.0, 22.0)], given([0, 0, 1, 1]));
         assert_eq!(vec![(27.0, 24.0), (25.0, 22.0)], given([0, 0, 1, 0]));
+    }
+
+    #[test]
+    fn buffers_that_another_worker_sent_cost_who_receives_into_them() {
+        let costs = Costs {
+            back: [25.0; 4],
+            ..costs([10.0; 4])
+        };
+        let returned = |parts: [&[Core]; 4]| {
+            let placement = Placement::new(parts.map(<[Core]>::to_vec)).unwrap();
+            let prediction = predict(&placement, &costs, &Topology::flat(2), &Load::even(16), HZ);
+            prediction
+                .workers
+                .iter()
+                .map(|worker| worker.returned)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(vec![25.0, 0.0], returned([&[0], &[0], &[1], &[1]]));
+        assert_eq!(vec![0.0, 0.0], returned([&[0], &[1], &[1], &[0]]));
+        assert_eq!(vec![0.0, 0.0], returned([&[0, 1]; 4]));
+        assert_eq!(vec![12.5, 0.0], returned([&[0], &[0], &[0, 1], &[0, 1]]));
     }
 
     #[test]
