@@ -1,8 +1,12 @@
 //! Inspection: signatures in the dialects that operators have, streams put in order, what is found in them.
 //!
-//! [`signature`] is the form that every dialect is read into.
+//! [`signature`] is the form that every dialect is read into, a [`Rule`] is what is asked, and [`evaluate`] asks it.
 #![deny(unsafe_code)]
 
+pub mod bindings;
+pub mod evaluate;
+pub mod rule;
 pub mod signature;
 
+pub use rule::Rule;
 pub use signature::Signature;

@@ -1,0 +1,272 @@
+//! Regular expressions by PCRE2: compiled once, searched without allocation, within limits, in data that may go on.
+
+use std::ops::Range;
+use std::ptr::{self, NonNull};
+
+use pcre2_sys as sys;
+
+/// Steps that a search takes at most.
+const STEPS: u32 = 20_000;
+
+/// Bytes of the stack that compiled searches run on: at first, and at most.
+const STACK: [usize; 2] = [32 << 10, 256 << 10];
+
+/// How letters, lines and ends are taken.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Options {
+    pub caseless: bool,
+    pub dot_all: bool,
+    pub multi_line: bool,
+    pub extended: bool,
+    pub anchored: bool,
+    pub dollar_end_only: bool,
+    pub ungreedy: bool,
+}
+
+/// An expression that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message} (at byte {place} of the expression)")]
+pub struct Malformed {
+    message: String,
+    place: usize,
+}
+
+/// A compiled expression over bytes.
+pub struct Compiled {
+    code: NonNull<sys::pcre2_code_8>,
+    /// What comes behind a match can undo it: `\b`, `(?!…)`.
+    looks_ahead: bool,
+}
+
+// SAFETY: compiled code is not written after `new`; PCRE2 documents it as usable by several threads at once.
+unsafe impl Send for Compiled {}
+// SAFETY: as above.
+unsafe impl Sync for Compiled {}
+
+impl Compiled {
+    /// Compile it.
+    pub fn new(pattern: &str, options: Options) -> Result<Self, Malformed> {
+        let flags = [
+            (options.caseless, sys::PCRE2_CASELESS),
+            (options.dot_all, sys::PCRE2_DOTALL),
+            (options.multi_line, sys::PCRE2_MULTILINE),
+            (options.extended, sys::PCRE2_EXTENDED),
+            (options.anchored, sys::PCRE2_ANCHORED),
+            (options.dollar_end_only, sys::PCRE2_DOLLAR_ENDONLY),
+            (options.ungreedy, sys::PCRE2_UNGREEDY),
+        ];
+        let flags = flags.iter().filter(|(on, _)| *on).fold(0, |all, (_, flag)| all | flag);
+        let (mut error, mut place) = (0, 0);
+        // SAFETY: the pattern's bytes live for the call, which copies what it needs; no context means the defaults.
+        let code = unsafe {
+            sys::pcre2_compile_8(
+                pattern.as_ptr(),
+                pattern.len(),
+                flags,
+                &mut error,
+                &mut place,
+                ptr::null_mut(),
+            )
+        };
+        let code = NonNull::new(code).ok_or_else(|| Malformed {
+            message: message(error),
+            place,
+        })?;
+        let compiled = Self {
+            code,
+            looks_ahead: looks_ahead(pattern),
+        };
+        let modes = sys::PCRE2_JIT_COMPLETE | sys::PCRE2_JIT_PARTIAL_HARD;
+        // SAFETY: `code` was compiled above, and nobody else has it yet.
+        let error = unsafe { sys::pcre2_jit_compile_8(code.as_ptr(), modes) };
+        if error != 0 {
+            return Err(Malformed {
+                message: message(error),
+                place: 0,
+            });
+        }
+        Ok(compiled)
+    }
+}
+
+impl Drop for Compiled {
+    fn drop(&mut self) {
+        // SAFETY: `code` came from `pcre2_compile_8` and is freed once.
+        unsafe { sys::pcre2_code_free_8(self.code.as_ptr()) }
+    }
+}
+
+impl std::fmt::Debug for Compiled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Compiled")
+    }
+}
+
+/// Whether an expression asks what is behind its match. A false yes only makes it wait for more data.
+fn looks_ahead(pattern: &str) -> bool {
+    ["(?!", "(?=", "\\b", "\\B", "\\z", "\\Z"]
+        .iter()
+        .any(|mark| pattern.contains(mark))
+}
+
+fn message(error: i32) -> String {
+    let mut text = [0u8; 256];
+    // SAFETY: the buffer is as long as said; the message is cut to it.
+    let length = unsafe { sys::pcre2_get_error_message_8(error, text.as_mut_ptr(), text.len()) };
+    String::from_utf8_lossy(&text[..usize::try_from(length).unwrap_or(0)]).into_owned()
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A match.
+    At(Range<usize>),
+    /// None.
+    No,
+    /// None yet: more data may bring one.
+    More,
+    /// It took too many steps.
+    Exhausted,
+}
+
+/// What a worker searches with.
+pub struct Matcher {
+    data: NonNull<sys::pcre2_match_data_8>,
+    context: NonNull<sys::pcre2_match_context_8>,
+    stack: NonNull<sys::pcre2_jit_stack_8>,
+}
+
+// SAFETY: the three objects are owned by the matcher alone and bound to no thread.
+unsafe impl Send for Matcher {}
+
+impl Matcher {
+    /// One for each worker. It allocates; searches do not.
+    pub fn new() -> Self {
+        // SAFETY: constructors with default contexts; null is checked below.
+        let made = unsafe {
+            (
+                sys::pcre2_match_data_create_8(1, ptr::null_mut()),
+                sys::pcre2_match_context_create_8(ptr::null_mut()),
+                sys::pcre2_jit_stack_create_8(STACK[0], STACK[1], ptr::null_mut()),
+            )
+        };
+        let (Some(data), Some(context), Some(stack)) =
+            (NonNull::new(made.0), NonNull::new(made.1), NonNull::new(made.2))
+        else {
+            std::alloc::handle_alloc_error(std::alloc::Layout::new::<[u8; STACK[0]]>());
+        };
+        // SAFETY: both were just made; the stack lives as long as the context, see `drop`.
+        unsafe {
+            sys::pcre2_set_match_limit_8(context.as_ptr(), STEPS);
+            sys::pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.as_ptr().cast());
+        }
+        Self { data, context, stack }
+    }
+
+    /// The first match in `subject`. `begins`: the subject's begin is the buffer's, so that `^` may match there.
+    /// `complete`: nothing follows the subject, so that `$` may match at its end.
+    pub fn find(&mut self, expression: &Compiled, subject: &[u8], begins: bool, complete: bool) -> Found {
+        let mut options = 0;
+        if !begins {
+            options |= sys::PCRE2_NOTBOL;
+        }
+        if !complete {
+            options |= sys::PCRE2_NOTEOL;
+            if expression.looks_ahead {
+                options |= sys::PCRE2_PARTIAL_HARD;
+            }
+        }
+        // SAFETY: code, data and context are alive; the subject is as long as said; one pair fits the data.
+        let result = unsafe {
+            sys::pcre2_match_8(
+                expression.code.as_ptr(),
+                subject.as_ptr(),
+                subject.len(),
+                0,
+                options,
+                self.data.as_ptr(),
+                self.context.as_ptr(),
+            )
+        };
+        match result {
+            // 0: there are more groups than the pair that is asked for.
+            0.. => {
+                // SAFETY: after a match the vector holds at least its pair.
+                let (from, to) = unsafe {
+                    let pair = sys::pcre2_get_ovector_pointer_8(self.data.as_ptr());
+                    (*pair, *pair.add(1))
+                };
+                // `\K` may set the begin behind the end.
+                Found::At(from.min(to)..to.min(subject.len()))
+            }
+            sys::PCRE2_ERROR_PARTIAL => Found::More,
+            sys::PCRE2_ERROR_NOMATCH if complete => Found::No,
+            sys::PCRE2_ERROR_NOMATCH => Found::More,
+            _ => Found::Exhausted,
+        }
+    }
+}
+
+impl Default for Matcher {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Drop for Matcher {
+    fn drop(&mut self) {
+        // SAFETY: each was made by its constructor and is freed once; the context before the stack that it uses.
+        unsafe {
+            sys::pcre2_match_data_free_8(self.data.as_ptr());
+            sys::pcre2_match_context_free_8(self.context.as_ptr());
+            sys::pcre2_jit_stack_free_8(self.stack.as_ptr());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(pattern: &str, subject: &[u8], complete: bool) -> Found {
+        let compiled = Compiled::new(pattern, Options::default()).unwrap();
+        Matcher::new().find(&compiled, subject, true, complete)
+    }
+
+    #[test]
+    fn match_is_found_with_its_place() {
+        assert_eq!(Found::At(2..5), find("b.d", b"aab\xffdz", true));
+        assert_eq!(Found::No, find("b.d", b"aab", true));
+    }
+
+    #[test]
+    fn data_that_may_go_on_has_no_end() {
+        assert_eq!(Found::More, find("ab$", b"ab", false));
+        assert_eq!(Found::At(0..2), find("ab$", b"ab", true));
+        assert_eq!(Found::More, find("ab(?!c)", b"ab", false));
+        assert_eq!(Found::At(0..2), find("ab(?!c)", b"abd", false));
+        assert_eq!(Found::At(0..2), find("a+", b"aab", false));
+    }
+
+    #[test]
+    fn begin_of_data_that_goes_before_is_no_begin() {
+        let compiled = Compiled::new("^a", Options::default()).unwrap();
+        assert_eq!(Found::No, Matcher::new().find(&compiled, b"ab", false, true));
+    }
+
+    #[test]
+    fn expression_that_explodes_ends() {
+        let subject = [b'a'; 64];
+        assert_eq!(Found::Exhausted, find("(a+)+$b|(a|aa)+x", &subject, true));
+    }
+
+    #[test]
+    fn malformed_expression_is_named_with_its_place() {
+        let error = Compiled::new("a(b", Options::default()).unwrap_err();
+        assert_eq!(
+            "missing closing parenthesis (at byte 3 of the expression)",
+            error.to_string()
+        );
+    }
+}

@@ -1,0 +1,446 @@
+//! Asking one rule about what is there: every condition, in order, with all places where contents could have begun.
+//!
+//! Data may go on: what can't be decided yet is asked again when more has come ([`Answer::Later`]), so that a match is
+//! seen with the very packet that completes it.
+
+mod number;
+mod packet;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use arrayvec::ArrayVec;
+
+pub use packet::{Facts, Icmp, Ip, Tcp};
+
+use crate::bindings::expression::{Found, Matcher};
+use crate::rule::{NUMBERS, Note, Rule, Step};
+use crate::signature::{Base64Decode, Buffer, ByteJump, Content, FlowBit, IsDataAt, JumpFrom, Value};
+
+/// What is visible of a buffer.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The bytes that are kept.
+    pub bytes: &'a [u8],
+    /// Place of the first of them, from the buffer's begin.
+    pub base: u64,
+    /// Nothing follows.
+    pub complete: bool,
+}
+
+impl View<'_> {
+    fn begin(&self) -> i64 {
+        self.base as i64
+    }
+    fn end(&self) -> i64 {
+        self.base as i64 + self.bytes.len() as i64
+    }
+    /// The bytes from one place to another, as far as they are kept.
+    fn slice(&self, from: i64, to: i64) -> &[u8] {
+        let place = |at: i64| (at.clamp(self.begin(), self.end()) - self.begin()) as usize;
+        self.bytes.get(place(from)..place(to)).unwrap_or_default()
+    }
+}
+
+/// Who shows buffers.
+pub trait Buffers {
+    /// A buffer of the packet, message or transaction. `None`: there is none of this kind, and there will be none.
+    fn view(&self, buffer: Buffer) -> Option<View<'_>>;
+}
+
+/// What a rule says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Everything is there.
+    Match,
+    /// Something is not, whatever comes.
+    No,
+    /// Not yet.
+    Later,
+}
+
+impl Answer {
+    fn or_later(later: bool) -> Self {
+        if later { Self::Later } else { Self::No }
+    }
+}
+
+/// Steps that one question takes at most: places tried, conditions asked.
+const STEPS: u32 = 4_000;
+
+/// Bytes that are decoded at most.
+const DECODED: usize = 1024;
+
+/// What a worker evaluates with.
+#[derive(Default)]
+pub struct Evaluator {
+    matcher: Matcher,
+    decoded: ArrayVec<u8, DECODED>,
+    numbers: [i64; NUMBERS],
+    steps: u32,
+    /// Questions that were given up because they took too many steps.
+    pub exhausted: u64,
+}
+
+/// Where the condition before ended.
+#[derive(Clone, Copy)]
+struct Cursor {
+    buffer: Buffer,
+    end: i64,
+}
+
+impl Cursor {
+    /// As a condition on a buffer sees it: conditions on another one begin anew.
+    fn on(self, buffer: Buffer) -> i64 {
+        if self.buffer == buffer { self.end } else { 0 }
+    }
+}
+
+impl Evaluator {
+    /// Ask a rule. `bits` are the notes of the flow; a match takes those of the rule.
+    pub fn ask(&mut self, rule: &Rule, facts: &Facts, buffers: &impl Buffers, bits: &mut [u64]) -> Answer {
+        if !rule.tests.iter().all(|test| facts.holds(test)) || !rule.notes.iter().all(|note| is_noted(note, bits)) {
+            return Answer::No;
+        }
+        self.steps = STEPS;
+        self.decoded.clear();
+        let begin = Cursor {
+            buffer: Buffer::Payload,
+            end: 0,
+        };
+        let answer = self.go(&rule.steps, begin, buffers);
+        if self.steps == 0 && answer != Answer::Match {
+            self.exhausted += 1;
+            return Answer::No;
+        }
+        if answer == Answer::Match {
+            rule.notes.iter().for_each(|note| take_note(note, bits));
+        }
+        answer
+    }
+
+    fn go(&mut self, steps: &[Step], at: Cursor, buffers: &impl Buffers) -> Answer {
+        let Some((step, rest)) = steps.split_first() else {
+            return Answer::Match;
+        };
+        if self.steps == 0 {
+            return Answer::No;
+        }
+        self.steps -= 1;
+        match step {
+            Step::Content(content) if content.negated => self.absent(content, rest, at, buffers),
+            Step::Content(content) => self.present(content, rest, at, buffers),
+            Step::Expression { .. } => self.expression(step, rest, at, buffers),
+            Step::ByteTest(test) => match self.compare(test, at, buffers) {
+                Answer::Match => self.go(rest, at, buffers),
+                other => other,
+            },
+            Step::ByteJump(jump) => match self.jump(jump, at, buffers) {
+                Ok(cursor) => self.go(rest, cursor, buffers),
+                Err(answer) => answer,
+            },
+            Step::ByteExtract(extract) => match self.read(&extract.number, at, buffers) {
+                Ok((value, end)) => {
+                    let value = value.saturating_mul(i64::from(extract.multiplier.max(1)));
+                    let align = i64::from(extract.align.max(1));
+                    if let Some(number) = self.numbers.get_mut(usize::from(extract.into)) {
+                        *number = value.saturating_add(align - 1) / align * align;
+                    }
+                    let buffer = extract.number.buffer;
+                    self.go(rest, Cursor { buffer, end }, buffers)
+                }
+                Err(answer) => answer,
+            },
+            Step::IsDataAt(there) => match self.is_data_at(there, at, buffers) {
+                Answer::Match => self.go(rest, at, buffers),
+                other => other,
+            },
+            Step::Base64Decode(decode) => match self.decode(decode, at, buffers) {
+                Answer::Match => self.go(rest, at, buffers),
+                other => other,
+            },
+            Step::Length(buffer, length) => {
+                let Some(view) = buffers.view(*buffer) else {
+                    return Answer::No;
+                };
+                let bytes = view.end();
+                match (
+                    view.complete,
+                    bytes > i64::from(*length.end()),
+                    bytes >= i64::from(*length.start()),
+                ) {
+                    (_, true, _) | (true, _, false) => Answer::No,
+                    (true, false, true) => self.go(rest, at, buffers),
+                    // A lower bound alone is met by what is there.
+                    (false, false, true) if *length.end() == u32::MAX => self.go(rest, at, buffers),
+                    (false, ..) => Answer::Later,
+                }
+            }
+        }
+    }
+
+    fn value(&self, value: Value) -> i64 {
+        match value {
+            Value::Constant(value) => value,
+            Value::Extracted(number) => self.numbers.get(usize::from(number)).copied().unwrap_or(0),
+        }
+    }
+
+    /// Where a content may lie: from, and to where it is bounded.
+    fn region(&self, content: &Content, at: Cursor) -> (i64, Option<i64>) {
+        let relative = content.distance.is_some() || content.within.is_some();
+        let of = |value: Option<Value>| value.map(|value| self.value(value));
+        let (mut from, mut to) = (0, None);
+        if let Some(offset) = of(content.offset) {
+            from = offset;
+        }
+        if let Some(depth) = of(content.depth) {
+            to = Some(from.saturating_add(depth));
+        }
+        if relative {
+            let begin = at.on(content.buffer).saturating_add(of(content.distance).unwrap_or(0));
+            from = from.max(begin);
+            if let Some(within) = of(content.within) {
+                let end = begin.saturating_add(within);
+                to = Some(to.map_or(end, |to: i64| to.min(end)));
+            }
+        }
+        (from.max(0), to)
+    }
+
+    fn present(&mut self, content: &Content, rest: &[Step], at: Cursor, buffers: &impl Buffers) -> Answer {
+        let decoded;
+        let Some(view) = (match content.buffer {
+            Buffer::Base64 => {
+                decoded = self.decoded.clone();
+                Some(View {
+                    bytes: &decoded,
+                    base: 0,
+                    complete: true,
+                })
+            }
+            buffer => buffers.view(buffer),
+        }) else {
+            return Answer::No;
+        };
+        let (from, to) = self.region(content, at);
+        let end = to.unwrap_or(i64::MAX).min(view.end());
+        let mut later = !view.complete && to.is_none_or(|to| to > view.end());
+        let again = rest.first().is_some_and(Step::is_relative);
+        let mut start = from.max(view.begin());
+        while let Some(found) = search::find(view.slice(start, end), &content.bytes, content.nocase) {
+            if self.steps == 0 {
+                return Answer::No;
+            }
+            self.steps -= 1;
+            let place = start + found as i64;
+            let behind = place + content.bytes.len() as i64;
+            start = place + 1;
+            if content.ends && !(view.complete && behind == view.end()) {
+                later |= !view.complete;
+                continue;
+            }
+            let cursor = match content.fast {
+                // Where it lies is not asked, so nothing is relative to it.
+                crate::signature::Fast::Only => at,
+                _ => Cursor {
+                    buffer: content.buffer,
+                    end: behind,
+                },
+            };
+            match self.go(rest, cursor, buffers) {
+                Answer::Match => return Answer::Match,
+                Answer::Later => later = true,
+                // What follows does not depend on this place: no other one helps.
+                Answer::No if !again => return Answer::No,
+                Answer::No => {}
+            }
+            if !again {
+                break;
+            }
+        }
+        Answer::or_later(later)
+    }
+
+    fn absent(&mut self, content: &Content, rest: &[Step], at: Cursor, buffers: &impl Buffers) -> Answer {
+        // Of a buffer that is not there everything is absent.
+        if let Some(view) = buffers.view(content.buffer) {
+            let (from, to) = self.region(content, at);
+            let end = to.unwrap_or(i64::MAX).min(view.end());
+            let mut start = from.max(view.begin());
+            while let Some(found) = search::find(view.slice(start, end), &content.bytes, content.nocase) {
+                let behind = start + (found + content.bytes.len()) as i64;
+                start += found as i64 + 1;
+                if !content.ends || view.complete && behind == view.end() {
+                    return Answer::No;
+                }
+            }
+            let undecided = !view.complete && (content.ends || to.is_none_or(|to| to > view.end()));
+            // A stream has no end to wait for; a bounded part of it has.
+            if undecided && (to.is_some() || content.ends || content.buffer != Buffer::Payload) {
+                return Answer::Later;
+            }
+        }
+        self.go(rest, at, buffers)
+    }
+
+    fn expression(&mut self, step: &Step, rest: &[Step], at: Cursor, buffers: &impl Buffers) -> Answer {
+        let Step::Expression {
+            buffer,
+            compiled,
+            negated,
+            relative,
+        } = step
+        else {
+            return Answer::No;
+        };
+        let decoded;
+        let view = match buffer {
+            Buffer::Base64 => {
+                decoded = self.decoded.clone();
+                Some(View {
+                    bytes: &decoded,
+                    base: 0,
+                    complete: true,
+                })
+            }
+            buffer => buffers.view(*buffer),
+        };
+        let Some(view) = view else {
+            return if *negated {
+                self.go(rest, at, buffers)
+            } else {
+                Answer::No
+            };
+        };
+        let from = if *relative { at.on(*buffer) } else { 0 };
+        let again = rest.first().is_some_and(Step::is_relative);
+        let (mut start, mut later) = (from.max(view.begin()), false);
+        let mut begins = start == from;
+        loop {
+            if self.steps == 0 {
+                return Answer::No;
+            }
+            self.steps -= 1;
+            let found = self
+                .matcher
+                .find(compiled, view.slice(start, i64::MAX), begins, view.complete);
+            match found {
+                Found::Exhausted => {
+                    self.steps = 0;
+                    return Answer::No;
+                }
+                Found::At(_) if *negated => return Answer::No,
+                Found::No if *negated => return self.go(rest, at, buffers),
+                Found::More if *negated && *buffer == Buffer::Payload => return self.go(rest, at, buffers),
+                Found::More => return Answer::Later,
+                Found::No => return Answer::or_later(later),
+                Found::At(range) => {
+                    let end = start + range.end as i64;
+                    match self.go(rest, Cursor { buffer: *buffer, end }, buffers) {
+                        Answer::Match => return Answer::Match,
+                        Answer::Later => later = true,
+                        Answer::No => {}
+                    }
+                    if !again {
+                        return Answer::or_later(later);
+                    }
+                    start += range.start as i64 + 1;
+                    begins = false;
+                    if start > view.end() {
+                        return Answer::or_later(later || !view.complete);
+                    }
+                }
+            }
+        }
+    }
+
+    fn jump(&mut self, jump: &ByteJump, at: Cursor, buffers: &impl Buffers) -> Result<Cursor, Answer> {
+        let (value, behind) = self.read(&jump.number, at, buffers)?;
+        let buffer = jump.number.buffer;
+        let view = buffers.view(buffer).ok_or(Answer::No)?;
+        let mut far = value.saturating_mul(i64::from(jump.multiplier.max(1)));
+        if jump.align {
+            far = far.saturating_add(3) / 4 * 4;
+        }
+        let begin = match jump.from {
+            JumpFrom::Number => behind,
+            JumpFrom::Begin => 0,
+            JumpFrom::End if view.complete => view.end(),
+            JumpFrom::End => return Err(Answer::Later),
+        };
+        let end = begin.saturating_add(far).saturating_add(self.value(jump.post_offset));
+        if end < 0 {
+            Err(Answer::No)
+        } else if end > view.end() {
+            Err(Answer::or_later(!view.complete))
+        } else {
+            Ok(Cursor { buffer, end })
+        }
+    }
+
+    fn is_data_at(&self, there: &IsDataAt, at: Cursor, buffers: &impl Buffers) -> Answer {
+        let Some(view) = buffers.view(there.buffer) else {
+            return if there.negated { Answer::Match } else { Answer::No };
+        };
+        let from = if there.relative { at.on(there.buffer) } else { 0 };
+        let place = from.saturating_add(self.value(there.at));
+        match (view.end() > place, view.complete) {
+            (is, true) if is != there.negated => Answer::Match,
+            (true, false) if !there.negated => Answer::Match,
+            (false, false) => Answer::Later,
+            _ => Answer::No,
+        }
+    }
+
+    fn decode(&mut self, decode: &Base64Decode, at: Cursor, buffers: &impl Buffers) -> Answer {
+        let Some(view) = buffers.view(decode.buffer) else {
+            return Answer::No;
+        };
+        let from = if decode.relative { at.on(decode.buffer) } else { 0 } + i64::from(decode.offset);
+        let to = decode.bytes.map_or(i64::MAX, |bytes| from + i64::from(bytes));
+        if from >= view.end() {
+            return Answer::or_later(!view.complete);
+        }
+        search::decode_base64(view.slice(from, to), &mut self.decoded);
+        if self.decoded.is_empty() {
+            Answer::or_later(!view.complete)
+        } else {
+            Answer::Match
+        }
+    }
+}
+
+/// The bit of a note, and whether it is taken.
+fn bit(bits: &[u64], number: u16) -> bool {
+    bits.get(usize::from(number / 64))
+        .is_some_and(|word| word >> (number % 64) & 1 == 1)
+}
+
+fn is_noted(note: &Note, bits: &[u64]) -> bool {
+    let taken = |number: &u16| bit(bits, *number);
+    let asked = match note.any {
+        true => note.bits.iter().any(taken),
+        false => note.bits.iter().all(taken),
+    };
+    match note.command {
+        FlowBit::IsSet => asked,
+        FlowBit::IsNotSet => !asked,
+        FlowBit::Set | FlowBit::Unset | FlowBit::Toggle => true,
+    }
+}
+
+fn take_note(note: &Note, bits: &mut [u64]) {
+    for &number in &note.bits {
+        let Some(word) = bits.get_mut(usize::from(number / 64)) else {
+            continue;
+        };
+        let mask = 1 << (number % 64);
+        match note.command {
+            FlowBit::Set => *word |= mask,
+            FlowBit::Unset => *word &= !mask,
+            FlowBit::Toggle => *word ^= mask,
+            FlowBit::IsSet | FlowBit::IsNotSet => {}
+        }
+    }
+}

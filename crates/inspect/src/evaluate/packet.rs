@@ -1,0 +1,115 @@
+//! Questions about headers.
+
+use std::ops::RangeInclusive;
+
+use crate::signature::{Bits, Condition, Sender};
+
+/// What rules ask about a packet beside its data.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts {
+    /// IP.
+    pub ip: Ip,
+    /// TCP, where it is.
+    pub tcp: Option<Tcp>,
+    /// ICMP or ICMPv6, where it is.
+    pub icmp: Option<Icmp>,
+    /// Bytes of the payload.
+    pub payload: u32,
+    /// Bytes of the stream that client and server sent so far.
+    pub sent: [u64; 2],
+}
+
+/// Of the IP header.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Ip {
+    pub ttl: u8,
+    pub type_of_service: u8,
+    pub protocol: u8,
+    /// Of IPv4.
+    pub identification: Option<u16>,
+    /// Reserved 4, don't fragment 2, more fragments 1.
+    pub fragment_bits: u8,
+    /// In units of 8 bytes.
+    pub fragment_offset: u16,
+    /// Source and destination are one.
+    pub same_address: bool,
+}
+
+/// Of the TCP header.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Tcp {
+    pub flags: u8,
+    pub sequence: u32,
+    pub acknowledgement: u32,
+    pub window: u16,
+}
+
+/// Of the ICMP header. Identifier and number are 0 where the type has none.
+#[derive(Clone, Copy, Debug, Default)]
+#[allow(missing_docs)]
+pub struct Icmp {
+    pub kind: u8,
+    pub code: u8,
+    pub identifier: u16,
+    pub sequence: u16,
+}
+
+impl Facts {
+    /// Whether a condition on headers holds. Conditions on data do not.
+    pub(super) fn holds(&self, condition: &Condition) -> bool {
+        let ip = &self.ip;
+        match condition {
+            Condition::PayloadSize(bytes) => bytes.contains(&self.payload),
+            Condition::Flags(flags) => self
+                .tcp
+                .is_some_and(|tcp| compare(flags.mode, tcp.flags & !flags.ignored, flags.flags & !flags.ignored)),
+            Condition::Sequence(number) => self.tcp.is_some_and(|tcp| tcp.sequence == *number),
+            Condition::Acknowledgement(number) => self.tcp.is_some_and(|tcp| tcp.acknowledgement == *number),
+            Condition::Window { values, negated } => {
+                self.tcp.is_some_and(|tcp| values.contains(&tcp.window) != *negated)
+            }
+            Condition::IcmpType(kinds) => self.icmp.is_some_and(|icmp| kinds.contains(&icmp.kind)),
+            Condition::IcmpCode(codes) => self.icmp.is_some_and(|icmp| codes.contains(&icmp.code)),
+            Condition::IcmpIdentifier(number) => self.icmp.is_some_and(|icmp| icmp.identifier == *number),
+            Condition::IcmpSequence(number) => self.icmp.is_some_and(|icmp| icmp.sequence == *number),
+            Condition::Ttl(values) => values.contains(&ip.ttl),
+            Condition::TypeOfService { value, negated } => (ip.type_of_service == *value) != *negated,
+            Condition::IpIdentification(number) => ip.identification == Some(*number),
+            Condition::IpProtocol { numbers, negated } => numbers.contains(&ip.protocol) != *negated,
+            Condition::FragmentBits { mode, bits } => compare(*mode, ip.fragment_bits, *bits),
+            Condition::FragmentOffset(units) => units.contains(&ip.fragment_offset),
+            Condition::SameAddress => ip.same_address,
+            Condition::StreamSize { by, bytes } => sent(*by, bytes, self.sent),
+            Condition::Content(_)
+            | Condition::Expression(_)
+            | Condition::ByteTest(_)
+            | Condition::ByteJump(_)
+            | Condition::ByteExtract(_)
+            | Condition::IsDataAt(_)
+            | Condition::Base64Decode(_)
+            | Condition::BufferLength(..)
+            | Condition::FlowBits(_) => false,
+        }
+    }
+}
+
+fn compare(mode: Bits, has: u8, asked: u8) -> bool {
+    match mode {
+        Bits::Exactly => has == asked,
+        Bits::All => has & asked == asked,
+        Bits::Any => has & asked != 0,
+        Bits::None => has & asked == 0,
+    }
+}
+
+fn sent(by: Sender, bytes: &RangeInclusive<u32>, [client, server]: [u64; 2]) -> bool {
+    let holds = |sent: u64| bytes.contains(&u32::try_from(sent).unwrap_or(u32::MAX));
+    match by {
+        Sender::Client => holds(client),
+        Sender::Server => holds(server),
+        Sender::Either => holds(client) || holds(server),
+        Sender::Both => holds(client) && holds(server),
+    }
+}
