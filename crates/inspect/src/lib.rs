@@ -5,7 +5,9 @@
 
 pub mod bindings;
 pub mod evaluate;
+pub mod rates;
 pub mod rule;
+pub mod scope;
 pub mod signature;
 
 pub use rule::Rule;

@@ -1,0 +1,175 @@
+//! How often rules match: `detection_filter` and `threshold`, counted for all cores together.
+//!
+//! A table of fixed size that cores change with compare-and-swap, so that a source whose flows lie in several shards is
+//! one source. An entry is claimed by the hash of rule and address, and its window begins anew when it is over; where
+//! all places of a hash are in use by others, the match is not held back, and counted.
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use sluice_table::hash::Hasher;
+
+use crate::scope::Ends;
+use crate::signature::{Rate, RateKind, Track};
+
+/// Places that are tried for a key.
+const TRIES: usize = 8;
+
+/// Who matched what, and since when how often: 16 bytes.
+#[derive(Debug, Default)]
+struct Entry {
+    /// 0: free.
+    key: AtomicU64,
+    /// Second in which the window began, above the number of matches in it.
+    state: AtomicU64,
+}
+
+/// Matches by rule and address.
+#[derive(Debug)]
+pub struct Rates {
+    entries: Box<[Entry]>,
+    hasher: Hasher,
+    /// Matches that found no place to be counted in.
+    pub full: AtomicU64,
+}
+
+impl Rates {
+    /// A table of so many entries, at least; `secret` is random, for addresses come from attackers.
+    pub fn new(entries: usize, secret: [u64; 2]) -> Self {
+        let count = entries.max(TRIES).next_power_of_two();
+        Self {
+            entries: (0..count).map(|_| Entry::default()).collect(),
+            hasher: Hasher::new(secret),
+            full: AtomicU64::new(0),
+        }
+    }
+
+    /// A rule matched in a second, counted from the start: whether it fires.
+    pub fn fires(&self, rule: u32, rate: &Rate, ends: &Ends, second: u32) -> bool {
+        let count = self.count(self.key(rule, rate.track, ends), rate.seconds, second);
+        match (rate.kind, count) {
+            (_, None) => true,
+            (RateKind::After, Some(count)) => count > rate.count,
+            (RateKind::Limit, Some(count)) => count <= rate.count,
+            (RateKind::Every, Some(count)) => count % rate.count.max(1) == 0,
+            (RateKind::Once, Some(count)) => count == rate.count,
+        }
+    }
+
+    /// Never 0.
+    fn key(&self, rule: u32, track: Track, ends: &Ends) -> u64 {
+        let bits = |address: IpAddr| match address {
+            IpAddr::V4(four) => four.to_ipv6_mapped().to_bits(),
+            IpAddr::V6(six) => six.to_bits(),
+        };
+        let parts = match track {
+            Track::Source => [bits(ends.source), 1],
+            Track::Destination => [bits(ends.destination), 2],
+            Track::Both => [bits(ends.source), bits(ends.destination)],
+            Track::Rule => [0, 0],
+        };
+        let mut hash = u64::from(rule);
+        for part in parts {
+            hash = self.hasher.block([part as u64 ^ hash, (part >> 64) as u64]);
+        }
+        hash.max(1)
+    }
+
+    /// Count a match: the how manieth it is in its window.
+    fn count(&self, key: u64, seconds: u32, second: u32) -> Option<u32> {
+        let mask = self.entries.len() - 1;
+        let is_over = |state: u64| state == 0 || second.wrapping_sub((state >> 32) as u32) >= seconds.max(1);
+        for place in 0..TRIES {
+            let entry = &self.entries[(key as usize).wrapping_add(place) & mask];
+            let found = entry.key.load(Relaxed);
+            let is_ours = found == key
+                || (found == 0 || is_stale(entry, second))
+                    && entry.key.compare_exchange(found, key, Relaxed, Relaxed).is_ok();
+            if !is_ours {
+                continue;
+            }
+            let next = |state: u64| match is_over(state) {
+                true => u64::from(second) << 32 | 1,
+                false => state & !0xffff_ffff | (state.wrapping_add(1) & 0xffff_ffff),
+            };
+            let before = entry.state.fetch_update(Relaxed, Relaxed, |state| Some(next(state)));
+            return before.ok().map(|state| next(state) as u32);
+        }
+        self.full.fetch_add(1, Relaxed);
+        None
+    }
+}
+
+/// Nobody has matched it for longer than any rule looks back.
+fn is_stale(entry: &Entry, second: u32) -> bool {
+    const LONGEST: u32 = 3_600;
+    let began = (entry.state.load(Relaxed) >> 32) as u32;
+    second.wrapping_sub(began) > LONGEST
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signature::Toward;
+
+    fn from(last: u8) -> Ends {
+        Ends {
+            source: [10, 0, 0, last].into(),
+            destination: [192, 0, 2, 1].into(),
+            ports: [1, 2],
+            protocol: 6,
+            toward: Toward::Server,
+            established: true,
+            service: None,
+        }
+    }
+
+    fn fired(kind: RateKind, matches: &[(u8, u32)]) -> Vec<bool> {
+        let rates = Rates::new(64, [1, 2]);
+        let rate = Rate {
+            kind,
+            track: Track::Source,
+            count: 2,
+            seconds: 10,
+        };
+        matches
+            .iter()
+            .map(|&(who, second)| rates.fires(7, &rate, &from(who), second))
+            .collect()
+    }
+
+    #[test]
+    fn kinds_differ_in_which_matches_fire() {
+        let five = [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4)];
+        assert_eq!(vec![false, false, true, true, true], fired(RateKind::After, &five));
+        assert_eq!(vec![true, true, false, false, false], fired(RateKind::Limit, &five));
+        assert_eq!(vec![false, true, false, true, false], fired(RateKind::Every, &five));
+        assert_eq!(vec![false, true, false, false, false], fired(RateKind::Once, &five));
+    }
+
+    #[test]
+    fn sources_are_counted_apart_and_windows_end() {
+        assert_eq!(
+            vec![false, false, false, true],
+            fired(RateKind::After, &[(1, 0), (2, 0), (1, 1), (1, 2)])
+        );
+        assert_eq!(
+            vec![false, false, false],
+            fired(RateKind::After, &[(1, 0), (1, 5), (1, 10)])
+        );
+    }
+
+    #[test]
+    fn full_table_holds_nothing_back_and_says_so() {
+        let rates = Rates::new(8, [1, 2]);
+        let rate = Rate {
+            kind: RateKind::After,
+            track: Track::Source,
+            count: 9,
+            seconds: 10,
+        };
+        let fired = (0..=255).filter(|&who| rates.fires(1, &rate, &from(who), 0)).count();
+        assert_eq!(248, fired);
+        assert_eq!(248, rates.full.load(Relaxed));
+    }
+}

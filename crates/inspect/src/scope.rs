@@ -1,0 +1,205 @@
+//! Which packets a rule is about: its header, asked about the two ends of a flow.
+
+use std::net::IpAddr;
+
+use crate::signature::{Addresses, Flow, Header, Ports, Protocol, Service, Side, Toward};
+
+/// The two ends of a packet or segment, as the inside sees them, and what is known of its flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// Who sends it.
+    pub source: IpAddr,
+    /// Whom it is for.
+    pub destination: IpAddr,
+    /// Ports of source and destination; 0 where the protocol has none.
+    pub ports: [u16; 2],
+    /// Protocol over IP.
+    pub protocol: u8,
+    /// Which of the two it is for.
+    pub toward: Toward,
+    /// Both have sent.
+    pub established: bool,
+    /// The application, where it is known.
+    pub service: Option<Service>,
+}
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+
+impl Header {
+    /// Whether it is about these.
+    pub fn is_about(&self, ends: &Ends) -> bool {
+        self.protocol.is(ends.protocol) && self.is_of_service(ends) && self.joins(ends)
+    }
+
+    /// Ports decide until the application is known; then the application does.
+    fn is_of_service(&self, ends: &Ends) -> bool {
+        match ends.service {
+            _ if self.services.is_empty() => true,
+            Some(service) => self.services.contains(&service),
+            None => self.protocol != Protocol::Application,
+        }
+    }
+
+    fn joins(&self, ends: &Ends) -> bool {
+        // An application is the same on another port.
+        let any_port = !self.services.is_empty() && ends.service.is_some();
+        let [from, to] = ends.ports;
+        let one_way = |first: IpAddr, first_port, second: IpAddr, second_port| {
+            self.source.holds(first, first_port, any_port) && self.destination.holds(second, second_port, any_port)
+        };
+        one_way(ends.source, from, ends.destination, to)
+            || self.both_ways && one_way(ends.destination, to, ends.source, from)
+    }
+}
+
+impl Flow {
+    /// Whether it is about a packet of this side and state.
+    pub fn is_about(&self, ends: &Ends) -> bool {
+        self.direction.is_none_or(|toward| toward == ends.toward)
+            && self
+                .established
+                .is_none_or(|established| established == ends.established)
+    }
+}
+
+impl Protocol {
+    /// Whether it is this protocol over IP.
+    pub fn is(self, number: u8) -> bool {
+        match self {
+            Self::Ip => true,
+            Self::Tcp => number == TCP,
+            Self::Udp => number == UDP,
+            Self::Icmp => matches!(number, ICMP | ICMPV6),
+            Self::Number(own) => own == number,
+            Self::Application => matches!(number, TCP | UDP),
+        }
+    }
+}
+
+impl Side {
+    fn holds(&self, address: IpAddr, port: u16, any_port: bool) -> bool {
+        (any_port || self.ports.hold(port)) && self.addresses.hold(address)
+    }
+}
+
+impl Addresses {
+    /// Whether an address is in it.
+    pub fn hold(&self, address: IpAddr) -> bool {
+        (self.within.is_empty() || self.within.iter().any(|prefix| prefix.contains(&address)))
+            && !self.without.iter().any(|prefix| prefix.contains(&address))
+    }
+}
+
+impl Ports {
+    /// Whether a port is in it.
+    pub fn hold(&self, port: u16) -> bool {
+        let after = self.0.partition_point(|range| *range.end() < port);
+        self.0.is_empty() || self.0.get(after).is_some_and(|range| range.contains(&port))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends() -> Ends {
+        Ends {
+            source: "10.0.0.1".parse().unwrap(),
+            destination: "192.0.2.1".parse().unwrap(),
+            ports: [40_000, 80],
+            protocol: TCP,
+            toward: Toward::Server,
+            established: true,
+            service: None,
+        }
+    }
+
+    fn header() -> Header {
+        let addresses = |within: &str| Addresses {
+            within: [within.parse().unwrap()].into(),
+            ..Addresses::default()
+        };
+        let ports = Ports([80..=81, 8080..=8080].into());
+        Header {
+            protocol: Protocol::Tcp,
+            source: Side {
+                addresses: addresses("10.0.0.0/8"),
+                ports: Ports::default(),
+            },
+            destination: Side {
+                ports,
+                ..Side::default()
+            },
+            both_ways: false,
+            services: Box::default(),
+        }
+    }
+
+    #[test]
+    fn header_is_about_addresses_and_ports_on_their_sides() {
+        assert!(header().is_about(&ends()));
+        assert!(!header().is_about(&Ends {
+            ports: [40_000, 82],
+            ..ends()
+        }));
+        assert!(header().is_about(&Ends {
+            ports: [40_000, 8080],
+            ..ends()
+        }));
+        assert!(!header().is_about(&Ends {
+            source: "11.0.0.1".parse().unwrap(),
+            ..ends()
+        }));
+        assert!(!header().is_about(&Ends {
+            protocol: UDP,
+            ..ends()
+        }));
+        let turned = Ends {
+            source: ends().destination,
+            destination: ends().source,
+            ports: [80, 40_000],
+            ..ends()
+        };
+        assert!(!header().is_about(&turned));
+        assert!(
+            Header {
+                both_ways: true,
+                ..header()
+            }
+            .is_about(&turned)
+        );
+    }
+
+    #[test]
+    fn addresses_without_some_are_all_others() {
+        let without = Addresses {
+            without: ["10.1.0.0/16".parse().unwrap()].into(),
+            ..Addresses::default()
+        };
+        assert!(without.hold("10.2.0.1".parse().unwrap()) && !without.hold("10.1.0.1".parse().unwrap()));
+        assert!(without.hold("2001:db8::1".parse().unwrap()));
+    }
+
+    #[test]
+    fn application_decides_once_it_is_known() {
+        let http = Header {
+            services: [Service::Http].into(),
+            ..header()
+        };
+        let on = |port, service| Ends {
+            ports: [40_000, port],
+            service,
+            ..ends()
+        };
+        assert!(http.is_about(&on(80, None)) && !http.is_about(&on(9000, None)));
+        assert!(http.is_about(&on(9000, Some(Service::Http))) && !http.is_about(&on(80, Some(Service::Tls))));
+        let named = Header {
+            protocol: Protocol::Application,
+            ..http
+        };
+        assert!(!named.is_about(&on(80, None)) && named.is_about(&on(80, Some(Service::Http))));
+    }
+}
