@@ -11,6 +11,7 @@ use super::PlanError;
 use super::live::Live;
 use super::mix::{self, Frame, Traffic};
 use super::profile::Profile;
+use super::returns::Returns;
 use crate::replay::captures::{Captured, Input};
 use crate::replay::world::World;
 use crate::replay::{ReplayError, earliest};
@@ -215,13 +216,21 @@ fn given(
     frames: impl Iterator<Item = Result<(u16, Captured), ReplayError>>,
 ) -> Result<(Traffic, Option<f64>), PlanError> {
     let mut data = Vec::new();
+    let mut returns = Returns::default();
+    let mut dropped = Vec::new();
     for next in frames.take(MOST_FRAMES) {
         let (port, frame) = next?;
-        let bytes = world.addressed(port, &frame.bytes);
-        world
-            .receive(port, &frame, &mut |_, _, _| Ok(()))
-            .map_err(ReplayError::from)?;
+        let mut bytes = world.addressed(port, &frame.bytes);
+        if !returns.send(world, port, &mut bytes)? {
+            dropped.push(data.len());
+        }
         data.push((port, bytes));
+    }
+    // Answers that came before the first packet from inside.
+    for place in dropped {
+        if let Some((port, bytes)) = data.get_mut(place).filter(|(_, bytes)| returns.answers(bytes)) {
+            returns.send(world, *port, bytes)?;
+        }
     }
     if data.is_empty() {
         return Err(PlanError::NoFrames);

@@ -11,6 +11,7 @@ mod path;
 mod pin;
 mod profile;
 mod report;
+mod returns;
 mod rings;
 mod words;
 
