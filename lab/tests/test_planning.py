@@ -81,6 +81,23 @@ def test_plan_on_live_traffic_of_the_kernel_listens_where_no_daemon_runs(topolog
     assert plan["traffic"]["forwarded"] > 0.9
 
 
+def test_plan_on_live_traffic_of_the_kernel_cuts_what_it_has_joined(topology, gateway, services, binary, folder):
+    path = f"{folder}/upstream.toml"
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(f'[control]\nsocket = "{folder}/control"\n[interfaces.servers]\ndevice = "eth1"\n')
+    topology.server.run("ethtool", "-K", "eth0", "tx", "on", "sg", "on", "tso", "on", "gso", "on")
+    try:
+        url = f"http://{topology.server.address}/download.bin"
+        clients = topology.alice.spawn("sh", "-c", f"while curl -sS --limit-rate 4M -o /dev/null {url}; do :; done")
+        plan = json.loads(topology.upstream.run(binary, "plan", "-c", path, "--live", "2s", "--json", timeout=120))
+        clients.stop()
+    finally:
+        topology.server.run("ethtool", "-K", "eth0", "gso", "off", "tso", "off", "sg", "off", "tx", "off")
+    source = plan["traffic"]["source"]
+    assert source["joined"] > 0 and source["too-long"] == 0, source
+    assert 1000 < plan["traffic"]["bytes"] <= 1514
+
+
 def test_plan_on_live_traffic_of_the_kernel_keeps_tags(topology, gateway, binary, folder):
     path = f"{folder}/trunk.toml"
     vlan = '[interfaces.%s]\nparent = "trunk"\nvlan = "%d"\naddresses = ["10.%d.0.1/24"]\n'

@@ -136,8 +136,12 @@ fn received(seen: &Seen, plan: &Plan, output: &mut dyn Write) -> Result<(), Comm
         let joined = grouped(seen.joined);
         writeln!(
             output,
-            "  {joined} more are left out, for the kernel had joined several of the wire to one: `ethtool -K INTERFACE gro off`"
+            "  {joined} frames that the kernel had joined are cut to as much as the links carry"
         )?;
+    }
+    if seen.too_long > 0 {
+        let left = grouped(seen.too_long);
+        writeln!(output, "  {left} frames are left out: longer than the links carry")?;
     }
     Ok(())
 }

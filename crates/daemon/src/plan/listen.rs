@@ -22,11 +22,8 @@ const TURN: usize = 256;
 /// An interface that is listened on.
 struct Ear {
     port: PortIndex,
-    interface: String,
     device: String,
     listener: Listener,
-    /// Packets and bytes.
-    heard: [u64; 2],
 }
 
 /// Listen on all interfaces of a configuration that are the kernel's, and tell from time to time how far it is.
@@ -55,11 +52,7 @@ pub fn listen(config: &Config, time: Duration, watch: &mut dyn FnMut(Pace)) -> R
     }
     let elapsed = begin.elapsed();
     for ear in &ears {
-        let [packets, bytes] = ear.heard;
-        // Those that were missed are taken to be as long as the others.
-        let missed = ear.listener.missed();
-        let all = bytes + (missed as f64 * bytes as f64 / packets.max(1) as f64) as u64;
-        live.received(config, &ear.interface, packets + missed, all);
+        live.missed(ear.port, ear.listener.missed());
     }
     live.finish(elapsed)
 }
@@ -69,14 +62,12 @@ impl Ear {
         for _ in 0..TURN {
             let heard = self.listener.hear().map_err(|error| refused(&self.device, error))?;
             let Some(heard) = heard else { break };
-            self.heard[0] += 1;
-            self.heard[1] += u64::from(heard.length);
             let frame = Captured {
                 at: heard.at,
                 bytes: heard.frame.to_vec(),
                 length: heard.length,
             };
-            if live.keep(self.port, frame) == Room::Full {
+            if live.hear(self.port, frame) == Room::Full {
                 return Ok(Room::Full);
             }
         }
@@ -104,10 +95,8 @@ fn ears(config: &Config) -> Result<Vec<Ear>, LiveError> {
             }
             ears.push(Ear {
                 port,
-                interface: interface.name.clone(),
                 device: name.into(),
                 listener: Listener::on(name).map_err(|error| refused(name, error))?,
-                heard: [0, 0],
             });
         }
     }

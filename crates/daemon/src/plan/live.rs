@@ -7,6 +7,7 @@ use sluice_config::Config;
 use sluice_config::config::Link;
 use sluice_engine::io::PortIndex;
 
+use super::joined::cut;
 use super::measure::MOST_FRAMES;
 use super::report::Origin;
 use crate::build;
@@ -43,9 +44,9 @@ pub enum LiveError {
     },
     /// All that came can't be measured with.
     #[error(
-        "all {packets} packets that came were longer than their interface carries, for the kernel had joined them: turn that off for the time being, `ethtool -K INTERFACE gro off lro off`"
+        "all {packets} packets that came are longer than the links of this configuration carry: say their `mtu`, or, where the kernel has joined datagrams, turn that off for the time being, `ethtool -K DEVICE gro off`"
     )]
-    Joined {
+    TooLong {
         /// How many.
         packets: u64,
     },
@@ -131,8 +132,10 @@ pub struct Seen {
     pub bytes: f64,
     /// Packets that are measured with.
     pub kept: u64,
-    /// Packets left out, for the kernel had joined them.
+    /// Frames that the kernel had joined from several segments, and that are cut again.
     pub joined: u64,
+    /// Frames left out, for they are longer than the links carry.
+    pub too_long: u64,
     /// By interface.
     pub interfaces: Vec<SeenInterface>,
 }
@@ -155,6 +158,7 @@ pub struct Live {
     frames: Vec<(PortIndex, Captured)>,
     bytes: usize,
     joined: u64,
+    too_long: u64,
     /// By port.
     interfaces: Vec<SeenInterface>,
     /// Longest frame that their links carry.
@@ -178,6 +182,7 @@ impl Live {
             frames: Vec::new(),
             bytes: 0,
             joined: 0,
+            too_long: 0,
             longest: u32::from(mtu.unwrap_or(1500)) + AROUND,
             stream: Stream::default(),
             interfaces: interfaces
@@ -192,6 +197,40 @@ impl Live {
         }
     }
 
+    /// A frame that the kernel received: count it and keep it, cut where the kernel has joined segments.
+    pub(super) fn hear(&mut self, port: PortIndex, frame: Captured) -> Room {
+        let Captured { at, length, .. } = frame;
+        let pieces = (length > self.longest).then(|| cut(&frame.bytes, (self.longest - AROUND) as usize));
+        let Some(pieces) = pieces.flatten() else {
+            self.count(port, 1, length.into());
+            return self.keep(port, frame);
+        };
+        self.joined += 1;
+        for bytes in pieces {
+            let length = bytes.len() as u32;
+            self.count(port, 1, length.into());
+            if self.keep(port, Captured { at, bytes, length }) == Room::Full {
+                return Room::Full;
+            }
+        }
+        Room::Left
+    }
+
+    /// Frames that the kernel received and that came too fast: they are taken to be as those that were counted.
+    pub(super) fn missed(&mut self, port: PortIndex, frames: u64) {
+        if let Some(seen) = self.interfaces.get(usize::from(port)) {
+            let mean = seen.bytes as f64 / seen.packets.max(1) as f64;
+            self.count(port, frames, (mean * frames as f64) as u64);
+        }
+    }
+
+    fn count(&mut self, port: PortIndex, packets: u64, bytes: u64) {
+        if let Some(interface) = self.interfaces.get_mut(usize::from(port)) {
+            interface.packets += packets;
+            interface.bytes += bytes;
+        }
+    }
+
     /// Keep a frame.
     pub(super) fn keep(&mut self, port: PortIndex, frame: Captured) -> Room {
         if self.full || self.frames.len() == MOST_FRAMES || self.bytes + frame.bytes.len() > MOST_BYTES {
@@ -199,7 +238,7 @@ impl Live {
             return Room::Full;
         }
         if frame.length > self.longest || frame.bytes.len() < frame.length as usize {
-            self.joined += 1;
+            self.too_long += 1;
             return Room::Left;
         }
         self.bytes += frame.bytes.len();
@@ -228,10 +267,8 @@ impl Live {
 
     /// Packets and bytes that an interface received meanwhile, kept or not.
     pub fn received(&mut self, config: &Config, name: &str, packets: u64, bytes: u64) {
-        let interface = port(config, name).and_then(|port| self.interfaces.get_mut(usize::from(port)));
-        if let Some(interface) = interface {
-            interface.packets += packets;
-            interface.bytes += bytes;
+        if let Some(port) = port(config, name) {
+            self.count(port, packets, bytes);
         }
     }
 
@@ -254,8 +291,8 @@ impl Live {
         if !self.frames.is_empty() {
             return Ok(self);
         }
-        if self.joined > 0 {
-            return Err(LiveError::Joined { packets: self.joined });
+        if self.too_long > 0 {
+            return Err(LiveError::TooLong { packets: self.too_long });
         }
         let name = |seen: &SeenInterface| match seen.name == seen.device {
             true => seen.name.clone(),
@@ -299,6 +336,7 @@ impl Live {
             bytes: bytes / packets.max(1) as f64,
             kept: self.frames.len() as u64,
             joined: self.joined,
+            too_long: self.too_long,
             interfaces: self.interfaces.clone(),
         }
     }
@@ -422,7 +460,7 @@ device = "eth2"
                 "no packet came to inside (eth1), outside (eth2) within 5 s",
             ),
             (nothing(Witness::Daemon, false), "sluice show interfaces"),
-            (nothing(Witness::Kernel, true), "gro off"),
+            (nothing(Witness::Kernel, true), "say their `mtu`"),
         ] {
             assert!(said.contains(part), "{said}");
         }

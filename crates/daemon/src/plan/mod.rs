@@ -3,6 +3,7 @@
 
 mod device;
 mod frames;
+mod joined;
 mod listen;
 mod live;
 mod measure;
