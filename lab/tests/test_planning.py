@@ -46,7 +46,7 @@ def echoes(topology, services):
 def test_plan_on_live_traffic_of_the_daemon_sees_its_rate_and_size(gateway, echoes):
     plan = json.loads(gateway.command("plan", "-c", gateway.write(), "--live", "2s", "--json", timeout=120))
     seen = plan["traffic"]["source"]
-    assert ("daemon", 2) == (seen["from"], pytest.approx(seen["seconds"], abs=1))
+    assert "daemon" == seen["from"] and seen["seconds"] >= 1.9
     assert 50 * seen["seconds"] < seen["packets"] < 250 * seen["seconds"]
     assert 242 == pytest.approx(seen["bytes"], abs=10)
     kept = {interface["name"]: interface["kept"] for interface in seen["interfaces"]}
