@@ -14,6 +14,7 @@ mod handover;
 #[doc(hidden)]
 pub mod injection;
 pub mod interface;
+pub mod listener;
 mod mbufs;
 pub mod memory;
 mod moderation;

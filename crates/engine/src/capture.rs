@@ -12,6 +12,8 @@ use crate::time::Now;
 pub enum Which {
     /// What an interface receives and sends.
     Interface(u16),
+    /// What all interfaces receive.
+    Received,
     /// What is dropped, on any interface.
     Drops,
 }
@@ -101,11 +103,15 @@ impl Tap {
 
     /// The frames of these slots have been parsed and are as they came.
     pub(crate) fn received(&mut self, batch: &Batch<'_, '_>, slots: Range<usize>, now: Now) {
-        let Which::Interface(wanted) = self.which else { return };
+        let wanted = match self.which {
+            Which::Interface(wanted) => Some(wanted),
+            Which::Received => None,
+            Which::Drops => return,
+        };
         let all = batch.packets.iter().zip(batch.meta.iter());
         for (packet, meta) in all.take(slots.end).skip(slots.start) {
-            if meta.interface == wanted {
-                self.copy(packet.bytes(), wanted, Seen::Received, now);
+            if wanted.is_none_or(|wanted| meta.interface == wanted) {
+                self.copy(packet.bytes(), meta.interface, Seen::Received, now);
             }
         }
     }
@@ -121,6 +127,7 @@ impl Tap {
                     }
                 }
             }
+            Which::Received => {}
             Which::Drops => {
                 for &(slot, reason) in lists.drop.iter().filter(|(slot, _)| fresh(*slot)) {
                     let interface = batch.meta(slot).interface;

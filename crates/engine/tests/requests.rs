@@ -200,6 +200,23 @@ fn capture_of_an_interface_has_what_came_and_what_went() {
 }
 
 #[test]
+fn capture_of_all_that_is_received_has_every_interface_and_nothing_that_went() {
+    let mut rig = Rig::new(Plan::default());
+    rig.ask(0, Request::Capture(Box::new(Tap::new(Which::Received, 10, 200))));
+    let sent = rig.host_sends(&question(1000));
+    let public = rig::flow(&sent[0].frame).0;
+    rig.router_sends(&packet::udp4(remote(), public).payload(&[7; 100]));
+    let Reply::Captured(Some(tap)) = rig.ask(0, Request::EndCapture) else {
+        panic!("no capture")
+    };
+    let seen: Vec<_> = tap
+        .frames()
+        .map(|(copied, _)| (copied.interface, copied.seen))
+        .collect();
+    assert_eq!(vec![(INSIDE, Seen::Received), (OUTSIDE, Seen::Received)], seen);
+}
+
+#[test]
 fn capture_of_drops_has_the_reason_and_counts_what_it_missed() {
     let mut rig = Rig::new(Plan::default());
     rig.ask(0, Request::Capture(Box::new(Tap::new(Which::Drops, 2, 200))));

@@ -27,11 +27,14 @@ pub struct Arguments {
         long,
         global = true,
         env = "SLUICE_SOCKET",
-        default_value = "/run/sluice/control",
+        default_value = DEFAULT_SOCKET,
         value_name = "PATH"
     )]
     pub socket: PathBuf,
 }
+
+/// Where a daemon listens whose configuration says nothing else.
+pub const DEFAULT_SOCKET: &str = "/run/sluice/control";
 
 const EXIT_STATUS: &str = "\
 Exit status:
@@ -97,9 +100,9 @@ pub enum Command {
 
     /// Measure what a configuration costs on this machine, and tell on which cores it runs best
     ///
-    /// The engine runs on one core, in memory, with this configuration and the packets of captures or of a carrier's mix. From
-    /// the cycles of each part and of hand-overs between cores follow the packets per second of every sensible placement.
-    /// No device is opened and no daemon needed; what devices cost is assumed by their drivers.
+    /// The engine runs on one core, in memory, with this configuration and the packets of captures, of live interfaces or of a
+    /// carrier's mix. From the cycles of each part and of hand-overs between cores follow the packets per second of every
+    /// sensible placement. No device is opened and no daemon needed; what devices cost is assumed by their drivers.
     Plan(Plan),
 
     /// List what the running daemon knows
@@ -213,6 +216,18 @@ pub struct Plan {
     /// What an interface receives: pcap or pcapng, Ethernet; the carrier mix where none is given.
     #[arg(long = "in", value_name = "INTERFACE=CAPTURE", value_parser = interface_file)]
     pub inputs: Vec<InterfaceFile>,
+    /// What the interfaces receive now, for so long (5s where no time is given): those of the daemon that answers at the
+    /// socket of the configuration, or at --socket; where none does, interfaces of the kernel, which are only listened on.
+    /// At most 65,536 packets and 64 MiB are kept.
+    #[arg(
+        long,
+        value_name = "TIME",
+        num_args = 0..=1,
+        default_missing_value = "5s",
+        value_parser = live_time,
+        conflicts_with = "inputs"
+    )]
+    pub live: Option<Duration>,
     /// Cores to use: 0-3,8. Those that `workers` names where not given, or all that this process may use.
     #[arg(long, value_name = "LIST", value_parser = cores)]
     pub cores: Option<Cores>,
@@ -385,6 +400,14 @@ pub struct Top {
     /// Print each snapshot as a JSON object on a line.
     #[arg(long)]
     pub json: bool,
+}
+
+fn live_time(text: &str) -> Result<Duration, String> {
+    let range = Duration::from_secs(1)..=Duration::from_secs(600);
+    match humantime::parse_duration(text) {
+        Ok(time) if range.contains(&time) && time.subsec_nanos() == 0 => Ok(time),
+        _ => Err("write whole seconds from 1s to 10m, such as 5s or 1m".into()),
+    }
 }
 
 fn interval(text: &str) -> Result<Duration, String> {

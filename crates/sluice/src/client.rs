@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
@@ -147,16 +148,38 @@ impl Client {
         body: &Q,
         mut piece: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.follow(path, body, Duration::MAX, |bytes| {
+            piece(bytes)?;
+            Ok(true)
+        })
+    }
+
+    /// Ask, with a body, and take the answer piece by piece as it comes, and nothing whenever none has come for so long;
+    /// `piece` says whether to go on. Where it does not, this connection is good for nothing more.
+    ///
+    /// # Errors
+    /// The daemon refuses, or the connection breaks; or what `piece` answers.
+    pub fn follow<Q: Serialize, E: From<ClientError>>(
+        &mut self,
+        path: &str,
+        body: &Q,
+        longest: Duration,
+        mut piece: impl FnMut(&[u8]) -> Result<bool, E>,
+    ) -> Result<(), E> {
         let request = request(Method::POST, path, json(body)?)?;
         let Self { runtime, sender } = self;
         runtime.block_on(async {
             let mut response = sent(sender, request).await?;
-            while let Some(frame) = response.body_mut().frame().await {
-                if let Ok(data) = frame.map_err(ClientError::from)?.into_data() {
-                    piece(&data)?;
+            loop {
+                let data = match tokio::time::timeout(longest, response.body_mut().frame()).await {
+                    Ok(None) => return Ok(()),
+                    Ok(Some(frame)) => frame.map_err(ClientError::from)?.into_data().unwrap_or_default(),
+                    Err(_) => Bytes::new(),
+                };
+                if !piece(&data)? {
+                    return Ok(());
                 }
             }
-            Ok(())
         })
     }
 

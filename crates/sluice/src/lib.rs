@@ -11,6 +11,7 @@ pub mod exit;
 pub mod filter;
 pub mod generate;
 pub mod import;
+pub mod live;
 pub mod nat;
 pub mod packets;
 pub mod plan;
@@ -31,7 +32,7 @@ pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Comm
     let socket = &arguments.socket;
     match &arguments.command {
         Command::Run { config } => Ok(sluice_daemon::run(sluice_daemon::load(config)?, output)?),
-        Command::Plan(arguments) => plan::plan(arguments, output),
+        Command::Plan(arguments) => plan::plan(socket, arguments, output),
         Command::Replay(replay) => replay::replay(replay, output),
         Command::Check { file, json } => check::check(file, *json, output),
         Command::Import(import) => import::import(import, output),

@@ -1,29 +1,43 @@
 //! `sluice plan`: what a configuration costs here, and on which cores it runs best.
 
 use std::io::Write;
+use std::path::Path;
 
-use sluice_daemon::plan::{self as planner, Answer, Candidate, Plan, Request};
+use sluice_daemon::plan::{self as planner, Answer, Candidate, Origin, Plan, Request, Seen, SeenInterface};
 use sluice_daemon::{DaemonError, load_for_replay};
 
 use crate::arguments;
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
+use crate::live;
 
 use Align::{Left, Right};
 
 /// Measure, and print costs, candidates, the choice and its reasons.
 ///
 /// # Errors
-/// The configuration is wrong, a capture can't be read, or nothing can be measured.
-pub fn plan(arguments: &arguments::Plan, output: &mut dyn Write) -> Result<(), CommandError> {
+/// The configuration is wrong, a capture can't be read, no live traffic comes, or nothing can be measured.
+pub fn plan(socket: &Path, arguments: &arguments::Plan, output: &mut dyn Write) -> Result<(), CommandError> {
     let loaded = load_for_replay(&arguments.config)?;
+    let config = &loaded.checked.config;
+    let failed = |error| DaemonError::Plan(Box::new(error));
+    let live = match arguments.live {
+        None => None,
+        Some(time) => {
+            if let Some(demand) = &arguments.demand {
+                planner::one_traffic("--live", demand).map_err(failed)?;
+            }
+            Some(live::live(socket, config, time)?)
+        }
+    };
     let files = arguments.inputs.iter();
     let request = Request {
         inputs: files.map(|file| (file.interface.clone(), file.path.clone())).collect(),
+        live,
         cores: arguments.cores.as_ref().map(|cores| cores.0.clone()),
         demand: arguments.demand.clone(),
     };
-    let plan = planner::plan(&loaded.checked.config, &request).map_err(|error| DaemonError::Plan(Box::new(error)))?;
+    let plan = planner::plan(config, &request).map_err(failed)?;
     if arguments.json {
         serde_json::to_writer_pretty(&mut *output, &plan).map_err(std::io::Error::from)?;
         writeln!(output)?;
@@ -50,6 +64,9 @@ fn costs(plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
         traffic.bytes,
         grouped(traffic.sessions)
     )?;
+    if let Origin::Daemon(seen) | Origin::Kernel(seen) = &traffic.source {
+        received(seen, plan, output)?;
+    }
     if let Some(packets) = traffic.packets_per_session {
         writeln!(
             output,
@@ -89,6 +106,44 @@ fn costs(plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
         table.row([cost.distance.into(), cycles(cost.out), cycles(cost.take), between]);
     }
     Ok(table.flush(output)?)
+}
+
+/// Rate and size of what live interfaces received.
+fn received(seen: &Seen, plan: &Plan, output: &mut dyn Write) -> Result<(), CommandError> {
+    let share = 100.0 * seen.packets_per_second / plan.choice.packets_per_second;
+    writeln!(
+        output,
+        "  {} packets in {:.1} s: {} a second, {:.2} Mb/s, {:.0} bytes a frame, {share:.2} % of what the choice carries",
+        grouped(seen.packets),
+        seen.seconds,
+        grouped(seen.packets_per_second.round() as u64),
+        seen.bits_per_second / 1e6,
+        seen.bytes
+    )?;
+    for interface in seen.interfaces.iter().filter(|interface| interface.packets > 0) {
+        let SeenInterface {
+            name,
+            packets,
+            bytes,
+            kept,
+            ..
+        } = interface;
+        let (packets, mean) = (grouped(*packets), *bytes as f64 / *packets as f64);
+        let kept = grouped(*kept);
+        writeln!(output, "  {name}: {packets} of {mean:.0} bytes, {kept} measured with")?;
+    }
+    if seen.joined > 0 {
+        let joined = grouped(seen.joined);
+        writeln!(
+            output,
+            "  {joined} frames that the kernel had joined are cut to as much as the links carry"
+        )?;
+    }
+    if seen.too_long > 0 {
+        let left = grouped(seen.too_long);
+        writeln!(output, "  {left} frames are left out: longer than the links carry")?;
+    }
+    Ok(())
 }
 
 fn candidates(plan: &Plan, most: usize, output: &mut dyn Write) -> Result<(), CommandError> {

@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 
 use clap::{CommandFactory, Parser};
-use sluice_command::arguments::Arguments;
+use sluice_command::arguments::{Arguments, Command as Typed};
 
 fn sluice(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_sluice"))
@@ -87,6 +87,27 @@ fn plan_with_cores_and_a_load_is_read() {
     let words = ["sluice", "plan", "-c", "f", "--cores", "0-3,8", "--for", "10G sfr"];
     assert!(Arguments::try_parse_from(words).is_ok());
     assert!(Arguments::try_parse_from(["sluice", "plan"]).is_err());
+}
+
+#[test]
+fn plan_on_live_traffic_is_read_with_and_without_a_time() {
+    let live = |more: &[&str]| {
+        let words = [&["sluice", "plan", "-c", "f"], more].concat();
+        match Arguments::try_parse_from(words).ok()?.command {
+            Typed::Plan(plan) => Some(plan.live.map(|time| time.as_secs())),
+            _ => None,
+        }
+    };
+    assert_eq!(Some(None), live(&[]));
+    assert_eq!(Some(Some(5)), live(&["--live"]));
+    assert_eq!(Some(Some(60)), live(&["--live", "1m", "--json"]));
+    for wrong in [
+        &["--live", "0s"][..],
+        &["--live", "1500ms"],
+        &["--live", "--in", "inside=f"],
+    ] {
+        assert_eq!(None, live(wrong), "{wrong:?}");
+    }
 }
 
 #[test]

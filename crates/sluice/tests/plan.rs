@@ -1,11 +1,23 @@
 //! `sluice plan`, as it is typed.
 
+mod serving;
+
+use std::borrow::Cow;
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use pcap_file::DataLink;
 use pcap_file::pcap::{PcapPacket, PcapWriter};
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
+use sluice_config::api::{CaptureRequest, CaptureSource, Interface, Page, path};
 use sluice_testkit::packet;
 use tempfile::TempDir;
 
@@ -36,6 +48,57 @@ out = "outside"
 pool = "public"
 "#;
 
+/// A datagram of a host to a server.
+fn datagram() -> Vec<u8> {
+    let frame = packet::udp4("10.0.0.2:5000", "192.0.2.1:4500").payload(&[7; 400]);
+    frame.macs([2, 0, 0, 0, 9, 9], [2, 0, 0, 0, 0, 1]).build()
+}
+
+/// What a daemon with one interface captures.
+fn capture(interface: &str, frames: usize) -> Vec<u8> {
+    let mut writer = PcapNgWriter::new(Vec::new()).unwrap();
+    let options = vec![InterfaceDescriptionOption::IfName(Cow::Borrowed(interface))];
+    let block = InterfaceDescriptionBlock {
+        linktype: DataLink::ETHERNET,
+        snaplen: 0,
+        options,
+    };
+    writer.write_pcapng_block(block).unwrap();
+    for _ in 0..frames {
+        let frame = datagram();
+        let block = EnhancedPacketBlock {
+            original_len: frame.len() as u32,
+            data: Cow::Owned(frame),
+            interface_id: 0,
+            timestamp: Duration::ZERO,
+            options: Vec::new(),
+        };
+        writer.write_pcapng_block(block).unwrap();
+    }
+    writer.into_inner()
+}
+
+/// A daemon whose one interface receives so many frames between two looks at it.
+fn daemon(interface: &'static str, frames: usize) -> (TempDir, PathBuf) {
+    let counted = Arc::new(AtomicU64::new(0));
+    let interfaces = async move || {
+        let packets = counted.fetch_add(frames as u64, Ordering::Relaxed);
+        let interface = serde_json::json!({
+            "name": interface, "device": "null:", "driver": "null", "link": "up", "mac": "", "mtu": 1500, "queues": 1,
+            "steering": "", "addresses": [], "received": packets, "received-bytes": 442 * packets, "sent": 0,
+            "sent-bytes": 0, "made": 0, "dropped": 0, "to-host": 0, "parked": 0, "unparked": 0, "counters": [],
+        });
+        let interface: Interface = serde_json::from_value(interface).unwrap();
+        Json(Page::whole(vec![interface]))
+    };
+    let captured = async move |Json(request): Json<CaptureRequest>| {
+        assert_eq!((CaptureSource::Received, 1), (request.source, request.seconds));
+        capture(interface, frames)
+    };
+    let router = Router::new().route(path::INTERFACES, get(interfaces));
+    serving::serve(router.route(path::CAPTURE, post(captured)))
+}
+
 struct Folder(TempDir);
 
 impl Folder {
@@ -53,8 +116,7 @@ impl Folder {
     fn elephant(&self, name: &str) {
         let mut writer = PcapWriter::new(File::create(self.path(name)).unwrap()).unwrap();
         for number in 0..500 {
-            let frame = packet::udp4("10.0.0.2:5000", "192.0.2.1:4500").payload(&[7; 400]);
-            let frame = frame.macs([2, 0, 0, 0, 9, 9], [2, 0, 0, 0, 0, 1]).build();
+            let frame = datagram();
             let at = Duration::from_millis(number);
             writer
                 .write_packet(&PcapPacket::new(at, frame.len() as u32, &frame))
@@ -65,6 +127,7 @@ impl Folder {
     fn plan(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
         command.current_dir(self.0.path()).args(["plan", "-c", "sluice.toml"]);
+        command.env_remove("SLUICE_SOCKET");
         command.args(arguments).output().unwrap()
     }
 
@@ -132,15 +195,73 @@ fn plan_for_a_capture_of_one_flow_sees_the_elephant() {
 }
 
 #[test]
+fn plan_on_live_traffic_measures_with_what_the_daemon_received() {
+    let folder = Folder::new();
+    let (_daemon, socket) = daemon("inside", 500);
+    let socket = socket.to_str().unwrap();
+    let plan = folder.json(&["--live", "1s", "--socket", socket, "--for", "100M"]);
+    let source = &plan["traffic"]["source"];
+    assert_eq!("daemon", source["from"]);
+    assert_eq!(
+        [500, 500],
+        [&source["packets"], &source["kept"]].map(|number| number.as_u64().unwrap())
+    );
+    assert_eq!(
+        [442.0, 442.0],
+        [&source["bytes"], &plan["traffic"]["bytes"]].map(|number| number.as_f64().unwrap())
+    );
+    assert_eq!(1.0, plan["traffic"]["busiest-shard"]);
+    let text = String::from_utf8(folder.plan(&["--live", "1s", "--socket", socket]).stdout).unwrap();
+    assert!(
+        text.contains("500 packets in") && text.contains("inside: 500 of 442 bytes, 500 measured with"),
+        "{text}"
+    );
+}
+
+#[test]
+fn plan_without_live_traffic_is_refused_with_what_to_do() {
+    let folder = Folder::new();
+    let (_silent, silent) = daemon("inside", 0);
+    let (_other, other) = daemon("elsewhere", 5);
+    for (socket, part) in [
+        (
+            silent.to_str().unwrap(),
+            "received no packet on inside (null:), outside (null:)",
+        ),
+        (
+            other.to_str().unwrap(),
+            "none of the interfaces of this configuration (inside, outside)",
+        ),
+        (
+            "no-such",
+            "no daemon runs, and none of the devices is an interface of the kernel",
+        ),
+    ] {
+        let output = folder.plan(&["--live", "1s", "--socket", socket]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(
+            (Some(1), ""),
+            (output.status.code(), std::str::from_utf8(&output.stdout).unwrap())
+        );
+        assert!(said.contains(part), "{said}");
+    }
+}
+
+#[test]
 fn plan_that_makes_no_sense_is_refused_with_what_to_write() {
     let folder = Folder::new();
     folder.elephant("in.pcap");
-    let cases: [(&[&str], i32, &str); 5] = [
+    let cases: [(&[&str], i32, &str); 6] = [
         (&["--for", "10"], 2, "write 10G"),
         (&["--for", "10G imix"], 2, "a profile (sfr)"),
         (&["--cores", "x"], 2, "0-3,8"),
         (&["--cores", "1000"], 1, "name others with --cores"),
-        (&["--in", "inside=in.pcap", "--for", "1G 64"], 1, "two kinds of traffic"),
+        (
+            &["--in", "inside=in.pcap", "--for", "1G 64"],
+            1,
+            "--in and `1G 64` name two kinds",
+        ),
+        (&["--live", "--for", "1G sfr"], 1, "--live and `1G sfr` name two kinds"),
     ];
     for (arguments, status, part) in cases {
         let output = folder.plan(arguments);

@@ -78,6 +78,8 @@ pub enum CaptureSource {
         /// Which way.
         direction: CaptureDirection,
     },
+    /// Received by any interface.
+    Received,
     /// Dropped, each with its reason as comment.
     #[serde(rename_all = "kebab-case")]
     Drops {

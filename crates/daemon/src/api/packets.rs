@@ -178,6 +178,12 @@ pub(super) async fn capture(State(control): Shared, Json(request): Json<CaptureR
             reason: None,
             bytes: request.bytes,
         },
+        CaptureSource::Received => Wanted {
+            which: Which::Received,
+            direction: CaptureDirection::In,
+            reason: None,
+            bytes: request.bytes,
+        },
         CaptureSource::Drops { reason } => Wanted {
             which: Which::Drops,
             direction: CaptureDirection::Both,

@@ -1,7 +1,5 @@
 //! Cycles per packet of each part, by the counters of a worker that this configuration and traffic keep busy.
 
-use std::time::Duration;
-
 use sluice_config::Config;
 use sluice_dpdk::tsc;
 use sluice_engine::counters::{Stage, WorkerCounters};
@@ -10,8 +8,10 @@ use sluice_engine::request::Filter;
 use sluice_wire::Checksums;
 
 use super::PlanError;
+use super::live::Live;
 use super::mix::{self, Frame, Traffic};
 use super::profile::Profile;
+use super::returns::Returns;
 use crate::replay::captures::{Captured, Input};
 use crate::replay::world::World;
 use crate::replay::{ReplayError, earliest};
@@ -19,8 +19,8 @@ use crate::replay::{ReplayError, earliest};
 /// Sessions that the table has place for, at most: more cost memory and time and show nothing else.
 const MOST_SESSIONS: u32 = 1 << 18;
 
-/// Frames of captures that are used.
-const MOST_FRAMES: usize = 1 << 16;
+/// Frames of captures, or of live traffic, that are used.
+pub const MOST_FRAMES: usize = 1 << 16;
 
 /// Frames that wait at the ports when a worker begins: they have left the nearest caches by then, as those of a card.
 const WAITING: usize = 2048;
@@ -29,11 +29,13 @@ const WAITING: usize = 2048;
 const PASSES: usize = 7;
 
 /// What traffic is measured with.
-pub enum Source {
+pub enum Source<'s> {
     /// Made up.
     Mix(Profile),
     /// Captures, by port.
     Captures(Vec<(u16, Input)>),
+    /// Live traffic.
+    Live(&'s Live),
 }
 
 /// What was measured.
@@ -107,7 +109,7 @@ fn pass(world: &mut World<'_>, frames: &[Frame], checksums: Checksums) -> f64 {
 ///
 /// # Errors
 /// A configuration without parameters, or traffic that can't be had.
-pub fn measure(config: &Config, source: Source, checksums: Checksums) -> Result<Measured, PlanError> {
+pub fn measure(config: &Config, source: Source<'_>, checksums: Checksums) -> Result<Measured, PlanError> {
     let mut config = config.clone();
     let sessions = &mut config.document.sessions;
     sessions.ipv4 = sessions.ipv4.min(MOST_SESSIONS);
@@ -119,12 +121,8 @@ pub fn measure(config: &Config, source: Source, checksums: Checksums) -> Result<
             let traffic = mix::establish(&config, &mut world, &profile, checksums)?;
             (traffic, profile.packets_per_session)
         }
-        Source::Captures(inputs) => {
-            let traffic = replayed(&mut world, inputs)?;
-            let made = total(world.plane(), |worker| worker.sessions_created.get());
-            let mean = traffic.data.len() as f64 / made.max(1) as f64;
-            (traffic, (made > 0).then_some(mean))
-        }
+        Source::Captures(inputs) => given(&mut world, captured(inputs))?,
+        Source::Live(live) => given(&mut world, live.frames().iter().cloned().map(Ok))?,
     };
     let sessions =
         total(world.plane(), |w| w.sessions_created.get()) - total(world.plane(), |w| w.sessions_ended.get());
@@ -198,32 +196,52 @@ fn opening(world: &mut World<'_>, traffic: &Traffic, checksums: Checksums) -> f6
     median(costs.collect())
 }
 
-/// Frames of captures in the order of their timestamps, sent one by one, so that their sessions are there.
-fn replayed(world: &mut World<'_>, mut inputs: Vec<(u16, Input)>) -> Result<Traffic, PlanError> {
+/// Frames of captures in the order of their timestamps.
+fn captured(mut inputs: Vec<(u16, Input)>) -> impl Iterator<Item = Result<(u16, Captured), ReplayError>> {
+    std::iter::from_fn(move || {
+        loop {
+            let (port, input) = earliest(&inputs).and_then(|place| inputs.get_mut(place))?;
+            match input.take() {
+                Ok(Some(frame)) => return Some(Ok((*port, frame))),
+                Ok(None) => {}
+                Err(error) => return Some(Err(error.into())),
+            }
+        }
+    })
+}
+
+/// Frames sent one by one, so that their sessions are there, and how many there are of a session.
+fn given(
+    world: &mut World<'_>,
+    frames: impl Iterator<Item = Result<(u16, Captured), ReplayError>>,
+) -> Result<(Traffic, Option<f64>), PlanError> {
     let mut data = Vec::new();
-    while data.len() < MOST_FRAMES
-        && let Some((port, input)) = earliest(&inputs).and_then(|place| inputs.get_mut(place))
-    {
-        let Some(frame) = input.take().map_err(ReplayError::from)? else {
-            continue;
-        };
-        let frame = Captured {
-            at: Duration::ZERO,
-            ..frame
-        };
-        let bytes = world.addressed(*port, &frame.bytes);
-        world
-            .receive(*port, &frame, &mut |_, _, _| Ok(()))
-            .map_err(ReplayError::from)?;
-        data.push((*port, bytes));
+    let mut returns = Returns::default();
+    let mut dropped = Vec::new();
+    for next in frames.take(MOST_FRAMES) {
+        let (port, frame) = next?;
+        let mut bytes = world.addressed(port, &frame.bytes);
+        if !returns.send(world, port, &mut bytes)? {
+            dropped.push(data.len());
+        }
+        data.push((port, bytes));
     }
-    match data.is_empty() {
-        true => Err(PlanError::NoFrames),
-        false => Ok(Traffic {
-            opening: Vec::new(),
-            data,
-        }),
+    // Answers that came before the first packet from inside.
+    for place in dropped {
+        if let Some((port, bytes)) = data.get_mut(place).filter(|(_, bytes)| returns.answers(bytes)) {
+            returns.send(world, *port, bytes)?;
+        }
     }
+    if data.is_empty() {
+        return Err(PlanError::NoFrames);
+    }
+    let made = total(world.plane(), |worker| worker.sessions_created.get());
+    let mean = data.len() as f64 / made.max(1) as f64;
+    let traffic = Traffic {
+        opening: Vec::new(),
+        data,
+    };
+    Ok((traffic, (made > 0).then_some(mean)))
 }
 
 /// The share of the packets that the busiest shard has: a worker for each shard shows it.

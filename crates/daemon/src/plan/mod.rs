@@ -3,11 +3,16 @@
 
 mod device;
 mod frames;
+mod joined;
+mod listen;
+mod live;
 mod measure;
 mod mix;
 mod path;
 mod pin;
 mod profile;
+mod report;
+mod returns;
 mod rings;
 mod words;
 
@@ -16,7 +21,6 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
-use serde::Serialize;
 use sluice_config::Config;
 use sluice_config::memory::EntryBytes;
 use sluice_config::schema::System;
@@ -34,17 +38,23 @@ use crate::topology::{SYS, devices, topology};
 use crate::{MachineError, machine};
 use measure::{Measured, Source, measure};
 
+pub use listen::listen;
+pub use live::{Live, LiveError, MOST_BYTES, Pace, Room, Seen, SeenInterface, Witness};
+pub use measure::MOST_FRAMES;
 pub use profile::{Demand, DemandError, Of, Profile};
+pub use report::{Answer, Candidate, HandOverCost, Origin, PartCost, Plan, TrafficSummary};
 pub use sluice_engine::placement::list;
 
 /// Most cores that a load is planned for.
 const MOST_CORES: usize = 128;
 
 /// What to plan.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Request {
-    /// Captures to measure with, by interface; the carrier mix where there are none.
+    /// Captures to measure with, by interface; the carrier mix where there are none, and no live traffic.
     pub inputs: Vec<(String, PathBuf)>,
+    /// Live traffic to measure with.
+    pub live: Option<Live>,
     /// Cores to use, in place of those configured.
     pub cores: Option<Vec<Core>>,
     /// A rate that has to be carried.
@@ -68,8 +78,18 @@ pub enum PlanError {
     #[error("the captures hold no frame: give some with --in INTERFACE=CAPTURE")]
     NoFrames,
     /// Two kinds of traffic.
-    #[error("--in and `{0}` name two kinds of traffic: write the rate alone for that of the captures")]
-    TwoTraffics(String),
+    #[error(
+        "{given} and `{demand}` name two kinds of traffic: write the rate alone for that of the packets that are given"
+    )]
+    TwoTraffics {
+        /// The option that gives packets.
+        given: &'static str,
+        /// The rate and what it is of.
+        demand: String,
+    },
+    /// No live traffic.
+    #[error(transparent)]
+    Live(#[from] LiveError),
     /// A core that can't be measured on.
     #[error(
         "core {core} is not among the cores that this process may use here ({}): name others with --cores",
@@ -96,122 +116,6 @@ impl From<BuildError> for PlanError {
     fn from(error: BuildError) -> Self {
         Self::Replay(error.into())
     }
-}
-
-/// What a part costs.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct PartCost {
-    /// The part.
-    pub part: &'static str,
-    /// Cycles per packet in all.
-    pub cycles: f64,
-    /// Of these, assumed for the driver of the devices; the rest is measured.
-    pub assumed: f64,
-}
-
-/// What a hand-over costs.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct HandOverCost {
-    /// How far the cores are from each other.
-    pub distance: &'static str,
-    /// The cores it was measured between; none where it is assumed.
-    pub measured: Option<[Core; 2]>,
-    /// Cycles per packet of who gives.
-    pub out: f64,
-    /// Cycles per packet of who takes.
-    pub take: f64,
-}
-
-/// A placement and what to expect of it.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Candidate {
-    /// The placement in words.
-    pub placement: String,
-    /// Packets per second at most.
-    pub packets_per_second: f64,
-    /// Bits of frames per second, of the traffic measured.
-    pub bits_per_second: f64,
-    /// The core that limits it.
-    pub bottleneck: Core,
-    /// Its cycles for each packet that comes.
-    pub cycles: f64,
-    /// What takes most of them.
-    pub most: &'static str,
-    /// Share of that core's time at the rate that is to be carried; none without such a rate.
-    pub busy: Option<f64>,
-}
-
-/// The traffic that was measured with.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct TrafficSummary {
-    /// What it is.
-    pub name: String,
-    /// Mean bytes of a frame, without check sequence.
-    pub bytes: f64,
-    /// Sessions that there were.
-    pub sessions: u64,
-    /// Packets of a session; none where sessions last.
-    pub packets_per_session: Option<f64>,
-    /// Cycles to open a session.
-    pub opening: f64,
-    /// Share of the packets that left again.
-    pub forwarded: f64,
-    /// What most of the others were dropped for.
-    pub dropped_for: Option<&'static str>,
-    /// Share of the busiest shard.
-    pub busiest_shard: f64,
-}
-
-/// The answer to how many cores a load needs.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Answer {
-    /// The load as it was typed.
-    pub load: String,
-    /// Packets per second.
-    pub packets_per_second: f64,
-    /// New sessions per second, where sessions end.
-    pub sessions_per_second: Option<f64>,
-    /// Cores that carry it; none where no number of them does.
-    pub cores: Option<usize>,
-    /// Whether that is more than the cores there are to use.
-    pub beyond: bool,
-    /// The placement.
-    pub placement: Option<Candidate>,
-    /// What would make fewer cores do.
-    pub hint: Option<String>,
-}
-
-/// A plan.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Plan {
-    /// Cycles per second.
-    pub frequency: u64,
-    /// The cores that were planned for.
-    pub cores: Vec<Core>,
-    /// Queues that each device has.
-    pub queues: u16,
-    /// Shards of the session table.
-    pub shards: u16,
-    /// The traffic.
-    pub traffic: TrafficSummary,
-    /// Cycles per packet by part.
-    pub parts: Vec<PartCost>,
-    /// Cycles per packet of hand-overs, for the distances that there are.
-    pub hand_overs: Vec<HandOverCost>,
-    /// All placements, the fastest first.
-    pub candidates: Vec<Candidate>,
-    /// The one chosen.
-    pub choice: Candidate,
-    /// Why, in sentences.
-    pub reasons: Vec<String>,
-    /// How many cores a load needs.
-    pub answer: Option<Answer>,
 }
 
 /// The placement for a configuration with `model = "auto"`, and why.
@@ -272,6 +176,7 @@ struct Facts {
     cores: Vec<Core>,
     topology: Topology,
     traffic: String,
+    origin: Origin,
     measured: Measured,
     assumed: [f64; 4],
     costs: Costs,
@@ -298,7 +203,7 @@ fn cores(config: &Config, request: &Request) -> Result<Vec<Core>, PlanError> {
 fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
     let cores = cores(config, request)?;
     let topology = topology(Path::new(SYS), &devices(config))?;
-    let (traffic, source) = source(config, request)?;
+    let (traffic, origin, source) = source(config, request)?;
     let first = order(&cores, &topology).first().copied().unwrap_or(0);
     let measured = std::thread::scope(|scope| {
         let measuring = scope.spawn(|| {
@@ -333,6 +238,7 @@ fn facts(config: &Config, request: &Request) -> Result<Facts, PlanError> {
         cores,
         topology,
         traffic,
+        origin,
         measured,
         assumed,
         costs,
@@ -351,21 +257,43 @@ fn load(config: &Config, measured: &Measured, workers: usize) -> Load {
     }
 }
 
-/// The traffic's name, and where it comes from.
-fn source(config: &Config, request: &Request) -> Result<(String, Source), PlanError> {
-    let named = request.demand.as_ref().and_then(Demand::profile);
-    if request.inputs.is_empty() {
-        let profile = named.unwrap_or_else(Profile::sfr);
-        return Ok((profile.name.clone(), Source::Mix(profile)));
+/// The traffic's name, where it is from, and what is measured with.
+fn source<'r>(config: &Config, request: &'r Request) -> Result<(String, Origin, Source<'r>), PlanError> {
+    let given = match &request.live {
+        Some(_) => Some("--live"),
+        None => (!request.inputs.is_empty()).then_some("--in"),
+    };
+    if let (Some(given), Some(demand)) = (given, &request.demand) {
+        one_traffic(given, demand)?;
     }
-    if let (Some(_), Some(demand)) = (named, &request.demand) {
-        return Err(PlanError::TwoTraffics(demand.text.clone()));
+    if let Some(live) = &request.live {
+        return Ok((live.name(), live.origin(), Source::Live(live)));
+    }
+    if request.inputs.is_empty() {
+        let named = request.demand.as_ref().and_then(Demand::profile);
+        let profile = named.unwrap_or_else(Profile::sfr);
+        return Ok((profile.name.clone(), Origin::Profile, Source::Mix(profile)));
     }
     let mut inputs = Vec::new();
     for (port, path) in by_port(config, &request.inputs)? {
         inputs.push((port, Input::open(path).map_err(ReplayError::from)?));
     }
-    Ok(("captures".into(), Source::Captures(inputs)))
+    let files = request.inputs.iter().map(|(_, path)| path.clone()).collect();
+    Ok(("captures".into(), Origin::Captures { files }, Source::Captures(inputs)))
+}
+
+/// Where packets are given, a rate that has to be carried is one of theirs.
+///
+/// # Errors
+/// It names other traffic.
+pub fn one_traffic(given: &'static str, demand: &Demand) -> Result<(), PlanError> {
+    match demand.profile() {
+        None => Ok(()),
+        Some(_) => Err(PlanError::TwoTraffics {
+            given,
+            demand: demand.text.clone(),
+        }),
+    }
 }
 
 /// Queues that the devices have for so many workers: of the one with fewest. Devices that can't be asked are taken to have
@@ -445,6 +373,7 @@ impl Facts {
     fn summary(&self) -> TrafficSummary {
         TrafficSummary {
             name: self.traffic.clone(),
+            source: self.origin.clone(),
             bytes: self.measured.bytes,
             sessions: self.measured.sessions,
             packets_per_session: self.measured.packets_per_session,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
 use pcap_file::pcapng::blocks::interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption};
-use pcap_file::pcapng::{Block, PcapNgReader};
+use pcap_file::pcapng::{Block, PcapNgParser, PcapNgReader};
 use pcap_file::{DataLink, Endianness, PcapError, TsResolution};
 
 /// What is wrong with a capture file.
@@ -192,34 +192,128 @@ fn next_of_blocks(reader: &mut PcapNgReader<BufReader<File>>) -> Result<Option<(
     loop {
         let found = match reader.next_block() {
             None => return Ok(None),
-            Some(block) => match block? {
-                // The library takes the raw number for nanoseconds, whatever the interface says of its unit.
-                Block::EnhancedPacket(packet) => {
-                    let raw = packet.timestamp.as_nanos();
-                    (packet.interface_id, raw, packet.original_len, packet.data.into_owned())
-                }
-                Block::Packet(packet) => {
-                    let interface = u32::from(packet.interface_id);
-                    let raw = u128::from(packet.timestamp);
-                    (interface, raw, packet.original_len, packet.data.into_owned())
-                }
-                Block::SimplePacket(packet) => (0, 0, packet.original_len, packet.data.into_owned()),
-                _ => continue,
-            },
+            Some(block) => raw(block?),
         };
-        let (interface, raw, length, bytes) = found;
-        let Some(interface) = reader.interfaces().get(interface as usize) else {
-            return Err(PcapError::InvalidField(
-                "a packet of an interface that was not described",
-            ));
-        };
-        let frame = Captured {
-            at: time(interface, raw),
-            bytes,
-            length,
-        };
-        return Ok(Some((interface.linktype, frame)));
+        if let Some(raw) = found {
+            let (interface, frame) = raw.of(reader.interfaces())?;
+            return Ok(Some((interface.linktype, frame)));
+        }
     }
+}
+
+/// A packet of a pcapng file.
+struct Raw {
+    interface: u32,
+    timestamp: u128,
+    length: u32,
+    bytes: Vec<u8>,
+}
+
+fn raw(block: Block<'_>) -> Option<Raw> {
+    let (interface, timestamp, length, bytes) = match block {
+        // The library takes the raw number for nanoseconds, whatever the interface says of its unit.
+        Block::EnhancedPacket(packet) => {
+            let raw = packet.timestamp.as_nanos();
+            (packet.interface_id, raw, packet.original_len, packet.data.into_owned())
+        }
+        Block::Packet(packet) => {
+            let interface = u32::from(packet.interface_id);
+            let raw = u128::from(packet.timestamp);
+            (interface, raw, packet.original_len, packet.data.into_owned())
+        }
+        Block::SimplePacket(packet) => (0, 0, packet.original_len, packet.data.into_owned()),
+        _ => return None,
+    };
+    Some(Raw {
+        interface,
+        timestamp,
+        length,
+        bytes,
+    })
+}
+
+impl Raw {
+    /// The interface that it is from, and the frame.
+    fn of<'i>(
+        self,
+        interfaces: &'i [InterfaceDescriptionBlock<'static>],
+    ) -> Result<(&'i InterfaceDescriptionBlock<'static>, Captured), PcapError> {
+        let interface = interfaces.get(self.interface as usize).ok_or(PcapError::InvalidField(
+            "a packet of an interface that was not described",
+        ))?;
+        let frame = Captured {
+            at: time(interface, self.timestamp),
+            bytes: self.bytes,
+            length: self.length,
+        };
+        Ok((interface, frame))
+    }
+}
+
+/// Most bytes that a block of a stream may have.
+const LONGEST_BLOCK: usize = 1 << 20;
+
+/// A pcapng stream that comes in pieces, cut anywhere.
+#[derive(Default)]
+pub struct Stream {
+    parser: Option<PcapNgParser>,
+    rest: Vec<u8>,
+}
+
+impl std::fmt::Debug for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stream")
+            .field("rest", &self.rest.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stream {
+    /// Take the next piece; each frame that is whole by now goes to `each`, with the name of its interface.
+    ///
+    /// # Errors
+    /// It is no such stream.
+    pub fn take(&mut self, piece: &[u8], each: &mut dyn FnMut(&str, Captured)) -> Result<(), PcapError> {
+        self.rest.extend_from_slice(piece);
+        let mut left = &self.rest[..];
+        let done = loop {
+            let Some(parser) = &mut self.parser else {
+                match PcapNgParser::new(left) {
+                    Ok((behind, parser)) => {
+                        left = behind;
+                        self.parser = Some(parser);
+                        continue;
+                    }
+                    Err(error) => break error,
+                }
+            };
+            match parser.next_block(left) {
+                Ok((behind, block)) => {
+                    left = behind;
+                    if let Some(raw) = raw(block) {
+                        let (interface, frame) = raw.of(parser.interfaces())?;
+                        each(name(interface), frame);
+                    }
+                }
+                Err(error) => break error,
+            }
+        };
+        let used = self.rest.len() - left.len();
+        self.rest.drain(..used);
+        match done {
+            PcapError::IncompleteBuffer if self.rest.len() <= LONGEST_BLOCK => Ok(()),
+            PcapError::IncompleteBuffer => Err(PcapError::InvalidField("a block that is too long")),
+            error => Err(error),
+        }
+    }
+}
+
+fn name<'i>(interface: &'i InterfaceDescriptionBlock<'static>) -> &'i str {
+    let names = interface.options.iter().find_map(|option| match option {
+        InterfaceDescriptionOption::IfName(name) => Some(name.as_ref()),
+        _ => None,
+    });
+    names.unwrap_or("")
 }
 
 /// A timestamp in the interface's unit: microseconds, where it names none.
@@ -294,5 +388,42 @@ fn io(error: PcapError) -> std::io::Error {
     match error {
         PcapError::IoError(error) => error,
         error => std::io::Error::other(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use super::*;
+    use crate::pcapng::Writer;
+
+    #[test]
+    fn stream_cut_anywhere_has_the_frames_and_their_interfaces() {
+        let mut writer = Writer::begin(&["inside".into(), "outside".into()], 100);
+        let at = UNIX_EPOCH + Duration::new(7, 8);
+        writer.write(at, 1, false, &[1; 60], 60, None);
+        writer.write(at, 0, false, &[2; 61], 99, None);
+        let bytes = writer.take();
+        for size in [1, 7, 64, bytes.len()] {
+            let mut found = Vec::new();
+            let mut stream = Stream::default();
+            for piece in bytes.chunks(size) {
+                let mut each = |name: &str, frame: Captured| found.push((name.to_owned(), frame));
+                stream.take(piece, &mut each).unwrap();
+            }
+            let found: Vec<_> = found
+                .iter()
+                .map(|(name, frame)| (name.as_str(), frame.at, frame.bytes.len(), frame.length))
+                .collect();
+            let at = Duration::new(7, 8);
+            assert_eq!(vec![("outside", at, 60, 60), ("inside", at, 61, 99)], found);
+        }
+    }
+
+    #[test]
+    fn stream_of_something_else_is_refused() {
+        let mut stream = Stream::default();
+        assert!(stream.take(&[7; 100], &mut |_, _| {}).is_err());
     }
 }

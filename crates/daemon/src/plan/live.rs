@@ -1,0 +1,468 @@
+//! Live traffic: what interfaces receive for a while, within bounds.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use sluice_config::Config;
+use sluice_config::config::Link;
+use sluice_engine::io::PortIndex;
+
+use super::joined::cut;
+use super::measure::MOST_FRAMES;
+use super::report::Origin;
+use crate::build;
+use crate::replay::captures::{Captured, Stream};
+
+/// Bytes of frames that are kept at most, beside the number of frames.
+pub const MOST_BYTES: usize = 64 << 20;
+
+/// What a frame may have beside the IP packet: the Ethernet header and two tags.
+const AROUND: u32 = 22;
+
+/// Why there is no live traffic.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    /// The daemon's interfaces received nothing.
+    #[error(
+        "the running daemon received no packet on {interfaces} within {seconds:.0} s: `sluice show interfaces` tells whether their links are up; listen longer, --live 60s, or leave --live out to plan for the carrier mix"
+    )]
+    DaemonSilent {
+        /// The interfaces.
+        interfaces: String,
+        /// How long it was waited.
+        seconds: f64,
+    },
+    /// The kernel's interfaces received nothing.
+    #[error(
+        "no daemon runs, and no packet came to {interfaces} within {seconds:.0} s: `ip -s link` tells whether they are up and receive, and what another program takes by XDP or DPDK is not seen here; listen longer, --live 60s, or leave --live out to plan for the carrier mix"
+    )]
+    KernelSilent {
+        /// The interfaces.
+        interfaces: String,
+        /// How long it was waited.
+        seconds: f64,
+    },
+    /// All that came can't be measured with.
+    #[error(
+        "all {packets} packets that came are longer than the links of this configuration carry: say their `mtu`, or, where the kernel has joined datagrams, turn that off for the time being, `ethtool -K DEVICE gro off`"
+    )]
+    TooLong {
+        /// How many.
+        packets: u64,
+    },
+    /// The daemon has other interfaces.
+    #[error(
+        "the running daemon has none of the interfaces of this configuration ({interfaces}): name the one that it runs with, or its socket with --socket"
+    )]
+    Strangers {
+        /// Those configured.
+        interfaces: String,
+    },
+    /// No interface is the kernel's.
+    #[error(
+        "no daemon runs, and none of the devices is an interface of the kernel to listen on ({devices}): start the daemon with this configuration, or give captures, --in INTERFACE=CAPTURE"
+    )]
+    NoneOfTheKernel {
+        /// The devices.
+        devices: String,
+    },
+    /// Listening is not allowed.
+    #[error("no daemon runs, and listening on {0} takes the right to open packet sockets: run this as root")]
+    Forbidden(String),
+    /// A device can't be listened on.
+    #[error("no daemon runs, and {device} can't be listened on: {error}; `ip link` lists what there is")]
+    Device {
+        /// The device.
+        device: String,
+        /// What the kernel says.
+        error: std::io::Error,
+    },
+    /// The capture of the daemon.
+    #[error("the daemon's capture can't be read ({0}); is it of another version than this command?")]
+    Unreadable(String),
+}
+
+/// Who saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Witness {
+    /// The running daemon.
+    Daemon,
+    /// The kernel.
+    Kernel,
+}
+
+/// Whether more is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// It is.
+    Left,
+    /// Enough frames have come.
+    Full,
+}
+
+/// What an interface received.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SeenInterface {
+    /// Its name.
+    pub name: String,
+    /// Its device as written; of a bond, those of its members.
+    pub device: String,
+    /// Packets, those of its VLANs included.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that are measured with.
+    pub kept: u64,
+}
+
+/// Rate and size of what was received.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Seen {
+    /// How long it was listened.
+    pub seconds: f64,
+    /// Packets that were received.
+    pub packets: u64,
+    /// In a second.
+    pub packets_per_second: f64,
+    /// Bits of frames in a second, without check sequence.
+    pub bits_per_second: f64,
+    /// Mean bytes of a frame, without check sequence.
+    pub bytes: f64,
+    /// Packets that are measured with.
+    pub kept: u64,
+    /// Frames that the kernel had joined from several segments, and that are cut again.
+    pub joined: u64,
+    /// Frames left out, for they are longer than the links carry.
+    pub too_long: u64,
+    /// By interface.
+    pub interfaces: Vec<SeenInterface>,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pace {
+    /// How long it was listened.
+    pub elapsed: Duration,
+    /// Packets kept.
+    pub packets: usize,
+    /// Their bytes.
+    pub bytes: usize,
+}
+
+/// Frames and what was seen of them.
+#[derive(Debug)]
+pub struct Live {
+    witness: Witness,
+    frames: Vec<(PortIndex, Captured)>,
+    bytes: usize,
+    joined: u64,
+    too_long: u64,
+    /// By port.
+    interfaces: Vec<SeenInterface>,
+    /// Longest frame that their links carry.
+    longest: u32,
+    stream: Stream,
+    elapsed: Duration,
+    full: bool,
+}
+
+impl Live {
+    /// Nothing so far.
+    pub fn new(config: &Config, witness: Witness) -> Self {
+        let ports = build::ports(config);
+        let interfaces = ports
+            .iter()
+            .filter_map(|&index| config.interfaces.get(usize::from(index)));
+        // A VLAN may be given a larger MTU than its parent is.
+        let mtu = config.interfaces.iter().map(|interface| interface.mtu).max();
+        Self {
+            witness,
+            frames: Vec::new(),
+            bytes: 0,
+            joined: 0,
+            too_long: 0,
+            longest: u32::from(mtu.unwrap_or(1500)) + AROUND,
+            stream: Stream::default(),
+            interfaces: interfaces
+                .map(|interface| SeenInterface {
+                    name: interface.name.clone(),
+                    device: device(&interface.link),
+                    ..SeenInterface::default()
+                })
+                .collect(),
+            elapsed: Duration::ZERO,
+            full: false,
+        }
+    }
+
+    /// A frame that the kernel received: count it and keep it, cut where the kernel has joined segments.
+    pub(super) fn hear(&mut self, port: PortIndex, frame: Captured) -> Room {
+        let Captured { at, length, .. } = frame;
+        let pieces = (length > self.longest).then(|| cut(&frame.bytes, (self.longest - AROUND) as usize));
+        let Some(pieces) = pieces.flatten() else {
+            self.count(port, 1, length.into());
+            return self.keep(port, frame);
+        };
+        self.joined += 1;
+        for bytes in pieces {
+            let length = bytes.len() as u32;
+            self.count(port, 1, length.into());
+            if self.keep(port, Captured { at, bytes, length }) == Room::Full {
+                return Room::Full;
+            }
+        }
+        Room::Left
+    }
+
+    /// Frames that the kernel received and that came too fast: they are taken to be as those that were counted.
+    pub(super) fn missed(&mut self, port: PortIndex, frames: u64) {
+        if let Some(seen) = self.interfaces.get(usize::from(port)) {
+            let mean = seen.bytes as f64 / seen.packets.max(1) as f64;
+            self.count(port, frames, (mean * frames as f64) as u64);
+        }
+    }
+
+    fn count(&mut self, port: PortIndex, packets: u64, bytes: u64) {
+        if let Some(interface) = self.interfaces.get_mut(usize::from(port)) {
+            interface.packets += packets;
+            interface.bytes += bytes;
+        }
+    }
+
+    /// Keep a frame.
+    pub(super) fn keep(&mut self, port: PortIndex, frame: Captured) -> Room {
+        if self.full || self.frames.len() == MOST_FRAMES || self.bytes + frame.bytes.len() > MOST_BYTES {
+            self.full = true;
+            return Room::Full;
+        }
+        if frame.length > self.longest || frame.bytes.len() < frame.length as usize {
+            self.too_long += 1;
+            return Room::Left;
+        }
+        self.bytes += frame.bytes.len();
+        if let Some(interface) = self.interfaces.get_mut(usize::from(port)) {
+            interface.kept += 1;
+        }
+        self.frames.push((port, frame));
+        Room::Left
+    }
+
+    /// Keep the frames of a piece of the daemon's capture.
+    ///
+    /// # Errors
+    /// It is no capture.
+    pub fn take(&mut self, config: &Config, piece: &[u8]) -> Result<Room, LiveError> {
+        let mut stream = std::mem::take(&mut self.stream);
+        let taken = stream.take(piece, &mut |name, frame| {
+            if let Some(port) = port(config, name) {
+                self.keep(port, frame);
+            }
+        });
+        self.stream = stream;
+        taken.map_err(|error| LiveError::Unreadable(error.to_string()))?;
+        Ok(if self.full { Room::Full } else { Room::Left })
+    }
+
+    /// Packets and bytes that an interface received meanwhile, kept or not.
+    pub fn received(&mut self, config: &Config, name: &str, packets: u64, bytes: u64) {
+        if let Some(port) = port(config, name) {
+            self.count(port, packets, bytes);
+        }
+    }
+
+    /// How far it is after some time.
+    pub fn pace(&self, elapsed: Duration) -> Pace {
+        Pace {
+            elapsed,
+            packets: self.frames.len(),
+            bytes: self.bytes,
+        }
+    }
+
+    /// That is all, after some time.
+    ///
+    /// # Errors
+    /// It is nothing, or nothing that can be measured with.
+    pub fn finish(mut self, elapsed: Duration) -> Result<Self, LiveError> {
+        self.elapsed = elapsed;
+        self.frames.sort_by_key(|(_, frame)| frame.at);
+        if !self.frames.is_empty() {
+            return Ok(self);
+        }
+        if self.too_long > 0 {
+            return Err(LiveError::TooLong { packets: self.too_long });
+        }
+        let name = |seen: &SeenInterface| match seen.name == seen.device {
+            true => seen.name.clone(),
+            false => format!("{} ({})", seen.name, seen.device),
+        };
+        let names: Vec<_> = self.interfaces.iter().map(name).collect();
+        let (interfaces, seconds) = (names.join(", "), elapsed.as_secs_f64());
+        Err(match self.witness {
+            Witness::Daemon => LiveError::DaemonSilent { interfaces, seconds },
+            Witness::Kernel => LiveError::KernelSilent { interfaces, seconds },
+        })
+    }
+
+    pub(super) fn frames(&self) -> &[(PortIndex, Captured)] {
+        &self.frames
+    }
+
+    pub(super) fn name(&self) -> String {
+        match self.witness {
+            Witness::Daemon => "live, of the running daemon's interfaces".into(),
+            Witness::Kernel => "live, of the kernel's interfaces".into(),
+        }
+    }
+
+    pub(super) fn origin(&self) -> Origin {
+        match self.witness {
+            Witness::Daemon => Origin::Daemon(self.seen()),
+            Witness::Kernel => Origin::Kernel(self.seen()),
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        let sum = |value: fn(&SeenInterface) -> u64| self.interfaces.iter().map(value).sum::<u64>();
+        let (packets, bytes) = (sum(|seen| seen.packets), sum(|seen| seen.bytes) as f64);
+        let seconds = self.elapsed.as_secs_f64().max(1e-3);
+        Seen {
+            seconds,
+            packets,
+            packets_per_second: packets as f64 / seconds,
+            bits_per_second: bytes * 8.0 / seconds,
+            bytes: bytes / packets.max(1) as f64,
+            kept: self.frames.len() as u64,
+            joined: self.joined,
+            too_long: self.too_long,
+            interfaces: self.interfaces.clone(),
+        }
+    }
+}
+
+fn device(link: &Link) -> String {
+    match link {
+        Link::Device { device, .. } => device.as_str().into(),
+        Link::Bond { members, .. } => {
+            let members: Vec<_> = members.iter().map(|member| member.as_str()).collect();
+            members.join(", ")
+        }
+        Link::Vlan { .. } => String::new(),
+    }
+}
+
+/// The port of an interface; of a VLAN, its parent's.
+fn port(config: &Config, name: &str) -> Option<PortIndex> {
+    let (index, interface) = config.interface(name)?;
+    let owner = match &interface.link {
+        Link::Vlan { parent, .. } => *parent,
+        _ => index,
+    };
+    let place = build::ports(config).iter().position(|&port| port == owner)?;
+    PortIndex::try_from(place).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::memory::EntryBytes;
+    use sluice_config::{Machine, check};
+
+    use super::*;
+
+    const TWO: &str = r#"
+[sessions]
+ipv4 = 1024
+ipv6 = 0
+[interfaces.inside]
+device = "eth1"
+mtu = 9000
+[interfaces.guests]
+parent = "inside"
+vlan = "7"
+[interfaces.outside]
+device = "eth2"
+"#;
+
+    fn config() -> Config {
+        let machine = Machine {
+            cores: vec![0],
+            memory: 1 << 40,
+            entry: EntryBytes::default(),
+        };
+        let checked = check("test", TWO, &machine).unwrap_or_else(|e| panic!("{e}"));
+        checked.config.into_inner()
+    }
+
+    fn frame(seconds: u64, length: usize) -> Captured {
+        Captured {
+            at: Duration::from_secs(seconds),
+            bytes: vec![0; length],
+            length: length as u32,
+        }
+    }
+
+    #[test]
+    fn frames_of_a_vlan_are_its_parents_and_in_the_order_of_time() {
+        let config = config();
+        assert_eq!(
+            [Some(0), Some(0), Some(1), None],
+            ["inside", "guests", "outside", "other"].map(|name| port(&config, name))
+        );
+        let mut live = Live::new(&config, Witness::Daemon);
+        live.keep(1, frame(2, 100));
+        live.keep(0, frame(1, 200));
+        live.received(&config, "guests", 3, 600);
+        live.received(&config, "outside", 1, 100);
+        let live = live.finish(Duration::from_secs(2)).unwrap();
+        let order: Vec<_> = live.frames().iter().map(|(port, _)| *port).collect();
+        assert_eq!(vec![0, 1], order);
+        let seen = live.seen();
+        assert_eq!(
+            (4, 2.0, 2800.0, 175.0),
+            (seen.packets, seen.packets_per_second, seen.bits_per_second, seen.bytes)
+        );
+        assert_eq!(
+            [("eth1", 3, 1), ("eth2", 1, 1)],
+            [0, 1].map(|port| {
+                let SeenInterface {
+                    device, packets, kept, ..
+                } = &seen.interfaces[port];
+                (device.as_str(), *packets, *kept)
+            })
+        );
+    }
+
+    #[test]
+    fn frames_beyond_the_bounds_are_not_kept() {
+        let mut live = Live::new(&config(), Witness::Kernel);
+        let most = (0..MOST_FRAMES).filter(|_| live.keep(0, frame(0, 60)) == Room::Left);
+        assert_eq!(MOST_FRAMES, most.count());
+        assert_eq!(Room::Full, live.keep(0, frame(0, 60)));
+        let mut live = Live::new(&config(), Witness::Kernel);
+        while live.keep(0, frame(0, 9014)) == Room::Left {}
+        assert_eq!(MOST_BYTES / 9014, live.frames().len());
+    }
+
+    #[test]
+    fn nothing_is_refused_with_what_was_waited_for() {
+        let nothing = |witness, long| {
+            let mut live = Live::new(&config(), witness);
+            if long {
+                live.keep(0, frame(0, 20_000));
+            }
+            live.finish(Duration::from_secs(5)).unwrap_err().to_string()
+        };
+        for (said, part) in [
+            (
+                nothing(Witness::Kernel, false),
+                "no packet came to inside (eth1), outside (eth2) within 5 s",
+            ),
+            (nothing(Witness::Daemon, false), "sluice show interfaces"),
+            (nothing(Witness::Kernel, true), "say their `mtu`"),
+        ] {
+            assert!(said.contains(part), "{said}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Frames that come to a kernel interface, copied by a packet socket. Nothing is sent, and nothing of the interface is set.
+
+use std::ffi::{CString, c_int};
+use std::io::Error;
+use std::mem::{size_of, size_of_val, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// Longest frame that is copied: what the kernel joins is no longer.
+const LONGEST: usize = 1 << 16;
+
+/// Bytes of a tag, which the kernel takes out of the frame.
+const TAG: usize = 4;
+
+/// Bytes that may wait in the kernel, as far as it allows.
+const WAITING: c_int = 16 << 20;
+
+/// A frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Heard<'l> {
+    /// When the kernel had it, since the epoch.
+    pub at: Duration,
+    /// Its bytes, tags included, as far as they are copied.
+    pub frame: &'l [u8],
+    /// Its length.
+    pub length: u32,
+}
+
+/// What the kernel tells beside a frame.
+#[derive(Default)]
+struct Beside {
+    at: Duration,
+    /// Protocol and control information of a tag.
+    tag: Option<[u16; 2]>,
+}
+
+/// Listens to one interface.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    buffer: Vec<u8>,
+}
+
+impl Listener {
+    /// Listen to what comes to an interface from now on.
+    ///
+    /// # Errors
+    /// There is no such interface, its frames are not Ethernet's, or this process may not listen.
+    pub fn on(interface: &str) -> Result<Self, Error> {
+        let name = CString::new(interface)?;
+        // SAFETY: a C string, read during the call.
+        let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+        if index == 0 {
+            return Err(Error::last_os_error());
+        }
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // With no protocol it hears nothing before it is bound to its interface.
+        // SAFETY: makes a descriptor or fails.
+        let socket = unsafe { libc::socket(libc::AF_PACKET, kind, 0) };
+        if socket < 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: the descriptor was made just now and is nobody else's.
+        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+        let listener = Self {
+            socket,
+            buffer: vec![0; TAG + LONGEST],
+        };
+        listener.set(libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        listener.set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
+        listener.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+        // Without the right to force it, as much as everybody gets.
+        if listener.set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, WAITING).is_err() {
+            listener.set(libc::SOL_SOCKET, libc::SO_RCVBUF, WAITING)?;
+        }
+        listener.bind(index)?;
+        Ok(listener)
+    }
+
+    fn set(&self, level: c_int, option: c_int, value: c_int) -> Result<(), Error> {
+        let length = size_of_val(&value) as libc::socklen_t;
+        // SAFETY: these options take an integer, which is alive during the call.
+        match unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                level,
+                option,
+                (&raw const value).cast(),
+                length,
+            )
+        } {
+            0 => Ok(()),
+            _ => Err(Error::last_os_error()),
+        }
+    }
+
+    fn bind(&self, index: u32) -> Result<(), Error> {
+        // SAFETY: plain data, all zeros valid.
+        let mut address: libc::sockaddr_ll = unsafe { zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = index as i32;
+        let mut length = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        let socket = self.socket.as_raw_fd();
+        // SAFETY: an address of that length, alive during the call.
+        if unsafe { libc::bind(socket, (&raw const address).cast(), length) } != 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: room for an address of that length, alive during the call.
+        if unsafe { libc::getsockname(socket, (&raw mut address).cast(), &mut length) } != 0 {
+            return Err(Error::last_os_error());
+        }
+        match address.sll_hatype {
+            libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK => Ok(()),
+            _ => Err(Error::other("its frames are not Ethernet's")),
+        }
+    }
+
+    /// The next frame that waits; none where none does.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn hear(&mut self) -> Result<Option<Heard<'_>>, Error> {
+        let mut part = libc::iovec {
+            iov_base: self.buffer[TAG..].as_mut_ptr().cast(),
+            iov_len: LONGEST,
+        };
+        // Aligned as the kernel's messages are.
+        let mut control = [0u64; 32];
+        // SAFETY: plain data, all zeros valid.
+        let mut message: libc::msghdr = unsafe { zeroed() };
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        // SAFETY: the message points to memory of the lengths that it says, alive during the call.
+        let length = unsafe { libc::recvmsg(self.socket.as_raw_fd(), &raw mut message, libc::MSG_TRUNC) };
+        let Ok(length) = usize::try_from(length) else {
+            let error = Error::last_os_error();
+            return match error.raw_os_error() {
+                // It is down, or was: it may come up.
+                Some(libc::EAGAIN | libc::EINTR | libc::ENETDOWN) => Ok(None),
+                _ => Err(error),
+            };
+        };
+        let beside = beside(&message);
+        let kept = length.min(LONGEST);
+        let (from, more) = match beside.tag {
+            Some([protocol, control]) if kept >= 12 => {
+                self.buffer.copy_within(TAG..TAG + 12, 0);
+                self.buffer[12..14].copy_from_slice(&protocol.to_be_bytes());
+                self.buffer[14..16].copy_from_slice(&control.to_be_bytes());
+                (0, TAG)
+            }
+            _ => (TAG, 0),
+        };
+        Ok(Some(Heard {
+            at: beside.at,
+            frame: &self.buffer[from..TAG + kept],
+            length: (length + more) as u32,
+        }))
+    }
+
+    /// Frames since the last call that came too fast to be kept until they were asked for.
+    pub fn missed(&self) -> u64 {
+        // SAFETY: plain data, all zeros valid.
+        let mut counts: libc::tpacket_stats = unsafe { zeroed() };
+        let mut length = size_of_val(&counts) as libc::socklen_t;
+        let (level, option) = (libc::SOL_PACKET, libc::PACKET_STATISTICS);
+        let into = (&raw mut counts).cast();
+        // SAFETY: the struct that this option fills, alive during the call.
+        match unsafe { libc::getsockopt(self.socket.as_raw_fd(), level, option, into, &mut length) } {
+            0 => counts.tp_drops.into(),
+            _ => 0,
+        }
+    }
+}
+
+/// Timestamp and tag of a message that was received.
+fn beside(message: &libc::msghdr) -> Beside {
+    let mut beside = Beside::default();
+    // SAFETY: the kernel has filled the control memory of this message and said how long it is.
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
+    while !next.is_null() {
+        // SAFETY: not null, hence a whole header within the control memory.
+        let (header, data) = unsafe { (&*next, libc::CMSG_DATA(next)) };
+        match (header.cmsg_level, header.cmsg_type) {
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => {
+                // SAFETY: what this type carries; messages may lie anywhere.
+                let at = unsafe { data.cast::<libc::timespec>().read_unaligned() };
+                beside.at = Duration::new(at.tv_sec.max(0) as u64, at.tv_nsec as u32);
+            }
+            (libc::SOL_PACKET, libc::PACKET_AUXDATA) => {
+                // SAFETY: what this type carries; messages may lie anywhere.
+                let found = unsafe { data.cast::<libc::tpacket_auxdata>().read_unaligned() };
+                let has = |flag| found.tp_status & flag != 0;
+                let protocol = match has(libc::TP_STATUS_VLAN_TPID_VALID) {
+                    true => found.tp_vlan_tpid,
+                    false => 0x8100,
+                };
+                beside.tag = has(libc::TP_STATUS_VLAN_VALID).then_some([protocol, found.tp_vlan_tci]);
+            }
+            _ => {}
+        }
+        // SAFETY: as for the first.
+        next = unsafe { libc::CMSG_NXTHDR(message, next) };
+    }
+    beside
+}
+
+/// Wait until a frame waits somewhere, or some time has passed.
+pub fn wait(listeners: &[&Listener], most: Duration) {
+    let mut wanted: Vec<libc::pollfd> = listeners
+        .iter()
+        .map(|listener| libc::pollfd {
+            fd: listener.socket.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    let milliseconds = c_int::try_from(most.as_millis()).unwrap_or(c_int::MAX);
+    // Whatever it answers, whoever asked looks at all listeners next.
+    // SAFETY: as many descriptors as it is told, alive during the call.
+    unsafe { libc::poll(wanted.as_mut_ptr(), wanted.len() as libc::nfds_t, milliseconds) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interface_that_is_not_there_is_told() {
+        let error = Listener::on("no-such").expect_err("an interface that is not there");
+        assert_eq!(Some(libc::ENODEV), error.raw_os_error());
+    }
+}

@@ -1,0 +1,120 @@
+//! Live traffic for `sluice plan`: of the running daemon, by its capture, or of the kernel's interfaces.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use sluice_daemon::DaemonError;
+use sluice_daemon::config::Config;
+use sluice_daemon::config::api::{CaptureRequest, CaptureSource, Interface, Page, path};
+use sluice_daemon::plan::{self as planner, Live, LiveError, MOST_FRAMES, Pace, PlanError, Room, Witness};
+
+use crate::arguments::DEFAULT_SOCKET;
+use crate::client::{Client, ClientError};
+use crate::columns::grouped;
+use crate::exit::CommandError;
+
+/// How long nothing may come until it is told how far it is.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Listen for some time: to the daemon that answers, or else to the kernel's interfaces.
+///
+/// # Errors
+/// Nothing comes, or it is not for this process to be seen.
+pub fn live(socket: &Path, config: &Config, time: Duration) -> Result<Live, CommandError> {
+    let mut progress = Progress::new(time);
+    // Who names a socket means that one.
+    let socket = match socket == Path::new(DEFAULT_SOCKET) {
+        true => &config.document.control.socket,
+        false => socket,
+    };
+    let mut client = match Client::connect(socket) {
+        Ok(client) => client,
+        Err(ClientError::Absent { .. }) => {
+            let heard = planner::listen(config, time, &mut |pace| progress.show(pace));
+            return heard.map_err(failed);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let before = interfaces(&mut client, config)?;
+    let begin = Instant::now();
+    let mut live = Live::new(config, Witness::Daemon);
+    let request = CaptureRequest {
+        source: CaptureSource::Received,
+        count: MOST_FRAMES as u32,
+        seconds: time.as_secs() as u32,
+        bytes: u16::MAX,
+    };
+    client.follow(path::CAPTURE, &request, LOOK, |piece| {
+        let room = live.take(config, piece).map_err(failed)?;
+        progress.show(live.pace(begin.elapsed()));
+        Ok::<_, CommandError>(room == Room::Left)
+    })?;
+    let after = interfaces(&mut Client::connect(socket)?, config)?;
+    let elapsed = begin.elapsed();
+    for now in after {
+        let Some(before) = before.iter().find(|before| before.name == now.name) else {
+            continue;
+        };
+        let packets = now.received.saturating_sub(before.received);
+        let bytes = now.received_bytes.saturating_sub(before.received_bytes);
+        live.received(config, &now.name, packets, bytes);
+    }
+    live.finish(elapsed).map_err(failed)
+}
+
+/// Those interfaces of the daemon that the configuration has, too.
+fn interfaces(client: &mut Client, config: &Config) -> Result<Vec<Interface>, CommandError> {
+    let page: Page<Interface> = client.get(path::INTERFACES, "")?;
+    let ours = page
+        .items
+        .into_iter()
+        .filter(|found| config.interface(&found.name).is_some());
+    let ours: Vec<_> = ours.collect();
+    if ours.is_empty() {
+        let names: Vec<_> = config
+            .interfaces
+            .iter()
+            .map(|interface| interface.name.as_str())
+            .collect();
+        return Err(failed(LiveError::Strangers {
+            interfaces: names.join(", "),
+        }));
+    }
+    Ok(ours)
+}
+
+fn failed(error: LiveError) -> CommandError {
+    DaemonError::Plan(Box::new(PlanError::Live(error))).into()
+}
+
+/// A line on the terminal that says how far it is; nothing where there is no terminal.
+struct Progress {
+    time: Duration,
+    terminal: bool,
+}
+
+impl Progress {
+    fn new(time: Duration) -> Self {
+        let terminal = io::stderr().is_terminal();
+        Self { time, terminal }
+    }
+
+    fn show(&mut self, pace: Pace) {
+        if self.terminal {
+            let (elapsed, time) = (pace.elapsed.min(self.time).as_secs_f64(), self.time.as_secs());
+            let (packets, bytes) = (grouped(pace.packets as u64), pace.bytes as f64 / 1e6);
+            let line = format!("\r\x1b[Klistening, {elapsed:.1} of {time} s: {packets} packets, {bytes:.1} MB");
+            // Whether it is seen changes nothing.
+            let _ = io::stderr().write_all(line.as_bytes());
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if self.terminal {
+            let _ = io::stderr().write_all(b"\r\x1b[K");
+        }
+    }
+}
