@@ -1,8 +1,9 @@
 //! Inspection: signatures in the dialects that operators have, streams put in order, what is found in them.
 //!
-//! [`signature`] is the form that every dialect is read into.
+//! [`signature`] is the form that every dialect is read into. Unsafe code lives in [`bindings`] alone.
 #![deny(unsafe_code)]
 
+pub mod bindings;
 pub mod signature;
 
 pub use signature::Signature;
