@@ -217,6 +217,24 @@ impl<M: Mode> Database<M> {
         }
     }
 
+    /// A database from what [`Database::serialise`] gave. Only for bytes that are known to be that, by a digest in a file
+    /// that nobody else can write: the library checks its version, the processor and a checksum, but scans believe
+    /// every offset, and forged bytes make them read and write anywhere. For this reason it is not offered to others.
+    pub(crate) fn deserialise(bytes: &[u8]) -> Result<Self, Error> {
+        let mut database = ptr::null_mut();
+        // SAFETY: the bytes are readable for their length; the library copies them.
+        answer(unsafe { raw::hs_deserialize_database(bytes.as_ptr().cast(), bytes.len(), &raw mut database) })?;
+        let database = Self::from_raw(database)?;
+        let mut size = 0;
+        // SAFETY: the database is alive; the library writes one number. It refuses databases without streams.
+        let code = unsafe { raw::hs_stream_size(database.raw(), &raw mut size) };
+        if (code == raw::SUCCESS) == (<M as sealed::Sealed>::FLAG == raw::MODE_STREAM) {
+            Ok(database)
+        } else {
+            Err(Error::Mode)
+        }
+    }
+
     pub(super) fn serial(&self) -> u64 {
         self.serial
     }

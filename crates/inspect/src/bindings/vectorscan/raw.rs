@@ -99,6 +99,7 @@ unsafe extern "C" {
     pub fn hs_database_size(database: *const HsDatabase, size: *mut usize) -> c_int;
     pub fn hs_stream_size(database: *const HsDatabase, size: *mut usize) -> c_int;
     pub fn hs_serialize_database(database: *const HsDatabase, bytes: *mut *mut c_char, length: *mut usize) -> c_int;
+    pub fn hs_deserialize_database(bytes: *const c_char, length: usize, database: *mut *mut HsDatabase) -> c_int;
 
     pub fn hs_alloc_scratch(database: *const HsDatabase, scratch: *mut *mut HsScratch) -> c_int;
     pub fn hs_clone_scratch(source: *const HsScratch, clone: *mut *mut HsScratch) -> c_int;
