@@ -129,6 +129,39 @@ fn rule_with_nothing_but_an_expression_is_searched_for_by_it() {
 }
 
 #[test]
+fn what_must_be_absent_or_is_decoded_later_is_not_searched_for() {
+    let negated = Content {
+        negated: true,
+        fast: Fast::Chosen,
+        ..content(Buffer::Payload, b"a long negated content")
+    };
+    let decoded = content(Buffer::Base64, b"a long decoded content");
+    let absent = Expression {
+        negated: true,
+        ..expression("a long negated expression")
+    };
+    let encoded = Expression {
+        buffer: Buffer::Base64,
+        ..expression("a long decoded expression")
+    };
+    let others = [
+        Condition::Content(negated),
+        Condition::Content(decoded),
+        Condition::Expression(absent),
+        Condition::Expression(encoded),
+    ];
+    let mut rules: Vec<Signature> = (1..)
+        .zip(&others)
+        .map(|(line, other)| rule(line, Protocol::Udp, vec![other.clone()]))
+        .collect();
+    rules.push(rule(5, Protocol::Udp, [&others[..], &[payload(b"abc")]].concat()));
+    let prefilter = compiled(&rules);
+    assert_eq!([0, 1, 2, 3], *prefilter.unconditional(Protocol::Udp));
+    assert_eq!(1, prefilter.groups().count());
+    assert_eq!(vec![4], rules_in(&prefilter, Class::Datagram, b"abc"));
+}
+
+#[test]
 fn refused_expression_is_named_and_the_others_stay() {
     let broken = |pattern| vec![Condition::Expression(expression(pattern))];
     let mut two = broken("(?:a.{3000}){3000}b");
@@ -334,7 +367,8 @@ proptest! {
                 _ => holds(b"B\x00"),
             }
         };
-        let buffers: BTreeSet<u32> = SOME_BUFFERS[1..]
+        // What is decoded exists only while a rule is asked.
+        let buffers: BTreeSet<u32> = SOME_BUFFERS[1..SOME_BUFFERS.len() - 1]
             .iter()
             .flat_map(|&buffer| found(&prefilter, Class::Buffer(buffer), of(buffer)))
             .collect();
