@@ -9,7 +9,11 @@ fn main() {
         println!("cargo::error=Vectorscan 5.4 or newer, with its headers, is needed. Run as root: {INSTALL}");
         println!(
             "cargo::error=pkg-config said: {}",
-            error.to_string().lines().next().unwrap_or_default()
+            error
+                .to_string()
+                .lines()
+                .find(|line| !line.is_empty())
+                .unwrap_or_default()
         );
         std::process::exit(1);
     }
