@@ -1,0 +1,93 @@
+//! The memory that a scan works in.
+
+use std::ptr::{self, NonNull};
+
+use super::{Database, Error, Mode, answer, raw};
+
+/// The memory that scans of one core work in. It serves every database that it was grown for.
+#[derive(Debug)]
+pub struct Scratch {
+    memory: *mut raw::HsScratch,
+    /// Serial numbers of the databases that it is large enough for: the library does not check.
+    serves: Vec<u64>,
+}
+
+// SAFETY: the memory belongs to this value alone and knows no thread; a scan borrows it mutably.
+unsafe impl Send for Scratch {}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch::new()
+    }
+}
+
+impl Scratch {
+    /// One that serves no database yet.
+    pub fn new() -> Scratch {
+        Scratch {
+            memory: ptr::null_mut(),
+            serves: Vec::new(),
+        }
+    }
+
+    /// Grows it to serve this database too. Where that fails, it serves what it served.
+    pub fn serve<M: Mode>(&mut self, database: &Database<M>) -> Result<(), Error> {
+        if self.serves(database.serial()) {
+            return Ok(());
+        }
+        // SAFETY: the database is alive; the memory is null or from this call, and no scan runs, as `self` is borrowed
+        // mutably.
+        let code = unsafe { raw::hs_alloc_scratch(database.raw(), &raw mut self.memory) };
+        if let Err(error) = answer(code) {
+            // The library may have let go of the old memory before it failed to get more: it left null there then.
+            if self.memory.is_null() {
+                self.serves.clear();
+            }
+            return Err(error);
+        }
+        self.serves.push(database.serial());
+        Ok(())
+    }
+
+    /// Another one that serves the same databases, for another core.
+    pub fn try_clone(&self) -> Result<Scratch, Error> {
+        let mut clone = Scratch {
+            memory: ptr::null_mut(),
+            serves: self.serves.clone(),
+        };
+        if !self.memory.is_null() {
+            // SAFETY: the memory is a scratch, and no scan writes it while `self` is borrowed.
+            answer(unsafe { raw::hs_clone_scratch(self.memory, &raw mut clone.memory) })?;
+        }
+        Ok(clone)
+    }
+
+    /// Bytes.
+    pub fn size(&self) -> usize {
+        let mut size = 0;
+        if !self.memory.is_null() {
+            // SAFETY: the memory is a scratch; the library writes one number.
+            unsafe { raw::hs_scratch_size(self.memory, &raw mut size) };
+        }
+        size
+    }
+
+    pub(super) fn serves(&self, serial: u64) -> bool {
+        self.serves.contains(&serial)
+    }
+
+    /// The memory, large enough for the database of this serial number.
+    pub(super) fn memory_for(&mut self, serial: u64) -> NonNull<raw::HsScratch> {
+        assert!(self.serves(serial), "the scratch was grown for this database");
+        NonNull::new(self.memory).expect("a scratch that serves a database has memory")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if !self.memory.is_null() {
+            // SAFETY: the memory is a scratch of our own, no scan runs, and nobody uses it afterwards.
+            unsafe { raw::hs_free_scratch(self.memory) };
+        }
+    }
+}

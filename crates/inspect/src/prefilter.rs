@@ -1,0 +1,249 @@
+//! Which signatures are worth asking about: one pattern of each rule is searched for, all at once.
+//!
+//! [`Plan`] chooses the patterns, [`Plan::compile`] makes a database for each [`Class`] of data, [`Group::rules`] says
+//! which rules a match stands for. A rule of which nothing can be searched for is listed in
+//! [`Prefilter::unconditional`]. The patterns are necessary and never sufficient: whoever is told of a candidate asks
+//! the whole rule, `fast_pattern:only` included.
+//!
+//! Compiling takes long and much memory, so that it may be done in another process: [`Prefilter::store`] there,
+//! [`Prefilter::load`] here.
+
+mod cache;
+mod choice;
+mod plan;
+mod rarity;
+
+use std::sync::Arc;
+
+use crate::bindings::vectorscan::{self, Block, Database, Scratch, Streaming};
+use crate::signature::{Buffer, Id, Protocol, Toward};
+
+pub use cache::CacheError;
+pub use plan::{Fingerprint, Plan};
+
+/// Data that is searched by itself, with patterns of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// What is sent over TCP towards one side, in order; searched in streaming mode, a message at a time: the stream
+    /// is finished where a message ends, as `^` and `$` mean its begin and end.
+    Stream(Toward),
+    /// Payload of single TCP segments, for rules about the segment itself (`dsize`, `flags`, …).
+    Packet,
+    /// Payload of what is not TCP.
+    Datagram,
+    /// A buffer of a protocol; never [`Buffer::Payload`] nor [`Buffer::Base64`], which exists only while a rule is asked.
+    Buffer(Buffer),
+}
+
+/// In the order of their numbers.
+const BUFFERS: [Buffer; 18] = [
+    Buffer::Payload,
+    Buffer::HttpUri,
+    Buffer::HttpRawUri,
+    Buffer::HttpMethod,
+    Buffer::HttpHeader,
+    Buffer::HttpRawHeader,
+    Buffer::HttpHost,
+    Buffer::HttpRawHost,
+    Buffer::HttpCookie,
+    Buffer::HttpUserAgent,
+    Buffer::HttpClientBody,
+    Buffer::HttpStatusCode,
+    Buffer::HttpStatusMessage,
+    Buffer::FileData,
+    Buffer::DnsQuery,
+    Buffer::TlsSni,
+    Buffer::Ja3Hash,
+    Buffer::Base64,
+];
+
+impl Class {
+    const COUNT: usize = 4 + BUFFERS.len();
+
+    /// Its place among all classes.
+    fn index(self) -> usize {
+        match self {
+            Class::Stream(Toward::Server) => 0,
+            Class::Stream(Toward::Client) => 1,
+            Class::Packet => 2,
+            Class::Datagram => 3,
+            Class::Buffer(buffer) => 4 + buffer as usize,
+        }
+    }
+
+    fn from_index(index: usize) -> Option<Class> {
+        Some(match index {
+            0 => Class::Stream(Toward::Server),
+            1 => Class::Stream(Toward::Client),
+            2 => Class::Packet,
+            3 => Class::Datagram,
+            _ => Class::Buffer(*BUFFERS.get(index - 4)?),
+        })
+    }
+}
+
+/// A rule that cannot be searched for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Line of its file.
+    pub line: u32,
+    /// Its number.
+    pub id: Id,
+    /// In Vectorscan's words.
+    pub why: Box<str>,
+}
+
+/// Why there is no prefilter at all.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Vectorscan failed for another reason than one of the patterns.
+    #[error("patterns of {class:?}: {source}")]
+    Class {
+        /// Whose patterns were compiled.
+        class: Class,
+        /// What it said.
+        source: vectorscan::Error,
+    },
+}
+
+#[derive(Debug)]
+enum Search {
+    Block(Database<Block>),
+    Stream(Arc<Database<Streaming>>),
+}
+
+/// The patterns of a class.
+#[derive(Debug)]
+pub struct Group {
+    class: Class,
+    search: Search,
+    /// Rules of all patterns, those of pattern n from `starts[n]` to `starts[n + 1]`.
+    rules: Box<[u32]>,
+    starts: Box<[u32]>,
+    shortest: u32,
+    longest: Option<u32>,
+    expressions: u32,
+}
+
+impl Group {
+    /// Whose patterns they are.
+    pub fn class(&self) -> Class {
+        self.class
+    }
+
+    /// The database; `None` for [`Class::Stream`].
+    pub fn block(&self) -> Option<&Database<Block>> {
+        match &self.search {
+            Search::Block(database) => Some(database),
+            Search::Stream(_) => None,
+        }
+    }
+
+    /// The database of [`Class::Stream`].
+    pub fn stream(&self) -> Option<&Arc<Database<Streaming>>> {
+        match &self.search {
+            Search::Block(_) => None,
+            Search::Stream(database) => Some(database),
+        }
+    }
+
+    /// Positions, among the signatures, of the rules that a match of this identifier stands for; sorted.
+    pub fn rules(&self, id: u32) -> &[u32] {
+        let at = id as usize;
+        match (self.starts.get(at), self.starts.get(at + 1)) {
+            (Some(&begin), Some(&end)) => &self.rules[begin as usize..end as usize],
+            _ => &[],
+        }
+    }
+
+    /// Number of patterns: their identifiers are those below it.
+    pub fn patterns(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// How many of them are expressions. An expression is reported once in a block or message, and perhaps before the
+    /// rule can be decided: its rules stay candidates until the data ends.
+    pub fn expressions(&self) -> usize {
+        self.expressions as usize
+    }
+
+    /// Bytes of the database.
+    pub fn size(&self) -> usize {
+        match &self.search {
+            Search::Block(database) => database.size(),
+            Search::Stream(database) => database.size(),
+        }
+    }
+
+    /// Bytes of the shortest match.
+    pub fn shortest(&self) -> u32 {
+        self.shortest
+    }
+
+    /// Bytes of the longest match; `None`: there is no limit.
+    pub fn longest(&self) -> Option<u32> {
+        self.longest
+    }
+
+    /// How many bytes before the new ones must be scanned with them where a buffer grows; `None`: all of them, as
+    /// expressions may reach back to the begin.
+    pub fn overlap(&self) -> Option<u32> {
+        match self.expressions {
+            0 => self.longest.map(|longest| longest - 1),
+            _ => None,
+        }
+    }
+}
+
+/// What finds the signatures that are worth asking about.
+#[derive(Debug)]
+pub struct Prefilter {
+    /// By class.
+    groups: [Option<Group>; Class::COUNT],
+    unconditional: Vec<(Protocol, Box<[u32]>)>,
+    refused: Vec<Refused>,
+    fingerprint: Fingerprint,
+}
+
+impl Prefilter {
+    /// The patterns of a class; `None`: no rule asks for any.
+    pub fn group(&self, class: Class) -> Option<&Group> {
+        self.groups[class.index()].as_ref()
+    }
+
+    /// All classes that have patterns.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter().flatten()
+    }
+
+    /// Positions of the rules, of this protocol in their header, that are to be asked without anything found; sorted.
+    pub fn unconditional(&self, protocol: Protocol) -> &[u32] {
+        let of_protocol = self.unconditional.iter().find(|(of, _)| *of == protocol);
+        of_protocol.map_or(&[], |(_, rules)| rules)
+    }
+
+    /// Rules that are neither searched for nor unconditional: whether to go on without them is for the caller to say.
+    pub fn refused(&self) -> &[Refused] {
+        &self.refused
+    }
+
+    /// What it was made from.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// A scratch that serves every class; each core takes a clone.
+    pub fn scratch(&self) -> Result<Scratch, vectorscan::Error> {
+        let mut scratch = Scratch::new();
+        for group in self.groups() {
+            match &group.search {
+                Search::Block(database) => scratch.serve(database)?,
+                Search::Stream(database) => scratch.serve(database)?,
+            }
+        }
+        Ok(scratch)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,380 @@
+//! A compiled prefilter in a file.
+//!
+//! All numbers are little-endian. The header says by whom and from what the file was made, and ends in the digest of
+//! the rest; the rest is read only once all of that is as expected, so that nothing in it is believed that another
+//! program, processor, user or accident wrote.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::OFlags;
+use sha2::{Digest, Sha256};
+
+use super::plan::protocol_code;
+use super::{Class, Fingerprint, Group, Prefilter, Refused, Search};
+use crate::bindings::vectorscan::{self, Database, Platform};
+use crate::signature::{Id, Protocol};
+
+const MAGIC: &[u8; 8] = b"SLUICEPF";
+/// Raised with every change of what follows.
+const FORMAT: u32 = 1;
+/// Bytes kept of the library's version.
+const VERSION: usize = 64;
+const HEADER: usize = 8 + 4 + VERSION + 4 + 8 + 32 + 8 + 32;
+
+/// Why a file is not used.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// There is none.
+    #[error("there is no cache")]
+    Missing,
+    /// The system did not let it be read or written.
+    #[error("the cache: {0}")]
+    Io(#[from] io::Error),
+    /// It is something else than a file.
+    #[error("the cache is not an ordinary file")]
+    Kind,
+    /// It belongs to another user.
+    #[error("the cache belongs to user {uid}")]
+    Owner {
+        /// Whom it belongs to.
+        uid: u32,
+    },
+    /// Others may write it.
+    #[error("the cache may be written by others (mode {mode:o})")]
+    Writable {
+        /// Its permissions.
+        mode: u32,
+    },
+    /// It does not begin as a cache does.
+    #[error("the file is not a cache of patterns")]
+    Magic,
+    /// It was written in another format.
+    #[error("the cache has format {found}, not {FORMAT}")]
+    Format {
+        /// Its number.
+        found: u32,
+    },
+    /// Another version of Vectorscan made it.
+    #[error("the cache was compiled by Vectorscan {found:?}")]
+    Library {
+        /// That version.
+        found: Box<str>,
+    },
+    /// It was made for another processor.
+    #[error("the cache was compiled for another processor")]
+    Processor,
+    /// It was made from other signatures.
+    #[error("the cache was compiled from other signatures")]
+    Signatures,
+    /// It is not as long as it says.
+    #[error("the cache has {found} bytes, not {expected}")]
+    Length {
+        /// Bytes that its header promises.
+        expected: u64,
+        /// Bytes that there are.
+        found: u64,
+    },
+    /// Its content is not what was written.
+    #[error("the cache is damaged")]
+    Digest,
+    /// Its content makes no sense although it is what was written.
+    #[error("the content of the cache is not understood")]
+    Content,
+    /// Vectorscan.
+    #[error("the cache: {0}")]
+    Vectorscan(#[from] vectorscan::Error),
+}
+
+impl Prefilter {
+    /// Writes it to a file that only this user may write. Whoever reads the path sees the old file or the new one.
+    pub fn store(&self, path: &Path) -> Result<(), CacheError> {
+        let payload = self.payload()?;
+        let header = header(self.fingerprint, &payload)?;
+        let folder = match path.parent() {
+            Some(folder) if folder != Path::new("") => folder,
+            _ => Path::new("."),
+        };
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let fresh = folder.join(format!(".{name}.{}", std::process::id()));
+        let written = write(&fresh, &[&header, &payload]).and_then(|()| std::fs::rename(&fresh, path));
+        if written.is_err() {
+            // The first error is the one to tell of.
+            let _ = std::fs::remove_file(&fresh);
+        }
+        written?;
+        File::open(folder)?.sync_all()?;
+        Ok(())
+    }
+
+    /// Reads what [`Prefilter::store`] wrote, if it is what compiling these signatures here would give.
+    pub fn load(path: &Path, expected: Fingerprint) -> Result<Prefilter, CacheError> {
+        let file = read(path)?;
+        let mut reader = Reader(&file);
+        let length = |expected: usize| CacheError::Length {
+            expected: expected as u64,
+            found: file.len() as u64,
+        };
+        let short = |_: CacheError| length(HEADER);
+        if reader.take(MAGIC.len()).map_err(short)? != MAGIC {
+            return Err(CacheError::Magic);
+        }
+        let format = reader.number().map_err(short)?;
+        if format != FORMAT {
+            return Err(CacheError::Format { found: format });
+        }
+        let library = reader.take(VERSION).map_err(short)?;
+        if library != version() {
+            let text = library.split(|&byte| byte == 0).next().unwrap_or_default();
+            return Err(CacheError::Library {
+                found: String::from_utf8_lossy(text).into(),
+            });
+        }
+        let here = Platform::here()?;
+        let platform = (reader.number().map_err(short)?, reader.long().map_err(short)?);
+        if platform != (here.tune, here.features) {
+            return Err(CacheError::Processor);
+        }
+        if reader.take(32).map_err(short)? != expected.0 {
+            return Err(CacheError::Signatures);
+        }
+        let bytes = reader.long().map_err(short)?;
+        let digest = reader.take(32).map_err(short)?;
+        if reader.0.len() as u64 != bytes {
+            return Err(CacheError::Length {
+                expected: bytes.saturating_add(HEADER as u64),
+                found: file.len() as u64,
+            });
+        }
+        if Sha256::digest(reader.0)[..] != *digest {
+            return Err(CacheError::Digest);
+        }
+        reader.prefilter(expected)
+    }
+
+    fn payload(&self) -> Result<Vec<u8>, CacheError> {
+        let mut out = Writer(Vec::new());
+        out.number(self.groups().count() as u32);
+        for group in self.groups() {
+            out.number(group.class.index() as u32);
+            out.number(group.shortest);
+            // No literal is so long.
+            out.number(group.longest.unwrap_or(u32::MAX));
+            out.number(group.expressions);
+            out.list(&group.starts);
+            out.list(&group.rules);
+            out.bytes(&match &group.search {
+                Search::Block(database) => database.serialise()?,
+                Search::Stream(database) => database.serialise()?,
+            });
+        }
+        out.number(self.unconditional.len() as u32);
+        for (protocol, rules) in &self.unconditional {
+            out.0.extend(protocol_code(*protocol));
+            out.list(rules);
+        }
+        out.number(self.refused.len() as u32);
+        for Refused { line, id, why } in &self.refused {
+            [*line, id.generator, id.signature, id.revision]
+                .into_iter()
+                .for_each(|number| out.number(number));
+            out.bytes(why.as_bytes());
+        }
+        Ok(out.0)
+    }
+}
+
+fn version() -> [u8; VERSION] {
+    let mut bytes = [0; VERSION];
+    for (to, from) in bytes.iter_mut().zip(vectorscan::version().bytes()) {
+        *to = from;
+    }
+    bytes
+}
+
+fn header(fingerprint: Fingerprint, payload: &[u8]) -> Result<Vec<u8>, CacheError> {
+    let here = Platform::here()?;
+    let mut out = Writer(MAGIC.to_vec());
+    out.number(FORMAT);
+    out.0.extend(version());
+    out.number(here.tune);
+    out.0.extend(here.features.to_le_bytes());
+    out.0.extend(fingerprint.0);
+    out.0.extend((payload.len() as u64).to_le_bytes());
+    out.0.extend(Sha256::digest(payload));
+    Ok(out.0)
+}
+
+fn write(path: &PathBuf, parts: &[&[u8]]) -> io::Result<()> {
+    // A process of the same number may have died here.
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
+    file.sync_all()
+}
+
+/// The bytes of a file that nobody else can have written.
+fn read(path: &Path) -> Result<Vec<u8>, CacheError> {
+    // Neither a link to follow nor a pipe to wait for.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path);
+    let mut file = opened.map_err(|error| match error.kind() {
+        ErrorKind::NotFound => CacheError::Missing,
+        _ if path.is_symlink() => CacheError::Kind,
+        _ => error.into(),
+    })?;
+    let about = file.metadata()?;
+    if !about.is_file() {
+        return Err(CacheError::Kind);
+    }
+    trusted(about.uid(), about.mode())?;
+    let mut bytes = Vec::with_capacity(usize::try_from(about.len()).unwrap_or(0).saturating_add(1));
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Root may write anything anyhow.
+pub fn trusted(uid: u32, mode: u32) -> Result<(), CacheError> {
+    if uid != 0 && uid != rustix::process::geteuid().as_raw() {
+        return Err(CacheError::Owner { uid });
+    }
+    match mode & 0o7777 {
+        mode if mode & 0o022 != 0 => Err(CacheError::Writable { mode }),
+        _ => Ok(()),
+    }
+}
+
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn number(&mut self, number: u32) {
+        self.0.extend(number.to_le_bytes());
+    }
+
+    fn list(&mut self, list: &[u32]) {
+        self.number(list.len() as u32);
+        list.iter().for_each(|&number| self.number(number));
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.extend((bytes.len() as u64).to_le_bytes());
+        self.0.extend(bytes);
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], CacheError> {
+        let (taken, rest) = self.0.split_at_checked(count).ok_or(CacheError::Content)?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], CacheError> {
+        let taken = self.take(N)?;
+        Ok(taken.try_into().expect("so many bytes were taken"))
+    }
+
+    fn number(&mut self) -> Result<u32, CacheError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn long(&mut self) -> Result<u64, CacheError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn list(&mut self) -> Result<Box<[u32]>, CacheError> {
+        let count = self.number()? as usize;
+        let bytes = self.take(count.checked_mul(4).ok_or(CacheError::Content)?)?;
+        let numbers = bytes.as_chunks::<4>().0.iter();
+        Ok(numbers.map(|&bytes| u32::from_le_bytes(bytes)).collect())
+    }
+
+    fn bytes(&mut self) -> Result<&'a [u8], CacheError> {
+        let count = usize::try_from(self.long()?).map_err(|_| CacheError::Content)?;
+        self.take(count)
+    }
+
+    fn prefilter(mut self, fingerprint: Fingerprint) -> Result<Prefilter, CacheError> {
+        let mut groups = [const { None }; Class::COUNT];
+        for _ in 0..self.number()? {
+            let group = self.group()?;
+            let index = group.class.index();
+            groups[index] = Some(group);
+        }
+        let mut unconditional = Vec::new();
+        for _ in 0..self.number()? {
+            unconditional.push((protocol(self.array()?)?, self.list()?));
+        }
+        let mut refused = Vec::new();
+        for _ in 0..self.number()? {
+            let line = self.number()?;
+            let id = Id {
+                generator: self.number()?,
+                signature: self.number()?,
+                revision: self.number()?,
+            };
+            let why = String::from_utf8_lossy(self.bytes()?).into();
+            refused.push(Refused { line, id, why });
+        }
+        match self.0 {
+            [] => Ok(Prefilter {
+                groups,
+                unconditional,
+                refused,
+                fingerprint,
+            }),
+            _ => Err(CacheError::Content),
+        }
+    }
+
+    fn group(&mut self) -> Result<Group, CacheError> {
+        let class = Class::from_index(self.number()? as usize).ok_or(CacheError::Content)?;
+        let shortest = self.number()?;
+        let longest = self.number()?;
+        let expressions = self.number()?;
+        let starts = self.list()?;
+        let rules = self.list()?;
+        if !starts.is_sorted() || starts.first() != Some(&0) || starts.last() != Some(&(rules.len() as u32)) {
+            return Err(CacheError::Content);
+        }
+        let database = self.bytes()?;
+        Ok(Group {
+            class,
+            search: match class {
+                Class::Stream(_) => Search::Stream(Arc::new(Database::deserialise(database)?)),
+                _ => Search::Block(Database::deserialise(database)?),
+            },
+            rules,
+            starts,
+            shortest,
+            longest: (longest != u32::MAX).then_some(longest),
+            expressions,
+        })
+    }
+}
+
+/// The opposite of [`protocol_code`].
+fn protocol(code: [u8; 2]) -> Result<Protocol, CacheError> {
+    Ok(match code {
+        [0, 0] => Protocol::Ip,
+        [1, 0] => Protocol::Tcp,
+        [2, 0] => Protocol::Udp,
+        [3, 0] => Protocol::Icmp,
+        [4, 0] => Protocol::Application,
+        [5, number] => Protocol::Number(number),
+        _ => return Err(CacheError::Content),
+    })
+}

@@ -1,0 +1,73 @@
+//! How rare bytes are: the rarer a pattern, the fewer candidates.
+
+/// Past this many bits, random data holds neither of two patterns, and what is longer is only slower.
+const ENOUGH: u32 = 64;
+
+/// What parts of these are searched for is found in nearly every message, however long it is.
+const COMMON: [&str; 16] = [
+    "http://www.",
+    "https://www.",
+    " HTTP/1.0\r\n",
+    " HTTP/1.1\r\n\r\n",
+    "HTTP/1.1 200 OK\r\n",
+    "\r\nHost: www.",
+    "\r\nUser-Agent: Mozilla/5.0 (Windows NT ",
+    "Mozilla/4.0 (compatible; MSIE ",
+    "\r\nContent-Type: text/html\r\n",
+    "\r\nContent-Length: ",
+    "\r\nAccept-Encoding: gzip, deflate\r\n",
+    "\r\nConnection: keep-alive\r\n\r\n",
+    "\r\nCookie: ",
+    "\r\nReferer: http://",
+    "Content-Disposition: form-data; name=\"",
+    "<script type=\"text/javascript\"></script>",
+];
+
+/// About -log2 of how often a byte is seen, over text of protocols and binary formats: letters of words, digits and
+/// separators are common, zeros and fillers most of all.
+const fn bits(byte: u8) -> u32 {
+    match byte {
+        0 => 2,
+        0x01 | 0xff | b' ' | b'e' | b't' | b'a' | b'o' | b'i' | b'n' | b's' | b'r' => 4,
+        b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'=' | b':' | b'"' | b'<' | b'>' | b'\r' | b'\n' => 5,
+        b'A'..=b'Z' | b'\t' => 6,
+        0x21..=0x7e => 7,
+        _ => 8,
+    }
+}
+
+static BITS: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = bits(byte as u8);
+        byte += 1;
+    }
+    table
+};
+
+/// Bits that a pattern tells apart, at most [`ENOUGH`].
+pub fn of(pattern: &[u8], caseless: bool) -> u32 {
+    let mut sum = 0;
+    let mut before = None;
+    for &byte in pattern {
+        let byte = if caseless { byte.to_ascii_lowercase() } else { byte };
+        sum += match BITS[usize::from(byte)] {
+            // Runs of one byte are filling.
+            _ if before == Some(byte) => 1,
+            weight if caseless && byte.is_ascii_lowercase() => weight - 1,
+            weight => weight,
+        };
+        before = Some(byte);
+    }
+    let held = |text: &str| {
+        text.as_bytes()
+            .windows(pattern.len())
+            .any(|part| part.eq_ignore_ascii_case(pattern))
+    };
+    match pattern.len() {
+        0 => 0,
+        _ if COMMON.iter().any(|text| held(text)) => sum.min(BITS[usize::from(b'A')]),
+        _ => sum.min(ENOUGH),
+    }
+}

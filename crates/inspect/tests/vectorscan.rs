@@ -1,0 +1,365 @@
+//! Vectorscan behind its safe interface: what is found, wherever the data is cut.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use sluice_inspect::bindings::vectorscan::{
+    Block, Database, Error, Expression, Mode, Next, Pattern, Scanned, Scratch, Streaming, Streams, version,
+};
+
+fn pattern(bytes: &[u8], id: u32) -> Pattern<'_> {
+    Pattern {
+        bytes,
+        caseless: false,
+        id,
+    }
+}
+
+fn expression(source: &str, id: u32) -> Expression<'_> {
+    Expression {
+        source,
+        caseless: false,
+        dot_all: false,
+        multi_line: false,
+        extended: false,
+        id,
+    }
+}
+
+fn scratch_for<M: Mode>(database: &Database<M>) -> Scratch {
+    let mut scratch = Scratch::new();
+    scratch.serve(database).unwrap();
+    scratch
+}
+
+fn block(patterns: &[Pattern], expressions: &[Expression], data: &[u8]) -> Vec<(u32, u64)> {
+    let database = Database::<Block>::compile(patterns, expressions).unwrap();
+    let mut found = Vec::new();
+    let ended = database.scan(data, &mut scratch_for(&database), |id, end| {
+        found.push((id, end));
+        Next::Continue
+    });
+    assert_eq!(Scanned::Whole, ended);
+    found.sort_unstable();
+    found
+}
+
+fn streams(patterns: &[Pattern], expressions: &[Expression], count: u32) -> (Streams, Scratch) {
+    let database = Arc::new(Database::<Streaming>::compile(patterns, expressions).unwrap());
+    let scratch = scratch_for(&database);
+    (Streams::new(database, count).unwrap(), scratch)
+}
+
+/// What is found in pieces that follow one another.
+fn pieces(streams: &mut Streams, scratch: &mut Scratch, pieces: &[&[u8]]) -> Vec<(u32, u64)> {
+    let stream = streams.open().unwrap();
+    let mut found = Vec::new();
+    for piece in pieces {
+        streams.scan(stream, piece, scratch, |id, end| {
+            found.push((id, end));
+            Next::Continue
+        });
+    }
+    streams.finish(stream, scratch, |id, end| {
+        found.push((id, end));
+        Next::Continue
+    });
+    streams.close(stream);
+    found.sort_unstable();
+    found
+}
+
+/// The obvious way to find literals.
+fn searched(patterns: &[Pattern], data: &[u8]) -> Vec<(u32, u64)> {
+    let mut found: Vec<_> = patterns
+        .iter()
+        .flat_map(|pattern| {
+            data.windows(pattern.bytes.len())
+                .enumerate()
+                .filter(|(_, window)| {
+                    *window == pattern.bytes || pattern.caseless && window.eq_ignore_ascii_case(pattern.bytes)
+                })
+                .map(|(at, window)| (pattern.id, (at + window.len()) as u64))
+        })
+        .collect();
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+const NESTED: [(&[u8], bool); 9] = [
+    (b"a", false),
+    (b"aba", false),
+    (b"ababa", false),
+    (b"bab", false),
+    (b"x-Header: ", true),
+    (b"Header", false),
+    (b"\x00\xff\x00", false),
+    (b"\xff", false),
+    (
+        b"the quick brown fox jumps over the lazy dog and never looks back at it",
+        true,
+    ),
+];
+
+const DATA: &[u8] = b"ababababa X-HEADER: Header\x00\xff\x00\xff\x00 The Quick Brown Fox Jumps Over The Lazy Dog And \
+    Never Looks Back At It, aba";
+
+fn nested() -> Vec<Pattern<'static>> {
+    let mut patterns = Vec::new();
+    for (id, &(bytes, caseless)) in NESTED.iter().enumerate() {
+        patterns.push(Pattern {
+            bytes,
+            caseless,
+            id: id as u32,
+        });
+    }
+    patterns
+}
+
+#[test]
+fn library_says_its_version() {
+    assert!(version().starts_with("5."), "{}", version());
+}
+
+#[test]
+fn nested_overlapping_and_caseless_literals_are_all_found_at_their_ends() {
+    assert_eq!(searched(&nested(), DATA), block(&nested(), &[], DATA));
+}
+
+#[test]
+fn literals_beside_an_expression_are_found_as_without_it() {
+    let mut expected = searched(&nested(), DATA);
+    expected.push((99, 26));
+    expected.sort_unstable();
+    assert_eq!(
+        expected,
+        block(
+            &nested(),
+            &[expression("Header$|H[a-z]+r\\x00", 98), expression(" H[a-z]{5}", 99)],
+            DATA
+        )
+        .into_iter()
+        .filter(|&(id, _)| id != 98)
+        .collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn stream_cut_anywhere_in_two_finds_what_a_block_finds() {
+    let expected = searched(&nested(), DATA);
+    let (mut streams, mut scratch) = streams(&nested(), &[], 1);
+    for cut in 0..=DATA.len() {
+        let (first, second) = DATA.split_at(cut);
+        assert_eq!(
+            expected,
+            pieces(&mut streams, &mut scratch, &[first, second]),
+            "cut at {cut}"
+        );
+    }
+}
+
+#[test]
+fn stream_cut_anywhere_in_three_finds_what_a_block_finds() {
+    let expected = searched(&nested(), DATA);
+    let (mut streams, mut scratch) = streams(&nested(), &[], 1);
+    for cut in 0..=DATA.len() {
+        for next in cut..=DATA.len() {
+            let parts = [&DATA[..cut], &DATA[cut..next], &DATA[next..]];
+            assert_eq!(
+                expected,
+                pieces(&mut streams, &mut scratch, &parts),
+                "cut at {cut} and {next}"
+            );
+        }
+    }
+}
+
+#[test]
+fn end_of_a_stream_is_a_match_for_an_expression_that_asks_for_it() {
+    let (mut streams, mut scratch) = streams(&[], &[expression("tail$", 7)], 1);
+    assert_eq!(vec![(7, 8)], pieces(&mut streams, &mut scratch, &[b"the ta", b"il"]));
+    assert!(pieces(&mut streams, &mut scratch, &[b"the ta", b"il of it"]).is_empty());
+}
+
+#[test]
+fn many_streams_interleaved_do_not_disturb_one_another() {
+    let patterns = nested();
+    let (mut streams, mut scratch) = streams(&patterns, &[], 200);
+    let open: Vec<u32> = std::iter::from_fn(|| streams.open()).collect();
+    assert_eq!((200, 0), (open.len(), streams.available()));
+    let mut found = vec![Vec::new(); open.len()];
+    // Stream n is n bytes behind, so that no two are cut at the same place.
+    let data: Vec<Vec<u8>> = (0..open.len()).map(|n| [&vec![b'.'; n][..], DATA].concat()).collect();
+    for at in (0..DATA.len() + open.len()).step_by(7) {
+        for (&stream, data) in open.iter().zip(&data) {
+            let piece = &data[at.min(data.len())..(at + 7).min(data.len())];
+            streams.scan(stream, piece, &mut scratch, |id, end| {
+                found[stream as usize].push((id, end));
+                Next::Continue
+            });
+        }
+    }
+    for (&stream, data) in open.iter().zip(&data) {
+        found[stream as usize].sort_unstable();
+        assert_eq!(searched(&patterns, data), found[stream as usize], "stream {stream}");
+    }
+}
+
+#[test]
+fn stream_used_again_remembers_nothing() {
+    let (mut streams, mut scratch) = streams(&[pattern(b"secret", 1)], &[], 1);
+    let first = streams.open().unwrap();
+    streams.scan(first, b"sec", &mut scratch, |_, _| Next::Continue);
+    streams.close(first);
+    streams.close(first);
+    assert_eq!(1, streams.available());
+    assert!(pieces(&mut streams, &mut scratch, &[b"ret"]).is_empty());
+    assert_eq!(vec![(1, 6)], pieces(&mut streams, &mut scratch, &[b"sec", b"ret"]));
+}
+
+#[test]
+fn stop_ends_the_scan_and_the_stream_until_it_is_reset() {
+    let database = Database::<Block>::compile(&[pattern(b"a", 1)], &[]).unwrap();
+    let mut calls = 0;
+    let stop = |_: u32, _: u64| {
+        calls += 1;
+        Next::Stop
+    };
+    assert_eq!(
+        Scanned::Stopped,
+        database.scan(b"aaaa", &mut scratch_for(&database), stop)
+    );
+    assert_eq!(1, calls);
+
+    let (mut streams, mut scratch) = streams(&[pattern(b"a", 1)], &[], 1);
+    let stream = streams.open().unwrap();
+    assert_eq!(
+        Scanned::Stopped,
+        streams.scan(stream, b"aaaa", &mut scratch, |_, _| Next::Stop)
+    );
+    let unexpected = |_: u32, _: u64| -> Next { unreachable!("the stream was stopped") };
+    assert_eq!(
+        Scanned::Stopped,
+        streams.scan(stream, b"aaaa", &mut scratch, unexpected)
+    );
+    streams.reset(stream);
+    assert_eq!(
+        Scanned::Stopped,
+        streams.scan(stream, b"a", &mut scratch, |_, _| Next::Stop)
+    );
+}
+
+#[test]
+fn one_scratch_serves_several_databases_and_so_does_its_clone() {
+    let small = Database::<Block>::compile(&[pattern(b"one", 1)], &[]).unwrap();
+    let large = Database::<Block>::compile(&nested(), &[expression("a.{3,90}b", 50)]).unwrap();
+    let mut scratch = Scratch::new();
+    scratch.serve(&small).unwrap();
+    scratch.serve(&large).unwrap();
+    assert!(scratch.size() > 0);
+    for mut scratch in [scratch.try_clone().unwrap(), scratch] {
+        let mut found = 0;
+        small.scan(b"one", &mut scratch, |_, _| {
+            found += 1;
+            Next::Continue
+        });
+        large.scan(b"\xff", &mut scratch, |_, _| {
+            found += 1;
+            Next::Continue
+        });
+        assert_eq!(2, found);
+    }
+}
+
+#[test]
+#[should_panic(expected = "the scratch was grown for this database")]
+fn scratch_of_another_database_is_refused() {
+    let one = Database::<Block>::compile(&[pattern(b"one", 1)], &[]).unwrap();
+    let other = Database::<Block>::compile(&[pattern(b"other", 1)], &[]).unwrap();
+    one.scan(b"one", &mut scratch_for(&other), |_, _| Next::Continue);
+}
+
+#[test]
+fn refused_expression_is_named_with_the_words_of_vectorscan() {
+    let refused = |expressions: &[Expression]| match Database::<Block>::compile(&[pattern(b"a", 1)], expressions) {
+        Err(Error::Refused { id, message }) => (id, message),
+        other => panic!("{other:?}"),
+    };
+    let (id, message) = refused(&[expression("fine", 3), expression("(open", 4)]);
+    assert_eq!((Some(4), true), (id, message.contains("parenthes")), "{message}");
+    let (id, message) = refused(&[expression("(?:a.{3000}){3000}b", 5)]);
+    assert_eq!(
+        (Some(5), true),
+        (id, message.contains("large") || message.contains("limit")),
+        "{message}"
+    );
+    assert_eq!(Err(Error::Count), Database::<Block>::compile(&[], &[]).map(|_| ()));
+}
+
+#[test]
+fn expression_says_how_wide_it_matches() {
+    assert_eq!(Ok((3, Some(7))), expression("ab{2,6}", 0).width());
+    assert_eq!(Ok((2, None)), expression("a.*b", 0).width());
+    assert!(matches!(
+        expression("(", 9).width(),
+        Err(Error::Refused { id: Some(9), .. })
+    ));
+}
+
+/// A panic of the sink ends the process: this test runs itself again with a sink that panics, and sees it die.
+#[test]
+fn sink_that_panics_aborts_the_process() {
+    const PANICS: &str = "SLUICE_TEST_SINK_PANICS";
+    if std::env::var_os(PANICS).is_some() {
+        let database = Database::<Block>::compile(&[pattern(b"a", 1)], &[]).unwrap();
+        let caught = std::panic::catch_unwind(|| {
+            database.scan(b"a", &mut scratch_for(&database), |_, _| panic!("a sink panics"));
+        });
+        unreachable!("the panic came through C: {caught:?}");
+    }
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "sink_that_panics_aborts_the_process", "--nocapture"])
+        .env(PANICS, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stderr);
+    use std::os::unix::process::ExitStatusExt;
+    assert_eq!(Some(6), child.status.signal(), "{said}");
+    assert!(said.contains("a sink panics"), "{said}");
+}
+
+#[test]
+fn databases_and_pools_go_to_other_threads() {
+    fn sent<T: Send>() {}
+    fn shared<T: Sync>() {}
+    sent::<Streams>();
+    sent::<Scratch>();
+    sent::<Database<Block>>();
+    shared::<Database<Streaming>>();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Few letters, so that literals nest, overlap and cross the cuts.
+    #[test]
+    fn random_literals_are_found_in_blocks_and_in_streams_cut_anywhere(
+        literals in vec((vec(prop::sample::select(&b"aAb\x00"[..]), 1..12), any::<bool>()), 1..40),
+        data in vec(vec(prop::sample::select(&b"aAb\x00"[..]), 0..60), 0..6),
+    ) {
+        let patterns: Vec<Pattern> = literals
+            .iter()
+            .enumerate()
+            .map(|(id, (bytes, caseless))| Pattern { bytes, caseless: *caseless, id: id as u32 })
+            .collect();
+        let parts: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+        let whole = data.concat();
+        let expected = searched(&patterns, &whole);
+        prop_assert_eq!(&expected, &block(&patterns, &[], &whole));
+        let (mut streams, mut scratch) = streams(&patterns, &[], 1);
+        prop_assert_eq!(&expected, &pieces(&mut streams, &mut scratch, &parts));
+    }
+}
