@@ -11,6 +11,7 @@ pub mod rates;
 pub mod rule;
 pub mod scope;
 pub mod signature;
+pub mod stream;
 
 pub use rule::Rule;
 pub use signature::Signature;

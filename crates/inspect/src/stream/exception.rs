@@ -1,0 +1,157 @@
+//! What a stream's rules don't cover, and what is then to be done: one list, each with its counter and its policy.
+
+/// What is done about a segment that can't be inspected as its stream's next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Policy {
+    /// The segment is dropped, and every later one of its flow.
+    DropFlow,
+    /// The segment is dropped; what follows is inspected.
+    DropPacket,
+    /// The segment goes on uninspected; what follows is inspected, from behind it where it can be.
+    Pass,
+    /// The segment goes on, and nothing of its flow is inspected any more.
+    Bypass,
+}
+
+macro_rules! exceptions {
+    ($($name:ident $key:literal $policy:ident $help:literal;)*) => {
+        /// Why a segment can't be inspected as its stream's next.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Exception {
+            $(#[doc = $help] $name,)*
+        }
+
+        impl Exception {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Exception] = &[$(Exception::$name),*];
+
+            /// Its name in configuration and counters.
+            pub const fn key(self) -> &'static str {
+                match self {
+                    $(Exception::$name => $key,)*
+                }
+            }
+
+            /// What it means.
+            pub const fn help(self) -> &'static str {
+                match self {
+                    $(Exception::$name => $help,)*
+                }
+            }
+
+            /// What is done about it where nothing is configured.
+            pub const fn policy(self) -> Policy {
+                match self {
+                    $(Exception::$name => Policy::$policy,)*
+                }
+            }
+        }
+    };
+}
+
+exceptions! {
+    Midstream "midstream" Pass "Data of a connection whose beginning was not seen";
+    Handshake "handshake" DropPacket
+        "Data, or a SYN with data, while the sides do not agree on where the stream begins";
+    GapFull "gap-full" DropPacket
+        "A segment ahead of a gap, and as many segments or bytes are held as may be";
+    GapOverdue "gap-overdue" DropFlow "A gap that was not filled in time";
+    BeyondWindow "beyond-window" DropPacket
+        "Data sent again that the receiver has not acknowledged and that is no longer there to compare";
+    BeyondEnd "beyond-end" DropPacket "Data behind the end of its stream";
+    OutOfWindow "out-of-window" DropPacket "A sequence number that no window reaches";
+    NoMemory "no-memory" DropPacket "No place for another connection, or for the data of one";
+    BadChecksum "bad-checksum" DropPacket "A segment whose checksum is wrong: its receiver would not take it";
+    Malformed "malformed" DropPacket "A header that does not fit its segment";
+    Closed "closed" DropPacket "A segment of a connection that is no longer kept";
+}
+
+/// How many exceptions there are.
+pub const EXCEPTIONS: usize = Exception::ALL.len();
+
+/// What is done about each exception.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policies([Policy; EXCEPTIONS]);
+
+impl Policies {
+    /// What is done about one.
+    #[inline(always)]
+    pub fn of(&self, exception: Exception) -> Policy {
+        self.0[exception as usize]
+    }
+
+    /// The same with another policy for one.
+    #[must_use]
+    pub fn with(mut self, exception: Exception, policy: Policy) -> Self {
+        self.0[exception as usize] = policy;
+        self
+    }
+}
+
+impl Default for Policies {
+    fn default() -> Self {
+        let mut policies = [Policy::DropPacket; EXCEPTIONS];
+        for exception in Exception::ALL {
+            policies[*exception as usize] = exception.policy();
+        }
+        Self(policies)
+    }
+}
+
+/// What happened to the segments of a shard.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Segments with something new, in order.
+    pub fresh: u64,
+    /// Bytes released: new and in order.
+    pub released: u64,
+    /// Segments with nothing new.
+    pub repeats: u64,
+    /// Segments in which something differed from what had been released, and was rewritten.
+    pub rewritten: u64,
+    /// Segments held ahead of a gap.
+    pub held: u64,
+    /// Segments of which every byte was held already.
+    pub covered: u64,
+    /// Bytes that streams went on without, by [`Policy::Pass`].
+    pub skipped: u64,
+    exceptions: [u64; EXCEPTIONS],
+}
+
+impl Counters {
+    /// Segments that met an exception.
+    #[inline(always)]
+    pub fn of(&self, exception: Exception) -> u64 {
+        self.exceptions[exception as usize]
+    }
+
+    /// One more.
+    #[inline(always)]
+    pub(super) fn count(&mut self, exception: Exception) {
+        self.exceptions[exception as usize] += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_unless_configured_are_those_of_the_list() {
+        let policies = Policies::default().with(Exception::Midstream, Policy::DropFlow);
+        for exception in Exception::ALL {
+            let expected = match exception {
+                Exception::Midstream => Policy::DropFlow,
+                other => other.policy(),
+            };
+            assert_eq!(
+                expected,
+                policies.of(*exception),
+                "{}: {}",
+                exception.key(),
+                exception.help()
+            );
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Rows of segments, each with what it is expected to be.
+
+use super::{Rig, plan, segment};
+use Is::*;
+use sluice_inspect::stream::{Exception, Plan, Step};
+use sluice_wire::key::Direction::{self, Forward, Reverse};
+use sluice_wire::tcp::flag;
+
+/// Initial sequence numbers: the client's data soon passes 2³².
+pub const CLIENT: u32 = 0xffff_fff8;
+pub const SERVER: u32 = 5000;
+
+/// What a segment is expected to be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Is {
+    Fresh,
+    /// Fresh, with so much put right.
+    Mended(usize),
+    Repeat,
+    /// A repeat, with so much put right.
+    Right(usize),
+    Hold,
+    Covered,
+    Not(Exception),
+}
+
+impl From<Step> for Is {
+    fn from(step: Step) -> Self {
+        match step {
+            Step::Fresh { rewritten: 0, .. } => Fresh,
+            Step::Fresh { rewritten, .. } => Mended(rewritten),
+            Step::Repeat { rewritten: 0 } => Repeat,
+            Step::Repeat { rewritten } => Right(rewritten),
+            Step::Hold(_) => Hold,
+            Step::Covered => Covered,
+            Step::Exception(exception) => Not(exception),
+        }
+    }
+}
+
+/// Who sends (`c`, `s`) and which flags (`S`, `A`, `F`, `R`, `U`); sequence and acknowledgment number, counted from the
+/// SYN of their stream; data; what it is.
+pub type Row = (&'static str, i64, i64, &'static str, Is);
+
+fn flags(text: &str) -> u8 {
+    text.chars().skip(1).fold(0, |flags, letter| {
+        flags
+            | match letter {
+                'S' => flag::SYN,
+                'A' => flag::ACK,
+                'F' => flag::FIN,
+                'R' => flag::RST,
+                'U' => flag::URG,
+                other => panic!("no flag {other}"),
+            }
+    })
+}
+
+pub fn run(rig: &mut Rig, rows: &[Row]) {
+    for (number, &(who, sequence, acknowledgment, data, is)) in rows.iter().enumerate() {
+        let (direction, own, other) = match &who[..1] {
+            "c" => (Forward, CLIENT, SERVER),
+            _ => (Reverse, SERVER, CLIENT),
+        };
+        let at = |initial: u32, offset: i64| initial.wrapping_add(offset as u32);
+        let segment = segment(
+            at(own, sequence),
+            at(other, acknowledgment),
+            flags(who),
+            data.as_bytes(),
+        );
+        assert_eq!(
+            is,
+            Is::from(rig.send(direction, segment)),
+            "row {number}: {who} {sequence} {data}"
+        );
+    }
+}
+
+/// The handshake.
+pub const OPEN: [Row; 3] = [
+    ("cS", 0, 0, "", Repeat),
+    ("sSA", 0, 1, "", Repeat),
+    ("cA", 1, 1, "", Repeat),
+];
+
+#[track_caller]
+pub fn case(plan: &Plan, rows: &[Row], client: &str, server: &str) -> Rig {
+    let mut rig = Rig::new(plan);
+    run(&mut rig, rows);
+    check(&rig, client, server);
+    rig
+}
+
+#[track_caller]
+pub fn check(rig: &Rig, client: &str, server: &str) {
+    let text = |direction: Direction| String::from_utf8_lossy(&rig.inspected[direction as usize]);
+    assert_eq!((client, server), (&*text(Forward), &*text(Reverse)));
+}
+
+#[track_caller]
+pub fn opened(rows: &[Row], client: &str, server: &str) -> Rig {
+    case(&plan(), &[&OPEN[..], rows].concat(), client, server)
+}

@@ -1,0 +1,101 @@
+//! Any segments in any order, and a caller that does anything with exceptions: no panic, no ticket or place lost, no
+//! bound exceeded, no checksum wrong.
+
+mod rig;
+
+use proptest::prelude::*;
+use rig::{Rig, plan, segment};
+use sluice_inspect::stream::{Exception, Plan, Step};
+use sluice_wire::key::Direction::{Forward, Reverse};
+
+#[derive(Clone, Debug)]
+enum Event {
+    Segment {
+        reverse: bool,
+        sequence: u32,
+        acknowledgment: u32,
+        flags: u8,
+        data: Vec<u8>,
+        pick_up: bool,
+    },
+    Skip(bool),
+    Take(bool),
+    Wait(u64),
+}
+
+/// Numbers that meet: near each other, near where they wrap, and far.
+fn number() -> impl Strategy<Value = u32> {
+    prop_oneof![
+        8 => (0u32..120).prop_map(|near| near.wrapping_sub(60)),
+        1 => Just(0x4000_0000),
+        1 => Just(0xc000_0000),
+        1 => any::<u32>(),
+    ]
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let flags = prop_oneof![4 => Just(0x10u8), 2 => Just(0x02), 2 => Just(0x12), 1 => Just(0x11), 1 => any::<u8>()];
+    let data = prop::collection::vec(any::<u8>(), 0..90);
+    prop_oneof![
+        12 => (any::<bool>(), number(), number(), flags, prop_oneof![Just(vec![]), data], any::<bool>()).prop_map(
+            |(reverse, sequence, acknowledgment, flags, data, pick_up)| {
+                Event::Segment { reverse, sequence, acknowledgment, flags, data, pick_up }
+            },
+        ),
+        1 => any::<bool>().prop_map(Event::Skip),
+        1 => any::<bool>().prop_map(Event::Take),
+        1 => (0u64..150).prop_map(Event::Wait),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn streams_of_any_segments_lose_nothing_and_keep_their_bounds(
+        window in prop_oneof![Just(1usize), Just(32)],
+        windows in 0usize..3,
+        events in prop::collection::vec(event(), 1..150),
+    ) {
+        let plan = Plan { window, windows, ..plan() };
+        let mut rig = Rig::new(&plan);
+        let direction = |reverse| if reverse { Reverse } else { Forward };
+        for event in events {
+            match event {
+                Event::Segment { reverse, sequence, acknowledgment, flags, data, pick_up } => {
+                    let segment = segment(sequence, acknowledgment, flags, &data);
+                    let step = rig.send(direction(reverse), segment.clone());
+                    let begins = [Exception::Midstream, Exception::Handshake].map(Step::Exception);
+                    if pick_up && begins.contains(&step) {
+                        rig.streams.pick_up(rig.handle, direction(reverse), &segment);
+                        let step = rig.send(direction(reverse), segment);
+                        prop_assert!(!begins.contains(&step));
+                    }
+                }
+                Event::Skip(reverse) => {
+                    if rig.streams.skip(rig.handle, direction(reverse)) {
+                        rig.drain(direction(reverse));
+                    }
+                }
+                Event::Take(reverse) => {
+                    if let Some(ticket) = rig.streams.take_held(rig.handle, direction(reverse)) {
+                        rig.give_back(ticket);
+                    }
+                }
+                Event::Wait(time) => {
+                    rig.now += time;
+                    while let Some((handle, direction)) = rig.streams.overdue(rig.now) {
+                        prop_assert_eq!(rig.handle, handle);
+                        let ticket = rig.streams.take_held(handle, direction).expect("one is overdue");
+                        rig.give_back(ticket);
+                    }
+                }
+            }
+            let (_, windows, segments, bytes) = rig.streams.used();
+            prop_assert_eq!(rig.parked.len(), segments);
+            prop_assert!(windows <= plan.windows && segments <= plan.holds);
+            prop_assert!(bytes <= 2 * u64::from(plan.held_bytes));
+        }
+        rig.close();
+    }
+}

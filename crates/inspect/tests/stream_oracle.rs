@@ -1,0 +1,348 @@
+//! Whatever is sent, in whatever order and however it differs: what any receiver can assemble is what was inspected.
+//!
+//! The oracle knows nothing of streams. It takes every segment that passed, byte by byte: a receiver can take a byte
+//! from any of them that it had not acknowledged before that one passed. So all of these must agree with what was
+//! inspected, and with that every receiver, whichever copy it prefers. Four receivers with preferences assemble what
+//! reaches them, for the sake of the oracle itself.
+
+mod rig;
+
+use proptest::prelude::*;
+use rig::{Rig, data, plan, segment};
+use sluice_inspect::stream::{Plan, Step};
+use sluice_wire::key::Direction::{Forward, Reverse};
+use sluice_wire::tcp::{self, flag};
+
+/// Most bytes of the stream that is sent.
+const LONGEST: usize = 400;
+
+/// One event.
+#[derive(Clone, Debug)]
+enum Event {
+    /// A segment of the stream: where it begins and how long it is, from 0 to 1 of the whole, or from where the last
+    /// one ended; what its bytes are changed by at every so many; whether it claims the end.
+    Segment {
+        at: Where,
+        length: usize,
+        change: Option<(u8, usize)>,
+        fin: bool,
+    },
+    /// The same segment again as the one sent so many before, with or without a change.
+    Again { back: usize, change: Option<(u8, usize)> },
+    /// A segment that passed reaches its receiver: the newest, or any other.
+    Arrive { which: usize },
+    /// A segment that passed never does.
+    Lose { which: usize },
+    /// The receiver acknowledges what it has.
+    Acknowledge,
+    /// Somebody acknowledges more than can be.
+    AcknowledgeAhead(u32),
+    /// A bare SYN, or a reset, with any number.
+    Stray { sequence: u32, flags: u8 },
+    /// So much time passes, and what is overdue is given up.
+    Wait(u64),
+}
+
+#[derive(Clone, Debug)]
+enum Where {
+    Onward,
+    At(usize),
+}
+
+fn change() -> impl Strategy<Value = Option<(u8, usize)>> {
+    prop_oneof![2 => Just(None), 1 => (1u8.., 1usize..12).prop_map(Some)]
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let at = prop_oneof![3 => Just(Where::Onward), 2 => (0..LONGEST).prop_map(Where::At)];
+    let length = prop_oneof![4 => 1usize..40, 1 => 40usize..150, 1 => Just(0)];
+    prop_oneof![
+        12 => (at, length, change(), prop::bool::weighted(0.05))
+            .prop_map(|(at, length, change, fin)| Event::Segment { at, length, change, fin }),
+        6 => (0usize..12, change()).prop_map(|(back, change)| Event::Again { back, change }),
+        6 => (0usize..6).prop_map(|which| Event::Arrive { which }),
+        1 => (0usize..6).prop_map(|which| Event::Lose { which }),
+        4 => Just(Event::Acknowledge),
+        1 => (0u32..1000).prop_map(Event::AcknowledgeAhead),
+        1 => (any::<u32>(), prop_oneof![Just(flag::SYN), Just(flag::RST)])
+            .prop_map(|(sequence, flags)| Event::Stray { sequence, flags }),
+        1 => (0u64..150).prop_map(Event::Wait),
+    ]
+}
+
+/// Which copy of a byte a receiver takes, while it has not put it in order yet.
+#[derive(Clone, Copy, Debug)]
+enum Prefers {
+    First,
+    Last,
+    /// Of the segment that began first (BSD).
+    Lower,
+    /// Of the segment that began last, or at the same place came last (Linux).
+    Higher,
+}
+
+/// A receiver: what it has of each byte, and from a segment that began where.
+struct Receiver {
+    prefers: Prefers,
+    bytes: Vec<Option<(u8, i64)>>,
+    end: Option<i64>,
+    /// How many bytes it has put in order: those it takes from nowhere else.
+    ordered: usize,
+}
+
+impl Receiver {
+    fn take(&mut self, at: i64, data: &[u8], fin: bool) {
+        for (place, byte) in (at..).zip(data) {
+            let place = place as usize;
+            if place < self.ordered || place >= self.bytes.len() {
+                continue;
+            }
+            let replaces = match (self.prefers, self.bytes[place]) {
+                (_, None) => true,
+                (Prefers::First, _) => false,
+                (Prefers::Last, _) => true,
+                (Prefers::Lower, Some((_, began))) => at < began,
+                (Prefers::Higher, Some((_, began))) => at >= began,
+            };
+            if replaces {
+                self.bytes[place] = Some((*byte, at));
+            }
+        }
+        let end = at + data.len() as i64;
+        if fin && end >= self.ordered as i64 && self.end.is_none() {
+            self.end = Some(end);
+        }
+        while self.end != Some(self.ordered as i64) && matches!(self.bytes.get(self.ordered), Some(Some(_))) {
+            self.ordered += 1;
+        }
+    }
+
+    fn assembled(&self) -> Vec<u8> {
+        self.bytes[..self.ordered]
+            .iter()
+            .map(|byte| byte.expect("in order").0)
+            .collect()
+    }
+}
+
+struct World {
+    rig: Rig,
+    initial: u32,
+    content: Vec<u8>,
+    onward: usize,
+    sent: Vec<(usize, Vec<u8>, bool)>,
+    /// Passed and not arrived.
+    under_way: Vec<(i64, Vec<u8>, bool)>,
+    /// How many of what passed were looked at.
+    seen: usize,
+    receivers: Vec<Receiver>,
+    acknowledged: i64,
+}
+
+impl World {
+    fn new(plan: &Plan, initial: u32, content: Vec<u8>) -> Self {
+        let mut rig = Rig::new(plan);
+        rig.send(Forward, segment(initial, 0, flag::SYN, b""));
+        rig.send(
+            Reverse,
+            segment(77, initial.wrapping_add(1), flag::SYN | flag::ACK, b""),
+        );
+        let receivers = [Prefers::First, Prefers::Last, Prefers::Lower, Prefers::Higher].map(|prefers| Receiver {
+            prefers,
+            bytes: vec![None; 2 * LONGEST],
+            end: None,
+            ordered: 0,
+        });
+        Self {
+            seen: rig.passed.len(),
+            rig,
+            initial,
+            content,
+            onward: 0,
+            sent: vec![],
+            under_way: vec![],
+            receivers: receivers.into(),
+            acknowledged: 0,
+        }
+    }
+
+    fn sequence(&self, offset: usize) -> u32 {
+        self.initial.wrapping_add(1).wrapping_add(offset as u32)
+    }
+
+    fn send(&mut self, at: usize, mut bytes: Vec<u8>, change: Option<(u8, usize)>, fin: bool) {
+        if let Some((change, every)) = change {
+            bytes.iter_mut().step_by(every).for_each(|byte| *byte ^= change);
+        }
+        self.sent.push((at, bytes.clone(), fin));
+        let flags = flag::ACK | if fin { flag::FIN } else { 0 };
+        let step = self.rig.send(Forward, segment(self.sequence(at), 78, flags, &bytes));
+        if matches!(step, Step::Fresh { .. } | Step::Repeat { .. }) {
+            self.look();
+        }
+    }
+
+    /// The oracle: no byte of what passed differs from what was inspected, unless its receiver can't take it.
+    fn look(&mut self) {
+        let inspected = &self.rig.inspected[Forward as usize];
+        for (direction, segment) in &self.rig.passed[self.seen..] {
+            if *direction != Forward || tcp::FLAGS.read(segment) & (flag::SYN | flag::RST) != 0 {
+                continue;
+            }
+            let at = i64::from(tcp::SEQUENCE.read(segment).wrapping_sub(self.initial.wrapping_add(1)) as i32);
+            let fin = tcp::FLAGS.read(segment) & flag::FIN != 0;
+            for (place, byte) in (at..).zip(data(segment)) {
+                if place >= self.acknowledged {
+                    assert_eq!(
+                        inspected.get(place as usize),
+                        Some(byte),
+                        "byte {place} of a segment from {at}"
+                    );
+                }
+            }
+            if fin && at + data(segment).len() as i64 >= self.acknowledged {
+                assert_eq!(
+                    inspected.len() as i64,
+                    at + data(segment).len() as i64,
+                    "where the stream ends"
+                );
+            }
+            self.under_way.push((at, data(segment).to_vec(), fin));
+        }
+        self.seen = self.rig.passed.len();
+    }
+
+    fn happen(&mut self, event: &Event) {
+        match event.clone() {
+            Event::Segment {
+                at,
+                length,
+                change,
+                fin,
+            } => {
+                let at = match at {
+                    Where::Onward => self.onward,
+                    Where::At(at) => at.min(self.content.len()),
+                };
+                let end = (at + length).min(self.content.len());
+                self.onward = end;
+                let fin = fin || end == self.content.len();
+                self.send(at, self.content[at..end].to_vec(), change, fin);
+            }
+            Event::Again { back, change } => {
+                if let Some((at, bytes, fin)) = self.sent.iter().rev().nth(back).cloned() {
+                    self.send(at, bytes, change, fin);
+                }
+            }
+            Event::Arrive { which } => {
+                if let Some(last) = self.under_way.len().checked_sub(1) {
+                    self.arrive(last - which.min(last));
+                }
+            }
+            Event::Lose { which } => {
+                if let Some(last) = self.under_way.len().checked_sub(1) {
+                    self.under_way.remove(last - which.min(last));
+                }
+            }
+            Event::Acknowledge => {
+                let receiver = &self.receivers[0];
+                let end = usize::from(receiver.end == Some(receiver.ordered as i64));
+                let acknowledgment = self.sequence(receiver.ordered + end);
+                self.acknowledged = (receiver.ordered + end) as i64;
+                self.rig.send(Reverse, segment(78, acknowledgment, flag::ACK, b""));
+            }
+            Event::AcknowledgeAhead(more) => {
+                let inspected = self.rig.inspected[Forward as usize].len();
+                let acknowledgment = self.sequence(inspected + 2 + more as usize);
+                self.rig.send(Reverse, segment(78, acknowledgment, flag::ACK, b""));
+            }
+            Event::Stray { sequence, flags } => {
+                self.rig.send(Forward, segment(sequence, 78, flags, b""));
+            }
+            Event::Wait(time) => {
+                self.rig.now += time;
+                while let Some((handle, direction)) = self.rig.streams.overdue(self.rig.now) {
+                    let ticket = self.rig.streams.take_held(handle, direction).expect("one is overdue");
+                    self.rig.give_back(ticket);
+                }
+            }
+        }
+        let (_, _, segments, bytes) = self.rig.streams.used();
+        assert_eq!(self.rig.parked.len(), segments);
+        assert!(segments <= usize::from(plan().held_segments) && bytes <= u64::from(plan().held_bytes));
+    }
+
+    fn arrive(&mut self, which: usize) {
+        let (at, bytes, fin) = self.under_way.remove(which);
+        for receiver in &mut self.receivers {
+            receiver.take(at, &bytes, fin);
+        }
+    }
+
+    /// Everything arrives, and every receiver has the beginning of what was inspected.
+    fn end(mut self) {
+        while !self.under_way.is_empty() {
+            self.arrive(self.under_way.len() / 2);
+        }
+        let inspected = self.rig.inspected[Forward as usize].clone();
+        for receiver in &self.receivers {
+            let assembled = receiver.assembled();
+            assert!(inspected.starts_with(&assembled), "{:?}", receiver.prefers);
+            assert_eq!(self.receivers[0].ordered, receiver.ordered);
+        }
+        self.rig.close();
+    }
+}
+
+/// Few bytes, near and far from where sequence numbers wrap.
+fn initial() -> impl Strategy<Value = u32> {
+    prop_oneof![(0u32..600).prop_map(|back| 0u32.wrapping_sub(back)), any::<u32>()]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn stream_of_any_segments_is_assembled_as_it_was_inspected(
+        initial in initial(),
+        content in prop::collection::vec(any::<u8>(), 1..LONGEST),
+        digests in prop_oneof![Just(0usize), Just(4), Just(30)],
+        window in prop_oneof![Just(1usize), Just(32), Just(100), Just(1000)],
+        events in prop::collection::vec(event(), 1..120),
+    ) {
+        let plan = Plan { digests, window, ..plan() };
+        let mut world = World::new(&plan, initial, content);
+        events.iter().for_each(|event| world.happen(event));
+        world.end();
+    }
+
+    /// Sent until it has arrived, with everything else in between: nothing of a rule stops an honest sender.
+    #[test]
+    fn stream_sent_again_in_order_arrives_whole(
+        initial in initial(),
+        content in prop::collection::vec(any::<u8>(), 1..LONGEST),
+        cuts in prop::collection::vec(1usize..60, 1..40),
+        order in any::<u64>(),
+    ) {
+        let mut world = World::new(&plan(), initial, content.clone());
+        let mut segments = vec![];
+        let mut at = 0;
+        for cut in cuts.iter().cycle() {
+            if at >= content.len() {
+                break;
+            }
+            let end = (at + cut).min(content.len());
+            segments.push((at, end));
+            at = end;
+        }
+        // Any order, from one number: then in order until all has gone through.
+        let mut shuffled = segments.clone();
+        shuffled.sort_by_key(|(at, _)| (*at as u64 ^ order).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        for (at, end) in shuffled.into_iter().chain(segments) {
+            world.send(at, content[at..end].to_vec(), None, end == content.len());
+        }
+        prop_assert_eq!(&content, &world.rig.inspected[Forward as usize]);
+        prop_assert_eq!(0, world.rig.parked.len());
+        world.end();
+    }
+}
