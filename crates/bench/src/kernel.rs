@@ -10,6 +10,7 @@
 //! inside: it widens the connection tracking of Linux meanwhile, and pins the kernel threads of the gateway.
 
 pub mod command;
+pub mod established;
 pub mod frame;
 pub mod gateway;
 pub mod generator;
