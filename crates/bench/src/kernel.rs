@@ -1,5 +1,5 @@
 //! `kernel`: the same wires and traffic through Linux and through Sluice, on two cores: generator and receiver on
-//! the first, the gateway on the second.
+//! the first, the gateway on the second; or, for Linux, all three on each of some cores.
 //!
 //! Linux receives on the gateway's core by packet steering. What comes in by XDP can't be steered: veth runs its
 //! receive half where the sender runs, so Sluice's worker has its core to itself, and the time of both cores is told
@@ -10,6 +10,7 @@
 //! inside: it widens the connection tracking of Linux meanwhile, and pins the kernel threads of the gateway.
 
 pub mod command;
+pub mod established;
 pub mod frame;
 pub mod gateway;
 pub mod generator;
@@ -55,6 +56,13 @@ pub struct KernelArguments {
     /// Offered packets per second; as many as the generator can where not given.
     #[arg(long, default_value_t = 0, hide_default_value = true)]
     rate: u32,
+    /// On these cores; all that this process may use where none is named.
+    #[arg(long, value_name = "CORE", value_delimiter = ',')]
+    on: Vec<usize>,
+    /// Numbers of cores that have generator, gateway and receiver each, for Linux; 0: generator and receiver have one
+    /// core, the gateway another.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "0")]
+    together: Vec<usize>,
     /// The program `sluice`; beside this one where not given.
     #[arg(long, value_name = "FILE")]
     sluice: Option<PathBuf>,
@@ -73,6 +81,18 @@ impl KernelArguments {
     /// Is this the process inside the namespaces?
     pub fn inside(&self) -> bool {
         self.inside
+    }
+
+    /// The cores of a trial.
+    fn cores(&self, together: usize) -> Result<machine::Cores, outside::KernelError> {
+        let of = match self.on.is_empty() {
+            true => sluice_dpdk::eal::allowed_cores(),
+            false => self.on.clone(),
+        };
+        match together {
+            0 => machine::Cores::apart(&of).ok_or(outside::KernelError::OneCore),
+            count => machine::Cores::together(&of, count).ok_or(outside::KernelError::Cores(of.len())),
+        }
     }
 
     fn runs(&self, quick: bool) -> usize {

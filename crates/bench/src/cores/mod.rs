@@ -1,11 +1,13 @@
 //! `cores`: several cores beside the limit's own scaling, and what packets cost that come to the wrong core (P4, Fig. 5).
 //!
 //! 1,000 rules, 8,000 flows, frames of 64 bytes, half of them from each side; every core has a source, a worker and a sink,
-//! and its throughput counts all three. The limit runs on the same cores in the same run, with the same share of the flows.
+//! and its throughput counts all three. The limit runs on the same cores in the same run, with the same share of the flows;
+//! Linux with iptables does, too, but on veth in place of memory.
 
 pub mod lane;
 mod limit;
 pub mod line;
+mod linux;
 mod rig;
 mod steering;
 
@@ -24,6 +26,18 @@ use steering::Steering;
 
 type Failure = Box<dyn std::error::Error>;
 
+/// Rules of all.
+const RULES: u32 = 1_000;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// Linux with iptables, on the wires of `kernel`.
+    Iptables,
+    /// Sluice, and the limit beside it.
+    Sluice,
+}
+
 /// What to measure: everything where nothing is said.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CoresArguments {
@@ -33,6 +47,9 @@ pub struct CoresArguments {
     /// With these numbers of cores: 1, 2, 4 and so on where none is named.
     #[arg(long, value_name = "N", value_delimiter = ',')]
     cores: Vec<usize>,
+    /// Only this part.
+    #[arg(long, value_name = "PART")]
+    only: Option<Part>,
     /// Only with this steering, beside the ideal one.
     #[arg(long, value_name = "STEERING")]
     steering: Option<Steering>,
@@ -103,12 +120,26 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
     if counts.iter().any(|&count| count == 0 || count > on.len()) {
         return Err(format!("this process may use {} cores: {on:?}", on.len()).into());
     }
+    // Before DPDK pins this process.
+    if arguments.only != Some(Part::Sluice)
+        && let Err(error) = linux::iptables(run, &counts, &on)
+    {
+        eprintln!("sluice-bench: no rows of iptables: {error}");
+    }
+    if arguments.only == Some(Part::Iptables) {
+        return Ok(());
+    }
+    sluice(run, arguments, &on, &counts)
+}
+
+/// Sluice, and the limit beside it.
+fn sluice(run: &mut Run<'_>, arguments: &CoresArguments, on: &[usize], counts: &[usize]) -> Result<(), Failure> {
     let runs = if run.quick { 3 } else { 7 };
-    let styles = [Style::MAPPINGS, Style::SESSIONS].map(|style| Style { rules: 1_000, ..style });
+    let styles = [Style::MAPPINGS, Style::SESSIONS].map(|style| Style { rules: RULES, ..style });
     let most = counts.iter().copied().max().unwrap_or(1);
     let eal = rig::start(4 * counts.len(), most)?;
     let (mut rigs, mut cases) = (Vec::new(), Vec::new());
-    for &cores in &counts {
+    for &cores in counts {
         for style in styles {
             for steering in Steering::ALL {
                 if cores == 1 && steering != Steering::Ideal {
@@ -143,7 +174,7 @@ pub fn run(run: &mut Run<'_>, arguments: &CoresArguments) -> Result<(), Failure>
             limits.push(limit::run(eal, &on[..count], FLOWS, cycles)?);
         }
         for case in &mut cases {
-            one(eal, &mut rigs[case.rig], case, &on, cycles)?;
+            one(eal, &mut rigs[case.rig], case, on, cycles)?;
         }
     }
     for ((&count, limits), lines) in counts.iter().zip(&limits).zip(&lines) {

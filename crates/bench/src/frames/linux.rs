@@ -1,6 +1,6 @@
 //! Linux with iptables at these sizes, on the wires of `kernel`: 1,000 rules, as many flows, established.
 
-use crate::kernel;
+use crate::kernel::established;
 use crate::rows::{Row, Run};
 
 use super::{Failure, FramesArguments, STYLE, line, row};
@@ -8,32 +8,10 @@ use crate::nat_path::Direction;
 
 /// Measure it.
 pub fn iptables(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure> {
-    let words = words(&arguments.sizes(run.quick), run.quick);
+    let sizes: Vec<_> = arguments.sizes(run.quick).iter().map(usize::to_string).collect();
     let mut take = |of_kernel: Row| (run.row)(translated(&of_kernel));
-    let mut inner = Run {
-        quick: run.quick,
-        row: &mut take,
-    };
-    kernel::outside::run(&mut inner, words)?;
+    established::iptables(STYLE.rules, &["--bytes", &sizes.join(",")], run.quick, &mut take)?;
     Ok(())
-}
-
-/// The command line of `kernel` for it.
-fn words(sizes: &[usize], quick: bool) -> Vec<std::ffi::OsString> {
-    let bytes: Vec<_> = sizes.iter().map(usize::to_string).collect();
-    let (bytes, rules) = (bytes.join(","), STYLE.rules.to_string());
-    let words = [
-        "kernel",
-        "--cases",
-        "iptables",
-        "--flows",
-        "established",
-        "--hits",
-        "last",
-    ];
-    let more = ["--rules", &rules, "--bytes", &bytes];
-    let quick = quick.then_some("--quick");
-    words.into_iter().chain(more).chain(quick).map(Into::into).collect()
 }
 
 /// A row of `kernel` as one of this bench.
@@ -44,9 +22,7 @@ fn translated(of_kernel: &Row) -> Row {
         // Connection tracking looks at each.
         .key("checksums", "computed")
         .key("limited_by", of_kernel.text_of("limited_by"));
-    let rate = of_kernel.figures().find(|(name, _)| *name == "packets_per_s");
-    let runs = rate.map_or([0.0; 3], |(_, rate)| [rate.min, rate.median, rate.max]);
-    let mpps = runs.map(|rate| rate / 1e6);
+    let mpps = established::mpps(of_kernel);
     let gbps = mpps.map(|mpps| line::gbps(mpps, bytes));
     row.figure("mpps", &mpps).figure("gbps", &gbps)
 }
@@ -54,14 +30,6 @@ fn translated(of_kernel: &Row) -> Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_those_of_kernel() {
-        let words = words(&[64, 1518], true);
-        let text = words.join(" ".as_ref()).into_string();
-        let expected = "kernel --cases iptables --flows established --hits last --rules 1000 --bytes 64,1518 --quick";
-        assert_eq!(Ok(expected.to_owned()), text);
-    }
 
     #[test]
     fn row_of_kernel_becomes_one_of_this_bench_with_its_range() {

@@ -3,7 +3,7 @@
 //! | line | answer |
 //! | --- | --- |
 //! | `open N RATE` | `opened N`, when one packet of each of the first N flows is sent |
-//! | `established N RATE` | none; sends at RATE packets per second (0: as fast as it can), each of a flow of the first N drawn anew |
+//! | `established FROM STEP COUNT RATE` | none; sends at RATE packets per second (0: as fast as it can), each of a flow drawn anew of FROM, FROM + STEP and so on, COUNT of them |
 //! | `new FROM COUNT RATE` | none; sends one packet of each flow from FROM on |
 //! | `stop` | `sent N`: all packets that the interface has taken since the start |
 
@@ -45,11 +45,38 @@ pub struct GeneratorArguments {
     xdp: bool,
 }
 
+/// Flows of one generator among several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Own {
+    /// The first.
+    pub from: u32,
+    /// From one to the next.
+    pub step: u32,
+    /// How many they are.
+    pub count: u32,
+}
+
+impl Own {
+    /// Those of `flows` that are of generator `number` of `generators`.
+    pub fn of(flows: u32, number: u32, generators: u32) -> Self {
+        Self {
+            from: number,
+            step: generators,
+            count: flows.saturating_sub(number).div_ceil(generators),
+        }
+    }
+
+    /// The flow of a random number.
+    fn draw(self, random: u32) -> u32 {
+        self.from + random % self.count * self.step
+    }
+}
+
 /// What is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Task {
     Open { flows: u32, rate: u64 },
-    Established { flows: u32, rate: u64 },
+    Established { own: Own, rate: u64 },
     New { from: u32, count: u32, rate: u64 },
     Nothing,
 }
@@ -65,8 +92,12 @@ impl Task {
                 rate: number(2)?.into(),
             },
             "established" => Self::Established {
-                flows: number(1).filter(|&flows| flows > 0)?,
-                rate: number(2)?.into(),
+                own: Own {
+                    from: number(1)?,
+                    step: number(2)?,
+                    count: number(3).filter(|&count| count > 0)?,
+                },
+                rate: number(4)?.into(),
             },
             "new" => Self::New {
                 from: number(1)?,
@@ -162,12 +193,12 @@ impl Generator {
                 say(&format!("opened {flows}"));
                 Task::Nothing
             }
-            Task::Established { flows, rate } => {
+            Task::Established { own, rate } => {
                 let mut pace = Pace::new(rate);
                 for _ in 0..64 {
                     pace.wait();
                     let drawn = self.sent as u32;
-                    let count = self.send(BATCH, |index| scatter(drawn.wrapping_add(index)) % flows);
+                    let count = self.send(BATCH, |index| own.draw(scatter(drawn.wrapping_add(index))));
                     pace.sent(count);
                 }
                 task
@@ -256,8 +287,13 @@ mod tests {
     #[test]
     fn task_is_read_from_a_line() {
         assert_eq!(Some(Task::Open { flows: 8000, rate: 9 }), Task::parse("open 8000 9"));
-        let established = Task::Established { flows: 10, rate: 7 };
-        assert_eq!(Some(established), Task::parse("established 10 7\n"));
+        let own = Own {
+            from: 1,
+            step: 2,
+            count: 10,
+        };
+        let established = Task::Established { own, rate: 7 };
+        assert_eq!(Some(established), Task::parse("established 1 2 10 7\n"));
         let new = Task::New {
             from: 1,
             count: 2,
@@ -269,9 +305,19 @@ mod tests {
 
     #[test]
     fn task_that_is_none_is_refused() {
-        for line in ["", "open 1", "open x 1", "established 0 1", "new 1 2", "dance 3"] {
+        for line in ["", "open 1", "open x 1", "established 0 1 0 1", "new 1 2", "dance 3"] {
             assert_eq!(None, Task::parse(line), "{line}");
         }
+    }
+
+    #[test]
+    fn flows_of_generators_are_all_flows_and_each_of_one() {
+        let mut drawn = vec![0; 10];
+        for number in 0..3 {
+            let own = Own::of(10, number, 3);
+            (0..own.count).for_each(|random| drawn[own.draw(random) as usize] += 1);
+        }
+        assert_eq!(vec![1; 10], drawn);
     }
 
     #[test]

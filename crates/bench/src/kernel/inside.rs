@@ -9,8 +9,6 @@ use serde_json::{Value, json};
 use super::KernelArguments;
 use super::command::{CommandError, run as command};
 use super::gateway::Case;
-use super::machine::Cores;
-use super::outside::KernelError;
 use super::traffic::{Flows, Hits, OPENED};
 use super::trial::{Sample, Trial, TrialError};
 use crate::rows::{Figure, Row};
@@ -55,14 +53,15 @@ type Samples = Vec<Sample>;
 
 /// Try everything that the arguments ask for.
 pub fn run(arguments: &KernelArguments, quick: bool) -> Result<(), Box<dyn std::error::Error>> {
-    let cores = Cores::choose().ok_or(KernelError::OneCore)?;
+    for &together in &arguments.together {
+        arguments.cores(together)?;
+    }
     furnish()?;
     let mut outside = Outside {
         answers: std::io::stdin().lock(),
     };
     let mut bench = Bench {
         arguments,
-        cores,
         forward: BTreeMap::new(),
         iptables: BTreeMap::new(),
     };
@@ -100,8 +99,12 @@ fn describe(trial: &Trial) -> String {
 fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
     let wanted = |case: &Case| arguments.cases.is_empty() || arguments.cases.iter().any(|name| name == case.name());
     let mut trials = Vec::new();
-    for &bytes in &arguments.bytes {
-        for case in Case::ALL.into_iter().filter(wanted) {
+    let places = arguments.together.iter();
+    let sizes = places.flat_map(|&together| arguments.bytes.iter().map(move |&bytes| (together, bytes)));
+    for (together, bytes) in sizes {
+        // A worker of Sluice polls: it wants its core for itself.
+        let able = |case: &Case| together == 0 || !case.is_sluice();
+        for case in Case::ALL.into_iter().filter(wanted).filter(able) {
             let rules: &[u32] = if case.translates() { &arguments.rules } else { &[0] };
             for &rules in rules {
                 let hits: &[Hits] = if rules > 1 { &arguments.hits } else { &[Hits::Last] };
@@ -117,6 +120,7 @@ fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
                         hits,
                         flows,
                         bytes,
+                        together,
                         rate: arguments.rate,
                         windows: arguments.runs(quick),
                         window: arguments.window(quick),
@@ -144,26 +148,32 @@ const SET_UP: Duration = Duration::from_millis(2_500);
 
 struct Bench<'a> {
     arguments: &'a KernelArguments,
-    cores: Cores,
-    /// Median time of the core per packet when Linux forwards, by bytes and flows.
-    forward: BTreeMap<(usize, &'static str), f64>,
-    /// Median packets per second of iptables, and time of translation per packet, 0 where not known, by rules, hits,
-    /// bytes and flows.
-    iptables: BTreeMap<(u32, Hits, usize, &'static str), (f64, f64)>,
+    /// Median time of the core per packet when Linux forwards, by traffic.
+    forward: BTreeMap<Kind, f64>,
+    /// Median packets per second of iptables, and time of translation per packet, 0 where not known, by rules, hits and
+    /// traffic.
+    iptables: BTreeMap<(u32, Hits, Kind), (f64, f64)>,
+}
+
+/// What traffic and on which cores, where rows are held against one another.
+type Kind = (usize, usize, &'static str);
+
+fn kind(trial: &Trial) -> Kind {
+    (trial.together, trial.bytes, trial.flows.name())
 }
 
 impl Bench<'_> {
     /// Established flows are measured in one topology, window after window. New flows get a topology per window,
     /// because the tables of sessions only fill.
     fn samples(&mut self, trial: &Trial, outside: &mut Outside<'_>) -> Result<Samples, TrialError> {
-        let program = self.arguments.program();
+        let (program, cores) = (self.arguments.program(), self.arguments.cores(trial.together)?);
         if trial.flows != Flows::New {
-            return trial.run(self.cores, &program, outside);
+            return trial.run(&cores, &program, outside);
         }
         let mut samples = Samples::new();
         for _ in 0..trial.windows {
             let one = Trial { windows: 1, ..*trial };
-            samples.extend(one.run(self.cores, &program, outside)?);
+            samples.extend(one.run(&cores, &program, outside)?);
         }
         Ok(samples)
     }
@@ -174,7 +184,7 @@ impl Bench<'_> {
         let mut limits: Vec<_> = samples.iter().map(|sample| sample.limit).collect();
         limits.sort();
         let limit = limits.get(limits.len() / 2).map_or("", |limit| limit.name());
-        let key = (trial.bytes, trial.flows.name());
+        let key = kind(trial);
         if trial.case == Case::LinuxForward {
             self.forward.insert(key, Figure::of(&cpu).median);
         }
@@ -197,6 +207,14 @@ impl Bench<'_> {
             .figure("busy_share", &figures(|sample| sample.busy_share))
             .figure("cpu_ns_per_packet", &cpu)
             .figure("both_ns_per_packet", &figures(|sample| sample.both_ns_per_packet));
+        if self.arguments.together != [0] && !trial.case.is_sluice() {
+            row = row
+                .figure("least_core_share", &figures(|sample| sample.spread.least))
+                .figure("other_cores_share", &figures(|sample| sample.spread.others));
+        }
+        if trial.together > 0 {
+            row = row.key("together", trial.together);
+        }
         if !nat.is_empty() {
             row = row.figure("nat_ns_per_packet", &nat);
         }
@@ -209,7 +227,7 @@ impl Bench<'_> {
     /// How many times the packets of iptables those are, and how many times its time of translation is theirs, which
     /// says more where the wires are what limits.
     fn beside_iptables(&mut self, row: Row, trial: &Trial, rates: &[f64], nat: &[f64]) -> Row {
-        let key = (trial.rules, trial.hits, trial.bytes, trial.flows.name());
+        let key = (trial.rules, trial.hits, kind(trial));
         if trial.case == Case::Iptables {
             let figures = (Figure::of(rates).median, Figure::of(nat).median);
             self.iptables.insert(key, figures);
@@ -230,7 +248,7 @@ impl Bench<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::trial::Limit;
+    use crate::kernel::trial::{Limit, Spread};
     use clap::Parser;
 
     #[derive(Parser)]
@@ -242,7 +260,6 @@ mod tests {
     fn bench(arguments: &KernelArguments) -> Bench<'_> {
         Bench {
             arguments,
-            cores: Cores { traffic: 0, gateway: 1 },
             forward: BTreeMap::new(),
             iptables: BTreeMap::new(),
         }
@@ -257,6 +274,7 @@ mod tests {
             both_ns_per_packet: 2.0 * cpu_ns_per_packet,
             nat_ns_per_packet,
             limit: Limit::Gateway,
+            spread: Spread::default(),
         }
     }
 
@@ -292,6 +310,29 @@ mod tests {
         let trials = trials(&line.arguments, true);
         assert_eq!(12, trials.len());
         assert!(trials.iter().all(|trial| trial.rules == 7));
+    }
+
+    #[test]
+    fn trials_on_cores_that_have_everything_are_of_linux_alone() {
+        let words = [
+            "kernel",
+            "--cases",
+            "iptables,sluice",
+            "--rules",
+            "9",
+            "--together",
+            "0,1,2",
+        ];
+        let line = Line::parse_from([&words[..], &["--flows", "established"]].concat());
+        let trials = trials(&line.arguments, true);
+        let told: Vec<_> = trials.iter().map(|trial| (trial.case, trial.together)).collect();
+        let expected = [
+            (Case::Iptables, 0),
+            (Case::Sluice, 0),
+            (Case::Iptables, 1),
+            (Case::Iptables, 2),
+        ];
+        assert_eq!(expected.to_vec(), told);
     }
 
     #[test]

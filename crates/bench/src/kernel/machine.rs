@@ -6,23 +6,52 @@ use std::time::{Duration, Instant};
 /// Hundredths of a second, in which the kernel counts the time of cores (USER_HZ).
 const TICK: Duration = Duration::from_millis(10);
 
-/// The two cores of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The cores of a run: one for the traffic and one for the gateway, or some that have both.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cores {
     /// Generator and receiver.
     pub traffic: usize,
     /// The gateway.
     pub gateway: usize,
+    /// More cores, each with a generator, the gateway and the receiver, as the first has them then.
+    pub more: Vec<usize>,
 }
 
 impl Cores {
-    /// The first two of those that this process may use; `None` where it may use one only.
-    pub fn choose() -> Option<Self> {
-        let allowed = sluice_dpdk::eal::allowed_cores();
+    /// The first two of some cores; `None` where there is one only.
+    pub fn apart(of: &[usize]) -> Option<Self> {
         Some(Self {
-            traffic: *allowed.first()?,
-            gateway: *allowed.get(1)?,
+            traffic: *of.first()?,
+            gateway: *of.get(1)?,
+            more: Vec::new(),
         })
+    }
+
+    /// The first `count` of some cores, each for everything; `None` where there are fewer.
+    pub fn together(of: &[usize], count: usize) -> Option<Self> {
+        let (&first, more) = of.get(..count)?.split_first()?;
+        Some(Self {
+            traffic: first,
+            gateway: first,
+            more: more.to_vec(),
+        })
+    }
+
+    /// Has the gateway a core to itself?
+    pub fn are_apart(&self) -> bool {
+        self.traffic != self.gateway
+    }
+
+    /// Those with the gateway.
+    pub fn gateways(&self) -> Vec<usize> {
+        [&[self.gateway], &self.more[..]].concat()
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<usize> {
+        let mut all = [&[self.traffic, self.gateway], &self.more[..]].concat();
+        all.dedup();
+        all
     }
 
     /// The mask of one core, as receive packet steering wants it: words of 32 bits, the highest first.
@@ -54,6 +83,21 @@ fn unused_of(stat: &str, core: usize) -> Duration {
     let field = |index: usize| fields.get(index).copied().unwrap_or(0);
     // user nice system idle iowait irq softirq steal
     TICK * (field(3) + field(4) + field(7))
+}
+
+/// What each core has taken from its queue of received packets since the machine started: core, packets.
+pub fn taken() -> Vec<(usize, u64)> {
+    taken_of(&fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default())
+}
+
+fn taken_of(stat: &str) -> Vec<(usize, u64)> {
+    let hexadecimal = |field: &str| u64::from_str_radix(field, 16).ok();
+    let of_line = |(line, text): (usize, &str)| {
+        let fields: Vec<u64> = text.split_whitespace().filter_map(hexadecimal).collect();
+        // Lines are of the cores that are on; the thirteenth field names them.
+        Some((fields.get(12).map_or(line, |&core| core as usize), *fields.first()?))
+    };
+    stat.lines().enumerate().filter_map(of_line).collect()
 }
 
 /// Packets of an interface.
@@ -135,6 +179,28 @@ mod tests {
     }
 
     #[test]
+    fn cores_are_two_for_two_tasks_or_some_for_both() {
+        let apart = Cores::apart(&[4, 5, 6]).expect("two cores");
+        assert_eq!((4, vec![5], vec![4, 5]), (apart.traffic, apart.gateways(), apart.all()));
+        let together = Cores::together(&[4, 5, 6], 2).expect("two cores");
+        assert_eq!((vec![4, 5], vec![4, 5]), (together.gateways(), together.all()));
+        assert!(apart.are_apart() && !together.are_apart());
+        assert_eq!(vec![6], Cores::together(&[6], 1).expect("a core").all());
+        assert_eq!((None, None), (Cores::apart(&[4]), Cores::together(&[4], 2)));
+    }
+
+    #[test]
+    fn taken_packets_are_of_the_core_that_the_line_names() {
+        let stat = "0000000a 0 0 0 0 0 0 0 0 0 0 0 00000000 0 0\n00000010 0 0 0 0 0 0 0 0 0 0 0 00000003 0 0\n";
+        assert_eq!(vec![(0, 10), (3, 16)], taken_of(stat));
+        assert_eq!(
+            vec![(0, 1), (1, 2)],
+            taken_of("00000001 0\n00000002 0\n"),
+            "older kernels"
+        );
+    }
+
+    #[test]
     fn packets_are_those_of_the_named_interface() {
         let dev = "Inter-|   Receive\n face |bytes\n    lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n\
                    slb: 100 7 0 0 0 0 0 0 200 8 0 5 0 0 0 0\n";
@@ -150,6 +216,6 @@ mod tests {
     #[test]
     fn this_machine_has_time_and_a_load() {
         assert_eq!(3, load_average().split(' ').count());
-        assert!(unused_time(Cores::choose().map_or(0, |cores| cores.traffic)) > Duration::ZERO);
+        assert!(unused_time(sluice_dpdk::eal::allowed_cores()[0]) > Duration::ZERO);
     }
 }

@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use serde_json::Value;
 
 use super::command::run as command;
-use super::machine::{Cores, is_root};
+use super::machine::is_root;
 use super::traffic::NEW_FLOWS;
 use crate::rows::{Row, Run};
 
@@ -22,6 +22,9 @@ pub enum KernelError {
     /// It needs two cores.
     #[error("generator and gateway need a core each, and this process may use one only")]
     OneCore,
+    /// It has fewer cores than that.
+    #[error("there are {0} cores only")]
+    Cores(usize),
     /// A process does not start, or a pipe breaks.
     #[error("{0}")]
     Pipe(#[from] std::io::Error),
@@ -35,7 +38,6 @@ pub fn run(run: &mut Run<'_>, words: Vec<OsString>) -> Result<(), KernelError> {
     if !is_root() {
         return Err(KernelError::NotRoot);
     }
-    Cores::choose().ok_or(KernelError::OneCore)?;
     let _widened = Widened::conntrack()?;
     let mut arguments = vec!["--pdeathsig", "KILL", "unshare"];
     arguments.extend([

@@ -95,7 +95,10 @@ impl Topology {
             (GATEWAY, INSIDE, INSIDE_MAC),
         )?;
         wire((GATEWAY, OUTSIDE, OUTSIDE_MAC), (SINK, SINK_INTERFACE, SINK_MAC))?;
-        steer(SINK, SINK_INTERFACE, cores.traffic)?;
+        // Where each core has a generator it goes all the way with its packets.
+        if cores.are_apart() {
+            steer(SINK, SINK_INTERFACE, cores.traffic)?;
+        }
         let rules = format!(
             "table netdev sink {{
                 counter translated {{ }}

@@ -1,10 +1,11 @@
-//! The generator as its controller sees it: a process that answers lines.
+//! The generators as their controller sees them: processes that answer lines.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use clap::ValueEnum;
 
+use super::generator::Own;
 use super::topology::{GENERATOR, GENERATOR_INTERFACE, Topology};
 
 /// Why the generator does not do as it is told.
@@ -75,18 +76,78 @@ pub const NEW_FLOWS: u32 = 3_500_000;
 /// Flows that are opened before any trial, to see that packets arrive.
 pub const OPENED: u32 = 8_000;
 
-/// A running generator.
+/// Running generators, one or more.
 #[derive(Debug)]
 pub struct Traffic {
+    first: Generator,
+    others: Vec<Generator>,
+}
+
+impl Traffic {
+    /// Start them in their namespace, for frames of `bytes` bytes from the hosts of the rules that are to be hit.
+    pub fn start(topology: &Topology, bytes: usize, hits: Hits, rules: u32, xdp: bool) -> Result<Self, TrafficError> {
+        let start = |core| Generator::start(core, bytes, hits, rules, xdp);
+        let others = topology.cores.more.iter().map(|&core| start(core));
+        Ok(Self {
+            first: start(topology.cores.traffic)?,
+            others: others.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// A process in their namespace.
+    pub fn process(&self) -> u32 {
+        self.first.child.id()
+    }
+
+    /// Send one packet of each of the first flows, `rate` a second.
+    pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), TrafficError> {
+        self.first.tell(&format!("open {flows} {rate}"))?;
+        self.first.expect("opened").map(drop)
+    }
+
+    /// Begin to send, at most `rate` packets per second all together, each generator flows of its own; 0 is no limit.
+    pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), TrafficError> {
+        let generators = 1 + self.others.len() as u32;
+        let rate = rate.div_ceil(generators);
+        for (number, generator) in self.all().enumerate() {
+            let number = number as u32;
+            match flows {
+                Flows::Established(flows) => {
+                    let Own { from, step, count } = Own::of(flows, number, generators);
+                    generator.tell(&format!("established {from} {step} {count} {rate}"))?;
+                }
+                Flows::New => {
+                    let count = NEW_FLOWS / generators;
+                    let from = OPENED + number * count;
+                    generator.tell(&format!("new {from} {count} {rate}"))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Stop to send.
+    pub fn stop(&mut self) -> Result<(), TrafficError> {
+        self.all().try_for_each(|generator| generator.tell("stop"))?;
+        self.all().try_for_each(|generator| generator.expect("sent").map(drop))
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut Generator> {
+        std::iter::once(&mut self.first).chain(&mut self.others)
+    }
+}
+
+/// One generator.
+#[derive(Debug)]
+struct Generator {
     child: Child,
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
 
-impl Traffic {
-    /// Start it in its namespace, for frames of `bytes` bytes from the hosts of the rules that are to be hit.
-    pub fn start(topology: &Topology, bytes: usize, hits: Hits, rules: u32, xdp: bool) -> Result<Self, TrafficError> {
-        let core = topology.cores.traffic.to_string();
+impl Generator {
+    fn start(core: usize, bytes: usize, hits: Hits, rules: u32, xdp: bool) -> Result<Self, TrafficError> {
+        let core = core.to_string();
         let (first, networks) = hits.of(rules);
         let inside = super::topology::inside_network(first).to_string();
         let server = super::topology::SERVER.to_string();
@@ -115,39 +176,13 @@ impl Traffic {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let closed = || std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-        let mut traffic = Self {
+        let mut generator = Self {
             child,
             input,
             output: BufReader::new(output.ok_or_else(closed)?),
         };
-        traffic.expect("ready")?;
-        Ok(traffic)
-    }
-
-    /// Its process.
-    pub fn process(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Send one packet of each of the first flows, `rate` a second.
-    pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), TrafficError> {
-        self.tell(&format!("open {flows} {rate}"))?;
-        self.expect("opened").map(drop)
-    }
-
-    /// Begin to send, at most `rate` packets per second; 0 is no limit.
-    pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), TrafficError> {
-        match flows {
-            Flows::Established(flows) => self.tell(&format!("established {flows} {rate}")),
-            Flows::New => self.tell(&format!("new {OPENED} {NEW_FLOWS} {rate}")),
-        }
-    }
-
-    /// Stop to send; how many packets were sent since the start.
-    pub fn stop(&mut self) -> Result<u64, TrafficError> {
-        self.tell("stop")?;
-        let line = self.expect("sent")?;
-        Ok(line.split(' ').nth(1).and_then(|count| count.parse().ok()).unwrap_or(0))
+        generator.expect("ready")?;
+        Ok(generator)
     }
 
     fn tell(&mut self, line: &str) -> Result<(), TrafficError> {
@@ -173,7 +208,7 @@ impl Traffic {
     }
 }
 
-impl Drop for Traffic {
+impl Drop for Generator {
     fn drop(&mut self) {
         // The end of its input ends it in order.
         drop(self.input.take());

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use super::command::CommandError;
 use super::gateway::{Case, Gateway, GatewayError, Stages};
 use super::inside::Outside;
-use super::machine::{Cores, Packets, packets, settle, unused_time};
+use super::machine::{Cores, Packets, packets, settle, taken, unused_time};
+use super::outside::KernelError;
 use super::topology::{Arrived, GENERATOR_INTERFACE, SINK_INTERFACE, Topology};
 use super::traffic::{Flows, Hits, OPENED, Traffic, TrafficError};
 
@@ -32,6 +33,9 @@ const WHOLE: f64 = 0.98;
 /// Why a trial gave no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum TrialError {
+    /// The cores.
+    #[error(transparent)]
+    Cores(#[from] KernelError),
     /// The topology.
     #[error(transparent)]
     Command(#[from] CommandError),
@@ -70,6 +74,8 @@ pub struct Trial {
     pub flows: Flows,
     /// Bytes of a frame.
     pub bytes: usize,
+    /// Cores that have generator, gateway and receiver each; 0 where these have cores of their own.
+    pub together: usize,
     /// Offered packets per second; 0 for as many as the generator can.
     pub rate: u32,
     /// Windows to measure.
@@ -91,6 +97,8 @@ pub enum Limit {
     Veth,
     /// The gateway's core had no time left.
     Gateway,
+    /// The cores had no time left, which generators and receivers share with the gateway.
+    Cores,
 }
 
 impl Limit {
@@ -100,6 +108,7 @@ impl Limit {
             Self::Generator => "generator",
             Self::Veth => "veth",
             Self::Gateway => "gateway",
+            Self::Cores => "cores",
         }
     }
 
@@ -112,6 +121,37 @@ impl Limit {
     }
 }
 
+/// Where received packets were looked at, by the kernel's counters of each core's queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Spread {
+    /// Of what the gateway's cores took, the share of that which took least: 1 / n where n of them have the same.
+    pub least: f64,
+    /// Of what the whole machine took, the share of cores that no part of the trial was laid on.
+    pub others: f64,
+}
+
+impl Spread {
+    fn of(before: &[(usize, u64)], after: &[(usize, u64)], cores: &Cores) -> Self {
+        let grown = |&(core, now): &(usize, u64)| {
+            let then = before.iter().find(|(other, _)| *other == core);
+            (core, now.saturating_sub(then.map_or(0, |(_, then)| *then)))
+        };
+        let taken: Vec<(usize, u64)> = after.iter().map(grown).collect();
+        let sum = |of: &[usize]| -> u64 {
+            let of_these = taken.iter().filter(|(core, _)| of.contains(core));
+            of_these.map(|(_, taken)| taken).sum()
+        };
+        let share = |part: u64, whole: u64| part as f64 / whole.max(1) as f64;
+        let gateways = cores.gateways();
+        let least = gateways.iter().map(|&core| sum(&[core])).min().unwrap_or(0);
+        let whole = taken.iter().map(|(_, taken)| taken).sum();
+        Self {
+            least: share(least, sum(&gateways)),
+            others: share(whole - sum(&cores.all()), whole),
+        }
+    }
+}
+
 /// A window's figures.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
@@ -119,23 +159,26 @@ pub struct Sample {
     pub packets_per_s: f64,
     /// Packets per second that the gateway's interface was given, accepted or not.
     pub offered_per_s: f64,
-    /// Share of the gateway's core that was in use.
+    /// Share of the gateway's core, or cores, that was in use.
     pub busy_share: f64,
     /// Time of the gateway's core per packet at the sink.
     pub cpu_ns_per_packet: f64,
-    /// Time of both cores per packet at the sink, generator and receiver counted.
+    /// Time of all cores per packet at the sink, generator and receiver counted.
     pub both_ns_per_packet: f64,
     /// Time from session lookup to rewrite per packet, by the gateway's own counters.
     pub nat_ns_per_packet: Option<f64>,
     /// What limited it.
     pub limit: Limit,
+    /// Where the work was.
+    pub spread: Spread,
 }
 
 /// What all counters say at one time.
 struct Reading {
     at: Instant,
     unused: Duration,
-    unused_of_traffic: Duration,
+    unused_of_all: Duration,
+    taken: Vec<(usize, u64)>,
     sink: Packets,
     generator: Packets,
 }
@@ -144,14 +187,15 @@ impl Reading {
     fn take(topology: &Topology, traffic: &Traffic) -> Self {
         Self {
             at: Instant::now(),
-            unused: unused_time(topology.cores.gateway),
-            unused_of_traffic: unused_time(topology.cores.traffic),
+            unused: topology.cores.gateways().into_iter().map(unused_time).sum(),
+            unused_of_all: topology.cores.all().into_iter().map(unused_time).sum(),
+            taken: taken(),
             sink: packets(topology.sink(), SINK_INTERFACE),
             generator: packets(traffic.process(), GENERATOR_INTERFACE),
         }
     }
 
-    fn since(&self, before: &Self, case: Case, nat_ns_per_packet: Option<f64>) -> Sample {
+    fn since(&self, before: &Self, cores: &Cores, case: Case, nat_ns_per_packet: Option<f64>) -> Sample {
         let seconds = (self.at - before.at).as_secs_f64();
         let rate = |now: u64, then: u64| now.saturating_sub(then) as f64 / seconds;
         let sent = rate(self.generator.sent, before.generator.sent);
@@ -160,34 +204,42 @@ impl Reading {
             Case::Generator => sent,
             _ => rate(self.sink.received, before.sink.received),
         };
-        let busy = |now: Duration, then: Duration| {
+        // So many cores' time.
+        let busy = |cores: usize, now: Duration, then: Duration| {
             let unused = now.saturating_sub(then).as_secs_f64();
-            (1.0 - unused / seconds).clamp(0.0, 1.0)
+            (cores as f64 - unused / seconds).clamp(0.0, cores as f64)
         };
-        let busy_share = busy(self.unused, before.unused);
+        let gateways = cores.gateways().len();
+        let of_gateway = busy(gateways, self.unused, before.unused);
+        let of_all = busy(cores.all().len(), self.unused_of_all, before.unused_of_all);
+        let busy_share = of_gateway / gateways as f64;
         // A worker that polls is always busy.
         let own_share = match nat_ns_per_packet {
             Some(own) if case.is_sluice() => own * packets_per_s / 1e9,
             _ => 1.0,
         };
-        let both = busy_share + busy(self.unused_of_traffic, before.unused_of_traffic);
+        let limit = match Limit::of(busy_share, own_share, offered_per_s, packets_per_s) {
+            Limit::Gateway if !cores.are_apart() => Limit::Cores,
+            limit => limit,
+        };
         Sample {
             packets_per_s,
             offered_per_s,
             busy_share,
-            cpu_ns_per_packet: busy_share * 1e9 / packets_per_s.max(1.0),
-            both_ns_per_packet: both * 1e9 / packets_per_s.max(1.0),
+            cpu_ns_per_packet: of_gateway * 1e9 / packets_per_s.max(1.0),
+            both_ns_per_packet: of_all * 1e9 / packets_per_s.max(1.0),
             nat_ns_per_packet: nat_ns_per_packet.filter(|_| case.translates()),
-            limit: Limit::of(busy_share, own_share, offered_per_s, packets_per_s),
+            limit,
+            spread: Spread::of(&before.taken, &self.taken, cores),
         }
     }
 }
 
 impl Trial {
     /// Build all, measure, and take all down.
-    pub fn run(&self, cores: Cores, program: &Path, outside: &mut Outside<'_>) -> Result<Vec<Sample>, TrialError> {
+    pub fn run(&self, cores: &Cores, program: &Path, outside: &mut Outside<'_>) -> Result<Vec<Sample>, TrialError> {
         settle(cores.gateway, QUIET);
-        let topology = Topology::build(cores)?;
+        let topology = Topology::build(cores.clone())?;
         let gateway = Gateway::start(self.case, self.rules, &topology, program, self.napi_thread, outside)?;
         let mut traffic = Traffic::start(&topology, self.bytes, self.hits, self.rules, self.xdp)?;
         self.open(&topology, &mut traffic)?;
@@ -201,7 +253,7 @@ impl Trial {
             std::thread::sleep(self.window);
             let after = Reading::take(&topology, &traffic);
             let nat = stages.and_then(|stages: Stages| gateway.stages()?.translation_ns(&stages, hz));
-            samples.push(after.since(&before, self.case, nat));
+            samples.push(after.since(&before, cores, self.case, nat));
         }
         traffic.stop()?;
         self.check(&topology)?;
@@ -289,21 +341,38 @@ mod tests {
         let read = |(milliseconds, unused, sink, generator): (u64, Duration, Packets, Packets)| Reading {
             at: start + Duration::from_millis(milliseconds),
             unused,
-            unused_of_traffic: Duration::ZERO,
+            unused_of_all: unused,
+            taken: Vec::new(),
             sink,
             generator,
         };
         let before = read(reading(0, 100, 1_000, 1_000, 0));
         let after = read(reading(2_000, 1_100, 401_000, 501_000, 100_000));
-        let sample = after.since(&before, Case::Iptables, None);
+        let cores = Cores::apart(&[0, 1]).expect("two cores");
+        let sample = after.since(&before, &cores, Case::Iptables, None);
         assert_eq!(200_000.0, sample.packets_per_s);
         assert_eq!(300_000.0, sample.offered_per_s);
         assert_eq!(0.5, sample.busy_share);
         assert_eq!(2_500.0, sample.cpu_ns_per_packet);
         assert_eq!(7_500.0, sample.both_ns_per_packet);
         assert_eq!(Limit::Veth, sample.limit);
-        assert_eq!(250_000.0, after.since(&before, Case::Generator, None).packets_per_s);
-        let nat = |case| after.since(&before, case, Some(300.0)).nat_ns_per_packet;
+        assert_eq!(
+            250_000.0,
+            after.since(&before, &cores, Case::Generator, None).packets_per_s
+        );
+        let nat = |case| after.since(&before, &cores, case, Some(300.0)).nat_ns_per_packet;
         assert_eq!((None, Some(300.0)), (nat(Case::SluiceForward), nat(Case::Sluice)));
+        let cores = Cores::together(&[0, 1], 2).expect("two cores");
+        assert_eq!(0.75, after.since(&before, &cores, Case::Iptables, None).busy_share);
+    }
+
+    #[test]
+    fn spread_is_the_least_share_of_the_gateways_cores_and_the_share_of_others() {
+        let (before, after) = ([(0, 100), (1, 100), (2, 100)], [(0, 400), (1, 200), (2, 600)]);
+        let of = |cores: Option<Cores>| Spread::of(&before, &after, &cores.expect("enough cores"));
+        let spread = |least, others| Spread { least, others };
+        assert_eq!(spread(0.25, 500.0 / 900.0), of(Cores::together(&[0, 1], 2)));
+        assert_eq!(spread(1.0, 500.0 / 900.0), of(Cores::apart(&[0, 1])));
+        assert_eq!(spread(100.0 / 900.0, 0.0), of(Cores::together(&[0, 1, 2], 3)));
     }
 }

@@ -1,4 +1,5 @@
-//! Linux as the gateway, at its best: one core receives by packet steering, nothing looks at packets that need not.
+//! Linux as the gateway, at its best: one core receives by packet steering, or each what its own generator sends; nothing
+//! looks at packets that need not.
 
 use std::fmt::Write;
 
@@ -11,7 +12,9 @@ use crate::kernel::topology::{
 
 /// Set the gateway's namespace up for a case.
 pub fn start(case: Case, rules: u32, topology: &Topology) -> Result<(), GatewayError> {
-    steer(GATEWAY, INSIDE, topology.cores.gateway)?;
+    if topology.cores.are_apart() {
+        steer(GATEWAY, INSIDE, topology.cores.gateway)?;
+    }
     if case == Case::Generator {
         feed(&format!("ip netns exec {GATEWAY} nft -f -"), &drop_all())?;
         return Ok(());
