@@ -229,6 +229,10 @@ impl Handover for Faulty {
     fn room(&self, _to: WorkerIndex) -> usize {
         0
     }
+    fn mark(&mut self) {}
+    fn has_arrived(&self) -> bool {
+        true
+    }
     fn take_over(&mut self, _carried: &mut ArrayVec<Carried, BATCH>) -> usize {
         0
     }

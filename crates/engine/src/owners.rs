@@ -2,7 +2,8 @@
 //!
 //! Only the worker that has a shard gives it away. It says so here, and from then on hands what it receives for the shard to the
 //! other worker, which holds it. Once every worker has seen that (a full round of each) and devices have been told, it takes what
-//! still lies in its queues and rings; what is in its rings it processes itself. Then the shard goes over, and the other worker
+//! still lies in its queues and rings; what is in its rings it processes itself, and others take what it hands on of that: they
+//! look at one ring after another, and might take later packets of a flow before. Then the shard goes over, and the other worker
 //! processes first what came through rings, then what it received itself. So nothing is lost, and flows keep their order.
 
 use std::sync::atomic::{AtomicU16, Ordering};

@@ -236,3 +236,43 @@ fn moves_that_make_no_sense_are_refused() {
     assert!(matches!(rig.ask(other, Request::Release), Reply::Done));
     assert!(matches!(rig.ask(other, Request::Expect { shard: 5 }), Reply::Done));
 }
+
+#[test]
+fn shard_stays_until_others_have_taken_what_was_handed_on_of_it() {
+    let mut traffic = Traffic::new(0, Style::Pipeline);
+    let owners = traffic.rig.plane.setup().owners.clone();
+    let shard = shard_of(&traffic.rig, 0);
+    let from = usize::from(owners.of(shard).unwrap());
+    let to = 3 - from;
+    let rounds = |traffic: &mut Traffic, workers: &[usize], count: usize| {
+        for worker in workers.repeat(count) {
+            traffic.rig.workers[worker].round(traffic.rig.now);
+        }
+    };
+    let come = |traffic: &mut Traffic, sequences: std::ops::Range<u32>| {
+        for sequence in sequences {
+            traffic.rig.wires[0].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
+        }
+    };
+    // The worker that sends is slow: nearly a ring full waits for it.
+    come(&mut traffic, 0..900);
+    rounds(&mut traffic, &[0, from], 20);
+    let ask = |traffic: &mut Traffic, worker: usize, request| {
+        traffic.rig.desks[worker].requests.try_send(request).unwrap();
+        rounds(traffic, &[worker], 1);
+        let reply = traffic.rig.desks[worker].replies.try_recv();
+        assert!(matches!(reply, Ok(Reply::Done)));
+    };
+    ask(&mut traffic, to, Request::Expect { shard });
+    ask(&mut traffic, from, Request::Give { shard, to: to as u16 });
+    rounds(&mut traffic, &[0, 1, 2, 3], 2);
+    come(&mut traffic, 900..910);
+    ask(&mut traffic, from, Request::Release);
+    rounds(&mut traffic, &[0, from, to], 50);
+    rounds(&mut traffic, &[0, 1, 2, 3], 50);
+    traffic.rig.check();
+    traffic.collect();
+    assert_eq!(1, traffic.rig.plane.counters()[to].shards_taken.get());
+    let sequences: Vec<_> = traffic.got.into_values().collect();
+    assert_eq!(vec![(0..910).collect::<Vec<u32>>()], sequences);
+}
