@@ -240,9 +240,6 @@ impl<'m> Worker<'m> {
         if !self.is_moving() {
             return self.burst(port, now);
         }
-        if !self.can_hold() {
-            return 0;
-        }
         self.lift();
         let count = self.burst(port, now);
         self.put_back();

@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
 use sluice_engine::request::{Reply, Request};
+use sluice_engine::worker::HELD;
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Checksums;
 
@@ -275,4 +276,37 @@ fn shard_stays_until_others_have_taken_what_was_handed_on_of_it() {
     assert_eq!(1, traffic.rig.plane.counters()[to].shards_taken.get());
     let sequences: Vec<_> = traffic.got.into_values().collect();
     assert_eq!(vec![(0..910).collect::<Vec<u32>>()], sequences);
+}
+
+#[test]
+fn other_shards_go_on_while_one_is_awaited_that_has_more_than_can_be_held() {
+    let mut traffic = Traffic::new(0, Style::Steered);
+    let owners = traffic.rig.plane.setup().owners.clone();
+    let shard = shard_of(&traffic.rig, 0);
+    let from = usize::from(owners.of(shard).unwrap());
+    let to = (from + 1) % WORKERS;
+    let of_to = |&number: &u8| owners.of(shard_of(&traffic.rig, number)) == Some(to as u16);
+    let other = (0..HOSTS).find(of_to).unwrap();
+    assert!(matches!(traffic.rig.ask(to, Request::Expect { shard }), Reply::Done));
+    let to_owner = to as u16;
+    assert!(matches!(
+        traffic.rig.ask(from, Request::Give { shard, to: to_owner }),
+        Reply::Done
+    ));
+    // The card leads the shard here already, and the control thread is late.
+    let held = HELD as u32;
+    for sequence in 0..held + 1000 {
+        traffic.rig.wires[to].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
+    }
+    traffic.rig.wires[to].inject(INSIDE, &frame(other, 0), Checksums::Unverified);
+    traffic.rig.round();
+    assert_eq!(1, traffic.rig.sent().len());
+    assert_eq!(1000, traffic.rig.drops("moving-full"));
+    assert!(matches!(traffic.rig.ask(from, Request::Release), Reply::Done));
+    while traffic.rig.plane.counters()[to].shards_taken.get() == 0 {
+        traffic.rig.round();
+    }
+    traffic.collect();
+    let sequences: Vec<_> = traffic.got.into_values().collect();
+    assert_eq!(vec![(0..held).collect::<Vec<u32>>()], sequences);
 }

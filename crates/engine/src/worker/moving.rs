@@ -120,11 +120,6 @@ impl<'m> Worker<'m> {
         self.moving.giving.is_some() || self.moving.expected.is_some()
     }
 
-    /// Whether what a device would bring can be held: else it stays there.
-    pub(super) fn can_hold(&self) -> bool {
-        self.moving.expected.is_none() || self.moving.held[1].len() + BATCH <= HELD
-    }
-
     /// Before a burst from a device: what it has for the shard that goes is the other worker's.
     pub(super) fn lift(&mut self) {
         if let Some(giving) = &mut self.moving.giving
