@@ -267,9 +267,10 @@ impl<'m> Worker<'m> {
         self.desk.is_answering() || self.parts.settling.is_under_way() || self.is_moving() || self.is_behind
     }
 
-    /// Receive nothing more: further rounds let out what is under way.
+    /// Receive nothing more: further rounds let out what is under way, a shard too that nobody will say of that it may go.
     pub fn stop_receiving(&mut self) {
         self.receives.clear();
+        self.give_soon();
     }
 
     /// Ports of an IPv4 pool that are lent, for tests.

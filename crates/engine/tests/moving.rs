@@ -310,3 +310,32 @@ fn other_shards_go_on_while_one_is_awaited_that_has_more_than_can_be_held() {
     let sequences: Vec<_> = traffic.got.into_values().collect();
     assert_eq!(vec![(0..held).collect::<Vec<u32>>()], sequences);
 }
+
+#[test]
+fn what_is_held_goes_out_where_all_ends_in_the_middle_of_a_move() {
+    let mut traffic = Traffic::new(0, Style::Steered);
+    let owners = traffic.rig.plane.setup().owners.clone();
+    let shard = shard_of(&traffic.rig, 0);
+    let from = usize::from(owners.of(shard).unwrap());
+    let to = (from + 1) % WORKERS;
+    assert!(matches!(traffic.rig.ask(to, Request::Expect { shard }), Reply::Done));
+    let to_owner = to as u16;
+    assert!(matches!(
+        traffic.rig.ask(from, Request::Give { shard, to: to_owner }),
+        Reply::Done
+    ));
+    for sequence in 0..100 {
+        traffic.rig.wires[from].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
+    }
+    traffic.rig.round();
+    // The control thread is gone.
+    for worker in &mut traffic.rig.workers {
+        worker.stop_receiving();
+    }
+    for _ in 0..20 {
+        traffic.rig.round();
+    }
+    traffic.collect();
+    let sequences: Vec<_> = traffic.got.into_values().collect();
+    assert_eq!(vec![(0..100).collect::<Vec<u32>>()], sequences);
+}

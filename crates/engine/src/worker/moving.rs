@@ -109,6 +109,14 @@ impl<'m> Worker<'m> {
         }
     }
 
+    /// No device brings anything any more: a shard that is being given goes when the rings are through.
+    pub(super) fn give_soon(&mut self) {
+        let rings = self.in_rings();
+        if let Some(giving) = &mut self.moving.giving {
+            giving.left.get_or_insert((Vec::new(), rings));
+        }
+    }
+
     /// Packets from the rings after which none is left in them of those that were there.
     fn in_rings(&self) -> usize {
         self.moving.exchange.as_ref().map_or(0, |exchange| exchange.in_rings)
