@@ -153,8 +153,13 @@ impl Control {
 
     /// Ask a worker.
     pub(crate) async fn ask(&self, worker: usize, request: Request) -> Result<Reply, Gone> {
+        self.desk(worker).await?.ask(request).await
+    }
+
+    /// A worker's desk, which nobody else asks as long as it is held.
+    pub(crate) async fn desk(&self, worker: usize) -> Result<tokio::sync::MutexGuard<'_, Desk>, Gone> {
         match self.desks.get(worker) {
-            Some(desk) => desk.lock().await.ask(request).await,
+            Some(desk) => Ok(desk.lock().await),
             None => Err(Gone),
         }
     }

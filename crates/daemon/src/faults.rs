@@ -19,6 +19,7 @@ use sluice_engine::io::{BATCH, Carried, Handover, Lent, PacketIo, Parked, PortIn
 use sluice_table::memory::Line;
 
 use crate::control::Control;
+use crate::rebalance::Move;
 use crate::start::{start, waiting};
 use crate::watchdog::Watchdog;
 use crate::workers::Workers;
@@ -186,6 +187,44 @@ fn panic_of_a_control_handler_is_its_clients_error_and_no_packet_is_lost() {
     workers.stop(&control.counters);
 }
 
+#[test]
+fn list_that_is_asked_for_in_the_middle_of_a_move_waits_and_the_shard_does_not() {
+    let name = "faults::list_that_is_asked_for_in_the_middle_of_a_move_waits_and_the_shard_does_not";
+    if let Some(output) = scenario(name) {
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sluice.toml");
+    let text = "[system]\nworkers = 2\nshards = 4\nhugepages = \"off\"\n[sessions]\nipv4 = 1048576\nipv6 = 1024\n\
+                [interfaces.a]\ndevice = \"null:\"\n";
+    std::fs::write(&path, text).expect("a file");
+    let loaded = load(&path).unwrap_or_else(|error| panic!("{error}"));
+    let running = start(&loaded).unwrap_or_else(|error| panic!("{error}"));
+    let watchdog =
+        Watchdog::start(running.plane.counters().to_vec(), vec![0, 1], Duration::from_secs(1)).expect("a thread");
+    let (control, workers) = Control::new(loaded, running, watchdog);
+    let order = std::cell::RefCell::new(Vec::new());
+    // As a list of many sessions does.
+    let list = async |name, milliseconds| {
+        let asked = control.desk(0).await;
+        tokio::time::sleep(Duration::from_millis(milliseconds)).await;
+        order.borrow_mut().push(name);
+        drop(asked);
+    };
+    let moving = async {
+        let moved = control.move_shard(Move { shard: 0, to: 1 }).await;
+        assert!(moved.is_ok(), "{moved:?}");
+        order.borrow_mut().push("move");
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        tokio::join!(list("before", 20), moving, list("meanwhile", 2000));
+    });
+    assert_eq!(vec!["before", "move", "meanwhile"], order.into_inner());
+    workers.stop(&control.counters);
+}
+
 /// Devices whose driver has a fault.
 struct Faulty;
 
@@ -228,6 +267,10 @@ impl Handover for Faulty {
     }
     fn room(&self, _to: WorkerIndex) -> usize {
         0
+    }
+    fn mark(&mut self) {}
+    fn has_arrived(&self) -> bool {
+        true
     }
     fn take_over(&mut self, _carried: &mut ArrayVec<Carried, BATCH>) -> usize {
         0

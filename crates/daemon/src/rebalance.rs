@@ -134,11 +134,13 @@ impl Control {
             plane.setup().owners.of(shard)
         };
         let from = owner.ok_or(MoveError::Refused(to))?;
+        // A list in between would take as long as a whole table, and so long would packets for the shard wait.
+        let mut giver = self.desk(from.into()).await?;
         if from == to || !matches!(self.ask(to.into(), Request::Expect { shard }).await?, Reply::Done) {
             return Err(MoveError::Refused(to));
         }
         let taken = self.taken(to);
-        if !matches!(self.ask(from.into(), Request::Give { shard, to }).await?, Reply::Done) {
+        if !matches!(giver.ask(Request::Give { shard, to }).await?, Reply::Done) {
             self.ask(to.into(), Request::Release).await?;
             return Err(MoveError::Refused(from));
         }
@@ -152,7 +154,9 @@ impl Control {
         };
         self.until(began, seen).await;
         self.tell_devices();
-        if !matches!(self.ask(from.into(), Request::Release).await?, Reply::Done) {
+        let released = giver.ask(Request::Release).await?;
+        drop(giver);
+        if !matches!(released, Reply::Done) {
             return Err(MoveError::Refused(from));
         }
         self.until(began, || self.taken(to) != taken).await;

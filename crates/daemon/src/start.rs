@@ -100,8 +100,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         count,
         Now::at(0),
     )?;
-    let in_rings = config.document.system.ring as usize * count.saturating_sub(1);
-    let (workers, desks) = make_workers(&mut plane, &devices, hands, in_rings)?;
+    let ring = config.document.system.ring as usize;
+    let (workers, desks) = make_workers(&mut plane, &devices, hands, ring)?;
     let queues = (0..count).map(|worker| devices.queues(worker as u16)).collect();
     let workers = Workers::start(eal, workers, &config.cores, (waiting(config), queues), began)?;
     for (worker, core) in config.cores.iter().enumerate() {
@@ -233,16 +233,12 @@ pub(crate) fn mac_text(mac: [u8; 6]) -> String {
 
 type Made = (Vec<Worker<'static>>, Vec<Counter>);
 
-fn make_workers(
-    plane: &mut Plane,
-    devices: &Devices,
-    hands: Vec<DpdkIo>,
-    in_rings: usize,
-) -> Result<Made, DaemonError> {
+fn make_workers(plane: &mut Plane, devices: &Devices, hands: Vec<DpdkIo>, ring: usize) -> Result<Made, DaemonError> {
     let mut workers = Vec::new();
     let mut desks = Vec::new();
     let lines = plane.lines();
-    let exchange = Arc::new(Exchange::new(plane.setup().owners.len(), in_rings));
+    let others = plane.counters().len().saturating_sub(1);
+    let exchange = Arc::new(Exchange::new(plane.setup().owners.len(), others, ring));
     let receivers = plane.setup().stages.all(Part::Receive, plane.counters().len());
     // Each shard begins at an even line: records of two lines share a fetch of the processor.
     let part = lines.total().next_multiple_of(2);

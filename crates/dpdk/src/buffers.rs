@@ -106,6 +106,14 @@ pub unsafe trait RawBuffers: Send {
         0
     }
 
+    /// Remember how much has been put for other workers so far.
+    fn mark(&mut self) {}
+
+    /// Whether other workers have taken all that had been put at the last [`mark`](Self::mark).
+    fn has_arrived(&self) -> bool {
+        true
+    }
+
     /// Packets that other workers have put for this one.
     fn waiting(&self) -> usize {
         0

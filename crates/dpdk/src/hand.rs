@@ -343,6 +343,14 @@ impl<B: RawBuffers> Handover for Hand<B> {
         self.source.room(to)
     }
 
+    fn mark(&mut self) {
+        self.source.mark();
+    }
+
+    fn has_arrived(&self) -> bool {
+        self.source.has_arrived()
+    }
+
     fn waiting(&self) -> usize {
         self.source.waiting()
     }

@@ -39,9 +39,17 @@ impl Drop for Handed {
     }
 }
 
+/// The end of a ring to another worker.
+struct To {
+    ring: Producer<Handed>,
+    /// Packets put so far, and how many at the last mark.
+    put: usize,
+    mark: usize,
+}
+
 /// One worker's ends of the rings to and from all others.
 pub(crate) struct Ends {
-    to: Box<[Option<Producer<Handed>>]>,
+    to: Box<[Option<To>]>,
     from: Box<[Consumer<Handed>]>,
     /// The ring that is asked first: each in turn.
     turn: usize,
@@ -55,7 +63,8 @@ pub(crate) fn rings(workers: usize, frames: u32) -> Vec<Ends> {
         for to in 0..workers {
             let ring = (from != to).then(|| RingBuffer::new(places));
             let (producer, consumer) = ring.unzip();
-            ends[from].0.push(producer);
+            let to_it = producer.map(|ring| To { ring, put: 0, mark: 0 });
+            ends[from].0.push(to_it);
             ends[to].1.extend(consumer);
         }
     }
@@ -81,7 +90,7 @@ impl Ends {
         windows: &[Window],
         carried: &[Carried],
     ) -> usize {
-        let Some(Some(ring)) = self.to.get_mut(to) else {
+        let Some(Some(To { ring, put, .. })) = self.to.get_mut(to) else {
             return 0;
         };
         let count = buffers.len().min(rooms.len()).min(windows.len()).min(carried.len());
@@ -90,12 +99,27 @@ impl Ends {
             return 0;
         };
         let all = buffers.iter().zip(rooms).zip(windows).zip(carried);
-        chunk.fill_from_iter(all.map(|(((&buffer, &room), &window), &carried)| Handed {
+        let taken = chunk.fill_from_iter(all.map(|(((&buffer, &room), &window), &carried)| Handed {
             buffer,
             room,
             window,
             carried,
-        }))
+        }));
+        *put = put.wrapping_add(taken);
+        taken
+    }
+
+    /// Remember how much was put so far.
+    pub(crate) fn mark(&mut self) {
+        self.to.iter_mut().flatten().for_each(|to| to.mark = to.put);
+    }
+
+    /// Whether all that had been put at the last mark was taken.
+    pub(crate) fn has_arrived(&self) -> bool {
+        self.to.iter().flatten().all(|to| {
+            let waiting = to.ring.buffer().capacity() - to.ring.slots();
+            waiting <= to.put.wrapping_sub(to.mark)
+        })
     }
 
     /// Ask the processor for the packets that the next [`take`](Self::take) gives.
@@ -154,7 +178,7 @@ impl Ends {
     /// Packets that the ring to a worker has room for.
     pub(crate) fn room(&self, to: usize) -> usize {
         let ring = self.to.get(to).and_then(Option::as_ref);
-        ring.map_or(0, Producer::slots)
+        ring.map_or(0, |to| to.ring.slots())
     }
 
     /// Packets that wait for this worker.

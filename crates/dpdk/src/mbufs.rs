@@ -147,6 +147,14 @@ unsafe impl RawBuffers for Mbufs {
         self.handover.room(to.into())
     }
 
+    fn mark(&mut self) {
+        self.handover.mark();
+    }
+
+    fn has_arrived(&self) -> bool {
+        self.handover.has_arrived()
+    }
+
     fn waiting(&self) -> usize {
         self.handover.waiting()
     }

@@ -167,11 +167,20 @@ fn frames_go_from_worker_to_worker_with_what_they_carry() {
         assert_eq!(64, first.hand_over(1, &slots, &carried), "the ring holds 64");
         assert_eq!(0, first.hand_over(7, &slots[64..], &carried), "there is no such worker");
         assert_eq!(36, first.held());
+        first.mark();
+        assert!(!first.has_arrived());
         first.free(&slots[64..]);
         first.end();
         let mut came = ArrayVec::new();
         assert_eq!(64, second.take_over(&mut came));
         assert_eq!(carried[..64], came[..]);
+        assert!(first.has_arrived());
+        assert_eq!(1, first.allocate(1));
+        assert_eq!(1, first.hand_over(1, &[0], &carried[..1]));
+        assert!(first.has_arrived(), "what comes after the mark does not count");
+        first.mark();
+        assert!(!first.has_arrived());
+        first.end();
         {
             let mut lent = Lent::new();
             second.lend(&mut lent);

@@ -106,6 +106,12 @@ pub trait Handover: PacketIo {
     /// Packets that the ring to a worker has room for.
     fn room(&self, to: WorkerIndex) -> usize;
 
+    /// Remember how much other workers have been given so far: see [`has_arrived`](Self::has_arrived).
+    fn mark(&mut self);
+
+    /// Whether other workers have taken all that they had been given at the last [`mark`](Self::mark).
+    fn has_arrived(&self) -> bool;
+
     /// Ask the processor for the packets that [`take_over`](Self::take_over) will bring: some time before it.
     fn approach(&mut self) {}
 

@@ -2,7 +2,8 @@
 //!
 //! Only the worker that has a shard gives it away. It says so here, and from then on hands what it receives for the shard to the
 //! other worker, which holds it. Once every worker has seen that (a full round of each) and devices have been told, it takes what
-//! still lies in its queues and rings; what is in its rings it processes itself. Then the shard goes over, and the other worker
+//! still lies in its queues and rings; what is in its rings it processes itself, and others take what it hands on of that: they
+//! look at one ring after another, and might take later packets of a flow before. Then the shard goes over, and the other worker
 //! processes first what came through rings, then what it received itself. So nothing is lost, and flows keep their order.
 
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -10,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use sluice_nat::shard::Shards;
 
-use crate::io::WorkerIndex;
+use crate::io::{BATCH, WorkerIndex};
 use crate::shard::Shard;
 
 /// The worker in charge of each shard.
@@ -62,16 +63,17 @@ impl Owners {
 /// which is no packet's.
 pub struct Exchange<'m> {
     places: Box<[Mutex<Option<Box<Shard<'m>>>>]>,
-    /// Packets that all rings to one worker hold at most.
+    /// Packets after which nothing is left of what all rings to one worker held before.
     pub(crate) in_rings: usize,
 }
 
 impl<'m> Exchange<'m> {
-    /// For so many shards, where all rings to one worker hold so many packets at most.
-    pub fn new(shards: usize, in_rings: usize) -> Self {
+    /// For so many shards, where so many rings lead to one worker, each of which holds so many packets.
+    pub fn new(shards: usize, rings: usize, packets: usize) -> Self {
         Self {
             places: (0..shards).map(|_| Mutex::new(None)).collect(),
-            in_rings,
+            // Each ring has its turn for a batch: the last of what is no whole batch takes a turn too.
+            in_rings: rings * packets.next_multiple_of(BATCH),
         }
     }
 
@@ -85,5 +87,17 @@ impl<'m> Exchange<'m> {
     /// Fetch a shard, if it is there.
     pub(crate) fn take(&self, shard: u16) -> Option<Box<Shard<'m>>> {
         self.places.get(usize::from(shard))?.try_lock().ok()?.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rings_of_no_whole_batches_are_through_after_as_many_turns_as_begun_batches() {
+        // By 700 packets, 11 turns, only four of seven rings would have had the two that each takes.
+        assert_eq!(7 * 2 * BATCH, Exchange::new(1, 7, 100).in_rings);
+        assert_eq!(3 * 1024, Exchange::new(1, 3, 1024).in_rings);
     }
 }

@@ -88,6 +88,8 @@ pub struct Worker<'m> {
     generations: Generations,
     online: bool,
     next_shard: usize,
+    /// More sessions of a shard are due than a round ends.
+    is_behind: bool,
     tracer: Option<Box<Tracer>>,
     tap: Option<Box<Tap>>,
     carried: ArrayVec<Carried, BATCH>,
@@ -178,6 +180,7 @@ impl<'m> Worker<'m> {
             generations: Generations::default(),
             online: false,
             next_shard: 0,
+            is_behind: false,
             tracer: None,
             tap: None,
             carried: ArrayVec::new(),
@@ -237,9 +240,6 @@ impl<'m> Worker<'m> {
         if !self.is_moving() {
             return self.burst(port, now);
         }
-        if !self.can_hold() {
-            return 0;
-        }
         self.lift();
         let count = self.burst(port, now);
         self.put_back();
@@ -261,14 +261,16 @@ impl<'m> Worker<'m> {
         }
     }
 
-    /// Whether something that the control thread asked for is under way, which rounds without packets bring forward.
+    /// Whether something is under way that rounds without packets bring forward: what the control thread asked for, or timers
+    /// of more sessions than one round ends.
     pub fn is_answering(&self) -> bool {
-        self.desk.is_answering() || self.parts.settling.is_under_way() || self.is_moving()
+        self.desk.is_answering() || self.parts.settling.is_under_way() || self.is_moving() || self.is_behind
     }
 
-    /// Receive nothing more: further rounds let out what is under way.
+    /// Receive nothing more: further rounds let out what is under way, a shard too that nobody will say of that it may go.
     pub fn stop_receiving(&mut self) {
         self.receives.clear();
+        self.give_soon();
     }
 
     /// Ports of an IPv4 pool that are lent, for tests.

@@ -64,6 +64,12 @@ impl Handover for Uncounted {
     fn room(&self, to: WorkerIndex) -> usize {
         paused(|| self.0.room(to))
     }
+    fn mark(&mut self) {
+        self.0.mark();
+    }
+    fn has_arrived(&self) -> bool {
+        self.0.has_arrived()
+    }
     fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
         paused(|| self.0.hand_over(to, slots, carried))
     }

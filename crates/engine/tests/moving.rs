@@ -7,6 +7,7 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
 use sluice_engine::request::{Reply, Request};
+use sluice_engine::worker::HELD;
 use sluice_testkit::packet::{self, flag};
 use sluice_wire::Checksums;
 
@@ -235,4 +236,106 @@ fn moves_that_make_no_sense_are_refused() {
     // It does not come after all.
     assert!(matches!(rig.ask(other, Request::Release), Reply::Done));
     assert!(matches!(rig.ask(other, Request::Expect { shard: 5 }), Reply::Done));
+}
+
+#[test]
+fn shard_stays_until_others_have_taken_what_was_handed_on_of_it() {
+    let mut traffic = Traffic::new(0, Style::Pipeline);
+    let owners = traffic.rig.plane.setup().owners.clone();
+    let shard = shard_of(&traffic.rig, 0);
+    let from = usize::from(owners.of(shard).unwrap());
+    let to = 3 - from;
+    let rounds = |traffic: &mut Traffic, workers: &[usize], count: usize| {
+        for worker in workers.repeat(count) {
+            traffic.rig.workers[worker].round(traffic.rig.now);
+        }
+    };
+    let come = |traffic: &mut Traffic, sequences: std::ops::Range<u32>| {
+        for sequence in sequences {
+            traffic.rig.wires[0].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
+        }
+    };
+    // The worker that sends is slow: nearly a ring full waits for it.
+    come(&mut traffic, 0..900);
+    rounds(&mut traffic, &[0, from], 20);
+    let ask = |traffic: &mut Traffic, worker: usize, request| {
+        traffic.rig.desks[worker].requests.try_send(request).unwrap();
+        rounds(traffic, &[worker], 1);
+        let reply = traffic.rig.desks[worker].replies.try_recv();
+        assert!(matches!(reply, Ok(Reply::Done)));
+    };
+    ask(&mut traffic, to, Request::Expect { shard });
+    ask(&mut traffic, from, Request::Give { shard, to: to as u16 });
+    rounds(&mut traffic, &[0, 1, 2, 3], 2);
+    come(&mut traffic, 900..910);
+    ask(&mut traffic, from, Request::Release);
+    rounds(&mut traffic, &[0, from, to], 50);
+    rounds(&mut traffic, &[0, 1, 2, 3], 50);
+    traffic.rig.check();
+    traffic.collect();
+    assert_eq!(1, traffic.rig.plane.counters()[to].shards_taken.get());
+    let sequences: Vec<_> = traffic.got.into_values().collect();
+    assert_eq!(vec![(0..910).collect::<Vec<u32>>()], sequences);
+}
+
+#[test]
+fn other_shards_go_on_while_one_is_awaited_that_has_more_than_can_be_held() {
+    let mut traffic = Traffic::new(0, Style::Steered);
+    let owners = traffic.rig.plane.setup().owners.clone();
+    let shard = shard_of(&traffic.rig, 0);
+    let from = usize::from(owners.of(shard).unwrap());
+    let to = (from + 1) % WORKERS;
+    let of_to = |&number: &u8| owners.of(shard_of(&traffic.rig, number)) == Some(to as u16);
+    let other = (0..HOSTS).find(of_to).unwrap();
+    assert!(matches!(traffic.rig.ask(to, Request::Expect { shard }), Reply::Done));
+    let to_owner = to as u16;
+    assert!(matches!(
+        traffic.rig.ask(from, Request::Give { shard, to: to_owner }),
+        Reply::Done
+    ));
+    // The card leads the shard here already, and the control thread is late.
+    let held = HELD as u32;
+    for sequence in 0..held + 1000 {
+        traffic.rig.wires[to].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
+    }
+    traffic.rig.wires[to].inject(INSIDE, &frame(other, 0), Checksums::Unverified);
+    traffic.rig.round();
+    assert_eq!(1, traffic.rig.sent().len());
+    assert_eq!(1000, traffic.rig.drops("moving-full"));
+    assert!(matches!(traffic.rig.ask(from, Request::Release), Reply::Done));
+    while traffic.rig.plane.counters()[to].shards_taken.get() == 0 {
+        traffic.rig.round();
+    }
+    traffic.collect();
+    let sequences: Vec<_> = traffic.got.into_values().collect();
+    assert_eq!(vec![(0..held).collect::<Vec<u32>>()], sequences);
+}
+
+#[test]
+fn what_is_held_goes_out_where_all_ends_in_the_middle_of_a_move() {
+    let mut traffic = Traffic::new(0, Style::Steered);
+    let owners = traffic.rig.plane.setup().owners.clone();
+    let shard = shard_of(&traffic.rig, 0);
+    let from = usize::from(owners.of(shard).unwrap());
+    let to = (from + 1) % WORKERS;
+    assert!(matches!(traffic.rig.ask(to, Request::Expect { shard }), Reply::Done));
+    let to_owner = to as u16;
+    assert!(matches!(
+        traffic.rig.ask(from, Request::Give { shard, to: to_owner }),
+        Reply::Done
+    ));
+    for sequence in 0..100 {
+        traffic.rig.wires[from].inject(INSIDE, &frame(0, sequence), Checksums::Unverified);
+    }
+    traffic.rig.round();
+    // The control thread is gone.
+    for worker in &mut traffic.rig.workers {
+        worker.stop_receiving();
+    }
+    for _ in 0..20 {
+        traffic.rig.round();
+    }
+    traffic.collect();
+    let sequences: Vec<_> = traffic.got.into_values().collect();
+    assert_eq!(vec![(0..100).collect::<Vec<u32>>()], sequences);
 }

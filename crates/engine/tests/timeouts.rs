@@ -180,3 +180,22 @@ fn sessions_that_expire_give_everything_back() {
     let counters = &rig.plane.counters()[0];
     assert_eq!(counters.sessions_created.get(), counters.sessions_ended.get());
 }
+
+#[test]
+fn worker_whose_timers_are_behind_does_not_want_to_sleep() {
+    let mut rig = Rig::new(Plan {
+        shards: 1,
+        ..Plan::default()
+    });
+    for port in 0..1000 {
+        let question = packet::udp4(SocketAddrV4::new(*inside().ip(), 20_000 + port), remote());
+        assert_eq!(1, rig.host_sends(&question).len());
+    }
+    assert_eq!(1000, rig.live());
+    rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 400_000_000_000);
+    let mut rounds = 0;
+    while rig.workers[0].round(rig.now) != 0 || rig.workers[0].is_answering() {
+        rounds += 1;
+    }
+    assert_eq!(0, rig.live(), "it would have slept after {rounds} rounds");
+}

@@ -127,6 +127,14 @@ impl Handover for Slow {
         self.io.room(to)
     }
 
+    fn mark(&mut self) {
+        self.io.mark();
+    }
+
+    fn has_arrived(&self) -> bool {
+        self.io.has_arrived()
+    }
+
     #[inline]
     fn approach(&mut self) {
         self.io.approach();

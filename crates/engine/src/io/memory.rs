@@ -111,9 +111,15 @@ pub struct MemoryIo {
     hand: ArrayVec<Option<Buffer>, HAND>,
     nothing: [Window; HAND],
     parking: Vec<Option<Buffer>>,
+    /// From each worker to each other, by giver and taker: a flow that comes by two of them has no order.
     rings: Arc<[Ring]>,
+    workers: usize,
     own: usize,
     ring_limit: usize,
+    /// The ring that is asked first: each in turn.
+    turn: usize,
+    /// By taker: packets given so far, and how many at the last mark.
+    given: Vec<[usize; 2]>,
 }
 
 impl MemoryIo {
@@ -124,7 +130,7 @@ impl MemoryIo {
 
     /// `workers` workers with `ports` ports each, joined by rings of 1,024 packets.
     pub fn workers(workers: usize, ports: usize) -> Vec<Self> {
-        let rings: Arc<[Ring]> = (0..workers).map(|_| Mutex::default()).collect();
+        let rings: Arc<[Ring]> = (0..workers * workers).map(|_| Mutex::default()).collect();
         (0..workers)
             .map(|own| Self {
                 far: Arc::new(Far {
@@ -138,8 +144,11 @@ impl MemoryIo {
                 nothing: [Window::default(); HAND],
                 parking: vec![None; 4096],
                 rings: rings.clone(),
+                workers,
                 own,
                 ring_limit: 1024,
+                turn: 0,
+                given: vec![[0; 2]; workers],
             })
             .collect()
     }
@@ -151,7 +160,7 @@ impl MemoryIo {
 
     /// Whether other workers have handed nothing over that is not yet taken.
     pub fn is_idle(&self) -> bool {
-        self.ring(self.own).is_none_or(|ring| lock(ring).is_empty())
+        self.waiting() == 0
     }
 
     /// Packets that the ring to another worker holds, seen from this one.
@@ -159,8 +168,11 @@ impl MemoryIo {
         self.ring_limit = packets;
     }
 
-    fn ring(&self, worker: usize) -> Option<&Ring> {
-        self.rings.get(worker)
+    /// The ring to a worker.
+    fn ring(&self, to: usize) -> Option<&Ring> {
+        self.rings
+            .get(self.own * self.workers + to)
+            .filter(|_| to < self.workers)
     }
 
     fn take(&mut self, slot: Slot) -> Option<Buffer> {
@@ -261,15 +273,29 @@ impl PacketIo for MemoryIo {
 impl Handover for MemoryIo {
     fn hand_over(&mut self, to: WorkerIndex, slots: &[Slot], carried: &[Carried]) -> usize {
         let rings = self.rings.clone();
-        let Some(ring) = rings.get(to as usize) else { return 0 };
+        let place = self.own * self.workers + usize::from(to);
+        let Some(ring) = rings.get(place).filter(|_| usize::from(to) < self.workers) else {
+            return 0;
+        };
         let mut ring = lock(ring);
         let count = slots.len().min(self.ring_limit.saturating_sub(ring.len()));
         for (&slot, &carried) in slots.iter().zip(carried).take(count) {
             if let Some(buffer) = self.take(slot) {
                 ring.push_back((buffer, carried));
+                self.given[usize::from(to)][0] += 1;
             }
         }
         count
+    }
+
+    fn mark(&mut self) {
+        self.given.iter_mut().for_each(|[given, mark]| *mark = *given);
+    }
+
+    fn has_arrived(&self) -> bool {
+        let waiting = |to| self.ring(to).map_or(0, |ring| lock(ring).len());
+        let mut all = self.given.iter().enumerate();
+        all.all(|(to, &[given, mark])| given - waiting(to) >= mark)
     }
 
     fn room(&self, to: WorkerIndex) -> usize {
@@ -278,21 +304,26 @@ impl Handover for MemoryIo {
     }
 
     fn waiting(&self) -> usize {
-        self.rings.get(self.own).map_or(0, |ring| lock(ring).len())
+        let to_own = self.rings.iter().skip(self.own).step_by(self.workers);
+        to_own.map(|ring| lock(ring).len()).sum()
     }
 
     fn take_over(&mut self, carried: &mut ArrayVec<Carried, BATCH>) -> usize {
         let rings = self.rings.clone();
-        let Some(ring) = rings.get(self.own) else { return 0 };
-        let mut ring = lock(ring);
-        let count = ring
-            .len()
-            .min(carried.remaining_capacity())
-            .min(self.hand.remaining_capacity());
-        for (buffer, what) in ring.drain(..count) {
-            self.hand.push(Some(buffer));
-            carried.push(what);
+        let before = carried.len();
+        let others = self.workers - 1;
+        for place in 0..others {
+            let other = (self.turn + place) % others;
+            let from = other + usize::from(other >= self.own);
+            let mut ring = lock(&rings[from * self.workers + self.own]);
+            let room = carried.remaining_capacity().min(self.hand.remaining_capacity());
+            let count = ring.len().min(room);
+            for (buffer, what) in ring.drain(..count) {
+                self.hand.push(Some(buffer));
+                carried.push(what);
+            }
         }
-        count
+        self.turn = (self.turn + 1) % others.max(1);
+        carried.len() - before
     }
 }

@@ -28,11 +28,13 @@ impl Worker<'_> {
         state.settling.advance(&mut state.shards, policy, &tools);
         // One shard a round, again as long as it has more to do.
         let count = state.shards.len();
+        self.is_behind = false;
         for _ in 0..count {
             let place = self.next_shard % count;
             self.next_shard += 1;
             if let Some(shard) = state.shards[place].as_mut() {
-                if shard.expire(now, policy, &tools) {
+                self.is_behind = shard.expire(now, policy, &tools);
+                if self.is_behind {
                     self.next_shard = place;
                 }
                 break;

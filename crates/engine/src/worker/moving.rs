@@ -38,6 +38,8 @@ struct Giving<'m> {
     /// Packets still to come from each port, and from the rings, until all that came before the change are through; none before
     /// every worker has seen the change.
     left: Option<(Vec<usize>, usize)>,
+    /// All of them are through, and what became of them is on its way to other workers.
+    leaving: Option<Box<Shard<'m>>>,
 }
 
 struct Expected<'m> {
@@ -86,6 +88,7 @@ impl<'m> Worker<'m> {
             shard,
             lifted: None,
             left: None,
+            leaving: None,
         });
         self.parts.setup.owners.set(shard, to);
         Reply::Done
@@ -106,6 +109,14 @@ impl<'m> Worker<'m> {
         }
     }
 
+    /// No device brings anything any more: a shard that is being given goes when the rings are through.
+    pub(super) fn give_soon(&mut self) {
+        let rings = self.in_rings();
+        if let Some(giving) = &mut self.moving.giving {
+            giving.left.get_or_insert((Vec::new(), rings));
+        }
+    }
+
     /// Packets from the rings after which none is left in them of those that were there.
     fn in_rings(&self) -> usize {
         self.moving.exchange.as_ref().map_or(0, |exchange| exchange.in_rings)
@@ -115,11 +126,6 @@ impl<'m> Worker<'m> {
     #[inline(always)]
     pub(super) fn is_moving(&self) -> bool {
         self.moving.giving.is_some() || self.moving.expected.is_some()
-    }
-
-    /// Whether what a device would bring can be held: else it stays there.
-    pub(super) fn can_hold(&self) -> bool {
-        self.moving.expected.is_none() || self.moving.held[1].len() + BATCH <= HELD
     }
 
     /// Before a burst from a device: what it has for the shard that goes is the other worker's.
@@ -173,6 +179,11 @@ impl<'m> Worker<'m> {
             && let Some((ports, 0)) = &giving.left
             && ports.iter().take(self.receives.len()).all(|&left| left == 0)
         {
+            self.leave();
+        }
+        if let Some(Giving { leaving: Some(_), .. }) = self.moving.giving
+            && self.io.has_arrived()
+        {
             self.let_go(&exchange);
         }
         let in_rings = exchange.in_rings;
@@ -186,13 +197,19 @@ impl<'m> Worker<'m> {
         }
     }
 
+    /// Nothing goes through the shard here from now on.
+    fn leave(&mut self) {
+        if let Some(giving) = &mut self.moving.giving
+            && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
+            && giving.leaving.is_none()
+        {
+            giving.leaving = place.take();
+            self.io.mark();
+        }
+    }
+
     fn let_go(&mut self, exchange: &Exchange<'m>) {
-        self.put_back();
-        let Some(giving) = self.moving.giving.take() else {
-            return;
-        };
-        let place = self.parts.shards.get_mut(usize::from(giving.shard));
-        if let Some(shard) = place.and_then(Option::take) {
+        if let Some(shard) = self.moving.giving.take().and_then(|giving| giving.leaving) {
             let [four, six] = shard.sessions();
             let counters = &self.parts.counters;
             counters.sessions_moved.remove(four + six);

@@ -296,7 +296,7 @@ impl Rig {
         let now = Now::at(1_000_000_000);
         let mut plane = Plane::new(setup, policy, &routes, plan.limits, plan.workers, now).unwrap();
         let lines = plane.lines().total();
-        let exchange = std::sync::Arc::new(Exchange::new(plan.shards as usize, plan.ring * plan.workers));
+        let exchange = std::sync::Arc::new(Exchange::new(plan.shards as usize, plan.workers - 1, plan.ring));
         let (mut workers, mut wires, mut desks) = (Vec::new(), Vec::new(), Vec::new());
         for (own, mut io) in MemoryIo::workers(plan.workers, 2).into_iter().enumerate() {
             io.limit_ring(plan.ring);
