@@ -3,6 +3,7 @@
 //! [`signature`] is the form that every dialect is read into.
 #![deny(unsafe_code)]
 
+pub mod protocols;
 pub mod signature;
 
 pub use signature::Signature;
