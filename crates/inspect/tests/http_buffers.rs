@@ -92,7 +92,9 @@ fn target_is_normalised_as_rules_expect() {
         ("http:/x", "http:/x"),
         ("*", "*"),
         ("/a b  c", "/a b  c"),
-        ("/a HTTP/x", "/a"),
+        ("/a HTTP/x", "/a HTTP/x"),
+        ("/a HTTP/1.1", "/a HTTP/1.1"),
+        ("/a HTTP/1.1 \t b", r"/a HTTP/1.1 \t b"),
         ("/%00x", r"/\x00x"),
     ];
     for (target, expected) in cases {
@@ -111,6 +113,19 @@ fn request_without_version_is_one_line_and_its_response_a_body() {
     assert_eq!([Anomaly::NoVersion], outcome.requests[0].anomalies.as_slice());
     assert_eq!("<html>", outcome.responses[0].text(FileData));
     assert!(outcome.responses[0].anomalies.is_empty());
+}
+
+#[test]
+fn request_with_an_odd_version_is_read_as_any() {
+    for version in ["HTTP/1.1x", "HTTP/", "http/1.01  ", "HTTP/0.7.1"] {
+        let message = request(format!("GET /a {version}\r\nHost: h\r\n\r\n").as_bytes());
+        assert_eq!(
+            ("/a", "h"),
+            (&*message.text(HttpUri), &*message.text(HttpHost)),
+            "{version}"
+        );
+        assert_eq!([Anomaly::BadVersion], message.anomalies.as_slice(), "{version}");
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The lines of a message, byte by byte: start line, header fields, and those between chunks.
 
+use arrayvec::ArrayVec;
+
 use super::Kind;
 use super::fields::Field;
 use super::side::{Event, Side, Step};
@@ -26,14 +28,10 @@ impl Side {
         let mut header = self.is_in_header().then_some(0);
         let (mut at, mut event) = (0, None);
         while at < bytes.len() && event.is_none() && self.is_in_lines() {
-            if self.step == Step::Value && !self.carriage {
-                let ordinary = |byte: &u8| !matches!(byte, b'\r' | b'\n' | 0 | b' ' | b'\t');
-                let run = bytes[at..].iter().take_while(|byte| ordinary(byte)).count();
-                if run > 0 {
-                    self.value(&bytes[at..at + run], w);
-                    at += run;
-                    continue;
-                }
+            let run = self.run(&bytes[at..], w);
+            if run > 0 {
+                at += run;
+                continue;
             }
             let taken;
             (taken, event) = self.byte(bytes[at], w);
@@ -46,6 +44,43 @@ impl Side {
             w.append(Buffer::HttpRawHeader, &bytes[begin..at]);
         }
         (at, event)
+    }
+
+    /// Bytes that mean nothing but themselves, taken together.
+    fn run<S: FnMut(Slot<'_>, Piece)>(&mut self, bytes: &[u8], w: &mut Writer<'_, S>) -> usize {
+        let ordinary = |byte: u8| !matches!(byte, b'\r' | b'\n' | 0 | b' ' | b'\t');
+        let length = |means: &[u8]| {
+            bytes
+                .iter()
+                .take_while(|&&byte| ordinary(byte) && !means.contains(&byte))
+                .count()
+        };
+        if self.carriage {
+            return 0;
+        }
+        match self.step {
+            Step::Value => {
+                let length = length(b"");
+                if length > 0 {
+                    self.value(&bytes[..length], w);
+                }
+                length
+            }
+            Step::Name if self.count == 0 => {
+                let length = length(b":");
+                bytes[..length]
+                    .iter()
+                    .for_each(|byte| self.spell(byte.to_ascii_lowercase()));
+                w.push(Buffer::HttpHeader, &bytes[..length]);
+                length
+            }
+            Step::Target if self.target.is_plain() => {
+                let length = length(b"%?#\\");
+                self.target.plain_bytes(&bytes[..length], w);
+                length
+            }
+            _ => 0,
+        }
     }
 
     fn is_in_header(&self) -> bool {
@@ -128,9 +163,10 @@ impl Side {
                 self.spell(byte);
             }
             Step::Version => self.version(byte, w),
-            Step::VersionNumber | Step::ProtocolVersion if !is_space(byte) => self.spell(byte),
+            Step::VersionNumber => self.version_number(byte, w),
+            Step::ProtocolVersion if !is_space(byte) => self.spell(byte),
             Step::ProtocolVersion => {
-                self.check_version(w);
+                self.check_version(0, w);
                 self.start_word();
                 self.step = Step::Code;
             }
@@ -188,8 +224,8 @@ impl Side {
                 return Some(Event::Line);
             }
             Step::VersionNumber => {
-                self.check_version(w);
-                if self.word.first() == Some(&b'2') {
+                self.target.end(w);
+                if self.check_version(HTTP.len(), w) == Some(b'2') {
                     self.not_http(w);
                     return None;
                 }
@@ -268,8 +304,6 @@ impl Side {
             self.spell(byte);
             self.count += 1;
             if self.count as usize == HTTP.len() {
-                self.target.end(w);
-                self.start_word();
                 self.step = Step::VersionNumber;
             }
             return;
@@ -285,6 +319,20 @@ impl Side {
         }
     }
 
+    /// A byte of the version, unless more follows the white space behind it: then all of it was the target's.
+    fn version_number<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) {
+        let over = self.word.last().is_some_and(|&last| is_space(last));
+        if (is_space(byte) || !over) && !self.word.is_full() {
+            return self.spell(byte);
+        }
+        let end = self.word.trim_ascii_end().len();
+        let spaces: ArrayVec<u8, 64> = self.word.drain(end..).collect();
+        self.spill_into_target(w);
+        self.word = spaces;
+        self.step = Step::Version;
+        self.version(byte, w);
+    }
+
     fn spill_into_target<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
         w.anomaly(Anomaly::SpaceInUri);
         for byte in std::mem::take(&mut self.word) {
@@ -293,10 +341,13 @@ impl Side {
         self.count = 0;
     }
 
-    fn check_version<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
-        if !matches!(self.word.as_slice(), [b'0'..=b'9', b'.', b'0'..=b'9']) {
+    /// Returns the first digit of the version, which begins at `from` in the word.
+    fn check_version<S: FnMut(Slot<'_>, Piece)>(&mut self, from: usize, w: &mut Writer<'_, S>) -> Option<u8> {
+        let version = self.word.trim_ascii().get(from..).unwrap_or(&[]);
+        if !matches!(version, [b'0'..=b'9', b'.', b'0'..=b'9']) {
             w.anomaly(Anomaly::BadVersion);
         }
+        version.first().copied()
     }
 
     /// A byte of a field's name, or the colon behind it.

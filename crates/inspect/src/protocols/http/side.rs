@@ -265,7 +265,7 @@ impl Side {
             if self.step != Step::UntilClose {
                 w.anomaly(Anomaly::CutShort);
             }
-            if matches!(self.step, Step::Target | Step::Version) {
+            if matches!(self.step, Step::Target | Step::Version | Step::VersionNumber) {
                 self.target.end(w);
             }
             if self.is_in_head() {

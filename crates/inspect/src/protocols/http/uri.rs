@@ -82,6 +82,20 @@ impl Target {
         }
     }
 
+    /// Bytes other than per cent sign, question mark, number sign and backslash mean nothing but themselves here.
+    pub fn is_plain(&self) -> bool {
+        matches!(self.phase, Phase::Path | Phase::Rest) && self.escape.is_empty()
+    }
+
+    /// Such bytes.
+    pub fn plain_bytes<S: FnMut(Slot<'_>, Piece)>(&mut self, bytes: &[u8], w: &mut Writer<'_, S>) {
+        w.append(Buffer::HttpRawUri, bytes);
+        w.push(Buffer::HttpUri, bytes);
+        if self.phase == Phase::Rest {
+            w.show(Buffer::HttpUri);
+        }
+    }
+
     /// The target is over.
     pub fn end<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
         self.spill(w);
