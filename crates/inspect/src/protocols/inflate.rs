@@ -90,7 +90,7 @@ enum Stage {
     /// The nth byte of zlib's header; the first one is kept.
     Zlib(Option<u8>),
     Data,
-    Trailer(u8),
+    Trailer,
     /// Broken: nothing to the end of the stride.
     Lost,
     /// As sent.
@@ -105,6 +105,7 @@ pub(super) struct Decoding {
     stage: Stage,
     flags: u8,
     left: u16,
+    zlib: bool,
     members: bool,
     taken: u64,
     made: u64,
@@ -129,6 +130,7 @@ impl Decoding {
             stage,
             flags: 0,
             left: 0,
+            zlib: false,
             members: false,
             taken: 0,
             made: 0,
@@ -154,11 +156,11 @@ impl Decoding {
                 Stage::Lost => piece.len(),
                 Stage::Zlib(Some(first)) => {
                     self.stage = Stage::Data;
-                    let zlib = (u16::from(first) << 8 | u16::from(piece[0])).is_multiple_of(31);
-                    if !zlib {
+                    self.zlib = (u16::from(first) << 8 | u16::from(piece[0])).is_multiple_of(31);
+                    if !self.zlib {
                         self.inflate(pool, &[first], out, &mut anomaly);
                     }
-                    zlib.into()
+                    self.zlib.into()
                 }
                 _ => self.framing(piece[0], out, &mut anomaly),
             };
@@ -201,10 +203,13 @@ impl Decoding {
                 TINFLStatus::NeedsMoreInput => return bytes.len(),
                 TINFLStatus::Done => {
                     inflater.state.init();
-                    self.stage = match self.format {
-                        Format::Gzip => Stage::Trailer(0),
-                        Format::Deflate => Stage::Lost,
+                    // Sums are not checked: the receiver may not do so either.
+                    self.left = match self.format {
+                        Format::Gzip => 8,
+                        Format::Deflate if self.zlib => 4,
+                        Format::Deflate => 0,
                     };
+                    self.stage = if self.left > 0 { Stage::Trailer } else { Stage::Raw };
                     return used;
                 }
                 _ => {
@@ -269,10 +274,16 @@ impl Decoding {
                 self.stage = Stage::Data;
                 return 0;
             }
-            Stage::Trailer(at) if at < 7 => Stage::Trailer(at + 1),
-            Stage::Trailer(_) => {
-                self.members = true;
-                Stage::Header(0)
+            Stage::Trailer => {
+                self.left -= 1;
+                match self.format {
+                    _ if self.left > 0 => Stage::Trailer,
+                    Format::Gzip => {
+                        self.members = true;
+                        Stage::Header(0)
+                    }
+                    Format::Deflate => Stage::Raw,
+                }
             }
             other => other,
         };

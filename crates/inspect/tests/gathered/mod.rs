@@ -18,6 +18,7 @@ pub struct Message {
 }
 
 impl Message {
+    #[allow(dead_code)]
     /// A buffer as text; empty where there is none.
     pub fn text(&self, buffer: Buffer) -> String {
         self.buffers
