@@ -9,7 +9,11 @@
 //! | file data | the same bytes | chunks joined, decoded |
 //!
 //! Header buffers are complete when the header block ends. Folded lines are joined by one space, white space around
-//! values is taken off, and every normalised line ends with CR LF. Trailers are in no buffer.
+//! values is taken off, and every normalised line ends with CR LF; the raw header ends with the empty line. Trailers are
+//! in no buffer.
+//!
+//! A message keeps its slot until the next one of its direction begins, or [`Http::settle`]; one that got none is
+//! followed all the same, so that the next is found. [`Http::release`] must be called when the flow ends.
 
 mod fields;
 mod lines;

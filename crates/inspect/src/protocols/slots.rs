@@ -28,13 +28,13 @@ pub(super) const FILLED: [Buffer; 17] = [
 /// Room of each buffer in bytes. What does not fit is not kept: the buffer is marked as truncated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// [`Buffer::HttpMethod`]; a longer one is not HTTP.
+    /// [`Buffer::HttpMethod`]; what has more than 32 bytes is none.
     pub method: u32,
     /// [`Buffer::HttpUri`] and [`Buffer::HttpRawUri`], each.
     pub uri: u32,
     /// [`Buffer::HttpHeader`] and [`Buffer::HttpRawHeader`], each.
     pub header: u32,
-    /// [`Buffer::HttpHost`] and [`Buffer::HttpRawHost`], each; also [`Buffer::TlsSni`] and [`Buffer::DnsQuery`].
+    /// [`Buffer::HttpHost`] (at most 512) and [`Buffer::HttpRawHost`], each; also [`Buffer::TlsSni`] and [`Buffer::DnsQuery`].
     pub host: u32,
     /// [`Buffer::HttpCookie`].
     pub cookie: u32,
@@ -369,5 +369,76 @@ impl<'a> Slot<'a> {
     /// It is of the side that called.
     pub(super) fn is_client(&self) -> bool {
         self.0.is_some_and(|open| open.state.client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handle_of_an_earlier_use_finds_nothing() {
+        let mut slots = Slots::new(1, Layout::message(&Limits::default()));
+        let first = slots.take(true).expect("one is free");
+        assert_eq!(None, slots.take(true));
+        slots
+            .field(first, Buffer::HttpUri)
+            .expect("it is open")
+            .push(b"/secret");
+        slots.give_back(first);
+        slots.give_back(first);
+        assert_eq!(1, slots.available());
+        let second = slots.take(true).expect("one is free");
+        assert_ne!(first, second);
+        assert!(slots.slot(first).is_none() && slots.field(first, Buffer::HttpUri).is_none());
+        assert_eq!(
+            b"",
+            slots.slot(second).expect("it is open").buffer(Buffer::HttpUri).bytes
+        );
+    }
+
+    #[test]
+    fn window_keeps_half_when_it_goes_on() {
+        let mut slots = Slots::new(
+            1,
+            Layout::message(&Limits {
+                body: 8,
+                ..Limits::default()
+            }),
+        );
+        let handle = slots.take(false).expect("one is free");
+        for (bytes, taken, expected, base) in [
+            (&b"abcdef"[..], (6, false), &b"abcdef"[..], 0),
+            (b"ghij", (2, true), b"abcdefgh", 0),
+            (b"ij", (2, false), b"efghij", 4),
+        ] {
+            assert_eq!(
+                taken,
+                slots.field(handle, Buffer::FileData).expect("it is open").slide(bytes)
+            );
+            let view = slots.slot(handle).expect("it is open").buffer(Buffer::FileData);
+            assert_eq!((expected, base), (view.bytes, view.base));
+        }
+    }
+
+    #[test]
+    fn what_is_taken_back_was_never_shown() {
+        let mut slots = Slots::new(
+            1,
+            Layout::message(&Limits {
+                uri: 4,
+                ..Limits::default()
+            }),
+        );
+        let handle = slots.take(true).expect("one is free");
+        let mut field = slots.field(handle, Buffer::HttpUri).expect("it is open");
+        assert!(field.push(b"ab"));
+        field.show();
+        assert!(field.push(b"cd"));
+        field.undo();
+        assert!(!field.push(b"xyz"));
+        field.show();
+        let view = slots.slot(handle).expect("it is open").buffer(Buffer::HttpUri);
+        assert_eq!((&b"abxy"[..], true, false), (view.bytes, view.truncated, view.complete));
     }
 }
