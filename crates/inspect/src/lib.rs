@@ -7,6 +7,7 @@
 pub mod bindings;
 pub mod evaluate;
 pub mod prefilter;
+pub mod protocols;
 pub mod rates;
 pub mod rule;
 pub mod scope;

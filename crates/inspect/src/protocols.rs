@@ -1,0 +1,110 @@
+//! Parsers that fill the buffers of signatures from the bytes of a stream as they arrive, in pieces of any size.
+//!
+//! A parser never waits for more than it was given: after every call its [`Slot`] holds what is known so far, so that
+//! a match is seen before its last byte is delivered. What it tells is a [`Piece`]; the sink gets the slot with it and
+//! may search right there, which it must for bodies, whose window goes on.
+//!
+//! The same bytes give the same buffers and the same anomalies however they are cut.
+
+pub mod anomaly;
+pub mod dns;
+pub mod http;
+mod inflate;
+pub mod recognise;
+pub mod slots;
+pub mod tls;
+mod writer;
+
+use std::ops::Range;
+
+pub use anomaly::{Anomaly, Counts};
+pub use dns::{Dns, DnsStream};
+pub use http::Http;
+pub use inflate::Inflaters;
+pub use recognise::{Recognise, Recognised};
+pub use slots::{Handle, Limits, Slot, Slots, View};
+pub use tls::Tls;
+
+use crate::signature::Buffer;
+
+/// What a parser tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    /// A buffer grew, or will not grow any more.
+    Grew {
+        /// Which.
+        buffer: Buffer,
+        /// The new bytes, as indices into [`View::bytes`] at this moment.
+        fresh: Range<usize>,
+        /// It will not grow any more.
+        complete: bool,
+    },
+    /// Something is odd; told once per message.
+    Anomaly(Anomaly),
+    /// The message ended: all its buffers are complete.
+    End,
+}
+
+/// What the parsers of a shard share: the slots, the decoders, the counters. Allocated once.
+#[derive(Debug)]
+pub struct Store {
+    /// Slots of HTTP messages.
+    pub messages: Slots,
+    /// Slots of DNS messages and TLS hellos.
+    pub names: Slots,
+    /// Decoders of content encodings.
+    pub inflaters: Inflaters,
+    /// Anomalies met.
+    pub anomalies: Counts,
+}
+
+/// How large a [`Store`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// HTTP messages that are open at once; each direction of a connection may have one.
+    pub messages: u32,
+    /// DNS messages and TLS hellos that are open at once.
+    pub names: u32,
+    /// Bodies that are decoded at once, about 43 KiB each.
+    pub inflaters: u16,
+    /// Room of each buffer.
+    pub limits: Limits,
+    /// A body is decoded to at most so many bytes, and…
+    pub decoded_bytes: u64,
+    /// … beyond 64 KiB to at most so many times its encoded bytes. Checked every 256 encoded bytes; what follows is
+    /// left as sent.
+    pub decoded_ratio: u32,
+}
+
+impl Default for Capacity {
+    fn default() -> Self {
+        Self {
+            messages: 1024,
+            names: 1024,
+            inflaters: 64,
+            limits: Limits::default(),
+            decoded_bytes: 8 << 20,
+            decoded_ratio: 200,
+        }
+    }
+}
+
+impl Store {
+    /// A store with all its memory.
+    pub fn new(capacity: &Capacity) -> Self {
+        let Capacity {
+            messages,
+            names,
+            inflaters,
+            limits,
+            decoded_bytes,
+            decoded_ratio,
+        } = *capacity;
+        Self {
+            messages: Slots::new(messages, slots::Layout::message(&limits)),
+            names: Slots::new(names, slots::Layout::name(&limits)),
+            inflaters: Inflaters::new(inflaters, decoded_bytes, decoded_ratio),
+            anomalies: Counts::default(),
+        }
+    }
+}

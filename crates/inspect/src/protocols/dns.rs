@@ -1,0 +1,197 @@
+//! Questions of DNS messages (RFC 1035), over UDP and with a length before each over TCP (RFC 7766).
+//!
+//! [`Buffer::DnsQuery`] holds one name after the other, each complete when it is told: labels as sent, dots between,
+//! nothing for the root.
+
+use super::anomaly::Seen;
+use super::writer::Writer;
+use super::{Anomaly, Handle, Piece, Slot, Store};
+use crate::signature::Buffer;
+
+/// Questions that are read of a message.
+pub const QUESTIONS: usize = 16;
+/// Bytes of a message over TCP that are kept: the questions stand in front.
+pub const KEPT: usize = 512;
+const HEADER: usize = 12;
+const JUMPS: usize = 16;
+
+/// A flow of DNS messages.
+#[derive(Debug, Default)]
+pub struct Dns {
+    handle: Option<Handle>,
+    seen: Seen,
+}
+
+impl Dns {
+    /// One message of one datagram.
+    pub fn message(&mut self, store: &mut Store, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
+        let (handle, seen) = (self.handle, self.seen);
+        let mut writer = Writer {
+            slots: &mut store.names,
+            counts: &mut store.anomalies,
+            handle,
+            seen,
+            sink,
+        };
+        writer.begin(true);
+        questions(bytes, false, &mut writer);
+        writer.end();
+        (self.handle, self.seen) = (writer.handle, writer.seen);
+    }
+
+    /// What is known of the last question.
+    pub fn slot<'a>(&self, store: &'a Store) -> Slot<'a> {
+        self.handle
+            .and_then(|handle| store.names.slot(handle))
+            .unwrap_or(Slot::NONE)
+    }
+
+    /// Gives the slot back: the message was evaluated, or the flow ended.
+    pub fn release(&mut self, store: &mut Store) {
+        if let Some(handle) = self.handle.take() {
+            store.names.give_back(handle);
+        }
+    }
+}
+
+/// One direction of a connection with DNS messages.
+#[derive(Debug)]
+pub struct DnsStream {
+    dns: Dns,
+    /// Bytes of the length and the message that arrived.
+    at: usize,
+    length: usize,
+    kept: [u8; KEPT],
+}
+
+impl Default for DnsStream {
+    fn default() -> Self {
+        Self {
+            dns: Dns::default(),
+            at: 0,
+            length: 0,
+            kept: [0; KEPT],
+        }
+    }
+}
+
+impl DnsStream {
+    /// Bytes of the stream, in order.
+    pub fn bytes(&mut self, store: &mut Store, mut bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
+        while let Some(&first) = bytes.first() {
+            if self.at < 2 {
+                self.length = (self.length << 8 | usize::from(first)) & 0xffff;
+                self.at += 1;
+                bytes = &bytes[1..];
+            } else {
+                let taken = bytes.len().min(self.length + 2 - self.at);
+                if let Some(room) = self.kept.get_mut(self.at - 2..) {
+                    let fits = taken.min(room.len());
+                    room[..fits].copy_from_slice(&bytes[..fits]);
+                }
+                self.at += taken;
+                bytes = &bytes[taken..];
+            }
+            if self.at >= 2 && self.at == self.length + 2 {
+                let (kept, cut) = (self.length.min(KEPT), self.length > KEPT);
+                self.finish(store, kept, cut, sink);
+            }
+        }
+    }
+
+    fn finish(&mut self, store: &mut Store, kept: usize, cut: bool, sink: &mut impl FnMut(Slot<'_>, Piece)) {
+        let (handle, seen) = (self.dns.handle, self.dns.seen);
+        let mut writer = Writer {
+            slots: &mut store.names,
+            counts: &mut store.anomalies,
+            handle,
+            seen,
+            sink,
+        };
+        writer.begin(true);
+        questions(&self.kept[..kept], cut, &mut writer);
+        writer.end();
+        (self.dns.handle, self.dns.seen) = (writer.handle, writer.seen);
+        (self.at, self.length) = (0, 0);
+    }
+
+    /// What is known of the last question.
+    pub fn slot<'a>(&self, store: &'a Store) -> Slot<'a> {
+        self.dns.slot(store)
+    }
+
+    /// Gives the slot back: the message was evaluated, or the flow ended.
+    pub fn release(&mut self, store: &mut Store) {
+        self.dns.release(store);
+    }
+}
+
+/// Whether a message answers; false also where it is too short to say.
+pub fn is_answer(message: &[u8]) -> bool {
+    message.get(2).is_some_and(|flags| flags & 0x80 != 0)
+}
+
+fn questions<S: FnMut(Slot<'_>, Piece)>(message: &[u8], cut: bool, writer: &mut Writer<'_, S>) {
+    let end_of_message = if cut { Anomaly::TooLong } else { Anomaly::BadDns };
+    if message.len() < HEADER {
+        return writer.anomaly(Anomaly::BadDns);
+    }
+    let count = u16::from_be_bytes([message[4], message[5]]) as usize;
+    if count > QUESTIONS {
+        writer.anomaly(Anomaly::TooLong);
+    }
+    let mut at = HEADER;
+    for _ in 0..count.min(QUESTIONS) {
+        writer.clear(Buffer::DnsQuery);
+        match name(message, at, writer) {
+            Ok(end) => at = end + 4,
+            Err(Wrong::End) => return writer.anomaly(end_of_message),
+            Err(Wrong::Pointer) => return writer.anomaly(Anomaly::DnsPointer),
+        }
+        writer.show(Buffer::DnsQuery);
+        writer.complete(&[Buffer::DnsQuery]);
+        writer.flush();
+        if at > message.len() {
+            return writer.anomaly(end_of_message);
+        }
+    }
+}
+
+enum Wrong {
+    End,
+    Pointer,
+}
+
+/// Writes the name at `at`; returns where it ends. A pointer must point before the name that it is in, and a name is
+/// at most 255 bytes, so this ends.
+fn name<S: FnMut(Slot<'_>, Piece)>(message: &[u8], at: usize, writer: &mut Writer<'_, S>) -> Result<usize, Wrong> {
+    let (mut at, mut begin, mut end, mut length, mut jumps) = (at, at, None, 0, 0);
+    loop {
+        let byte = *message.get(at).ok_or(Wrong::End)?;
+        match byte >> 6 {
+            0 if byte == 0 => return Ok(end.unwrap_or(at + 1)),
+            0 => {
+                let label = message.get(at + 1..at + 1 + usize::from(byte)).ok_or(Wrong::End)?;
+                let dot: &[u8] = if length > 0 { b"." } else { b"" };
+                length += 1 + label.len();
+                if length > 254 {
+                    return Err(Wrong::End);
+                }
+                writer.push(Buffer::DnsQuery, dot);
+                writer.push(Buffer::DnsQuery, label);
+                at += 1 + label.len();
+            }
+            3 => {
+                let low = *message.get(at + 1).ok_or(Wrong::End)?;
+                let target = usize::from(byte & 0x3f) << 8 | usize::from(low);
+                end = end.or(Some(at + 2));
+                jumps += 1;
+                if target >= begin || target < HEADER || jumps > JUMPS {
+                    return Err(Wrong::Pointer);
+                }
+                (at, begin) = (target, target);
+            }
+            _ => return Err(Wrong::Pointer),
+        }
+    }
+}

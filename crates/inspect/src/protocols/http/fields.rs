@@ -1,0 +1,185 @@
+//! What header fields say about the message: how long its body is, how it is encoded, what host it is for.
+
+use crate::protocols::Anomaly;
+use crate::protocols::inflate::Format;
+use crate::signature::Buffer;
+
+/// A field that matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Field {
+    #[default]
+    Other,
+    Host,
+    UserAgent,
+    Cookie,
+    ContentLength,
+    TransferEncoding,
+    ContentEncoding,
+}
+
+impl Field {
+    /// By its name in lower case.
+    pub fn of(name: &[u8], client: bool) -> Self {
+        match name {
+            b"host" if client => Self::Host,
+            b"user-agent" if client => Self::UserAgent,
+            b"cookie" if client => Self::Cookie,
+            b"set-cookie" if !client => Self::Cookie,
+            b"content-length" => Self::ContentLength,
+            b"transfer-encoding" => Self::TransferEncoding,
+            b"content-encoding" => Self::ContentEncoding,
+            _ => Self::Other,
+        }
+    }
+
+    /// The buffer of its value.
+    pub fn buffer(self) -> Option<Buffer> {
+        match self {
+            Self::Host => Some(Buffer::HttpRawHost),
+            Self::UserAgent => Some(Buffer::HttpUserAgent),
+            Self::Cookie => Some(Buffer::HttpCookie),
+            _ => None,
+        }
+    }
+
+    /// Its value is read.
+    pub fn is_read(self) -> bool {
+        matches!(
+            self,
+            Self::ContentLength | Self::TransferEncoding | Self::ContentEncoding
+        )
+    }
+}
+
+/// How the body of a message is framed and encoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Framing {
+    pub length: Option<u64>,
+    pub chunked: bool,
+    transfer: bool,
+    pub format: Option<Format>,
+    unknown: bool,
+}
+
+impl Framing {
+    /// Takes the value of a field, in lower case and trimmed at its end; `cut` if it was longer than `value`.
+    pub fn field(&mut self, field: Field, value: &[u8], cut: bool, odd: &mut impl FnMut(Anomaly)) {
+        match field {
+            Field::ContentLength => {
+                for part in value.split(|&byte| byte == b',') {
+                    self.content_length(part.trim_ascii(), cut, odd);
+                }
+            }
+            Field::TransferEncoding => {
+                let mut parts = value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
+                let alone = value == b"chunked";
+                self.chunked |= parts.any(|part| part == b"chunked");
+                if cut || !alone || std::mem::replace(&mut self.transfer, true) {
+                    odd(Anomaly::OddTransferEncoding);
+                }
+            }
+            Field::ContentEncoding => self.content_encoding(value, cut, odd),
+            _ => {}
+        }
+    }
+
+    fn content_length(&mut self, value: &[u8], cut: bool, odd: &mut impl FnMut(Anomaly)) {
+        let digits = value.iter().take_while(|byte| byte.is_ascii_digit());
+        let mut length = None;
+        for digit in digits.clone() {
+            length = Some(
+                length
+                    .unwrap_or(0u64)
+                    .saturating_mul(10)
+                    .saturating_add(u64::from(digit - b'0')),
+            );
+        }
+        if cut || length.is_none() || length == Some(u64::MAX) || digits.count() < value.len() {
+            odd(Anomaly::BadContentLength);
+        }
+        match (self.length, length) {
+            (_, None) => {}
+            (None, Some(_)) => self.length = length,
+            (Some(first), Some(second)) if first == second => odd(Anomaly::RepeatedContentLength),
+            _ => odd(Anomaly::ConflictingContentLength),
+        }
+    }
+
+    fn content_encoding(&mut self, value: &[u8], cut: bool, odd: &mut impl FnMut(Anomaly)) {
+        let format = match value {
+            b"" | b"identity" | b"none" if !cut => return,
+            b"gzip" | b"x-gzip" if !cut => Some(Format::Gzip),
+            b"deflate" | b"x-deflate" if !cut => Some(Format::Deflate),
+            _ => None,
+        };
+        if format.is_none() || self.format.is_some() || self.unknown {
+            odd(Anomaly::UnknownEncoding);
+            self.unknown = true;
+            self.format = None;
+        } else {
+            self.format = format;
+        }
+    }
+}
+
+/// The host of a value like `user@HOST:80`, made in place and in lower case; returns its length.
+pub(super) fn host(value: &[u8], into: &mut [u8]) -> usize {
+    let value = match value.iter().rposition(|&byte| byte == b'@') {
+        Some(at) => &value[at + 1..],
+        None => value,
+    };
+    let digits = value.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let value = match value[..value.len() - digits].split_last() {
+        // Within brackets colons are the address's own.
+        Some((b':', host)) if !host.contains(&b':') || host.ends_with(b"]") => host,
+        _ => value,
+    };
+    let length = value.len().min(into.len());
+    into[..length].copy_from_slice(&value[..length]);
+    into[..length].make_ascii_lowercase();
+    length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_is_without_user_and_port() {
+        let cases = [
+            ("Example.ORG", "example.org"),
+            ("example.org:8080", "example.org"),
+            ("example.org:", "example.org"),
+            ("a:b@example.org:80", "example.org"),
+            ("[2001:DB8::1]:80", "[2001:db8::1]"),
+            ("[2001:db8::1]", "[2001:db8::1]"),
+            ("2001:db8::1", "2001:db8::1"),
+            ("10.0.0.1", "10.0.0.1"),
+            ("", ""),
+        ];
+        for (value, expected) in cases {
+            let mut bytes = [0; 64];
+            let length = host(value.as_bytes(), &mut bytes);
+            assert_eq!(expected, String::from_utf8_lossy(&bytes[..length]), "{value}");
+        }
+    }
+
+    #[test]
+    fn lengths_that_differ_are_told_and_the_first_is_used() {
+        let mut told = Vec::new();
+        let mut framing = Framing::default();
+        for value in [&b"5"[..], b"5", b"6", b"+7", b"99999999999999999999999"] {
+            framing.field(Field::ContentLength, value, false, &mut |anomaly| told.push(anomaly));
+        }
+        use Anomaly::*;
+        let expected = [
+            RepeatedContentLength,
+            ConflictingContentLength,
+            BadContentLength,
+            BadContentLength,
+            ConflictingContentLength,
+        ];
+        assert_eq!(expected, told.as_slice());
+        assert_eq!(Some(5), framing.length);
+    }
+}

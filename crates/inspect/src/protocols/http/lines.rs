@@ -1,0 +1,476 @@
+//! The lines of a message, byte by byte: start line, header fields, and those between chunks.
+
+use arrayvec::ArrayVec;
+
+use super::Kind;
+use super::fields::Field;
+use super::side::{Event, Side, Step};
+use super::uri::Target;
+use crate::protocols::recognise::is_token;
+use crate::protocols::writer::Writer;
+use crate::protocols::{Anomaly, Piece, Slot};
+use crate::signature::Buffer;
+
+const HTTP: &[u8] = b"HTTP/";
+const LONGEST_METHOD: u32 = 32;
+const LONGEST_CHUNK: u64 = 1 << 60;
+
+fn is_space(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+impl Side {
+    /// Parses lines up to the next event or body.
+    pub fn lines<S>(&mut self, bytes: &[u8], w: &mut Writer<'_, S>) -> (usize, Option<Event>)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        let mut header = self.is_in_header().then_some(0);
+        let (mut at, mut event) = (0, None);
+        while at < bytes.len() && event.is_none() && self.is_in_lines() {
+            let run = self.run(&bytes[at..], w);
+            if run > 0 {
+                at += run;
+                continue;
+            }
+            let taken;
+            (taken, event) = self.byte(bytes[at], w);
+            at += usize::from(taken);
+            if header.is_none() && self.is_in_header() {
+                header = Some(at);
+            }
+        }
+        if let Some(begin) = header {
+            w.append(Buffer::HttpRawHeader, &bytes[begin..at]);
+        }
+        (at, event)
+    }
+
+    /// Bytes that mean nothing but themselves, taken together.
+    fn run<S: FnMut(Slot<'_>, Piece)>(&mut self, bytes: &[u8], w: &mut Writer<'_, S>) -> usize {
+        let ordinary = |byte: u8| !matches!(byte, b'\r' | b'\n' | 0 | b' ' | b'\t');
+        let length = |means: &[u8]| {
+            bytes
+                .iter()
+                .take_while(|&&byte| ordinary(byte) && !means.contains(&byte))
+                .count()
+        };
+        if self.carriage {
+            return 0;
+        }
+        match self.step {
+            Step::Value => {
+                let length = length(b"");
+                if length > 0 {
+                    self.value(&bytes[..length], w);
+                }
+                length
+            }
+            Step::Name if self.count == 0 => {
+                let length = length(b":");
+                bytes[..length]
+                    .iter()
+                    .for_each(|byte| self.spell(byte.to_ascii_lowercase()));
+                w.push(Buffer::HttpHeader, &bytes[..length]);
+                length
+            }
+            Step::Target if self.target.is_plain() => {
+                let length = length(b"%?#\\");
+                self.target.plain_bytes(&bytes[..length], w);
+                length
+            }
+            _ => 0,
+        }
+    }
+
+    fn is_in_header(&self) -> bool {
+        matches!(self.step, Step::LineStart | Step::Name | Step::ValueStart | Step::Value)
+    }
+
+    fn is_in_lines(&self) -> bool {
+        use Step::*;
+        !matches!(self.step, Length | UntilClose | ChunkData | Paused | Opaque)
+    }
+
+    /// One byte; false if it was not taken, because it is of the body.
+    fn byte<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) -> (bool, Option<Event>) {
+        if self.step == Step::Start {
+            if byte == b'\r' || byte == b'\n' {
+                return (true, None);
+            }
+            self.begin(w);
+        }
+        if self.step == Step::Protocol {
+            return (self.protocol(byte, w), None);
+        }
+        if std::mem::take(&mut self.carriage) {
+            if byte == b'\n' {
+                return (true, self.line_end(w));
+            }
+            w.anomaly(Anomaly::BareCarriageReturn);
+            self.plain(b'\r', w);
+            if !self.is_in_lines() {
+                return (false, None);
+            }
+        }
+        match byte {
+            b'\r' => {
+                self.carriage = true;
+                return (true, None);
+            }
+            b'\n' => {
+                w.anomaly(Anomaly::BareLineFeed);
+                return (true, self.line_end(w));
+            }
+            0 => w.anomaly(Anomaly::Nul),
+            _ => {}
+        }
+        (self.plain(byte, w), None)
+    }
+
+    /// `HTTP/` of a response.
+    fn protocol<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) -> bool {
+        let matched = self.count as usize;
+        if !byte.eq_ignore_ascii_case(&HTTP[matched]) {
+            self.no_status_line(&HTTP[..matched], w);
+            return false;
+        }
+        self.count += 1;
+        if self.count as usize == HTTP.len() {
+            self.step = Step::ProtocolVersion;
+        }
+        true
+    }
+
+    /// A byte that ends no line; false if it was not taken.
+    fn plain<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) -> bool {
+        match self.step {
+            Step::Method if is_token(byte) && self.count < LONGEST_METHOD => {
+                self.count += 1;
+                self.spell(byte);
+                w.append(Buffer::HttpMethod, &[byte]);
+            }
+            Step::Method if is_space(byte) && self.count > 0 => self.method(w),
+            Step::Method => self.not_http(w),
+            Step::Gap if is_space(byte) => {}
+            Step::Gap | Step::Target if !is_space(byte) => {
+                self.step = Step::Target;
+                self.target.byte(byte, w);
+            }
+            Step::Gap | Step::Target => {
+                (self.step, self.count) = (Step::Version, 0);
+                self.start_word();
+                self.spell(byte);
+            }
+            Step::Version => self.version(byte, w),
+            Step::VersionNumber => self.version_number(byte, w),
+            Step::ProtocolVersion if !is_space(byte) => self.spell(byte),
+            Step::ProtocolVersion => {
+                self.check_version(0, w);
+                self.start_word();
+                self.step = Step::Code;
+            }
+            Step::Code if !is_space(byte) => {
+                self.spell(byte);
+                w.append(Buffer::HttpStatusCode, &[byte]);
+            }
+            Step::Code if !self.word.is_empty() => (self.step, self.count) = (Step::Message, 0),
+            Step::Message if !is_space(byte) => {
+                self.count = 1;
+                w.append(Buffer::HttpStatusMessage, &[byte]);
+            }
+            Step::Message if self.count > 0 => w.push(Buffer::HttpStatusMessage, &[byte]),
+            Step::LineStart if self.line_open && is_space(byte) => self.fold(w),
+            Step::LineStart => {
+                self.end_header_line(w);
+                if is_space(byte) {
+                    w.anomaly(Anomaly::SpaceBeforeHeader);
+                }
+                self.step = Step::Name;
+                self.start_word();
+                self.count = 0;
+                self.name(byte, w);
+            }
+            Step::Name => self.name(byte, w),
+            Step::ValueStart if is_space(byte) => {}
+            Step::ValueStart => {
+                self.begin_value(w);
+                self.value(&[byte], w);
+            }
+            Step::Value if is_space(byte) => {
+                self.spell(byte);
+                self.each_target(|buffer| w.push(buffer, &[byte]));
+            }
+            Step::Value => self.value(&[byte], w),
+            Step::ChunkSize => return self.chunk_size(byte, w),
+            Step::ChunkEnd => return self.bad_chunk(w),
+            Step::TrailerStart => self.step = Step::Trailer,
+            _ => {}
+        }
+        true
+    }
+
+    /// A line ended.
+    fn line_end<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) -> Option<Event> {
+        match self.step {
+            Step::Method | Step::Gap => self.not_http(w),
+            Step::Target | Step::Version => {
+                if self.step == Step::Version && self.count > 0 {
+                    self.spill_into_target(w);
+                }
+                self.target.end(w);
+                w.anomaly(Anomaly::NoVersion);
+                self.kind = Kind::Bare;
+                return Some(Event::Line);
+            }
+            Step::VersionNumber => {
+                self.target.end(w);
+                if self.check_version(HTTP.len(), w) == Some(b'2') {
+                    self.not_http(w);
+                    return None;
+                }
+                self.step = Step::LineStart;
+                return Some(Event::Line);
+            }
+            Step::ProtocolVersion | Step::Code | Step::Message => {
+                let code = if self.step == Step::ProtocolVersion {
+                    &[][..]
+                } else {
+                    &self.word[..]
+                };
+                self.status = match *code {
+                    [a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9'] => {
+                        u16::from(a - b'0') * 100 + u16::from(b - b'0') * 10 + u16::from(c - b'0')
+                    }
+                    _ => {
+                        w.anomaly(Anomaly::BadStatus);
+                        0
+                    }
+                };
+                w.undo(Buffer::HttpStatusMessage);
+                w.complete(&[Buffer::HttpStatusCode, Buffer::HttpStatusMessage]);
+                self.step = Step::LineStart;
+            }
+            Step::LineStart => {
+                self.end_header_line(w);
+                return Some(Event::Headers);
+            }
+            Step::Name => {
+                w.anomaly(Anomaly::HeaderWithoutColon);
+                w.show(Buffer::HttpHeader);
+                (self.field, self.value_begun) = (Field::Other, true);
+                (self.step, self.line_open) = (Step::LineStart, true);
+            }
+            Step::ValueStart | Step::Value => (self.step, self.line_open) = (Step::LineStart, true),
+            Step::ChunkSize if self.count == 0 => _ = self.bad_chunk(w),
+            Step::ChunkSize | Step::ChunkExtension => {
+                self.step = if self.left > 0 {
+                    Step::ChunkData
+                } else {
+                    Step::TrailerStart
+                };
+            }
+            Step::ChunkEnd => (self.step, self.count, self.left) = (Step::ChunkSize, 0, 0),
+            Step::TrailerStart => return Some(Event::End),
+            Step::Trailer => self.step = Step::TrailerStart,
+            _ => {}
+        }
+        None
+    }
+
+    fn start_word(&mut self) {
+        self.word.clear();
+        self.word_cut = false;
+    }
+
+    fn spell(&mut self, byte: u8) {
+        self.word_cut |= self.word.try_push(byte).is_err();
+    }
+
+    fn method<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+        w.complete(&[Buffer::HttpMethod]);
+        self.kind = match self.word.as_slice() {
+            b"HEAD" => Kind::Head,
+            b"CONNECT" => Kind::Connect,
+            _ => Kind::Ordinary,
+        };
+        self.target = Target::begin(self.kind == Kind::Connect);
+        self.step = Step::Gap;
+    }
+
+    /// Behind white space in the target: `HTTP/`, or more of the target.
+    fn version<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) {
+        if byte.eq_ignore_ascii_case(&HTTP[self.count as usize]) {
+            self.spell(byte);
+            self.count += 1;
+            if self.count as usize == HTTP.len() {
+                self.step = Step::VersionNumber;
+            }
+            return;
+        }
+        if self.count > 0 || !is_space(byte) {
+            self.spill_into_target(w);
+        }
+        if is_space(byte) {
+            self.spell(byte);
+        } else {
+            self.step = Step::Target;
+            self.target.byte(byte, w);
+        }
+    }
+
+    /// A byte of the version, unless more follows the white space behind it: then all of it was the target's.
+    fn version_number<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) {
+        let over = self.word.last().is_some_and(|&last| is_space(last));
+        if (is_space(byte) || !over) && !self.word.is_full() {
+            return self.spell(byte);
+        }
+        let end = self.word.trim_ascii_end().len();
+        let spaces: ArrayVec<u8, 64> = self.word.drain(end..).collect();
+        self.spill_into_target(w);
+        self.word = spaces;
+        self.step = Step::Version;
+        self.version(byte, w);
+    }
+
+    fn spill_into_target<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+        w.anomaly(Anomaly::SpaceInUri);
+        for byte in std::mem::take(&mut self.word) {
+            self.target.byte(byte, w);
+        }
+        self.count = 0;
+    }
+
+    /// Returns the first digit of the version, which begins at `from` in the word.
+    fn check_version<S: FnMut(Slot<'_>, Piece)>(&mut self, from: usize, w: &mut Writer<'_, S>) -> Option<u8> {
+        let version = self.word.trim_ascii().get(from..).unwrap_or(&[]);
+        if !matches!(version, [b'0'..=b'9', b'.', b'0'..=b'9']) {
+            w.anomaly(Anomaly::BadVersion);
+        }
+        version.first().copied()
+    }
+
+    /// A byte of a field's name, or the colon behind it.
+    fn name<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) {
+        if is_space(byte) {
+            self.count = self.count.saturating_add(1);
+            return;
+        }
+        let spaces = std::mem::take(&mut self.count);
+        if byte != b':' {
+            for _ in 0..if self.word.is_empty() {
+                0
+            } else {
+                spaces.min(self.word.remaining_capacity() as u32)
+            } {
+                self.spell(b' ');
+                w.push(Buffer::HttpHeader, b" ");
+            }
+            self.spell(byte.to_ascii_lowercase());
+            w.push(Buffer::HttpHeader, &[byte]);
+            return;
+        }
+        if spaces > 0 {
+            w.anomaly(Anomaly::SpaceBeforeColon);
+        }
+        self.field = if self.word_cut {
+            Field::Other
+        } else {
+            Field::of(&self.word, self.client)
+        };
+        self.start_word();
+        if self.field == Field::Cookie {
+            w.undo(Buffer::HttpHeader);
+        } else {
+            w.append(Buffer::HttpHeader, b": ");
+        }
+        if self.field == Field::Host {
+            self.hosts = self.hosts.saturating_add(1);
+            if self.hosts > 1 {
+                w.anomaly(Anomaly::RepeatedHost);
+            }
+            if self.target.names_host {
+                self.field = Field::Other;
+            }
+        }
+        (self.step, self.value_begun) = (Step::ValueStart, false);
+    }
+
+    /// The buffers that the value goes to.
+    fn each_target(&self, mut to: impl FnMut(Buffer)) {
+        if self.field != Field::Cookie {
+            to(Buffer::HttpHeader);
+        }
+        if let Some(buffer) = self.field.buffer() {
+            to(buffer);
+        }
+    }
+
+    fn begin_value<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+        self.step = Step::Value;
+        if !std::mem::replace(&mut self.value_begun, true)
+            && let Some(buffer) = self.field.buffer()
+        {
+            w.join(buffer);
+        }
+    }
+
+    /// Bytes of a value that are no white space.
+    fn value<S: FnMut(Slot<'_>, Piece)>(&mut self, bytes: &[u8], w: &mut Writer<'_, S>) {
+        if self.field.is_read() {
+            bytes.iter().for_each(|byte| self.spell(byte.to_ascii_lowercase()));
+        }
+        self.each_target(|buffer| w.append(buffer, bytes));
+    }
+
+    fn fold<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+        w.anomaly(Anomaly::FoldedHeader);
+        if self.value_begun {
+            self.spell(b' ');
+            self.each_target(|buffer| {
+                w.undo(buffer);
+                w.push(buffer, b" ");
+            });
+        }
+        (self.step, self.line_open) = (Step::ValueStart, false);
+    }
+
+    /// The header line before is over, if there is one.
+    fn end_header_line<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+        if !std::mem::take(&mut self.line_open) {
+            return;
+        }
+        self.each_target(|buffer| w.undo(buffer));
+        if self.field != Field::Cookie {
+            w.append(Buffer::HttpHeader, b"\r\n");
+        }
+        if self.field.is_read() {
+            let value = self.word.trim_ascii();
+            self.framing
+                .field(self.field, value, self.word_cut, &mut |anomaly| w.anomaly(anomaly));
+        }
+        self.field = Field::Other;
+    }
+
+    fn chunk_size<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, w: &mut Writer<'_, S>) -> bool {
+        match char::from(byte).to_digit(16) {
+            Some(digit) if self.left < LONGEST_CHUNK >> 4 => {
+                self.left = self.left << 4 | u64::from(digit);
+                self.count = 1;
+                true
+            }
+            None if self.count > 0 && (byte == b';' || is_space(byte)) => {
+                self.step = Step::ChunkExtension;
+                true
+            }
+            _ => self.bad_chunk(w),
+        }
+    }
+
+    /// Where chunks end is not known any more: the rest is a body. False: so is the byte at hand.
+    fn bad_chunk<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) -> bool {
+        w.anomaly(Anomaly::BadChunk);
+        self.step = Step::UntilClose;
+        false
+    }
+}

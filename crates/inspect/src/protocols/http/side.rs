@@ -1,0 +1,309 @@
+//! One direction of an HTTP connection: which part of a message its bytes are.
+
+use arrayvec::ArrayVec;
+
+use super::Kind;
+use super::fields::{self, Field, Framing};
+use super::uri::Target;
+use crate::protocols::anomaly::Seen;
+use crate::protocols::inflate::{Decoding, Inflaters};
+use crate::protocols::writer::Writer;
+use crate::protocols::{Anomaly, Handle, Piece, Slot, Store};
+use crate::signature::Buffer;
+
+/// The part of a message that is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    Start,
+    Method,
+    /// White space before the target.
+    Gap,
+    Target,
+    /// White space behind the target, and perhaps `HTTP/`.
+    Version,
+    VersionNumber,
+    /// `HTTP/` of a response.
+    Protocol,
+    ProtocolVersion,
+    Code,
+    Message,
+    LineStart,
+    Name,
+    ValueStart,
+    Value,
+    Length,
+    UntilClose,
+    ChunkSize,
+    ChunkExtension,
+    ChunkData,
+    ChunkEnd,
+    TrailerStart,
+    Trailer,
+    /// After CONNECT, until it is answered.
+    Paused,
+    Opaque,
+}
+
+/// What a message came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// The request line is over.
+    Line,
+    /// The header block is over.
+    Headers,
+    /// The body is over.
+    End,
+}
+
+const REQUEST_HEAD: &[Buffer] = &[
+    Buffer::HttpMethod,
+    Buffer::HttpUri,
+    Buffer::HttpRawUri,
+    Buffer::HttpHeader,
+    Buffer::HttpRawHeader,
+    Buffer::HttpHost,
+    Buffer::HttpRawHost,
+    Buffer::HttpCookie,
+    Buffer::HttpUserAgent,
+];
+const RESPONSE_HEAD: &[Buffer] = &[
+    Buffer::HttpStatusCode,
+    Buffer::HttpStatusMessage,
+    Buffer::HttpHeader,
+    Buffer::HttpRawHeader,
+    Buffer::HttpCookie,
+];
+const LONGEST_HOST: usize = 512;
+
+/// One direction.
+#[derive(Debug)]
+pub(super) struct Side {
+    pub client: bool,
+    pub handle: Option<Handle>,
+    pub seen: Seen,
+    pub step: Step,
+    pub kind: Kind,
+    pub status: u16,
+    pub target: Target,
+    pub framing: Framing,
+    /// A carriage return waits for what follows it.
+    pub carriage: bool,
+    /// A name, or the value of a field that is read.
+    pub word: ArrayVec<u8, 64>,
+    pub word_cut: bool,
+    pub field: Field,
+    /// A header line is over unless the next one is folded.
+    pub line_open: bool,
+    /// Some of the line's value is there.
+    pub value_begun: bool,
+    pub hosts: u8,
+    /// Bytes of what is being counted: method, literal, digits, spaces.
+    pub count: u32,
+    /// Bytes that are left of the body or the chunk.
+    pub left: u64,
+    decoding: Option<Decoding>,
+}
+
+impl Side {
+    pub fn new(client: bool) -> Self {
+        Self {
+            client,
+            handle: None,
+            seen: Seen::default(),
+            step: Step::Start,
+            kind: Kind::Ordinary,
+            status: 0,
+            target: Target::default(),
+            framing: Framing::default(),
+            carriage: false,
+            word: ArrayVec::new(),
+            word_cut: false,
+            field: Field::Other,
+            line_open: false,
+            value_begun: false,
+            hosts: 0,
+            count: 0,
+            left: 0,
+            decoding: None,
+        }
+    }
+
+    /// Parses up to the next event.
+    pub fn advance<S>(&mut self, bytes: &[u8], pool: &mut Inflaters, w: &mut Writer<'_, S>) -> (usize, Option<Event>)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        let mut at = 0;
+        while at < bytes.len() {
+            let rest = &bytes[at..];
+            match self.step {
+                Step::Opaque | Step::Paused => break,
+                Step::UntilClose => {
+                    self.content(rest, pool, w);
+                    at = bytes.len();
+                }
+                Step::Length | Step::ChunkData => {
+                    let taken = rest.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
+                    self.content(&rest[..taken], pool, w);
+                    self.left -= taken as u64;
+                    at += taken;
+                    match self.step {
+                        _ if self.left > 0 => {}
+                        Step::Length => return (at, Some(Event::End)),
+                        _ => self.step = Step::ChunkEnd,
+                    }
+                }
+                _ => {
+                    let (taken, event) = self.lines(rest, w);
+                    at += taken;
+                    if event.is_some() {
+                        return (at, event);
+                    }
+                }
+            }
+        }
+        (at, None)
+    }
+
+    fn content<S: FnMut(Slot<'_>, Piece)>(&mut self, bytes: &[u8], pool: &mut Inflaters, w: &mut Writer<'_, S>) {
+        let wrong = match &mut self.decoding {
+            None => {
+                w.body(bytes);
+                None
+            }
+            Some(decoding) => decoding.feed(pool, bytes, &mut |decoded| w.body(decoded)),
+        };
+        if let Some(anomaly) = wrong {
+            w.anomaly(anomaly);
+        }
+    }
+
+    /// A message begins.
+    pub fn begin<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+        w.begin(self.client);
+        let step = if self.client { Step::Method } else { Step::Protocol };
+        *self = Self {
+            step,
+            kind: self.kind,
+            decoding: self.decoding.take(),
+            ..Self::new(self.client)
+        };
+    }
+
+    /// The header block is over.
+    pub fn headers<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+        if self.client {
+            let (mut value, mut length) = ([0; LONGEST_HOST], 0);
+            w.edit(Buffer::HttpRawHost, |raw| {
+                length = fields::host(raw, &mut value);
+                raw.len()
+            });
+            w.append(Buffer::HttpHost, &value[..length]);
+        }
+        w.complete(if self.client { REQUEST_HEAD } else { RESPONSE_HEAD });
+    }
+
+    /// The body begins, or there is none.
+    pub fn body_begins<S>(&mut self, request: bool, pool: &mut Inflaters, w: &mut Writer<'_, S>)
+    where
+        S: FnMut(Slot<'_>, Piece),
+    {
+        let framing = self.framing;
+        if framing.chunked && framing.length.is_some() {
+            w.anomaly(Anomaly::LengthAndChunked);
+        }
+        (self.count, self.left) = (0, framing.length.unwrap_or(0));
+        self.step = match framing.length {
+            _ if framing.chunked => {
+                self.left = 0;
+                Step::ChunkSize
+            }
+            Some(1..) => Step::Length,
+            None if !request => Step::UntilClose,
+            _ => return self.finish(pool, w),
+        };
+        if let Some(format) = framing.format {
+            self.decoding = Decoding::new(format, pool);
+            if self.decoding.is_none() {
+                w.anomaly(Anomaly::NoInflater);
+            }
+        }
+    }
+
+    /// The message is over.
+    pub fn finish<S: FnMut(Slot<'_>, Piece)>(&mut self, pool: &mut Inflaters, w: &mut Writer<'_, S>) {
+        if let Some(decoding) = self.decoding.take() {
+            decoding.release(pool);
+        }
+        w.complete(&[Buffer::FileData]);
+        w.end();
+        self.step = Step::Start;
+    }
+
+    /// What follows is not HTTP.
+    pub fn not_http<S: FnMut(Slot<'_>, Piece)>(&mut self, w: &mut Writer<'_, S>) {
+        w.anomaly(Anomaly::NotHttp);
+        w.complete(REQUEST_HEAD);
+        w.complete(&[Buffer::FileData]);
+        w.end();
+        self.step = Step::Opaque;
+    }
+
+    /// A status line was expected and something else came: `begin` and what follows is a body.
+    pub fn no_status_line<S: FnMut(Slot<'_>, Piece)>(&mut self, begin: &[u8], w: &mut Writer<'_, S>) {
+        if self.kind != Kind::Bare {
+            w.anomaly(Anomaly::ResponseNotHttp);
+        }
+        w.complete(RESPONSE_HEAD);
+        w.body(begin);
+        self.step = Step::UntilClose;
+    }
+
+    /// The connection closed.
+    pub fn close<S: FnMut(Slot<'_>, Piece)>(&mut self, pool: &mut Inflaters, w: &mut Writer<'_, S>) {
+        if !self.is_between() {
+            if self.step != Step::UntilClose {
+                w.anomaly(Anomaly::CutShort);
+            }
+            if matches!(self.step, Step::Target | Step::Version | Step::VersionNumber) {
+                self.target.end(w);
+            }
+            if self.is_in_head() {
+                self.headers(w);
+            }
+            self.finish(pool, w);
+        }
+        self.step = Step::Opaque;
+    }
+
+    fn is_in_head(&self) -> bool {
+        use Step::*;
+        let start = matches!(
+            self.step,
+            Method | Gap | Target | Version | VersionNumber | Protocol | ProtocolVersion
+        );
+        start || matches!(self.step, Code | Message | LineStart | Name | ValueStart | Value)
+    }
+
+    /// No message is open.
+    pub fn is_between(&self) -> bool {
+        matches!(self.step, Step::Start | Step::Paused | Step::Opaque)
+    }
+
+    /// Between messages of a connection that became a tunnel nothing is parsed any more.
+    pub fn enter_tunnel(&mut self, tunnel: bool) {
+        if tunnel && self.is_between() {
+            self.step = Step::Opaque;
+        }
+    }
+
+    /// Gives everything back.
+    pub fn release(&mut self, store: &mut Store) {
+        if let Some(decoding) = self.decoding.take() {
+            decoding.release(&mut store.inflaters);
+        }
+        if let Some(handle) = self.handle.take() {
+            store.messages.give_back(handle);
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! The memory of buffers: slots of fixed size from a pool, reached by handle and serial.
+
+use crate::signature::Buffer;
+
+const BUFFERS: usize = Buffer::Base64 as usize + 1;
+
+/// Every buffer that a parser may fill, by the bits of [`State::dirty`].
+pub(super) const FILLED: [Buffer; 17] = [
+    Buffer::HttpUri,
+    Buffer::HttpRawUri,
+    Buffer::HttpMethod,
+    Buffer::HttpHeader,
+    Buffer::HttpRawHeader,
+    Buffer::HttpHost,
+    Buffer::HttpRawHost,
+    Buffer::HttpCookie,
+    Buffer::HttpUserAgent,
+    Buffer::HttpClientBody,
+    Buffer::HttpStatusCode,
+    Buffer::HttpStatusMessage,
+    Buffer::FileData,
+    Buffer::DnsQuery,
+    Buffer::TlsSni,
+    Buffer::Ja3Hash,
+    Buffer::Payload,
+];
+
+/// Room of each buffer in bytes. What does not fit is not kept: the buffer is marked as truncated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// [`Buffer::HttpMethod`]; what has more than 32 bytes is none.
+    pub method: u32,
+    /// [`Buffer::HttpUri`] and [`Buffer::HttpRawUri`], each.
+    pub uri: u32,
+    /// [`Buffer::HttpHeader`] and [`Buffer::HttpRawHeader`], each.
+    pub header: u32,
+    /// [`Buffer::HttpHost`] (at most 512) and [`Buffer::HttpRawHost`], each; also [`Buffer::TlsSni`] and [`Buffer::DnsQuery`].
+    pub host: u32,
+    /// [`Buffer::HttpCookie`].
+    pub cookie: u32,
+    /// [`Buffer::HttpUserAgent`].
+    pub user_agent: u32,
+    /// [`Buffer::HttpStatusMessage`].
+    pub status_message: u32,
+    /// The window of a body: [`Buffer::HttpClientBody`] and [`Buffer::FileData`] share it. At least half of it is kept
+    /// when it goes on. Never truncated.
+    pub body: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            method: 32,
+            uri: 2048,
+            header: 8192,
+            host: 256,
+            cookie: 4096,
+            user_agent: 512,
+            status_message: 128,
+            body: 4096,
+        }
+    }
+}
+
+const STATUS_CODE: u32 = 16;
+const HASH: u32 = 32;
+
+/// Where each buffer lies in a slot: begin and length.
+#[derive(Clone, Debug)]
+pub(super) struct Layout {
+    places: [(u32, u32); BUFFERS],
+    bytes: u32,
+}
+
+impl Layout {
+    fn new(rooms: &[(Buffer, u32)]) -> Self {
+        let (mut places, mut bytes) = ([(0, 0); BUFFERS], 0);
+        for &(buffer, room) in rooms {
+            places[buffer as usize] = (bytes, room);
+            bytes += room;
+        }
+        Self { places, bytes }
+    }
+
+    /// For an HTTP message of either direction.
+    pub fn message(limits: &Limits) -> Self {
+        Self::new(&[
+            (Buffer::HttpMethod, limits.method),
+            (Buffer::HttpUri, limits.uri),
+            (Buffer::HttpRawUri, limits.uri),
+            (Buffer::HttpHeader, limits.header),
+            (Buffer::HttpRawHeader, limits.header),
+            (Buffer::HttpHost, limits.host),
+            (Buffer::HttpRawHost, limits.host),
+            (Buffer::HttpCookie, limits.cookie),
+            (Buffer::HttpUserAgent, limits.user_agent),
+            (Buffer::HttpStatusCode, STATUS_CODE),
+            (Buffer::HttpStatusMessage, limits.status_message),
+            (Buffer::FileData, limits.body.max(2)),
+        ])
+    }
+
+    /// For a DNS message or a ClientHello.
+    pub fn name(limits: &Limits) -> Self {
+        Self::new(&[
+            (Buffer::DnsQuery, limits.host),
+            (Buffer::TlsSni, limits.host),
+            (Buffer::Ja3Hash, HASH),
+        ])
+    }
+}
+
+/// One buffer of a slot. Bytes from `shown` to `written` may still be taken back.
+#[derive(Clone, Copy, Debug, Default)]
+struct Field {
+    base: u64,
+    written: u32,
+    shown: u32,
+    told: u32,
+    complete: bool,
+    truncated: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+struct State {
+    serial: u32,
+    open: bool,
+    client: bool,
+    dirty: u32,
+    fields: [Field; BUFFERS],
+}
+
+/// Which slot, and which use of it: a handle of an earlier use finds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handle {
+    index: u32,
+    serial: u32,
+}
+
+/// A pool of slots.
+#[derive(Debug)]
+pub struct Slots {
+    layout: Layout,
+    bytes: Box<[u8]>,
+    states: Box<[State]>,
+    free: Box<[u32]>,
+    available: usize,
+}
+
+impl Slots {
+    pub(super) fn new(count: u32, layout: Layout) -> Self {
+        Self {
+            bytes: vec![0; count as usize * layout.bytes as usize].into(),
+            states: vec![State::default(); count as usize].into(),
+            free: (0..count).rev().collect(),
+            available: count as usize,
+            layout,
+        }
+    }
+
+    /// Slots that are free.
+    pub fn available(&self) -> usize {
+        self.available
+    }
+
+    /// Bytes that one slot takes.
+    pub fn bytes_per_slot(&self) -> usize {
+        self.layout.bytes as usize + size_of::<State>() + size_of::<u32>()
+    }
+
+    /// What a slot holds; nothing where the handle is of an earlier use.
+    pub fn slot(&self, handle: Handle) -> Option<Slot<'_>> {
+        let state = self.states.get(handle.index as usize)?;
+        (state.open && state.serial == handle.serial).then(|| {
+            let begin = handle.index as usize * self.layout.bytes as usize;
+            let bytes = &self.bytes[begin..begin + self.layout.bytes as usize];
+            Slot(Some(Open {
+                layout: &self.layout,
+                state,
+                bytes,
+            }))
+        })
+    }
+
+    pub(super) fn take(&mut self, client: bool) -> Option<Handle> {
+        self.available = self.available.checked_sub(1)?;
+        let index = self.free[self.available];
+        let state = &mut self.states[index as usize];
+        let serial = state.serial;
+        *state = State {
+            serial,
+            open: true,
+            client,
+            ..State::default()
+        };
+        Some(Handle { index, serial })
+    }
+
+    pub(super) fn give_back(&mut self, handle: Handle) {
+        let Some(state) = self.states.get_mut(handle.index as usize) else {
+            return;
+        };
+        if state.open && state.serial == handle.serial {
+            state.open = false;
+            state.serial = state.serial.wrapping_add(1);
+            self.free[self.available] = handle.index;
+            self.available += 1;
+        }
+    }
+
+    pub(super) fn field(&mut self, handle: Handle, buffer: Buffer) -> Option<FieldMut<'_>> {
+        let state = self.states.get_mut(handle.index as usize)?;
+        let (begin, room) = self.layout.places[buffer as usize];
+        let begin = handle.index as usize * self.layout.bytes as usize + begin as usize;
+        let open = state.open && state.serial == handle.serial;
+        open.then(|| FieldMut {
+            field: &mut state.fields[buffer as usize],
+            dirty: &mut state.dirty,
+            bit: 1 << buffer as u32,
+            bytes: &mut self.bytes[begin..begin + room as usize],
+        })
+    }
+
+    /// A buffer that grew or became complete since the last call, with where its new bytes begin.
+    pub(super) fn next_dirty(&mut self, handle: Handle) -> Option<(Buffer, usize)> {
+        let state = self.states.get_mut(handle.index as usize)?;
+        let buffer = FILLED
+            .into_iter()
+            .find(|&buffer| state.dirty & 1 << buffer as u32 != 0)?;
+        state.dirty &= !(1 << buffer as u32);
+        let field = &mut state.fields[buffer as usize];
+        let from = std::mem::replace(&mut field.told, field.shown);
+        Some((buffer, from as usize))
+    }
+}
+
+/// One buffer that is being filled.
+pub(super) struct FieldMut<'a> {
+    field: &'a mut Field,
+    dirty: &'a mut u32,
+    bit: u32,
+    bytes: &'a mut [u8],
+}
+
+impl FieldMut<'_> {
+    /// Bytes that are not shown yet; false if some did not fit.
+    pub fn push(&mut self, bytes: &[u8]) -> bool {
+        if self.field.truncated || self.field.complete {
+            return !self.field.truncated;
+        }
+        let written = self.field.written as usize;
+        let fits = bytes.len().min(self.bytes.len() - written);
+        self.bytes[written..written + fits].copy_from_slice(&bytes[..fits]);
+        self.field.written += fits as u32;
+        self.field.truncated = fits < bytes.len();
+        !self.field.truncated
+    }
+
+    /// What was pushed is there for good.
+    pub fn show(&mut self) {
+        if self.field.shown != self.field.written {
+            self.field.shown = self.field.written;
+            *self.dirty |= self.bit;
+        }
+    }
+
+    /// What was pushed and not shown was not pushed.
+    pub fn undo(&mut self) {
+        self.field.written = self.field.shown;
+    }
+
+    /// It will not grow any more.
+    pub fn complete(&mut self) {
+        if !self.field.complete {
+            self.field.complete = true;
+            *self.dirty |= self.bit;
+        }
+    }
+
+    /// It begins anew.
+    pub fn clear(&mut self) {
+        *self.field = Field::default();
+    }
+
+    /// Everything written, shown or not.
+    pub fn written(&mut self) -> &mut [u8] {
+        &mut self.bytes[..self.field.written as usize]
+    }
+
+    /// Shortens what was written.
+    pub fn truncate(&mut self, length: usize) {
+        self.field.written = self.field.written.min(length as u32).max(self.field.shown);
+    }
+
+    /// As a window: takes what fits, going on when it is full. Returns how many were taken, and whether it is full.
+    pub fn slide(&mut self, bytes: &[u8]) -> (usize, bool) {
+        let room = self.bytes.len();
+        if self.field.written as usize == room {
+            let keep = room / 2;
+            self.bytes.copy_within(room - keep.., 0);
+            self.field.base += (room - keep) as u64;
+            (self.field.written, self.field.shown, self.field.told) = (keep as u32, keep as u32, keep as u32);
+        }
+        let written = self.field.written as usize;
+        let fits = bytes.len().min(room - written);
+        self.bytes[written..written + fits].copy_from_slice(&bytes[..fits]);
+        self.field.written += fits as u32;
+        self.show();
+        (fits, self.field.written as usize == room)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open<'a> {
+    layout: &'a Layout,
+    state: &'a State,
+    bytes: &'a [u8],
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot<'a>(Option<Open<'a>>);
+
+/// What is known of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View<'a> {
+    /// Its bytes; of a body the last ones.
+    pub bytes: &'a [u8],
+    /// Where `bytes` begin, counted from the begin of the buffer: not 0 only for a body.
+    pub base: u64,
+    /// It will not grow any more.
+    pub complete: bool,
+    /// It did not fit.
+    pub truncated: bool,
+}
+
+impl<'a> Slot<'a> {
+    /// The slot of a message that got none.
+    pub(super) const NONE: Slot<'static> = Slot(None);
+
+    /// What is known of a buffer; empty where the message has none such.
+    pub fn buffer(&self, buffer: Buffer) -> View<'a> {
+        const NOTHING: View = View {
+            bytes: &[],
+            base: 0,
+            complete: false,
+            truncated: false,
+        };
+        let Some(Open { layout, state, bytes }) = self.0 else {
+            return NOTHING;
+        };
+        let buffer = match buffer {
+            Buffer::HttpClientBody if state.client => Buffer::FileData,
+            Buffer::HttpClientBody => return NOTHING,
+            other => other,
+        };
+        let (begin, field) = (
+            layout.places[buffer as usize].0 as usize,
+            &state.fields[buffer as usize],
+        );
+        View {
+            bytes: &bytes[begin..begin + field.shown as usize],
+            base: field.base,
+            complete: field.complete,
+            truncated: field.truncated,
+        }
+    }
+
+    /// It is of the side that called.
+    pub(super) fn is_client(&self) -> bool {
+        self.0.is_some_and(|open| open.state.client)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handle_of_an_earlier_use_finds_nothing() {
+        let mut slots = Slots::new(1, Layout::message(&Limits::default()));
+        let first = slots.take(true).expect("one is free");
+        assert_eq!(None, slots.take(true));
+        slots
+            .field(first, Buffer::HttpUri)
+            .expect("it is open")
+            .push(b"/secret");
+        slots.give_back(first);
+        slots.give_back(first);
+        assert_eq!(1, slots.available());
+        let second = slots.take(true).expect("one is free");
+        assert_ne!(first, second);
+        assert!(slots.slot(first).is_none() && slots.field(first, Buffer::HttpUri).is_none());
+        assert_eq!(
+            b"",
+            slots.slot(second).expect("it is open").buffer(Buffer::HttpUri).bytes
+        );
+    }
+
+    #[test]
+    fn window_keeps_half_when_it_goes_on() {
+        let mut slots = Slots::new(
+            1,
+            Layout::message(&Limits {
+                body: 8,
+                ..Limits::default()
+            }),
+        );
+        let handle = slots.take(false).expect("one is free");
+        for (bytes, taken, expected, base) in [
+            (&b"abcdef"[..], (6, false), &b"abcdef"[..], 0),
+            (b"ghij", (2, true), b"abcdefgh", 0),
+            (b"ij", (2, false), b"efghij", 4),
+        ] {
+            assert_eq!(
+                taken,
+                slots.field(handle, Buffer::FileData).expect("it is open").slide(bytes)
+            );
+            let view = slots.slot(handle).expect("it is open").buffer(Buffer::FileData);
+            assert_eq!((expected, base), (view.bytes, view.base));
+        }
+    }
+
+    #[test]
+    fn what_is_taken_back_was_never_shown() {
+        let mut slots = Slots::new(
+            1,
+            Layout::message(&Limits {
+                uri: 4,
+                ..Limits::default()
+            }),
+        );
+        let handle = slots.take(true).expect("one is free");
+        let mut field = slots.field(handle, Buffer::HttpUri).expect("it is open");
+        assert!(field.push(b"ab"));
+        field.show();
+        assert!(field.push(b"cd"));
+        field.undo();
+        assert!(!field.push(b"xyz"));
+        field.show();
+        let view = slots.slot(handle).expect("it is open").buffer(Buffer::HttpUri);
+        assert_eq!((&b"abxy"[..], true, false), (view.bytes, view.truncated, view.complete));
+    }
+}

@@ -1,0 +1,327 @@
+//! The ClientHello of TLS (RFC 8446, section 4.1.2; RFC 6066, section 3) in records of any size: its server name and
+//! its JA3 fingerprint. Nothing behind it is looked at.
+
+mod ja3;
+
+use super::anomaly::Seen;
+use super::writer::Writer;
+use super::{Anomaly, Handle, Piece, Slot, Store};
+use crate::signature::Buffer;
+use ja3::Ja3;
+
+const RECORD: u32 = 5;
+const LONGEST_RECORD: u32 = (1 << 14) + 256;
+/// Extensions.
+const SERVER_NAME: u16 = 0;
+const GROUPS: u16 = 10;
+const POINT_FORMATS: u16 = 11;
+
+/// A field of the ClientHello, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    Kind,
+    Length,
+    Version,
+    Random,
+    SessionLength,
+    Session,
+    CiphersLength,
+    Cipher,
+    CompressionLength,
+    Compression,
+    ExtensionsLength,
+    ExtensionKind,
+    ExtensionLength,
+    NamesLength,
+    NameKind,
+    NameLength,
+    Name,
+    GroupsLength,
+    Group,
+    FormatsLength,
+    Format,
+    /// The rest of an extension.
+    Skip,
+    Done,
+}
+
+/// The client's side of a connection, until its hello is over.
+#[derive(Debug)]
+pub struct Tls {
+    handle: Option<Handle>,
+    seen: Seen,
+    /// Bytes of the record header that arrived, the record's length, and what is left of it.
+    header: u32,
+    record: u32,
+    step: Step,
+    /// Bytes that are left of the field, and its number so far.
+    need: u32,
+    number: u32,
+    /// Bytes that are left of the hello, of the list that the field is in, of the extensions, of the extension.
+    hello: u32,
+    list: u32,
+    extensions: u32,
+    extension: u32,
+    named: bool,
+    ja3: Ja3,
+}
+
+impl Default for Tls {
+    fn default() -> Self {
+        Self {
+            handle: None,
+            seen: Seen::default(),
+            header: 0,
+            record: 0,
+            step: Step::Kind,
+            need: 1,
+            number: 0,
+            hello: 4,
+            list: 0,
+            extensions: 0,
+            extension: 0,
+            named: false,
+            ja3: Ja3::default(),
+        }
+    }
+}
+
+impl Tls {
+    /// Bytes of the stream, in order.
+    pub fn bytes(&mut self, store: &mut Store, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
+        if self.is_done() || bytes.is_empty() {
+            return;
+        }
+        let begins = self.header == 0 && self.step == Step::Kind && self.need == 1;
+        let (handle, seen) = (self.handle, self.seen);
+        let mut writer = Writer {
+            slots: &mut store.names,
+            counts: &mut store.anomalies,
+            handle,
+            seen,
+            sink,
+        };
+        if begins && handle.is_none() {
+            writer.begin(true);
+        }
+        for &byte in bytes {
+            let wrong = match self.header {
+                RECORD => self.byte(byte, &mut writer),
+                _ => self.record_header(byte),
+            };
+            if wrong {
+                writer.anomaly(Anomaly::BadHello);
+                self.finish(&mut writer);
+            }
+            if self.is_done() {
+                break;
+            }
+        }
+        writer.flush();
+        (self.handle, self.seen) = (writer.handle, writer.seen);
+    }
+
+    /// The hello is over, or there was none: nothing more is looked at.
+    pub fn is_done(&self) -> bool {
+        self.step == Step::Done
+    }
+
+    /// What is known of the hello.
+    pub fn slot<'a>(&self, store: &'a Store) -> Slot<'a> {
+        self.handle
+            .and_then(|handle| store.names.slot(handle))
+            .unwrap_or(Slot::NONE)
+    }
+
+    /// Gives the slot back: the hello was evaluated, or the flow ended.
+    pub fn release(&mut self, store: &mut Store) {
+        if let Some(handle) = self.handle.take() {
+            store.names.give_back(handle);
+        }
+    }
+
+    fn finish<S: FnMut(Slot<'_>, Piece)>(&mut self, writer: &mut Writer<'_, S>) {
+        writer.complete(&[Buffer::TlsSni, Buffer::Ja3Hash]);
+        writer.end();
+        self.step = Step::Done;
+    }
+
+    /// A byte of a record's header; true if it is none of a handshake's.
+    fn record_header(&mut self, byte: u8) -> bool {
+        self.header += 1;
+        match self.header {
+            1 => byte != 22,
+            2 => byte != 3,
+            3 => false,
+            4 => {
+                self.record = u32::from(byte) << 8;
+                false
+            }
+            _ => {
+                self.record |= u32::from(byte);
+                self.record == 0 || self.record > LONGEST_RECORD
+            }
+        }
+    }
+
+    /// A byte of the handshake; true if something is wrong.
+    fn byte<S: FnMut(Slot<'_>, Piece)>(&mut self, byte: u8, writer: &mut Writer<'_, S>) -> bool {
+        self.record -= 1;
+        if self.record == 0 {
+            self.header = 0;
+        }
+        self.hello -= 1;
+        self.need -= 1;
+        self.number = self.number << 8 | u32::from(byte);
+        if self.step >= Step::ExtensionKind && self.extensions == 0 {
+            return true;
+        }
+        if self.step >= Step::ExtensionKind {
+            self.extensions -= 1;
+        }
+        if self.step >= Step::NamesLength {
+            self.extension -= 1;
+        }
+        if self.step == Step::Name {
+            writer.append(Buffer::TlsSni, &[byte]);
+        }
+        let wrong = self.need == 0 && {
+            let number = std::mem::take(&mut self.number);
+            self.field(number)
+        };
+        if !wrong && self.hello == 0 {
+            // A hello without extensions ends behind its compression methods.
+            let between = self.step == Step::ExtensionsLength || self.step == Step::ExtensionKind;
+            if !between || self.need != 2 || self.extensions > 0 {
+                return true;
+            }
+            let hash = self.ja3.hash();
+            writer.append(Buffer::Ja3Hash, &hash);
+            if self.ja3.is_cut() {
+                writer.anomaly(Anomaly::LongOffer);
+            }
+            self.finish(writer);
+        }
+        wrong
+    }
+
+    fn next(&mut self, step: Step, need: u32) -> bool {
+        (self.step, self.need) = (step, need);
+        false
+    }
+
+    /// The next element of a list, or what is behind it.
+    fn listed(&mut self, step: Step, size: u32, behind: (Step, u32)) -> bool {
+        match self.list {
+            0 => self.next(behind.0, behind.1),
+            left if left < size => true,
+            _ => {
+                self.list -= size;
+                self.next(step, size)
+            }
+        }
+    }
+
+    /// What is left of an extension, or the next one.
+    fn rest(&mut self) -> bool {
+        match self.extension {
+            0 => self.next(Step::ExtensionKind, 2),
+            left => self.next(Step::Skip, left),
+        }
+    }
+
+    /// A field is whole; true if something is wrong.
+    fn field(&mut self, number: u32) -> bool {
+        match self.step {
+            Step::Kind => number != 1 || self.next(Step::Length, 3),
+            Step::Length => {
+                self.hello = number;
+                number < 38 || self.next(Step::Version, 2)
+            }
+            Step::Version => {
+                self.ja3.version(number as u16);
+                self.next(Step::Random, 32)
+            }
+            Step::Random => self.next(Step::SessionLength, 1),
+            Step::SessionLength if number > 0 => self.next(Step::Session, number),
+            Step::SessionLength | Step::Session => self.next(Step::CiphersLength, 2),
+            Step::CiphersLength => {
+                self.list = number;
+                self.listed(Step::Cipher, 2, (Step::CompressionLength, 1))
+            }
+            Step::Cipher => {
+                self.ja3.cipher(number as u16);
+                self.listed(Step::Cipher, 2, (Step::CompressionLength, 1))
+            }
+            Step::CompressionLength if number > 0 => self.next(Step::Compression, number),
+            Step::CompressionLength | Step::Compression => self.next(Step::ExtensionsLength, 2),
+            Step::ExtensionsLength => {
+                self.extensions = number;
+                number != self.hello || self.next(Step::ExtensionKind, 2)
+            }
+            Step::ExtensionKind => {
+                self.ja3.extension(number as u16);
+                self.list = number;
+                self.next(Step::ExtensionLength, 2)
+            }
+            Step::ExtensionLength => {
+                let kind = std::mem::take(&mut self.list) as u16;
+                self.extension = number;
+                if number > self.extensions {
+                    return true;
+                }
+                match kind {
+                    SERVER_NAME if number >= 2 && !self.named => self.next(Step::NamesLength, 2),
+                    GROUPS if number >= 2 => self.next(Step::GroupsLength, 2),
+                    POINT_FORMATS if number >= 1 => self.next(Step::FormatsLength, 1),
+                    _ => self.rest(),
+                }
+            }
+            Step::NamesLength if self.extension >= 3 => self.next(Step::NameKind, 1),
+            Step::NameKind if number == 0 && self.extension >= 2 => self.next(Step::NameLength, 2),
+            Step::NameLength => {
+                self.named = true;
+                number > self.extension
+                    || if number > 0 {
+                        self.next(Step::Name, number)
+                    } else {
+                        self.rest()
+                    }
+            }
+            Step::GroupsLength => {
+                self.list = number;
+                number > self.extension || self.group()
+            }
+            Step::Group => {
+                self.ja3.group(number as u16);
+                self.group()
+            }
+            Step::FormatsLength => {
+                self.list = number;
+                number > self.extension || self.format()
+            }
+            Step::Format => {
+                self.ja3.format(number as u8);
+                self.format()
+            }
+            Step::NamesLength | Step::NameKind | Step::Name | Step::Skip => self.rest(),
+            Step::Done => false,
+        }
+    }
+
+    fn group(&mut self) -> bool {
+        if self.list == 0 {
+            self.rest()
+        } else {
+            self.listed(Step::Group, 2, (Step::Skip, 0))
+        }
+    }
+
+    fn format(&mut self) -> bool {
+        if self.list == 0 {
+            self.rest()
+        } else {
+            self.listed(Step::Format, 1, (Step::Skip, 0))
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! How parsers write: into the slot of their message, if it got one, telling the sink.
+
+use super::anomaly::Seen;
+use super::{Anomaly, Counts, Handle, Piece, Slot, Slots};
+use crate::signature::Buffer;
+
+/// The slot of a message while bytes are parsed.
+pub(super) struct Writer<'a, S> {
+    pub slots: &'a mut Slots,
+    pub counts: &'a mut Counts,
+    pub handle: Option<Handle>,
+    pub seen: Seen,
+    pub sink: &'a mut S,
+}
+
+impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
+    /// A new message begins: the slot of the one before goes back.
+    pub fn begin(&mut self, client: bool) {
+        self.release();
+        self.seen = Seen::default();
+        self.handle = self.slots.take(client);
+        if self.handle.is_none() {
+            self.anomaly(Anomaly::NoSlot);
+        }
+    }
+
+    pub fn release(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            self.slots.give_back(handle);
+        }
+    }
+
+    /// Counted and told once per message.
+    pub fn anomaly(&mut self, anomaly: Anomaly) {
+        if self.seen.insert(anomaly) {
+            self.counts.add(anomaly);
+            self.tell(Piece::Anomaly(anomaly));
+        }
+    }
+
+    fn tell(&mut self, piece: Piece) {
+        let slot = self
+            .handle
+            .and_then(|handle| self.slots.slot(handle))
+            .unwrap_or(Slot::NONE);
+        (self.sink)(slot, piece);
+    }
+
+    /// Bytes that are not shown yet.
+    pub fn push(&mut self, buffer: Buffer, bytes: &[u8]) {
+        let field = self.handle.and_then(|handle| self.slots.field(handle, buffer));
+        if field.is_some_and(|mut field| !field.push(bytes)) {
+            self.anomaly(Anomaly::TooLong);
+        }
+    }
+
+    /// Bytes that are there for good, and with them those pushed before.
+    pub fn append(&mut self, buffer: Buffer, bytes: &[u8]) {
+        self.push(buffer, bytes);
+        self.show(buffer);
+    }
+
+    pub fn show(&mut self, buffer: Buffer) {
+        if let Some(mut field) = self.handle.and_then(|handle| self.slots.field(handle, buffer)) {
+            field.show();
+        }
+    }
+
+    pub fn undo(&mut self, buffer: Buffer) {
+        if let Some(mut field) = self.handle.and_then(|handle| self.slots.field(handle, buffer)) {
+            field.undo();
+        }
+    }
+
+    pub fn clear(&mut self, buffer: Buffer) {
+        if let Some(mut field) = self.handle.and_then(|handle| self.slots.field(handle, buffer)) {
+            field.clear();
+        }
+    }
+
+    /// Another value of a list follows.
+    pub fn join(&mut self, buffer: Buffer) {
+        let mut begun = false;
+        self.edit(buffer, |written| {
+            begun = !written.is_empty();
+            written.len()
+        });
+        if begun {
+            self.push(buffer, b", ");
+        }
+    }
+
+    pub fn complete(&mut self, buffers: &[Buffer]) {
+        for &buffer in buffers {
+            if let Some(mut field) = self.handle.and_then(|handle| self.slots.field(handle, buffer)) {
+                field.complete();
+            }
+        }
+    }
+
+    /// Edits what was written and not shown; the edit returns how much of it stays.
+    pub fn edit(&mut self, buffer: Buffer, edit: impl FnOnce(&mut [u8]) -> usize) {
+        if let Some(mut field) = self.handle.and_then(|handle| self.slots.field(handle, buffer)) {
+            let length = edit(field.written());
+            field.truncate(length);
+        }
+    }
+
+    /// Bytes of a body: the sink is told whenever the window is full, so that it sees every one.
+    pub fn body(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let Some(mut field) = self
+                .handle
+                .and_then(|handle| self.slots.field(handle, Buffer::FileData))
+            else {
+                return;
+            };
+            let (taken, full) = field.slide(bytes);
+            bytes = &bytes[taken..];
+            if full {
+                self.flush();
+            }
+        }
+    }
+
+    /// Tells what grew.
+    pub fn flush(&mut self) {
+        let Some(handle) = self.handle else { return };
+        while let Some((buffer, from)) = self.slots.next_dirty(handle) {
+            let Some(slot) = self.slots.slot(handle) else { return };
+            let view = slot.buffer(buffer);
+            let (fresh, complete) = (from..view.bytes.len(), view.complete);
+            if buffer == Buffer::FileData && slot.is_client() {
+                let fresh = fresh.clone();
+                (self.sink)(
+                    slot,
+                    Piece::Grew {
+                        buffer: Buffer::HttpClientBody,
+                        fresh,
+                        complete,
+                    },
+                );
+            }
+            (self.sink)(
+                slot,
+                Piece::Grew {
+                    buffer,
+                    fresh,
+                    complete,
+                },
+            );
+        }
+    }
+
+    /// The message ended.
+    pub fn end(&mut self) {
+        self.flush();
+        self.tell(Piece::End);
+    }
+}

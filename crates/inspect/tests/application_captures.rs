@@ -1,0 +1,207 @@
+//! Captures of real applications: the parsers find the names that their listings (nDPI's) name.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fs;
+use std::path::Path;
+
+use etherparse::{NetSlice, SlicedPacket, TransportSlice};
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::{Block, PcapNgReader};
+use sluice_inspect::protocols::{Capacity, Dns, DnsStream, Http, Piece, Recognise, Recognised, Slot, Store, Tls};
+use sluice_inspect::signature::Buffer;
+use sluice_inspect::signature::Toward;
+
+type Names = BTreeSet<String>;
+type End = (Vec<u8>, u16);
+
+/// One connection, its segments taken in order; what comes out of order is left out.
+#[derive(Default)]
+struct Connection {
+    client: Option<End>,
+    next: [Option<u32>; 2],
+    recognise: Recognise,
+    protocol: Option<Recognised>,
+    http: Http,
+    tls: Tls,
+    dns: [DnsStream; 2],
+}
+
+impl Connection {
+    fn segment(&mut self, store: &mut Store, toward: Toward, mut bytes: &[u8], names: &mut Names) {
+        let sink = &mut |slot: Slot<'_>, piece| note(names, slot, piece);
+        if self.protocol.is_none() {
+            let (said, taken) = self.recognise.bytes(toward, bytes);
+            if said == Recognised::More {
+                return;
+            }
+            self.protocol = Some(said);
+            let heads = [Toward::Server, Toward::Client].map(|toward| (toward, self.recognise.head(toward).to_vec()));
+            for (toward, head) in heads {
+                self.parse(store, toward, &head, sink);
+            }
+            bytes = &bytes[taken..];
+        }
+        self.parse(store, toward, bytes, sink);
+    }
+
+    fn parse(&mut self, store: &mut Store, toward: Toward, bytes: &[u8], sink: &mut impl FnMut(Slot<'_>, Piece)) {
+        match (self.protocol, toward) {
+            (Some(Recognised::Http), Toward::Server) => _ = self.http.request(store, bytes, sink),
+            (Some(Recognised::Http), Toward::Client) => _ = self.http.response(store, bytes, sink),
+            (Some(Recognised::Tls), Toward::Server) => self.tls.bytes(store, bytes, sink),
+            (Some(Recognised::Dns), _) => self.dns[toward as usize].bytes(store, bytes, sink),
+            _ => {}
+        }
+    }
+}
+
+fn note(names: &mut Names, slot: Slot<'_>, piece: Piece) {
+    if let Piece::Grew {
+        buffer, complete: true, ..
+    } = piece
+        && [Buffer::HttpHost, Buffer::TlsSni, Buffer::Ja3Hash, Buffer::DnsQuery].contains(&buffer)
+    {
+        names.insert(String::from_utf8_lossy(slot.buffer(buffer).bytes).to_lowercase());
+    }
+}
+
+fn frames(path: &Path) -> Vec<Vec<u8>> {
+    let bytes = fs::read(path).expect("a capture");
+    let mut frames = Vec::new();
+    if let Ok(mut reader) = PcapReader::new(&bytes[..]) {
+        while let Some(Ok(packet)) = reader.next_packet() {
+            frames.push(packet.data.to_vec());
+        }
+    } else if let Ok(mut reader) = PcapNgReader::new(&bytes[..]) {
+        while let Some(Ok(block)) = reader.next_block() {
+            if let Block::EnhancedPacket(packet) = block {
+                frames.push(packet.data.to_vec());
+            }
+        }
+    }
+    frames
+}
+
+/// Whatever the link is.
+fn sliced(frame: &[u8]) -> Option<SlicedPacket<'_>> {
+    // Ethernet, nothing, or 16 bytes of Linux's own.
+    let ethernet = SlicedPacket::from_ethernet(frame)
+        .ok()
+        .filter(|packet| packet.transport.is_some());
+    let bare = || SlicedPacket::from_ip(frame).ok();
+    let cooked = || SlicedPacket::from_ip(frame.get(16..)?).ok();
+    ethernet.or_else(bare).or_else(cooked)
+}
+
+fn found(path: &Path) -> Names {
+    let mut store = Store::new(&Capacity::default());
+    let mut connections: HashMap<(End, End), Connection> = HashMap::new();
+    let mut names = Names::new();
+    for frame in frames(path) {
+        let Some(packet) = sliced(&frame) else {
+            continue;
+        };
+        let (from, to) = match &packet.net {
+            Some(NetSlice::Ipv4(ip)) => (ip.header().source().to_vec(), ip.header().destination().to_vec()),
+            Some(NetSlice::Ipv6(ip)) => (ip.header().source().to_vec(), ip.header().destination().to_vec()),
+            _ => continue,
+        };
+        match &packet.transport {
+            Some(TransportSlice::Udp(udp)) if udp.source_port() == 53 || udp.destination_port() == 53 => {
+                let mut dns = Dns::default();
+                dns.message(&mut store, udp.payload(), &mut |slot: Slot<'_>, piece| {
+                    note(&mut names, slot, piece)
+                });
+                dns.release(&mut store);
+            }
+            Some(TransportSlice::Tcp(tcp)) => {
+                let (from, to) = ((from, tcp.source_port()), (to, tcp.destination_port()));
+                let pair = if from < to {
+                    (from.clone(), to.clone())
+                } else {
+                    (to.clone(), from.clone())
+                };
+                let connection = connections.entry(pair).or_default();
+                if tcp.syn() {
+                    connection
+                        .client
+                        .get_or_insert(if tcp.ack() { to.clone() } else { from.clone() });
+                }
+                // Without its begin, the side that speaks to the lower port called.
+                let lower = if from.1 < to.1 { to.clone() } else { from.clone() };
+                let toward = if *connection.client.get_or_insert(lower) == from {
+                    Toward::Server
+                } else {
+                    Toward::Client
+                };
+                let begin = tcp.sequence_number().wrapping_add(tcp.syn().into());
+                let next = connection.next[toward as usize].get_or_insert(begin);
+                let known = next.wrapping_sub(begin) as usize;
+                if let Some(fresh) = tcp.payload().get(known..) {
+                    *next = next.wrapping_add(fresh.len() as u32);
+                    connection.segment(&mut store, toward, fresh, &mut names);
+                }
+            }
+            _ => {}
+        }
+    }
+    for connection in connections.values_mut() {
+        connection.http.close_request(&mut store, &mut |_: Slot<'_>, _| {});
+        connection.http.close_response(&mut store, &mut |_: Slot<'_>, _| {});
+        connection.http.release(&mut store);
+        connection.tls.release(&mut store);
+        connection.dns.iter_mut().for_each(|dns| dns.release(&mut store));
+    }
+    assert_eq!(
+        (1024, 1024),
+        (store.messages.available(), store.names.available()),
+        "every slot came back"
+    );
+    names
+}
+
+/// Names and fingerprints that a listing gives for flows of HTTP, TLS and DNS.
+fn listed(path: &Path) -> Names {
+    let text = fs::read_to_string(path).expect("a listing");
+    let mut names = Names::new();
+    for line in text
+        .lines()
+        .filter(|line| line.contains("\tTCP ") || line.contains("DNS"))
+    {
+        // Within a tunnel nothing is looked for here.
+        let http = !line.contains("GTP:") && ["/HTTP", "/TLS", "/DNS"].iter().any(|protocol| line.contains(protocol));
+        for key in ["[Hostname/SNI: ", "[JA3C: "] {
+            let value = line.split_once(key).and_then(|(_, rest)| rest.split_once(']'));
+            names.extend(value.filter(|_| http).map(|(value, _)| value.to_lowercase()));
+        }
+    }
+    names
+}
+
+#[test]
+fn real_captures_give_the_names_of_their_listings() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/captures/applications");
+    let Ok(files) = fs::read_dir(&folder) else {
+        println!("no captures at {}: none was read", folder.display());
+        return;
+    };
+    let (mut expected, mut missing) = (0, Vec::new());
+    for file in files.map(|file| file.unwrap().path()) {
+        let listing = file.with_added_extension("out");
+        if file.extension().is_some_and(|kind| kind == "out") || !listing.exists() {
+            continue;
+        }
+        let found = found(&file);
+        for name in listed(&listing) {
+            expected += 1;
+            if !found.contains(&name) {
+                missing.push(format!("{}: {name}", file.display()));
+            }
+        }
+    }
+    println!(
+        "{} of {expected} names were found; not: {missing:#?}",
+        expected - missing.len()
+    );
+    assert!(missing.is_empty(), "{missing:#?}");
+}

@@ -1,0 +1,67 @@
+//! Parsers allocate nothing once they are made.
+
+use std::io::Write;
+
+use allocation_counter::measure;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use sluice_inspect::protocols::{Capacity, Dns, DnsStream, Http, Piece, Recognise, Slot, Store, Tls};
+use sluice_inspect::signature::Toward;
+
+#[test]
+fn parsers_allocate_nothing() {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(&b"a body of some length, ".repeat(5000)).unwrap();
+    let body = encoder.finish().unwrap();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    let response = [head.as_bytes(), &body].concat();
+    let request = b"GET /a/../b?c=%20 HTTP/1.1\r\nHost: example.org\r\nCookie: a\r\n\r\n";
+    let query = b"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03org\x00\x00\x01\x00\x01";
+    let mut store = Store::new(&Capacity {
+        messages: 8,
+        names: 8,
+        inflaters: 2,
+        ..Capacity::default()
+    });
+    let mut pieces = 0u64;
+    let allocations = measure(|| {
+        let sink = &mut |_: Slot<'_>, _: Piece| pieces += 1;
+        let mut recognise = Recognise::default();
+        recognise.bytes(Toward::Server, request);
+        let mut http = Http::default();
+        for part in request.chunks(7).chain(request.chunks(100)) {
+            http.request(&mut store, part, sink);
+        }
+        for part in response.chunks(100).chain(response.chunks(1460)) {
+            http.response(&mut store, part, sink);
+        }
+        http.close_request(&mut store, sink);
+        http.close_response(&mut store, sink);
+        http.release(&mut store);
+        let (mut dns, mut stream, mut tls) = (Dns::default(), DnsStream::default(), Tls::default());
+        dns.message(&mut store, &query[2..], sink);
+        stream.bytes(&mut store, query, sink);
+        tls.bytes(&mut store, b"\x16\x03\x01\x00\x40\x01\x00\x00\x3c\x03\x03", sink);
+        dns.release(&mut store);
+        stream.release(&mut store);
+        tls.release(&mut store);
+    });
+    assert_eq!(0, allocations.count_total);
+    assert!(pieces > 50, "{pieces}");
+    println!(
+        "a message takes {} bytes, a name {}",
+        store.messages.bytes_per_slot(),
+        store.names.bytes_per_slot()
+    );
+    let sizes = [
+        size_of::<Http>(),
+        size_of::<Tls>(),
+        size_of::<Dns>(),
+        size_of::<DnsStream>(),
+        size_of::<Recognise>(),
+    ];
+    println!("a flow of HTTP, TLS, DNS, DNS over TCP, not recognised yet: {sizes:?} bytes");
+}
