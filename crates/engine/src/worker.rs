@@ -90,6 +90,8 @@ pub struct Worker<'m> {
     next_shard: usize,
     /// More sessions of a shard are due than a round ends.
     is_behind: bool,
+    /// The last round's shard has this round, too.
+    stayed: bool,
     tracer: Option<Box<Tracer>>,
     tap: Option<Box<Tap>>,
     carried: ArrayVec<Carried, BATCH>,
@@ -181,6 +183,7 @@ impl<'m> Worker<'m> {
             online: false,
             next_shard: 0,
             is_behind: false,
+            stayed: false,
             tracer: None,
             tap: None,
             carried: ArrayVec::new(),

@@ -26,7 +26,7 @@ impl Worker<'_> {
         };
         state.settling.follow(&mut state.shards, policy);
         state.settling.advance(&mut state.shards, policy, &tools);
-        // One shard a round, again as long as it has more to do.
+        // One shard a round, and the same again where it has more to do: every second round, for others have timers, too.
         let count = state.shards.len();
         self.is_behind = false;
         for _ in 0..count {
@@ -34,7 +34,8 @@ impl Worker<'_> {
             self.next_shard += 1;
             if let Some(shard) = state.shards[place].as_mut() {
                 self.is_behind = shard.expire(now, policy, &tools);
-                if self.is_behind {
+                self.stayed = self.is_behind && !self.stayed;
+                if self.stayed {
                     self.next_shard = place;
                 }
                 break;
