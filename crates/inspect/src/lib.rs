@@ -4,5 +4,6 @@
 #![deny(unsafe_code)]
 
 pub mod signature;
+pub mod signatures;
 
 pub use signature::Signature;
