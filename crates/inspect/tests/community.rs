@@ -1,8 +1,10 @@
 //! The community rules of Snort, where they are at hand: at least nine in ten load, and none with an option ignored.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
+use sluice_inspect::Signature;
+use sluice_inspect::signature::{Condition, Fast, Id};
 use sluice_inspect::signatures::{Classes, Dialect, File, Variables, read};
 
 fn community(name: &str, dialect: Dialect, change: fn(&str) -> String) -> Option<File> {
@@ -65,4 +67,42 @@ fn community_rules_of_snort_2_load() {
 #[test]
 fn community_rules_of_snort_2_that_are_commented_out_load() {
     assert!(loaded("snort2-community.rules", Dialect::Snort2, in_force).is_none_or(|share| share >= 0.97));
+}
+
+/// What two dialects may say differently of one rule: how its candidates are found, the order of names.
+fn conditions(signature: &Signature) -> Vec<Condition> {
+    let mut conditions = signature.conditions.to_vec();
+    for condition in &mut conditions {
+        match condition {
+            Condition::Content(content) => content.fast = Fast::Unsaid,
+            Condition::FlowBits(bits) => bits.names.sort(),
+            _ => {}
+        }
+    }
+    conditions
+}
+
+/// The two files are translations of each other, by the authors of both dialects.
+#[test]
+fn same_rule_in_two_dialects_is_the_same_signature() {
+    let two = community("snort2-community.rules", Dialect::Snort2, in_force);
+    let three = community("snort3-community.rules", Dialect::Snort3, as_it_is);
+    let (Some(two), Some(three)) = (two, three) else { return };
+    let three: HashMap<Id, Signature> = three
+        .signatures
+        .into_iter()
+        .map(|signature| (signature.id, signature))
+        .collect();
+    let (mut both, mut differ) = (0, Vec::new());
+    for two in &two.signatures {
+        let Some(three) = three.get(&two.id) else { continue };
+        both += 1;
+        let same = conditions(two) == conditions(three)
+            && (two.flow, two.rate, two.silent, two.action) == (three.flow, three.rate, three.silent, three.action);
+        if !same {
+            differ.push(two.id.signature);
+        }
+    }
+    println!("{both} rules in both dialects, {} differ: {differ:?}", differ.len());
+    assert!(both > 3_500 && differ.len() * 100 < both);
 }

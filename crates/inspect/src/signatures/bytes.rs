@@ -229,7 +229,7 @@ pub(super) fn buffer_length(draft: &mut Draft, value: &str) -> Result<(), Fault>
     let buffer = draft.buffer();
     match arguments[1..] {
         [] => draft.push_search(Condition::BufferLength(buffer, bytes), false),
-        ["relative"] => {
+        ["relative"] if draft.dialect == Dialect::Snort3 => {
             let end = |at: u32, negated| {
                 Condition::IsDataAt(IsDataAt {
                     buffer,

@@ -109,7 +109,13 @@ impl<'a> Draft<'a> {
             self.content = Some(self.steps.len());
         }
         let fresh = std::mem::take(&mut self.fresh);
-        let floating = floating && self.dialect != Dialect::Snort3;
+        // Snort 3, and what Suricata sets before, always say where to look.
+        let floating = floating
+            && match self.dialect {
+                Dialect::Snort2 => true,
+                Dialect::Suricata => self.sticky == Buffer::Payload,
+                Dialect::Snort3 => false,
+            };
         self.steps.push(Step {
             option: self.option,
             condition,

@@ -86,7 +86,8 @@ pub(super) fn read(draft: &mut Draft, value: &str) -> Result<(), Fault> {
         }
     }
     expression.buffer = chosen.unwrap_or(expression.buffer);
-    draft.push_search(Condition::Expression(expression), chosen.is_none())
+    let floating = chosen.is_none() && draft.dialect == Dialect::Snort2;
+    draft.push_search(Condition::Expression(expression), floating)
 }
 
 fn buffer(flag: char, dialect: Dialect) -> Option<Buffer> {

@@ -141,7 +141,7 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("ack", ALL, Reads(packet::acknowledgement)),
     ("window", ALL, Reads(packet::window)),
     ("tcp.window", SURICATA, Reads(packet::window)),
-    ("sameip", BEHIND, Is(packet::same_address)),
+    ("sameip", ALL, Is(packet::same_address)),
     ("stream_size", ALL, Reads(packet::stream_size)),
     // The connection.
     ("flow", ALL, Reads(flow::state)),

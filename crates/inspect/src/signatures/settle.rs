@@ -46,10 +46,10 @@ fn float(steps: &mut [Step]) {
             last = None;
         }
         let moves = moves(&step.condition);
-        let Some((buffer, _)) = place(&mut step.condition) else {
+        let Some((buffer, relative)) = place(&mut step.condition) else {
             continue;
         };
-        if let (true, Some(last)) = (step.floating, last) {
+        if let (true, Some(last), Some(true)) = (step.floating, last, relative.as_deref()) {
             *buffer = last;
         }
         if moves {

@@ -15,7 +15,7 @@ pub(super) fn parts(text: &str) -> Result<(&str, &str), Fault> {
     let (header, rest) = text.split_once('(').ok_or(Fault::MissingParenthesis)?;
     match rest.trim_end().strip_suffix(')') {
         Some(body) => Ok((header.trim(), body)),
-        None if unquoted(rest).is_none() => Err(Fault::UnclosedQuote),
+        None if !unquoted(rest).1 => Err(Fault::UnclosedQuote),
         None => Err(Fault::MissingParenthesis),
     }
 }
@@ -25,7 +25,7 @@ pub(super) fn is_unfinished(text: &str) -> bool {
     let Some((_, rest)) = text.split_once('(') else {
         return begins_long_header(text);
     };
-    !rest.trim_end().ends_with(')') || unquoted(rest).is_none()
+    !rest.trim_end().ends_with(')') || !unquoted(rest).1
 }
 
 /// A header whose parenthesis stands in a line of its own.
@@ -35,8 +35,8 @@ fn begins_long_header(text: &str) -> bool {
         .is_some_and(|word| super::header::action(word).is_ok())
 }
 
-/// Bytes outside quotes that are no escapes, with their places; none if a quote is not closed.
-fn unquoted(text: &str) -> Option<Vec<(usize, u8)>> {
+/// Bytes outside quotes that are no escapes, with their places, and whether every quote is closed.
+fn unquoted(text: &str) -> (Vec<(usize, u8)>, bool) {
     let (mut quoted, mut escaped) = (false, false);
     let mut outside = Vec::new();
     for (place, byte) in text.bytes().enumerate() {
@@ -48,22 +48,24 @@ fn unquoted(text: &str) -> Option<Vec<(usize, u8)>> {
             _ => outside.push((place, byte)),
         }
     }
-    (!quoted).then_some(outside)
+    (outside, !quoted)
 }
 
-/// Cuts at a separator outside quotes; `None` if a quote is not closed.
-fn cut(text: &str, separator: u8) -> Option<Vec<&str>> {
+/// Cuts at a separator outside quotes; with the last part if a quote in it is not closed.
+fn cut(text: &str, separator: u8) -> Result<Vec<&str>, &str> {
+    let (outside, closed) = unquoted(text);
     let mut parts = Vec::new();
     let mut begin = 0;
-    for (place, _) in unquoted(text)?.into_iter().filter(|(_, byte)| *byte == separator) {
+    for (place, _) in outside.into_iter().filter(|(_, byte)| *byte == separator) {
         parts.push(text[begin..place].trim());
         begin = place + 1;
     }
-    parts.push(text[begin..].trim());
-    Some(parts)
+    let last = text[begin..].trim();
+    parts.push(last);
+    if closed { Ok(parts) } else { Err(last) }
 }
 
-/// The options of a rule.
+/// The options of a rule, or the one that is at fault.
 pub(super) fn options(body: &str) -> Result<Vec<Written<'_>>, (&str, Fault)> {
     let written = |text| {
         let (name, value) = str::split_once(text, ':').map_or((text, None), |(name, value)| (name, Some(value.trim())));
@@ -72,16 +74,7 @@ pub(super) fn options(body: &str) -> Result<Vec<Written<'_>>, (&str, Fault)> {
             value: value.filter(|value| !value.is_empty()),
         }
     };
-    let Some(mut parts) = cut(body, b';') else {
-        // The option with the open quote is the last of which the ones before are whole.
-        let mut begin = 0;
-        for (place, _) in body.match_indices(';') {
-            if unquoted(&body[..place]).is_some() {
-                begin = place + 1;
-            }
-        }
-        return Err((written(body[begin..].trim()).name, Fault::UnclosedQuote));
-    };
+    let mut parts = cut(body, b';').map_err(|last| (written(last).name, Fault::UnclosedQuote))?;
     match parts.pop() {
         Some("") | None => Ok(parts.into_iter().filter(|part| !part.is_empty()).map(written).collect()),
         Some(last) => Err((written(last).name, Fault::MissingSemicolon)),
@@ -90,7 +83,7 @@ pub(super) fn options(body: &str) -> Result<Vec<Written<'_>>, (&str, Fault)> {
 
 /// The parts of a value between commas.
 pub(super) fn arguments(value: &str) -> Result<Vec<&str>, Fault> {
-    cut(value, b',').ok_or(Fault::UnclosedQuote)
+    cut(value, b',').map_err(|_| Fault::UnclosedQuote)
 }
 
 /// A name and what stands behind it: `offset 4`.

@@ -1,0 +1,125 @@
+//! Rules for tests: options in a header that says nothing, and the conditions that they are expected to be.
+#![allow(dead_code)]
+
+use sluice_inspect::Signature;
+use sluice_inspect::signature::{Buffer, Condition, Content, Expression, Fast, Form, IsDataAt, Number, Value};
+use sluice_inspect::signatures::{Classes, Dialect, Fault, File, Variables, read};
+
+pub use Dialect::{Snort2, Snort3, Suricata};
+
+pub const EVERY: [Dialect; 3] = [Suricata, Snort2, Snort3];
+
+/// A file, with the usual variables and classes.
+pub fn file(dialect: Dialect, text: impl AsRef<[u8]>) -> File {
+    read(text.as_ref(), dialect, &Variables::default(), &Classes::default())
+}
+
+/// A rule with these options.
+pub fn rule(options: &str) -> String {
+    format!("alert tcp any any -> any any (msg:\"m\"; {options} sid:7; rev:2;)")
+}
+
+/// The signature of a rule that loads.
+pub fn loaded(dialect: Dialect, options: &str) -> Signature {
+    let mut file = file(dialect, rule(options));
+    assert_eq!(Vec::<String>::new(), faults(&file), "{dialect:?} {options}");
+    file.signatures.pop().unwrap()
+}
+
+/// Option and reason of every rule that is refused.
+pub fn faults(file: &File) -> Vec<String> {
+    file.refused
+        .iter()
+        .map(|refusal| format!("{}: {}", refusal.option, refusal.why))
+        .collect()
+}
+
+/// Option and reason of a rule that is refused.
+pub fn refused(dialect: Dialect, options: &str) -> (String, Fault) {
+    let mut file = file(dialect, rule(options));
+    assert_eq!(0, file.signatures.len(), "{dialect:?} {options} loads");
+    let refusal = file.refused.pop().unwrap();
+    (refusal.option.into(), refusal.why)
+}
+
+/// Each line: dialects, options, and the conditions that are expected.
+pub type Table<'t> = &'t [(&'t [Dialect], &'t str, Vec<Condition>)];
+
+pub fn compare(table: Table) {
+    for (dialects, options, expected) in table {
+        for dialect in *dialects {
+            assert_eq!(
+                **expected,
+                *loaded(*dialect, options).conditions,
+                "{dialect:?} {options}"
+            );
+        }
+    }
+}
+
+/// A content of the payload.
+pub fn content(bytes: &[u8]) -> Content {
+    Content {
+        buffer: Buffer::Payload,
+        bytes: bytes.into(),
+        nocase: false,
+        negated: false,
+        offset: None,
+        depth: None,
+        distance: None,
+        within: None,
+        ends: false,
+        fast: Fast::Unsaid,
+    }
+}
+
+/// The same elsewhere.
+pub fn content_of(buffer: Buffer, bytes: &[u8]) -> Condition {
+    Condition::Content(Content {
+        buffer,
+        ..content(bytes)
+    })
+}
+
+/// An expression of the payload.
+pub fn expression(pattern: &str) -> Expression {
+    Expression {
+        buffer: Buffer::Payload,
+        pattern: pattern.into(),
+        negated: false,
+        relative: false,
+        caseless: false,
+        dot_all: false,
+        multi_line: false,
+        extended: false,
+        anchored: false,
+        dollar_end_only: false,
+        ungreedy: false,
+    }
+}
+
+/// A number of the payload.
+pub fn number(count: u8, offset: i64) -> Number {
+    Number {
+        buffer: Buffer::Payload,
+        count,
+        offset: Value::Constant(offset),
+        relative: false,
+        form: Form::Big,
+        mask: None,
+    }
+}
+
+/// Data in the payload.
+pub fn data_at(at: i64) -> IsDataAt {
+    IsDataAt {
+        buffer: Buffer::Payload,
+        at: Value::Constant(at),
+        relative: false,
+        negated: false,
+    }
+}
+
+pub fn constant(number: i64) -> Option<Value> {
+    Some(Value::Constant(number))
+}
