@@ -101,6 +101,8 @@ pub enum Fault {
     NothingLeft(Box<str>),
     #[error("{0:?} excludes what is itself excluded in part")]
     NestedNegation(Box<str>),
+    #[error("lists, variables and negations stand too deep in each other")]
+    TooDeep,
     #[error("a list is not closed")]
     UnclosedList,
 }

@@ -67,7 +67,7 @@ impl<'v> Headers<'v> {
         let words = words(text);
         let first = words.first().copied().unwrap_or_default();
         let action = action(first).map_err(|why| (first.into(), why))?;
-        let name = words.get(1).copied().unwrap_or_default();
+        let name = *words.get(1).ok_or_else(|| (text.into(), Fault::NotAHeader))?;
         let (protocol, services, flow) = self.protocol(name).map_err(|why| (name.into(), why))?;
         let (source, destination, both_ways) = match words[..] {
             // Snort 3 leaves sides out where the service says enough.

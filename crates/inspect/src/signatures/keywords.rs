@@ -31,8 +31,8 @@ const SURICATA: u8 = 1;
 const SNORT2: u8 = 2;
 const SNORT3: u8 = 4;
 const SNORT: u8 = SNORT2 | SNORT3;
-/// Dialects that write modifiers behind a content.
-const BEHIND: u8 = SURICATA | SNORT2;
+/// Dialects that keep the grammar of Snort 2: modifiers stand behind a content.
+const CLASSIC: u8 = SURICATA | SNORT2;
 const ALL: u8 = SURICATA | SNORT;
 
 /// Options by name, with the dialects that have them.
@@ -52,28 +52,28 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("soid", SNORT3, Describes),
     // Contents.
     ("content", ALL, Reads(content::read)),
-    ("uricontent", BEHIND, Reads(content::of_uri)),
-    ("nocase", BEHIND, Is(content::nocase)),
-    ("rawbytes", BEHIND, Is(content::rawbytes)),
-    ("offset", BEHIND, Reads(content::offset)),
-    ("depth", BEHIND, Reads(content::depth)),
-    ("distance", BEHIND, Reads(content::distance)),
-    ("within", BEHIND, Reads(content::within)),
-    ("fast_pattern", BEHIND, May(content::fast_pattern)),
+    ("uricontent", CLASSIC, Reads(content::of_uri)),
+    ("nocase", CLASSIC, Is(content::nocase)),
+    ("rawbytes", CLASSIC, Is(content::rawbytes)),
+    ("offset", CLASSIC, Reads(content::offset)),
+    ("depth", CLASSIC, Reads(content::depth)),
+    ("distance", CLASSIC, Reads(content::distance)),
+    ("within", CLASSIC, Reads(content::within)),
+    ("fast_pattern", CLASSIC, May(content::fast_pattern)),
     ("startswith", SURICATA, Is(content::startswith)),
     ("endswith", SURICATA, Is(content::endswith)),
     ("dotprefix", SURICATA, Is(dot_prefix)),
     // Where contents look: behind them.
-    ("http_uri", BEHIND, Moves(Buffer::HttpUri)),
-    ("http_raw_uri", BEHIND, Moves(Buffer::HttpRawUri)),
-    ("http_method", BEHIND, Moves(Buffer::HttpMethod)),
-    ("http_header", BEHIND, Moves(Buffer::HttpHeader)),
-    ("http_raw_header", BEHIND, Moves(Buffer::HttpRawHeader)),
-    ("http_cookie", BEHIND, Moves(Buffer::HttpCookie)),
+    ("http_uri", CLASSIC, Moves(Buffer::HttpUri)),
+    ("http_raw_uri", CLASSIC, Moves(Buffer::HttpRawUri)),
+    ("http_method", CLASSIC, Moves(Buffer::HttpMethod)),
+    ("http_header", CLASSIC, Moves(Buffer::HttpHeader)),
+    ("http_raw_header", CLASSIC, Moves(Buffer::HttpRawHeader)),
+    ("http_cookie", CLASSIC, Moves(Buffer::HttpCookie)),
     ("http_raw_cookie", SNORT2, Moves(Buffer::HttpCookie)),
-    ("http_client_body", BEHIND, Moves(Buffer::HttpClientBody)),
-    ("http_stat_code", BEHIND, Moves(Buffer::HttpStatusCode)),
-    ("http_stat_msg", BEHIND, Moves(Buffer::HttpStatusMessage)),
+    ("http_client_body", CLASSIC, Moves(Buffer::HttpClientBody)),
+    ("http_stat_code", CLASSIC, Moves(Buffer::HttpStatusCode)),
+    ("http_stat_msg", CLASSIC, Moves(Buffer::HttpStatusMessage)),
     ("http_host", SURICATA, Moves(Buffer::HttpHost)),
     ("http_raw_host", SURICATA, Moves(Buffer::HttpRawHost)),
     ("http_user_agent", SURICATA, Moves(Buffer::HttpUserAgent)),
@@ -121,7 +121,7 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("isdataat", ALL, Reads(bytes::is_data_at)),
     ("bufferlen", SNORT3, Reads(bytes::buffer_length)),
     ("bsize", SURICATA, Reads(bytes::buffer_length)),
-    ("urilen", BEHIND, Reads(bytes::uri_length)),
+    ("urilen", CLASSIC, Reads(bytes::uri_length)),
     ("base64_decode", ALL, May(bytes::base64_decode)),
     // Headers of the packet.
     ("dsize", ALL, Reads(packet::payload_size)),
@@ -148,7 +148,7 @@ const KEYWORDS: &[(&str, u8, Does)] = &[
     ("flowbits", ALL, Reads(flow::bits)),
     ("noalert", SURICATA, Is(flow::silent)),
     ("detection_filter", ALL, Reads(flow::detection_filter)),
-    ("threshold", BEHIND, Reads(flow::threshold)),
+    ("threshold", CLASSIC, Reads(flow::threshold)),
     ("service", SNORT3, Reads(flow::service)),
     ("app-layer-protocol", SURICATA, Reads(flow::service)),
 ];

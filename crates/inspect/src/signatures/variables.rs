@@ -136,17 +136,22 @@ impl Variables {
         let (text, negated) = stripped(text);
         if negated {
             let mut inner = AddressSet::default();
+            deeper(path, "")?;
             self.gather_addresses(text, &mut inner, path)?;
+            path.pop();
             return set.exclude(inner, text);
         }
         if let Some(parts) = list(text)? {
-            return parts
+            deeper(path, "")?;
+            parts
                 .into_iter()
-                .try_for_each(|part| self.gather_addresses(part, set, path));
+                .try_for_each(|part| self.gather_addresses(part, set, path))?;
+            path.pop();
+            return Ok(());
         }
         if let Some(name) = text.strip_prefix('$') {
             let value = lookup(&self.addresses, name, path)?;
-            path.push(name);
+            deeper(path, name)?;
             self.gather_addresses(value, set, path)?;
             path.pop();
             return Ok(());
@@ -190,7 +195,9 @@ impl Variables {
         if negated {
             let mut inner = Vec::new();
             let mut spared = Vec::new();
+            deeper(path, "")?;
             self.gather_ports(text, &mut inner, &mut spared, path)?;
+            path.pop();
             if inner.is_empty() && !spared.is_empty() {
                 within.append(&mut spared);
                 return Ok(());
@@ -199,13 +206,16 @@ impl Variables {
             return Ok(());
         }
         if let Some(parts) = list(text)? {
-            return parts
+            deeper(path, "")?;
+            parts
                 .into_iter()
-                .try_for_each(|part| self.gather_ports(part, within, without, path));
+                .try_for_each(|part| self.gather_ports(part, within, without, path))?;
+            path.pop();
+            return Ok(());
         }
         if let Some(name) = text.strip_prefix('$') {
             let value = lookup(&self.ports, name, path)?;
-            path.push(name);
+            deeper(path, name)?;
             self.gather_ports(value, within, without, path)?;
             path.pop();
             return Ok(());
@@ -235,6 +245,19 @@ impl AddressSet {
             (true, true) => return Err(Fault::NothingLeft(text.into())),
             (false, false) => return Err(Fault::NestedNegation(text.into())),
         }
+        Ok(())
+    }
+}
+
+/// How deep lists, variables and negations may stand in each other.
+const DEEPEST: usize = 32;
+
+/// What leads to a text: the variables, and a blank for every list and negation.
+fn deeper<'t>(path: &mut Vec<&'t str>, name: &'t str) -> Result<(), Fault> {
+    path.push(name);
+    if path.len() > DEEPEST {
+        Err(Fault::TooDeep)
+    } else {
         Ok(())
     }
 }
