@@ -13,6 +13,7 @@ mod expression;
 mod fault;
 mod flow;
 mod header;
+pub mod hostile;
 mod keywords;
 mod lines;
 mod packet;

@@ -4,29 +4,20 @@ mod rules;
 
 use proptest::prelude::*;
 use rules::*;
+use sluice_inspect::signatures::hostile;
 
-/// Rules that hold every kind of option, to be mutated.
-const SEEDS: [&str; 3] = [
-    "alert http $HOME_NET any -> [10.0.0.0/8,!$HTTP_SERVERS] [80,!81,1024:] (msg:\"m\"; flow:established,to_server; \
-     http.uri; bsize:5<>9; content:\"a|0d 0a|\\\"b\"; fast_pattern:0,2; startswith; pcre:\"/a[^b]+/Ri\"; dns.query; dotprefix; \
-     content:\".a.b\"; endswith; pkt_data; byte_jump:0,0,from_end,post_offset -6; isdataat:!1,relative; \
-     threshold:type limit,track by_src,count 1,seconds 60; sid:1; rev:1;)",
-    "alert tcp any any <> any 21:23 (msg:\"m\"; content:\"a\"; http_uri; content:\"b\"; distance:-4; within:9; \
-     byte_extract:2,0,x,relative,little; byte_test:4,!&,0xf8,x,relative,string,hex; urilen:5<>9,norm; flags:SA+,12; \
-     flowbits:isset,a|b; metadata:service http, policy x; base64_decode:bytes 5,relative; base64_data; ttl:3-5; \
-     stream_size:client,>,6; detection_filter:track by_dst,count 5,seconds 9; sid:2;)",
-    "alert file ( msg:\"m\"; service:http,smtp; http_header:field host; content:!\"a\",nocase,offset 4,depth 8; \
-     content:\"bcd\",fast_pattern,fast_pattern_offset 1,fast_pattern_length 2,distance 0; bufferlen:>=519,relative; \
-     dsize:5<=>9; raw_data; stream_size:1,to_client; itype:>3; fragbits:!MDR; ip_proto:!tcp; window:!5; sid:3; )",
-];
+/// The corpus: a rule of each dialect that holds every kind of option.
+const NAMES: [&str; 3] = ["suricata", "snort2", "snort3"];
+
+fn seed(name: &str) -> Vec<u8> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/signatures");
+    std::fs::read(std::path::Path::new(folder).join(name)).unwrap()
+}
 
 proptest! {
     #[test]
     fn any_bytes_are_read(text in proptest::collection::vec(any::<u8>(), 0..400)) {
-        for dialect in EVERY {
-            let file = file(dialect, &text);
-            prop_assert!(file.signatures.len() + file.refused.len() <= text.len() + 1);
-        }
+        hostile::text(&text);
     }
 
     #[test]
@@ -39,10 +30,10 @@ proptest! {
 
     #[test]
     fn changed_rules_are_loaded_or_refused(
-        seed in 0..SEEDS.len(),
+        name in prop::sample::select(&NAMES[..]),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), "[ -~]", 0..3_u8), 1..6),
     ) {
-        let mut text = SEEDS[seed].as_bytes().to_vec();
+        let mut text = seed(name);
         for (place, byte, how) in changes {
             let place = place.index(text.len());
             match how {
@@ -51,17 +42,14 @@ proptest! {
                 _ => drop(text.remove(place)),
             }
         }
-        for dialect in EVERY {
-            let file = file(dialect, &text);
-            prop_assert!(file.signatures.len() + file.refused.len() + file.commented <= 1);
-        }
+        hostile::text(&text);
     }
 }
 
 #[test]
 fn rules_before_they_are_changed_load() {
-    for (dialect, seed) in [(Suricata, 0), (Snort2, 1), (Snort3, 2)] {
-        assert_eq!(Vec::<String>::new(), faults(&file(dialect, SEEDS[seed])));
+    for (dialect, name) in [Suricata, Snort2, Snort3].into_iter().zip(NAMES) {
+        assert_eq!(Vec::<String>::new(), faults(&file(dialect, seed(name))));
     }
 }
 
@@ -79,5 +67,18 @@ fn very_long_rule_is_refused_in_time() {
         for dialect in EVERY {
             assert_eq!(1, file(dialect, &text).refused.len());
         }
+    }
+}
+
+#[test]
+fn files_of_the_committed_corpus_are_read() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/signatures");
+    let files: Vec<_> = std::fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    assert!(files.len() >= NAMES.len());
+    for path in files {
+        hostile::text(&std::fs::read(path).unwrap());
     }
 }

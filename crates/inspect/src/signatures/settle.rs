@@ -108,6 +108,7 @@ fn from_begin(content: &mut Content) -> Result<(), Fault> {
         (Some(Value::Constant(distance @ ..0)), Some(Value::Constant(within))) => {
             (None, Some(Value::Constant((within + distance).max(0))))
         }
+        (Some(Value::Constant(..0)), Some(Value::Extracted(_))) => return Err(Fault::NotInspected),
         (Some(Value::Constant(..=0)), within) => (None, within),
         other => other,
     };
@@ -205,6 +206,31 @@ fn buffer(condition: &Condition) -> Option<Buffer> {
         Condition::Base64Decode(decode) => Some(decode.buffer),
         Condition::BufferLength(buffer, _) => Some(*buffer),
         _ => None,
+    }
+}
+
+/// What is relative follows a match in its own buffer, and what is extracted is so before it is used.
+pub(super) fn is_settled(conditions: &[Condition]) -> bool {
+    let (mut last, mut extracted) = (None, 0);
+    conditions.iter().all(|condition| {
+        let known = values(condition).into_iter().flatten().all(|value| match value {
+            Value::Extracted(place) => place < extracted,
+            Value::Constant(_) => true,
+        });
+        extracted += u8::from(matches!(condition, Condition::ByteExtract(_)));
+        let buffer = buffer(condition);
+        let follows = !is_relative(condition) || (last.is_some() && last == buffer);
+        if moves(condition) {
+            last = buffer;
+        }
+        known && follows
+    })
+}
+
+fn is_relative(condition: &Condition) -> bool {
+    match condition {
+        Condition::Content(content) => content.distance.is_some() || content.within.is_some(),
+        condition => matches!(place(&mut condition.clone()), Some((_, Some(true)))),
     }
 }
 
