@@ -199,34 +199,3 @@ fn worker_whose_timers_are_behind_does_not_want_to_sleep() {
     }
     assert_eq!(0, rig.live(), "it would have slept after {rounds} rounds");
 }
-
-#[test]
-fn shard_with_many_sessions_to_end_leaves_turns_to_the_others() {
-    // Whichever shard's turn it is when they are due.
-    for lead in 0..4 {
-        let mut rig = Rig::new(Plan {
-            sessions: 16_384,
-            ..Plan::default()
-        });
-        let opened = |rig: &mut Rig, host: &str, ports: std::ops::Range<u16>| {
-            for port in ports {
-                let question = packet::udp4(SocketAddrV4::new(host.parse().unwrap(), port), remote());
-                assert_eq!(1, rig.host_sends(&question).len());
-            }
-        };
-        // All flows of a host are in one shard.
-        opened(&mut rig, HOST, 20_000..22_000);
-        let others: Vec<_> = (20..40).map(|last| format!("192.168.1.{last}")).collect();
-        others.iter().for_each(|host| opened(&mut rig, host, 20_000..20_001));
-        for _ in 0..lead {
-            rig.workers[0].round(rig.now);
-        }
-        rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 400_000_000_000);
-        for _ in 0..12 {
-            rig.workers[0].round(rig.now);
-        }
-        // The busy shard's end by the 128.
-        let ended = rig.plane.counters()[0].sessions_ended.get();
-        assert_eq!(others.len() as u64, ended % 128, "{ended} ended, with a lead of {lead}");
-    }
-}

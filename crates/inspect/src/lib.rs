@@ -12,6 +12,7 @@ pub mod rates;
 pub mod rule;
 pub mod scope;
 pub mod signature;
+pub mod signatures;
 pub mod stream;
 
 pub use rule::Rule;

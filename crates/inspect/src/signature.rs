@@ -1,7 +1,12 @@
 //! A signature: what every dialect says, in one form.
 //!
-//! Numbers are as their rule writes them; ranges are inclusive. Conditions stand in the order of the rule, because
-//! positions are relative to the condition before ([`Content::distance`] and its like).
+//! Numbers are as their rule writes them; ranges are inclusive. Conditions stand in the order of the rule (of Suricata
+//! those of one buffer stand together), because positions are relative to the match before ([`Content::distance`] and
+//! its like).
+//!
+//! What is relative follows a match in its own buffer, with none in another buffer between the two: where the rule has
+//! no such match, its readers count from the begin of the buffer instead. Matches are those of a content or an
+//! expression that is not negated (nor [`Fast::Only`]), and the places where a jump or an extraction ends.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -284,7 +289,7 @@ pub enum Condition {
         /// It must be none of them.
         negated: bool,
     },
-    /// Bytes that were sent so far in a direction of the stream.
+    /// Bytes that were sent so far in a direction of the stream; rules count the SYN too, this does not.
     StreamSize {
         /// By whom: the client, the server, either, or (`None`) both.
         by: Sender,
@@ -351,7 +356,7 @@ pub enum Fast {
     Unsaid,
     /// Search for this one.
     Chosen,
-    /// Search for this one, and don't look again (`fast_pattern:only`).
+    /// Search for this one, and don't look again (`fast_pattern:only`): it has no position, and none is relative to it.
     Only,
     /// Search for these of its bytes: first, and how many.
     Part(u16, u16),
@@ -389,7 +394,8 @@ pub struct Expression {
 pub struct Number {
     /// Where.
     pub buffer: Buffer,
-    /// How many bytes: 1 to 10 as text, 1, 2, 3 or 4 (8 for Suricata) as binary.
+    /// How many bytes: 1 to 10 as text (23 for Suricata), 1 to 4 (8 for Suricata) as binary. Of a jump also 0: no byte
+    /// is read, and the number is 0.
     pub count: u8,
     /// Where it begins.
     pub offset: Value,
@@ -529,7 +535,7 @@ pub struct Flags {
     pub ignored: u8,
 }
 
-/// Notes of earlier matches in the same flow.
+/// Notes of earlier matches in the same flow. They are changed once the whole rule has matched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowBits {
     /// What is done.

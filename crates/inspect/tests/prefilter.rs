@@ -1,12 +1,12 @@
 //! Which pattern stands for a rule, and that no rule is missed.
 
-mod rules;
+mod made;
 
 use std::collections::BTreeSet;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rules::{content, expression, found, payload, rule};
+use made::{content, expression, found, payload, rule};
 use sluice_inspect::Signature;
 use sluice_inspect::prefilter::{Class, Plan, Prefilter};
 use sluice_inspect::signature::{Bits, Buffer, Condition, Content, Expression, Fast, Flags, Flow, Protocol, Toward};
@@ -185,7 +185,7 @@ fn refused_expression_is_named_and_the_others_stay() {
 
 #[test]
 fn progress_ends_with_all_patterns_done() {
-    let rules = rules::drawn(50);
+    let rules = made::drawn(50);
     let mut seen = Vec::new();
     Prefilter::compile(&rules, &mut |done, total| seen.push((done, total))).unwrap();
     let (done, total) = *seen.last().unwrap();
@@ -214,7 +214,7 @@ fn fingerprint_tells_what_is_searched_for_and_nothing_else() {
 
 #[test]
 fn every_content_of_real_rules_is_found() {
-    let rules = rules::real();
+    let rules = made::real();
     if rules.is_empty() {
         return;
     }

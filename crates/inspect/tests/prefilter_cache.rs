@@ -1,13 +1,13 @@
 //! A compiled prefilter in a file: it comes back as it was, or is refused by name.
 
-mod rules;
+mod made;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use rules::{expression, found, payload, rule};
+use made::{expression, found, payload, rule};
 use sluice_inspect::Signature;
 use sluice_inspect::prefilter::{CacheError, Class, Fingerprint, Plan, Prefilter};
 use sluice_inspect::signature::{Condition, Protocol, Toward};
@@ -20,7 +20,7 @@ const CLASSES: [Class; 3] = [
 ];
 
 fn some_rules() -> Vec<Signature> {
-    let mut rules = rules::drawn(40);
+    let mut rules = made::drawn(40);
     rules.push(rule(41, Protocol::Icmp, vec![]));
     rules.push(rule(42, Protocol::Number(47), vec![]));
     rules.push(rule(
@@ -81,7 +81,7 @@ fn loaded_prefilter_is_the_stored_one() {
         );
         let found = found(&loaded, class, &data);
         assert!(found.len() > 10);
-        assert_eq!(rules::found(&expected, class, &data), found);
+        assert_eq!(made::found(&expected, class, &data), found);
     }
     // A second store replaces the file.
     loaded.store(&path).unwrap();
@@ -142,7 +142,7 @@ fn truncated_and_longer_files_are_named() {
 fn cache_of_other_signatures_is_named() {
     let folder = TempDir::new().unwrap();
     let (path, _, _) = stored(&folder);
-    let other = Plan::of(&rules::drawn(41)).fingerprint();
+    let other = Plan::of(&made::drawn(41)).fingerprint();
     assert!(matches!(Prefilter::load(&path, other), Err(CacheError::Signatures)));
 }
 
@@ -196,8 +196,8 @@ fn peak() -> String {
 fn one_process_compiles_and_another_finds_the_same() {
     const PART: &str = "SLUICE_TEST_CACHE_PART";
     const FILE: &str = "SLUICE_TEST_CACHE_FILE";
-    let mut rules = rules::real();
-    rules.extend(rules::drawn(4_000));
+    let mut rules = made::real();
+    rules.extend(made::drawn(4_000));
     let data = all_contents(&rules);
     let said = |prefilter: &Prefilter| {
         for class in CLASSES {

@@ -1,0 +1,132 @@
+//! Signature files of three dialects, read into the one form of [`signature`](crate::signature).
+//!
+//! A rule is loaded only if every option of it is understood: one that changes what matches and has no place in a
+//! [`Signature`] refuses the whole rule, with its line and its name. What only describes (`metadata`, `reference`, …)
+//! is kept or left.
+
+mod bytes;
+mod classes;
+mod content;
+mod describe;
+mod draft;
+mod expression;
+mod fault;
+mod flow;
+mod header;
+pub mod hostile;
+mod keywords;
+mod lines;
+mod packet;
+mod range;
+mod services;
+mod settle;
+mod syntax;
+mod variables;
+
+use std::collections::HashMap;
+
+pub use classes::{Classes, ClassesError};
+pub use fault::Fault;
+pub use variables::Variables;
+
+use crate::signature::{Id, Signature};
+use draft::Draft;
+use header::Headers;
+use lines::Rule;
+
+/// The language of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// Suricata 7.
+    Suricata,
+    /// Snort 2.9.
+    Snort2,
+    /// Snort 3.
+    Snort3,
+}
+
+/// What a file holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct File {
+    /// Rules, every option of each understood, in the order of the file.
+    pub signatures: Vec<Signature>,
+    /// Rules that are not loaded.
+    pub refused: Vec<Refusal>,
+    /// Rules that are commented out.
+    pub commented: usize,
+}
+
+/// A rule that is not loaded.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// Line where the rule begins, counted from 1.
+    pub line: u32,
+    /// Its number, where it could be read.
+    pub id: Option<Id>,
+    /// The option, or the part of the header, that is at fault; empty: the rule as a whole.
+    pub option: Box<str>,
+    /// What is wrong.
+    pub why: Fault,
+}
+
+/// Reads a file. Never fails as a whole: each rule is either loaded or refused.
+pub fn read(text: &[u8], dialect: Dialect, variables: &Variables, classes: &Classes) -> File {
+    let mut file = File::default();
+    let mut headers = Headers::new(variables, dialect);
+    let mut places: HashMap<(u32, u32), usize> = HashMap::new();
+    for rule in lines::rules(text, dialect, &mut file.commented) {
+        let signature = match signature(&rule, dialect, &mut headers, classes) {
+            Ok(signature) => signature,
+            Err(refusal) => {
+                file.refused.push(refusal);
+                continue;
+            }
+        };
+        let key = (signature.id.generator, signature.id.signature);
+        let Some(&place) = places.get(&key) else {
+            places.insert(key, file.signatures.len());
+            file.signatures.push(signature);
+            continue;
+        };
+        let kept = &mut file.signatures[place];
+        let older = if signature.id.revision > kept.id.revision {
+            std::mem::replace(kept, signature)
+        } else {
+            signature
+        };
+        let (line, revision) = (kept.line, kept.id.revision);
+        let why = Fault::Twice { line, revision };
+        file.refused.push(Refusal {
+            line: older.line,
+            id: Some(older.id),
+            option: "sid".into(),
+            why,
+        });
+    }
+    file.signatures.sort_by_key(|signature| signature.line);
+    file.refused.sort_by_key(|refusal| refusal.line);
+    file
+}
+
+fn signature(rule: &Rule, dialect: Dialect, headers: &mut Headers, classes: &Classes) -> Result<Signature, Refusal> {
+    let refusal = |id, option: &str, why| Refusal {
+        line: rule.line,
+        id,
+        option: option.into(),
+        why,
+    };
+    let text = rule.text.as_deref().map_err(|why| refusal(None, "", why.clone()))?;
+    let (header, body) = syntax::parts(text).map_err(|why| refusal(None, "", why))?;
+    let options = syntax::options(body).map_err(|(option, why)| refusal(None, option, why))?;
+    let id = describe::id(&options).map_err(|(option, why)| refusal(None, option, why))?;
+    let header = headers
+        .read(header)
+        .map_err(|(part, why)| refusal(Some(id), &part, why))?;
+    let mut draft = Draft::new(dialect, id, header);
+    for option in &options {
+        keywords::read(&mut draft, option).map_err(|why| refusal(Some(id), option.name, why))?;
+    }
+    draft
+        .signature(rule.line, classes)
+        .map_err(|(option, why)| refusal(Some(id), option, why))
+}

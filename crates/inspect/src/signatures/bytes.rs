@@ -1,0 +1,284 @@
+//! Options that read numbers and places in data: `byte_test`, `byte_jump`, `byte_extract`, `isdataat`, lengths,
+//! `base64_decode`.
+
+use super::draft::Draft;
+use super::range::{self, Between};
+use super::{Dialect, Fault, syntax};
+use crate::signature::{
+    Base64Decode, Buffer, ByteExtract, ByteJump, ByteTest, Comparison, Condition, Form, IsDataAt, JumpFrom, Number,
+    Value,
+};
+
+/// What stands behind the fixed arguments.
+struct Tail {
+    number: Number,
+    multiplier: u32,
+    align: Option<u8>,
+    from: JumpFrom,
+    post_offset: Value,
+}
+
+/// Which words may stand in the tail besides those of every number.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Of {
+    Test,
+    Jump,
+    Extract,
+}
+
+fn tail(draft: &Draft, of: Of, count: &str, offset: &str, words: &[&str]) -> Result<Tail, Fault> {
+    let number = Number {
+        buffer: draft.buffer(),
+        count: range::number(count)?,
+        offset: draft.value(offset)?,
+        relative: false,
+        form: Form::Big,
+        mask: None,
+    };
+    let mut tail = Tail {
+        number,
+        multiplier: 1,
+        align: None,
+        from: JumpFrom::Number,
+        post_offset: Value::Constant(0),
+    };
+    let (mut text, mut base, mut order) = (false, None, None);
+    for part in words {
+        let (name, value) = syntax::word(part);
+        let takes_value = name == "bitmask"
+            || matches!((name, of), ("multiplier", Of::Jump | Of::Extract))
+            || matches!((name, of), ("post_offset", Of::Jump) | ("align", Of::Extract));
+        if takes_value == value.is_empty() {
+            return Err(Fault::PartNotInspected((*part).into()));
+        }
+        match (name, of) {
+            ("relative", _) => tail.number.relative = true,
+            ("big", _) => order = Some(Form::Big),
+            ("little", _) => order = Some(Form::Little),
+            ("string", _) => text = true,
+            ("hex", _) => base = Some(16),
+            ("dec", _) => base = Some(10),
+            ("oct", _) => base = Some(8),
+            ("bitmask", _) => tail.number.mask = Some(mask(value)?),
+            ("multiplier", _) => tail.multiplier = range::number(value)?,
+            ("align", Of::Jump) => tail.align = Some(4),
+            ("align", _) => tail.align = Some(alignment(value)?),
+            ("from_beginning", Of::Jump) => tail.from = JumpFrom::Begin,
+            ("from_end", Of::Jump) => tail.from = JumpFrom::End,
+            ("post_offset", _) => tail.post_offset = draft.value(value)?,
+            _ => return Err(Fault::PartNotInspected((*part).into())),
+        }
+    }
+    tail.number.form = match (text, base) {
+        (true, base) => Form::Text(base.unwrap_or(10)),
+        (false, None) => order.unwrap_or(Form::Big),
+        (false, Some(_)) => return Err(Fault::MissingPart("string")),
+    };
+    let most = match (tail.number.form, draft.dialect) {
+        (Form::Text(_), Dialect::Suricata) => 23,
+        (Form::Text(_), _) => 10,
+        (_, Dialect::Suricata) => 8,
+        _ => 4,
+    };
+    let least = u8::from(of != Of::Jump);
+    if tail.number.count < least || tail.number.count > most {
+        return Err(Fault::OutOfRange(count.into()));
+    }
+    Ok(tail)
+}
+
+fn mask(text: &str) -> Result<u32, Fault> {
+    range::number(text).and_then(|mask| {
+        if mask == 0 {
+            Err(Fault::OutOfRange(text.into()))
+        } else {
+            Ok(mask)
+        }
+    })
+}
+
+fn alignment(text: &str) -> Result<u8, Fault> {
+    range::number(text).and_then(|align| {
+        if [2, 4].contains(&align) {
+            Ok(align)
+        } else {
+            Err(Fault::OutOfRange(text.into()))
+        }
+    })
+}
+
+/// `byte_test:count,[!]operator,value,offset[,relative][,little][,string,hex][,bitmask 0xf0]`.
+pub(super) fn test(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let arguments = syntax::arguments(value)?;
+    let [count, operator, wanted, offset, ref words @ ..] = arguments[..] else {
+        return Err(Fault::MissingPart("count, operator, value, offset"));
+    };
+    let tail = tail(draft, Of::Test, count, offset, words)?;
+    let (negated, comparison) = syntax::negation(operator);
+    let comparison = match comparison {
+        "<" => Comparison::Less,
+        "<=" => Comparison::LessOrEqual,
+        "=" => Comparison::Equal,
+        // A lone ! is: not equal.
+        "" if negated => Comparison::Equal,
+        ">=" => Comparison::GreaterOrEqual,
+        ">" => Comparison::Greater,
+        "&" => Comparison::And,
+        "^" => Comparison::Xor,
+        _ => {
+            return Err(Fault::Unknown {
+                written: operator.into(),
+                hint: None,
+            });
+        }
+    };
+    let test = ByteTest {
+        number: tail.number,
+        comparison,
+        value: draft.value(wanted)?,
+        negated,
+    };
+    draft.push_search(Condition::ByteTest(test), tail.number.relative)
+}
+
+/// `byte_jump:count,offset[,relative][,multiplier 2][,align][,from_beginning][,post_offset -6]…`.
+pub(super) fn jump(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let arguments = syntax::arguments(value)?;
+    let [count, offset, ref words @ ..] = arguments[..] else {
+        return Err(Fault::MissingPart("count, offset"));
+    };
+    let tail = tail(draft, Of::Jump, count, offset, words)?;
+    let jump = ByteJump {
+        number: tail.number,
+        multiplier: tail.multiplier,
+        align: tail.align.is_some(),
+        from: tail.from,
+        post_offset: tail.post_offset,
+    };
+    draft.push_search(Condition::ByteJump(jump), tail.number.relative)
+}
+
+/// `byte_extract:count,offset,name[,relative][,multiplier 2][,align 4]…`.
+pub(super) fn extract(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let arguments = syntax::arguments(value)?;
+    let [count, offset, name, ref words @ ..] = arguments[..] else {
+        return Err(Fault::MissingPart("count, offset, name"));
+    };
+    let tail = tail(draft, Of::Extract, count, offset, words)?;
+    if name.is_empty() || range::signed(name).is_ok() {
+        return Err(Fault::UnknownValue(name.into()));
+    }
+    let extract = ByteExtract {
+        number: tail.number,
+        multiplier: tail.multiplier,
+        align: tail.align.unwrap_or(1),
+        into: draft.name(name)?,
+    };
+    draft.push_search(Condition::ByteExtract(extract), tail.number.relative)
+}
+
+/// `isdataat:[!]10[,relative][,rawbytes]`.
+pub(super) fn is_data_at(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let (negated, text) = syntax::negation(value);
+    let arguments = syntax::arguments(text)?;
+    let mut found = IsDataAt {
+        buffer: draft.buffer(),
+        at: draft.value(arguments[0])?,
+        relative: false,
+        negated,
+    };
+    let mut raw = false;
+    for word in &arguments[1..] {
+        match *word {
+            "relative" => found.relative = true,
+            "rawbytes" => raw = true,
+            _ => return Err(Fault::PartNotInspected((*word).into())),
+        }
+    }
+    if raw {
+        found.buffer = Buffer::Payload;
+    }
+    // Of Suricata `1,relative` is the byte behind the match, which Snort calls 0.
+    if found.relative && draft.dialect == Dialect::Suricata {
+        found.at = match found.at {
+            Value::Constant(1..) => found.at.less_one(),
+            Value::Constant(0) if !negated => return Ok(()),
+            Value::Constant(0) => return Err(Fault::NeverTrue),
+            _ => return Err(Fault::PartNotInspected(arguments[0].into())),
+        };
+    }
+    draft.push_search(Condition::IsDataAt(found), found.relative && !raw)
+}
+
+impl Value {
+    fn less_one(self) -> Value {
+        match self {
+            Value::Constant(number) => Value::Constant(number - 1),
+            extracted => extracted,
+        }
+    }
+}
+
+const LONGEST: u64 = u32::MAX as u64;
+
+/// `bufferlen:5<=>10[,relative]` of Snort 3: of what is left it asks whether there is data at its two ends.
+pub(super) fn buffer_length(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let arguments = syntax::arguments(value)?;
+    let between = Between::of(draft.dialect);
+    let bytes = range::values(arguments[0], draft.dialect, between, LONGEST)?.plain::<u32>(LONGEST)?;
+    let buffer = draft.buffer();
+    match arguments[1..] {
+        [] => draft.push_search(Condition::BufferLength(buffer, bytes), false),
+        ["relative"] if draft.dialect == Dialect::Snort3 => {
+            let end = |at: u32, negated| {
+                Condition::IsDataAt(IsDataAt {
+                    buffer,
+                    at: Value::Constant(at.into()),
+                    relative: true,
+                    negated,
+                })
+            };
+            let (least, most) = (*bytes.start(), *bytes.end());
+            if let Some(at) = least.checked_sub(1) {
+                draft.push_search(end(at, false), true)?;
+            }
+            if most < u32::MAX {
+                draft.push_search(end(most, true), true)?;
+            }
+            Ok(())
+        }
+        _ => Err(Fault::PartNotInspected(value.into())),
+    }
+}
+
+/// `urilen:5<>10[,norm]`: Snort 2 measures the URI as sent unless told otherwise, Suricata the normalised one.
+pub(super) fn uri_length(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let arguments = syntax::arguments(value)?;
+    let buffer = match (&arguments[1..], draft.dialect) {
+        ([], Dialect::Suricata) | (["norm"], _) => Buffer::HttpUri,
+        ([], _) | (["raw"], _) => Buffer::HttpRawUri,
+        _ => return Err(Fault::PartNotInspected(value.into())),
+    };
+    let between = Between::of(draft.dialect);
+    let bytes = range::values(arguments[0], draft.dialect, between, LONGEST)?.plain(LONGEST)?;
+    draft.push_search(Condition::BufferLength(buffer, bytes), false)
+}
+
+/// `base64_decode[:bytes 150][,offset 10][,relative]`.
+pub(super) fn base64_decode(draft: &mut Draft, value: Option<&str>) -> Result<(), Fault> {
+    let mut decode = Base64Decode {
+        buffer: draft.buffer(),
+        bytes: None,
+        offset: 0,
+        relative: false,
+    };
+    for part in value.map(syntax::arguments).transpose()?.unwrap_or_default() {
+        match syntax::word(part) {
+            ("relative", "") => decode.relative = true,
+            ("bytes", count) => decode.bytes = Some(range::number(count)?),
+            ("offset", offset) => decode.offset = range::number(offset)?,
+            _ => return Err(Fault::PartNotInspected(part.into())),
+        }
+    }
+    draft.push_search(Condition::Base64Decode(decode), decode.relative)
+}

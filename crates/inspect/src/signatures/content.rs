@@ -1,0 +1,209 @@
+//! `content`, and what modifies it.
+
+use super::draft::Draft;
+use super::{Dialect, Fault, range, syntax};
+use crate::signature::{Buffer, Condition, Content, Fast, Value};
+
+/// `content:!"text|00 ff|",nocase,offset 4`; the list behind the quotes is Snort's.
+pub(super) fn read(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let (negated, value) = syntax::negation(value);
+    let (text, rest) = syntax::quoted(value)?;
+    let content = Content {
+        buffer: draft.buffer(),
+        bytes: syntax::bytes(text)?,
+        nocase: false,
+        negated,
+        offset: None,
+        depth: None,
+        distance: None,
+        within: None,
+        ends: false,
+        fast: Fast::Unsaid,
+    };
+    draft.push_search(Condition::Content(content), false)?;
+    if rest.is_empty() {
+        return Ok(());
+    }
+    let list = rest.strip_prefix(',').filter(|_| draft.dialect != Dialect::Suricata);
+    for part in syntax::arguments(list.ok_or_else(|| Fault::Trailing(rest.into()))?)? {
+        let (name, value) = syntax::word(part);
+        listed(draft, name, value)?;
+    }
+    Ok(())
+}
+
+fn listed(draft: &mut Draft, name: &str, value: &str) -> Result<(), Fault> {
+    let wanted = || {
+        if value.is_empty() {
+            Err(Fault::MissingValue)
+        } else {
+            Ok(value)
+        }
+    };
+    let alone = || {
+        if value.is_empty() {
+            Ok(())
+        } else {
+            Err(Fault::UnexpectedValue(value.into()))
+        }
+    };
+    match name {
+        "nocase" => alone().and_then(|()| nocase(draft)),
+        "offset" => offset(draft, wanted()?),
+        "depth" => depth(draft, wanted()?),
+        "distance" => distance(draft, wanted()?),
+        "within" => within(draft, wanted()?),
+        "fast_pattern" => alone().and_then(|()| fast_pattern(draft, None)),
+        "fast_pattern_offset" => fast_pattern_offset(draft, wanted()?),
+        "fast_pattern_length" => fast_pattern_length(draft, wanted()?),
+        "endswith" => alone().and_then(|()| endswith(draft)),
+        "startswith" => alone().and_then(|()| startswith(draft)),
+        _ => Err(Fault::Unknown {
+            written: name.into(),
+            hint: hint(name),
+        }),
+    }
+}
+
+fn hint(name: &str) -> Option<&'static str> {
+    const LISTED: &[&str] = &[
+        "nocase",
+        "offset",
+        "depth",
+        "distance",
+        "within",
+        "fast_pattern",
+        "fast_pattern_offset",
+        "fast_pattern_length",
+        "endswith",
+        "startswith",
+    ];
+    super::fault::nearest(name, LISTED.iter().copied())
+        .and_then(|near| LISTED.iter().copied().find(|name| *name == near))
+}
+
+/// `uricontent:"text"` is a content of the URI.
+pub(super) fn of_uri(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    read(draft, value)?;
+    draft.content()?.buffer = Buffer::HttpUri;
+    Ok(())
+}
+
+pub(super) fn nocase(draft: &mut Draft) -> Result<(), Fault> {
+    draft.content()?.nocase = true;
+    Ok(())
+}
+
+pub(super) fn rawbytes(draft: &mut Draft) -> Result<(), Fault> {
+    draft.content()?.buffer = Buffer::Payload;
+    Ok(())
+}
+
+/// The smallest and the largest of a position, where it is a constant.
+const FORWARD: (i64, i64) = (0, u32::MAX as i64);
+const BOTH_WAYS: (i64, i64) = (-(u32::MAX as i64), u32::MAX as i64);
+
+fn position(
+    draft: &mut Draft,
+    text: &str,
+    (least, most): (i64, i64),
+    place: fn(&mut Content) -> &mut Option<Value>,
+) -> Result<(), Fault> {
+    let value = draft.value(text)?;
+    if matches!(value, Value::Constant(number) if number < least || number > most) {
+        return Err(Fault::OutOfRange(text.into()));
+    }
+    match place(draft.content()?).replace(value) {
+        Some(_) => Err(Fault::ModifierTwice),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn offset(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    position(draft, value, FORWARD, |content| &mut content.offset)
+}
+
+pub(super) fn depth(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    position(draft, value, FORWARD, |content| &mut content.depth)
+}
+
+pub(super) fn distance(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    position(draft, value, BOTH_WAYS, |content| &mut content.distance)
+}
+
+pub(super) fn within(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    position(draft, value, FORWARD, |content| &mut content.within)
+}
+
+pub(super) fn startswith(draft: &mut Draft) -> Result<(), Fault> {
+    let content = draft.content()?;
+    if content.offset.is_some() || content.depth.is_some() {
+        return Err(Fault::ModifierTwice);
+    }
+    content.offset = Some(Value::Constant(0));
+    content.depth = Some(Value::Constant(content.bytes.len() as i64));
+    Ok(())
+}
+
+pub(super) fn endswith(draft: &mut Draft) -> Result<(), Fault> {
+    draft.content()?.ends = true;
+    Ok(())
+}
+
+/// `fast_pattern`, `fast_pattern:only`, `fast_pattern:4,8`.
+pub(super) fn fast_pattern(draft: &mut Draft, value: Option<&str>) -> Result<(), Fault> {
+    let dialect = draft.dialect;
+    let content = draft.content()?;
+    content.fast = match value {
+        None if matches!(content.fast, Fast::Part(..)) => content.fast,
+        None => Fast::Chosen,
+        // Suricata looks again all the same.
+        Some("only") if dialect == Dialect::Suricata => Fast::Chosen,
+        Some("only") => {
+            // Snort searches without regard to case, and does not look again.
+            content.nocase = true;
+            Fast::Only
+        }
+        Some(value) => {
+            let (first, count) = value
+                .split_once(',')
+                .ok_or_else(|| Fault::PartNotInspected(value.into()))?;
+            Fast::Part(range::number(first)?, range::number(count)?)
+        }
+    };
+    Ok(())
+}
+
+pub(super) fn fast_pattern_offset(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let first: u16 = range::number(value)?;
+    let content = draft.content()?;
+    let rest = content
+        .bytes
+        .len()
+        .saturating_sub(first.into())
+        .try_into()
+        .unwrap_or(u16::MAX);
+    content.fast = Fast::Part(
+        first,
+        if let Fast::Part(_, count) = content.fast {
+            count
+        } else {
+            rest
+        },
+    );
+    Ok(())
+}
+
+pub(super) fn fast_pattern_length(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let count = range::number(value)?;
+    let content = draft.content()?;
+    content.fast = Fast::Part(
+        if let Fast::Part(first, _) = content.fast {
+            first
+        } else {
+            0
+        },
+        count,
+    );
+    Ok(())
+}

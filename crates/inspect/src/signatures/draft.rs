@@ -1,0 +1,184 @@
+//! A signature while its options are read.
+
+use super::header::Headed;
+use super::{Classes, Dialect, Fault, range, settle};
+use crate::signature::{Buffer, Condition, Content, Flow, Header, Id, Rate, Service, Signature, Value};
+
+/// A condition as it was read, before positions are settled.
+pub(super) struct Step<'a> {
+    /// The option that it comes from.
+    pub option: &'a str,
+    pub condition: Condition,
+    /// An option before it set the buffer, so that nothing has matched in it yet.
+    pub fresh: bool,
+    /// If it is relative it looks where the match before was.
+    pub floating: bool,
+    /// The buffer has a dot put before it (`dotprefix`).
+    pub dotted: bool,
+}
+
+/// A signature while its options are read.
+pub(super) struct Draft<'a> {
+    pub dialect: Dialect,
+    /// The option being read.
+    pub option: &'a str,
+    pub id: Id,
+    pub message: Box<str>,
+    pub class: Option<Box<str>>,
+    pub priority: Option<u8>,
+    pub references: Vec<(Box<str>, Box<str>)>,
+    pub services: Vec<Service>,
+    pub flow: Flow,
+    pub rate: Option<Rate>,
+    pub silent: bool,
+    /// An option that looks at what the server sends only.
+    pub needs_to_client: Option<&'a str>,
+    action: crate::signature::Action,
+    header: Header,
+    steps: Vec<Step<'a>>,
+    /// Where conditions look that do not say it.
+    sticky: Buffer,
+    fresh: bool,
+    dotted: bool,
+    /// The content that modifiers are about.
+    content: Option<usize>,
+    names: Vec<Box<str>>,
+}
+
+impl<'a> Draft<'a> {
+    pub fn new(dialect: Dialect, id: Id, headed: Headed) -> Draft<'a> {
+        Draft {
+            dialect,
+            option: "",
+            id,
+            message: "".into(),
+            class: None,
+            priority: None,
+            references: Vec::new(),
+            services: headed.header.services.to_vec(),
+            flow: headed.flow,
+            rate: None,
+            silent: false,
+            needs_to_client: None,
+            action: headed.action,
+            header: headed.header,
+            steps: Vec::new(),
+            sticky: Buffer::Payload,
+            fresh: true,
+            dotted: false,
+            content: None,
+            names: Vec::new(),
+        }
+    }
+
+    /// Where conditions look from here on.
+    pub fn look_in(&mut self, buffer: Buffer) {
+        (self.sticky, self.content, self.dotted) = (buffer, None, false);
+        // Suricata goes on in a buffer where it stopped, whatever stands between.
+        self.fresh |= self.dialect != Dialect::Suricata;
+    }
+
+    /// Where conditions look that do not say it.
+    pub fn buffer(&self) -> Buffer {
+        self.sticky
+    }
+
+    /// The buffer has a dot before it from here on.
+    pub fn put_dot_before(&mut self) {
+        self.dotted = true;
+    }
+
+    /// A condition about a header or the flow.
+    pub fn push(&mut self, condition: Condition) {
+        self.steps.push(Step {
+            option: self.option,
+            condition,
+            fresh: false,
+            floating: false,
+            dotted: false,
+        });
+    }
+
+    /// A condition about a buffer; one that floats says none itself.
+    pub fn push_search(&mut self, condition: Condition, floating: bool) -> Result<(), Fault> {
+        let is_content = matches!(condition, Condition::Content(_));
+        if self.dotted && !is_content {
+            return Err(Fault::NotInspected);
+        }
+        if is_content {
+            self.content = Some(self.steps.len());
+        }
+        let fresh = std::mem::take(&mut self.fresh);
+        // Snort 3, and what Suricata sets before, always say where to look.
+        let floating = floating
+            && match self.dialect {
+                Dialect::Snort2 => true,
+                Dialect::Suricata => self.sticky == Buffer::Payload,
+                Dialect::Snort3 => false,
+            };
+        self.steps.push(Step {
+            option: self.option,
+            condition,
+            fresh,
+            floating,
+            dotted: self.dotted,
+        });
+        Ok(())
+    }
+
+    /// The content that a modifier is about.
+    pub fn content(&mut self) -> Result<&mut Content, Fault> {
+        match self.content.map(|place| &mut self.steps[place].condition) {
+            Some(Condition::Content(content)) => Ok(content),
+            _ => Err(Fault::NoContentBefore),
+        }
+    }
+
+    /// A number, or the name of one that was extracted.
+    pub fn value(&self, text: &str) -> Result<Value, Fault> {
+        if let Some(place) = self.names.iter().rposition(|name| **name == *text) {
+            return Ok(Value::Extracted(place as u8));
+        }
+        match range::signed(text) {
+            Err(Fault::NotANumber(text)) => Err(Fault::UnknownValue(text)),
+            number => number.map(Value::Constant),
+        }
+    }
+
+    /// A place for a number that is extracted; from here on its name stands for no earlier one.
+    pub fn name(&mut self, name: &str) -> Result<u8, Fault> {
+        let place = u8::try_from(self.names.len()).ok().filter(|place| *place < u8::MAX);
+        let place = place.ok_or(Fault::TooManyExtracted)?;
+        self.names.push(name.into());
+        Ok(place)
+    }
+
+    /// The signature, or the option that does not fit the others.
+    pub fn signature(mut self, line: u32, classes: &Classes) -> Result<Signature, (&'a str, Fault)> {
+        if let Some(option) = self.needs_to_client
+            && self.flow.direction != Some(crate::signature::Toward::Client)
+        {
+            return Err((option, Fault::NeedsToClient));
+        }
+        let conditions = settle::settle(self.dialect, self.steps)?;
+        self.services.sort_unstable();
+        self.services.dedup();
+        Ok(Signature {
+            id: self.id,
+            line,
+            message: self.message,
+            priority: self.priority.unwrap_or_else(|| classes.priority(self.class.as_deref())),
+            class: self.class,
+            references: self.references.into(),
+            action: self.action,
+            header: Header {
+                services: self.services.into(),
+                ..self.header
+            },
+            flow: self.flow,
+            conditions,
+            rate: self.rate,
+            silent: self.silent,
+        })
+    }
+}

@@ -1,0 +1,125 @@
+//! Options about connections: their state, notes about them, how often a rule fires, their application.
+
+use super::draft::Draft;
+use super::{Dialect, Fault, range, services, syntax};
+use crate::signature::{Condition, FlowBit, FlowBits, Rate, RateKind, Toward, Track};
+
+/// `flow:to_server,established,only_stream`.
+pub(super) fn state(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let flow = &mut draft.flow;
+    for word in syntax::arguments(value)? {
+        let agrees = match word {
+            "to_server" | "from_client" => say(&mut flow.direction, Toward::Server),
+            "to_client" | "from_server" => say(&mut flow.direction, Toward::Client),
+            "established" => say(&mut flow.established, true),
+            "not_established" => say(&mut flow.established, false),
+            "only_stream" => say(&mut flow.stream, true),
+            "no_stream" => say(&mut flow.stream, false),
+            "stateless" => true,
+            _ => return Err(Fault::PartNotInspected(word.into())),
+        };
+        if !agrees {
+            return Err(Fault::Contradiction(word.into()));
+        }
+    }
+    Ok(())
+}
+
+/// Keeps what is said; false if the opposite was said before.
+fn say<T: PartialEq + Copy>(place: &mut Option<T>, value: T) -> bool {
+    *place.get_or_insert(value) == value
+}
+
+/// `flowbits:set,name`, `isset,a|b`, `noalert`.
+///
+/// A group behind the names of Snort matters to commands that name a group alone, which are refused.
+pub(super) fn bits(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    let arguments = syntax::arguments(value)?;
+    let command = match arguments[0] {
+        "noalert" if arguments.len() == 1 => {
+            draft.silent = true;
+            return Ok(());
+        }
+        "set" => FlowBit::Set,
+        "unset" => FlowBit::Unset,
+        "toggle" => FlowBit::Toggle,
+        "isset" => FlowBit::IsSet,
+        "isnotset" => FlowBit::IsNotSet,
+        other => return Err(Fault::PartNotInspected(other.into())),
+    };
+    let names = match (&arguments[1..], draft.dialect) {
+        ([], _) => return Err(Fault::MissingPart("name")),
+        ([names], _) | ([names, _], Dialect::Snort2 | Dialect::Snort3) => *names,
+        ([_, rest, ..], _) => return Err(Fault::Trailing((*rest).into())),
+    };
+    let any = names.contains('|');
+    let is_question = matches!(command, FlowBit::IsSet | FlowBit::IsNotSet);
+    let is_group = arguments.len() > 2 && matches!(names, "any" | "all");
+    if is_group || (any && (names.contains('&') || !is_question)) {
+        return Err(Fault::PartNotInspected(names.into()));
+    }
+    let separator = if any { '|' } else { '&' };
+    let split: Box<[Box<str>]> = names.split(separator).map(|name| name.trim().into()).collect();
+    if split.iter().any(|name| name.is_empty()) {
+        return Err(Fault::MissingPart("name"));
+    }
+    draft.push(Condition::FlowBits(FlowBits {
+        command,
+        names: split,
+        any,
+    }));
+    Ok(())
+}
+
+pub(super) fn silent(draft: &mut Draft) -> Result<(), Fault> {
+    draft.silent = true;
+    Ok(())
+}
+
+/// `detection_filter:track by_src,count 100,seconds 25`.
+pub(super) fn detection_filter(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    rate(draft, value, Some(RateKind::After))
+}
+
+/// `threshold:type limit,track by_src,count 1,seconds 60`.
+pub(super) fn threshold(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    rate(draft, value, None)
+}
+
+fn rate(draft: &mut Draft, value: &str, mut kind: Option<RateKind>) -> Result<(), Fault> {
+    let takes_type = kind.is_none();
+    let (mut track, mut count, mut seconds) = (None, None, None);
+    for part in syntax::arguments(value)? {
+        let unknown = || Fault::PartNotInspected(part.into());
+        match syntax::word(part) {
+            ("type", "limit") if takes_type => kind = Some(RateKind::Limit),
+            ("type", "threshold") if takes_type => kind = Some(RateKind::Every),
+            ("type", "both") if takes_type => kind = Some(RateKind::Once),
+            ("track", "by_src") => track = Some(Track::Source),
+            ("track", "by_dst") => track = Some(Track::Destination),
+            ("track", "by_both") if draft.dialect == Dialect::Suricata => track = Some(Track::Both),
+            ("track", "by_rule") if draft.dialect == Dialect::Suricata => track = Some(Track::Rule),
+            ("count", number) => count = Some(range::number(number)?),
+            ("seconds", number) => seconds = Some(range::number(number)?),
+            _ => return Err(unknown()),
+        }
+    }
+    let rate = Rate {
+        kind: kind.ok_or(Fault::MissingPart("type"))?,
+        track: track.ok_or(Fault::MissingPart("track"))?,
+        count: count.ok_or(Fault::MissingPart("count"))?,
+        seconds: seconds.ok_or(Fault::MissingPart("seconds"))?,
+    };
+    match draft.rate.replace(rate) {
+        Some(_) => Err(Fault::SecondRate),
+        None => Ok(()),
+    }
+}
+
+/// `service:http,smtp` and `app-layer-protocol:http`.
+pub(super) fn service(draft: &mut Draft, value: &str) -> Result<(), Fault> {
+    for name in syntax::arguments(value)? {
+        draft.services.extend(services::services(name, draft.dialect)?);
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! What stands before the parenthesis: action, protocol, two sides.
+
+use std::collections::HashMap;
+
+use super::fault::nearest;
+use super::{Dialect, Fault, Variables, services};
+use crate::signature::{Action, Addresses, Flow, Header, Ports, Protocol, Service, Side};
+
+/// Words that begin a rule. What is only logged is reported too: both leave a record. A reject tells both ends,
+/// whichever the rule names.
+const ACTIONS: &[(&str, Action)] = &[
+    ("alert", Action::Alert),
+    ("log", Action::Alert),
+    ("pass", Action::Pass),
+    ("drop", Action::Drop),
+    ("sdrop", Action::Drop),
+    ("block", Action::Drop),
+    ("reject", Action::Reject),
+    ("rejectsrc", Action::Reject),
+    ("rejectdst", Action::Reject),
+    ("rejectboth", Action::Reject),
+];
+
+/// What a header says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Headed {
+    pub action: Action,
+    pub header: Header,
+    /// What the protocol says of the flow: `tcp-pkt` and `tcp-stream`.
+    pub flow: Flow,
+}
+
+/// Reads headers; each set of addresses and of ports is evaluated once.
+pub(super) struct Headers<'v> {
+    variables: &'v Variables,
+    dialect: Dialect,
+    addresses: HashMap<Box<str>, Addresses>,
+    ports: HashMap<Box<str>, Ports>,
+}
+
+pub(super) fn action(word: &str) -> Result<Action, Fault> {
+    ACTIONS
+        .iter()
+        .find(|(name, _)| *name == word)
+        .map(|(_, action)| *action)
+        .ok_or_else(|| Fault::Unknown {
+            written: word.into(),
+            hint: ACTIONS
+                .iter()
+                .map(|(name, _)| *name)
+                .find(|name| nearest(word, [*name].into_iter()).is_some()),
+        })
+}
+
+impl<'v> Headers<'v> {
+    pub fn new(variables: &'v Variables, dialect: Dialect) -> Headers<'v> {
+        Headers {
+            variables,
+            dialect,
+            addresses: HashMap::new(),
+            ports: HashMap::new(),
+        }
+    }
+
+    /// A header, or the part that is at fault.
+    pub fn read(&mut self, text: &str) -> Result<Headed, (Box<str>, Fault)> {
+        let words = words(text);
+        let first = words.first().copied().unwrap_or_default();
+        let action = action(first).map_err(|why| (first.into(), why))?;
+        let name = *words.get(1).ok_or_else(|| (text.into(), Fault::NotAHeader))?;
+        let (protocol, services, flow) = self.protocol(name).map_err(|why| (name.into(), why))?;
+        let (source, destination, both_ways) = match words[..] {
+            // Snort 3 leaves sides out where the service says enough.
+            [_, _] if self.dialect == Dialect::Snort3 => (Side::default(), Side::default(), false),
+            [_, _, from, from_ports, arrow, to, to_ports] => {
+                let both_ways = match arrow {
+                    "->" => false,
+                    "<>" => true,
+                    _ => return Err((arrow.into(), Fault::Direction(arrow.into()))),
+                };
+                (self.side(from, from_ports)?, self.side(to, to_ports)?, both_ways)
+            }
+            _ => return Err((text.into(), Fault::NotAHeader)),
+        };
+        let services = services.into();
+        Ok(Headed {
+            action,
+            flow,
+            header: Header {
+                protocol,
+                source,
+                destination,
+                both_ways,
+                services,
+            },
+        })
+    }
+
+    fn protocol(&self, name: &str) -> Result<(Protocol, Vec<Service>, Flow), Fault> {
+        let of_packets = |stream| Flow {
+            stream: Some(stream),
+            ..Flow::default()
+        };
+        let (protocol, flow) = match (name, self.dialect) {
+            ("ip", _) => (Protocol::Ip, Flow::default()),
+            ("tcp", _) => (Protocol::Tcp, Flow::default()),
+            ("udp", _) => (Protocol::Udp, Flow::default()),
+            ("icmp", _) => (Protocol::Icmp, Flow::default()),
+            ("tcp-pkt", Dialect::Suricata) => (Protocol::Tcp, of_packets(false)),
+            ("tcp-stream", Dialect::Suricata) => (Protocol::Tcp, of_packets(true)),
+            ("sctp", Dialect::Suricata) => (Protocol::Number(132), Flow::default()),
+            (_, Dialect::Snort2) => {
+                return Err(Fault::Unknown {
+                    written: name.into(),
+                    hint: None,
+                });
+            }
+            _ => {
+                let services = services::services(name, self.dialect)?;
+                return Ok((Protocol::Application, services, Flow::default()));
+            }
+        };
+        Ok((protocol, Vec::new(), flow))
+    }
+
+    fn side(&mut self, addresses: &str, ports: &str) -> Result<Side, (Box<str>, Fault)> {
+        let known = match self.addresses.get(addresses) {
+            Some(known) => known.clone(),
+            None => {
+                let read = self
+                    .variables
+                    .addresses(addresses)
+                    .map_err(|why| (addresses.into(), why))?;
+                self.addresses.insert(addresses.into(), read.clone());
+                read
+            }
+        };
+        let known_ports = match self.ports.get(ports) {
+            Some(known) => known.clone(),
+            None => {
+                let read = self.variables.ports(ports).map_err(|why| (ports.into(), why))?;
+                self.ports.insert(ports.into(), read.clone());
+                read
+            }
+        };
+        Ok(Side {
+            addresses: known,
+            ports: known_ports,
+        })
+    }
+}
+
+/// Words between blanks; a list in brackets is one, whatever blanks are in it.
+fn words(text: &str) -> Vec<&str> {
+    let (mut depth, mut begin, mut words) = (0_i32, None, Vec::new());
+    for (place, byte) in text.bytes().enumerate() {
+        match byte {
+            b'[' => depth += 1,
+            b']' => depth -= 1,
+            _ => {}
+        }
+        if byte.is_ascii_whitespace() && depth <= 0 {
+            words.extend(begin.take().map(|begin| &text[begin..place]));
+        } else {
+            begin.get_or_insert(place);
+        }
+    }
+    words.extend(begin.map(|begin| &text[begin..]));
+    words
+}

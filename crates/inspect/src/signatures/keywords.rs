@@ -1,0 +1,301 @@
+//! The options of each dialect: name, and what is done about it.
+
+use super::draft::Draft;
+use super::fault::nearest;
+use super::syntax::{self, Written};
+use super::{Dialect, Fault, bytes, content, describe, expression, flow, packet};
+use crate::signature::Buffer;
+
+/// What is done about an option.
+#[derive(Clone, Copy)]
+enum Does {
+    /// Its value is read.
+    Reads(fn(&mut Draft, &str) -> Result<(), Fault>),
+    /// Its value is read if there is one.
+    May(fn(&mut Draft, Option<&str>) -> Result<(), Fault>),
+    /// It has no value.
+    Is(fn(&mut Draft) -> Result<(), Fault>),
+    /// Options behind it look there.
+    Looks(Buffer),
+    /// The content before it looks there.
+    Moves(Buffer),
+    /// It does not change what matches.
+    Describes,
+    /// It changes what matches, and has no place in a signature.
+    Refuses,
+}
+
+use Does::{Describes, Is, Looks, May, Moves, Reads, Refuses};
+
+const SURICATA: u8 = 1;
+const SNORT2: u8 = 2;
+const SNORT3: u8 = 4;
+const SNORT: u8 = SNORT2 | SNORT3;
+/// Dialects that keep the grammar of Snort 2: modifiers stand behind a content.
+const CLASSIC: u8 = SURICATA | SNORT2;
+const ALL: u8 = SURICATA | SNORT;
+
+/// Options by name, with the dialects that have them.
+const KEYWORDS: &[(&str, u8, Does)] = &[
+    // What a rule is about.
+    ("msg", ALL, Reads(describe::message)),
+    ("sid", ALL, Describes),
+    ("rev", ALL, Describes),
+    ("gid", ALL, Describes),
+    ("classtype", ALL, Reads(describe::class)),
+    ("priority", ALL, Reads(describe::priority)),
+    ("reference", ALL, Reads(describe::reference)),
+    ("metadata", ALL, Reads(describe::metadata)),
+    ("target", SURICATA, Describes),
+    ("prefilter", SURICATA, Describes),
+    ("rem", SNORT3, Describes),
+    ("soid", SNORT3, Describes),
+    // Contents.
+    ("content", ALL, Reads(content::read)),
+    ("uricontent", CLASSIC, Reads(content::of_uri)),
+    ("nocase", CLASSIC, Is(content::nocase)),
+    ("rawbytes", CLASSIC, Is(content::rawbytes)),
+    ("offset", CLASSIC, Reads(content::offset)),
+    ("depth", CLASSIC, Reads(content::depth)),
+    ("distance", CLASSIC, Reads(content::distance)),
+    ("within", CLASSIC, Reads(content::within)),
+    ("fast_pattern", CLASSIC, May(content::fast_pattern)),
+    ("startswith", SURICATA, Is(content::startswith)),
+    ("endswith", SURICATA, Is(content::endswith)),
+    ("dotprefix", SURICATA, Is(dot_prefix)),
+    // Where contents look: behind them.
+    ("http_uri", CLASSIC, Moves(Buffer::HttpUri)),
+    ("http_raw_uri", CLASSIC, Moves(Buffer::HttpRawUri)),
+    ("http_method", CLASSIC, Moves(Buffer::HttpMethod)),
+    ("http_header", CLASSIC, Moves(Buffer::HttpHeader)),
+    ("http_raw_header", CLASSIC, Moves(Buffer::HttpRawHeader)),
+    ("http_cookie", CLASSIC, Moves(Buffer::HttpCookie)),
+    ("http_raw_cookie", SNORT2, Moves(Buffer::HttpCookie)),
+    ("http_client_body", CLASSIC, Moves(Buffer::HttpClientBody)),
+    ("http_stat_code", CLASSIC, Moves(Buffer::HttpStatusCode)),
+    ("http_stat_msg", CLASSIC, Moves(Buffer::HttpStatusMessage)),
+    ("http_host", SURICATA, Moves(Buffer::HttpHost)),
+    ("http_raw_host", SURICATA, Moves(Buffer::HttpRawHost)),
+    ("http_user_agent", SURICATA, Moves(Buffer::HttpUserAgent)),
+    ("http_server_body", SURICATA, Is(server_body)),
+    // Where contents look: before them.
+    ("http_uri", SNORT3, Looks(Buffer::HttpUri)),
+    ("http_raw_uri", SNORT3, Looks(Buffer::HttpRawUri)),
+    ("http_method", SNORT3, Looks(Buffer::HttpMethod)),
+    ("http_header", SNORT3, May(header_field)),
+    ("http_raw_header", SNORT3, Looks(Buffer::HttpRawHeader)),
+    ("http_cookie", SNORT3, Looks(Buffer::HttpCookie)),
+    ("http_raw_cookie", SNORT3, Looks(Buffer::HttpCookie)),
+    ("http_client_body", SNORT3, Looks(Buffer::HttpClientBody)),
+    ("http_stat_code", SNORT3, Looks(Buffer::HttpStatusCode)),
+    ("http_stat_msg", SNORT3, Looks(Buffer::HttpStatusMessage)),
+    ("pkt_data", ALL, Looks(Buffer::Payload)),
+    ("raw_data", SNORT3, Looks(Buffer::Payload)),
+    ("file_data", ALL, Looks(Buffer::FileData)),
+    ("base64_data", ALL, Looks(Buffer::Base64)),
+    ("http.uri", SURICATA, Looks(Buffer::HttpUri)),
+    ("http.uri.raw", SURICATA, Looks(Buffer::HttpRawUri)),
+    ("http.method", SURICATA, Looks(Buffer::HttpMethod)),
+    ("http.host", SURICATA, Looks(Buffer::HttpHost)),
+    ("http.host.raw", SURICATA, Looks(Buffer::HttpRawHost)),
+    ("http.header", SURICATA, Looks(Buffer::HttpHeader)),
+    ("http.header.raw", SURICATA, Looks(Buffer::HttpRawHeader)),
+    ("http.cookie", SURICATA, Looks(Buffer::HttpCookie)),
+    ("http.user_agent", SURICATA, Looks(Buffer::HttpUserAgent)),
+    ("http.request_body", SURICATA, Looks(Buffer::HttpClientBody)),
+    ("http.response_body", SURICATA, Is(response_body)),
+    ("http.stat_code", SURICATA, Looks(Buffer::HttpStatusCode)),
+    ("http.stat_msg", SURICATA, Looks(Buffer::HttpStatusMessage)),
+    ("file.data", SURICATA, Looks(Buffer::FileData)),
+    ("dns.query", SURICATA, Looks(Buffer::DnsQuery)),
+    ("dns_query", SURICATA, Looks(Buffer::DnsQuery)),
+    ("tls.sni", SURICATA, Looks(Buffer::TlsSni)),
+    ("tls_sni", SURICATA, Looks(Buffer::TlsSni)),
+    ("ja3.hash", SURICATA, Looks(Buffer::Ja3Hash)),
+    ("ja3_hash", SURICATA, Looks(Buffer::Ja3Hash)),
+    // What else is looked for in data.
+    ("pcre", ALL, Reads(expression::read)),
+    ("byte_test", ALL, Reads(bytes::test)),
+    ("byte_jump", ALL, Reads(bytes::jump)),
+    ("byte_extract", ALL, Reads(bytes::extract)),
+    ("isdataat", ALL, Reads(bytes::is_data_at)),
+    ("bufferlen", SNORT3, Reads(bytes::buffer_length)),
+    ("bsize", SURICATA, Reads(bytes::buffer_length)),
+    ("urilen", CLASSIC, Reads(bytes::uri_length)),
+    ("base64_decode", ALL, May(bytes::base64_decode)),
+    // Headers of the packet.
+    ("dsize", ALL, Reads(packet::payload_size)),
+    ("itype", ALL, Reads(packet::icmp_type)),
+    ("icode", ALL, Reads(packet::icmp_code)),
+    ("icmp_id", ALL, Reads(packet::icmp_identifier)),
+    ("icmp_seq", ALL, Reads(packet::icmp_sequence)),
+    ("ttl", ALL, Reads(packet::ttl)),
+    ("tos", ALL, Reads(packet::type_of_service)),
+    ("id", ALL, Reads(packet::identification)),
+    ("ip_proto", ALL, Reads(packet::ip_protocol)),
+    ("fragbits", ALL, Reads(packet::fragment_bits)),
+    ("fragoffset", ALL, Reads(packet::fragment_offset)),
+    ("flags", ALL, Reads(packet::flags)),
+    ("tcp.flags", SURICATA, Reads(packet::flags)),
+    ("seq", ALL, Reads(packet::sequence)),
+    ("ack", ALL, Reads(packet::acknowledgement)),
+    ("window", ALL, Reads(packet::window)),
+    ("tcp.window", SURICATA, Reads(packet::window)),
+    ("sameip", ALL, Is(packet::same_address)),
+    ("stream_size", ALL, Reads(packet::stream_size)),
+    // The connection.
+    ("flow", ALL, Reads(flow::state)),
+    ("flowbits", ALL, Reads(flow::bits)),
+    ("noalert", SURICATA, Is(flow::silent)),
+    ("detection_filter", ALL, Reads(flow::detection_filter)),
+    ("threshold", CLASSIC, Reads(flow::threshold)),
+    ("service", SNORT3, Reads(flow::service)),
+    ("app-layer-protocol", SURICATA, Reads(flow::service)),
+];
+
+/// Options that there are, with dialects, and that no signature can hold.
+const REFUSED: &[(u8, &str)] = &[
+    (
+        ALL,
+        "asn1 byte_math dce_iface dce_opnum dce_stub_data geoip ipopts replace rpc ssl_state ssl_version tag",
+    ),
+    (
+        SNORT2,
+        "activated_by activates appid cvs dnp3_data dnp3_func dnp3_ind dnp3_obj file_group file_type ftpbounce \
+         gtp_info gtp_type gtp_version http_encode logto modbus_data modbus_func modbus_unit protected_content \
+         react resp session sip_body sip_header sip_method sip_stat_code so stream_reassemble",
+    ),
+    (
+        SNORT3,
+        "appids ber_data ber_skip cip_attribute cip_class cip_conn_path_class cip_instance cip_req cip_rsp \
+         cip_service cip_status cvs dnp3_data dnp3_func dnp3_ind dnp3_obj enip_command enip_req enip_rsp \
+         file_meta file_type gtp_info gtp_type gtp_version http_header_test http_max_header_line \
+         http_max_trailer_line http_num_cookies http_num_headers http_num_trailers http_param http_raw_body \
+         http_raw_request http_raw_status http_raw_trailer http_trailer http_trailer_test http_true_ip \
+         http_version http_version_match iec104_apci_type iec104_asdu_func js_data md5 mms_data mms_func \
+         modbus_data modbus_func modbus_unit mss opcua_msg_service regex s7commplus_content s7commplus_func \
+         s7commplus_opcode sd_pattern sha256 sha512 sip_body sip_header sip_method sip_stat_code so socks_command \
+         stream_reassemble urg vba_data wscale",
+    ),
+    (
+        SURICATA,
+        "absent app-layer-event bypass compress_whitespace config datarep dataset decode-event dns.answer.name \
+         dns.opcode dns.query.name dns.rcode dns.rrtype email.url engine-event entropy file.magic file.name \
+         fileext filemagic filemd5 filename filesha1 filesha256 filesize filestore flow.age flowint flowvar \
+         from_base64 ftpbounce ftpdata_command header_lowercase hostbits http.accept http.accept_enc \
+         http.accept_lang http.connection http.content_len http.content_type http.header_names http.location \
+         http.protocol http.referer http.request_header http.request_line http.response_header http.response_line \
+         http.server http.start http_accept http_accept_enc http_accept_lang http_connection http_content_len \
+         http_content_type http_header_names http_protocol http_referer http_request_line http_response_line \
+         http_start icmpv4.hdr icmpv6.hdr icmpv6.mtu ip_version iprep ipv4.hdr ipv6.hdr ja3.string ja3_string \
+         ja3s.hash ja3s.string ja4.hash krb5_cname krb5_err_code krb5_msg_type krb5_sname l3_proto lua luajit \
+         modbus mqtt.type nfs_procedure nfs_version pcrexform pkthdr quic.cyu.hash quic.sni quic.version rfb.name \
+         sip.method sip.protocol sip.request_line sip.response_line sip.stat_code sip.stat_msg sip.uri \
+         smb.named_pipe smb.ntlmssp_domain smb.ntlmssp_user smb.share snmp.community snmp.pdu_type snmp.version \
+         ssh.hassh ssh.hassh.server ssh.proto ssh.protoversion ssh.software ssh.softwareversion ssh_proto \
+         ssh_software stream-event strip_pseudo_headers strip_whitespace tcp.hdr tcp.mss tls.alpn \
+         tls.cert_chain_len tls.cert_fingerprint tls.cert_issuer tls.cert_serial tls.cert_subject tls.certs \
+         tls.fingerprint tls.issuerdn tls.random tls.store tls.subject tls.version tls_cert_expired \
+         tls_cert_issuer tls_cert_notafter tls_cert_notbefore tls_cert_serial tls_cert_subject tls_cert_valid \
+         to_lowercase to_md5 to_sha1 to_sha256 to_uppercase udp.hdr url_decode urldecode xbits xor",
+    ),
+];
+
+fn dialect_bit(dialect: Dialect) -> u8 {
+    match dialect {
+        Dialect::Suricata => SURICATA,
+        Dialect::Snort2 => SNORT2,
+        Dialect::Snort3 => SNORT3,
+    }
+}
+
+fn find(name: &str, dialect: Dialect) -> Option<Does> {
+    let bit = dialect_bit(dialect);
+    let known = KEYWORDS
+        .iter()
+        .find(|(known, dialects, _)| dialects & bit != 0 && *known == name);
+    let refused = || {
+        REFUSED
+            .iter()
+            .any(|(dialects, names)| dialects & bit != 0 && names.split(' ').any(|known| known == name))
+    };
+    known.map(|(_, _, does)| *does).or_else(|| refused().then_some(Refuses))
+}
+
+/// Reads an option of a rule.
+pub(super) fn read<'a>(draft: &mut Draft<'a>, option: &Written<'a>) -> Result<(), Fault> {
+    draft.option = option.name;
+    let wanted = || option.value.ok_or(Fault::MissingValue);
+    let alone = || {
+        option
+            .value
+            .map_or(Ok(()), |value| Err(Fault::UnexpectedValue(value.into())))
+    };
+    match find(option.name, draft.dialect) {
+        Some(Reads(read)) => read(draft, wanted()?),
+        Some(May(read)) => read(draft, option.value),
+        Some(Is(set)) => alone().and_then(|()| set(draft)),
+        Some(Looks(buffer)) => {
+            if let Some(value) = option.value {
+                return Err(Fault::PartNotInspected(value.into()));
+            }
+            draft.look_in(buffer);
+            Ok(())
+        }
+        Some(Moves(buffer)) => {
+            alone()?;
+            draft.content()?.buffer = buffer;
+            Ok(())
+        }
+        Some(Describes) => Ok(()),
+        Some(Refuses) => Err(Fault::NotInspected),
+        None => Err(Fault::UnknownOption {
+            hint: hint(option.name, draft.dialect),
+        }),
+    }
+}
+
+fn hint(name: &str, dialect: Dialect) -> Option<&'static str> {
+    let bit = dialect_bit(dialect);
+    let names = || {
+        KEYWORDS
+            .iter()
+            .filter(|(_, dialects, _)| dialects & bit != 0)
+            .map(|(known, ..)| *known)
+    };
+    let near = nearest(name, names())?;
+    names().find(|known| *known == near)
+}
+
+fn dot_prefix(draft: &mut Draft) -> Result<(), Fault> {
+    draft.put_dot_before();
+    Ok(())
+}
+
+fn server_body(draft: &mut Draft) -> Result<(), Fault> {
+    draft.needs_to_client = Some(draft.option);
+    draft.content()?.buffer = Buffer::FileData;
+    Ok(())
+}
+
+fn response_body(draft: &mut Draft) -> Result<(), Fault> {
+    draft.needs_to_client = Some(draft.option);
+    draft.look_in(Buffer::FileData);
+    Ok(())
+}
+
+/// `http_header:field user-agent` of Snort 3, as far as the field has a buffer.
+fn header_field(draft: &mut Draft, value: Option<&str>) -> Result<(), Fault> {
+    let buffer = match value.map(syntax::word) {
+        None => Buffer::HttpHeader,
+        Some(("field", name)) => match name.trim_matches('"').to_ascii_lowercase().as_str() {
+            "user-agent" => Buffer::HttpUserAgent,
+            "host" => Buffer::HttpRawHost,
+            "cookie" | "set-cookie" => Buffer::HttpCookie,
+            _ => return Err(Fault::PartNotInspected(name.into())),
+        },
+        Some(_) => return Err(Fault::PartNotInspected(value.unwrap_or_default().into())),
+    };
+    draft.look_in(buffer);
+    Ok(())
+}

@@ -1,0 +1,71 @@
+//! Lines of a file put together to rules.
+
+use super::{Dialect, Fault, header, syntax};
+
+/// A rule as it stands in the file, its lines joined.
+pub(super) struct Rule {
+    /// Where it begins, counted from 1.
+    pub line: u32,
+    pub text: Result<String, Fault>,
+}
+
+/// The rules of a file; those that are commented out are only counted.
+pub(super) fn rules(text: &[u8], dialect: Dialect, commented: &mut usize) -> Vec<Rule> {
+    let mut rules = Vec::new();
+    let mut open: Option<Rule> = None;
+    let mut skipped_until: Option<&str> = None;
+    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        let lossy = String::from_utf8_lossy(line);
+        let trimmed = lossy.trim();
+        if let Some(end) = skipped_until {
+            if trimmed.ends_with(end) {
+                skipped_until = None;
+            }
+            continue;
+        }
+        // A rule whose end is missing must not swallow the ones behind it.
+        if open.is_some() && begins_rule(trimmed) {
+            rules.extend(open.take());
+        }
+        if trimmed.is_empty() && dialect == Dialect::Snort3 {
+            continue;
+        }
+        if let Some(comment) = trimmed.strip_prefix('#') {
+            skipped_until = (dialect == Dialect::Snort3 && comment.starts_with("begin")).then_some("#end");
+            *commented += usize::from(begins_rule(comment.trim_start_matches(['#', ' ', '\t'])));
+            continue;
+        }
+        if dialect == Dialect::Snort3 && open.is_none() && trimmed.starts_with("/*") {
+            skipped_until = (!trimmed.ends_with("*/")).then_some("*/");
+            continue;
+        }
+        if trimmed.is_empty() && open.is_none() {
+            continue;
+        }
+        let rule = open.get_or_insert_with(|| Rule {
+            line: number,
+            text: Ok(String::new()),
+        });
+        let continued = trimmed.strip_suffix('\\');
+        match (&mut rule.text, std::str::from_utf8(line)) {
+            (Ok(text), Ok(_)) => {
+                text.push_str(continued.unwrap_or(trimmed));
+                text.push(' ');
+            }
+            (text, _) => *text = Err(Fault::NotUtf8),
+        }
+        let unfinished = dialect == Dialect::Snort3 && rule.text.as_deref().is_ok_and(syntax::is_unfinished);
+        if continued.is_none() && !unfinished {
+            rules.extend(open.take());
+        }
+    }
+    rules.extend(open);
+    rules
+}
+
+fn begins_rule(line: &str) -> bool {
+    let Some((action, rest)) = line.split_once([' ', '\t']) else {
+        return false;
+    };
+    header::action(action).is_ok() && rest.contains('(')
+}

@@ -1,0 +1,105 @@
+//! Names of applications.
+
+use super::fault::nearest;
+use super::{Dialect, Fault};
+use crate::signature::Service;
+
+/// What the dialects call an application; names that several give to one stand side by side.
+const SERVICES: &[(&str, Service)] = &[
+    ("http", Service::Http),
+    ("http1", Service::Http),
+    ("http2", Service::Http),
+    ("tls", Service::Tls),
+    ("ssl", Service::Tls),
+    ("dns", Service::Dns),
+    ("ftp", Service::Ftp),
+    ("ftp-data", Service::FtpData),
+    ("smtp", Service::Smtp),
+    ("imap", Service::Imap),
+    ("pop3", Service::Pop3),
+    ("ssh", Service::Ssh),
+    ("smb", Service::Smb),
+    ("netbios-ssn", Service::Smb),
+    ("telnet", Service::Telnet),
+    ("sip", Service::Sip),
+    ("rdp", Service::Rdp),
+    ("nfs", Service::Nfs),
+    ("ntp", Service::Ntp),
+    ("snmp", Service::Snmp),
+    ("tftp", Service::Tftp),
+    ("dhcp", Service::Dhcp),
+    ("krb5", Service::Krb5),
+    ("kerberos", Service::Krb5),
+    ("quic", Service::Quic),
+    ("irc", Service::Irc),
+    ("ircd", Service::Irc),
+    ("sunrpc", Service::Rpc),
+    ("rpc", Service::Rpc),
+    ("dcerpc", Service::Dcerpc),
+    ("mysql", Service::MySql),
+    ("pgsql", Service::Postgres),
+    ("postgresql", Service::Postgres),
+    ("ldap", Service::Ldap),
+    ("bgp", Service::Other("bgp")),
+    ("bittorrent", Service::Other("bittorrent")),
+    ("bittorrent-dht", Service::Other("bittorrent-dht")),
+    ("cip", Service::Other("cip")),
+    ("dnp3", Service::Other("dnp3")),
+    ("drda", Service::Other("drda")),
+    ("enip", Service::Other("enip")),
+    ("finger", Service::Other("finger")),
+    ("gopher", Service::Other("gopher")),
+    ("gtp", Service::Other("gtp")),
+    ("iec104", Service::Other("iec104")),
+    ("ike", Service::Other("ike")),
+    ("ident", Service::Other("ident")),
+    ("java_rmi", Service::Other("java_rmi")),
+    ("modbus", Service::Other("modbus")),
+    ("mqtt", Service::Other("mqtt")),
+    ("mssql", Service::Other("mssql")),
+    ("ms-sql", Service::Other("mssql")),
+    ("netbios-dgm", Service::Other("netbios-dgm")),
+    ("netbios-ns", Service::Other("netbios-ns")),
+    ("netflow", Service::Other("netflow")),
+    ("nntp", Service::Other("nntp")),
+    ("oracle", Service::Other("oracle")),
+    ("radius", Service::Other("radius")),
+    ("rfb", Service::Other("vnc")),
+    ("rtmp", Service::Other("rtmp")),
+    ("rtsp", Service::Other("rtsp")),
+    ("s7commplus", Service::Other("s7commplus")),
+    ("socks", Service::Other("socks")),
+    ("ssdp", Service::Other("ssdp")),
+    ("syslog", Service::Other("syslog")),
+    ("teamview", Service::Other("teamview")),
+    ("vnc", Service::Other("vnc")),
+    ("vnc-server", Service::Other("vnc")),
+    ("wins", Service::Other("wins")),
+    ("xmpp", Service::Other("xmpp")),
+];
+
+/// Applications that carry files: what `alert file` of Snort 3 is about.
+const CARRY_FILES: &[Service] = &[
+    Service::Http,
+    Service::FtpData,
+    Service::Smtp,
+    Service::Imap,
+    Service::Pop3,
+    Service::Smb,
+];
+
+/// The applications that a name stands for.
+pub(super) fn services(name: &str, dialect: Dialect) -> Result<Vec<Service>, Fault> {
+    if name == "file" && dialect == Dialect::Snort3 {
+        return Ok(CARRY_FILES.to_vec());
+    }
+    let known = SERVICES.iter().find(|(known, _)| *known == name);
+    known.map(|(_, service)| vec![*service]).ok_or_else(|| Fault::Unknown {
+        written: name.into(),
+        hint: nearest(name, SERVICES.iter().map(|(known, _)| *known)).and_then(literal),
+    })
+}
+
+fn literal(name: &str) -> Option<&'static str> {
+    SERVICES.iter().map(|(known, _)| *known).find(|known| *known == name)
+}
