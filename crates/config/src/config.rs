@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::filter::FilterRule;
@@ -66,6 +67,30 @@ pub struct Config {
     pub destination: Vec<DestinationRule>,
     /// Rules of the packet filter in the order of the file; its settings are in `document`.
     pub filter: Vec<FilterRule>,
+    /// What flows are inspected for, where any are; its settings are in `document`.
+    pub inspection: Option<Inspection>,
+}
+
+/// What flows are inspected for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Inspection {
+    /// By interface: flows that come or go by it are inspected.
+    pub interfaces: Vec<bool>,
+    /// Files of rules.
+    pub signatures: Vec<SignatureFile>,
+    /// A `classification.config`.
+    pub classes: Option<PathBuf>,
+    /// Where alerts are written.
+    pub eve: Option<PathBuf>,
+}
+
+/// A file of rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignatureFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// The language of its rules.
+    pub dialect: schema::SignatureDialect,
 }
 
 impl Config {

@@ -50,6 +50,7 @@ const FIXED: &[(&str, &str)] = &[
     ("fragments.packets", "the memory of the table is taken at start"),
     ("fragments.parked", "the memory of the table is taken at start"),
     ("fragments.timeout", "the table is made at start"),
+    ("inspection", "rules and what they are searched with are made at start"),
     ("control.socket", "the socket is opened at start"),
     ("control.log", "the log begins at start"),
     ("control.trace-limit", "the memory of traces is taken at start"),

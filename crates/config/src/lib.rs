@@ -30,7 +30,7 @@ pub use config::{Config, Valid};
 pub use diagnosis::{Complaint, Diagnosis, Located};
 pub use difference::{Change, Difference, Kind, difference};
 pub use problem::{FilterProblem, Problem};
-pub use validate::{Checked, Inserted, Machine, Weight, check, check_rules};
+pub use validate::{Checked, EXCEPTIONS, Inserted, Machine, Weight, check, check_rules};
 
 /// Read a text without asking what its values mean.
 ///

@@ -44,6 +44,10 @@ pub struct EntryBytes {
     pub ring: u64,
     /// A packet buffer of the usual size.
     pub buffer: u64,
+    /// A flow that is inspected, without the windows of its streams.
+    pub inspected_flow: u64,
+    /// A message that is parsed.
+    pub message: u64,
 }
 
 impl Default for EntryBytes {
@@ -61,6 +65,8 @@ impl Default for EntryBytes {
             held_port: 48,
             ring: 72,
             buffer: 2_432,
+            inspected_flow: 4_096,
+            message: 30_336,
         }
     }
 }
@@ -89,7 +95,7 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             bytes: Bytes(entries.saturating_mul(bytes)),
         }
     };
-    vec![
+    let mut tables = vec![
         table(
             "IPv4 sessions",
             ["sessions", "ipv4"],
@@ -146,7 +152,23 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             in_shards(document, entry.held_port),
         ),
         rings(document, entry),
-    ]
+    ];
+    if let Some(inspection) = &document.inspection {
+        let window = u64::from(inspection.window);
+        tables.push(table(
+            "inspected flows",
+            ["inspection", "flows"],
+            inspection.flows,
+            in_shards(document, entry.inspected_flow.saturating_add(4 * window)),
+        ));
+        tables.push(table(
+            "parsed messages",
+            ["inspection", "messages"],
+            inspection.messages,
+            in_shards(document, entry.message),
+        ));
+    }
+    tables
 }
 
 /// Workers, as the configuration names them.

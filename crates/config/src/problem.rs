@@ -1,12 +1,14 @@
 //! What can be wrong with a configuration: what, and what to do about it.
 
 mod filter;
+mod inspection;
 mod pool;
 mod stage;
 
 use std::net::{IpAddr, Ipv4Addr};
 
 pub use self::filter::FilterProblem;
+pub use self::inspection::InspectionProblem;
 pub use self::pool::PoolProblem;
 pub use self::stage::StageProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
@@ -68,6 +70,9 @@ pub enum Problem {
     /// Something about the stages of a pipeline.
     #[error("{0}")]
     Stage(StageProblem),
+    /// Something about inspection.
+    #[error("{0}")]
+    Inspection(InspectionProblem),
     /// A number of shards that is no power of two.
     #[error("{0} shards: the number must be a power of two")]
     ShardsNotPowerOfTwo(u16),
@@ -404,6 +409,7 @@ impl Problem {
             Self::UnknownCore { cores, .. } => format!("cores are {}", list(cores)),
             Self::DuplicateCore(_) => "each worker has a core of its own".into(),
             Self::Stage(problem) => problem.hint(),
+            Self::Inspection(problem) => problem.hint(),
             Self::ShardsNotPowerOfTwo(shards) => {
                 format!(
                     "the nearest is {}",

@@ -13,13 +13,14 @@ use sluice_engine::request::{Reply, Request};
 use sluice_engine::time::Now;
 use sluice_filter::FilterError;
 
-use crate::Loaded;
-use crate::build::{PoolNames, Rules};
+use crate::alerts::Alerts;
+use crate::build::{PoolNames, Rules, SignatureReport};
 use crate::desk::{Desk, Gone};
 use crate::rules::RunningRules;
 use crate::shares::Shares;
 use crate::start::Running;
 use crate::watchdog::Watchdog;
+use crate::{DaemonError, Loaded};
 
 /// How often retired policies and routes are freed.
 const TICK: Duration = Duration::from_millis(100);
@@ -73,6 +74,10 @@ pub struct Control {
     /// The watch over the workers.
     pub(crate) watchdog: Watchdog,
     loads: Mutex<Vec<Load>>,
+    /// Alerts, where anything is inspected.
+    pub(crate) alerts: Option<Alerts>,
+    /// What became of signature files.
+    pub(crate) signatures: SignatureReport,
     /// Requests whose answering panicked.
     pub(crate) panics: AtomicU64,
 }
@@ -83,8 +88,25 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Control {
     /// The control of a running data plane; its workers are given apart.
-    pub fn new(loaded: Loaded, running: Running, watchdog: Watchdog) -> (Self, crate::workers::Workers) {
+    ///
+    /// # Errors
+    /// The file of alerts can't be opened.
+    pub fn new(
+        loaded: Loaded,
+        mut running: Running,
+        watchdog: Watchdog,
+    ) -> Result<(Self, crate::workers::Workers), DaemonError> {
         let counters = running.plane.counters().to_vec();
+        let queues: Vec<_> = running.desks.iter_mut().filter_map(|desk| desk.alerts.take()).collect();
+        let inspection = loaded.checked.config.inspection.as_ref();
+        let eve = inspection.and_then(|inspection| inspection.eve.as_deref());
+        let alerts = inspection
+            .map(|_| Alerts::new(queues, eve))
+            .transpose()
+            .map_err(|error| {
+                let path = eve.map(std::path::Path::to_owned).unwrap_or_default();
+                DaemonError::Alerts { path, error }
+            })?;
         let desks = running
             .desks
             .into_iter()
@@ -106,9 +128,26 @@ impl Control {
                 .unwrap_or(SystemTime::UNIX_EPOCH),
             began: running.began,
             watchdog,
+            alerts,
+            signatures: running.signatures,
             panics: AtomicU64::new(0),
         };
-        (control, running.workers)
+        Ok((control, running.workers))
+    }
+
+    /// Take the workers' alerts.
+    pub(crate) fn collect_alerts(&self) {
+        let Some(alerts) = &self.alerts else { return };
+        let Some(inspection) = self.plane().policy().inspection.clone() else {
+            return;
+        };
+        let config = self.config();
+        let names: Vec<_> = config
+            .interfaces
+            .iter()
+            .map(|interface| interface.name.clone())
+            .collect();
+        alerts.collect(&inspection.rules, &names, self.started);
     }
 
     /// The control side of the data plane, for as long as nothing is waited for.
@@ -227,6 +266,7 @@ impl Control {
                 plane.follow_edits(Now::at(self.began.elapsed().as_nanos() as u64));
                 plane.collect();
             }
+            self.collect_alerts();
             if let Some(rules) = &*self.rules() {
                 crate::filter::write_log(&self.config(), rules.list());
             }

@@ -158,7 +158,7 @@ fn panic_of_a_control_handler_is_its_clients_error_and_no_packet_is_lost() {
     let running = start(&loaded).unwrap_or_else(|error| panic!("{error}"));
     let watchdog =
         Watchdog::start(running.plane.counters().to_vec(), vec![0], Duration::from_secs(1)).expect("a thread");
-    let (control, workers) = Control::new(loaded, running, watchdog);
+    let (control, workers) = Control::new(loaded, running, watchdog).unwrap();
     let control = Arc::new(control);
     let inside = Host::behind("inside", "10.0.0.2", "10.0.0.1");
     let _outside = Host::behind("outside", "192.0.2.2", "192.0.2.1");
@@ -203,7 +203,7 @@ fn list_that_is_asked_for_in_the_middle_of_a_move_waits_and_the_shard_does_not()
     let running = start(&loaded).unwrap_or_else(|error| panic!("{error}"));
     let watchdog =
         Watchdog::start(running.plane.counters().to_vec(), vec![0, 1], Duration::from_secs(1)).expect("a thread");
-    let (control, workers) = Control::new(loaded, running, watchdog);
+    let (control, workers) = Control::new(loaded, running, watchdog).unwrap();
     let order = std::cell::RefCell::new(Vec::new());
     // As a list of many sessions does.
     let list = async |name, milliseconds| {

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod alerts;
 mod api;
 pub mod build;
 mod control;
@@ -85,6 +86,17 @@ pub enum DaemonError {
     /// A configuration without parameters.
     #[error(transparent)]
     Build(#[from] build::BuildError),
+    /// No rules to inspect by.
+    #[error(transparent)]
+    Signatures(#[from] build::SignatureError),
+    /// Alerts can't be written.
+    #[error("{}: {error}", path.display())]
+    Alerts {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
     /// A data plane that can't be made.
     #[error(transparent)]
     Plane(#[from] sluice_engine::plane::PlaneError),

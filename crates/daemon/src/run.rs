@@ -41,7 +41,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
     };
     let running = start(&loaded)?;
     let watchdog = Watchdog::start(running.plane.counters().to_vec(), cores, limit).map_err(DaemonError::Runtime)?;
-    let (control, workers) = Control::new(loaded, running, watchdog);
+    let (control, workers) = Control::new(loaded, running, watchdog)?;
     let control = Arc::new(control);
     let served = runtime.block_on(async {
         control.set_neighbours().await?;
@@ -61,6 +61,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
     // Requests under way end here, and with them their hold on the control.
     drop(runtime);
     workers.stop(&control.counters);
+    control.collect_alerts();
     print(&control, output).map_err(DaemonError::Output)?;
     drop(socket);
     if let Some(control) = Arc::into_inner(control) {

@@ -42,6 +42,8 @@ pub struct Running {
     pub pools: build::PoolNames,
     /// Rules of the packet filter.
     pub rules: Option<build::Rules>,
+    /// What became of signature files.
+    pub signatures: build::SignatureReport,
     /// When the engine's clock began.
     pub began: Instant,
 }
@@ -86,7 +88,14 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         error => error.into(),
     })?;
     let took = built.elapsed();
-    let policy = build::policy(config, &macs, &pools, rules.as_ref())?;
+    let (inspection, signatures) = match build::inspection(config, secrets)? {
+        Some((inspection, report)) => (Some(inspection), report),
+        None => Default::default(),
+    };
+    if inspection.is_some() {
+        tracing::info!("{signatures}");
+    }
+    let policy = build::policy(config, &macs, &pools, rules.as_ref(), inspection.as_ref())?;
     let routes = build::routes(config, &policy.interfaces)?;
     if let Some(rules) = &rules {
         tracing::info!("{}", FilterOutlook::of(rules, took));
@@ -117,6 +126,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         macs,
         pools,
         rules,
+        signatures,
         began,
     })
 }

@@ -3,6 +3,8 @@
 use arrayvec::ArrayVec;
 use sluice_route::Address;
 use sluice_route::neighbour::NeighbourIndex;
+use sluice_table::flow::RecordIndex;
+use sluice_wire::Direction;
 use sluice_wire::layers::Layers;
 
 use crate::counters::Cause;
@@ -10,6 +12,11 @@ use crate::io::{Carried, HAND, Lent, PortIndex, Slot, WorkerIndex};
 use crate::paths::Wanted;
 use crate::reason::{Own, Reason};
 use crate::unsolicited::Unsolicited;
+
+/// Packets of inspected sessions.
+pub type Inspected = ArrayVec<(Slot, RecordIndex, Direction), HAND>;
+
+const _: () = assert!(HAND == u128::BITS as usize);
 
 /// A list of slots.
 pub type Slots = ArrayVec<Slot, HAND>;
@@ -288,6 +295,12 @@ pub struct Lists {
     pub revise4: Slots,
     /// Sessions of an older policy.
     pub revise6: Slots,
+    /// Of sessions that are inspected: where those are, and the direction.
+    pub inspect4: Inspected,
+    /// Of sessions that are inspected: where those are, and the direction.
+    pub inspect6: Inspected,
+    /// Slots that inspection has let go on in this burst, a bit each.
+    pub passed: u128,
     /// To be routed without a session.
     pub forward4: Slots,
     /// To be routed without a session.
@@ -331,6 +344,12 @@ impl Lists {
             transmit: vec![Slots::new(); ports],
             ..Self::default()
         }
+    }
+
+    /// Whether inspection has let a packet go on in this burst.
+    #[inline(always)]
+    pub fn has_passed(&self, slot: Slot) -> bool {
+        self.passed >> (slot as usize % HAND) & 1 != 0
     }
 
     /// Drop a packet.
@@ -440,6 +459,10 @@ impl Lists {
                     .then_some("hand-over")
             })
             .or_else(|| self.tasks.iter().any(cut).then_some("cut"))
+            .or_else(|| {
+                let mut inspected = self.inspect4.iter().chain(&self.inspect6);
+                inspected.any(|(place, ..)| *place == slot).then_some("inspect")
+            })
     }
 
     /// Whether no node has anything left to do.
@@ -457,7 +480,11 @@ impl Lists {
             &self.neighbour,
             &self.gateway,
         ];
-        lists.iter().all(|list| list.is_empty()) && self.unresolved.is_empty() && self.complain.is_empty()
+        lists.iter().all(|list| list.is_empty())
+            && self.unresolved.is_empty()
+            && self.complain.is_empty()
+            && self.inspect4.is_empty()
+            && self.inspect6.is_empty()
     }
 
     /// Drop what nodes have left to do.
@@ -485,6 +512,9 @@ impl Lists {
             put(&mut left, slot);
         }
         for (slot, _, _) in self.complain.drain(..) {
+            put(&mut left, slot);
+        }
+        for (slot, ..) in self.inspect4.drain(..).chain(self.inspect6.drain(..)) {
             put(&mut left, slot);
         }
         for slot in left {

@@ -141,6 +141,18 @@ pub struct WorkerCounters {
     pub events: Counter,
     /// Events that were lost because it was full.
     pub events_lost: Counter,
+    /// Packets that inspection looked at.
+    pub inspected: Counter,
+    /// Bytes that inspection searched.
+    pub searched: Counter,
+    /// Packets of inspected sessions that went on uninspected, by a rule or policy.
+    pub uninspected: Counter,
+    /// Sessions that are no longer inspected, found clean or by policy.
+    pub left: Counter,
+    /// Rules that matched, put into the worker's queue of alerts.
+    pub alerts: Counter,
+    /// Alerts that were lost because it was full.
+    pub alerts_lost: Counter,
     /// Buffers that a burst forgot: a bug, always 0.
     pub forgotten: Counter,
     /// Unverified packets whose checksum a local sender had left to offload, completed here.
@@ -159,6 +171,8 @@ pub enum Stage {
     Parse,
     /// From session lookup to rewrite, slow path included.
     Session,
+    /// Inspection.
+    Inspect,
     /// Forwarding without a session, the gateway's own traffic, neighbours.
     Forward,
     /// Transmit, free.
@@ -173,10 +187,11 @@ pub enum Stage {
 
 impl Stage {
     /// All of them.
-    pub const ALL: [Stage; 8] = [
+    pub const ALL: [Stage; 9] = [
         Self::Receive,
         Self::Parse,
         Self::Session,
+        Self::Inspect,
         Self::Forward,
         Self::Transmit,
         Self::Housekeeping,
@@ -190,6 +205,7 @@ impl Stage {
             Self::Receive => "receive",
             Self::Parse => "parse",
             Self::Session => "session",
+            Self::Inspect => "inspect",
             Self::Forward => "forward",
             Self::Transmit => "transmit",
             Self::Housekeeping => "housekeeping",

@@ -1,5 +1,7 @@
 //! IPv4 and IPv6 behind one trait, so that a node is written once.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
 use sluice_filter::{Filter, Filters};
 use sluice_nat::icmp::{translate_error4, translate_error6};
 use sluice_nat::rewrite::{Rewrite, Transport, rewrite_plain4, rewrite_plain6, rewrite4, rewrite6};
@@ -14,8 +16,9 @@ use sluice_wire::layers::{Layers, Plain};
 use sluice_wire::quote::quoted;
 use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, ipv4, ipv6};
 
-use crate::batch::{Hop, Lists, Slots};
+use crate::batch::{Hop, Inspected, Lists, Slots};
 use crate::identification;
+use crate::inspection::Inspect;
 use crate::io::HAND;
 use crate::paths::Paths;
 use crate::policy::{Nat, Policy};
@@ -53,6 +56,10 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn set_hop(&mut self, direction: Direction, hop: Hop);
     /// Set the generation.
     fn set_generation(&mut self, generation: u32);
+    /// What inspection has of it.
+    fn inspect(&self) -> Inspect;
+    /// Set what inspection has of it.
+    fn set_inspect(&mut self, inspect: Inspect);
     /// Set the pool that has the leased port.
     fn set_pool(&mut self, pool: PoolIndex);
     /// Set what answers arrive as, and what translation decided, before the record is in a table.
@@ -119,6 +126,10 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn lookups(lists: &mut Lists) -> &mut Slots;
     /// The list of packets without a session.
     fn decides(lists: &mut Lists) -> &mut Slots;
+    /// The list of packets of inspected sessions.
+    fn inspects(lists: &mut Lists) -> &mut Inspected;
+    /// An address in the form of the standard library.
+    fn ip(address: Self::Address) -> IpAddr;
     /// The list of sessions to be decided again.
     fn revises(lists: &mut Lists) -> &mut Slots;
     /// The list of packets to be routed.
@@ -246,7 +257,7 @@ fn routes6(paths: &Paths, addresses: &[[u64; 2]], values: &mut [u32]) {
 
 macro_rules! family {
     ($family:ident, $address:ty, $tuple:ident, $key:ident, $session:ident, $six:literal, $keyfn:ident, $hash:ident,
-     $one:ident, $table:ident, $lookup:ident, $decide:ident, $revise:ident, $forward:ident, $nat:ident,
+     $one:ident, $table:ident, $lookup:ident, $decide:ident, $inspect:ident, $ip:path, $revise:ident, $forward:ident, $nat:ident,
      $wheel:ident, $bindings:ident, $rewrite:ident, $rewrite_plain:ident, $count_down:path,
      $error:ident, $fib:ident, $plain:ident, $bits:ident, $routes:ident, $atomic:path, $number:ty, $filter:ident) => {
         impl Family for $family {
@@ -296,6 +307,13 @@ macro_rules! family {
             #[inline(always)]
             fn lookups(lists: &mut Lists) -> &mut Slots {
                 &mut lists.$lookup
+            }
+            #[inline(always)]
+            fn inspects(lists: &mut Lists) -> &mut Inspected {
+                &mut lists.$inspect
+            }
+            fn ip(address: $address) -> IpAddr {
+                $ip(address)
             }
             #[inline(always)]
             fn decides(lists: &mut Lists) -> &mut Slots {
@@ -467,6 +485,13 @@ macro_rules! family {
             fn set_generation(&mut self, generation: u32) {
                 self.generation = generation;
             }
+            #[inline(always)]
+            fn inspect(&self) -> Inspect {
+                Inspect::from_bits(self.inspect)
+            }
+            fn set_inspect(&mut self, inspect: Inspect) {
+                self.inspect = inspect.bits();
+            }
             fn set_pool(&mut self, pool: PoolIndex) {
                 self.nat = self.nat.with_pool(pool);
             }
@@ -495,6 +520,14 @@ macro_rules! family {
     };
 }
 
+fn ip4(address: u32) -> IpAddr {
+    Ipv4Addr::from_bits(address).into()
+}
+
+fn ip6(address: [u64; 2]) -> IpAddr {
+    Ipv6Addr::from_bits(joined(address)).into()
+}
+
 family!(
     V4,
     u32,
@@ -508,6 +541,8 @@ family!(
     sessions4,
     lookup4,
     decide4,
+    inspect4,
+    ip4,
     revise4,
     forward4,
     nat4,
@@ -538,6 +573,8 @@ family!(
     sessions6,
     lookup6,
     decide6,
+    inspect6,
+    ip6,
     revise6,
     forward6,
     nat6,

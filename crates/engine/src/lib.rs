@@ -15,6 +15,7 @@ pub mod family;
 pub mod filter;
 pub mod hosts;
 pub mod identification;
+pub mod inspection;
 pub mod io;
 pub mod leases;
 pub mod nodes;

@@ -7,6 +7,7 @@ pub mod established;
 pub mod forward;
 pub mod fragments;
 pub mod gateway;
+pub mod inspect;
 pub mod neighbour;
 pub mod output;
 pub mod parse;

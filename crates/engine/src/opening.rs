@@ -17,6 +17,7 @@ use sluice_wire::{Direction, icmp};
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::Ctx;
 use crate::family::{Family, Parts, Session};
+use crate::inspection::Inspect;
 use crate::io::{HAND, Slot};
 use crate::nodes::decide::Translation;
 use crate::paths::Holds;
@@ -566,6 +567,11 @@ fn session<F: Family>(
     }
     // The first packet goes on to `established`, which sets the timer only where it is another.
     tracking.set_timer(timer);
+    if let Some(inspection) = &ctx.policy.inspection
+        && (inspection.is_on(meta.interface) || inspection.is_on(translation.hops[0].interface() as u16))
+    {
+        session.set_inspect(Inspect::Wanted);
+    }
     session.track_mut().tracking = tracking;
     session.track_mut().last_seen = ctx.now.stamp();
     (session, schedule.seconds(timer))

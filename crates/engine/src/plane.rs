@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use sluice_filter::{Filters, Written};
+use sluice_inspect::inspector::Tools;
 use sluice_nat::Bindings;
 use sluice_nat::bindings::Room;
 use sluice_nat::rule::Changed;
@@ -23,6 +24,7 @@ use crate::events::EventQueue;
 use crate::family::{Family, V4, V6};
 use crate::filter;
 use crate::identification::Drawn;
+use crate::inspection::{AlertQueue, Holding, Inspecting};
 use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
 use crate::placement::Part;
@@ -254,6 +256,7 @@ impl Plane {
         let (desk, mut counter) = desk();
         let (events, taken) = EventQueue::new(self.setup.events.most);
         counter.events = taken;
+        let inspecting = Self::inspecting(self.policy.current(), &self.setup, &mut counter)?;
         let worker = Worker::new(Parts {
             own,
             role: self.setup.stages.role(own),
@@ -273,8 +276,30 @@ impl Plane {
             cycles,
             desk,
             events,
+            inspecting,
         });
         Ok((worker, counter))
+    }
+
+    /// What a worker inspects with, its alerts' other end given to who asks.
+    fn inspecting(
+        policy: &Policy,
+        setup: &Setup,
+        counter: &mut Counter,
+    ) -> Result<Option<Box<Inspecting>>, PlaneError> {
+        let (Some(plan), Some(inspection)) = (&setup.inspection, &policy.inspection) else {
+            return Ok(None);
+        };
+        let scratch = inspection.rules.prefilter().scratch().map_err(ShardError::from)?;
+        let (alerts, taken) = AlertQueue::new(inspection.alerts);
+        counter.alerts = Some(taken);
+        let held = u32::try_from(plan.streams.holds).unwrap_or(u32::MAX);
+        Ok(Some(Box::new(Inspecting {
+            tools: Tools::new(scratch, &inspection.rules),
+            holding: Holding::new(held),
+            alerts,
+            parking: ArrayVec::new(),
+        })))
     }
 
     /// Take a new policy and new routes as one commit, or refuse both: memory was made for the interfaces of the start,

@@ -18,6 +18,7 @@ use sluice_wire::{Context, Packet, validity};
 use crate::datagrams;
 use crate::family::{Family, V4, V6};
 use crate::hosts::Hosts;
+use crate::inspection::Inspection;
 use crate::io::{PortIndex, WorkerIndex};
 use crate::owners::Owners;
 use crate::stages::Stages;
@@ -46,6 +47,8 @@ pub struct Setup {
     pub spare_addresses: u32,
     /// Subscribers of translation.
     pub subscribers: Subscribers,
+    /// How much is inspected at once in each shard, where anything is.
+    pub inspection: Option<sluice_inspect::inspector::Plan>,
     /// Sessions of pools and router, where they are limited.
     pub meters: Arc<Meters>,
     /// Events of translation.
@@ -318,6 +321,8 @@ pub struct Policy {
     pub nat4: Nat<V4>,
     /// IPv6 translation.
     pub nat6: Nat<V6>,
+    /// Inspection, where there is any.
+    pub inspection: Option<Arc<Inspection>>,
     /// The packet filter; all packets pass where there is none.
     pub filter: Option<Arc<Filters>>,
     /// Where single rules of the filter have changed since the last generations, in IPv4 and IPv6.
@@ -370,6 +375,7 @@ impl Policy {
             untagged,
             nat4: Nat::default(),
             nat6: Nat::default(),
+            inspection: None,
             filter: None,
             filter_changes: Default::default(),
             timeouts: Schedule::default(),
@@ -411,6 +417,17 @@ impl Policy {
             self.nat6.hosts = Some(Hosts::of(&self.nat6, &self.interfaces));
         }
         self.filter = Some(filter);
+    }
+
+    /// Inspect the flows of some interfaces. Call it when interfaces are there.
+    pub fn inspect_by(&mut self, inspection: Arc<Inspection>) {
+        if inspection.interfaces.contains(&true) {
+            // Where one interface's flows have sessions, answers find them from any.
+            for interface in &mut self.interfaces {
+                interface.stateful = [true; 2];
+            }
+        }
+        self.inspection = Some(inspection);
     }
 
     /// The filter, where it is asked about the first packets of flows that are not translated.

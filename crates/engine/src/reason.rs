@@ -63,6 +63,8 @@ pub enum Reason {
     Filter(sluice_filter::Reason),
     /// Decided by address translation.
     Nat(sluice_nat::Reason),
+    /// Decided by inspection.
+    Inspect(sluice_inspect::Reason),
     /// Decided by the engine.
     Own(Own),
 }
@@ -71,7 +73,8 @@ impl Reason {
     const ROUTE: usize = Fault::ALL.len();
     const NAT: usize = Self::ROUTE + sluice_route::Reason::ALL.len();
     const FILTER: usize = Self::NAT + sluice_nat::Reason::ALL.len();
-    const OWN: usize = Self::FILTER + sluice_filter::Reason::ALL.len();
+    const INSPECT: usize = Self::FILTER + sluice_filter::Reason::ALL.len();
+    const OWN: usize = Self::INSPECT + sluice_inspect::Reason::ALL.len();
     /// How many there are.
     pub const COUNT: usize = Self::OWN + Own::ALL.len();
 
@@ -83,6 +86,7 @@ impl Reason {
             Self::Route(r) => Self::ROUTE + r as usize,
             Self::Nat(r) => Self::NAT + r as usize,
             Self::Filter(r) => Self::FILTER + r as usize,
+            Self::Inspect(r) => Self::INSPECT + r as usize,
             Self::Own(r) => Self::OWN + r as usize,
         }
     }
@@ -98,9 +102,11 @@ impl Reason {
         let route = sluice_route::Reason::ALL.iter().map(|&r| Self::Route(r));
         let nat = sluice_nat::Reason::ALL.iter().map(|&r| Self::Nat(r));
         let filter = sluice_filter::Reason::ALL.iter().map(|&r| Self::Filter(r));
+        let inspect = sluice_inspect::Reason::ALL.iter().map(|&r| Self::Inspect(r));
         wire.chain(route)
             .chain(nat)
             .chain(filter)
+            .chain(inspect)
             .chain(Own::ALL.iter().map(|&r| Self::Own(r)))
     }
 
@@ -111,6 +117,7 @@ impl Reason {
             Self::Route(r) => r.name(),
             Self::Nat(r) => r.name(),
             Self::Filter(r) => r.name(),
+            Self::Inspect(r) => r.name(),
             Self::Own(r) => r.name(),
         }
     }
@@ -122,6 +129,7 @@ impl Reason {
             Self::Route(r) => r.help(),
             Self::Nat(r) => r.help(),
             Self::Filter(r) => r.help(),
+            Self::Inspect(r) => r.help(),
             Self::Own(r) => r.help(),
         }
     }
@@ -133,6 +141,7 @@ impl Reason {
             Self::Route(_) => "forward",
             Self::Nat(_) => "decide",
             Self::Filter(_) => "filter",
+            Self::Inspect(_) => "inspect",
             Self::Own(_) => "engine",
         }
     }
@@ -156,6 +165,11 @@ impl From<sluice_filter::Reason> for Reason {
 impl From<sluice_nat::Reason> for Reason {
     fn from(r: sluice_nat::Reason) -> Self {
         Self::Nat(r)
+    }
+}
+impl From<sluice_inspect::Reason> for Reason {
+    fn from(r: sluice_inspect::Reason) -> Self {
+        Self::Inspect(r)
     }
 }
 impl From<Own> for Reason {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use sluice_inspect::Inspector;
+use sluice_inspect::inspector::FlowHandle;
 use sluice_nat::meter::Meters;
 use sluice_nat::ports::TooSmall;
 use sluice_nat::{Bindings, Decision, Holding, Secret};
@@ -17,6 +19,7 @@ use crate::counters::WorkerCounters;
 use crate::events::EventQueue;
 use crate::family::{Family, Session, V4, V6};
 use crate::identification::{Drawn, Numbers};
+use crate::inspection::Inspect;
 use crate::nodes::established::schedule_of;
 use crate::paths::{Paths, Returns};
 use crate::policy::{Policy, Setup};
@@ -46,10 +49,14 @@ pub struct Shard<'m> {
     pub bindings6: Bindings<'m, [u64; 2]>,
     /// Identifications of IPv4 datagrams that leave.
     pub numbers: Numbers,
+    /// Inspection, where there is any.
+    pub inspector: Option<Box<Inspector<'m>>>,
+    /// Tickets of packets that waited in streams of sessions that ended.
+    pub returned: Vec<u32>,
 }
 
 /// Why a shard can't be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum ShardError {
     /// Its memory does not fit its tables.
     #[error(transparent)]
@@ -57,6 +64,12 @@ pub enum ShardError {
     /// Its memory does not fit its pools.
     #[error(transparent)]
     Ports(#[from] TooSmall),
+    /// There is no memory to inspect with.
+    #[error(transparent)]
+    Inspection(#[from] sluice_inspect::inspector::Error),
+    /// There is no memory to search with.
+    #[error(transparent)]
+    Search(#[from] sluice_inspect::bindings::vectorscan::Error),
 }
 
 /// Memory of one shard, in lines of 64 bytes.
@@ -70,6 +83,8 @@ pub struct Lines {
     pub bindings4: usize,
     /// What IPv6 pools lend.
     pub bindings6: usize,
+    /// Streams that are inspected.
+    pub streams: usize,
 }
 
 impl Lines {
@@ -81,12 +96,13 @@ impl Lines {
             sessions6: FlowTable::<Session6>::lines_for(six),
             bindings4: Bindings::lines(&policy.leases.four, setup.spare_addresses, &setup.room::<V4>(policy)),
             bindings6: Bindings::lines(&policy.leases.six, 0, &setup.room::<V6>(policy)),
+            streams: setup.inspection.as_ref().map_or(0, |plan| plan.streams.lines()),
         }
     }
 
     /// All of it.
     pub fn total(&self) -> usize {
-        self.sessions4 + self.sessions6 + self.bindings4 + self.bindings6
+        self.sessions4 + self.sessions6 + self.bindings4 + self.bindings6 + self.streams
     }
 }
 
@@ -105,7 +121,8 @@ impl<'m> Shard<'m> {
         let total = memory.len();
         let (sessions4, rest) = memory.split_at_mut(lines.sessions4.min(total));
         let (sessions6, rest) = rest.split_at_mut(lines.sessions6.min(rest.len()));
-        let (bindings4, bindings6) = rest.split_at_mut(lines.bindings4.min(rest.len()));
+        let (bindings4, rest) = rest.split_at_mut(lines.bindings4.min(rest.len()));
+        let (bindings6, streams) = rest.split_at_mut(lines.bindings6.min(rest.len()));
         let secret = Secret(setup.secret);
         let number32 = u32::from(number);
         let mut shard = Self {
@@ -129,7 +146,15 @@ impl<'m> Shard<'m> {
                 bindings6,
             )?,
             numbers: Numbers::new(drawn),
+            inspector: None,
+            returned: Vec::new(),
         };
+        if let (Some(plan), Some(inspection)) = (&setup.inspection, &policy.inspection) {
+            let hasher = Hasher::new([setup.secret[1], setup.secret[0]]);
+            let inspector = Inspector::new(plan, inspection.rules.clone(), streams, hasher)?;
+            shard.inspector = Some(Box::new(inspector));
+            shard.returned = Vec::with_capacity(plan.streams.holds);
+        }
         if let Some(fitting) = setup.steering.fitting() {
             shard.bindings4.fit(fitting.clone());
             shard.bindings6.fit(fitting.clone());
@@ -244,6 +269,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
             F::table_ref(shard).prefetch(hash);
         }
         if let Some(session) = F::table(shard).remove(index, hashes[0], hashes[1]) {
+            uninspect(shard, session.inspect());
             tools.leave(session.nat());
             if let Some(ending) = ending {
                 F::bindings(shard).give_back(ending, tools.now.nanoseconds);
@@ -263,9 +289,20 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
     }
 }
 
+/// A session ends that may be inspected: its flow goes, and what waited in it is returned.
+#[inline(always)]
+fn uninspect(shard: &mut Shard<'_>, inspect: Inspect) {
+    if let Inspect::Flow(handle) = inspect
+        && let Some(inspector) = &mut shard.inspector
+    {
+        inspector.close(FlowHandle(handle), |ticket| shard.returned.push(ticket));
+    }
+}
+
 /// What a session held of its pool goes back.
 #[inline(always)]
 fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &Tools<'_>) {
+    uninspect(shard, session.inspect());
     let (forward, reverse, now) = (session.forward(), session.reverse(), tools.now.nanoseconds);
     tools.leave(session.nat());
     F::bindings(shard).release(session.nat(), session.protocol(), forward, reverse, now);

@@ -15,10 +15,11 @@ use crate::counters::{Stage, WorkerCounters};
 use crate::datagrams::Ready;
 use crate::events::EventQueue;
 use crate::family::{V4, V6};
+use crate::inspection::Inspecting;
 use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
 use crate::leases::Settling;
 use crate::nodes::established::{Lookups, established};
-use crate::nodes::{complain, decide, forward, fragments, gateway, neighbour, parse, pass, revise};
+use crate::nodes::{complain, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, revise};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
 use crate::reason::{Own, Reason};
@@ -35,6 +36,7 @@ use moving::Moving;
 mod ahead;
 mod arrive;
 mod dispose;
+mod held;
 mod housekeep;
 mod make;
 mod moving;
@@ -74,6 +76,8 @@ pub struct Parts<'m> {
     pub desk: Desk,
     /// Where events of translation go.
     pub events: EventQueue,
+    /// What it inspects with, where anything is inspected.
+    pub inspecting: Option<Box<Inspecting>>,
 }
 
 /// A worker.
@@ -102,6 +106,8 @@ pub struct Worker<'m> {
     resumed: ArrayVec<(Waiting, Resume), HAND>,
     syns: Syns,
     moving: Moving<'m>,
+    /// Held segments that are to be dropped.
+    gone: Vec<(Waiting, sluice_inspect::Reason)>,
 }
 
 /// What the nodes work with, beside the policy.
@@ -120,6 +126,7 @@ struct State<'m> {
     events: EventQueue,
     look4: Box<Lookups<V4>>,
     look6: Box<Lookups<V6>>,
+    inspecting: Option<Box<Inspecting>>,
 }
 
 /// Why a parked packet comes back.
@@ -149,6 +156,7 @@ impl<'m> Worker<'m> {
     pub fn new(parts: Parts<'m>) -> Self {
         let count = parts.setup.steering.shards().count() as usize;
         let rooms = parts.role.beyond.len();
+        let held = parts.inspecting.as_ref().map_or(0, |work| work.holding.most());
         let syns = Syns::new(count, parts.setup.unsolicited_syns as usize);
         let mut shards: Vec<Option<Box<Shard<'m>>>> = Vec::new();
         shards.resize_with(count, || None);
@@ -172,6 +180,7 @@ impl<'m> Worker<'m> {
                 events: parts.events,
                 look4: Box::default(),
                 look6: Box::default(),
+                inspecting: parts.inspecting,
             },
             io: parts.io,
             receives: parts.receives,
@@ -192,6 +201,7 @@ impl<'m> Worker<'m> {
             resumed: ArrayVec::new(),
             syns,
             moving: Moving::default(),
+            gone: Vec::with_capacity(held),
         }
     }
 
@@ -393,6 +403,7 @@ impl<'m> Worker<'m> {
                     &mut ctx,
                     &mut state.look4,
                     &mut state.look6,
+                    state.inspecting.as_deref_mut(),
                     &mut ready,
                     self.cycles,
                     mark,
@@ -435,6 +446,7 @@ fn nodes(
     ctx: &mut Ctx<'_, '_>,
     look4: &mut Lookups<V4>,
     look6: &mut Lookups<V6>,
+    inspecting: Option<&mut Inspecting>,
     ready: &mut Ready<'_>,
     cycles: fn() -> u64,
     start: u64,
@@ -475,13 +487,23 @@ fn nodes(
         decide::decide::<V6>(batch, lists, ctx);
         after("decide", lists);
     }
-    let now = cycles();
+    let mut now = cycles();
     // Who has no sessions only finds out who has.
     let stage = match ctx.role.sessions.is_empty() {
         true => Stage::Session,
         false => Stage::Parse,
     };
     ctx.counters.cycles[stage as usize].add(now.wrapping_sub(mark));
+    if !lists.inspect4.is_empty() || !lists.inspect6.is_empty() {
+        if let Some(work) = inspecting {
+            inspect::inspect::<V4>(batch, lists, ctx, work);
+            inspect::inspect::<V6>(batch, lists, ctx, work);
+            after("inspect", lists);
+        }
+        let end = cycles();
+        ctx.counters.cycles[Stage::Inspect as usize].add(end.wrapping_sub(now));
+        now = end;
+    }
     mark = now;
     if !lists.forward4.is_empty() {
         forward::forward::<V4>(batch, lists, ctx);

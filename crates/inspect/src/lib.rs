@@ -1,19 +1,26 @@
 //! Inspection: signatures in the dialects that operators have, streams put in order, what is found in them.
 //!
-//! [`signature`] is the form that every dialect is read into, [`prefilter`] finds the rules that are worth asking about,
-//! a [`Rule`] is what is asked, and [`evaluate`] asks it.
+//! [`signatures`] reads every dialect into the form of [`signature`]; [`prefilter`] finds the rules that are worth asking
+//! about, and [`evaluate`] asks a [`Rule`]. [`stream`] puts segments in order, [`protocols`] fills the buffers that rules
+//! look in, and the [`inspector`] does all this for the flows of a shard.
 #![deny(unsafe_code)]
 
 pub mod bindings;
 pub mod evaluate;
+pub mod inspector;
 pub mod prefilter;
 pub mod protocols;
 pub mod rates;
+pub mod reason;
 pub mod rule;
+pub mod ruleset;
 pub mod scope;
 pub mod signature;
 pub mod signatures;
 pub mod stream;
 
+pub use inspector::{Inspector, Verdict};
+pub use reason::Reason;
 pub use rule::Rule;
+pub use ruleset::Ruleset;
 pub use signature::Signature;

@@ -23,6 +23,23 @@ pub struct Ends {
     pub service: Option<Service>,
 }
 
+impl Ends {
+    /// Those of a packet the other way.
+    pub fn turned(&self) -> Self {
+        let [from, to] = self.ports;
+        Self {
+            source: self.destination,
+            destination: self.source,
+            ports: [to, from],
+            toward: match self.toward {
+                Toward::Server => Toward::Client,
+                Toward::Client => Toward::Server,
+            },
+            ..*self
+        }
+    }
+}
+
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -32,6 +49,11 @@ impl Header {
     /// Whether it is about these.
     pub fn is_about(&self, ends: &Ends) -> bool {
         self.protocol.is(ends.protocol) && self.is_of_service(ends) && self.joins(ends)
+    }
+
+    /// Whether the application decides alone.
+    pub fn is_about_application(&self) -> bool {
+        self.protocol == Protocol::Application
     }
 
     /// Ports decide until the application is known; then the application does.

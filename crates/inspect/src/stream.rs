@@ -363,6 +363,12 @@ impl<'m> Streams<'m> {
         states.contains(&State::Reset) || states == [State::Finished; 2]
     }
 
+    /// The place of a connection among those that can be kept.
+    #[inline(always)]
+    pub fn place(&self, handle: Handle) -> usize {
+        (handle.0 & self.places) as usize
+    }
+
     /// Ask for the record of a connection, some time before its segment.
     #[inline(always)]
     pub fn prefetch(&self, handle: Handle) {

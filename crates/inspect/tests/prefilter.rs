@@ -4,9 +4,9 @@ mod made;
 
 use std::collections::BTreeSet;
 
+use made::{content, expression, found, payload, rule};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use made::{content, expression, found, payload, rule};
 use sluice_inspect::Signature;
 use sluice_inspect::prefilter::{Class, Plan, Prefilter};
 use sluice_inspect::signature::{Bits, Buffer, Condition, Content, Expression, Fast, Flags, Flow, Protocol, Toward};

@@ -377,6 +377,21 @@ pub enum Show {
         #[arg(long)]
         json: bool,
     },
+    /// Rules of inspection that matched, the last ones
+    Alerts {
+        /// So many at most.
+        #[arg(long, default_value_t = 50, value_name = "COUNT")]
+        last: u32,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Inspection: rules in force and refused, what was looked at
+    Inspection {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Dropped packets by reason, and what each reason means
     Drops {
         /// Reasons that nothing was dropped for, too.

@@ -11,6 +11,7 @@ pub mod exit;
 pub mod filter;
 pub mod generate;
 pub mod import;
+pub mod inspection;
 pub mod live;
 pub mod nat;
 pub mod packets;

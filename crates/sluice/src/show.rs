@@ -6,15 +6,15 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_daemon::config::api::{
-    Core, Drop, FilterRequest, Flow, Initiator, Interface, NatRequest, Neighbour, Protocol, Route, Session,
-    SessionFilter, path,
+    Alert, AlertRequest, Core, Drop, FilterRequest, Flow, Initiator, Interface, NatRequest, Neighbour, Protocol, Route,
+    Session, SessionFilter, path,
 };
 
 use crate::arguments::Show;
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
-use crate::{filter, nat};
+use crate::{filter, inspection, nat};
 
 use Align::{Left, Right};
 
@@ -63,6 +63,12 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
         Show::Routes { json: true } => as_json::<_, Route>(&mut connect()?, path::ROUTES, &(), u64::MAX, output),
         Show::Cores { json: true } => as_json::<_, Core>(&mut connect()?, path::CORES, &(), u64::MAX, output),
         Show::Drops { json: true, .. } => as_json::<_, Drop>(&mut connect()?, path::DROPS, &(), u64::MAX, output),
+        Show::Alerts { last, json: true } => {
+            let request = AlertRequest { last: *last };
+            as_json::<_, Alert>(&mut connect()?, path::ALERTS, &request, u64::MAX, output)
+        }
+        Show::Alerts { last, .. } => inspection::alerts(&mut connect()?, *last, output),
+        Show::Inspection { json } => inspection::status(&mut connect()?, *json, output),
         Show::Neighbours { json: true, filter } => {
             as_json::<_, Neighbour>(&mut connect()?, path::NEIGHBOURS, &filter.filter(), u64::MAX, output)
         }
@@ -190,7 +196,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
     }
 }
 
-fn table<Q: Serialize, T: DeserializeOwned, const N: usize>(
+pub(crate) fn table<Q: Serialize, T: DeserializeOwned, const N: usize>(
     client: &mut Client,
     path: &str,
     filter: &Q,

@@ -101,6 +101,7 @@ fn plane(steering: Steering, style: Style, workers: usize) -> Result<Plane, Fail
         unsolicited_syns: 0,
         spare_addresses: 0,
         meters: Default::default(),
+        inspection: None,
         events: Default::default(),
         subscribers: Subscribers {
             most: FLOWS,

@@ -197,6 +197,7 @@ pub const STAGES: [&str; Stage::ALL.len()] = [
     "receive_cycles",
     "parse_cycles",
     "session_cycles",
+    "inspect_cycles",
     "forward_cycles",
     "transmit_cycles",
     "housekeeping_cycles",

@@ -167,6 +167,7 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failur
         unsolicited_syns: 0,
         spare_addresses: 0,
         meters: Default::default(),
+        inspection: None,
         events: Default::default(),
         subscribers: Subscribers {
             most: CAPACITY,

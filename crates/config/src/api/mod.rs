@@ -20,6 +20,8 @@
 //! | `POST /v1/neighbours/clear` with [`NeighbourFilter`] | [`Cleared`] |
 //! | `GET /v1/cores` | [`Page`] of [`Core`] |
 //! | `GET /v1/drops` | [`Page`] of [`Drop`] |
+//! | `GET /v1/alerts` with [`AlertRequest`] | [`Page`] of [`Alert`], oldest first |
+//! | `GET /v1/inspection` | [`InspectionStatus`] |
 //! | `POST /v1/trace` with [`TraceRequest`] | a [`TraceRecord`] a line, as packets come |
 //! | `POST /v1/capture` with [`CaptureRequest`] | a pcapng stream, as packets come |
 //! | `POST /v1/apply` with [`ApplyRequest`] | [`ApplyAnswer`] |
@@ -29,12 +31,14 @@
 //! that come or go meanwhile may be. A failure answers [`Failure`].
 
 mod filter;
+mod inspection;
 mod nat;
 mod packet_filter;
 mod packets;
 mod show;
 
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
+pub use inspection::{Alert, AlertRequest, InspectionStatus, RefusedSignature};
 pub use nat::{
     ByProtocol, Mapping, MappingFilter, Nat, NatRequest, Pool, PoolBlocks, PortBlock, Rule, RuleAction, RuleKind,
     Share, Span, Subscriber, SubscriberFilter, TableUse,
@@ -85,6 +89,10 @@ pub mod path {
     pub const NEIGHBOURS: &str = "/v1/neighbours";
     /// Remove neighbours.
     pub const CLEAR_NEIGHBOURS: &str = "/v1/neighbours/clear";
+    /// Rules of inspection that matched.
+    pub const ALERTS: &str = "/v1/alerts";
+    /// How inspection goes.
+    pub const INSPECTION: &str = "/v1/inspection";
     /// Workers and their cores.
     pub const CORES: &str = "/v1/cores";
     /// Dropped packets by reason.

@@ -4,6 +4,7 @@
 
 mod filter;
 mod gateway;
+mod inspection;
 mod interface;
 mod nat;
 mod pool;
@@ -11,6 +12,7 @@ mod system;
 
 pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, Part, RejectWith, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
+pub use inspection::{ExceptionPolicy, Inspection, InspectionMode, SignatureDialect, Signatures};
 pub use interface::{Bond, BondMode, Interface, LeftToOffload, RouterAdvertisements, SourceValidation};
 pub use nat::{DestinationRule, ExemptRule, Nat, SourceRule, StaticRule, UnsolicitedSyn};
 pub use pool::{
@@ -47,6 +49,9 @@ pub struct Document {
     /// The packet filter; where it is not given, all packets pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
+    /// What flows carry, compared with signatures; where it is not given, nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub inspection: Option<Inspection>,
     /// What the gateway itself answers and sends.
     pub gateway: Gateway,
     /// Fragments that wait for their first one.

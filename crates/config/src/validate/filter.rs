@@ -107,6 +107,7 @@ pub fn check_rules(name: &str, text: &str, running: &Config) -> Result<Vec<Inser
         entry: EntryBytes::default(),
     };
     let mut check = Check {
+        name: "",
         document: &document,
         places,
         machine: &machine,

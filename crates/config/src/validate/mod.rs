@@ -2,6 +2,7 @@
 //! and nowhere behind it.
 
 mod filter;
+mod inspection;
 mod interfaces;
 mod nat;
 mod pool;
@@ -11,6 +12,7 @@ mod stages;
 mod system;
 
 pub use self::filter::{Inserted, Weight, check_rules};
+pub use self::inspection::EXCEPTIONS;
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -51,6 +53,7 @@ pub struct Checked {
 pub fn check(name: &str, text: &str, machine: &Machine) -> Result<Checked, Diagnosis> {
     let (document, places) = read(text).map_err(|found| Diagnosis::new(name, text, found))?;
     let mut check = Check {
+        name,
         document: &document,
         places,
         machine,
@@ -71,6 +74,8 @@ pub fn check(name: &str, text: &str, machine: &Machine) -> Result<Checked, Diagn
 
 /// A check under way: each part reports what it finds and goes on.
 struct Check<'a> {
+    /// Path of the file.
+    name: &'a str,
     document: &'a Document,
     places: Places<'a>,
     machine: &'a Machine,
@@ -92,6 +97,7 @@ impl Check<'_> {
         let pools = self.pools(&interfaces, &timeouts);
         let rules = self.rules();
         let filter = self.filter();
+        let inspection = self.inspection(&interfaces);
         let tables = memory::tables(self.document, &self.machine.entry);
         let document = self.document.clone();
         Some(Config {
@@ -107,6 +113,7 @@ impl Check<'_> {
             source: rules.source,
             destination: rules.destination,
             filter,
+            inspection,
         })
     }
 

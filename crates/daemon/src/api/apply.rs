@@ -99,7 +99,9 @@ fn built(control: &Control, config: &Config, pools: &PoolNames) -> Result<Built,
         let running = control.rules();
         build::filters(config, running.as_ref().map(RunningRules::list))?
     };
-    let policy = build::policy(config, &control.macs, pools, rules.as_ref())?;
+    // Rules of inspection are those of the start.
+    let inspection = control.plane().policy().inspection.clone();
+    let policy = build::policy(config, &control.macs, pools, rules.as_ref(), inspection.as_ref())?;
     let routes = build::routes(config, &policy.interfaces)?;
     Ok((rules, routes, policy))
 }

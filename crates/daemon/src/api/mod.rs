@@ -2,6 +2,7 @@
 
 mod apply;
 mod filter;
+mod inspection;
 mod lists;
 mod nat;
 mod overview;
@@ -71,6 +72,8 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::CLEAR_NEIGHBOURS, post(lists::clear_neighbours))
         .route(path::CORES, get(lists::cores))
         .route(path::DROPS, get(lists::drops))
+        .route(path::ALERTS, get(inspection::alerts))
+        .route(path::INSPECTION, get(inspection::status))
         .route(path::SESSIONS, get(sessions::list))
         .route(path::CLEAR_SESSIONS, post(sessions::clear))
         .route(path::NAT, get(overview::overview))

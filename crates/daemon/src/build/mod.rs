@@ -1,20 +1,25 @@
 //! From a valid configuration to the plain parameters of the data plane, which does not know it.
 
 mod filter;
+mod inspection;
 mod interfaces;
 mod steering;
 mod translation;
 
 pub use filter::{Listed, Rules, filters, written};
+pub use inspection::{RefusedRule, SignatureError, SignatureReport, inspection, inspection_plan};
 pub use interfaces::{Ports, faces_outside, interfaces, ports, routes};
 pub use steering::steering;
 pub(crate) use translation::pool;
 pub use translation::{PoolNames, pool_names, translation};
 
+use std::sync::Arc;
+
 use sluice_config::Config;
 use sluice_config::config::Timeouts;
 use sluice_config::schema;
 use sluice_engine::datagrams;
+use sluice_engine::inspection::Inspection;
 use sluice_engine::io::WorkerIndex;
 use sluice_engine::owners::Owners;
 use sluice_engine::placement::Part;
@@ -114,6 +119,7 @@ pub fn setup(
         unsolicited_syns: config.document.nat.unsolicited_syns,
         spare_addresses: config.document.nat.spare_addresses,
         meters: Default::default(),
+        inspection: inspection_plan(config, shards.count()),
         events: Default::default(),
         subscribers: Subscribers {
             most: config.document.nat.subscribers,
@@ -125,7 +131,7 @@ pub fn setup(
 }
 
 /// What a commit decides. `macs` has the Ethernet address of each port; `pools` the pools' names at the places of their
-/// indexes; `filter` is that of [`filters`].
+/// indexes; `filter` is that of [`filters`], `inspection` that of [`inspection`].
 ///
 /// # Errors
 /// See [`BuildError`].
@@ -134,6 +140,7 @@ pub fn policy(
     macs: &[[u8; 6]],
     pools: &PoolNames,
     filter: Option<&Rules>,
+    inspection: Option<&Arc<Inspection>>,
 ) -> Result<Policy, BuildError> {
     let interfaces = interfaces(config, macs);
     let mut policy = Policy::new(macs.len(), interfaces);
@@ -142,6 +149,9 @@ pub fn policy(
     policy.limits = limits(config);
     if let Some(rules) = filter {
         policy.filter_by(rules.filters().clone());
+    }
+    if let Some(inspection) = inspection {
+        policy.inspect_by(inspection.clone());
     }
     policy.answers_syns = config.document.nat.unsolicited_syn == schema::UnsolicitedSyn::Unreachable;
     Ok(policy)
@@ -252,7 +262,7 @@ mod tests {
                 .unsolicited_syns;
             (
                 waiting,
-                policy(&config, &[[2, 0, 0, 0, 0, 1]], &Vec::new(), None)
+                policy(&config, &[[2, 0, 0, 0, 0, 1]], &Vec::new(), None, None)
                     .unwrap()
                     .answers_syns,
             )
@@ -285,7 +295,7 @@ mod tests {
         );
         let setup = setup(&config, Vec::new(), (Stages::default(), 1), Secrets::FIXED).unwrap();
         let names = pool_names(&config, &Vec::new());
-        let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names, None).unwrap();
+        let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names, None, None).unwrap();
         policy.leases = Leases::of(&policy, setup.steering.shards());
         let taken = Lines::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.steering.shards().count());
         let of_shards = |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "held-ports";

@@ -69,6 +69,9 @@ pub enum ReplayError {
     /// A configuration without parameters.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// No rules to inspect by.
+    #[error(transparent)]
+    Signatures(#[from] build::SignatureError),
     /// A data plane that can't be made.
     #[error(transparent)]
     Plane(#[from] sluice_engine::plane::PlaneError),

@@ -1,8 +1,10 @@
 //! The engine on frames in memory, and its time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use sluice_config::Config;
+use sluice_engine::inspection::Inspection;
 use sluice_engine::io::memory::{MemoryIo, Sent, Wires};
 use sluice_engine::io::{PortIndex, WorkerIndex};
 use sluice_engine::placement::Part;
@@ -76,7 +78,11 @@ pub const NO_CYCLES: fn() -> u64 = || 0;
 /// By port: the address that frames get in place of their destination, where the configuration names none.
 type Readdress = Vec<Option<[u8; 6]>>;
 
-fn plane(config: &Config, workers: u16) -> Result<(Plane, Readdress), ReplayError> {
+fn plane(
+    config: &Config,
+    workers: u16,
+    inspection: Option<&Arc<Inspection>>,
+) -> Result<(Plane, Readdress), ReplayError> {
     let stages = stages(config, workers);
     // One queue a port, as a kernel interface has.
     let sender = stages.workers(Part::Transmit).first().copied().unwrap_or(build::FIRST);
@@ -97,7 +103,13 @@ fn plane(config: &Config, workers: u16) -> Result<(Plane, Readdress), ReplayErro
     }
     let setup = build::setup(config, ports, (stages, workers.into()), Secrets::FIXED)?;
     let rules = build::filters(config, None)?;
-    let policy = build::policy(config, &macs, &build::pool_names(config, &Vec::new()), rules.as_ref())?;
+    let policy = build::policy(
+        config,
+        &macs,
+        &build::pool_names(config, &Vec::new()),
+        rules.as_ref(),
+        inspection,
+    )?;
     let routes = build::routes(config, &policy.interfaces)?;
     let limits = build::neighbour_limits(config);
     let plane = Plane::new(setup, policy, &routes, limits, workers.into(), Now::at(0))?;
@@ -110,7 +122,7 @@ impl<'m> World<'m> {
     /// # Errors
     /// A configuration without parameters.
     pub fn memory(config: &Config, workers: u16) -> Result<Memory, ReplayError> {
-        let (plane, _) = plane(config, workers)?;
+        let (plane, _) = plane(config, workers, None)?;
         Ok(Memory {
             shards: plane.setup().owners.len(),
             lines: plane.lines().total(),
@@ -127,7 +139,8 @@ impl<'m> World<'m> {
         memory: &'m mut [Vec<Line>],
         cycles: fn() -> u64,
     ) -> Result<Self, ReplayError> {
-        let (plane, readdress) = plane(config, workers)?;
+        let inspection = build::inspection(config, Secrets::FIXED)?.map(|(inspection, _)| inspection);
+        let (plane, readdress) = plane(config, workers, inspection.as_ref())?;
         let room = config
             .interfaces
             .iter()

@@ -234,7 +234,9 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
         Destination::Local | Destination::Refused(_) => return Plan::Gateway,
     };
     // An error about a flow that nobody knows has none of its own.
-    let kept = ctx.policy.filters_sessions() && !meta.layers.flags.has(Flags::ICMP_ERROR);
+    let inspection = ctx.policy.inspection.as_deref();
+    let inspected = inspection.is_some_and(|on| on.is_on(meta.interface) || on.is_on(there.interface() as u16));
+    let kept = (ctx.policy.filters_sessions() || inspected) && !meta.layers.flags.has(Flags::ICMP_ERROR);
     if way.target.is_none() && pool.is_none() && outside.is_none() && !kept {
         return Plan::Plain;
     }

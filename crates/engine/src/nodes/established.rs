@@ -1,6 +1,6 @@
 //! established: packets of known sessions: translated, counted, tracked, on their way.
 //!
-//! Exits: transmit, decide (no session), revise (session of an older policy), cut (too big, may be cut),
+//! Exits: transmit, decide (no session), revise (session of an older policy), inspect (before anything is written), cut (too big, may be cut),
 //! complain (TTL, MTU, the filter), unresolved (neighbour unknown), hand over (another worker's shard), hold (the shard is on its
 //! way here), drop.
 
@@ -21,6 +21,7 @@ use crate::context::{Ctx, Exit};
 use crate::counters::Cause;
 use crate::family::{Family, Session, Tracked};
 use crate::filter::{self, Refused};
+use crate::inspection::Inspect;
 use crate::io::{HAND, Slot};
 use crate::nodes::dont_fragment;
 use crate::nodes::output::{Ways, send_by_parts};
@@ -226,6 +227,10 @@ fn step<F: Family>(
             session.set_generation(ctx.policy.generation);
             ctx.counters.sessions_revised.add(1);
         }
+    }
+    if session.inspect() != Inspect::Nothing && !lists.has_passed(slot) {
+        put(F::inspects(lists), (slot, index, direction));
+        return false;
     }
     let hop = session.hop(direction);
     if layers.flags.has(Flags::ICMP_QUERY)

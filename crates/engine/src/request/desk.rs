@@ -10,6 +10,7 @@ use super::bindings::{self, BindingFilter, Bound};
 use super::{Cursor, Filter, Flow, LOOKED_AT, Reply, Request, Shown};
 use crate::events::Taken;
 use crate::family::{Family, Session, V4, V6};
+use crate::inspection::Alerts;
 use crate::policy::Policy;
 use crate::shard::{Shard, Tools, end, remaining};
 use crate::time::{Now, TICKS_PER_SECOND};
@@ -33,6 +34,8 @@ pub struct Counter {
     pub replies: Receiver<Reply>,
     /// The worker's events of translation, where they are wanted.
     pub events: Option<Taken>,
+    /// The worker's alerts, where it inspects.
+    pub alerts: Option<Alerts>,
 }
 
 /// Both ends of a worker's requests.
@@ -51,6 +54,7 @@ pub fn desk() -> (Desk, Counter) {
             requests,
             replies,
             events: None,
+            alerts: None,
         },
     )
 }

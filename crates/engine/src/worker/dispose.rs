@@ -13,6 +13,7 @@ use arrayvec::ArrayVec;
 impl Worker<'_> {
     /// Move the buffers of a burst. Returns the cycles spent on what other workers get.
     pub(super) fn dispose(&mut self, now: Now) -> u64 {
+        self.parts.lists.passed = 0;
         self.transmit();
         self.park(now);
         let mut over = 0;
@@ -64,6 +65,7 @@ impl Worker<'_> {
     /// Put packets aside, and drop those that have to give way.
     fn park(&mut self, now: Now) {
         self.park_syns();
+        self.park_segments();
         let state = &mut self.parts;
         let lists = &mut *state.lists;
         let Some(owner) = state.owner.as_deref_mut() else {
@@ -100,6 +102,29 @@ impl Worker<'_> {
             if let Some(back) = back {
                 give_up(&mut *self.io, &state.counters, back, reason);
             }
+        }
+    }
+
+    /// Put segments aside that wait for what comes before them.
+    fn park_segments(&mut self) {
+        let state = &mut self.parts;
+        let Some(work) = state.inspecting.as_deref_mut() else {
+            return;
+        };
+        for (slot, ticket) in std::mem::take(&mut work.parking) {
+            let meta = &state.meta[slot as usize % HAND];
+            let parked = self.io.park(slot);
+            if parked.is_none() {
+                put(&mut state.lists.drop, (slot, Own::ParkingFull.into()));
+            } else if let Some(counters) = state.counters.interfaces.get(meta.interface as usize) {
+                counters.parked.add(1);
+            }
+            let waiting = parked.map(|parked| Waiting {
+                parked,
+                interface: meta.interface,
+                origin: meta.origin,
+            });
+            work.holding.park(ticket, waiting);
         }
     }
 

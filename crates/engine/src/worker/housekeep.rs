@@ -29,10 +29,12 @@ impl Worker<'_> {
         // One shard a round, and the same again where it has more to do: every second round, for others have timers, too.
         let count = state.shards.len();
         self.is_behind = false;
+        let mut looked_at = None;
         for _ in 0..count {
             let place = self.next_shard % count;
             self.next_shard += 1;
             if let Some(shard) = state.shards[place].as_mut() {
+                looked_at = Some(place);
                 self.is_behind = shard.expire(now, policy, &tools);
                 self.stayed = self.is_behind && !self.stayed;
                 if self.stayed {
@@ -49,6 +51,13 @@ impl Worker<'_> {
         }
         self.desk
             .advance(&mut state.shards, portion(packets), now, policy, &tools);
+        if let Some(place) = looked_at
+            && self.parts.inspecting.is_some()
+        {
+            self.look_after_held(place, now);
+        }
+        let policy = self.policy.load();
+        let state = &mut self.parts;
         let Some(owner) = state.owner.as_deref_mut() else {
             return;
         };
@@ -161,7 +170,7 @@ impl Worker<'_> {
     /// Whether packets wait to go on.
     pub(super) fn resume_all(&mut self, now: Now) -> usize {
         let mut packets = 0;
-        while !self.resumed.is_empty() {
+        while self.has_resumed() {
             let count = self.burst(super::Source::Parking, now);
             if count == 0 {
                 break;

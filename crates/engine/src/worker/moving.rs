@@ -199,6 +199,11 @@ impl<'m> Worker<'m> {
 
     /// Nothing goes through the shard here from now on.
     fn leave(&mut self) {
+        if let Some(giving) = &self.moving.giving
+            && giving.leaving.is_none()
+        {
+            self.drop_held(usize::from(giving.shard));
+        }
         if let Some(giving) = &mut self.moving.giving
             && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
             && giving.leaving.is_none()

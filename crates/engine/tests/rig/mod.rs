@@ -105,6 +105,8 @@ pub struct Plan {
     pub ring: usize,
     pub fragments: Limits,
     pub unsolicited_syns: u32,
+    /// How much is inspected, in each shard.
+    pub inspection: Option<sluice_inspect::inspector::Plan>,
     /// Wraps a worker's devices.
     pub device: fn(MemoryIo) -> Box<dyn Handover>,
     /// Changes interfaces, before routes are derived from them.
@@ -143,6 +145,7 @@ impl Default for Plan {
                 ..Limits::default()
             },
             unsolicited_syns: 0,
+            inspection: None,
             device: |io| Box::new(io),
             interfaces: |_| {},
             routes: Vec::new(),
@@ -287,6 +290,7 @@ impl Rig {
             unsolicited_syns: plan.unsolicited_syns,
             spare_addresses: plan.spare_addresses,
             meters: Default::default(),
+            inspection: plan.inspection,
             events: plan.events,
             subscribers: Subscribers {
                 prefix: [plan.subscriber_prefix, 128],

@@ -1,0 +1,96 @@
+//! What inspection says of itself.
+
+use std::net::IpAddr;
+
+use serde::{Deserialize, Serialize};
+
+/// Which alerts are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct AlertRequest {
+    /// So many of the last ones, at most.
+    pub last: u32,
+}
+
+/// A rule that matched.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Alert {
+    /// When, by the clock on the wall.
+    pub time: String,
+    /// What the rule does: `alert`, `drop` or `reject`.
+    pub action: String,
+    /// Who gave the rule its number.
+    pub generator: u32,
+    /// Its number.
+    pub signature: u32,
+    /// Its revision.
+    pub revision: u32,
+    /// What it says.
+    pub message: String,
+    /// Its class.
+    pub class: String,
+    /// 1 is the most urgent.
+    pub priority: u8,
+    /// Interface that the packet came in by.
+    pub interface: String,
+    /// Protocol over IP.
+    pub protocol: String,
+    /// Who sent the packet, as the inside sees it.
+    pub source: IpAddr,
+    /// Port that it came from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_port: Option<u16>,
+    /// Whom it was for.
+    pub destination: IpAddr,
+    /// Port that it was for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub destination_port: Option<u16>,
+    /// The client sent it.
+    pub to_server: bool,
+    /// Packets of the session until then, the client's first.
+    pub packets: [u64; 2],
+    /// Bytes of the session until then, the client's first.
+    pub bytes: [u64; 2],
+}
+
+/// How inspection goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct InspectionStatus {
+    /// Rules in force.
+    pub signatures: u64,
+    /// Rules that are not, each with the reason.
+    pub refused: Vec<RefusedSignature>,
+    /// Bytes of what they are searched with.
+    pub search_bytes: u64,
+    /// Packets that were looked at.
+    pub inspected: u64,
+    /// Bytes that were searched.
+    pub searched: u64,
+    /// Packets of inspected flows that went on uninspected, by a rule or policy.
+    pub uninspected: u64,
+    /// Flows that are no longer inspected, found clean or by policy.
+    pub left: u64,
+    /// Packets that inspection dropped.
+    pub dropped: u64,
+    /// Alerts.
+    pub alerts: u64,
+    /// Alerts that were lost because a queue was full.
+    pub alerts_lost: u64,
+}
+
+/// A rule that is not in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RefusedSignature {
+    /// Its file.
+    pub file: String,
+    /// Its line.
+    pub line: u32,
+    /// Its number, where it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signature: Option<u32>,
+    /// What it needs that there is not.
+    pub why: String,
+}

@@ -1,0 +1,115 @@
+//! `[inspection]`: what flows carry, compared with signatures.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+/// `[inspection]`: flows that come or go by some interfaces are put in order, searched for what signatures describe, and
+/// dropped, rejected or reported as their rules say.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Inspection {
+    /// Interfaces whose flows are inspected, whether they come or go by them.
+    pub interfaces: Vec<String>,
+    /// What rules may do.
+    pub mode: InspectionMode,
+    /// Files of rules, all of which are in force together.
+    pub signatures: Vec<Signatures>,
+    /// A `classification.config`: what the priorities of rules' classes are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<String>,
+    /// Variables of rules that stand for addresses, without `$`, in the words of rules: `HOME_NET = "[10.0.0.0/8]"`.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub addresses: IndexMap<String, String>,
+    /// Variables of rules that stand for ports: `HTTP_PORTS = "[80,8080]"`.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub ports: IndexMap<String, String>,
+    /// Flows that are inspected at a time.
+    pub flows: u32,
+    /// Bytes of each direction of a TCP connection that are kept, to be compared with what is sent again, and for rules
+    /// to look back at.
+    pub window: u32,
+    /// TCP segments that wait at a time for what comes before them, all connections together.
+    pub held: u32,
+    /// HTTP messages that are parsed at a time.
+    pub messages: u32,
+    /// Bodies of HTTP messages that are decoded at a time (gzip, deflate).
+    pub decoders: u16,
+    /// Bytes after which a flow that was found clean is no longer inspected; 0: it always is.
+    pub depth: u64,
+    /// Alerts that wait for the log in each worker at most; more are lost, and counted.
+    pub alerts: u32,
+    /// What is done about what can't be inspected.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub exceptions: IndexMap<String, ExceptionPolicy>,
+    /// A file that alerts are appended to as lines of EVE JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eve: Option<String>,
+}
+
+impl Default for Inspection {
+    fn default() -> Self {
+        Self {
+            interfaces: Vec::new(),
+            mode: InspectionMode::Prevent,
+            signatures: Vec::new(),
+            classes: None,
+            addresses: IndexMap::new(),
+            ports: IndexMap::new(),
+            flows: 65_536,
+            window: 4096,
+            held: 4096,
+            messages: 4096,
+            decoders: 64,
+            depth: 0,
+            alerts: 4096,
+            exceptions: IndexMap::new(),
+            eve: None,
+        }
+    }
+}
+
+/// What rules may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InspectionMode {
+    /// What they say: drop, reject, report.
+    Prevent,
+    /// Report, whatever they say.
+    Detect,
+}
+
+/// A file of rules.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Signatures {
+    /// Its path; where it is relative, from the folder of the configuration.
+    pub file: String,
+    /// The language of its rules.
+    pub dialect: SignatureDialect,
+}
+
+/// The language of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SignatureDialect {
+    /// Suricata 7.
+    Suricata,
+    /// Snort 2.9.
+    Snort2,
+    /// Snort 3.
+    Snort3,
+}
+
+/// What is done about a packet that can't be inspected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExceptionPolicy {
+    /// Its flow is dropped from here on.
+    DropFlow,
+    /// It is dropped.
+    DropPacket,
+    /// It goes on uninspected.
+    Pass,
+    /// Its flow goes on uninspected.
+    Bypass,
+}

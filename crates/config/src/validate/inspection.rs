@@ -1,0 +1,82 @@
+//! What flows are inspected for: interfaces and files by their names, exceptions by theirs.
+
+use std::path::{Path, PathBuf};
+
+use super::Check;
+use crate::config::{Inspection, Interface, SignatureFile};
+use crate::problem::{InspectionProblem, Problem};
+use crate::read::place;
+use crate::schema;
+
+/// What can't be inspected, by name; the data plane has the same list.
+pub const EXCEPTIONS: [&str; 11] = [
+    "midstream",
+    "handshake",
+    "gap-full",
+    "gap-overdue",
+    "beyond-window",
+    "beyond-end",
+    "out-of-window",
+    "no-memory",
+    "bad-checksum",
+    "malformed",
+    "closed",
+];
+
+impl Check<'_> {
+    /// Inspection, with interfaces by their place; none where it is not configured.
+    pub(super) fn inspection(&mut self, interfaces: &[Interface]) -> Option<Inspection> {
+        let written = self.document.inspection.as_ref()?;
+        self.inspection_sizes(written);
+        if written.interfaces.is_empty() {
+            self.report(place!["inspection"], InspectionProblem::Nothing.into());
+        }
+        if written.signatures.is_empty() {
+            self.report(place!["inspection"], InspectionProblem::NoSignatures.into());
+        }
+        let mut inspected = vec![false; interfaces.len()];
+        for (k, name) in written.interfaces.iter().enumerate() {
+            match interfaces.iter().position(|interface| interface.name == *name) {
+                Some(index) if inspected[index] => {
+                    let twice = InspectionProblem::Twice(name.clone());
+                    self.report(place!["inspection", "interfaces", k], twice.into());
+                }
+                Some(index) => inspected[index] = true,
+                None => {
+                    let known = interfaces.iter().map(|interface| interface.name.clone()).collect();
+                    let name = name.clone();
+                    let unknown = Problem::UnknownInterface { name, known };
+                    self.report(place!["inspection", "interfaces", k], unknown);
+                }
+            }
+        }
+        for name in written.exceptions.keys() {
+            if !EXCEPTIONS.contains(&name.as_str()) {
+                let unknown = InspectionProblem::Exception(name.clone());
+                self.report(place!["inspection", "exceptions", name.as_str()], unknown.into());
+            }
+        }
+        let folder = Path::new(self.name).parent().unwrap_or(Path::new("")).to_owned();
+        let at = |file: &str| -> PathBuf { folder.join(file) };
+        let files = written.signatures.iter().map(|signatures| SignatureFile {
+            path: at(&signatures.file),
+            dialect: signatures.dialect,
+        });
+        Some(Inspection {
+            interfaces: inspected,
+            signatures: files.collect(),
+            classes: written.classes.as_deref().map(at),
+            eve: written.eve.as_deref().map(at),
+        })
+    }
+
+    fn inspection_sizes(&mut self, written: &schema::Inspection) {
+        let at = |key| place!["inspection", key].to_vec();
+        self.in_range(&at("flows"), "a number of flows", written.flows, 64..=1 << 24);
+        self.in_range(&at("window"), "a number of bytes", written.window, 512..=1 << 20);
+        self.in_range(&at("held"), "a number of segments", written.held, 64..=1 << 20);
+        self.in_range(&at("messages"), "a number of messages", written.messages, 64..=1 << 20);
+        self.in_range(&at("decoders"), "a number of decoders", written.decoders, 1..=u16::MAX);
+        self.in_range(&at("alerts"), "a number of alerts", written.alerts, 16..=1 << 20);
+    }
+}

@@ -1,0 +1,268 @@
+//! Sessions that are inspected, translated or not: what reaches the other side, what is told, and that nothing is lost.
+
+mod rig;
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+use rig::{HOST_MAC, INSIDE_MAC, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
+use sluice_engine::inspection::{Alert, Inspection};
+use sluice_engine::policy::Policy;
+use sluice_inspect::inspector::{self, Settings};
+use sluice_inspect::protocols::Capacity;
+use sluice_inspect::rates::Rates;
+use sluice_inspect::ruleset::Ordered;
+use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
+use sluice_inspect::stream;
+use sluice_testkit::packet::{self, Frame, flag};
+
+const RULES: &str = r#"
+drop tcp any any -> any 80 (msg:"evil"; flow:to_server,established; content:"evil"; sid:1;)
+alert tcp any any -> any 80 (msg:"odd"; flow:to_server,established; content:"odd"; sid:2;)
+reject udp any any -> any 53 (msg:"name"; content:"|04|evil"; sid:3;)
+"#;
+
+fn inspected(policy: &mut Policy) {
+    let file = read(
+        RULES.as_bytes(),
+        Dialect::Suricata,
+        &Variables::default(),
+        &Classes::default(),
+    );
+    assert!(file.refused.is_empty(), "{:?}", file.refused);
+    let ordered = Ordered::new(file.signatures);
+    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
+    policy.inspect_by(Arc::new(Inspection {
+        settings: Settings::default(),
+        rates: Arc::new(Rates::new(64, [1, 2])),
+        rules: Arc::new(ordered.with(prefilter)),
+        alerts: 16,
+        interfaces: vec![true, false],
+    }));
+}
+
+fn plan() -> Plan {
+    let mut streams = stream::Plan::of(8);
+    streams.digests = 4;
+    let protocols = Capacity {
+        messages: 8,
+        names: 8,
+        inflaters: 1,
+        ..Capacity::default()
+    };
+    Plan {
+        inspection: Some(inspector::Plan {
+            flows: 8,
+            streams,
+            protocols,
+        }),
+        policy: inspected,
+        ..Plan::default()
+    }
+}
+
+/// A connection from the host, as both its ends see it.
+struct Talk {
+    host: SocketAddrV4,
+    remote: SocketAddrV4,
+    /// The host as the remote sees it.
+    public: SocketAddrV4,
+}
+
+const FIRST: [u32; 2] = [1000, 9000];
+
+impl Talk {
+    fn open(rig: &mut Rig, port: u16) -> Self {
+        let host: SocketAddrV4 = format!("192.168.1.10:{port}").parse().unwrap();
+        let remote: SocketAddrV4 = "198.51.100.7:80".parse().unwrap();
+        let syn = packet::tcp4(host, remote).flags(flag::SYN).numbers(FIRST[0], 0);
+        let public = rig.public(&syn);
+        let talk = Self { host, remote, public };
+        let answer = packet::tcp4(remote, public)
+            .flags(flag::SYN | flag::ACK)
+            .numbers(FIRST[1], FIRST[0] + 1);
+        assert_eq!(1, rig.router_sends(&answer).len(), "{:?}", rig.all_drops());
+        let ack = packet::tcp4(host, remote)
+            .flags(flag::ACK)
+            .numbers(FIRST[0] + 1, FIRST[1] + 1);
+        assert_eq!(1, rig.host_sends(&ack).len());
+        talk
+    }
+
+    /// What the host sends at a place of its stream.
+    fn data(&self, place: u32, data: &[u8]) -> Frame {
+        let frame = packet::tcp4(self.host, self.remote).flags(flag::ACK | flag::PSH);
+        frame.numbers(FIRST[0] + 1 + place, FIRST[1] + 1).payload(data)
+    }
+
+    /// What the remote sends at a place of its stream.
+    fn answer(&self, place: u32, data: &[u8]) -> Frame {
+        let frame = packet::tcp4(self.remote, self.public).flags(flag::ACK | flag::PSH);
+        frame.numbers(FIRST[1] + 1 + place, FIRST[0] + 1).payload(data)
+    }
+}
+
+fn payloads(sent: &[rig::Sent]) -> Vec<&[u8]> {
+    sent.iter().map(|sent| &sent.frame[54..]).collect()
+}
+
+fn alerts(rig: &mut Rig) -> Vec<Alert> {
+    let taken = rig.desks.iter_mut().filter_map(|desk| desk.alerts.as_mut());
+    taken
+        .flat_map(|alerts| std::iter::from_fn(|| alerts.pop().ok()))
+        .collect()
+}
+
+#[test]
+fn harmless_connection_passes_translated_both_ways() {
+    for translate in [true, false] {
+        let mut rig = Rig::new(Plan { translate, ..plan() });
+        let talk = Talk::open(&mut rig, 40_000);
+        let sent = rig.host_sends(&talk.data(0, b"hello"));
+        assert_eq!(vec![&b"hello"[..]], payloads(&sent));
+        assert!(rig::is_valid(&sent[0].frame));
+        assert_eq!([ROUTER_MAC, OUTSIDE_MAC].concat(), sent[0].frame[..12]);
+        let sent = rig.router_sends(&talk.answer(0, b"welcome"));
+        assert_eq!(vec![&b"welcome"[..]], payloads(&sent));
+        assert_eq!([HOST_MAC, INSIDE_MAC].concat(), sent[0].frame[..12]);
+        rig.check();
+    }
+}
+
+#[test]
+fn match_is_never_delivered_complete_and_ends_its_flow() {
+    for workers in [1, 4] {
+        let mut rig = Rig::new(Plan { workers, ..plan() });
+        let talk = Talk::open(&mut rig, 40_000);
+        assert_eq!(1, rig.host_sends(&talk.data(0, b"some ev")).len());
+        assert_eq!(0, rig.host_sends(&talk.data(7, b"il is")).len());
+        assert_eq!(1, rig.drops("signature"));
+        assert_eq!(0, rig.host_sends(&talk.data(12, b"more")).len());
+        assert_eq!(0, rig.router_sends(&talk.answer(0, b"answer")).len());
+        assert_eq!(2, rig.drops("flow-dropped"));
+        let told = alerts(&mut rig);
+        assert_eq!(1, told.len());
+        assert_eq!(
+            ["192.168.1.10", "198.51.100.7"].map(|text| text.parse::<std::net::IpAddr>().unwrap()),
+            told[0].addresses
+        );
+        assert_eq!(([40_000, 80], true), (told[0].ports, told[0].to_server));
+        rig.check();
+    }
+}
+
+#[test]
+fn segments_ahead_of_a_gap_wait_and_leave_in_order() {
+    for workers in [1, 4] {
+        let mut rig = Rig::new(Plan { workers, ..plan() });
+        let talk = Talk::open(&mut rig, 40_000);
+        assert_eq!(0, rig.host_sends(&talk.data(6, b"ghi")).len());
+        assert_eq!(0, rig.host_sends(&talk.data(3, b"def")).len());
+        rig.check();
+        let mut sent = rig.host_sends(&talk.data(0, b"abc"));
+        rig.round();
+        sent.extend(rig.sent());
+        assert_eq!(
+            vec![&b"abc"[..], b"def", b"ghi"],
+            payloads(&sent),
+            "{workers} {:?}",
+            rig.all_drops()
+        );
+        assert!(sent.iter().all(|sent| rig::is_valid(&sent.frame)));
+        rig.check();
+    }
+}
+
+#[test]
+fn match_in_segments_out_of_order_is_not_delivered() {
+    let mut rig = Rig::new(plan());
+    let talk = Talk::open(&mut rig, 40_000);
+    assert_eq!(0, rig.host_sends(&talk.data(6, b"vil")).len());
+    let sent = rig.host_sends(&talk.data(0, b"some e"));
+    assert_eq!(vec![&b"some e"[..]], payloads(&sent));
+    assert_eq!(1, rig.drops("signature"));
+    rig.check();
+}
+
+#[test]
+fn copy_that_differs_is_put_right() {
+    let mut rig = Rig::new(plan());
+    let talk = Talk::open(&mut rig, 40_000);
+    rig.host_sends(&talk.data(0, b"first copy"));
+    let sent = rig.host_sends(&talk.data(0, b"other copy"));
+    assert_eq!(vec![&b"first copy"[..]], payloads(&sent));
+    assert!(rig::is_valid(&sent[0].frame));
+}
+
+#[test]
+fn gap_that_is_not_filled_ends_the_flow_and_frees_what_waited() {
+    let mut rig = Rig::new(plan());
+    let talk = Talk::open(&mut rig, 40_000);
+    rig.host_sends(&talk.data(3, b"def"));
+    rig.pass(2_000);
+    assert_eq!(1, rig.drops("stream-gap-overdue"));
+    assert_eq!(0, rig.host_sends(&talk.data(0, b"abc")).len());
+    rig.check();
+}
+
+#[test]
+fn rule_that_rejects_tells_who_asked() {
+    let mut rig = Rig::new(plan());
+    let ask = packet::udp4("192.168.1.10:5353", "198.51.100.7:53").payload(b"\x04evil");
+    let sent = rig.host_sends(&ask);
+    assert_eq!(1, sent.len());
+    // ICMP, administratively prohibited.
+    assert_eq!([3, 13], sent[0].frame[34..36]);
+    assert_eq!(1, rig.drops("signature"));
+    rig.check();
+}
+
+#[test]
+fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
+    let mut rig = Rig::new(Plan { shards: 1, ..plan() });
+    for port in 0..8 {
+        rig.host_sends(&packet::udp4(
+            SocketAddrV4::new("192.168.1.10".parse().unwrap(), 7000 + port),
+            "198.51.100.7:9",
+        ));
+    }
+    let last = packet::udp4("192.168.1.10:7008", "198.51.100.7:9");
+    let sent = rig.host_sends(&last);
+    assert_eq!(
+        1,
+        rig.drops("inspection-full"),
+        "{sent:?} {:?} {}",
+        rig.all_drops(),
+        rig.live()
+    );
+    // Sessions that end make room.
+    rig.seconds(400);
+    assert_eq!(1, rig.host_sends(&last).len());
+    rig.check();
+}
+
+#[test]
+fn fragments_of_inspected_flows_are_dropped_under_their_name() {
+    let mut rig = Rig::new(plan());
+    let whole = packet::udp4("192.168.1.10:5000", "198.51.100.7:9").payload(&[7; 64]);
+    let first = whole.clone().fragment(0, true, 9);
+    assert_eq!(0, rig.host_sends(&first).len());
+    assert_eq!(1, rig.drops("inspection-fragment"));
+    assert_eq!(1, rig.host_sends(&whole).len());
+    rig.check();
+}
+
+#[test]
+fn sessions_of_interfaces_that_are_not_inspected_are_not() {
+    let mut rig = Rig::new(Plan {
+        policy: |policy| {
+            inspected(policy);
+            let mut inspection = (**policy.inspection.as_ref().unwrap()).clone();
+            inspection.interfaces = vec![false, false];
+            policy.inspection = Some(Arc::new(inspection));
+        },
+        ..plan()
+    });
+    let talk = Talk::open(&mut rig, 40_000);
+    assert_eq!(1, rig.host_sends(&talk.data(0, b"evil")).len());
+}

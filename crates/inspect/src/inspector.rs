@@ -1,0 +1,672 @@
+//! Inspection of the flows of one shard: streams put in order, searched, parsed, and rules asked about them.
+//!
+//! What the engine gives is a packet of a session, as it came; what it gets is a [`Verdict`]. A packet is searched and
+//! its rules are asked before it goes on, so that the packet that completes a match of a rule that drops is the first
+//! that does not. Rules see the addresses that the inside sees.
+
+mod asking;
+mod flow;
+mod parser;
+
+use std::sync::Arc;
+
+use sluice_table::hash::Hasher;
+use sluice_table::memory::Line;
+use sluice_wire::Direction;
+
+pub use asking::{Fate, Match, Report, Tools};
+pub use flow::FlowHandle;
+
+use crate::bindings::vectorscan;
+use crate::evaluate::{Buffers, Facts, View};
+use crate::prefilter::Class;
+use crate::protocols::{self, Capacity, Piece, Slot, Store};
+use crate::rates::Rates;
+use crate::reason::Reason;
+use crate::ruleset::Ruleset;
+use crate::scope::Ends;
+use crate::signature::{Buffer, Protocol, Toward};
+use crate::stream::{self, Ahead, Exception, Policies, Policy, Step, Streams};
+use asking::Asking;
+use flow::{Flow, Flows, Scans};
+
+/// What is to become of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on.
+    Pass,
+    /// It goes on, and nothing of its flow is to be inspected any more.
+    Leave,
+    /// It waits for what comes before it: its buffer is to be parked, and told to [`Inspector::held`].
+    Hold(Ahead),
+    /// It is dropped.
+    Drop(Reason),
+    /// It is dropped, and both ends are told.
+    Reject(Reason),
+}
+
+/// A packet of a flow, as the engine knows it.
+pub struct Seen<'a> {
+    /// Its ends, as the inside sees them.
+    pub ends: Ends,
+    /// Its headers.
+    pub facts: Facts,
+    /// Its direction in the session: forward is from who called.
+    pub direction: Direction,
+    /// Header of the fourth layer and what follows, to the end of the datagram.
+    pub segment: &'a mut [u8],
+    /// Where the payload begins in `segment`.
+    pub payload: usize,
+}
+
+/// What is configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// What is done about what can't be inspected.
+    pub policies: Policies,
+    /// A flow that was found clean for so many bytes is no longer inspected. 0: it always is.
+    pub depth: u64,
+    /// Nothing is dropped by rules: they report.
+    pub passive: bool,
+}
+
+/// How much is inspected at once, in one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Flows, TCP or not.
+    pub flows: u32,
+    /// Streams.
+    pub streams: stream::Plan,
+    /// Parsers.
+    pub protocols: Capacity,
+}
+
+/// What happened, beside what streams and parsers count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Packets that were looked at.
+    pub inspected: u64,
+    /// Bytes that were searched.
+    pub searched: u64,
+    /// Packets that went on uninspected, by policy.
+    pub passed: u64,
+    /// Flows that were found clean, or left by policy, and are no longer inspected.
+    pub left: u64,
+    /// Rules that waited for more of a message, and gave way to others.
+    pub waiting_lost: u64,
+    /// Connections that could not be searched, for all stream states were in use.
+    pub unsearched: u64,
+}
+
+/// Inspection of one shard.
+pub struct Inspector<'m> {
+    rules: Arc<Ruleset>,
+    flows: Flows,
+    /// Flow of each connection, by its place.
+    owners: Box<[FlowHandle]>,
+    streams: Streams<'m>,
+    scans: Scans,
+    store: Store,
+    /// What happened.
+    pub counters: Counters,
+}
+
+/// What is the same for all packets of a burst.
+pub struct Round<'a> {
+    /// What is configured.
+    pub settings: &'a Settings,
+    /// How often rules matched.
+    pub rates: &'a Rates,
+    /// What the worker asks with.
+    pub tools: &'a mut Tools,
+    /// Seconds since the start.
+    pub second: u32,
+    /// Rules that match go here.
+    pub report: Report<'a>,
+}
+
+/// Why there is no inspection.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Streams do not fit.
+    #[error(transparent)]
+    Streams(#[from] stream::Misfit),
+    /// Vectorscan has no memory.
+    #[error("no memory for the states of the search: {0}")]
+    Search(#[from] vectorscan::Error),
+}
+
+impl<'m> Inspector<'m> {
+    /// A shard's, in `memory` for its streams of [`stream::Plan::lines`].
+    pub fn new(plan: &Plan, rules: Arc<Ruleset>, memory: &'m mut [Line], hasher: Hasher) -> Result<Self, Error> {
+        let windows = u32::try_from(plan.streams.windows).unwrap_or(u32::MAX);
+        Ok(Self {
+            flows: Flows::new(plan.flows, rules.note_words()),
+            streams: Streams::new(memory, &plan.streams, hasher)?,
+            scans: Scans::new(rules.prefilter(), windows)?,
+            store: Store::new(&plan.protocols),
+            owners: vec![FlowHandle(0); plan.streams.connections].into(),
+            rules,
+            counters: Counters::default(),
+        })
+    }
+
+    /// A flow begins. None where there is no place for it.
+    pub fn open(&mut self, tcp: bool) -> Option<FlowHandle> {
+        let stream = match tcp {
+            true => self.streams.open()?,
+            false => stream::Handle::NONE,
+        };
+        let opened = self.flows.open(stream);
+        match (opened, self.owners.get_mut(self.streams.place(stream))) {
+            (Some(opened), Some(owner)) if tcp => *owner = opened,
+            (None, _) if tcp => self.streams.close(stream, |_| {}),
+            _ => {}
+        }
+        opened
+    }
+
+    /// A flow ends. The tickets of its held packets go to `give`.
+    pub fn close(&mut self, handle: FlowHandle, give: impl FnMut(u32)) {
+        let Some((flow, _)) = self.flows.get(handle) else {
+            return;
+        };
+        self.streams.close(flow.stream, give);
+        self.scans.close(&mut flow.scans);
+        flow.parser.release(&mut self.store);
+        self.flows.close(handle);
+    }
+
+    /// Keep the ticket of a packet that waits. False, and it stays with the caller, where it can't be kept.
+    pub fn held(&mut self, handle: FlowHandle, direction: Direction, ahead: Ahead, ticket: u32, now: u64) -> bool {
+        let Some((flow, _)) = self.flows.get(handle) else {
+            return false;
+        };
+        let stream = flow.stream;
+        self.streams.held(stream, direction, ahead, ticket, now)
+    }
+
+    /// The ticket of a packet that waits no longer.
+    pub fn next_held(&mut self, handle: FlowHandle, direction: Direction) -> Option<u32> {
+        let (flow, _) = self.flows.get(handle)?;
+        match flow.fate {
+            Fate::Open => self.streams.next_held(flow.stream, direction),
+            _ => self.streams.take_held(flow.stream, direction),
+        }
+    }
+
+    /// Let go of packets that waited too long, of one stream. `give` gets the ticket of each, and why it is to be dropped,
+    /// where it is. False where none has.
+    pub fn overdue(&mut self, now: u64, settings: &Settings, mut give: impl FnMut(u32, Option<Reason>)) -> bool {
+        let Some((stream, direction)) = self.streams.overdue(now) else {
+            return false;
+        };
+        let owner = self.owners.get(self.streams.place(stream)).copied();
+        let policy = settings.policies.of(Exception::GapOverdue);
+        if policy == Policy::Pass {
+            self.streams.skip(stream, direction);
+            while let Some(ticket) = self.streams.next_held(stream, direction) {
+                give(ticket, None);
+            }
+            return true;
+        }
+        let (fate, dropped) = match policy {
+            Policy::Bypass => (Some(Fate::Passed), None),
+            Policy::DropFlow => (Some(Fate::Dropped), Some(Reason::GapOverdue)),
+            Policy::DropPacket | Policy::Pass => (None, Some(Reason::GapOverdue)),
+        };
+        if let (Some(fate), Some((flow, _))) = (fate, owner.and_then(|owner| self.flows.get(owner))) {
+            flow.fate = fate;
+        }
+        self.give_held_of(stream, direction, |ticket| give(ticket, dropped));
+        if fate.is_some() {
+            self.give_held_of(stream, direction.opposite(), |ticket| give(ticket, dropped));
+        }
+        true
+    }
+
+    fn give_held_of(&mut self, stream: stream::Handle, direction: Direction, mut give: impl FnMut(u32)) {
+        while let Some(ticket) = self.streams.take_held(stream, direction) {
+            give(ticket);
+        }
+    }
+
+    /// Let go of all packets that wait: `give` gets their tickets.
+    pub fn give_held(&mut self, mut give: impl FnMut(u32)) {
+        while let Some((stream, direction)) = self.streams.overdue(u64::MAX) {
+            self.give_held_of(stream, direction, &mut give);
+        }
+    }
+
+    /// The streams, for their counters and timeouts.
+    pub fn streams(&mut self) -> &mut Streams<'m> {
+        &mut self.streams
+    }
+
+    /// The parsers' anomalies.
+    pub fn anomalies(&self) -> &protocols::Counts {
+        &self.store.anomalies
+    }
+
+    /// A packet of a flow.
+    pub fn packet(&mut self, handle: FlowHandle, seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
+        let Some((flow, _)) = self.flows.get(handle) else {
+            return Verdict::Drop(Reason::Closed);
+        };
+        match flow.fate {
+            Fate::Open => {}
+            Fate::Passed => {
+                self.counters.passed += 1;
+                return Verdict::Pass;
+            }
+            Fate::Dropped | Fate::Rejected => return Verdict::Drop(Reason::FlowDropped),
+        }
+        match flow.stream {
+            stream::Handle::NONE => self.datagram(handle, seen, round),
+            _ => self.segment(handle, seen, round),
+        }
+    }
+
+    fn segment(&mut self, handle: FlowHandle, mut seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
+        let Some((flow, _)) = self.flows.get(handle) else {
+            return Verdict::Drop(Reason::Closed);
+        };
+        let (stream, direction) = (flow.stream, seen.direction);
+        let mut step = self.streams.segment(stream, direction, seen.segment);
+        if let Step::Exception(exception) = step
+            && round.settings.policies.of(exception) == Policy::Pass
+        {
+            match exception {
+                Exception::Midstream | Exception::Handshake => {
+                    self.streams.pick_up(stream, direction, seen.segment);
+                    step = self.streams.segment(stream, direction, seen.segment);
+                }
+                Exception::GapFull if self.streams.skip(stream, direction) => {
+                    step = self.streams.segment(stream, direction, seen.segment);
+                }
+                _ => {}
+            }
+        }
+        match step {
+            Step::Fresh { from, offset, .. } => {
+                if offset == 0
+                    && let Some((flow, _)) = self.flows.get(handle)
+                {
+                    self.scans.begin(&mut flow.scans, direction as usize);
+                }
+                self.fresh(handle, &mut seen, from, round)
+            }
+            Step::Repeat { .. } => {
+                let nothing = seen.segment.len();
+                self.fresh(handle, &mut seen, nothing, round)
+            }
+            Step::Hold(ahead) => Verdict::Hold(ahead),
+            Step::Covered => Verdict::Drop(Reason::Covered),
+            Step::Exception(exception) => self.exception(handle, exception, round.settings),
+        }
+    }
+
+    /// What the policy says about a packet that can't be inspected.
+    pub fn exception(&mut self, handle: FlowHandle, exception: Exception, settings: &Settings) -> Verdict {
+        match settings.policies.of(exception) {
+            Policy::DropPacket => Verdict::Drop(exception.into()),
+            Policy::DropFlow => {
+                if let Some((flow, _)) = self.flows.get(handle) {
+                    flow.fate = Fate::Dropped;
+                }
+                Verdict::Drop(exception.into())
+            }
+            Policy::Pass => {
+                self.counters.passed += 1;
+                Verdict::Pass
+            }
+            Policy::Bypass => {
+                self.counters.left += 1;
+                Verdict::Leave
+            }
+        }
+    }
+
+    /// The next bytes of a stream, from `from` of the segment on.
+    fn fresh(&mut self, handle: FlowHandle, seen: &mut Seen<'_>, from: usize, round: &mut Round<'_>) -> Verdict {
+        let rules = &*self.rules;
+        let Some((flow, notes)) = self.flows.get(handle) else {
+            return Verdict::Drop(Reason::Closed);
+        };
+        let Flow {
+            stream,
+            scans,
+            parser,
+            waiting,
+            fate,
+            service,
+            searched,
+            turn,
+            ..
+        } = flow;
+        let (stream, direction) = (*stream, seen.direction);
+        let place = direction as usize;
+        let toward = toward(direction);
+        seen.facts.sent = [Direction::Forward, Direction::Reverse].map(|of| {
+            let view = self.streams.view(stream, of);
+            view.offset + view.bytes.len() as u64
+        });
+        seen.ends.service = *service;
+        let bytes = seen.segment.get(from..).unwrap_or_default();
+        let [mine, others] = match direction {
+            Direction::Forward => {
+                let [mine, others] = waiting;
+                [mine, others]
+            }
+            Direction::Reverse => {
+                let [others, mine] = waiting;
+                [mine, others]
+            }
+        };
+        let prefilter = rules.prefilter();
+        let ends = &mut seen.ends;
+        macro_rules! asking {
+            ($waiting:expr, $ends:expr, $unknown:expr) => {
+                Asking {
+                    rules,
+                    rates: round.rates,
+                    second: round.second,
+                    ends: $ends,
+                    facts: &seen.facts,
+                    tools: round.tools,
+                    notes,
+                    waiting: $waiting,
+                    fate,
+                    unknown: $unknown,
+                    lost: &mut self.counters.waiting_lost,
+                    report: round.report,
+                }
+            };
+        }
+        // The other side's message has ended: what waited for its end is asked a last time.
+        if !bytes.is_empty() && *turn != Some(direction) {
+            *turn = Some(direction);
+            if !others.rules.is_empty() {
+                let view = message(&self.streams, stream, direction.opposite(), true);
+                let turned = ends.turned();
+                let mut asking = asking!(others, &turned, false);
+                asking.ask_waiting(&Known {
+                    payload: view,
+                    slot: parser.slot(turned.toward, &self.store),
+                    unknown: false,
+                });
+                others.begin();
+            }
+            mine.begin();
+            self.scans.begin(scans, place);
+        }
+        let ends_stream = seen.facts.ends_stream();
+        let payload = message(&self.streams, stream, direction, ends_stream);
+        if !bytes.is_empty() && *fate == Fate::Open {
+            parser.bytes(
+                toward,
+                bytes,
+                &mut self.store,
+                service,
+                &mut |slot: Slot<'_>, piece: Piece, known| {
+                    if *fate == Fate::Open {
+                        ends.service = known;
+                        piece_of_message(&mut asking!(mine, ends, false), payload, slot, &piece);
+                    }
+                },
+            );
+            ends.service = *service;
+        }
+        let unknown = parser.is_unknown();
+        if ends_stream && *fate == Fate::Open {
+            parser.close(toward, &mut self.store, &mut |slot: Slot<'_>, piece: Piece, _| {
+                if *fate == Fate::Open {
+                    piece_of_message(&mut asking!(mine, ends, false), payload, slot, &piece);
+                }
+            });
+        }
+        if (!bytes.is_empty() || ends_stream) && *fate == Fate::Open {
+            let known = Known {
+                payload,
+                slot: parser.slot(toward, &self.store),
+                unknown: unknown && !ends_stream,
+            };
+            if let Some(group) = prefilter.group(Class::Stream(toward))
+                && !bytes.is_empty()
+            {
+                let (scratch, sink) = Asking::found(round.tools, group);
+                if !self.scans.scan(scans, place, bytes, scratch, sink) {
+                    self.counters.unsearched += 1;
+                }
+            }
+            let mut asking = asking!(mine, ends, unknown);
+            asking.ask_waiting(&known);
+            asking.ask_found(&known);
+            self.counters.searched += bytes.len() as u64;
+            *searched += bytes.len() as u64;
+        }
+        if *fate == Fate::Open {
+            let packet = View {
+                bytes: seen.segment.get(seen.payload..).unwrap_or_default(),
+                base: 0,
+                complete: true,
+            };
+            let known = Known {
+                payload: packet,
+                slot: None,
+                unknown: false,
+            };
+            let mut asking = asking!(mine, ends, false);
+            by_packet(
+                &mut asking,
+                &known,
+                Class::Packet,
+                &[Protocol::Tcp, Protocol::Ip, Protocol::Application],
+            );
+        }
+        self.counters.inspected += 1;
+        if matches!(fate, Fate::Dropped | Fate::Rejected) && round.settings.passive {
+            *fate = Fate::Open;
+        }
+        let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
+        let clean = deep && mine.rules.is_empty() && others.rules.is_empty();
+        match *fate {
+            Fate::Dropped => Verdict::Drop(Reason::Signature),
+            Fate::Rejected => Verdict::Reject(Reason::Signature),
+            Fate::Open | Fate::Passed if clean => {
+                self.counters.left += 1;
+                Verdict::Leave
+            }
+            Fate::Open | Fate::Passed => Verdict::Pass,
+        }
+    }
+
+    fn datagram(&mut self, handle: FlowHandle, mut seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
+        let rules = &*self.rules;
+        let Some((flow, notes)) = self.flows.get(handle) else {
+            return Verdict::Drop(Reason::Closed);
+        };
+        let Flow {
+            parser,
+            waiting,
+            fate,
+            service,
+            searched,
+            ..
+        } = flow;
+        let bytes = seen.segment.get(seen.payload..).unwrap_or_default();
+        let waiting = &mut waiting[seen.direction as usize];
+        // Each datagram is a message of its own.
+        waiting.begin();
+        seen.ends.service = *service;
+        let payload = View {
+            bytes,
+            base: 0,
+            complete: true,
+        };
+        let ends = &mut seen.ends;
+        macro_rules! asking {
+            () => {
+                Asking {
+                    rules,
+                    rates: round.rates,
+                    second: round.second,
+                    ends,
+                    facts: &seen.facts,
+                    tools: round.tools,
+                    notes,
+                    waiting,
+                    fate,
+                    unknown: false,
+                    lost: &mut self.counters.waiting_lost,
+                    report: round.report,
+                }
+            };
+        }
+        parser.datagram(
+            ends.ports,
+            bytes,
+            &mut self.store,
+            service,
+            &mut |slot: Slot<'_>, piece: Piece, known| {
+                ends.service = known;
+                let mut asking = asking!();
+                piece_of_message(&mut asking, payload, slot, &piece);
+            },
+        );
+        ends.service = *service;
+        let own = match ends.protocol {
+            17 => Protocol::Udp,
+            1 | 58 => Protocol::Icmp,
+            other => Protocol::Number(other),
+        };
+        if *fate == Fate::Open {
+            let known = Known {
+                payload,
+                slot: None,
+                unknown: false,
+            };
+            let mut asking = asking!();
+            by_packet(
+                &mut asking,
+                &known,
+                Class::Datagram,
+                &[own, Protocol::Ip, Protocol::Application],
+            );
+        }
+        self.counters.inspected += 1;
+        self.counters.searched += bytes.len() as u64;
+        *searched += bytes.len() as u64;
+        if matches!(fate, Fate::Dropped | Fate::Rejected) && round.settings.passive {
+            *fate = Fate::Open;
+        }
+        match *fate {
+            Fate::Dropped => Verdict::Drop(Reason::Signature),
+            Fate::Rejected => Verdict::Reject(Reason::Signature),
+            Fate::Open if round.settings.depth > 0 && *searched >= round.settings.depth => {
+                self.counters.left += 1;
+                Verdict::Leave
+            }
+            Fate::Open | Fate::Passed => Verdict::Pass,
+        }
+    }
+}
+
+/// Rules about single packets.
+fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class, protocols: &[Protocol]) {
+    let rules = asking.rules;
+    if let Some(group) = rules.prefilter().group(class)
+        && !known.payload.bytes.is_empty()
+    {
+        asking.block(group, known.payload.bytes, known);
+    }
+    for &protocol in protocols {
+        asking.ask_all(rules.prefilter().unconditional(protocol), known);
+    }
+}
+
+/// A buffer of a message has grown, or the message has ended: its rules are found and asked.
+fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot: Slot<'_>, piece: &Piece) {
+    let known = Known {
+        payload,
+        slot: Some(slot),
+        unknown: false,
+    };
+    match piece {
+        Piece::Anomaly(_) => {}
+        Piece::End => asking.ask_waiting(&known),
+        Piece::Grew { buffer, fresh, .. } => {
+            asking.ask_waiting(&known);
+            let rules = asking.rules;
+            // What a client sends as a body is a file, too.
+            let also = match buffer {
+                Buffer::HttpClientBody => Some(Buffer::FileData),
+                Buffer::FileData => Some(Buffer::HttpClientBody),
+                _ => None,
+            };
+            for buffer in [Some(*buffer), also].into_iter().flatten() {
+                let Some(group) = rules.prefilter().group(Class::Buffer(buffer)) else {
+                    continue;
+                };
+                let bytes = slot.buffer(buffer).bytes;
+                let overlap = group.overlap().map_or(usize::MAX, |bytes| bytes as usize);
+                let begin = fresh.start.saturating_sub(overlap);
+                if let Some(data) = bytes.get(begin..fresh.end.min(bytes.len()))
+                    && !data.is_empty()
+                {
+                    asking.block(group, data, &known);
+                }
+            }
+        }
+    }
+}
+
+/// What rules can look at.
+struct Known<'a> {
+    payload: View<'a>,
+    slot: Option<Slot<'a>>,
+    /// The protocol, and so its buffers, may still become known.
+    unknown: bool,
+}
+
+impl Buffers for Known<'_> {
+    fn view(&self, buffer: Buffer) -> Option<View<'_>> {
+        if buffer == Buffer::Payload {
+            return Some(self.payload);
+        }
+        match &self.slot {
+            Some(slot) => {
+                let view = slot.buffer(buffer);
+                Some(View {
+                    bytes: view.bytes,
+                    base: view.base,
+                    complete: view.complete,
+                })
+            }
+            None => self.unknown.then_some(View {
+                bytes: &[],
+                base: 0,
+                complete: false,
+            }),
+        }
+    }
+}
+
+/// The current message of a direction.
+fn message<'s>(streams: &'s Streams<'_>, stream: stream::Handle, direction: Direction, complete: bool) -> View<'s> {
+    let view = streams.view(stream, direction);
+    let skip = view.message.saturating_sub(view.offset) as usize;
+    View {
+        bytes: view.bytes.get(skip..).unwrap_or_default(),
+        base: view.offset.max(view.message) - view.message,
+        complete,
+    }
+}
+
+/// Whom a direction leads to: forward is from who called.
+fn toward(direction: Direction) -> Toward {
+    match direction {
+        Direction::Forward => Toward::Server,
+        Direction::Reverse => Toward::Client,
+    }
+}

@@ -1,0 +1,254 @@
+//! Rules that were found are asked, and what they say is done.
+
+use arrayvec::ArrayVec;
+
+use crate::bindings::vectorscan::{Next, Scratch};
+use crate::evaluate::{Answer, Buffers, Evaluator, Facts};
+use crate::prefilter::Group;
+use crate::rates::Rates;
+use crate::ruleset::Ruleset;
+use crate::scope::Ends;
+use crate::signature::{Action, RateKind};
+
+/// Rules that wait for more of a message at most.
+pub const WAITING: usize = 16;
+/// Candidates of one piece of data at most.
+const CANDIDATES: usize = 256;
+
+/// What a worker asks with.
+pub struct Tools {
+    pub(super) evaluator: Evaluator,
+    /// Serves the databases of the rules.
+    pub(super) scratch: Scratch,
+    found: Found,
+}
+
+impl Tools {
+    /// Of a worker, for these rules.
+    pub fn new(scratch: Scratch, rules: &Ruleset) -> Self {
+        Self {
+            evaluator: Evaluator::default(),
+            scratch,
+            found: Found::for_rules(rules),
+        }
+    }
+
+    /// Rules that took too many steps to ask.
+    pub fn exhausted(&self) -> u64 {
+        self.evaluator.exhausted
+    }
+
+    /// Candidates that were too many at once.
+    pub fn overflown(&self) -> u64 {
+        self.found.overflown
+    }
+}
+
+/// Rules found by one search, each once.
+struct Found {
+    rules: ArrayVec<u32, CANDIDATES>,
+    is_there: Box<[u64]>,
+    overflown: u64,
+}
+
+impl Found {
+    fn for_rules(rules: &Ruleset) -> Self {
+        Self {
+            rules: ArrayVec::new(),
+            is_there: vec![0; rules.rules().len().div_ceil(64)].into(),
+            overflown: 0,
+        }
+    }
+
+    fn add(&mut self, rule: u32) {
+        let Some(word) = self.is_there.get_mut(rule as usize / 64) else {
+            return;
+        };
+        let bit = 1 << (rule % 64);
+        if *word & bit != 0 {
+            return;
+        }
+        match self.rules.try_push(rule) {
+            Ok(()) => *word |= bit,
+            Err(_) => self.overflown += 1,
+        }
+    }
+
+    /// Those found, in the order in which they are asked; none is left.
+    fn take(&mut self) -> ArrayVec<u32, CANDIDATES> {
+        let mut rules = std::mem::take(&mut self.rules);
+        for rule in &rules {
+            if let Some(word) = self.is_there.get_mut(*rule as usize / 64) {
+                *word = 0;
+            }
+        }
+        rules.sort_unstable();
+        rules
+    }
+}
+
+/// Rules of one direction that wait for more, and those that have spoken about this message.
+#[derive(Clone, Debug, Default)]
+pub struct Waiting {
+    pub(super) rules: ArrayVec<u32, WAITING>,
+    spoken: ArrayVec<u32, WAITING>,
+}
+
+impl Waiting {
+    /// Another message begins.
+    pub(super) fn begin(&mut self) {
+        self.rules.clear();
+        self.spoken.clear();
+    }
+}
+
+/// What is to become of a flow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes on, and so does inspection.
+    #[default]
+    Open,
+    /// A rule passes it: it goes on uninspected.
+    Passed,
+    /// A rule or exception has ended it.
+    Dropped,
+    /// The same, and both ends are to be told.
+    Rejected,
+}
+
+/// A rule that matched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// Its number in the ruleset.
+    pub rule: u32,
+    /// What was done about it.
+    pub action: Action,
+}
+
+/// Rules that match go here.
+pub type Report<'r> = &'r mut dyn FnMut(Match);
+
+/// Asking about one packet of one flow.
+pub(super) struct Asking<'a> {
+    pub rules: &'a Ruleset,
+    pub rates: &'a Rates,
+    pub second: u32,
+    pub ends: &'a Ends,
+    pub facts: &'a Facts,
+    pub tools: &'a mut Tools,
+    pub notes: &'a mut [u64],
+    pub waiting: &'a mut Waiting,
+    pub fate: &'a mut Fate,
+    /// The application may still become known.
+    pub unknown: bool,
+    pub lost: &'a mut u64,
+    pub report: Report<'a>,
+}
+
+impl Asking<'_> {
+    /// Search a block of data, of which the first `old` bytes were searched before, and ask the rules that are found.
+    pub fn block(&mut self, group: &Group, data: &[u8], buffers: &impl Buffers) {
+        let Some(database) = group.block() else { return };
+        let Tools { scratch, found, .. } = &mut *self.tools;
+        database.scan(data, scratch, |id, _| {
+            group.rules(id).iter().for_each(|&rule| found.add(rule));
+            Next::Continue
+        });
+        self.ask_found(buffers);
+    }
+
+    /// A search found a pattern.
+    pub fn found<'f>(
+        found: &'f mut Tools,
+        group: &'f Group,
+    ) -> (&'f mut Scratch, impl FnMut(u32, u64) -> Next + use<'f>) {
+        let Tools { scratch, found, .. } = found;
+        (scratch, move |id, _| {
+            group.rules(id).iter().for_each(|&rule| found.add(rule));
+            Next::Continue
+        })
+    }
+
+    /// Ask what was found.
+    pub fn ask_found(&mut self, buffers: &impl Buffers) {
+        for rule in self.tools.found.take() {
+            if *self.fate != Fate::Open {
+                return;
+            }
+            if !self.waiting.rules.contains(&rule) {
+                self.ask(rule, buffers);
+            }
+        }
+    }
+
+    /// Ask the rules that wait for more.
+    pub fn ask_waiting(&mut self, buffers: &impl Buffers) {
+        for rule in std::mem::take(&mut self.waiting.rules) {
+            if *self.fate != Fate::Open {
+                return;
+            }
+            self.ask(rule, buffers);
+        }
+    }
+
+    /// Ask rules that need nothing found.
+    pub fn ask_all(&mut self, rules: &[u32], buffers: &impl Buffers) {
+        for &rule in rules {
+            if *self.fate != Fate::Open {
+                return;
+            }
+            self.ask(rule, buffers);
+        }
+    }
+
+    fn ask(&mut self, number: u32, buffers: &impl Buffers) {
+        let Some(rule) = self.rules.rule(number) else { return };
+        let signature = &rule.signature;
+        if self.waiting.spoken.contains(&number) || !signature.flow.is_about(self.ends) {
+            return;
+        }
+        if !signature.header.is_about(self.ends) {
+            if self.unknown && signature.header.is_about_application() {
+                self.wait(number);
+            }
+            return;
+        }
+        match self.tools.evaluator.ask(rule, self.facts, buffers, self.notes) {
+            Answer::No => {}
+            Answer::Later => self.wait(number),
+            Answer::Match => self.matched(number),
+        }
+    }
+
+    fn wait(&mut self, number: u32) {
+        if self.waiting.rules.is_full() {
+            self.waiting.rules.remove(0);
+            *self.lost += 1;
+        }
+        let _ = self.waiting.rules.try_push(number);
+    }
+
+    fn matched(&mut self, number: u32) {
+        let Some(rule) = self.rules.rule(number) else { return };
+        let signature = &rule.signature;
+        let fires = signature
+            .rate
+            .is_none_or(|rate| self.rates.fires(number, &rate, self.ends, self.second));
+        if !fires && signature.rate.is_some_and(|rate| rate.kind == RateKind::After) {
+            return;
+        }
+        let _ = self.waiting.spoken.try_push(number);
+        match signature.action {
+            Action::Pass => *self.fate = Fate::Passed,
+            Action::Drop => *self.fate = Fate::Dropped,
+            Action::Reject => *self.fate = Fate::Rejected,
+            Action::Alert => {}
+        }
+        if fires && !signature.silent && signature.action != Action::Pass {
+            (self.report)(Match {
+                rule: number,
+                action: signature.action,
+            });
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Flows that are inspected: a fixed pool, reached by handle and serial.
+
+use sluice_wire::Direction;
+
+use super::Fate;
+use super::asking::Waiting;
+use super::parser::Parser;
+use crate::bindings::vectorscan::{self, Next, Scratch, Streams};
+use crate::prefilter::{Class, Prefilter};
+use crate::signature::{Service, Toward};
+use crate::stream;
+
+/// A flow's place in its shard's pool, and which use of the place; never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowHandle(pub u32);
+
+/// What is known of a flow.
+#[derive(Debug)]
+pub(super) struct Flow {
+    serial: u32,
+    is_open: bool,
+    pub stream: stream::Handle,
+    /// States of the search, by direction.
+    pub scans: [Option<u32>; 2],
+    pub parser: Parser,
+    /// Rules, by direction.
+    pub waiting: [Waiting; 2],
+    pub fate: Fate,
+    pub service: Option<Service>,
+    /// Bytes.
+    pub searched: u64,
+    /// Who sent last.
+    pub turn: Option<Direction>,
+}
+
+/// The flows of a shard.
+pub(super) struct Flows {
+    flows: Box<[Flow]>,
+    free: Vec<u32>,
+    notes: Box<[u64]>,
+    words: usize,
+    bits: u32,
+}
+
+impl Flows {
+    pub fn new(count: u32, words: usize) -> Self {
+        let count = count.clamp(1, 1 << 24);
+        let flow = |_| Flow {
+            serial: 0,
+            is_open: false,
+            stream: stream::Handle::NONE,
+            scans: [None; 2],
+            parser: Parser::default(),
+            waiting: Default::default(),
+            fate: Fate::Open,
+            service: None,
+            searched: 0,
+            turn: None,
+        };
+        Self {
+            flows: (0..count).map(flow).collect(),
+            free: (0..count).rev().collect(),
+            notes: vec![0; count as usize * words].into(),
+            words,
+            bits: 32 - count.leading_zeros(),
+        }
+    }
+
+    pub fn open(&mut self, stream: stream::Handle) -> Option<FlowHandle> {
+        let place = self.free.pop()?;
+        let flow = self.flows.get_mut(place as usize)?;
+        let serials = 1 << (32 - self.bits);
+        // Serial 0 is never used, so that no handle is 0; the last neither, which is for the engine.
+        flow.serial = match flow.serial + 1 {
+            serial if serial + 1 >= serials => 1,
+            serial => serial,
+        };
+        flow.is_open = true;
+        flow.stream = stream;
+        (flow.scans, flow.fate, flow.service, flow.searched, flow.turn) = ([None; 2], Fate::Open, None, 0, None);
+        flow.parser = Parser::default();
+        flow.waiting.iter_mut().for_each(Waiting::begin);
+        let from = place as usize * self.words;
+        self.notes[from..from + self.words].fill(0);
+        Some(FlowHandle(flow.serial << self.bits | place))
+    }
+
+    /// A flow and its notes.
+    pub fn get(&mut self, handle: FlowHandle) -> Option<(&mut Flow, &mut [u64])> {
+        let place = (handle.0 & ((1 << self.bits) - 1)) as usize;
+        let flow = self.flows.get_mut(place)?;
+        let is_it = flow.is_open && flow.serial == handle.0 >> self.bits;
+        let notes = self.notes.get_mut(place * self.words..(place + 1) * self.words)?;
+        is_it.then_some((flow, notes))
+    }
+
+    pub fn close(&mut self, handle: FlowHandle) {
+        if let Some((flow, _)) = self.get(handle) {
+            flow.is_open = false;
+            self.free.push(handle.0 & ((1 << self.bits) - 1));
+        }
+    }
+}
+
+/// States of the search of streams, by direction of the connection.
+pub(super) struct Scans([Option<Streams>; 2]);
+
+impl Scans {
+    pub fn new(prefilter: &Prefilter, count: u32) -> Result<Self, vectorscan::Error> {
+        let pool = |toward| {
+            let database = prefilter.group(Class::Stream(toward)).and_then(|group| group.stream());
+            database
+                .map(|database| Streams::new(database.clone(), count))
+                .transpose()
+        };
+        Ok(Self([pool(Toward::Server)?, pool(Toward::Client)?]))
+    }
+
+    /// Search the next bytes of a direction. False where there is no state for it.
+    pub fn scan(
+        &mut self,
+        states: &mut [Option<u32>; 2],
+        direction: usize,
+        bytes: &[u8],
+        scratch: &mut Scratch,
+        sink: impl FnMut(u32, u64) -> Next,
+    ) -> bool {
+        let Some(Some(pool)) = self.0.get_mut(direction) else {
+            return true;
+        };
+        let state = &mut states[direction];
+        if state.is_none() {
+            *state = pool.open();
+        }
+        let Some(state) = *state else { return false };
+        pool.scan(state, bytes, scratch, sink);
+        true
+    }
+
+    /// Another message begins.
+    pub fn begin(&mut self, states: &mut [Option<u32>; 2], direction: usize) {
+        if let (Some(Some(pool)), Some(state)) = (self.0.get_mut(direction), states[direction]) {
+            pool.reset(state);
+        }
+    }
+
+    pub fn close(&mut self, states: &mut [Option<u32>; 2]) {
+        for (pool, state) in self.0.iter_mut().zip(states) {
+            if let (Some(pool), Some(state)) = (pool, state.take()) {
+                pool.close(state);
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The rules that are in force together: asked in the order of their actions, found by one search.
+
+use std::sync::Arc;
+
+use crate::prefilter::{self, Prefilter};
+use crate::rule::{Names, Rule, Unfit};
+use crate::signature::{Action, Id, Signature};
+
+/// Rules, compiled.
+#[derive(Debug)]
+pub struct Ruleset {
+    /// In the order in which they are asked: rules that pass first, then those that drop, reject, and report.
+    rules: Box<[Rule]>,
+    prefilter: Prefilter,
+    notes: usize,
+}
+
+/// A rule that is not in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Line of its file.
+    pub line: u32,
+    /// Its number.
+    pub id: Id,
+    /// Why.
+    pub why: Box<str>,
+}
+
+/// Signatures in the order in which they are asked, each fit to be asked.
+#[derive(Debug, Default)]
+pub struct Ordered {
+    rules: Vec<Rule>,
+    /// Signatures that PCRE2 does not take.
+    pub refused: Vec<Refused>,
+    notes: usize,
+}
+
+impl Ordered {
+    /// Order signatures, and compile their expressions.
+    pub fn new(mut signatures: Vec<Signature>) -> Self {
+        signatures.sort_by_key(|signature| signature.action);
+        let (mut ordered, mut names) = (Self::default(), Names::default());
+        for signature in signatures {
+            let (line, id) = (signature.line, signature.id);
+            match Rule::new(Arc::new(signature), &mut names) {
+                Ok(rule) => ordered.rules.push(rule),
+                Err(why) => ordered.refuse(line, id, &why),
+            }
+        }
+        ordered.notes = names.len();
+        ordered
+    }
+
+    fn refuse(&mut self, line: u32, id: Id, why: &Unfit) {
+        let why = why.to_string().into();
+        self.refused.push(Refused { line, id, why });
+    }
+
+    /// What is to be searched for.
+    pub fn plan(&self) -> prefilter::Plan {
+        prefilter::Plan::of(self.rules.iter().map(|rule| &*rule.signature))
+    }
+
+    /// The rules, with what finds them.
+    pub fn with(self, prefilter: Prefilter) -> Ruleset {
+        Ruleset {
+            rules: self.rules.into(),
+            prefilter,
+            notes: self.notes,
+        }
+    }
+}
+
+impl Ruleset {
+    /// All of them, in the order in which they are asked: a rule's number is its place.
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// A rule by its number.
+    #[inline(always)]
+    pub fn rule(&self, number: u32) -> Option<&Rule> {
+        self.rules.get(number as usize)
+    }
+
+    /// What finds candidates.
+    pub fn prefilter(&self) -> &Prefilter {
+        &self.prefilter
+    }
+
+    /// Words of notes that each flow takes.
+    pub fn note_words(&self) -> usize {
+        self.notes.div_ceil(64)
+    }
+
+    /// Whether any rule stops what it matches.
+    pub fn stops(&self) -> bool {
+        self.rules
+            .iter()
+            .any(|rule| matches!(rule.signature.action, Action::Drop | Action::Reject))
+    }
+}

@@ -1,0 +1,273 @@
+//! Rules as operators write them, and flows that fire them or just do not.
+
+mod lab;
+
+use lab::{Connection, Lab, datagram};
+use sluice_inspect::inspector::Verdict;
+use sluice_inspect::reason::Reason;
+use sluice_inspect::signatures::Dialect::{Snort2, Snort3, Suricata};
+use sluice_wire::Direction;
+
+const DROPPED: Verdict = Verdict::Drop(Reason::Signature);
+
+fn contains(hay: &[u8], needle: &[u8]) -> bool {
+    hay.windows(needle.len()).any(|window| window == needle)
+}
+
+#[test]
+fn content_is_found_however_its_stream_is_cut() {
+    let rule = r#"drop tcp any any -> any 7777 (msg:"m"; flow:to_server,established; content:"evil|00|thing"; sid:1;)"#;
+    let mut lab = Lab::new(Suricata, rule);
+    let stream = b"some harmless bytes evil\0thing and more of them";
+    for first in 0..stream.len() {
+        for second in first..stream.len() {
+            lab.fired.clear();
+            let mut connection = Connection::open(&mut lab, 7777);
+            let pieces = [(0, first), (first, second), (second, stream.len())];
+            for (from, to) in pieces.into_iter().filter(|(from, to)| from < to) {
+                connection.client(from, &stream[from..to]);
+            }
+            assert!(
+                !contains(&connection.delivered[0], b"evil\0thing"),
+                "cut at {first} and {second}"
+            );
+            assert_eq!(
+                Verdict::Drop(Reason::FlowDropped),
+                connection.client(stream.len(), b"x")
+            );
+            let handle = connection.handle;
+            lab.inspector.close(handle, |_| {});
+            assert_eq!(vec![1], lab.fired, "cut at {first} and {second}");
+        }
+    }
+}
+
+#[test]
+fn content_is_found_in_every_order_of_segments() {
+    let rule = r#"drop tcp any any -> any any (msg:"m"; content:"abcdefgh"; sid:1;)"#;
+    let mut lab = Lab::new(Suricata, rule);
+    let stream = b"__abcdefgh__";
+    let pieces = [(0, 4), (4, 6), (6, 9), (9, 12)];
+    let mut orders = vec![vec![]];
+    for _ in 0..pieces.len() {
+        let longer = orders.iter().flat_map(|order: &Vec<usize>| {
+            (0..pieces.len())
+                .filter(|next| !order.contains(next))
+                .map(|next| [&order[..], &[next]].concat())
+        });
+        orders = longer.collect();
+    }
+    assert_eq!(24, orders.len());
+    for order in orders {
+        lab.fired.clear();
+        let mut connection = Connection::open(&mut lab, 80);
+        for &place in &order {
+            let (from, to) = pieces[place];
+            connection.client(from, &stream[from..to]);
+        }
+        assert!(!contains(&connection.delivered[0], b"abcdefgh"), "{order:?}");
+        let handle = connection.handle;
+        lab.inspector.close(handle, |_| {});
+        assert_eq!(vec![1], lab.fired, "{order:?}");
+    }
+}
+
+#[test]
+fn neighbour_one_byte_away_does_not_fire() {
+    let rule = r#"drop tcp any any -> any any (msg:"m"; content:"abc"; content:"def"; distance:1; within:3; sid:1;)"#;
+    let mut lab = Lab::new(Suricata, rule);
+    for (stream, expected) in [
+        (b"abc_def", DROPPED),
+        (b"abcdef_", Verdict::Pass),
+        (b"abd_def", Verdict::Pass),
+    ] {
+        let mut connection = Connection::open(&mut lab, 80);
+        assert_eq!(
+            expected,
+            connection.client(0, stream),
+            "{}",
+            String::from_utf8_lossy(stream)
+        );
+    }
+}
+
+#[test]
+fn rule_looks_at_its_side_and_port_alone() {
+    let rule = r#"alert tcp any any -> any 25 (msg:"m"; flow:to_server; content:"HELO"; sid:1;)"#;
+    let mut lab = Lab::new(Suricata, rule);
+    Connection::open(&mut lab, 25).server(0, b"HELO");
+    Connection::open(&mut lab, 26).client(0, b"HELO");
+    assert_eq!(0, lab.fired.len());
+    Connection::open(&mut lab, 25).client(0, b"HELO");
+    assert_eq!(vec![1], lab.fired);
+}
+
+#[test]
+fn uri_is_normalised_and_found_before_it_is_delivered() {
+    let rule = r#"drop http any any -> any any (msg:"m"; http.method; content:"GET"; http.uri; content:"/etc/passwd"; sid:7;)"#;
+    let mut lab = Lab::new(Suricata, rule);
+    let request = b"GET /a/../etc/p%61sswd HTTP/1.1\r\nHost: example.org\r\n\r\n";
+    for cut in 1..request.len() {
+        lab.fired.clear();
+        let mut connection = Connection::open(&mut lab, 8080);
+        connection.client(0, &request[..cut]);
+        connection.client(cut, &request[cut..]);
+        // A path is one when its line ends: `..` may follow, and blanks are lenient.
+        assert!(
+            !contains(&connection.delivered[0], b"/etc/p%61sswd HTTP/1.1\r\n"),
+            "cut at {cut}"
+        );
+        let handle = connection.handle;
+        lab.inspector.close(handle, |_| {});
+        assert_eq!(vec![7], lab.fired, "cut at {cut}");
+    }
+    lab.fired.clear();
+    let mut connection = Connection::open(&mut lab, 8080);
+    connection.client(0, b"POST /etc/passwd HTTP/1.1\r\nHost: example.org\r\n\r\n");
+    assert_eq!(Verdict::Pass, connection.last);
+}
+
+#[test]
+fn pipelined_requests_are_looked_at_each() {
+    let rule =
+        r#"alert http any any -> any any (msg:"m"; http.uri; content:"/b"; http.user_agent; content:"curl"; sid:1;)"#;
+    let mut lab = Lab::new(Suricata, rule);
+    let one = |uri: &str, agent: &str| format!("GET {uri} HTTP/1.1\r\nHost: x\r\nUser-Agent: {agent}\r\n\r\n");
+    let mut connection = Connection::open(&mut lab, 80);
+    connection.client(0, (one("/a", "curl/8") + &one("/b", "wget")).as_bytes());
+    assert_eq!(0, connection.lab.fired.len());
+    let mut connection = Connection::open(&mut lab, 80);
+    connection.client(0, (one("/a", "wget") + &one("/b", "curl/8")).as_bytes());
+    assert_eq!(vec![1], lab.fired);
+}
+
+#[test]
+fn file_in_a_response_is_found_across_its_chunks() {
+    let rule = r#"drop tcp any any -> any any (msg:"m"; flow:to_client,established; file_data; content:"EICAR-STANDARD"; sid:1;)"#;
+    let mut lab = Lab::new(Snort3, rule);
+    let mut connection = Connection::open(&mut lab, 80);
+    connection.client(0, b"GET /file HTTP/1.1\r\nHost: x\r\n\r\n");
+    let head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n..EICAR-\r\n";
+    assert_eq!(Verdict::Pass, connection.server(0, head));
+    assert_eq!(DROPPED, connection.server(head.len(), b"a\r\nSTANDARD..\r\n0\r\n\r\n"));
+}
+
+#[test]
+fn rule_that_passes_comes_before_one_that_drops() {
+    let rules = r#"
+drop tcp any any -> any any (msg:"m"; content:"secret"; sid:1;)
+pass tcp any any -> any 8443 (msg:"m"; content:"secret"; sid:2;)
+"#;
+    let mut lab = Lab::new(Suricata, rules);
+    assert_eq!(Verdict::Pass, Connection::open(&mut lab, 8443).client(0, b"a secret"));
+    assert_eq!(DROPPED, Connection::open(&mut lab, 443).client(0, b"a secret"));
+}
+
+#[test]
+fn question_of_a_datagram_is_found() {
+    let rule = r#"drop dns any any -> any any (msg:"m"; dns.query; content:"evil.example"; nocase; sid:1;)"#;
+    let mut lab = Lab::new(Suricata, rule);
+    let ask = |name: &str| {
+        let mut message = vec![0, 1, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        for label in name.split('.') {
+            message.push(label.len() as u8);
+            message.extend_from_slice(label.as_bytes());
+        }
+        message.extend_from_slice(&[0, 0, 1, 0, 1]);
+        message
+    };
+    assert_eq!(DROPPED, datagram(&mut lab, 53, &ask("www.EVIL.example")));
+    assert_eq!(Verdict::Pass, datagram(&mut lab, 53, &ask("www.good.example")));
+}
+
+#[test]
+fn datagrams_are_searched_by_themselves() {
+    let rule = r#"alert udp any any -> any 69 (msg:"m"; content:"|00 01|"; depth:2; content:"passwd"; sid:1;)"#;
+    let mut lab = Lab::new(Snort2, rule);
+    datagram(&mut lab, 69, b"\x00\x01/etc/");
+    datagram(&mut lab, 69, b"passwd\0octet\0");
+    assert_eq!(0, lab.fired.len());
+    datagram(&mut lab, 69, b"\x00\x01/etc/passwd\0octet\0");
+    assert_eq!(vec![1], lab.fired);
+}
+
+#[test]
+fn flags_are_asked_of_every_segment() {
+    let rule = r#"alert tcp any any -> any 22 (msg:"m"; flags:S,12; sid:1;)"#;
+    let mut lab = Lab::new(Snort2, rule);
+    Connection::open(&mut lab, 22);
+    Connection::open(&mut lab, 23);
+    assert_eq!(vec![1], lab.fired);
+}
+
+#[test]
+fn notes_of_one_message_are_asked_in_another() {
+    let rules = r#"
+alert tcp any any -> any 21 (msg:"m"; flow:to_server; content:"USER root"; flowbits:set,root; flowbits:noalert; sid:1;)
+drop tcp any 21 -> any any (msg:"m"; flow:to_client; flowbits:isset,root; content:"230"; depth:3; sid:2;)
+"#;
+    let mut lab = Lab::new(Suricata, rules);
+    let mut connection = Connection::open(&mut lab, 21);
+    connection.server(0, b"220 hello\r\n");
+    connection.client(0, b"USER root\r\n");
+    assert_eq!(DROPPED, connection.server(11, b"230 welcome\r\n"));
+    let mut connection = Connection::open(&mut lab, 21);
+    connection.client(0, b"USER guest\r\n");
+    assert_eq!(Verdict::Pass, connection.server(0, b"230 welcome\r\n"));
+    assert_eq!(vec![2], lab.fired);
+}
+
+#[test]
+fn depth_counts_from_the_message_and_not_from_the_segment() {
+    let rule = r#"alert tcp any any -> any 80 (msg:"m"; flow:to_server; content:"GET"; depth:3; sid:1;)"#;
+    let mut lab = Lab::new(Suricata, rule);
+    let mut connection = Connection::open(&mut lab, 80);
+    connection.client(0, b"xx");
+    connection.client(2, b"GET");
+    assert_eq!(0, connection.lab.fired.len());
+    connection.server(0, b"ok");
+    connection.client(5, b"GE");
+    connection.client(7, b"T ");
+    assert_eq!(vec![1], lab.fired);
+}
+
+#[test]
+fn what_waits_for_the_end_of_a_message_is_asked_when_the_other_side_answers_or_it_ends() {
+    let rule = r#"alert tcp any any -> any 79 (msg:"m"; flow:to_server; content:"a"; isdataat:!1,relative; sid:1;)"#;
+    let mut lab = Lab::new(Suricata, rule);
+    let mut connection = Connection::open(&mut lab, 79);
+    connection.client(0, b"ba");
+    assert_eq!(0, connection.lab.fired.len());
+    connection.server(0, b"?");
+    assert_eq!(vec![1], connection.lab.fired);
+    connection.lab.fired.clear();
+    let mut connection = Connection::open(&mut lab, 79);
+    connection.client(0, b"ba");
+    connection.finish(Direction::Forward, 2);
+    assert_eq!(vec![1], lab.fired);
+}
+
+#[test]
+fn passive_inspection_reports_and_drops_nothing() {
+    let mut lab = Lab::new(
+        Suricata,
+        r#"drop tcp any any -> any any (msg:"m"; content:"evil"; sid:1;)"#,
+    );
+    lab.settings.passive = true;
+    let mut connection = Connection::open(&mut lab, 80);
+    assert_eq!(Verdict::Pass, connection.client(0, b"evil"));
+    assert_eq!(Verdict::Pass, connection.client(4, b"more"));
+    assert_eq!(vec![1], lab.fired);
+}
+
+#[test]
+fn flow_found_clean_for_so_long_is_left() {
+    let mut lab = Lab::new(
+        Suricata,
+        r#"drop tcp any any -> any any (msg:"m"; content:"evil"; sid:1;)"#,
+    );
+    lab.settings.depth = 8;
+    let mut connection = Connection::open(&mut lab, 80);
+    assert_eq!(Verdict::Pass, connection.client(0, b"1234567"));
+    assert_eq!(Verdict::Leave, connection.client(7, b"8"));
+}

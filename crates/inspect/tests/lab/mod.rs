@@ -1,0 +1,271 @@
+//! Flows between a client and a server, through an inspector, with rules as an operator writes them.
+#![allow(dead_code, reason = "each test uses some of it")]
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use sluice_inspect::evaluate::{Facts, Ip, Tcp};
+use sluice_inspect::inspector::{FlowHandle, Inspector, Match, Plan, Round, Seen, Settings, Tools, Verdict};
+use sluice_inspect::prefilter::Prefilter;
+use sluice_inspect::protocols::Capacity;
+use sluice_inspect::rates::Rates;
+use sluice_inspect::ruleset::{Ordered, Ruleset};
+use sluice_inspect::scope::Ends;
+use sluice_inspect::signature::Toward;
+use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
+use sluice_inspect::stream;
+use sluice_table::hash::Hasher;
+use sluice_table::memory::Line;
+use sluice_wire::Direction;
+use sluice_wire::tcp::flag::{ACK, FIN, PSH, SYN};
+
+/// An inspector with its rules.
+pub struct Lab {
+    pub rules: Arc<Ruleset>,
+    pub inspector: Inspector<'static>,
+    pub settings: Settings,
+    tools: Tools,
+    rates: Rates,
+    /// Rules that matched: their numbers as written.
+    pub fired: Vec<u32>,
+}
+
+/// The rules of a text, all of which must load.
+pub fn rules(dialect: Dialect, text: &str) -> Arc<Ruleset> {
+    let file = read(text.as_bytes(), dialect, &Variables::default(), &Classes::default());
+    assert!(file.refused.is_empty(), "{:?}", file.refused);
+    let ordered = Ordered::new(file.signatures);
+    assert!(ordered.refused.is_empty(), "{:?}", ordered.refused);
+    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
+    assert!(prefilter.refused().is_empty(), "{:?}", prefilter.refused());
+    Arc::new(ordered.with(prefilter))
+}
+
+impl Lab {
+    pub fn new(dialect: Dialect, text: &str) -> Self {
+        Self::of(rules(dialect, text))
+    }
+
+    pub fn of(rules: Arc<Ruleset>) -> Self {
+        let mut streams = stream::Plan::of(16);
+        streams.digests = 8;
+        let protocols = Capacity {
+            messages: 16,
+            names: 16,
+            inflaters: 2,
+            ..Capacity::default()
+        };
+        let plan = Plan {
+            flows: 16,
+            streams,
+            protocols,
+        };
+        let memory = vec![Line([0; 8]); plan.streams.lines()].leak();
+        let scratch = Prefilter::scratch(rules.prefilter()).unwrap();
+        Self {
+            inspector: Inspector::new(&plan, rules.clone(), memory, Hasher::new([1, 2])).unwrap(),
+            tools: Tools::new(scratch, &rules),
+            rates: Rates::new(64, [3, 4]),
+            settings: Settings::default(),
+            fired: Vec::new(),
+            rules,
+        }
+    }
+
+    /// A packet of a flow.
+    pub fn packet(&mut self, handle: FlowHandle, seen: Seen<'_>) -> Verdict {
+        let (rules, fired) = (&self.rules, &mut self.fired);
+        let mut report = |matched: Match| fired.push(rules.rule(matched.rule).unwrap().signature.id.signature);
+        let mut round = Round {
+            settings: &self.settings,
+            rates: &self.rates,
+            tools: &mut self.tools,
+            second: 1,
+            report: &mut report,
+        };
+        self.inspector.packet(handle, seen, &mut round)
+    }
+}
+
+/// A TCP connection through it.
+pub struct Connection<'l> {
+    pub lab: &'l mut Lab,
+    pub handle: FlowHandle,
+    ports: [u16; 2],
+    waiting: BTreeMap<u32, (Direction, Vec<u8>)>,
+    tickets: u32,
+    /// Bytes that were let through, by direction, at their place in the stream; zeroes where none were.
+    pub delivered: [Vec<u8>; 2],
+    /// What became of the last packet.
+    pub last: Verdict,
+}
+
+/// First sequence numbers.
+const INITIAL: [u32; 2] = [0xffff_fff0, 7_000];
+
+impl<'l> Connection<'l> {
+    /// Established, to a port.
+    pub fn open(lab: &'l mut Lab, port: u16) -> Self {
+        let handle = lab.inspector.open(true).unwrap();
+        let mut connection = Self {
+            lab,
+            handle,
+            ports: [40_000, port],
+            waiting: BTreeMap::new(),
+            tickets: 0,
+            delivered: Default::default(),
+            last: Verdict::Pass,
+        };
+        connection.raw(Direction::Forward, -1, SYN, b"");
+        connection.raw(Direction::Reverse, -1, SYN | ACK, b"");
+        connection.raw(Direction::Forward, 0, ACK, b"");
+        connection
+    }
+
+    /// Bytes at a place in the stream of a side.
+    pub fn send_at(&mut self, direction: Direction, place: usize, data: &[u8]) -> Verdict {
+        self.raw(direction, place as i64, ACK | PSH, data)
+    }
+
+    /// What a client sends next.
+    pub fn client(&mut self, place: usize, data: &[u8]) -> Verdict {
+        self.send_at(Direction::Forward, place, data)
+    }
+
+    /// What a server sends next.
+    pub fn server(&mut self, place: usize, data: &[u8]) -> Verdict {
+        self.send_at(Direction::Reverse, place, data)
+    }
+
+    /// A side ends its stream.
+    pub fn finish(&mut self, direction: Direction, place: usize) -> Verdict {
+        self.raw(direction, place as i64, ACK | FIN, b"")
+    }
+
+    fn raw(&mut self, direction: Direction, place: i64, flags: u8, data: &[u8]) -> Verdict {
+        let mut segment = vec![0; 20];
+        let [from, to] = match direction {
+            Direction::Forward => self.ports,
+            Direction::Reverse => [self.ports[1], self.ports[0]],
+        };
+        segment[0..2].copy_from_slice(&from.to_be_bytes());
+        segment[2..4].copy_from_slice(&to.to_be_bytes());
+        let sequence = INITIAL[direction as usize].wrapping_add(1).wrapping_add(place as u32);
+        segment[4..8].copy_from_slice(&sequence.to_be_bytes());
+        // What came from the other side is acknowledged as far as it came.
+        let other = direction.opposite() as usize;
+        let acknowledged = INITIAL[other]
+            .wrapping_add(1)
+            .wrapping_add(self.delivered[other].len() as u32);
+        segment[8..12].copy_from_slice(&acknowledged.to_be_bytes());
+        segment[12] = 5 << 4;
+        segment[13] = flags;
+        segment[14..16].copy_from_slice(&u16::MAX.to_be_bytes());
+        segment.extend_from_slice(data);
+        self.last = self.inspect(direction, segment);
+        // What waited for it follows.
+        while let Some(ticket) = self.lab.inspector.next_held(self.handle, direction) {
+            let (direction, segment) = self.waiting.remove(&ticket).expect("a ticket comes back once");
+            self.last = self.inspect(direction, segment);
+        }
+        self.last
+    }
+
+    fn inspect(&mut self, direction: Direction, mut segment: Vec<u8>) -> Verdict {
+        let verdict = self.verdict(direction, &mut segment);
+        match verdict {
+            Verdict::Pass | Verdict::Leave => {
+                let sequence = u32::from_be_bytes(segment[4..8].try_into().unwrap());
+                let place = sequence.wrapping_sub(INITIAL[direction as usize].wrapping_add(1)) as usize;
+                let into = &mut self.delivered[direction as usize];
+                if segment.len() > 20 && place < 1 << 20 {
+                    into.resize(into.len().max(place + segment.len() - 20), 0);
+                    into[place..place + segment.len() - 20].copy_from_slice(&segment[20..]);
+                }
+            }
+            Verdict::Hold(ahead) => {
+                self.tickets += 1;
+                let (ticket, handle) = (self.tickets, self.handle);
+                assert!(self.lab.inspector.held(handle, direction, ahead, ticket, 0));
+                self.waiting.insert(ticket, (direction, segment));
+            }
+            Verdict::Drop(_) | Verdict::Reject(_) => {}
+        }
+        verdict
+    }
+
+    fn verdict(&mut self, direction: Direction, segment: &mut [u8]) -> Verdict {
+        let number = |at: usize| u32::from_be_bytes(segment[at..at + 4].try_into().unwrap());
+        let tcp = Tcp {
+            flags: segment[13],
+            sequence: number(4),
+            acknowledgement: number(8),
+            window: u16::MAX,
+        };
+        let facts = Facts {
+            ip: Ip {
+                ttl: 64,
+                protocol: 6,
+                ..Ip::default()
+            },
+            tcp: Some(tcp),
+            payload: (segment.len() - 20) as u32,
+            ..Facts::default()
+        };
+        let established = segment[13] & SYN == 0;
+        let ends = ends(6, self.ports, direction, established);
+        let seen = Seen {
+            ends,
+            facts,
+            direction,
+            segment,
+            payload: 20,
+        };
+        self.lab.packet(self.handle, seen)
+    }
+}
+
+fn ends(protocol: u8, ports: [u16; 2], direction: Direction, established: bool) -> Ends {
+    let client: IpAddr = [192, 168, 0, 2].into();
+    let ends = Ends {
+        source: client,
+        destination: [198, 51, 100, 7].into(),
+        ports,
+        protocol,
+        toward: Toward::Server,
+        established,
+        service: None,
+    };
+    match direction {
+        Direction::Forward => ends,
+        Direction::Reverse => ends.turned(),
+    }
+}
+
+/// A datagram of a flow of its own, from a client to a port.
+pub fn datagram(lab: &mut Lab, port: u16, data: &[u8]) -> Verdict {
+    let handle = lab.inspector.open(false).unwrap();
+    let mut segment = vec![0; 8];
+    segment.extend_from_slice(data);
+    let facts = Facts {
+        ip: Ip {
+            ttl: 64,
+            protocol: 17,
+            ..Ip::default()
+        },
+        payload: data.len() as u32,
+        ..Facts::default()
+    };
+    let ends = ends(17, [40_000, port], Direction::Forward, false);
+    let seen = Seen {
+        ends,
+        facts,
+        direction: Direction::Forward,
+        segment: &mut segment,
+        payload: 8,
+    };
+    let verdict = lab.packet(handle, seen);
+    lab.inspector.close(handle, |_| {});
+    verdict
+}

@@ -1,0 +1,83 @@
+//! `sluice show alerts`, `sluice show inspection`.
+
+use std::io::Write;
+
+use sluice_daemon::config::api::{Alert, AlertRequest, InspectionStatus, path};
+
+use crate::client::Client;
+use crate::columns::{Align, Columns, grouped};
+use crate::exit::CommandError;
+use crate::show::table;
+
+use Align::{Left, Right};
+
+/// The last alerts as a table.
+pub fn alerts(client: &mut Client, last: u32, output: &mut dyn Write) -> Result<(), CommandError> {
+    let titles = [
+        ("TIME", Left),
+        ("ACTION", Left),
+        ("RULE", Left),
+        ("PROTOCOL", Left),
+        ("FROM", Left),
+        ("TO", Left),
+        ("MESSAGE", Left),
+    ];
+    let end = |address, port: Option<u16>| match port {
+        Some(port) => std::net::SocketAddr::new(address, port).to_string(),
+        None => address.to_string(),
+    };
+    table(
+        client,
+        path::ALERTS,
+        &AlertRequest { last },
+        &titles,
+        output,
+        |alert: Alert| {
+            Some([
+                alert.time,
+                alert.action,
+                format!("{}:{}:{}", alert.generator, alert.signature, alert.revision),
+                alert.protocol,
+                end(alert.source, alert.source_port),
+                end(alert.destination, alert.destination_port),
+                alert.message,
+            ])
+        },
+    )
+}
+
+/// How inspection goes.
+pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result<(), CommandError> {
+    let status: InspectionStatus = client.get(path::INSPECTION, "")?;
+    if json {
+        serde_json::to_writer_pretty(&mut *output, &status).map_err(std::io::Error::from)?;
+        return Ok(writeln!(output)?);
+    }
+    let numbers = [
+        ("rules in force", status.signatures),
+        ("rules refused", status.refused.len() as u64),
+        ("bytes of the search", status.search_bytes),
+        ("packets inspected", status.inspected),
+        ("bytes searched", status.searched),
+        ("packets passed uninspected", status.uninspected),
+        ("flows no longer inspected", status.left),
+        ("packets dropped", status.dropped),
+        ("alerts", status.alerts),
+        ("alerts lost", status.alerts_lost),
+    ];
+    let mut columns = Columns::new(&[("INSPECTION", Left), ("", Right)]);
+    numbers
+        .iter()
+        .for_each(|(name, number)| columns.row([(*name).to_owned(), grouped(*number)]));
+    columns.flush(output)?;
+    if !status.refused.is_empty() {
+        writeln!(output)?;
+        let mut columns = Columns::new(&[("REFUSED", Right), ("LINE", Left), ("WHY", Left)]);
+        for refused in status.refused {
+            let rule = refused.signature.map_or_else(String::new, |number| number.to_string());
+            columns.row([rule, format!("{}:{}", refused.file, refused.line), refused.why]);
+        }
+        columns.flush(output)?;
+    }
+    Ok(())
+}
