@@ -31,6 +31,7 @@ mod workers;
 pub use sluice_config as config;
 pub use sluice_engine::stages::Stages;
 
+pub use build::{SignatureError, SignatureReport, signatures};
 pub use filter::{FilterOutlook, filter_outlook};
 pub use load::{Loaded, load, load_for_replay};
 pub use machine::{MachineError, core_list, machine};

@@ -7,7 +7,10 @@ use serde_json::json;
 use sluice_daemon::config::config::{Interface, Link};
 use sluice_daemon::config::memory::Bytes;
 use sluice_daemon::config::{Config, place};
-use sluice_daemon::{FilterOutlook, Loaded, Outlook, Stages, filter_outlook, load, outlook, plan};
+use sluice_daemon::{
+    DaemonError, FilterOutlook, Loaded, Outlook, SignatureReport, Stages, filter_outlook, load, outlook, plan,
+    signatures,
+};
 
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
@@ -23,10 +26,12 @@ pub fn check(file: &Path, json: bool, output: &mut dyn Write) -> Result<(), Comm
     let diagnosis = |faults| CommandError::Configuration(place(&loaded.name, &loaded.text, faults));
     let ports = outlook(&loaded.checked.config).map_err(diagnosis)?;
     let filter = filter_outlook(&loaded.checked.config).map_err(|fault| diagnosis(vec![fault]))?;
+    let signatures = signatures(&loaded.checked.config).map_err(DaemonError::from)?;
+    let found = (filter.as_ref(), signatures.as_ref());
     if json {
-        as_json(&loaded, &ports, filter.as_ref(), output)
+        as_json(&loaded, &ports, found, output)
     } else {
-        as_text(&loaded, &ports, filter.as_ref(), output)
+        as_text(&loaded, &ports, found, output)
     }?;
     let faults: Vec<_> = ports
         .iter()
@@ -42,7 +47,7 @@ pub fn check(file: &Path, json: bool, output: &mut dyn Write) -> Result<(), Comm
 fn as_text(
     loaded: &Loaded,
     ports: &[Outlook],
-    filter: Option<&FilterOutlook>,
+    (filter, signatures): (Option<&FilterOutlook>, Option<&SignatureReport>),
     output: &mut dyn Write,
 ) -> Result<(), CommandError> {
     let config = &loaded.checked.config;
@@ -102,6 +107,12 @@ fn as_text(
     if let Some(filter) = filter {
         writeln!(output, "\n{filter}")?;
     }
+    if let Some(signatures) = signatures {
+        writeln!(output, "\n{signatures}")?;
+        for refused in &signatures.refused {
+            writeln!(output, "  {}:{}: {}", refused.file.display(), refused.line, refused.why)?;
+        }
+    }
     for complaint in loaded.checked.advice.complaints() {
         writeln!(output, "\n{}:{}: {}", loaded.name, complaint.line, complaint.message)?;
     }
@@ -125,7 +136,7 @@ fn workers(config: &Config, output: &mut dyn Write) -> Result<(), CommandError> 
 fn as_json(
     loaded: &Loaded,
     ports: &[Outlook],
-    filter: Option<&FilterOutlook>,
+    (filter, signatures): (Option<&FilterOutlook>, Option<&SignatureReport>),
     output: &mut dyn Write,
 ) -> Result<(), CommandError> {
     let config = &loaded.checked.config;
@@ -167,6 +178,17 @@ fn as_json(
             "combinations": filter.combinations,
             "bytes": filter.bytes,
             "build-ms": filter.built.as_secs_f64() * 1e3,
+        })),
+        "signatures": signatures.map(|signatures| json!({
+            "loaded": signatures.loaded,
+            "commented": signatures.commented,
+            "bytes": signatures.search_bytes,
+            "refused": signatures.refused.iter().map(|refused| json!({
+                "file": refused.file,
+                "line": refused.line,
+                "signature": refused.id.map(|id| id.signature),
+                "why": refused.why,
+            })).collect::<Vec<_>>(),
         })),
         "advice": loaded.checked.advice.complaints(),
     });

@@ -93,6 +93,14 @@ impl std::fmt::Display for SignatureReport {
     }
 }
 
+/// What would become of the signature files. `None` where nothing is inspected.
+///
+/// # Errors
+/// As [`inspection`].
+pub fn signatures(config: &Config) -> Result<Option<SignatureReport>, SignatureError> {
+    Ok(inspection(config, Secrets::FIXED)?.map(|(_, report)| report))
+}
+
 /// The rules, and what became of their files. `None` where nothing is inspected.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ mod steering;
 mod translation;
 
 pub use filter::{Listed, Rules, filters, written};
-pub use inspection::{RefusedRule, SignatureError, SignatureReport, inspection, inspection_plan};
+pub use inspection::{RefusedRule, SignatureError, SignatureReport, inspection, inspection_plan, signatures};
 pub use interfaces::{Ports, faces_outside, interfaces, ports, routes};
 pub use steering::steering;
 pub(crate) use translation::pool;
