@@ -410,24 +410,26 @@ impl Policy {
     /// Ask a filter about packets. Call it when interfaces and rules of translation are there.
     pub fn filter_by(&mut self, filter: Arc<Filters>) {
         if filter.sessions {
-            for interface in &mut self.interfaces {
-                interface.stateful = [true; 2];
-            }
-            self.nat4.hosts = Some(Hosts::of(&self.nat4, &self.interfaces));
-            self.nat6.hosts = Some(Hosts::of(&self.nat6, &self.interfaces));
+            self.keep_sessions();
         }
         self.filter = Some(filter);
     }
 
-    /// Inspect the flows of some interfaces. Call it when interfaces are there.
+    /// Inspect the flows of some interfaces. Call it when interfaces and rules of translation are there.
     pub fn inspect_by(&mut self, inspection: Arc<Inspection>) {
         if inspection.interfaces.contains(&true) {
-            // Where one interface's flows have sessions, answers find them from any.
-            for interface in &mut self.interfaces {
-                interface.stateful = [true; 2];
-            }
+            self.keep_sessions();
         }
         self.inspection = Some(inspection);
+    }
+
+    /// Flows that are not translated have sessions, too: both directions have to find them.
+    fn keep_sessions(&mut self) {
+        for interface in &mut self.interfaces {
+            interface.stateful = [true; 2];
+        }
+        self.nat4.hosts = Some(Hosts::of(&self.nat4, &self.interfaces));
+        self.nat6.hosts = Some(Hosts::of(&self.nat6, &self.interfaces));
     }
 
     /// The filter, where it is asked about the first packets of flows that are not translated.

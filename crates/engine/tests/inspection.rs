@@ -130,6 +130,23 @@ fn harmless_connection_passes_translated_both_ways() {
 }
 
 #[test]
+fn answers_find_the_sessions_of_flows_that_are_not_translated() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        shards: 64,
+        ..plan()
+    });
+    for last in 1..=8 {
+        let (host, remote) = ("192.168.1.10:4000", format!("198.51.100.{last}:53"));
+        let remote: SocketAddrV4 = remote.parse().unwrap();
+        assert_eq!(1, rig.host_sends(&packet::udp4(host, remote).payload(b"ask")).len());
+        let answer = packet::udp4(remote, host.parse::<SocketAddrV4>().unwrap()).payload(b"answer");
+        assert_eq!(1, rig.router_sends(&answer).len());
+    }
+    assert_eq!(8, rig.live());
+}
+
+#[test]
 fn match_is_never_delivered_complete_and_ends_its_flow() {
     for workers in [1, 4] {
         let mut rig = Rig::new(Plan { workers, ..plan() });

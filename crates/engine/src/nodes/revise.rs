@@ -126,7 +126,10 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy) -> bool {
             nat.translates_source() && nat.pool().is_none() && reverse.destination() == outside
         }
         Some(SourceAction::Exempt) | None => {
-            (nat.translates() || policy.filters_sessions()) && !nat.translates_source()
+            let inspected = policy.inspection.as_deref().is_some_and(|inspection| {
+                inspection.is_on(session.interface()) || inspection.is_on(there.interface() as u16)
+            });
+            (nat.translates() || policy.filters_sessions() || inspected) && !nat.translates_source()
         }
     }
 }
