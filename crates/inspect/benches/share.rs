@@ -1,0 +1,289 @@
+//! What inspection costs beside the search that it rests on: `cargo bench -p sluice-inspect --bench share -- FILE`, a file of
+//! Snort 3 rules (the Snort community's where none is named and they are there).
+//!
+//! Connections in turn, each with a request, then a response in segments of one size, of words as protocols use them. The
+//! *search* is what the run asked Vectorscan for and nothing else: the same bytes in the same pieces, with the same begins.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use sluice_inspect::bindings::vectorscan::{Next, Streams};
+use sluice_inspect::evaluate::{Facts, Ip, Tcp};
+use sluice_inspect::inspector::{FlowHandle, Inspector, Plan, Round, Seen, Settings, Tools, Verdict};
+use sluice_inspect::prefilter::Class;
+use sluice_inspect::protocols::Capacity;
+use sluice_inspect::rates::Rates;
+use sluice_inspect::ruleset::{Ordered, Ruleset};
+use sluice_inspect::scope::Ends;
+use sluice_inspect::signature::Toward;
+use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
+use sluice_inspect::stream;
+use sluice_table::hash::Hasher;
+use sluice_table::memory::Line;
+use sluice_wire::Direction;
+
+const RUNS: usize = 7;
+const CONNECTIONS: usize = 512;
+/// Bytes of each response.
+const BODY: usize = 64 << 10;
+const WORDS: [&str; 12] = [
+    "the ",
+    "and ",
+    "of ",
+    "<div class=\"",
+    "\">",
+    "</div>\n",
+    "session=",
+    "index",
+    ".html",
+    "0",
+    "a1b2",
+    "&",
+];
+
+struct Drawn(u64);
+
+impl Drawn {
+    fn below(&mut self, count: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((u128::from(self.0) * count as u128) >> 64) as usize
+    }
+}
+
+fn response(kind: &str, drawn: &mut Drawn) -> Vec<u8> {
+    let mut body = Vec::with_capacity(BODY + 16);
+    while body.len() < BODY {
+        body.extend_from_slice(WORDS[drawn.below(WORDS.len())].as_bytes());
+    }
+    body.truncate(BODY);
+    match kind {
+        "http" => {
+            let head = format!("HTTP/1.1 200 OK\r\nServer: x\r\nContent-Length: {BODY}\r\n\r\n");
+            [head.as_bytes(), &body].concat()
+        }
+        _ => [b"\x00\x01binary: ".as_slice(), &body].concat(),
+    }
+}
+
+fn segment(ports: [u16; 2], numbers: [u32; 2], flags: u8, data: &[u8]) -> Vec<u8> {
+    let mut segment = vec![0; 20];
+    segment[0..2].copy_from_slice(&ports[0].to_be_bytes());
+    segment[2..4].copy_from_slice(&ports[1].to_be_bytes());
+    segment[4..8].copy_from_slice(&numbers[0].to_be_bytes());
+    segment[8..12].copy_from_slice(&numbers[1].to_be_bytes());
+    (segment[12], segment[13]) = (5 << 4, flags);
+    segment.extend_from_slice(data);
+    segment
+}
+
+struct Rig {
+    inspector: Inspector<'static>,
+    tools: Tools,
+    rates: Rates,
+    handles: Vec<FlowHandle>,
+}
+
+impl Rig {
+    fn new(rules: &Arc<Ruleset>) -> Self {
+        let plan = Plan {
+            flows: CONNECTIONS as u32,
+            streams: stream::Plan::of(CONNECTIONS),
+            protocols: Capacity {
+                messages: CONNECTIONS as u32 * 2,
+                ..Capacity::default()
+            },
+        };
+        let memory = vec![Line([0; 8]); plan.streams.lines()].leak();
+        let scratch = rules.prefilter().scratch().expect("memory");
+        let mut inspector = Inspector::new(&plan, rules.clone(), memory, Hasher::new([1, 2])).expect("memory");
+        let handles = (0..CONNECTIONS)
+            .map(|_| inspector.open(true).expect("a place"))
+            .collect();
+        Self {
+            inspector,
+            tools: Tools::new(scratch, rules),
+            rates: Rates::new(64, [3, 4]),
+            handles,
+        }
+    }
+
+    fn packet(&mut self, connection: usize, direction: Direction, segment: &mut [u8], fired: &mut u64) {
+        let number = |at: usize| u32::from_be_bytes(segment[at..at + 4].try_into().expect("four bytes"));
+        let facts = Facts {
+            ip: Ip {
+                ttl: 64,
+                protocol: 6,
+                ..Ip::default()
+            },
+            tcp: Some(Tcp {
+                flags: segment[13],
+                sequence: number(4),
+                acknowledgement: number(8),
+                window: 65_535,
+            }),
+            payload: segment.len() as u32 - 20,
+            ..Facts::default()
+        };
+        let ends = Ends {
+            source: [192, 168, 0, 2].into(),
+            destination: [198, 51, 100, 7].into(),
+            ports: [40_000, 80],
+            protocol: 6,
+            toward: Toward::Server,
+            established: true,
+            service: None,
+        };
+        let ends = if direction == Direction::Forward {
+            ends
+        } else {
+            ends.turned()
+        };
+        let mut report = |_| *fired += 1;
+        let mut round = Round {
+            settings: &Settings::default(),
+            rates: &self.rates,
+            tools: &mut self.tools,
+            second: 1,
+            report: &mut report,
+        };
+        let seen = Seen {
+            ends,
+            facts,
+            direction,
+            segment,
+            payload: 20,
+        };
+        let verdict = self.inspector.packet(self.handles[connection], seen, &mut round);
+        assert_eq!(Verdict::Pass, verdict);
+    }
+}
+
+fn main() {
+    let default = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../../shared/data/signatures/snort3-community.rules"
+    );
+    let named = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
+    let Ok(text) = std::fs::read(named.as_deref().unwrap_or(default)) else {
+        return println!("no file of rules is named, and the Snort community's are not there");
+    };
+    let file = read(&text, Dialect::Snort3, &Variables::default(), &Classes::default());
+    let ordered = Ordered::new(file.signatures);
+    let prefilter = ordered.plan().compile(&mut |_, _| {}).expect("patterns");
+    let rules = Arc::new(ordered.with(prefilter));
+    println!(
+        "{} rules; cycles or ns per segment, medians of {RUNS} runs",
+        rules.rules().len()
+    );
+    println!(
+        "{:>6} {:>6} {:>10} {:>10} {:>7} {:>6}",
+        "kind", "bytes", "inspected", "search", "share", "fired"
+    );
+    for kind in ["http", "other"] {
+        for bytes in [64, 128, 256, 512, 1024, 1460] {
+            one(kind, bytes, &rules);
+        }
+    }
+}
+
+fn one(kind: &str, bytes: usize, rules: &Arc<Ruleset>) {
+    let mut drawn = Drawn(7);
+    let request = match kind {
+        "http" => b"GET /index.html?session=1 HTTP/1.1\r\nHost: example.com\r\nUser-Agent: x\r\n\r\n".as_slice(),
+        _ => b"\x00\x02ask",
+    };
+    let responses: Vec<_> = (0..CONNECTIONS).map(|_| response(kind, &mut drawn)).collect();
+    let (mut inspected, mut searched, mut fired) = (Vec::new(), Vec::new(), 0);
+    let pieces = responses[0].len().div_ceil(bytes);
+    for _ in 0..RUNS {
+        let mut rig = Rig::new(rules);
+        for connection in 0..CONNECTIONS {
+            let ports = [40_000, 80];
+            rig.packet(
+                connection,
+                Direction::Forward,
+                &mut segment(ports, [0, 0], 2, b""),
+                &mut fired,
+            );
+            rig.packet(
+                connection,
+                Direction::Reverse,
+                &mut segment([80, 40_000], [0, 1], 18, b""),
+                &mut fired,
+            );
+            rig.packet(
+                connection,
+                Direction::Forward,
+                &mut segment(ports, [1, 1], 16, request),
+                &mut fired,
+            );
+        }
+        // Made before the clock runs, in the order in which they are sent.
+        let mut segments = Vec::new();
+        for piece in 0..pieces {
+            for response in &responses {
+                let from = piece * bytes;
+                let data = &response[from..response.len().min(from + bytes)];
+                segments.push(segment(
+                    [80, 40_000],
+                    [1 + from as u32, 1 + request.len() as u32],
+                    24,
+                    data,
+                ));
+            }
+        }
+        let start = Instant::now();
+        for (place, segment) in segments.iter_mut().enumerate() {
+            rig.packet(place % CONNECTIONS, Direction::Reverse, segment, &mut fired);
+        }
+        inspected.push(start.elapsed().as_secs_f64() * 1e9 / segments.len() as f64);
+
+        let prefilter = rules.prefilter();
+        let database = prefilter
+            .group(Class::Stream(Toward::Client))
+            .and_then(|group| group.stream());
+        let body = prefilter.group(Class::Buffer(sluice_inspect::signature::Buffer::FileData));
+        let mut scratch = prefilter.scratch().expect("memory");
+        let mut streams =
+            Streams::new(database.expect("patterns of streams").clone(), CONNECTIONS as u32).expect("memory");
+        let states: Vec<_> = (0..CONNECTIONS).map(|_| streams.open().expect("a place")).collect();
+        let mut found = 0u64;
+        let overlap = body.and_then(|group| group.overlap()).unwrap_or(0) as usize;
+        let start = Instant::now();
+        for (place, segment) in segments.iter().enumerate() {
+            let data = &segment[20..];
+            streams.scan(states[place % CONNECTIONS], data, &mut scratch, |_, _| {
+                found += 1;
+                Next::Continue
+            });
+            if kind == "http"
+                && let Some(block) = body.and_then(|group| group.block())
+            {
+                // What goes before it is searched with it.
+                let response = &responses[place % CONNECTIONS];
+                let from = place / CONNECTIONS * bytes;
+                let begin = from.saturating_sub(overlap);
+                block.scan(&response[begin..from + data.len()], &mut scratch, |_, _| {
+                    found += 1;
+                    Next::Continue
+                });
+            }
+        }
+        searched.push(start.elapsed().as_secs_f64() * 1e9 / segments.len() as f64);
+        assert!(found < u64::MAX);
+    }
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values[values.len() / 2]
+    };
+    let (inspected, searched) = (median(inspected), median(searched));
+    let share = searched / inspected;
+    println!(
+        "{kind:>6} {bytes:>6} {inspected:>9.0}n {searched:>9.0}n {:>6.0}% {:>6}",
+        share * 100.0,
+        fired / RUNS as u64
+    );
+}
