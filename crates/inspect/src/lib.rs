@@ -4,6 +4,7 @@
 //! a [`Rule`] is what is asked, and [`evaluate`] asks it.
 #![deny(unsafe_code)]
 
+pub mod applications;
 pub mod bindings;
 pub mod evaluate;
 pub mod prefilter;

@@ -12,6 +12,8 @@ mod arena;
 mod hooks;
 mod raw;
 mod shape;
+#[cfg(test)]
+mod tests;
 
 use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
 use std::ffi::{CStr, c_int, c_uint, c_void};
@@ -249,6 +251,12 @@ impl Module {
             refused,
             foreign: self.memories.flows.foreign + self.memories.ciphers.foreign,
         }
+    }
+
+    /// The arena refuses what is asked for after this many requests.
+    #[cfg(test)]
+    pub(crate) fn refuse_in(&mut self, requests: Option<u32>) {
+        self.memories.flows.arena.refuse_in = requests;
     }
 }
 
