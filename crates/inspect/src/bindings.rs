@@ -2,4 +2,5 @@
 #![allow(unsafe_code)]
 
 pub mod expression;
+pub mod ndpi;
 pub mod vectorscan;

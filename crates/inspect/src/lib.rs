@@ -5,6 +5,7 @@
 //! look in, and the [`inspector`] does all this for the flows of a shard.
 #![deny(unsafe_code)]
 
+pub mod applications;
 pub mod bindings;
 pub mod evaluate;
 pub mod inspector;

@@ -1,0 +1,344 @@
+//! nDPI: which application a flow is of.
+//!
+//! nDPI is C code that parses what strangers send. It is linked dynamically, so that the distribution's repairs reach
+//! it without us. What we can keep from it we keep: it gets its memory from a fixed arena per core, frees nothing that
+//! is not from there, what it has taken for a flow goes with the flow, whatever it forgot, and it is shown whole packets
+//! of the flow's protocol only. What it does with its own bytes and for how long stays in its hands.
+//!
+//! A [`Module`] is all that a core needs: nDPI's tables, slots for the flows that are looked at, and that arena. Making
+//! one allocates some megabytes; packets allocate nothing outside of the arena.
+
+mod arena;
+mod hooks;
+mod raw;
+mod shape;
+#[cfg(test)]
+mod tests;
+
+use std::alloc::{Layout, alloc_zeroed, handle_alloc_error};
+use std::ffi::{CStr, c_int, c_uint, c_void};
+use std::ptr::{self, NonNull};
+use std::sync::{Mutex, PoisonError};
+
+use hooks::Memories;
+use shape::{Shape, shape};
+use sluice_wire::Direction;
+
+/// Why there is no module.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// The library at run time is not the one whose header was bound.
+    #[error("the installed nDPI ({0}) is not the one that this program was built with")]
+    Version(Box<str>),
+    /// It could not be made.
+    #[error("nDPI could not be started")]
+    Start,
+}
+
+/// What nDPI says of a flow: its protocol numbers, 0 where it knows none. Both are set where one protocol carries the
+/// other: 91 and 126 is Google over TLS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Pair {
+    /// What carries.
+    pub master: u16,
+    /// What is carried, or the only one.
+    pub application: u16,
+}
+
+impl From<raw::ndpi_protocol> for Pair {
+    fn from(said: raw::ndpi_protocol) -> Self {
+        match (said.master_protocol, said.app_protocol) {
+            (master, 0) => Self {
+                master: 0,
+                application: master,
+            },
+            (master, application) => Self {
+                master: if master == application { 0 } else { master },
+                application,
+            },
+        }
+    }
+}
+
+/// Why nDPI says nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The arena ran short: what nDPI knew of the flow has gaps, and is forgotten.
+    Memory,
+    /// It was not shown the packet: one not whole, or of another protocol than the flow's first.
+    Packet,
+}
+
+/// Bytes and events of the arena.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Bytes that there are.
+    pub size: usize,
+    /// Bytes that are taken.
+    pub used: usize,
+    /// The most that ever were.
+    pub peak: usize,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Pointers that nDPI gave back and that it never got.
+    pub foreign: u64,
+}
+
+/// One of nDPI's detection modules, with all it needs.
+pub struct Module {
+    module: NonNull<raw::ndpi_detection_module_struct>,
+    flows: Box<[raw::ndpi_flow_struct]>,
+    /// What a flow's first packet was, and all its packets must be.
+    shapes: Box<[Option<Shape>]>,
+    memories: Memories,
+}
+
+// SAFETY: the module, the flows and the memory belong to this value alone, and none knows a thread: the one variable
+// of a thread is set and cleared within each call.
+unsafe impl Send for Module {}
+
+/// Modules are made and unmade one at a time.
+static MAKING: Mutex<()> = Mutex::new(());
+
+impl Module {
+    /// Bytes of one flow's slot.
+    pub const FLOW: usize = size_of::<raw::ndpi_flow_struct>();
+
+    /// With room for this many flows, and an arena of this many bytes.
+    pub fn new(flows: u32, memory: usize) -> Result<Self, Error> {
+        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        hooks::set();
+        same_version()?;
+        // SAFETY: no other module is being made.
+        let module = NonNull::new(unsafe { raw::ndpi_init_detection_module(0) }).ok_or(Error::Start)?;
+        let module = Self {
+            module,
+            flows: zeroed_flows(flows),
+            shapes: vec![None; flows as usize].into(),
+            memories: Memories::new(memory, flows.max(1)),
+        };
+        module.set_up()?;
+        warm_up()?;
+        Ok(module)
+    }
+
+    fn set_up(&self) -> Result<(), Error> {
+        let module = self.module.as_ptr();
+        // All protocols but one: tinc's cache outlives its flow and trusts every allocation.
+        let mut all = raw::ndpi_protocol_bitmask_struct { fds_bits: [!0; _] };
+        let tinc = raw::ndpi_protocol_id_t_NDPI_PROTOCOL_TINC as usize;
+        all.fds_bits[tinc / 32] &= !(1 << (tinc % 32));
+        // SAFETY: the module is new and nobody else's; nDPI copies the set. The layout of a module is not part of the
+        // interface: `name` is far behind the caches, so where it is as the library says, they are.
+        unsafe {
+            let name = (*module).proto_defaults[1].protoName;
+            if name.is_null() || name != raw::ndpi_get_proto_by_id(module, 1) {
+                return Err(version());
+            }
+            raw::ndpi_set_protocol_detection_bitmask2(module, &raw const all);
+            raw::ndpi_set_detection_preferences(
+                module,
+                raw::ndpi_detection_preference_ndpi_pref_direction_detect_disable,
+                1,
+            );
+            // These it makes at the first packet that needs one, and keeps.
+            for (cache, entries) in [
+                (&raw mut (*module).ookla_cache, 1024),
+                (&raw mut (*module).bittorrent_cache, 32768),
+                (&raw mut (*module).zoom_cache, 512),
+                (&raw mut (*module).stun_cache, 1024),
+                (&raw mut (*module).tls_cert_cache, 1024),
+                (&raw mut (*module).mining_cache, 1024),
+                (&raw mut (*module).msteams_cache, 1024),
+            ] {
+                if (*cache).is_null() {
+                    *cache = raw::ndpi_lru_cache_init(entries);
+                }
+                if (*cache).is_null() {
+                    return Err(Error::Start);
+                }
+            }
+            raw::ndpi_finalize_initialization(module);
+        }
+        Ok(())
+    }
+
+    /// Slots of flows.
+    pub fn flows(&self) -> u32 {
+        self.flows.len() as u32
+    }
+
+    /// Gives back what a slot's flow has taken from the arena, and makes the slot ready for another flow.
+    pub fn end(&mut self, flow: u32) {
+        // nDPI's own way is not gone: it forgets what a flow took before it became another protocol's.
+        self.memories.flows.arena.release(flow);
+        self.shapes[flow as usize] = None;
+        // SAFETY: the slot is one flow long, plain memory, and all zeros is how a flow begins.
+        unsafe { ptr::write_bytes(&raw mut self.flows[flow as usize], 0, 1) };
+    }
+
+    /// One packet of a flow, whole and from its IP header on.
+    pub fn packet(&mut self, flow: u32, packet: &[u8], direction: Direction, time_ms: u64) -> Result<Pair, Refusal> {
+        let (shape, packet) = shape(packet).ok_or(Refusal::Packet)?;
+        if *self.shapes[flow as usize].get_or_insert(shape) != shape {
+            return Err(Refusal::Packet);
+        }
+        self.flows[flow as usize].set_packet_direction(direction as u8);
+        let length = u16::try_from(packet.len()).map_err(|_| Refusal::Packet)?;
+        let data = packet.as_ptr();
+        self.call(flow, |module, state| {
+            // SAFETY: module and flow are valid and ours; nDPI reads `length` bytes at `data` and writes none of them,
+            // and finds in them the transport header that it expects in this flow.
+            unsafe { raw::ndpi_detection_process_packet(module, state, data, length, time_ms) }
+        })
+    }
+
+    /// Whether more packets of a flow that is known may say more of it.
+    pub fn more(&mut self, flow: u32) -> bool {
+        let state = &raw mut self.flows[flow as usize];
+        // SAFETY: module and flow are valid and ours.
+        unsafe { raw::ndpi_extra_dissection_possible(self.module.as_ptr(), state) != 0 }
+    }
+
+    /// What the flow most probably is, and whether that is a guess by its addresses and ports.
+    pub fn give_up(&mut self, flow: u32) -> Result<(Pair, bool), Refusal> {
+        let mut guessed = 0;
+        let pair = self.call(flow, |module, state| {
+            // SAFETY: module and flow are valid and ours; the flag is written.
+            unsafe { raw::ndpi_detection_giveup(module, state, 1, &raw mut guessed) }
+        })?;
+        Ok((pair, guessed != 0))
+    }
+
+    fn call(
+        &mut self,
+        flow: u32,
+        call: impl FnOnce(*mut raw::ndpi_detection_module_struct, *mut raw::ndpi_flow_struct) -> raw::ndpi_protocol,
+    ) -> Result<Pair, Refusal> {
+        let refused = self.memories.flows.arena.refused();
+        let (module, state) = (self.module.as_ptr(), &raw mut self.flows[flow as usize]);
+        let said = hooks::within(&mut self.memories, flow, || call(module, state));
+        if refused != self.memories.flows.arena.refused() {
+            self.end(flow);
+            return Err(Refusal::Memory);
+        }
+        Ok(said.into())
+    }
+
+    /// Names by number, from 0 (`Unknown`) on.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let module = self.module.as_ptr();
+        // SAFETY: the module is valid.
+        let count = unsafe { raw::ndpi_get_num_supported_protocols(module) };
+        (0..count).map(move |number| {
+            // SAFETY: the module is valid.
+            let name = unsafe { raw::ndpi_get_proto_by_id(module, number) };
+            if name.is_null() {
+                return "";
+            }
+            // SAFETY: names end with a zero and live as long as the module, which is borrowed.
+            unsafe { CStr::from_ptr(name) }.to_str().unwrap_or_default()
+        })
+    }
+
+    /// The arena's.
+    pub fn figures(&self) -> Figures {
+        let (used, peak, refused) = self.memories.flows.arena.figures();
+        Figures {
+            size: self.memories.flows.bytes(),
+            used,
+            peak,
+            refused,
+            foreign: self.memories.flows.foreign + self.memories.ciphers.foreign,
+        }
+    }
+
+    /// The arena refuses what is asked for after this many requests.
+    #[cfg(test)]
+    pub(crate) fn refuse_in(&mut self, requests: Option<u32>) {
+        self.memories.flows.arena.refuse_in = requests;
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the module is ours, unmade once, and no other is being made; what it holds is the C library's, since
+        // what came from the arena belonged to flows, which hold nothing of the module.
+        unsafe { raw::ndpi_exit_detection_module(self.module.as_ptr()) }
+    }
+}
+
+impl std::fmt::Debug for Module {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Module")
+    }
+}
+
+/// Release of the library that runs.
+pub fn revision() -> &'static str {
+    // SAFETY: a constant of the library's.
+    unsafe { CStr::from_ptr(raw::ndpi_revision()) }
+        .to_str()
+        .unwrap_or_default()
+}
+
+fn version() -> Error {
+    Error::Version(revision().into())
+}
+
+fn same_version() -> Result<(), Error> {
+    // SAFETY: both return constants.
+    let (interface, flow) = unsafe {
+        (
+            u32::from(raw::ndpi_get_api_version()),
+            raw::ndpi_detection_get_sizeof_ndpi_flow_struct() as usize,
+        )
+    };
+    if interface != raw::NDPI_API_VERSION || flow != Module::FLOW {
+        return Err(version());
+    }
+    Ok(())
+}
+
+fn zeroed_flows(flows: u32) -> Box<[raw::ndpi_flow_struct]> {
+    let layout = Layout::array::<raw::ndpi_flow_struct>(flows as usize).expect("a size in the address space");
+    if layout.size() == 0 {
+        return Box::default();
+    }
+    // SAFETY: the layout is not empty.
+    let memory = unsafe { alloc_zeroed(layout) }.cast::<raw::ndpi_flow_struct>();
+    if memory.is_null() {
+        handle_alloc_error(layout);
+    }
+    // SAFETY: as long as said, from the global allocator; a flow is plain C data, for which all zeros is valid.
+    unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(memory, flows as usize)) }
+}
+
+/// Uses once what libgcrypt and the C library set up at first use and keep: QUIC's ciphers, the time zone.
+fn warm_up() -> Result<(), Error> {
+    let key = [0u8; 32];
+    for mode in [raw::GCRY_CIPHER_MODE_ECB, raw::GCRY_CIPHER_MODE_GCM] {
+        let mut cipher: *mut c_void = ptr::null_mut();
+        // SAFETY: a cipher is opened, given a key of its length, and closed.
+        unsafe {
+            if raw::gcry_cipher_open(&raw mut cipher, raw::GCRY_CIPHER_AES128, mode as c_int, 0) != 0 {
+                return Err(Error::Start);
+            }
+            raw::gcry_cipher_setkey(cipher, key.as_ptr().cast(), 16);
+            raw::gcry_cipher_close(cipher);
+        }
+    }
+    let mut digest: *mut c_void = ptr::null_mut();
+    // SAFETY: a digest is opened, given a key, read, and closed.
+    unsafe {
+        if raw::gcry_md_open(&raw mut digest, raw::GCRY_MD_SHA256, raw::GCRY_MD_FLAG_HMAC as c_uint) != 0 {
+            return Err(Error::Start);
+        }
+        raw::gcry_md_setkey(digest, key.as_ptr().cast(), key.len());
+        raw::gcry_md_read(digest, raw::GCRY_MD_SHA256);
+        raw::gcry_md_close(digest);
+        raw::tzset();
+    }
+    Ok(())
+}
