@@ -128,8 +128,8 @@ impl Evaluator {
         }
         self.steps -= 1;
         match step {
-            Step::Content(content) if content.negated => self.absent(content, rest, at, buffers),
-            Step::Content(content) => self.present(content, rest, at, buffers),
+            Step::Content { content, .. } if content.negated => self.absent(content, rest, at, buffers),
+            Step::Content { content, searched } => self.present(content, *searched, rest, at, buffers),
             Step::Expression { .. } => self.expression(step, rest, at, buffers),
             Step::ByteTest(test) => match self.compare(test, at, buffers) {
                 Answer::Match => self.go(rest, at, buffers),
@@ -208,7 +208,14 @@ impl Evaluator {
         (from.max(0), to)
     }
 
-    fn present(&mut self, content: &Content, rest: &[Step], at: Cursor, buffers: &impl Buffers) -> Answer {
+    fn present(
+        &mut self,
+        content: &Content,
+        searched: bool,
+        rest: &[Step],
+        at: Cursor,
+        buffers: &impl Buffers,
+    ) -> Answer {
         let decoded;
         let Some(view) = (match content.buffer {
             Buffer::Base64 => {
@@ -225,7 +232,8 @@ impl Evaluator {
         };
         let (from, to) = self.region(content, at);
         let end = to.unwrap_or(i64::MAX).min(view.end());
-        let mut later = !view.complete && to.is_none_or(|to| to > view.end());
+        // Of what is searched for another place is told when it comes.
+        let mut later = !searched && !view.complete && to.is_none_or(|to| to > view.end());
         let again = rest.first().is_some_and(Step::is_relative);
         let mut start = from.max(view.begin());
         while let Some(found) = search::find(view.slice(start, end), &content.bytes, content.nocase) {

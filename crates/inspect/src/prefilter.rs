@@ -19,6 +19,7 @@ use crate::bindings::vectorscan::{self, Block, Database, Scratch, Streaming};
 use crate::signature::{Buffer, Id, Protocol, Toward};
 
 pub use cache::CacheError;
+pub use choice::chosen;
 pub use plan::{Fingerprint, Plan};
 
 /// Data that is searched by itself, with patterns of its own.

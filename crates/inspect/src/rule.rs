@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::bindings::expression::{Compiled, Malformed, Options};
+use crate::prefilter;
 use crate::signature::{
     Base64Decode, Buffer, ByteExtract, ByteJump, ByteTest, Condition, Content, FlowBit, IsDataAt, Signature,
 };
@@ -28,7 +29,11 @@ pub struct Rule {
 /// A condition on data.
 #[derive(Debug)]
 pub(crate) enum Step {
-    Content(Content),
+    Content {
+        content: Content,
+        /// The prefilter searches for it, and tells of every place.
+        searched: bool,
+    },
     Expression {
         buffer: Buffer,
         compiled: Compiled,
@@ -99,9 +104,13 @@ impl Rule {
     /// The rule of a signature.
     pub fn new(signature: Arc<Signature>, names: &mut Names) -> Result<Self, Unfit> {
         let (mut tests, mut notes, mut steps) = (Vec::new(), Vec::new(), Vec::new());
+        let searched = prefilter::chosen(&signature);
         for condition in &signature.conditions {
             match condition {
-                Condition::Content(content) => steps.push(Step::Content(content.clone())),
+                Condition::Content(content) => steps.push(Step::Content {
+                    content: content.clone(),
+                    searched: searched.is_some_and(|searched| std::ptr::eq(searched, content)),
+                }),
                 Condition::Expression(expression) => {
                     let options = Options {
                         caseless: expression.caseless,
@@ -155,7 +164,7 @@ impl Step {
     /// Whether it depends on where the one before ended.
     pub(crate) fn is_relative(&self) -> bool {
         match self {
-            Self::Content(content) => content.distance.is_some() || content.within.is_some(),
+            Self::Content { content, .. } => content.distance.is_some() || content.within.is_some(),
             Self::Expression { relative, .. } => *relative,
             Self::ByteTest(test) => test.number.relative,
             Self::ByteJump(jump) => jump.number.relative,

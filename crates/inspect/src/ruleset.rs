@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::prefilter::{self, Prefilter};
 use crate::rule::{Names, Rule, Unfit};
+use crate::scope::{Ends, Outline};
 use crate::signature::{Action, Id, Signature};
 
 /// Rules, compiled.
@@ -11,6 +12,8 @@ use crate::signature::{Action, Id, Signature};
 pub struct Ruleset {
     /// In the order in which they are asked: rules that pass first, then those that drop, reject, and report.
     rules: Box<[Rule]>,
+    /// What most rules are ruled out by, side by side.
+    outlines: Box<[Outline]>,
     prefilter: Prefilter,
     notes: usize,
 }
@@ -64,6 +67,7 @@ impl Ordered {
     /// The rules, with what finds them.
     pub fn with(self, prefilter: Prefilter) -> Ruleset {
         Ruleset {
+            outlines: self.rules.iter().map(|rule| Outline::of(&rule.signature)).collect(),
             rules: self.rules.into(),
             prefilter,
             notes: self.notes,
@@ -81,6 +85,14 @@ impl Ruleset {
     #[inline(always)]
     pub fn rule(&self, number: u32) -> Option<&Rule> {
         self.rules.get(number as usize)
+    }
+
+    /// Whether a rule may be about these; a quick look, without a false no.
+    #[inline(always)]
+    pub fn may_be_about(&self, number: u32, ends: &Ends) -> bool {
+        self.outlines
+            .get(number as usize)
+            .is_some_and(|outline| outline.may_hold(ends))
     }
 
     /// What finds candidates.

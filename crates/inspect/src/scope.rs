@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::signature::{Addresses, Flow, Header, Ports, Protocol, Service, Side, Toward};
+use crate::signature::{Addresses, Flow, Header, Ports, Protocol, Service, Side, Signature, Toward};
 
 /// The two ends of a packet or segment, as the inside sees them, and what is known of its flow.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +37,54 @@ impl Ends {
             },
             ..*self
         }
+    }
+}
+
+/// What most rules are ruled out by, in 12 bytes: sides, states, and the outermost ports.
+#[derive(Clone, Copy, Debug)]
+pub struct Outline {
+    /// Lowest and highest port of the source, then of the destination.
+    ports: [[u16; 2]; 2],
+    /// Towards the server 1, towards the client 2.
+    toward: u8,
+    /// Not established 1, established 2.
+    established: u8,
+}
+
+impl Outline {
+    /// Of a rule.
+    pub fn of(signature: &Signature) -> Self {
+        let header = &signature.header;
+        let anywhere = header.both_ways || !header.services.is_empty();
+        let span = |ports: &Ports| match (ports.0.first(), ports.0.last()) {
+            (Some(first), Some(last)) if !anywhere => [*first.start(), *last.end()],
+            _ => [0, u16::MAX],
+        };
+        Self {
+            ports: [span(&header.source.ports), span(&header.destination.ports)],
+            toward: match signature.flow.direction {
+                Some(Toward::Server) => 1,
+                Some(Toward::Client) => 2,
+                None => 3,
+            },
+            established: match signature.flow.established {
+                Some(false) => 1,
+                Some(true) => 2,
+                None => 3,
+            },
+        }
+    }
+
+    /// Whether the rule may be about these.
+    #[inline(always)]
+    pub fn may_hold(&self, ends: &Ends) -> bool {
+        let [[from, from_end], [to, to_end]] = self.ports;
+        let toward = match ends.toward {
+            Toward::Server => 1,
+            Toward::Client => 2,
+        };
+        let ports = (from..=from_end).contains(&ends.ports[0]) & (to..=to_end).contains(&ends.ports[1]);
+        ports & (self.toward & toward != 0) & (self.established & (1 + u8::from(ends.established)) != 0)
     }
 }
 

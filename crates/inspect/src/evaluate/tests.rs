@@ -49,8 +49,15 @@ fn signature(conditions: Vec<Condition>) -> Signature {
     }
 }
 
+/// A rule that nothing is searched for: it waits for all of its contents.
 fn rule(conditions: Vec<Condition>) -> Rule {
-    Rule::new(Arc::new(signature(conditions)), &mut Names::default()).unwrap()
+    let mut rule = Rule::new(Arc::new(signature(conditions)), &mut Names::default()).unwrap();
+    for step in &mut rule.steps {
+        if let Step::Content { searched, .. } = step {
+            *searched = false;
+        }
+    }
+    rule
 }
 
 fn content(bytes: &str) -> Content {
@@ -117,6 +124,18 @@ fn content_is_found_between_offset_and_depth() {
     assert_eq!(No, ask(&rule, b"abxxxx", true));
     assert_eq!(Later, ask(&rule, b"xxxa", false));
     assert_eq!(No, ask(&rule, b"xxxax", false));
+}
+
+#[test]
+fn content_that_is_searched_for_is_not_waited_for() {
+    let conditions = vec![
+        Condition::Content(content("longest")),
+        Condition::Content(content("ab")),
+    ];
+    let rule = Rule::new(Arc::new(signature(conditions)), &mut Names::default()).unwrap();
+    assert_eq!(No, ask(&rule, b"ab longes", false));
+    assert_eq!(Later, ask(&rule, b"longest a", false));
+    assert_eq!(Match, ask(&rule, b"longest ab", false));
 }
 
 #[test]

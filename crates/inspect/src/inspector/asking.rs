@@ -46,7 +46,7 @@ impl Tools {
 
 /// Rules found by one search, each once.
 struct Found {
-    rules: ArrayVec<u32, CANDIDATES>,
+    rules: Vec<u32>,
     is_there: Box<[u64]>,
     overflown: u64,
 }
@@ -54,7 +54,7 @@ struct Found {
 impl Found {
     fn for_rules(rules: &Ruleset) -> Self {
         Self {
-            rules: ArrayVec::new(),
+            rules: Vec::with_capacity(CANDIDATES),
             is_there: vec![0; rules.rules().len().div_ceil(64)].into(),
             overflown: 0,
         }
@@ -68,14 +68,16 @@ impl Found {
         if *word & bit != 0 {
             return;
         }
-        match self.rules.try_push(rule) {
-            Ok(()) => *word |= bit,
-            Err(_) => self.overflown += 1,
+        if self.rules.len() < CANDIDATES {
+            self.rules.push(rule);
+            *word |= bit;
+        } else {
+            self.overflown += 1;
         }
     }
 
-    /// Those found, in the order in which they are asked; none is left.
-    fn take(&mut self) -> ArrayVec<u32, CANDIDATES> {
+    /// Those found, in the order in which they are asked; none is left. They come back by [`Found::put_back`].
+    fn take(&mut self) -> Vec<u32> {
         let mut rules = std::mem::take(&mut self.rules);
         for rule in &rules {
             if let Some(word) = self.is_there.get_mut(*rule as usize / 64) {
@@ -84,6 +86,12 @@ impl Found {
         }
         rules.sort_unstable();
         rules
+    }
+
+    /// The list is used again.
+    fn put_back(&mut self, mut rules: Vec<u32>) {
+        rules.clear();
+        self.rules = rules;
     }
 }
 
@@ -171,18 +179,26 @@ impl Asking<'_> {
 
     /// Ask what was found.
     pub fn ask_found(&mut self, buffers: &impl Buffers) {
-        for rule in self.tools.found.take() {
+        if self.tools.found.rules.is_empty() {
+            return;
+        }
+        let found = self.tools.found.take();
+        for &rule in &found {
             if *self.fate != Fate::Open {
-                return;
+                break;
             }
-            if !self.waiting.rules.contains(&rule) {
+            if self.rules.may_be_about(rule, self.ends) && !self.waiting.rules.contains(&rule) {
                 self.ask(rule, buffers);
             }
         }
+        self.tools.found.put_back(found);
     }
 
     /// Ask the rules that wait for more.
     pub fn ask_waiting(&mut self, buffers: &impl Buffers) {
+        if self.waiting.rules.is_empty() {
+            return;
+        }
         for rule in std::mem::take(&mut self.waiting.rules) {
             if *self.fate != Fate::Open {
                 return;
@@ -197,7 +213,9 @@ impl Asking<'_> {
             if *self.fate != Fate::Open {
                 return;
             }
-            self.ask(rule, buffers);
+            if self.rules.may_be_about(rule, self.ends) {
+                self.ask(rule, buffers);
+            }
         }
     }
 

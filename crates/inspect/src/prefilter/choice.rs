@@ -15,19 +15,8 @@ pub enum Choice<'a> {
 
 /// Chooses the content that the rule asks for, else the best; without any, expressions.
 pub fn choice(signature: &Signature) -> Choice<'_> {
-    let contents = signature.conditions.iter().filter_map(|condition| match condition {
-        Condition::Content(content) if usable(content) => Some((content, part(content))),
-        _ => None,
-    });
-    let asked = contents.clone().find(|(content, _)| content.fast != Fast::Unsaid);
-    // Of equals, the first: `max_by_key` would take the last.
-    let best = || {
-        contents
-            .rev()
-            .max_by_key(|&(content, part)| (worth(content, part), part.len()))
-    };
-    if let Some((content, part)) = asked.or_else(best) {
-        return Choice::Literal(content.buffer, part, content.nocase);
+    if let Some(content) = chosen(signature) {
+        return Choice::Literal(content.buffer, part(content), content.nocase);
     }
     let mut expressions: Vec<&Expression> = signature
         .conditions
@@ -48,6 +37,21 @@ pub fn choice(signature: &Signature) -> Choice<'_> {
         true => Choice::Nothing,
         false => Choice::Expressions(expressions),
     }
+}
+
+/// The content that the rule asks for, else the best.
+pub fn chosen(signature: &Signature) -> Option<&Content> {
+    let contents = signature.conditions.iter().filter_map(|condition| match condition {
+        Condition::Content(content) if usable(content) => Some(content),
+        _ => None,
+    });
+    let asked = contents.clone().find(|content| content.fast != Fast::Unsaid);
+    // Of equals, the first: `max_by_key` would take the last.
+    asked.or_else(|| {
+        contents
+            .rev()
+            .max_by_key(|content| (worth(content, part(content)), part(content).len()))
+    })
 }
 
 /// What is decoded while a rule is asked is not there to be searched before.
