@@ -34,7 +34,8 @@ pub struct Flow {
     pub filler: u8,
     /// How often it must be played before the rule fires.
     pub times: u32,
-    http: bool,
+    /// Bytes that differ in the end: of which message, where, and what they are.
+    changes: Vec<(usize, usize, u8)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,7 +302,7 @@ fn decisive(signature: &Signature, wire: Wire) -> Result<Vec<Flow>, &'static str
                         RateKind::Every | RateKind::Once => rate.count,
                     },
                 },
-                http: speaks,
+                changes: Vec::new(),
             })),
         }
     }
@@ -315,6 +316,9 @@ impl Flow {
         messages.extend(self.decisive_messages());
         if self.wire.flags.is_none() && self.wire.ip.protocol == 6 {
             messages.extend(self.answer());
+        }
+        for &(message, at, byte) in &self.changes {
+            messages[message].bytes[at] = byte;
         }
         messages
     }
@@ -340,6 +344,21 @@ impl Flow {
         }
         messages.push(say(self.toward, &bytes));
         messages
+    }
+
+    /// The same with another byte at a place of a message.
+    pub fn changed(mut self, message: usize, at: usize, byte: u8) -> Self {
+        self.changes.push((message, at, byte));
+        self
+    }
+
+    /// The same with another byte at a place of a buffer.
+    pub fn with(&self, buffer: Buffer, at: usize, byte: u8) -> Self {
+        let mut other = self.clone();
+        if let Some(cell) = other.buffers.get_mut(&buffer).and_then(|bytes| bytes.get_mut(at)) {
+            *cell = byte;
+        }
+        other
     }
 
     fn is_spoken(&self) -> bool {
