@@ -1,6 +1,7 @@
 //! Flows that fire a rule, made from what it says.
 #![allow(dead_code, reason = "each test uses some of it")]
 
+mod cells;
 mod layout;
 mod pattern;
 pub mod play;
