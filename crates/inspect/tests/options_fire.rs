@@ -169,6 +169,13 @@ fn expressions_fire() {
         (EVERY, r#"content:"a"; pcre:"/^b/m";"#, b"a\nb", b"a-b"),
         (EVERY, r#"content:"a"; pcre:"/b c/x";"#, b"abc", b"ab c"),
         (EVERY, r#"content:"a"; pcre:"/b/A";"#, b"ba", b"-ba"),
+        (EVERY, r#"content:"a"; pcre:"/b$/E";"#, b"ab", b"ab\n"),
+        (
+            EVERY,
+            r#"content:"a"; pcre:"/b.+c/G"; content:"d"; within:1;"#,
+            b"ab-cd-c",
+            b"ab-c-d-c",
+        ),
     ]);
 }
 
