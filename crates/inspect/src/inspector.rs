@@ -594,7 +594,10 @@ fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot: Slot<'_>, 
     };
     match piece {
         Piece::Anomaly(_) => {}
-        Piece::End => asking.ask_waiting(&known),
+        Piece::End => {
+            asking.ask_waiting(&known);
+            asking.ask_all(asking.rules.by_message(), &known);
+        }
         Piece::Grew { buffer, fresh, .. } => {
             asking.ask_waiting(&known);
             let rules = asking.rules;

@@ -223,6 +223,11 @@ impl Prefilter {
         of_protocol.map_or(&[], |(_, rules)| rules)
     }
 
+    /// The same of all protocols.
+    pub fn all_unconditional(&self) -> impl Iterator<Item = u32> {
+        self.unconditional.iter().flat_map(|(_, rules)| rules.iter().copied())
+    }
+
     /// Rules that are neither searched for nor unconditional: whether to go on without them is for the caller to say.
     pub fn refused(&self) -> &[Refused] {
         &self.refused

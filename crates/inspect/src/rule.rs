@@ -160,7 +160,27 @@ impl Rule {
     }
 }
 
+impl Rule {
+    /// Whether it looks in a buffer of a protocol, which a packet by itself does not have.
+    pub(crate) fn is_by_message(&self) -> bool {
+        let looks = |step: &Step| !matches!(step.buffer(), Buffer::Payload | Buffer::Base64);
+        self.steps.iter().any(looks)
+    }
+}
+
 impl Step {
+    fn buffer(&self) -> Buffer {
+        match self {
+            Self::Content { content, .. } => content.buffer,
+            Self::Expression { buffer, .. } | Self::Length(buffer, _) => *buffer,
+            Self::ByteTest(test) => test.number.buffer,
+            Self::ByteJump(jump) => jump.number.buffer,
+            Self::ByteExtract(extract) => extract.number.buffer,
+            Self::IsDataAt(at) => at.buffer,
+            Self::Base64Decode(decode) => decode.buffer,
+        }
+    }
+
     /// Whether it depends on where the one before ended.
     pub(crate) fn is_relative(&self) -> bool {
         match self {

@@ -15,6 +15,8 @@ pub struct Ruleset {
     /// What most rules are ruled out by, side by side.
     outlines: Box<[Outline]>,
     prefilter: Prefilter,
+    /// Those that nothing is searched for, and that look in buffers of a protocol.
+    by_message: Box<[u32]>,
     notes: usize,
 }
 
@@ -66,8 +68,14 @@ impl Ordered {
 
     /// The rules, with what finds them.
     pub fn with(self, prefilter: Prefilter) -> Ruleset {
+        let mut by_message: Vec<u32> = prefilter
+            .all_unconditional()
+            .filter(|&rule| self.rules.get(rule as usize).is_some_and(Rule::is_by_message))
+            .collect();
+        by_message.sort_unstable();
         Ruleset {
             outlines: self.rules.iter().map(|rule| Outline::of(&rule.signature)).collect(),
+            by_message: by_message.into(),
             rules: self.rules.into(),
             prefilter,
             notes: self.notes,
@@ -98,6 +106,11 @@ impl Ruleset {
     /// What finds candidates.
     pub fn prefilter(&self) -> &Prefilter {
         &self.prefilter
+    }
+
+    /// Rules that are asked of each message that ends, for nothing that could be searched for finds them; sorted.
+    pub fn by_message(&self) -> &[u32] {
+        &self.by_message
     }
 
     /// Words of notes that each flow takes.

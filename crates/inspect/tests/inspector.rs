@@ -128,6 +128,22 @@ fn uri_is_normalised_and_found_before_it_is_delivered() {
 }
 
 #[test]
+fn rule_that_only_measures_a_buffer_is_asked_of_each_message() {
+    let rule = r#"drop tcp any any -> any any (msg:"m"; flow:to_server; urilen:>8; sid:1;)"#;
+    let mut lab = Lab::new(Suricata, rule);
+    for (uri, expected) in [
+        ("/", Verdict::Pass),
+        ("/a/b/c/d", Verdict::Pass),
+        ("/a/b/c/de", DROPPED),
+    ] {
+        let request = format!("GET {uri} HTTP/1.1\r\n\r\n");
+        let mut connection = Connection::open(&mut lab, 80);
+        assert_eq!(expected, connection.client(0, request.as_bytes()), "{uri}");
+    }
+    assert_eq!(vec![1], lab.fired);
+}
+
+#[test]
 fn pipelined_requests_are_looked_at_each() {
     let rule =
         r#"alert http any any -> any any (msg:"m"; http.uri; content:"/b"; http.user_agent; content:"curl"; sid:1;)"#;

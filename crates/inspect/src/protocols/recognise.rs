@@ -110,10 +110,19 @@ fn http(toward: Toward, head: &[u8]) -> Recognised {
     let Some(target) = head[end..].iter().position(|byte| !matches!(byte, b' ' | b'\t')) else {
         return Recognised::More;
     };
-    match head[end + target] {
-        b'/' | b'*' => Recognised::Http,
+    match &head[end + target..] {
+        [b'/', ..] => Recognised::Http,
+        // Of `OPTIONS`; other protocols have it, too: `STAT *`, `EXPN *@host`.
+        [b'*', rest @ ..] => {
+            let blanks = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+            match &rest[blanks..] {
+                [] => Recognised::More,
+                _ if blanks == 0 => Recognised::Other,
+                version => begins(version, b"HTTP/", Recognised::Http),
+            }
+        }
         // A word behind a word is what many a protocol begins with; this one names itself.
-        _ => begins(&head[end + target..], b"http", Recognised::Http),
+        target => begins(target, b"http", Recognised::Http),
     }
 }
 
@@ -170,11 +179,15 @@ mod tests {
     #[test]
     fn heads_of_protocols_are_recognised_once_they_are_long_enough() {
         let query = b"\x00\x1d\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03com\x00\x00\x01\x00\x01";
-        let cases: [(Toward, &[u8], Recognised); 21] = [
+        let cases: [(Toward, &[u8], Recognised); 25] = [
             (Toward::Server, b"GET / HTTP/1.1\r\n", Http),
             (Toward::Server, b"\r\n\r\nGET\t/", Http),
             (Toward::Server, b"GE", More),
             (Toward::Server, b"BREW /pot", Http),
+            (Toward::Server, b"OPTIONS * HTTP/1.1", Http),
+            (Toward::Server, b"OPTIONS * HT", More),
+            (Toward::Server, b"EXPN *@example.org\r\n", Other),
+            (Toward::Server, b"STAT *\r\n", Other),
             (Toward::Server, b"BREW  http", Http),
             (Toward::Server, b"OPTIONS sip:a@b SIP/2.0", Other),
             (Toward::Server, b"INVITE sip:a@b", Other),

@@ -1,0 +1,181 @@
+//! A text that an expression matches: the shortest, of bytes that stand for nothing else where there is a choice.
+
+use regex_syntax::ParserBuilder;
+use regex_syntax::hir::{Class, Hir, HirKind, Look};
+use sluice_inspect::signature::Expression;
+
+/// What stands before or behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Edge {
+    /// Anything.
+    #[default]
+    Free,
+    /// A line begins or ends here.
+    Line,
+    /// The buffer begins or ends here.
+    Buffer,
+}
+
+/// A text, and where it must lie.
+#[derive(Clone, Debug, Default)]
+pub struct Text {
+    /// None where nearly any byte does.
+    pub bytes: Vec<Option<u8>>,
+    pub begin: Edge,
+    pub end: Edge,
+    /// What was captured, where it is referred to.
+    captured: Vec<Vec<Option<u8>>>,
+}
+
+/// Stands for a reference to the first capture, the next byte to the second.
+const REFERENCE: u8 = 0xf1;
+
+/// None: the expression has a form that no text is made for.
+pub fn text(expression: &Expression, filler: u8) -> Option<Text> {
+    // What must not follow does not, because the shortest text has no such thing.
+    let pattern = without_lookahead(&expression.pattern)?;
+    let referring = (1..=9).any(|number| pattern.contains(&format!("\\{number}")));
+    let pattern = (1..=9).fold(pattern, |pattern, number| {
+        pattern.replace(&format!("\\{number}"), &format!("\\x{:02x}", REFERENCE - 1 + number))
+    });
+    let hir = ParserBuilder::new()
+        .utf8(false)
+        .unicode(false)
+        .case_insensitive(false)
+        .dot_matches_new_line(expression.dot_all)
+        .multi_line(expression.multi_line)
+        .ignore_whitespace(expression.extended)
+        .build()
+        .parse(&pattern)
+        .ok()?;
+    let mut text = Text::default();
+    if referring {
+        text.captured = vec![Vec::new(); 9];
+    }
+    if expression.anchored {
+        text.begin = Edge::Buffer;
+    }
+    write(&hir, filler, &mut text)?;
+    Some(text)
+}
+
+/// The pattern without `(?!…)` and `(?=…)`; None where it looks back.
+fn without_lookahead(pattern: &str) -> Option<String> {
+    let mut rest = pattern.to_owned();
+    while let Some(at) = rest.find("(?!").or_else(|| rest.find("(?=")) {
+        let bytes = rest.as_bytes();
+        let (mut depth, mut end, mut class) = (0, at, false);
+        loop {
+            match bytes.get(end)? {
+                b'\\' => end += 1,
+                b'[' => class = true,
+                b']' => class = false,
+                b'(' if !class => depth += 1,
+                b')' if !class => depth -= 1,
+                _ => {}
+            }
+            end += 1;
+            if depth == 0 {
+                break;
+            }
+        }
+        rest.replace_range(at..end, "");
+    }
+    ["(?<=", "(?<!"]
+        .iter()
+        .all(|around| !rest.contains(around))
+        .then_some(rest)
+}
+
+fn write(hir: &Hir, filler: u8, text: &mut Text) -> Option<()> {
+    match hir.kind() {
+        HirKind::Empty => Some(()),
+        _ if text.end != Edge::Free => behind_the_end(hir, filler, text),
+        HirKind::Literal(literal) => {
+            for &byte in &literal.0 {
+                match text.captured.get(usize::from(byte.wrapping_sub(REFERENCE))) {
+                    Some(captured) => text.bytes.extend(captured.clone()),
+                    None => text.bytes.push(Some(byte)),
+                }
+            }
+            Some(())
+        }
+        HirKind::Class(class) => {
+            text.bytes.push(choose(class, filler)?);
+            Some(())
+        }
+        HirKind::Look(look) => {
+            match look {
+                Look::Start | Look::StartLF if text.bytes.last() == Some(&Some(b'\n')) => {}
+                Look::Start if text.bytes.is_empty() => text.begin = Edge::Buffer,
+                Look::StartLF if text.bytes.is_empty() => text.begin = text.begin.max_of(Edge::Line),
+                Look::End => text.end = Edge::Buffer,
+                Look::EndLF => text.end = Edge::Line,
+                Look::WordAscii | Look::WordAsciiNegate => {}
+                _ => return None,
+            }
+            Some(())
+        }
+        HirKind::Repetition(repetition) => {
+            for _ in 0..repetition.min.min(10_000) {
+                write(&repetition.sub, filler, text)?;
+            }
+            Some(())
+        }
+        HirKind::Capture(capture) => {
+            let begin = text.bytes.len();
+            write(&capture.sub, filler, text)?;
+            if let Some(captured) = text.captured.get_mut(capture.index as usize - 1) {
+                *captured = text.bytes[begin..].to_vec();
+            }
+            Some(())
+        }
+        HirKind::Concat(parts) => parts.iter().try_for_each(|part| write(part, filler, text)),
+        HirKind::Alternation(choices) => choices.iter().find_map(|choice| {
+            let mut tried = text.clone();
+            write(choice, filler, &mut tried)?;
+            *text = tried;
+            Some(())
+        }),
+    }
+}
+
+/// Of an alternative that ends a line nothing may follow but the end of the line.
+fn behind_the_end(hir: &Hir, filler: u8, text: &mut Text) -> Option<()> {
+    match hir.properties().minimum_len() {
+        Some(0) => Some(()),
+        _ if text.end == Edge::Line => {
+            let before = text.bytes.len();
+            text.end = Edge::Free;
+            write(hir, filler, text)?;
+            (text.bytes.get(before) == Some(&Some(b'\n'))).then_some(())
+        }
+        _ => None,
+    }
+}
+
+impl Edge {
+    fn max_of(self, other: Self) -> Self {
+        if self == Self::Free { other } else { self }
+    }
+}
+
+/// None where the filler and most others may be, else what is harmless everywhere.
+fn choose(class: &Class, filler: u8) -> Option<Option<u8>> {
+    let holds = |byte: u8| match class {
+        Class::Bytes(class) => class.iter().any(|range| (range.start()..=range.end()).contains(&byte)),
+        Class::Unicode(class) => class
+            .iter()
+            .any(|range| (range.start()..=range.end()).contains(&char::from(byte))),
+    };
+    if holds(filler) && (0..=255).filter(|&byte| holds(byte)).count() > 250 {
+        return Some(None);
+    }
+    let harmless = b"-zqk7_ ;=&\n".iter().copied();
+    std::iter::once(filler)
+        .chain(harmless)
+        .chain(b'!'..=b'~')
+        .chain(0..=255)
+        .find(|&byte| holds(byte))
+        .map(Some)
+}
