@@ -188,7 +188,7 @@ pub enum Buffer {
     HttpRawUri,
     /// `GET`, …
     HttpMethod,
-    /// Header lines, normalised, without the cookie.
+    /// Header lines, normalised, without the cookie, and the empty line behind them.
     HttpHeader,
     /// The same, as sent, with the cookie.
     HttpRawHeader,

@@ -37,7 +37,7 @@ fn request_fills_its_buffers() {
         (HttpCookie, "a=1, b=2"),
         (
             HttpHeader,
-            r"Host: WWW.Example.org:8080\r\nUser-Agent: probe/1\r\nX-Folded: one two\r\nContent-Length: 5\r\n",
+            r"Host: WWW.Example.org:8080\r\nUser-Agent: probe/1\r\nX-Folded: one two\r\nContent-Length: 5\r\n\r\n",
         ),
         (
             HttpRawHeader,
@@ -65,7 +65,7 @@ fn response_fills_its_buffers() {
         (HttpStatusCode, "404"),
         (HttpStatusMessage, "Not  Found"),
         (HttpCookie, "a=1"),
-        (HttpHeader, r"Server: x\r\nTransfer-Encoding: chunked\r\n"),
+        (HttpHeader, r"Server: x\r\nTransfer-Encoding: chunked\r\n\r\n"),
         (FileData, "abc0123456789"),
         (HttpClientBody, ""),
     ];

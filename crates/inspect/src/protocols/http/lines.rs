@@ -253,6 +253,8 @@ impl Side {
             }
             Step::LineStart => {
                 self.end_header_line(w);
+                // The empty line is part of it: many rules look for the end of the headers.
+                w.append(Buffer::HttpHeader, b"\r\n");
                 return Some(Event::Headers);
             }
             Step::Name => {
