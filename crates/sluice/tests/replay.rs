@@ -288,6 +288,7 @@ fn configuration_that_is_wrong_is_refused_with_its_place() {
 #[test]
 fn examples_run() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let rules = examples.join("local.rules");
     let mut count = 0;
     for file in fs::read_dir(examples).unwrap() {
         let path = file.unwrap().path();
@@ -308,6 +309,8 @@ fn examples_run() {
         let interface = text.lines().find_map(|line| line.strip_prefix("[interfaces.")).unwrap();
         let interface = interface.trim_end_matches(']').trim_matches('"');
         let folder = Folder::new(&text);
+        // Rules lie beside the configuration that names them.
+        fs::copy(&rules, folder.path("local.rules")).unwrap();
         folder.capture("in.pcap", DataLink::ETHERNET, &traffic());
         let output = folder.replay(&["--in", &format!("{interface}=in.pcap"), "--json"]);
         assert_eq!(true, json(&output)["balanced"], "{}", path.display());

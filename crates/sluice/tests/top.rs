@@ -89,7 +89,7 @@ fn top_once_prints_workers_stages_interfaces_and_drops() {
     line("WORKER CORE BUSY PACKETS/S PREDICTED CYCLES WAITING HANDED/S TAKEN/S SHED/S");
     // 2 GHz by 150 cycles, whatever the time between the two looks was.
     assert!(line("0 3 ").ends_with(" 13.3M 150 9 0 0 0"), "{text}");
-    assert_eq!("0 50 0 100 0 0 0 0 all", line("0 50 "));
+    assert_eq!("0 50 0 100 0 0 0 0 0 all", line("0 50 "));
     line("INTERFACE LINK RECEIVED/S BITS/S SENT/S BITS/S DROPPED/S");
     line("inside up ");
     assert!(text.trim_end().ends_with("unsolicited"), "{text}");

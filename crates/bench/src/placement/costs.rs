@@ -24,7 +24,8 @@ impl Alone {
     pub fn of(done: &Done) -> Self {
         let stage = |stage: Stage| done.stages[stage as usize];
         let parse = stage(Stage::Parse);
-        let session = stage(Stage::Session) + stage(Stage::Forward) + stage(Stage::Housekeeping);
+        let session =
+            stage(Stage::Session) + stage(Stage::Inspect) + stage(Stage::Forward) + stage(Stage::Housekeeping);
         let transmit = stage(Stage::Transmit) + done.sink;
         let receive = done.cycles.saturating_sub(parse + session + transmit);
         let per = |cycles: u64| cycles as f64 / done.counted.max(1) as f64;

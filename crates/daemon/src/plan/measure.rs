@@ -73,7 +73,7 @@ fn spent(plane: &Plane) -> [u64; 4] {
     [
         stage(Stage::Receive),
         stage(Stage::Parse),
-        stage(Stage::Session) + stage(Stage::Forward) + stage(Stage::Housekeeping),
+        stage(Stage::Session) + stage(Stage::Inspect) + stage(Stage::Forward) + stage(Stage::Housekeeping),
         stage(Stage::Transmit),
     ]
 }

@@ -283,10 +283,10 @@ WORKER CORE BUSY PACKETS/S PREDICTED CYCLES WAITING HANDED/S TAKEN/S SHED/S
      0    2 10 %     1.00M     10.0M    200       3     100k       0     50
      1    3  1 %      100k     10.0M    200       7        0    100k      0
 
-WORKER RECEIVE PARSE SESSION FORWARD TRANSMIT HANDED TAKEN PARTS
-   all      33    33     110       0       22     11    11 -
-     0      30    30     100       0       20     10    10 receive+parse
-     1      30    30     100       0       20     10    10 session+transmit
+WORKER RECEIVE PARSE SESSION INSPECT FORWARD SEND HANDED TAKEN PARTS
+   all      33    33     110       0       0   22     11    11 -
+     0      30    30     100       0       0   20     10    10 receive+parse
+     1      30    30     100       0       0   20     10    10 session+transmit
 
 INTERFACE LINK RECEIVED/S BITS/S SENT/S BITS/S DROPPED/S
 all       -         1.00M   800M 99,000  79.2M        50

@@ -77,7 +77,7 @@ fn load_row([worker, core]: [String; 2], figures: &Figures, stuck: bool) -> Row<
 const ALL: &str = "receive+parse+session+transmit";
 
 /// Every worker: cycles of a packet by stage, and the parts that it does.
-pub fn stages(snapshot: &Snapshot) -> Sheet<9> {
+pub fn stages(snapshot: &Snapshot) -> Sheet<10> {
     let Snapshot { gateway, workers, .. } = snapshot;
     let mut rows = vec![stages_row("all".into(), gateway, "-")];
     rows.extend(workers.iter().map(|worker| {
@@ -91,8 +91,9 @@ pub fn stages(snapshot: &Snapshot) -> Sheet<9> {
             ("RECEIVE", Right),
             ("PARSE", Right),
             ("SESSION", Right),
+            ("INSPECT", Right),
             ("FORWARD", Right),
-            ("TRANSMIT", Right),
+            ("SEND", Right),
             ("HANDED", Right),
             ("TAKEN", Right),
             ("PARTS", Left),
@@ -101,17 +102,27 @@ pub fn stages(snapshot: &Snapshot) -> Sheet<9> {
     }
 }
 
-fn stages_row(worker: String, figures: &Figures, parts: &str) -> Row<9> {
+fn stages_row(worker: String, figures: &Figures, parts: &str) -> Row<10> {
     let stage = |number: usize| {
         let cycles = figures.cycles_per_packet.as_ref();
         cycles.map_or("-".into(), |Cycles { stages, .. }| scaled(stages[number]))
     };
-    let [receive, parse, session, forward, transmit, hand_over, take_over] = std::array::from_fn(stage);
+    let [
+        receive,
+        parse,
+        session,
+        inspect,
+        forward,
+        transmit,
+        hand_over,
+        take_over,
+    ] = std::array::from_fn(stage);
     let cells = [
         worker,
         receive,
         parse,
         session,
+        inspect,
         forward,
         transmit,
         hand_over,

@@ -7,10 +7,11 @@ use super::poll::Poll;
 use super::prediction::{Load, predict};
 
 /// What a packet's cycles are spent on, in the order of its way; `cycles-…` of a core, without timers and requests.
-pub const STAGES: [&str; 7] = [
+pub const STAGES: [&str; 8] = [
     "receive",
     "parse",
     "session",
+    "inspect",
     "forward",
     "transmit",
     "hand-over",
@@ -373,15 +374,15 @@ mod tests {
 
     #[test]
     fn cycles_per_packet_without_packets_are_none() {
-        assert_eq!(None, cycles_per_packet(&[1, 2, 3, 4, 5, 6, 7], 0));
-        assert_eq!(None, cycles_per_packet(&[0; 7], 3));
+        assert_eq!(None, cycles_per_packet(&[1, 2, 3, 4, 5, 6, 7, 8], 0));
+        assert_eq!(None, cycles_per_packet(&[0; 8], 3));
     }
 
     #[test]
     fn cycles_per_packet_are_those_of_each_stage_and_their_sum() {
-        let stages = [10.0, 20.0, 30.0, 0.0, 40.0, 2.5, 0.0];
+        let stages = [10.0, 20.0, 30.0, 0.0, 0.0, 40.0, 2.5, 0.0];
         let expected = Cycles { total: 102.5, stages };
-        assert_eq!(Some(expected), cycles_per_packet(&[40, 80, 120, 0, 160, 10, 0], 4));
+        assert_eq!(Some(expected), cycles_per_packet(&[40, 80, 120, 0, 0, 160, 10, 0], 4));
     }
 
     #[test]
@@ -447,12 +448,12 @@ mod tests {
 
     #[test]
     fn cycles_as_json_are_named_by_stage() {
-        let cycles = cycles_per_packet(&[10, 20, 30, 0, 40, 0, 0], 10);
+        let cycles = cycles_per_packet(&[10, 20, 30, 0, 0, 40, 0, 0], 10);
         let json = serde_json::to_value(cycles).unwrap();
         assert_eq!(
             (10.0, 3.0),
             (json["total"].as_f64().unwrap(), json["session"].as_f64().unwrap())
         );
-        assert_eq!(8, json.as_object().unwrap().len());
+        assert_eq!(9, json.as_object().unwrap().len());
     }
 }
