@@ -199,3 +199,45 @@ fn worker_whose_timers_are_behind_does_not_want_to_sleep() {
     }
     assert_eq!(0, rig.live(), "it would have slept after {rounds} rounds");
 }
+
+#[test]
+fn shard_with_many_sessions_to_end_leaves_turns_to_the_others() {
+    // Whichever shard's turn it is when they are due.
+    for lead in 0..4 {
+        let mut rig = Rig::new(Plan {
+            sessions: 65_536,
+            ..Plan::default()
+        });
+        let opened = |rig: &mut Rig, host: &str, ports: std::ops::Range<u16>| {
+            rig.know(INSIDE, rig::plain(host), rig::HOST_MAC);
+            for port in ports {
+                let question = packet::udp4(SocketAddrV4::new(host.parse().unwrap(), port), remote());
+                assert_eq!(1, rig.host_sends(&question).len());
+            }
+        };
+        // All flows of a host are in one shard.
+        opened(&mut rig, HOST, 20_000..26_000);
+        let busy = rig.sessions(Filter::default())[0].shard;
+        let others: Vec<_> = (20..40).map(|last| format!("192.168.1.{last}")).collect();
+        others.iter().for_each(|host| opened(&mut rig, host, 20_000..20_001));
+        let beside = rig
+            .sessions(Filter::default())
+            .iter()
+            .filter(|shown| shown.shard != busy)
+            .count() as u64;
+        let all = rig.live();
+        rig.seconds(290);
+        assert_eq!(all, rig.live());
+        for _ in 0..lead {
+            rig.workers[0].round(rig.now);
+        }
+        rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 20_000_000_000);
+        for _ in 0..40 {
+            rig.workers[0].round(rig.now);
+        }
+        // The busy shard's end by the 128, the others' all at once.
+        let ended = rig.plane.counters()[0].sessions_ended.get();
+        assert!(beside > 0 && all > ended, "{beside} beside, {ended} of {all} ended");
+        assert_eq!(beside, ended % 128, "{ended} ended, with a lead of {lead}");
+    }
+}
