@@ -12,6 +12,7 @@ from lab import paths, waiting
 # Holds a topology with a program in it until it is ended from outside.
 HOLD = """
 import signal
+import time
 from lab import sandbox
 # A shell starts what it puts into the background with this signal ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -20,7 +21,9 @@ from lab.topology import Topology
 topology = Topology()
 topology.server.spawn("sleep", "{marker}")
 print("up", flush=True)
-signal.pause()
+# Not `signal.pause`: a signal that comes right before it would be slept through.
+while True:
+    time.sleep(0.2)
 """
 
 
