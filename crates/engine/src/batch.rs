@@ -33,12 +33,29 @@ impl Hop {
     /// Most interfaces that a hop can name.
     pub const INTERFACES: usize = (1 << 11) - 1;
     /// Most neighbours that a hop can name.
-    pub const NEIGHBOURS: usize = 1 << 21;
+    pub const NEIGHBOURS: usize = Self::AS_IT_CAME as usize;
+    /// The neighbour of whoever is behind a bridge: nobody knows who it is, and the frame says it.
+    const AS_IT_CAME: u32 = (1 << 21) - 1;
 
     /// The neighbour `neighbour` behind `interface`.
     #[inline(always)]
     pub fn new(interface: u16, neighbour: u32) -> Self {
-        Self((interface as u32) << 21 | neighbour & (Self::NEIGHBOURS as u32 - 1))
+        Self((interface as u32) << 21 | neighbour & Self::AS_IT_CAME)
+    }
+    /// Out by `interface`, as it came.
+    #[inline(always)]
+    pub fn bridge(interface: u16) -> Self {
+        Self::new(interface, Self::AS_IT_CAME)
+    }
+    /// Whether it leads over a bridge.
+    #[inline(always)]
+    pub fn is_bridge(self) -> bool {
+        self.neighbour() == Self::AS_IT_CAME && self.interface() < Self::INTERFACES
+    }
+    /// Whether there is a neighbour behind it, which sessions hold.
+    #[inline(always)]
+    pub fn has_neighbour(self) -> bool {
+        self != Self::HAIRPIN && !self.is_bridge()
     }
     /// The egress interface.
     #[inline(always)]
@@ -48,7 +65,7 @@ impl Hop {
     /// The neighbour.
     #[inline(always)]
     pub fn neighbour(self) -> u32 {
-        self.0 & (Self::NEIGHBOURS as u32 - 1)
+        self.0 & Self::AS_IT_CAME
     }
 }
 

@@ -53,6 +53,8 @@ pub struct InterfaceCounters {
     /// Packets that came back from waiting.
     pub unparked: Counter,
     drops: Box<[Counter]>,
+    /// What passed a bridge in spite of a reason.
+    spared: Box<[Counter]>,
 }
 
 impl Default for InterfaceCounters {
@@ -67,6 +69,7 @@ impl Default for InterfaceCounters {
             parked: Counter::default(),
             unparked: Counter::default(),
             drops: (0..Reason::COUNT).map(|_| Counter::default()).collect(),
+            spared: (0..Reason::COUNT).map(|_| Counter::default()).collect(),
         }
     }
 }
@@ -78,6 +81,18 @@ impl InterfaceCounters {
         if let Some(counter) = self.drops.get(reason.number()) {
             counter.add(1);
         }
+    }
+
+    /// Count what passes a bridge although there is a reason against it, on the interface that it came in by.
+    pub fn spare(&self, reason: Reason) {
+        if let Some(counter) = self.spared.get(reason.number()) {
+            counter.add(1);
+        }
+    }
+
+    /// What passed in spite of a reason.
+    pub fn spared(&self, reason: Reason) -> u64 {
+        self.spared.get(reason.number()).map_or(0, Counter::get)
     }
 
     /// Drops for a reason.

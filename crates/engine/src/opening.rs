@@ -19,6 +19,7 @@ use crate::context::Ctx;
 use crate::family::{Family, Parts, Session};
 use crate::inspection::Inspect;
 use crate::io::{HAND, Slot};
+use crate::nodes::bridge;
 use crate::nodes::decide::Translation;
 use crate::paths::Holds;
 use crate::policy::Policy;
@@ -91,7 +92,7 @@ impl<F: Family> Openings<F> {
     }
 
     /// Open sessions for all that asked: they are looked up again, or refused.
-    pub fn open(&mut self, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    pub fn open(&mut self, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
         let count = self.keys.len();
         let (mut forward, mut reverse) = ([0; HAND], [0; HAND]);
         F::hash(ctx.hasher, &self.keys, &mut forward[..count]);
@@ -99,7 +100,7 @@ impl<F: Family> Openings<F> {
         let reverses = self.lend(batch, ctx, &forward);
         F::hash(ctx.hasher, &reverses, &mut reverse[..reverses.len()]);
         self.insert(batch, ctx, &forward, &reverse[..reverses.len()]);
-        self.go_on(lists);
+        self.go_on(batch, lists, ctx);
     }
 
     /// Refuse what may open no session, and choose where the ports of the others shall come from.
@@ -107,7 +108,12 @@ impl<F: Family> Openings<F> {
         let policy = ctx.policy;
         for (opening, key) in self.openings.iter_mut().zip(&self.keys) {
             let meta = batch.meta(opening.slot);
-            opening.state = match (admit::<F>(&meta.layers, key), shard_of(ctx, meta)) {
+            // A bridge has asked already, and counts no hops.
+            let admitted = match opening.translation.hops[0].is_bridge() {
+                true => Ok(()),
+                false => admit::<F>(&meta.layers, key),
+            };
+            opening.state = match (admitted, shard_of(ctx, meta)) {
                 (Err(refusal), _) => State::Refused(refusal),
                 (_, None) => State::Refused((None, Own::Forgotten.into())),
                 (Ok(()), Some(shard)) => match (opening.translation.pool, PortClass::of_layers(&meta.layers)) {
@@ -306,13 +312,16 @@ impl<F: Family> Openings<F> {
     }
 
     /// Where the packets go on.
-    fn go_on(&self, lists: &mut Lists) {
+    fn go_on(&self, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
         for opening in &self.openings {
             let state = match opening.state {
                 State::Follows(leader) => self.openings[leader as usize].state,
                 state => state,
             };
             match state {
+                State::Refused((_, reason)) if opening.translation.hops[0].is_bridge() => {
+                    bridge::fail(opening.slot, reason, batch, lists, ctx);
+                }
                 State::Refused(refusal) => lists.refuse(opening.slot, refusal),
                 State::Stale => put(F::decides(lists), opening.slot),
                 _ => put(F::lookups(lists), opening.slot),
@@ -557,7 +566,7 @@ fn session<F: Family>(
         hops: translation.hops,
         generation: ctx.policy.generation,
         protocol,
-        inbound_refresh: schedule.refreshes(false),
+        inbound_refresh: translation.hops[0].is_bridge() || schedule.refreshes(false),
         interface: meta.interface,
     });
     let (mut tracking, mut timer) = (Tracking::default(), TimeoutClass::TCP_TRANSITORY_OPEN);

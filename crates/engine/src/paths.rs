@@ -108,7 +108,7 @@ impl Paths {
 
     /// Hold a hop's neighbour for a session; false where it is another's by now.
     pub fn hold(&self, hop: Hop) -> bool {
-        hop == Hop::HAIRPIN
+        !hop.has_neighbour()
             || self.wanted(hop).is_some_and(|wanted| {
                 self.neighbours
                     .hold(NeighbourIndex(hop.neighbour()), wanted.interface, wanted.address)
@@ -117,7 +117,7 @@ impl Paths {
 
     /// Give a session's hold back.
     pub fn let_go(&self, hop: Hop) {
-        if hop == Hop::HAIRPIN {
+        if !hop.has_neighbour() {
             return;
         }
         self.neighbours.release(NeighbourIndex(hop.neighbour()));
@@ -193,7 +193,7 @@ impl Holds {
 
     fn write(paths: &Paths, counted: &mut (Hop, u32)) {
         let (hop, count) = std::mem::replace(counted, (Hop::NONE, 0));
-        if count > 0 && hop != Hop::HAIRPIN {
+        if count > 0 && hop.has_neighbour() {
             paths.neighbours.hold_again(NeighbourIndex(hop.neighbour()), count);
         }
     }
@@ -229,7 +229,7 @@ impl Returns {
 
     fn write(paths: &Paths, counted: &mut (Hop, u32)) {
         let (hop, count) = std::mem::replace(counted, (Hop::NONE, 0));
-        if count > 0 && hop != Hop::HAIRPIN {
+        if count > 0 && hop.has_neighbour() {
             paths.neighbours.release_many(NeighbourIndex(hop.neighbour()), count);
         }
     }

@@ -15,6 +15,7 @@ use sluice_route::{Address, SourceValidation};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Context, Packet, validity};
 
+use crate::batch::Meta;
 use crate::datagrams;
 use crate::family::{Family, V4, V6};
 use crate::hosts::Hosts;
@@ -169,6 +170,30 @@ pub struct Interface {
     /// Largest TCP segment in bytes of data that SYNs over IPv4 may offer, whether they come in or go out here; 20 less
     /// over IPv6, whose header is as much longer.
     pub segment_size: Option<u16>,
+    /// It is one of the two interfaces of a bridge, and no router's.
+    pub bridge: Option<Bridge>,
+}
+
+/// What an interface has to know of its bridge. Everything that comes in by it leaves by the other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bridge {
+    /// The other interface.
+    pub peer: u16,
+    /// What is not valid is dropped; otherwise it is counted and passes.
+    pub drops_invalid: bool,
+    /// What should be inspected and can't be passes; otherwise it is dropped.
+    pub fails_open: bool,
+}
+
+/// The contexts of bridges, and what tags add to them: flows of different VLANs are not each other's.
+pub const BRIDGES: Context = 1 << 31;
+
+/// Most bridges: what tags leave of a context.
+pub const MOST_BRIDGES: usize = 1 << 7;
+
+/// The context of a bridge, by its place in the configuration.
+pub fn bridge_context(bridge: usize) -> Context {
+    BRIDGES | ((bridge % MOST_BRIDGES) as Context) << 24
 }
 
 /// Router advertisements of an interface (RFC 4861).
@@ -317,6 +342,8 @@ pub struct Policy {
     pub answers_syns: bool,
     /// Some interface limits TCP's segment size.
     pub limits_segments: bool,
+    /// Some interfaces are bridged.
+    pub bridges: bool,
     /// IPv4 translation.
     pub nat4: Nat<V4>,
     /// IPv6 translation.
@@ -371,6 +398,7 @@ impl Policy {
             committed: 1,
             answers_syns: true,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
+            bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
             interfaces,
             untagged,
             nat4: Nat::default(),
@@ -417,7 +445,8 @@ impl Policy {
 
     /// Inspect the flows of some interfaces. Call it when interfaces and rules of translation are there.
     pub fn inspect_by(&mut self, inspection: Arc<Inspection>) {
-        if inspection.interfaces.contains(&true) {
+        let routes = |(on, interface): (&bool, &Interface)| *on && interface.bridge.is_none();
+        if inspection.interfaces.iter().zip(&self.interfaces).any(routes) {
             self.keep_sessions();
         }
         self.inspection = Some(inspection);
@@ -425,7 +454,11 @@ impl Policy {
 
     /// Flows that are not translated have sessions, too: both directions have to find them.
     fn keep_sessions(&mut self) {
-        for interface in &mut self.interfaces {
+        for interface in self
+            .interfaces
+            .iter_mut()
+            .filter(|interface| interface.bridge.is_none())
+        {
             interface.stateful = [true; 2];
         }
         self.nat4.hosts = Some(Hosts::of(&self.nat4, &self.interfaces));
@@ -436,6 +469,25 @@ impl Policy {
     #[inline(always)]
     pub fn filters_sessions(&self) -> bool {
         self.filter.as_ref().is_some_and(|filter| filter.sessions)
+    }
+
+    /// Whether an interface is one of a bridge's.
+    pub fn is_bridged(&self, number: u16) -> bool {
+        self.interface(number)
+            .is_some_and(|interface| interface.bridge.is_some())
+    }
+
+    /// The context of a packet's flow: of the interface that it came in by, and on a bridge of its tags too.
+    #[inline(always)]
+    pub fn context(&self, meta: &Meta, frame: &[u8]) -> Context {
+        match self.interface(meta.interface) {
+            Some(interface) if interface.bridge.is_some() => {
+                let id = |k| meta.layers.tag(frame, k).map_or(0, |tag| Context::from(tag.id()));
+                interface.context | id(0) << 12 | id(1)
+            }
+            Some(interface) => interface.context,
+            None => 0,
+        }
     }
 
     /// The interface `number`.

@@ -201,6 +201,20 @@ impl Steering {
         }
     }
 
+    /// The shard of a flow that a bridge carries, whichever side names it.
+    #[inline]
+    pub fn of_bridged<F: Family>(&self, key: &F::Key) -> u16 {
+        let tuple = F::tuple(key);
+        let ports = PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS).is_some();
+        let port = |port| if ports { port } else { 0 };
+        let one = (tuple.source(), port(tuple.source_port()));
+        let other = (tuple.destination(), port(tuple.destination_port()));
+        match one <= other {
+            true => self.of_flow::<F>(one, other),
+            false => self.of_flow::<F>(other, one),
+        }
+    }
+
     /// Whether answers come to the shard of their flow, where ports are chosen for that.
     #[inline]
     pub fn fits<F: Family>(&self, shard: u16, answer: &F::Tuple, class: Option<PortClass>) -> Option<bool> {

@@ -69,6 +69,7 @@ pub fn interfaces(job: Job) -> Result<Vec<Interface>, Failure> {
             validity: validity::Policy::default(),
             complete_checksums: true,
             segment_size: None,
+            bridge: None,
             advertise: None,
         });
     }

@@ -1,6 +1,6 @@
 //! complain: packets that earn their sender an ICMP error, which is made of the packet's own buffer.
 //!
-//! Exits: forward (the error), hand over (the worker that makes errors), drop (not allowed, or too many).
+//! Exits: forward (the error), transmit (over a bridge), hand over (the worker that makes errors), drop (not allowed, or too many).
 
 use sluice_route::policer::Class as Policed;
 use sluice_wire::ethernet::Link;
@@ -11,6 +11,7 @@ use sluice_wire::{Packet, icmp, icmpv6};
 use crate::batch::{Batch, Complaint, Lists, Meta, Note, Origin, Stage, put};
 use crate::context::Ctx;
 use crate::family::{Family, V4, V6};
+use crate::nodes::bridge;
 use crate::policy::Interface;
 
 /// Make errors.
@@ -31,6 +32,10 @@ pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             continue;
         };
         let packet = &mut batch.packets[slot as usize];
+        let (tags, bridged) = (
+            bridge::tags(&meta, packet.bytes()),
+            ctx.policy.is_bridged(meta.interface),
+        );
         let made = ctx.policy.interface(meta.interface).is_some_and(|interface| {
             may_report(packet, &meta, complaint)
                 && owner.policer.admits(Policed::IcmpError, ctx.now.nanoseconds)
@@ -44,7 +49,10 @@ pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             counters.drop(reason);
             counters.made.add(1);
         }
-        own(slot, batch, lists);
+        match bridged {
+            true => bridge::answer(slot, tags, batch, lists, ctx),
+            false => own(slot, batch, lists),
+        }
     }
 }
 
@@ -78,6 +86,10 @@ fn may_report(packet: &Packet<'_>, meta: &Meta, complaint: Complaint) -> bool {
     }
 }
 
+fn number([high, low]: [u64; 2]) -> u128 {
+    u128::from(high) << 64 | u128::from(low)
+}
+
 /// Turn a TCP segment into the reset of its connection, as if it came from whom it was sent to.
 fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
     let layers = &meta.layers;
@@ -87,7 +99,6 @@ fn reset(packet: &mut Packet<'_>, meta: &Meta, link: Link) -> bool {
     };
     if layers.class == Class::Ipv6 {
         let (sender, target) = V6::addresses(layers, packet.bytes());
-        let number = |[high, low]: [u64; 2]| u128::from(high) << 64 | u128::from(low);
         return reset.emit6(packet, link, number(target), number(sender));
     }
     let (sender, target) = V4::addresses(layers, packet.bytes());
@@ -101,25 +112,35 @@ fn make(packet: &mut Packet<'_>, meta: &Meta, complaint: Complaint, interface: &
     let length = datagram.len().min(quote.len());
     quote[..length].copy_from_slice(&datagram[..length]);
     let quote = &quote[..length];
-    let link = Link {
-        source: interface.mac,
-        destination: interface.mac,
+    // Over a bridge an answer comes from whom the packet was sent to.
+    let bridged = interface.bridge.is_some();
+    let link = match packet.bytes().first_chunk() {
+        Some(&[a, b, c, d, e, f, g, h, i, j, k, l]) if bridged => Link {
+            source: [a, b, c, d, e, f],
+            destination: [g, h, i, j, k, l],
+        },
+        _ => Link {
+            source: interface.mac,
+            destination: interface.mac,
+        },
     };
     if complaint == Complaint::Reset {
         return reset(packet, meta, link);
     }
     match meta.layers.class {
         Class::Ipv4 => {
-            let sender = V4::addresses(&meta.layers, packet.bytes()).0;
-            let Some(source) = interface.source4(sender) else {
+            let (sender, target) = V4::addresses(&meta.layers, packet.bytes());
+            let own = || interface.source4(sender);
+            let Some(source) = bridged.then_some(target).or_else(own) else {
                 return false;
             };
             icmp::emit_error(packet, link, source, sender, complaint.icmp(), quote)
         }
         Class::Ipv6 => {
-            let [high, low] = V6::addresses(&meta.layers, packet.bytes()).0;
-            let sender = u128::from(high) << 64 | u128::from(low);
-            let Some(source) = interface.source6(sender) else {
+            let (sender, target) = V6::addresses(&meta.layers, packet.bytes());
+            let (sender, target) = (number(sender), number(target));
+            let own = || interface.source6(sender);
+            let Some(source) = bridged.then_some(target).or_else(own) else {
                 return false;
             };
             icmpv6::emit_error(packet, link, source, sender, complaint.icmpv6(), quote)

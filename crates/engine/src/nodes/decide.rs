@@ -19,6 +19,7 @@ use crate::context::Ctx;
 use crate::family::Family;
 use crate::filter::{self, Asked, Refused};
 use crate::io::{HAND, Slot};
+use crate::nodes::bridge;
 use crate::opening::Openings;
 use crate::paths::{Destination, Wanted};
 use crate::policy::Policy;
@@ -105,6 +106,9 @@ type Sourcing<F> = Option<Decided<SourceAction<<F as Family>::Address>>>;
 
 /// Ask rules and routes about a flow that came in by the interface of `meta`, and belongs to its shard.
 pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key) -> Plan<F> {
+    if let Some(plan) = bridge::plan(ctx.policy, meta) {
+        return plan;
+    }
     let (rules, tuple, protocol) = (&F::nat(ctx.policy).rules, F::tuple(key), F::protocol(key));
     let redirection = rules.decide_destination(tuple, protocol);
     match way::<F>(ctx, meta, key, redirection) {
@@ -428,8 +432,11 @@ impl Tally {
 /// Decide about packets of no known session. Rules are asked about all of them together.
 #[inline(never)]
 pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
-    let slots = std::mem::take(F::decides(lists));
+    let mut slots = std::mem::take(F::decides(lists));
     let policy = ctx.policy;
+    if policy.bridges {
+        slots = bridge::open::<F>(slots, batch, lists, ctx);
+    }
     let rules = &F::nat(policy).rules;
     let mut keys = ArrayVec::<F::Key, HAND>::new();
     let mut flows = ArrayVec::<_, HAND>::new();

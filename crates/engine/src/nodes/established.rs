@@ -2,7 +2,7 @@
 //!
 //! Exits: transmit, decide (no session), revise (session of an older policy), inspect (before anything is written), cut (too big, may be cut),
 //! complain (TTL, MTU, the filter), unresolved (neighbour unknown), hand over (another worker's shard), hold (the shard is on its
-//! way here), drop.
+//! way here), transmit as it came (over a bridge), drop.
 
 use core::hint::select_unpredictable;
 
@@ -23,6 +23,7 @@ use crate::family::{Family, Session, Tracked};
 use crate::filter::{self, Refused};
 use crate::inspection::Inspect;
 use crate::io::{HAND, Slot};
+use crate::nodes::bridge;
 use crate::nodes::dont_fragment;
 use crate::nodes::output::{Ways, send_by_parts};
 use crate::nodes::revise::{is_confirmed, is_unconcerned};
@@ -125,16 +126,19 @@ fn keys<F: Family>(
     work: &mut Lookups<F>,
 ) -> usize {
     // Most packets of a group came in by one interface.
-    let (mut last, mut context, mut outside) = (u16::MAX, 0, false);
+    let (mut last, mut context, mut outside, mut bridged) = (u16::MAX, 0, false, false);
     for &slot in group {
         let meta = &mut batch.meta[slot as usize % HAND];
         let frame = batch.packets[slot as usize].bytes();
         if meta.interface != last {
             last = meta.interface;
-            (context, outside) = ctx
+            (context, outside, bridged) = ctx
                 .policy
                 .interface(last)
-                .map_or((0, false), |i| (i.context, i.outside));
+                .map_or((0, false, false), |i| (i.context, i.outside, i.bridge.is_some()));
+        }
+        if bridged {
+            context = ctx.policy.context(meta, frame);
         }
         let key = if meta.layers.flags.has(Flags::ICMP_ERROR) {
             match F::quoted(&meta.layers, frame, context) {
@@ -148,7 +152,10 @@ fn keys<F: Family>(
             F::key(&meta.layers, frame, context)
         };
         let outside = outside | (meta.origin == Origin::Hairpinned);
-        meta.shard = ctx.setup.steering.shard_of::<F>(nat, &key, outside);
+        meta.shard = match bridged {
+            false => ctx.setup.steering.shard_of::<F>(nat, &key, outside),
+            true => ctx.setup.steering.of_bridged::<F>(&key),
+        };
         if ctx.shards.get(meta.shard as usize).is_none_or(Option::is_none) {
             let owner = ctx.setup.owners.of(meta.shard).unwrap_or(ctx.own);
             if owner == ctx.own {
@@ -249,7 +256,9 @@ fn step<F: Family>(
     }
     // What stops a packet is found before anything is written: it is answered or parked as it came.
     let Some(way) = ways.of(hop, exit) else {
-        if hop == Hop::HAIRPIN {
+        if hop.is_bridge() {
+            bridge::cross::<F>(slot, (index, direction), batch, lists, ctx);
+        } else if hop == Hop::HAIRPIN {
             turn::<F>(slot, index, direction, batch, lists, ctx);
         } else {
             lists.wait(slot, ctx.paths.wanted(hop));
@@ -321,10 +330,10 @@ fn ask<F: Family>(
 ) -> Result<(), Refused> {
     let kind = icmp::KIND.read(meta.layers.payload(frame));
     let is_known = meta.layers.flags.has(Flags::ICMP_REPLY) || session.queries().has(kind, direction);
-    if is_known || session.nat().translates() {
+    let hop = session.hop(direction);
+    if is_known || session.nat().translates() || hop.is_bridge() {
         return Ok(());
     }
-    let hop = session.hop(direction);
     let header = filter::header::<F>(exit.policy, meta, frame, F::tuple(key), hop.interface() as u16);
     filter::ask::<F>(exit, &header, exit.paths.mac(hop).is_none(), now.nanoseconds)?;
     session.queries_mut().pass(direction);
@@ -408,14 +417,39 @@ fn translate<F: Family>(
     } else if !F::rewrite(frame, layers, session, direction, hops) {
         return Err(sluice_nat::Reason::Truncated.into());
     }
+    Ok(read(frame, layers, session.protocol()))
+}
+
+/// What a packet that is not plain tells of its session.
+pub(super) fn read(frame: &[u8], layers: &Layers, protocol: u8) -> Tracked {
     // RFC 5508 REQ-6, RFC 7857 s7.1: an error neither refreshes nor ends a session.
     if layers.flags.has(Flags::ICMP_ERROR) || layers.fragment == Fragment::Later {
-        return Ok(Tracked::Nothing);
+        return Tracked::Nothing;
     }
-    if session.protocol() != TCP {
-        return Ok(Tracked::Datagram);
+    if protocol != TCP {
+        return Tracked::Datagram;
     }
-    Ok(Segment::read(layers.payload(frame)).map_or(Tracked::Nothing, Tracked::Segment))
+    Segment::read(layers.payload(frame)).map_or(Tracked::Nothing, Tracked::Segment)
+}
+
+/// Follow a session's state by what a packet told, where nothing is translated.
+pub(super) fn follow<F: Family>(
+    tracked: Tracked,
+    shard: &mut Shard<'_>,
+    index: RecordIndex,
+    direction: Direction,
+    policy: &Policy,
+    now: Now,
+) {
+    let Some(session) = F::table(shard).get_mut(index) else {
+        return;
+    };
+    if !matches!(tracked, Tracked::Nothing) && session.refreshes(direction) {
+        session.track_mut().last_seen = now.stamp();
+    }
+    if let Some(class) = track_further::<F>(tracked, session, direction, now) {
+        reschedule::<F>(shard, index, class, policy, now);
+    }
 }
 
 /// Track what changes a session's state, or its timer; the class, where another timer begins now.

@@ -18,7 +18,7 @@ use crate::reason::Own;
 pub fn fragments(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>, ready: &mut Ready<'_>) {
     for slot in std::mem::take(&mut lists.fragments) {
         let meta = &mut batch.meta[slot as usize % HAND];
-        let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
+        let context = ctx.policy.context(meta, batch.packets[slot as usize].bytes());
         let Some(owner) = ctx.owner.as_deref_mut() else {
             lists.hand_over(slot, ctx.policy.owner, Note::new(Stage::Fragment, meta));
             continue;

@@ -1,6 +1,6 @@
 //! parse: where the headers are, whether they are valid, and which way the packet goes.
 //!
-//! Exits: lookup4, lookup6, forward4, forward6, fragments, neighbour, gateway, drop.
+//! Exits: lookup4, lookup6, forward4, forward6, fragments, neighbour, gateway, bridge, drop.
 
 use std::ops::Range;
 
@@ -11,6 +11,7 @@ use sluice_wire::{Checksums, Packet, ipv4, plain4, plain6};
 use crate::batch::{Batch, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::io::{HAND, PortIndex, Slot};
+use crate::nodes::bridge;
 use crate::policy::Interface;
 use crate::reason::{Own, Reason};
 
@@ -27,6 +28,11 @@ pub fn parse(
     let untagged = policy.untagged.get(port as usize).copied().flatten();
     let mut tally = Tally::of(ctx, port);
     let ours = untagged.and_then(|number| Some((number, policy.interface(number)?)));
+    if let Some((number, interface)) = ours
+        && interface.bridge.is_some()
+    {
+        return bridge::receive(batch, lists, ctx, port, number, slots);
+    }
     let (mut frames, mut bytes) = (0, 0);
     for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);

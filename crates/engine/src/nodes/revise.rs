@@ -22,7 +22,7 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     for slot in std::mem::take(F::revises(lists)) {
         let meta = *batch.meta(slot);
         let frame = batch.packets[slot as usize].bytes();
-        let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
+        let context = ctx.policy.context(&meta, frame);
         let key = F::key(&meta.layers, frame, context);
         let hash = F::hash_one(ctx.hasher, &key);
         let found = ctx.shard_of(&meta).and_then(|shard| {
@@ -74,12 +74,12 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
 }
 
 /// Whether nothing but single rules has changed since a session was decided that does not come back. What comes back is
-/// asked about more than once.
+/// asked about more than once, and a bridge has no routes.
 #[inline(always)]
 fn knows_routes<F: Family>(session: &F::Session, policy: &Policy) -> bool {
     let since_commit = session.generation().wrapping_sub(policy.committed) as i32;
     let hops = [Direction::Forward, Direction::Reverse].map(|direction| session.hop(direction));
-    since_commit >= 0 && !hops.contains(&Hop::HAIRPIN)
+    since_commit >= 0 && hops.iter().all(|hop| hop.has_neighbour())
 }
 
 /// Whether what has changed since a session was decided does not concern it. A no means nothing.

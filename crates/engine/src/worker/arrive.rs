@@ -10,8 +10,10 @@ use crate::batch::{Batch, Complaint, Lists, Meta, Note, Origin, Stage, put};
 use crate::context::{Ctx, Waiting};
 use crate::family::{Family, V4, V6};
 use crate::io::{BATCH, Carried, HAND, PortIndex, Slot};
+use crate::nodes::bridge;
 use crate::nodes::complain::own;
 use crate::nodes::parse::classify;
+use crate::policy::Interface;
 use crate::reason::{Own, Reason};
 use crate::unsolicited;
 
@@ -145,6 +147,14 @@ pub fn from_parking(
                 Class::Ipv6 => put(V6::lookups(lists), place),
                 _ => put(V4::lookups(lists), place),
             },
+            (
+                Resume::Ready,
+                Some(&Interface {
+                    bridge: Some(bridge), ..
+                }),
+            ) => {
+                bridge::again(place, bridge, batch, lists, ctx);
+            }
             (Resume::Ready, Some(interface)) => classify(place, &batch.packets[slot], &layers, interface, lists),
         }
     }

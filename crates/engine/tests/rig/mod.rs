@@ -191,6 +191,7 @@ fn interface(index: u16, mac: [u8; 6], addresses: &[&str], mtu: u16, stateful: b
         complete_checksums: true,
         advertise: None,
         segment_size: None,
+        bridge: None,
     }
 }
 

@@ -1,0 +1,277 @@
+//! bridge: frames between the two interfaces of a bridge, as they came: tags, types and hop limits stay what they are.
+//!
+//! Exits: transmit (by the other interface), lookup4, lookup6, fragments (its flow is inspected), hand over, drop.
+
+use std::ops::Range;
+
+use sluice_inspect::stream::{Exception, Policy as Exceptional};
+use sluice_table::flow::RecordIndex;
+use sluice_wire::Direction;
+use sluice_wire::Packet;
+use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
+use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
+use sluice_wire::validity::{self, Validity};
+use sluice_wire::vlan::{self, Tag};
+
+use crate::batch::{Batch, Hop, Lists, Meta, Slots, put};
+use crate::context::Ctx;
+use crate::family::{Family, Session, V4, V6};
+use crate::io::{HAND, PortIndex, Slot};
+use crate::nodes::decide::{Plan, Translation};
+use crate::nodes::established::{follow, read};
+use crate::nodes::leave;
+use crate::nodes::output::Out;
+use crate::nodes::parse::Tally;
+use crate::opening::Openings;
+use crate::policy::{Bridge, Interface, Policy};
+use crate::reason::{Own, Reason};
+
+/// Take in slots, all received on `port`, which is the bridge's interface `number`.
+#[inline(never)]
+pub fn receive(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    port: PortIndex,
+    number: u16,
+    slots: Range<usize>,
+) {
+    let policy = ctx.policy;
+    let Some((interface, bridge)) = policy.interface(number).and_then(|on| Some((on, on.bridge?))) else {
+        return;
+    };
+    let inspects = inspects(policy, number, bridge);
+    let mut tally = Tally::of(ctx, port);
+    for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
+        let (place, packet) = (slot as Slot, &mut batch.packets[slot]);
+        tally.count(ctx, number, packet.len() as u64);
+        let meta = &mut batch.meta[slot];
+        *meta = Meta {
+            interface: number,
+            ..Meta::default()
+        };
+        match look(packet, interface, ctx) {
+            Ok(layers) => {
+                meta.layers = layers;
+                onward(place, bridge, inspects, batch, lists, ctx);
+            }
+            Err(reason) if bridge.drops_invalid => lists.discard(place, reason),
+            Err(reason) => {
+                if inspects {
+                    ctx.counters.uninspected.add(1);
+                }
+                spare(meta, reason, ctx);
+                send(place, bridge.peer, batch, lists, ctx);
+            }
+        }
+    }
+    tally.flush(ctx);
+}
+
+/// A packet that has waited goes on.
+pub fn again(slot: Slot, bridge: Bridge, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let inspects = inspects(ctx.policy, batch.meta(slot).interface, bridge);
+    onward(slot, bridge, inspects, batch, lists, ctx);
+}
+
+/// Whether what comes in by an interface of a bridge is inspected.
+fn inspects(policy: &Policy, number: u16, bridge: Bridge) -> bool {
+    let inspection = policy.inspection.as_deref();
+    inspection.is_some_and(|inspection| inspection.is_on(number) || inspection.is_on(bridge.peer))
+}
+
+/// Where the headers of a frame are, where it is valid. A checksum that its sender left to a card is completed.
+fn look(packet: &mut Packet<'_>, interface: &Interface, ctx: &Ctx<'_, '_>) -> Result<Layers, Reason> {
+    let checksums = packet.checksums();
+    let layers = layers::parse(packet.bytes())?;
+    match validity::validate(packet.bytes(), checksums, &layers, &interface.validity)? {
+        Validity::Valid => {}
+        Validity::LeftToOffload if interface.complete_checksums => {
+            validity::complete_checksum(packet.bytes_mut(), &layers);
+            ctx.counters.checksums_completed.add(1);
+        }
+        Validity::LeftToOffload => return Err(Own::LeftToOffload.into()),
+    }
+    Ok(layers)
+}
+
+/// Flows that are inspected are looked up, everything else leaves.
+fn onward(slot: Slot, bridge: Bridge, inspects: bool, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let meta = batch.meta(slot);
+    match meta.layers.class {
+        Class::Ipv4 | Class::Ipv6 if inspects && meta.layers.fragment != Fragment::Whole => {
+            put(&mut lists.fragments, slot);
+        }
+        Class::Ipv4 if inspects => put(V4::lookups(lists), slot),
+        Class::Ipv6 if inspects => put(V6::lookups(lists), slot),
+        _ => {
+            if inspects {
+                ctx.counters.uninspected.add(1);
+                spare(meta, Own::NotIp, ctx);
+            }
+            send(slot, bridge.peer, batch, lists, ctx);
+        }
+    }
+}
+
+/// Count what passes although there is a reason against it.
+fn spare(meta: &Meta, reason: impl Into<Reason>, ctx: &Ctx<'_, '_>) {
+    if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
+        counters.spare(reason.into());
+    }
+}
+
+/// Send a frame by an interface, as it is.
+pub fn send(slot: Slot, to: u16, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let Some(interface) = ctx.policy.interface(to) else {
+        return lists.discard(slot, Own::InterfaceGone);
+    };
+    let out = match ctx.policy.sender(ctx.setup, interface.port, ctx.own) {
+        Some(sender) => Out::HandOver(sender, to),
+        None => {
+            if let Some(counters) = ctx.counters.interfaces.get(to as usize) {
+                counters.sent.add(1);
+                counters.sent_bytes.add(batch.packets[slot as usize].len() as u64);
+            }
+            Out::Transmit(interface.port)
+        }
+    };
+    let meta = &mut batch.meta[slot as usize % HAND];
+    leave(slot, out, meta, Hop::bridge(to), lists);
+}
+
+/// What should be inspected can't be: it passes or is dropped, as the bridge says.
+pub fn fail(slot: Slot, reason: Reason, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let meta = batch.meta(slot);
+    let bridge = ctx
+        .policy
+        .interface(meta.interface)
+        .and_then(|interface| interface.bridge);
+    match bridge.filter(|bridge| bridge.fails_open) {
+        Some(bridge) => {
+            ctx.counters.uninspected.add(1);
+            spare(meta, reason, ctx);
+            send(slot, bridge.peer, batch, lists, ctx);
+        }
+        None => lists.discard(slot, reason),
+    }
+}
+
+/// What becomes of a session that a bridge carries, at the interface of `meta`; none where there is no bridge.
+#[inline(always)]
+pub fn plan<F: Family>(policy: &Policy, meta: &Meta) -> Option<Plan<F>> {
+    let bridge = policy.interface(meta.interface)?.bridge?;
+    Some(match inspects(policy, meta.interface, bridge) {
+        true => Plan::Session(translation(meta.interface, bridge)),
+        false => Plan::Drop(Own::Forgotten.into()),
+    })
+}
+
+fn translation<F: Family>(interface: u16, bridge: Bridge) -> Translation<F> {
+    Translation {
+        target: None,
+        pool: None,
+        outside: None,
+        mapped: None,
+        hops: [Hop::bridge(bridge.peer), Hop::bridge(interface)],
+    }
+}
+
+/// Open sessions for those of some packets without one that a bridge carries. Returns the others.
+#[cold]
+pub fn open<F: Family>(slots: Slots, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) -> Slots {
+    let mut others = Slots::new();
+    let mut openings = Openings::<F>::default();
+    for slot in slots {
+        let meta = batch.meta(slot);
+        let bridge = ctx
+            .policy
+            .interface(meta.interface)
+            .and_then(|interface| interface.bridge);
+        let Some(bridge) = bridge else {
+            put(&mut others, slot);
+            continue;
+        };
+        let frame = batch.packets[slot as usize].bytes();
+        let key = F::key(&meta.layers, frame, ctx.policy.context(meta, frame));
+        match midstream::<F>(&meta.layers, &key) {
+            None => openings.ask(slot, key, translation(meta.interface, bridge)),
+            Some(reason) => unseen(slot, reason, bridge, batch, lists, ctx),
+        }
+    }
+    openings.open(batch, lists, ctx);
+    others
+}
+
+/// Why a packet can't be the first of its flow.
+fn midstream<F: Family>(layers: &Layers, key: &F::Key) -> Option<Reason> {
+    if layers.flags.has(Flags::ICMP_ERROR) {
+        Some(sluice_nat::Reason::IcmpErrorWithoutSession.into())
+    } else if layers.flags.has(Flags::ICMP_REPLY) {
+        Some(sluice_nat::Reason::Unsolicited.into())
+    } else {
+        let opens = F::protocol(key) != TCP || layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN;
+        (!opens).then(|| sluice_nat::Reason::NotOpening.into())
+    }
+}
+
+/// A packet of a flow whose beginning was not seen: what is said about connections in their midst.
+fn unseen(slot: Slot, reason: Reason, bridge: Bridge, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let inspection = ctx.policy.inspection.as_deref();
+    let said = inspection.map(|inspection| inspection.settings.policies.of(Exception::Midstream));
+    if !matches!(said, Some(Exceptional::Pass | Exceptional::Bypass)) {
+        return lists.discard(slot, reason);
+    }
+    ctx.counters.uninspected.add(1);
+    spare(batch.meta(slot), reason, ctx);
+    send(slot, bridge.peer, batch, lists, ctx);
+}
+
+/// A packet of a known session leaves, counted and tracked, by the other interface, wherever its session began.
+#[inline(never)]
+pub fn cross<F: Family>(
+    slot: Slot,
+    (index, direction): (RecordIndex, Direction),
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+) {
+    let meta = *batch.meta(slot);
+    let frame = batch.packets[slot as usize].bytes();
+    let Some(bridge) = ctx
+        .policy
+        .interface(meta.interface)
+        .and_then(|interface| interface.bridge)
+    else {
+        return lists.discard(slot, Own::InterfaceGone);
+    };
+    let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut) else {
+        return lists.discard(slot, Own::Forgotten);
+    };
+    let Some(session) = F::table(shard).get_mut(index) else {
+        return lists.discard(slot, Own::Forgotten);
+    };
+    let tracked = read(frame, &meta.layers, session.protocol());
+    let track = session.track_mut();
+    track.packets[direction as usize] += 1;
+    track.bytes[direction as usize] += u64::from(meta.layers.end.saturating_sub(meta.layers.l3));
+    follow::<F>(tracked, shard, index, direction, ctx.policy, ctx.now);
+    send(slot, bridge.peer, batch, lists, ctx);
+}
+
+/// The tags of a frame that is about to be answered.
+pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
+    [0, 1].map(|k| meta.layers.tag(frame, k))
+}
+
+/// Send what was made of a frame back where that came from, with its tags.
+pub fn answer(slot: Slot, tags: [Option<Tag>; 2], batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let packet = &mut batch.packets[slot as usize];
+    let tagged = tags.into_iter().rev().flatten().all(|tag| vlan::push(packet, tag));
+    let to = batch.meta(slot).interface;
+    match tagged {
+        true => send(slot, to, batch, lists, ctx),
+        false => lists.discard(slot, Own::NoBuffer),
+    }
+}

@@ -1,0 +1,438 @@
+//! Bridges: what comes in by one interface leaves by the other as it came, what is inspected too.
+
+mod rig;
+
+use std::net::{SocketAddrV4, SocketAddrV6};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
+use sluice_engine::inspection::Inspection;
+use sluice_engine::policy::{Bridge, Interface, Policy, bridge_context};
+use sluice_engine::reason::Reason;
+use sluice_inspect::inspector::{self, Settings};
+use sluice_inspect::protocols::Capacity;
+use sluice_inspect::rates::Rates;
+use sluice_inspect::ruleset::Ordered;
+use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
+use sluice_inspect::stream;
+use sluice_testkit::packet::{self, Frame, flag};
+use sluice_testkit::strategy;
+use sluice_wire::Checksums;
+
+const RULES: &str = r#"
+drop tcp any any -> any 80 (msg:"evil"; flow:to_server,established; content:"evil"; sid:1;)
+reject tcp any any -> any 81 (msg:"told"; content:"evil"; sid:2;)
+reject udp any any -> any 53 (msg:"name"; content:"evil"; sid:3;)
+"#;
+
+fn inspected(policy: &mut Policy) {
+    let (variables, classes) = (Variables::default(), Classes::default());
+    let file = read(RULES.as_bytes(), Dialect::Suricata, &variables, &classes);
+    assert!(file.refused.is_empty(), "{:?}", file.refused);
+    let ordered = Ordered::new(file.signatures);
+    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
+    policy.inspect_by(Arc::new(Inspection {
+        settings: Settings::default(),
+        rates: Arc::new(Rates::new(64, [1, 2])),
+        rules: Arc::new(ordered.with(prefilter)),
+        alerts: 16,
+        interfaces: vec![true, false],
+    }));
+}
+
+fn bridged(interfaces: &mut [Interface], change: fn(&mut Bridge)) {
+    for (interface, peer) in interfaces.iter_mut().zip([OUTSIDE, INSIDE]) {
+        let mut bridge = Bridge {
+            peer,
+            drops_invalid: false,
+            fails_open: false,
+        };
+        change(&mut bridge);
+        interface.bridge = Some(bridge);
+        interface.context = bridge_context(0);
+    }
+}
+
+/// A bridge that does not inspect.
+fn plain() -> Plan {
+    Plan {
+        translate: false,
+        known_neighbours: false,
+        interfaces: |interfaces| bridged(interfaces, |_| {}),
+        ..Plan::default()
+    }
+}
+
+/// A bridge that does.
+fn plan() -> Plan {
+    let mut streams = stream::Plan::of(8);
+    streams.digests = 4;
+    let protocols = Capacity {
+        messages: 8,
+        names: 8,
+        inflaters: 1,
+        ..Capacity::default()
+    };
+    Plan {
+        inspection: Some(inspector::Plan {
+            flows: 8,
+            streams,
+            protocols,
+        }),
+        policy: inspected,
+        ..plain()
+    }
+}
+
+/// What comes out of the other interface, and only there.
+#[track_caller]
+fn over(rig: &mut Rig, interface: u16, frame: &[u8]) -> Vec<Vec<u8>> {
+    let mut sent = rig.send(interface, frame);
+    rig.round();
+    sent.extend(rig.sent());
+    assert!(sent.iter().all(|sent| sent.port == 1 - interface), "{sent:?}");
+    sent.into_iter().map(|sent| sent.frame).collect()
+}
+
+fn spared(rig: &Rig, name: &str) -> u64 {
+    let reason = Reason::all().find(|reason| reason.name() == name).expect("a reason");
+    let counters = rig.plane.counters().iter().flat_map(|worker| worker.interfaces.iter());
+    counters.map(|interface| interface.spared(reason)).sum()
+}
+
+fn uninspected(rig: &Rig) -> u64 {
+    rig.plane.counters().iter().map(|worker| worker.uninspected.get()).sum()
+}
+
+const CLIENT: &str = "10.0.0.1:4000";
+const SERVER: &str = "10.0.0.2:80";
+
+fn v4(text: &str) -> SocketAddrV4 {
+    text.parse().unwrap()
+}
+
+fn frame(from: &str, to: &str) -> Frame {
+    packet::tcp4(v4(from), v4(to)).macs(HOST_MAC, ROUTER_MAC)
+}
+
+/// Open a connection over the bridge, whose frames `dress` makes what they are.
+fn open(rig: &mut Rig, client: &str, server: &str, dress: fn(Frame) -> Frame) {
+    let syn = dress(frame(client, server).flags(flag::SYN).numbers(99, 0)).build();
+    assert_eq!(vec![syn.clone()], over(rig, INSIDE, &syn), "{:?}", rig.all_drops());
+    let answer = frame(server, client).macs(ROUTER_MAC, HOST_MAC);
+    let answer = dress(answer.flags(flag::SYN | flag::ACK).numbers(499, 100)).build();
+    assert_eq!(
+        vec![answer.clone()],
+        over(rig, OUTSIDE, &answer),
+        "{:?}",
+        rig.all_drops()
+    );
+    let ack = dress(frame(client, server).flags(flag::ACK).numbers(100, 500)).build();
+    assert_eq!(vec![ack.clone()], over(rig, INSIDE, &ack), "{:?}", rig.all_drops());
+}
+
+fn data(client: &str, server: &str, place: u32, data: &[u8]) -> Frame {
+    let frame = frame(client, server).flags(flag::ACK | flag::PSH);
+    frame.numbers(100 + place, 500).payload(data)
+}
+
+/// Frames of every kind that a link may carry, valid or not.
+fn kinds() -> Vec<(&'static str, Vec<u8>)> {
+    let ethernet = |kind: u16, length: usize| {
+        let mut frame = [ROUTER_MAC, HOST_MAC].concat();
+        frame.extend(kind.to_be_bytes());
+        frame.resize(length, 0x5a);
+        frame
+    };
+    let udp = || packet::udp4(v4("10.0.0.1:5000"), v4("10.0.0.2:5001")).macs(HOST_MAC, ROUTER_MAC);
+    let six = |port| format!("[2001:db8::{port}]:{port}").parse::<SocketAddrV6>().unwrap();
+    let mut broken = udp().payload(b"broken").build();
+    *broken.last_mut().unwrap() ^= 1;
+    let mut group = udp().payload(b"to all").build();
+    group[..6].fill(0xff);
+    let lan = "192.168.1.1".parse::<std::net::Ipv4Addr>().unwrap();
+    vec![
+        ("a request of ARP", packet::arp_request(HOST_MAC, lan, lan)),
+        ("a spanning tree's", ethernet(38, 60)),
+        ("MPLS", ethernet(0x8847, 90)),
+        ("PPPoE", ethernet(0x8864, 700)),
+        ("of one tag", udp().tag(0x8100, 7).build()),
+        ("of two tags", udp().tag(0x88a8, 7).tag(0x8100, 8).build()),
+        (
+            "of three tags",
+            udp().tag(0x88a8, 7).tag(0x8100, 8).tag(0x8100, 9).build(),
+        ),
+        ("about to expire", udp().ttl(1).build()),
+        ("with a wrong checksum", broken),
+        ("to everybody", group),
+        (
+            "IPv6",
+            packet::udp6(six(1), six(2))
+                .payload(b"six")
+                .macs(HOST_MAC, ROUTER_MAC)
+                .build(),
+        ),
+        ("jumbo", udp().payload(&[7; 8900]).build()),
+        ("padded", udp().padded(60).build()),
+        ("a fragment", udp().payload(&[1; 64]).fragment(0, true, 77).build()),
+        ("a broken header", ethernet(0x0800, 60)),
+        ("shorter than a header", vec![1, 2, 3, 4, 5]),
+    ]
+}
+
+#[test]
+fn frames_of_every_kind_pass_unchanged_in_both_directions() {
+    for workers in [1, 3] {
+        let mut rig = Rig::new(Plan { workers, ..plain() });
+        for (name, frame) in kinds() {
+            for interface in [INSIDE, OUTSIDE] {
+                assert_eq!(vec![frame.clone()], over(&mut rig, interface, &frame), "{name}");
+            }
+        }
+        assert_eq!(0, rig.live());
+        assert_eq!(0, uninspected(&rig));
+        assert_eq!(2, spared(&rig, "too-many-tags"));
+        rig.check();
+    }
+}
+
+#[test]
+fn frames_of_every_kind_pass_unchanged_where_flows_are_inspected() {
+    let mut rig = Rig::new(plan());
+    for (name, frame) in kinds().into_iter().filter(|(name, _)| *name != "a fragment") {
+        for interface in [INSIDE, OUTSIDE] {
+            assert_eq!(
+                vec![frame.clone()],
+                over(&mut rig, interface, &frame),
+                "{name}: {:?}",
+                rig.all_drops()
+            );
+        }
+    }
+    // ARP, spanning tree, MPLS, PPPoE; too many tags, wrong checksum, broken header, short frame.
+    assert_eq!(8, spared(&rig, "not-ip"));
+    assert_eq!(16, uninspected(&rig));
+    assert!(rig.live() > 0);
+    rig.check();
+}
+
+#[test]
+fn invalid_frames_are_dropped_where_that_is_configured() {
+    let mut rig = Rig::new(Plan {
+        interfaces: |interfaces| bridged(interfaces, |bridge| bridge.drops_invalid = true),
+        ..plain()
+    });
+    let kinds = kinds();
+    let passed = kinds
+        .iter()
+        .filter(|(_, frame)| !over(&mut rig, INSIDE, frame).is_empty());
+    assert_eq!(kinds.len() - 4, passed.count());
+    assert_eq!(0, spared(&rig, "too-many-tags"));
+    assert_eq!(1, rig.drops("too-many-tags"));
+    rig.check();
+}
+
+#[test]
+fn match_on_a_bridge_is_never_delivered_complete() {
+    let dresses: [fn(Frame) -> Frame; 2] = [|frame| frame, |frame| frame.tag(0x88a8, 7).tag(0x8100, 8)];
+    for workers in [1, 4] {
+        for dress in dresses {
+            let mut rig = Rig::new(Plan { workers, ..plan() });
+            open(&mut rig, CLIENT, SERVER, dress);
+            let good = dress(data(CLIENT, SERVER, 0, b"some ev")).build();
+            assert_eq!(vec![good.clone()], over(&mut rig, INSIDE, &good));
+            let bad = dress(data(CLIENT, SERVER, 7, b"il")).build();
+            assert_eq!(0, over(&mut rig, INSIDE, &bad).len());
+            assert_eq!(1, rig.drops("signature"));
+            let more = dress(data(CLIENT, SERVER, 9, b"more")).build();
+            assert_eq!(0, over(&mut rig, INSIDE, &more).len());
+            rig.check();
+        }
+    }
+}
+
+#[test]
+fn flows_of_two_vlans_are_not_each_others() {
+    let mut rig = Rig::new(plan());
+    let dresses: [fn(Frame) -> Frame; 2] = [|frame| frame.tag(0x8100, 7), |frame| frame.tag(0x8100, 8)];
+    for dress in dresses {
+        open(&mut rig, CLIENT, SERVER, dress);
+    }
+    assert_eq!(2, rig.live());
+    for (dress, payload) in dresses.into_iter().zip([b"ev", b"il"]) {
+        let half = dress(data(CLIENT, SERVER, 0, payload)).build();
+        assert_eq!(vec![half.clone()], over(&mut rig, INSIDE, &half));
+    }
+    let rest = dresses[0](data(CLIENT, SERVER, 2, b"il")).build();
+    assert_eq!(0, over(&mut rig, INSIDE, &rest).len());
+    assert_eq!(1, rig.drops("signature"));
+}
+
+#[test]
+fn segments_ahead_of_a_gap_cross_in_order() {
+    for workers in [1, 3] {
+        let mut rig = Rig::new(Plan { workers, ..plan() });
+        open(&mut rig, CLIENT, SERVER, |frame| frame);
+        let part = |place, payload: &[u8]| data(CLIENT, SERVER, place, payload).build();
+        let (first, second) = (part(0, b"abc"), part(3, b"def"));
+        assert_eq!(0, over(&mut rig, INSIDE, &second).len());
+        assert_eq!(vec![first.clone(), second], over(&mut rig, INSIDE, &first));
+        rig.check();
+    }
+}
+
+#[test]
+fn reject_answers_for_the_other_end_behind_the_same_tags() {
+    let mut rig = Rig::new(plan());
+    let server = "10.0.0.2:81";
+    open(&mut rig, CLIENT, server, |frame| frame.tag(0x8100, 7));
+    let bad = data(CLIENT, server, 0, b"evil").tag(0x8100, 7).build();
+    let sent = rig.send(INSIDE, &bad);
+    let back = sent.iter().find(|sent| sent.port == INSIDE).expect("a reset");
+    assert_eq!([HOST_MAC, ROUTER_MAC].concat(), back.frame[..12]);
+    assert_eq!([0x81, 0, 0, 7, 8, 0], back.frame[12..18]);
+    assert_eq!(
+        (v4(server), v4(CLIENT)),
+        rig::flow(&[&back.frame[..12], &back.frame[16..]].concat())
+    );
+    assert_ne!(0, back.frame[18 + 20 + 13] & flag::RST);
+    let query = packet::udp4(v4("10.0.0.1:5000"), v4("10.0.0.9:53"))
+        .payload(b"evil")
+        .macs(HOST_MAC, ROUTER_MAC);
+    let sent = rig.send(INSIDE, &query.build());
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    // Who is asked says that it is prohibited: a bridge has no address.
+    assert_eq!(
+        (INSIDE, [10, 0, 0, 9], [3, 13]),
+        (
+            sent[0].port,
+            sent[0].frame[26..30].try_into().unwrap(),
+            sent[0].frame[34..36].try_into().unwrap()
+        )
+    );
+    rig.check();
+}
+
+#[test]
+fn connection_in_its_midst_passes_uninspected_or_not_as_its_policy_says() {
+    let mut rig = Rig::new(plan());
+    let midst = data(CLIENT, SERVER, 0, b"evil").build();
+    assert_eq!(vec![midst.clone()], over(&mut rig, INSIDE, &midst));
+    assert_eq!((1, 1), (spared(&rig, "tcp-not-opening"), uninspected(&rig)));
+    let mut rig = Rig::new(Plan {
+        policy: |policy| {
+            inspected(policy);
+            let inspection = Arc::get_mut(policy.inspection.as_mut().unwrap()).unwrap();
+            let policies = inspection.settings.policies;
+            inspection.settings.policies = policies.with(stream::Exception::Midstream, stream::Policy::DropFlow);
+        },
+        ..plan()
+    });
+    assert_eq!(0, over(&mut rig, INSIDE, &midst).len());
+    assert_eq!(1, rig.drops("tcp-not-opening"));
+    rig.check();
+}
+
+#[test]
+fn flow_without_room_for_a_session_passes_an_open_bridge_alone() {
+    let opens: [fn(&mut Vec<Interface>); 2] = [
+        |interfaces| bridged(interfaces, |_| {}),
+        |interfaces| bridged(interfaces, |bridge| bridge.fails_open = true),
+    ];
+    for (interfaces, passes) in opens.into_iter().zip([false, true]) {
+        let mut rig = Rig::new(Plan {
+            sessions: 4,
+            shards: 1,
+            interfaces,
+            ..plan()
+        });
+        let room = rig.plane.setup().sessions_per_shard()[0];
+        for port in 0..room as u16 + 3 {
+            let client = format!("10.0.0.1:{}", 1000 + port);
+            let packet = packet::udp4(v4(&client), v4("10.0.0.2:7"))
+                .macs(HOST_MAC, ROUTER_MAC)
+                .build();
+            let expected = usize::from(passes || usize::from(port) < room);
+            assert_eq!(expected, over(&mut rig, INSIDE, &packet).len(), "{port}");
+        }
+        let (dropped, open) = (rig.drops("sessions-full"), spared(&rig, "sessions-full"));
+        assert_eq!(if passes { (0, 3) } else { (3, 0) }, (dropped, open));
+        rig.check();
+    }
+}
+
+#[test]
+fn sessions_of_a_bridge_outlive_a_change_of_policy() {
+    let mut rig = Rig::new(plan());
+    open(&mut rig, CLIENT, SERVER, |frame| frame);
+    let good = data(CLIENT, SERVER, 0, b"some ev").build();
+    assert_eq!(1, over(&mut rig, INSIDE, &good).len());
+    let (policy, routes) = rig::policy(&plan());
+    rig.plane.commit(policy, &routes).unwrap();
+    let bad = data(CLIENT, SERVER, 7, b"il").build();
+    assert_eq!(0, over(&mut rig, INSIDE, &bad).len());
+    assert_eq!(1, rig.live());
+}
+
+#[test]
+fn sessions_of_a_bridge_end_in_their_time() {
+    let mut rig = Rig::new(plan());
+    let packet = packet::udp4(v4("10.0.0.1:1000"), v4("10.0.0.2:7"))
+        .macs(HOST_MAC, ROUTER_MAC)
+        .build();
+    assert_eq!(1, over(&mut rig, INSIDE, &packet).len());
+    assert_eq!(1, rig.live());
+    rig.seconds(400);
+    assert_eq!(0, rig.live());
+}
+
+#[test]
+fn bridge_is_cut_into_stages_like_everything_else() {
+    let cuts: [[Vec<u16>; 4]; 3] = [
+        [vec![0], vec![0], vec![1], vec![0]],
+        [vec![0], vec![1], vec![2], vec![2]],
+        [vec![0], vec![0], vec![1, 2], vec![0]],
+    ];
+    for stages in cuts {
+        let senders = stages[3].clone();
+        let mut rig = Rig::new(Plan {
+            workers: 3,
+            stages,
+            senders,
+            ..plan()
+        });
+        open(&mut rig, CLIENT, SERVER, |frame| frame);
+        let arp = packet::arp_request(
+            HOST_MAC,
+            "10.0.0.1".parse::<std::net::Ipv4Addr>().unwrap(),
+            "10.0.0.2".parse::<std::net::Ipv4Addr>().unwrap(),
+        );
+        assert_eq!(vec![arp.clone()], over(&mut rig, INSIDE, &arp));
+        let bad = data(CLIENT, SERVER, 0, b"evil").build();
+        assert_eq!(0, over(&mut rig, INSIDE, &bad).len());
+        rig.check();
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn any_frame_passes_a_bridge_as_it_is(
+        frames in proptest::collection::vec((strategy::frame(), 0..2u16, any::<prop::sample::Index>(), any::<u8>()), 1..20),
+    ) {
+        let mut rig = Rig::new(plain());
+        for (frame, interface, place, bits) in frames {
+            let mut bytes = frame.build();
+            let at = place.index(bytes.len());
+            bytes[at] ^= bits;
+            rig.wires[0].inject(interface, &bytes, Checksums::Unverified);
+            rig.round();
+            let sent = rig.sent();
+            prop_assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+            prop_assert_eq!((1 - interface, &bytes), (sent[0].port, &sent[0].frame));
+        }
+        rig.check();
+    }
+}
