@@ -20,6 +20,7 @@ class Captures:
             hosts[name].spawn("tcpdump", "-i", interface, "-n", "-U", "-s", "256", "-B", "4096", "-Z", "root",
                               "-w", os.path.join(folder, f"{name}-{interface}.pcap"), label="tcpdump")
             for name, interface in PLACES
+            if name in hosts
         ]
         for process in self.processes:
             process.wait_for_line("listening on")

@@ -79,3 +79,30 @@ class Topology:
         for host in reversed(self.hosts):
             host.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Bridged:
+    """Two hosts of one network, and a bridge between them:
+
+        alice ── left ─ gateway ─ right ── server
+    """
+
+    def __init__(self, folder="/run/lab/bridged", mtu=1500):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        self.folder = folder
+        self.hosts = [Host(name, folder) for name in ["alice", "gateway", "server"]]
+        self.alice, self.gateway, self.server = self.hosts
+        self.gateway.setting("net.ipv6.conf.default.disable_ipv6=1")
+        connect(self.gateway, "left", self.alice, "eth0", mtu)
+        connect(self.gateway, "right", self.server, "eth0", mtu)
+        for host, last in [(self.alice, 2), (self.server, 130)]:
+            host.address, host.address6 = f"198.51.100.{last}", f"2001:db8:b::{last}"
+            host.setting("net.ipv4.icmp_ratelimit=0")
+            host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
+            host.run("ip", "-6", "address", "add", f"{host.address6}/64", "dev", "eth0", "nodad")
+
+    def remove(self):
+        """End all programs and take the topology down."""
+        for host in reversed(self.hosts):
+            host.remove()

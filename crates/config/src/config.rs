@@ -122,6 +122,19 @@ pub struct Interface {
     pub left_to_offload: schema::LeftToOffload,
     /// Largest TCP segment that passes here, where that is limited.
     pub mss_clamp: Option<MssClamp>,
+    /// The bridge that it is in.
+    pub bridge: Option<Bridged>,
+}
+
+/// An interface's place in a bridge.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Bridged {
+    /// The bridge, by its place in the file.
+    pub number: usize,
+    /// The other interface.
+    pub peer: InterfaceIndex,
+    /// What is said of the bridge.
+    pub settings: schema::Bridge,
 }
 
 /// What an interface is made of.

@@ -40,6 +40,7 @@ const FIXED: &[(&str, &str)] = &[
         "the Ethernet address is set when the device is opened",
     ),
     ("interfaces.*.mtu", "packet buffers are sized when the device is opened"),
+    ("bridges.*.interfaces", "devices are told at start to take every frame"),
     ("neighbours.ipv4", "the memory of the table is taken at start"),
     ("neighbours.ipv6", "the memory of the table is taken at start"),
     ("neighbours.parked", "the memory of the table is taken at start"),

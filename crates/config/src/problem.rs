@@ -1,5 +1,6 @@
 //! What can be wrong with a configuration: what, and what to do about it.
 
+mod bridge;
 mod filter;
 mod inspection;
 mod pool;
@@ -7,6 +8,7 @@ mod stage;
 
 use std::net::{IpAddr, Ipv4Addr};
 
+pub use self::bridge::BridgeProblem;
 pub use self::filter::FilterProblem;
 pub use self::inspection::InspectionProblem;
 pub use self::pool::PoolProblem;
@@ -70,6 +72,9 @@ pub enum Problem {
     /// Something about the stages of a pipeline.
     #[error("{0}")]
     Stage(StageProblem),
+    /// Something about bridges.
+    #[error("{0}")]
+    Bridge(BridgeProblem),
     /// Something about inspection.
     #[error("{0}")]
     Inspection(InspectionProblem),
@@ -409,6 +414,7 @@ impl Problem {
             Self::UnknownCore { cores, .. } => format!("cores are {}", list(cores)),
             Self::DuplicateCore(_) => "each worker has a core of its own".into(),
             Self::Stage(problem) => problem.hint(),
+            Self::Bridge(problem) => problem.hint(),
             Self::Inspection(problem) => problem.hint(),
             Self::ShardsNotPowerOfTwo(shards) => {
                 format!(

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
+use sluice_config::config::InterfaceIndex;
 use sluice_config::{Config, Machine, Valid};
 use sluice_dpdk::interface::Interface;
 use sluice_dpdk::{Devices, tsc};
@@ -74,6 +75,8 @@ pub struct Control {
     /// The watch over the workers.
     pub(crate) watchdog: Watchdog,
     loads: Mutex<Vec<Load>>,
+    /// Interfaces whose links are held down, as the other sides of their bridges are.
+    held_links: Mutex<Vec<InterfaceIndex>>,
     /// Alerts, where anything is inspected.
     pub(crate) alerts: Option<Alerts>,
     /// What became of signature files.
@@ -116,6 +119,7 @@ impl Control {
             config: Mutex::new(Arc::new(loaded.checked.config)),
             committing: tokio::sync::Mutex::new(()),
             desks: desks.collect(),
+            held_links: Mutex::default(),
             loads: Mutex::new(vec![Load::default(); counters.len()]),
             counters,
             devices: running.devices,
@@ -237,6 +241,20 @@ impl Control {
             Some(name) => Interface::named(&name).is_ok_and(|interface| interface.runs()),
             None => port.link().up,
         }
+    }
+
+    /// Take a port's link up or down.
+    pub(crate) fn set_port_link(&self, port: usize, up: bool) -> std::io::Result<()> {
+        let port = self.devices.ports().get(port).ok_or(std::io::ErrorKind::NotFound)?;
+        match self.kernel_interface(port.name()) {
+            Some(name) => Interface::named(&name)?.set_up(up),
+            None => port.set_link(up),
+        }
+    }
+
+    /// Interfaces whose links are held down.
+    pub(crate) fn held_links(&self) -> std::sync::MutexGuard<'_, Vec<InterfaceIndex>> {
+        lock(&self.held_links)
     }
 
     fn kernel_interface(&self, name: &str) -> Option<String> {

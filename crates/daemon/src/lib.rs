@@ -4,6 +4,7 @@
 
 mod alerts;
 mod api;
+mod bridges;
 pub mod build;
 mod control;
 mod desk;

@@ -161,6 +161,7 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
     };
     let mut plan = PortPlan::new(&interface.name, device);
     plan.mtu = interface.mtu;
+    plan.promiscuous = interface.bridge.is_some();
     plan.interrupts = config.document.system.idle.interrupt;
     plan.queues = queues.unwrap_or(receivers(config));
     // A card filters by its address. Everything else brings all that arrives, and the engine looks at addresses.

@@ -53,6 +53,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
             ended = api::serve(control.clone(), listener) => ended.map_err(DaemonError::Runtime),
             () = control.housekeep() => Ok(()),
             () = control.rebalance() => Ok(()),
+            () = control.follow_links() => Ok(()),
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         }
@@ -62,6 +63,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
     drop(runtime);
     workers.stop(&control.counters);
     control.collect_alerts();
+    control.release_links();
     print(&control, output).map_err(DaemonError::Output)?;
     drop(socket);
     if let Some(control) = Arc::into_inner(control) {

@@ -76,16 +76,18 @@ impl Interface {
         self.ask(libc::SIOCSIFMTU, &mut request)
     }
 
-    /// Bring it up, where it is down.
-    pub fn bring_up(&self) -> Result<(), Error> {
+    /// Bring it up or down, where it is not.
+    pub fn set_up(&self, up: bool) -> Result<(), Error> {
         let mut request = self.request();
         self.ask(libc::SIOCGIFFLAGS, &mut request)?;
         // SAFETY: the field that this code fills.
         let flags = unsafe { request.ifr_ifru.ifru_flags };
-        if flags & libc::IFF_UP as libc::c_short != 0 {
+        let bit = libc::IFF_UP as libc::c_short;
+        let wanted = if up { flags | bit } else { flags & !bit };
+        if flags == wanted {
             return Ok(());
         }
-        request.ifr_ifru.ifru_flags = flags | libc::IFF_UP as libc::c_short;
+        request.ifr_ifru.ifru_flags = wanted;
         self.ask(libc::SIOCSIFFLAGS, &mut request)
     }
 

@@ -327,6 +327,18 @@ impl Port {
         Link { up: up != 0, megabits }
     }
 
+    /// Take its link up or down, as far as its driver can.
+    ///
+    /// # Errors
+    /// The driver can't, or the device does not.
+    pub fn set_link(&self, up: bool) -> Result<(), std::io::Error> {
+        // SAFETY: the port is open.
+        match unsafe { sys::sluice_port_set_link(self.number, i32::from(up)) } {
+            0 => Ok(()),
+            error => Err(std::io::Error::from_raw_os_error(-error)),
+        }
+    }
+
     /// What the device has counted; zeros where it can't tell.
     pub fn statistics(&self) -> Statistics {
         let mut raw = std::mem::MaybeUninit::<sys::sluice_port_statistics>::zeroed();

@@ -377,6 +377,12 @@ pub enum Show {
         #[arg(long)]
         json: bool,
     },
+    /// Bridges: links, what passed, and what passed although not valid or not inspected
+    Bridges {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Rules of inspection that matched, the last ones
     Alerts {
         /// So many at most.

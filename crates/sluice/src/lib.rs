@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod arguments;
+pub mod bridges;
 pub mod check;
 pub mod client;
 pub mod columns;

@@ -6,15 +6,15 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_daemon::config::api::{
-    Alert, AlertRequest, Core, Drop, FilterRequest, Flow, Initiator, Interface, NatRequest, Neighbour, Protocol, Route,
-    Session, SessionFilter, path,
+    Alert, AlertRequest, Bridge, Core, Drop, FilterRequest, Flow, Initiator, Interface, NatRequest, Neighbour,
+    Protocol, Route, Session, SessionFilter, path,
 };
 
 use crate::arguments::Show;
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
-use crate::{filter, inspection, nat};
+use crate::{bridges, filter, inspection, nat};
 
 use Align::{Left, Right};
 
@@ -62,6 +62,8 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
         }
         Show::Routes { json: true } => as_json::<_, Route>(&mut connect()?, path::ROUTES, &(), u64::MAX, output),
         Show::Cores { json: true } => as_json::<_, Core>(&mut connect()?, path::CORES, &(), u64::MAX, output),
+        Show::Bridges { json: true } => as_json::<_, Bridge>(&mut connect()?, path::BRIDGES, &(), u64::MAX, output),
+        Show::Bridges { .. } => bridges::bridges(&mut connect()?, output),
         Show::Drops { json: true, .. } => as_json::<_, Drop>(&mut connect()?, path::DROPS, &(), u64::MAX, output),
         Show::Alerts { last, json: true } => {
             let request = AlertRequest { last: *last };

@@ -48,7 +48,9 @@ pub use packet_filter::{
     RemoveRequest,
 };
 pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
-pub use show::{Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status};
+pub use show::{
+    Bridge, BridgeSide, Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +95,8 @@ pub mod path {
     pub const ALERTS: &str = "/v1/alerts";
     /// How inspection goes.
     pub const INSPECTION: &str = "/v1/inspection";
+    /// Bridges.
+    pub const BRIDGES: &str = "/v1/bridges";
     /// Workers and their cores.
     pub const CORES: &str = "/v1/cores";
     /// Dropped packets by reason.

@@ -41,6 +41,34 @@ pub struct Counter {
     pub count: u64,
 }
 
+/// Two interfaces that pass each other everything.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Bridge {
+    /// Its name.
+    pub name: String,
+    /// The two sides.
+    pub sides: Vec<BridgeSide>,
+    /// Frames that passed although there was a reason against it, by the reason.
+    pub spared: Vec<Counter>,
+}
+
+/// One side of a bridge.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct BridgeSide {
+    /// The interface.
+    pub interface: String,
+    /// `up`, `down`, or `held`: taken down because the other side is down.
+    pub link: String,
+    /// Frames that came in here.
+    pub received: u64,
+    /// Frames that left here.
+    pub sent: u64,
+    /// Frames that came in here and were dropped.
+    pub dropped: u64,
+}
+
 /// An interface. Over all of them, `received + made + unparked = sent + dropped + to-host + parked`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

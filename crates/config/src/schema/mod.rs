@@ -2,6 +2,7 @@
 //!
 //! Keys are written in kebab-case. A key that is not listed is refused.
 
+mod bridge;
 mod filter;
 mod gateway;
 mod inspection;
@@ -10,6 +11,7 @@ mod nat;
 mod pool;
 mod system;
 
+pub use bridge::{Bridge, Fail, Invalid};
 pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, Part, RejectWith, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
 pub use inspection::{ExceptionPolicy, Inspection, InspectionMode, SignatureDialect, Signatures};
@@ -39,6 +41,9 @@ pub struct Document {
     pub sessions: Sessions,
     /// Interfaces by name, in the order of the file.
     pub interfaces: IndexMap<String, Interface>,
+    /// Pairs of interfaces that pass each other everything, by name.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub bridges: IndexMap<String, Bridge>,
     /// Static routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,

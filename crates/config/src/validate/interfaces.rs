@@ -62,6 +62,7 @@ impl Check<'_> {
             advertisements,
             left_to_offload: written.left_to_offload,
             mss_clamp: written.mss_clamp,
+            bridge: None,
         })
     }
 

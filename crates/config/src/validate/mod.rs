@@ -1,6 +1,7 @@
 //! From a [`Document`] to a [`Valid`] configuration: every reference, range and rule of the field is checked here,
 //! and nowhere behind it.
 
+mod bridges;
 mod filter;
 mod inspection;
 mod interfaces;
@@ -11,6 +12,7 @@ mod rules;
 mod stages;
 mod system;
 
+pub use self::bridges::MOST_BRIDGES;
 pub use self::filter::{Inserted, Weight, check_rules};
 pub use self::inspection::EXCEPTIONS;
 
@@ -91,7 +93,8 @@ impl Check<'_> {
         let timeouts = self.timeouts(place!["sessions", "timeouts"], &self.document.sessions.timeouts, None);
         let interfaces = self.interfaces(cores.len());
         // Routes and rules name interfaces by their place: it means nothing where some are missing.
-        let interfaces = interfaces?;
+        let mut interfaces = interfaces?;
+        self.bridges(&mut interfaces);
         let routes = self.routes(&interfaces);
         let neighbours = self.neighbours(&interfaces);
         let pools = self.pools(&interfaces, &timeouts);

@@ -1,6 +1,7 @@
 //! The control API: HTTP/1.1 over the control socket, with the types of `sluice_config::api`.
 
 mod apply;
+mod bridges;
 mod filter;
 mod inspection;
 mod lists;
@@ -71,6 +72,7 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::NEIGHBOURS, get(lists::neighbours))
         .route(path::CLEAR_NEIGHBOURS, post(lists::clear_neighbours))
         .route(path::CORES, get(lists::cores))
+        .route(path::BRIDGES, get(bridges::bridges))
         .route(path::DROPS, get(lists::drops))
         .route(path::ALERTS, get(inspection::alerts))
         .route(path::INSPECTION, get(inspection::status))

@@ -7,7 +7,7 @@ use sluice_config::Config;
 use sluice_config::config::{Interface as Configured, InterfaceIndex, Link, SourceAction, Way};
 use sluice_config::schema;
 use sluice_engine::io::PortIndex;
-use sluice_engine::policy::{Advertise, Interface};
+use sluice_engine::policy::{Advertise, Bridge, Interface, bridge_context};
 use sluice_route::{Address, Prefix, Refusal, Route, RouteSet, SourceValidation, Via};
 use sluice_wire::vlan::Tag;
 use sluice_wire::{ndp, validity};
@@ -60,9 +60,12 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                 mac,
                 mtu: configured.mtu,
                 link: link(configured, index, mac),
-                context: 0,
-                stateful: [translates, false],
-                outside: side != Side::Inside,
+                context: configured
+                    .bridge
+                    .as_ref()
+                    .map_or(0, |bridge| bridge_context(bridge.number)),
+                stateful: [translates && configured.bridge.is_none(), false],
+                outside: side != Side::Inside && configured.bridge.is_none(),
                 validation: match configured.source_validation {
                     schema::SourceValidation::Strict => SourceValidation::Strict,
                     schema::SourceValidation::Loose => SourceValidation::Loose,
@@ -72,6 +75,11 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                 complete_checksums: configured.left_to_offload == schema::LeftToOffload::Complete,
                 advertise: advertise(configured),
                 segment_size: configured.mss_clamp.map(|clamp| clamp.segment_size(configured.mtu)),
+                bridge: configured.bridge.as_ref().map(|bridge| Bridge {
+                    peer: bridge.peer,
+                    drops_invalid: bridge.settings.invalid == schema::Invalid::Drop,
+                    fails_open: bridge.settings.fail == schema::Fail::Open,
+                }),
             }
         })
         .collect()

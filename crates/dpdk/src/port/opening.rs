@@ -218,7 +218,7 @@ impl Opening<'_> {
                     reason: error.to_string(),
                 });
             }
-            if interface.is_ok_and(|interface| interface.bring_up().is_err()) {
+            if interface.is_ok_and(|interface| interface.set_up(true).is_err()) {
                 return Err(PortError::NoPermission {
                     port: self.plan.name.clone(),
                     device: name.into(),

@@ -189,6 +189,11 @@ int sluice_port_mtu(uint16_t port, uint16_t *mtu)
 	return rte_eth_dev_get_mtu(port, mtu);
 }
 
+int sluice_port_set_link(uint16_t port, int up)
+{
+	return up ? rte_eth_dev_set_link_up(port) : rte_eth_dev_set_link_down(port);
+}
+
 int sluice_port_link(uint16_t port, int *up, uint32_t *megabits)
 {
 	struct rte_eth_link link = {0};

@@ -135,6 +135,7 @@ int sluice_port_set_mac(uint16_t port, const uint8_t mac[6]);
 int sluice_port_mtu(uint16_t port, uint16_t *mtu);
 /* Up or not, and megabits per second (0 where unknown). */
 int sluice_port_link(uint16_t port, int *up, uint32_t *megabits);
+int sluice_port_set_link(uint16_t port, int up);
 int sluice_port_statistics(uint16_t port, struct sluice_port_statistics *statistics);
 int sluice_port_from_rings(const char *name, struct rte_ring **receive, struct rte_ring **transmit, uint16_t queues);
 /* Receive interrupts: a thread arms its queues once, and then waits for any of them. */

@@ -1,0 +1,92 @@
+//! Bridges: two interfaces each, which nothing else uses.
+
+use super::Check;
+use crate::config::{Bridged, Interface, InterfaceIndex, Link};
+use crate::problem::BridgeProblem;
+use crate::read::{Step, place};
+use crate::schema;
+
+/// Most bridges; the data plane has room for as many.
+pub const MOST_BRIDGES: usize = 128;
+
+impl Check<'_> {
+    /// Tell interfaces which bridge they are in.
+    pub(super) fn bridges(&mut self, interfaces: &mut [Interface]) {
+        let document = self.document;
+        if document.bridges.len() > MOST_BRIDGES {
+            let many = BridgeProblem::TooMany(document.bridges.len());
+            self.report(place!["bridges"], many.into());
+        }
+        for (number, (name, written)) in document.bridges.iter().enumerate() {
+            self.name(place!["bridges", name], name);
+            self.bridge(number, name, written, interfaces);
+        }
+    }
+
+    fn bridge(&mut self, number: usize, name: &str, written: &schema::Bridge, interfaces: &mut [Interface]) {
+        let at = place!["bridges", name, "interfaces"];
+        if written.interfaces.len() != 2 {
+            let place = if written.interfaces.is_empty() { &at[..2] } else { at };
+            self.report(place, BridgeProblem::NotTwo(written.interfaces.len()).into());
+            return;
+        }
+        let members: Vec<Option<InterfaceIndex>> = (0..)
+            .zip(&written.interfaces)
+            .map(|(k, member)| {
+                let at = place!["bridges", name, "interfaces", k];
+                let index = self.interface_index(at, member)?;
+                self.member(at, index, interfaces).then_some(index)
+            })
+            .collect();
+        let [Some(one), Some(other)] = members[..] else { return };
+        if one == other {
+            let twice = BridgeProblem::Twice(written.interfaces[1].clone());
+            return self.report(place!["bridges", name, "interfaces", 1], twice.into());
+        }
+        let mtu = |index: InterfaceIndex| {
+            let interface = &interfaces[usize::from(index)];
+            (interface.name.clone(), interface.mtu)
+        };
+        if mtu(one).1 != mtu(other).1 {
+            self.report(at, BridgeProblem::Mtu(mtu(one), mtu(other)).into());
+        }
+        for (own, peer) in [(one, other), (other, one)] {
+            interfaces[usize::from(own)].bridge = Some(Bridged {
+                number,
+                peer,
+                settings: written.clone(),
+            });
+        }
+    }
+
+    /// Whether an interface may be in a bridge.
+    fn member(&mut self, at: &[Step<'_>], index: InterfaceIndex, interfaces: &[Interface]) -> bool {
+        let interface = &interfaces[usize::from(index)];
+        let name = || interface.name.clone();
+        let vlan = interfaces
+            .iter()
+            .find(|other| matches!(other.link, Link::Vlan { parent, .. } if parent == index));
+        let routed = [
+            (!interface.addresses.is_empty(), "addresses"),
+            (interface.advertisements.is_some(), "router-advertisements"),
+            (interface.mss_clamp.is_some(), "mss-clamp"),
+        ];
+        let problem = if interface.bridge.is_some() {
+            Some(BridgeProblem::Twice(name()))
+        } else if matches!(interface.link, Link::Vlan { .. }) {
+            Some(BridgeProblem::Vlan(name()))
+        } else if let Some(vlan) = vlan {
+            Some(BridgeProblem::Parent(name(), vlan.name.clone()))
+        } else {
+            let routed = routed.iter().find(|(is, _)| *is);
+            routed.map(|(_, key)| BridgeProblem::Routed(name(), key))
+        };
+        match problem {
+            Some(problem) => {
+                self.report(at, problem.into());
+                false
+            }
+            None => true,
+        }
+    }
+}

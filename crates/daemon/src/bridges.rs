@@ -1,0 +1,185 @@
+//! Bridges: the link of one side follows that of the other, as at the two ends of a cable.
+
+use std::time::{Duration, Instant};
+
+use sluice_config::config::InterfaceIndex;
+
+use crate::control::Control;
+
+/// How often links are looked at.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// How long a link may take to come up once it is no longer held down: cards agree on a speed first.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What has been done to the links of a bridge.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pair {
+    /// Sides that are held down.
+    held: [bool; 2],
+    /// A device did not do as it was told; it has been said, and is not tried again.
+    unable: bool,
+    /// Until when a side that was held may take to come up.
+    grace: [Option<Instant>; 2],
+}
+
+/// What is to be done to a side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    /// Take it down.
+    Hold(usize),
+    /// Bring it up.
+    Release(usize),
+}
+
+impl Pair {
+    /// What is to be done where the links are as they are seen.
+    fn step(&mut self, up: [bool; 2], now: Instant) -> Option<Act> {
+        if self.unable {
+            return None;
+        }
+        for side in [0, 1] {
+            if up[side] || self.grace[side].is_some_and(|until| now >= until) {
+                self.grace[side] = None;
+            }
+        }
+        for (side, other) in [(0, 1), (1, 0)] {
+            let is_down = !up[other] && !self.held[other] && self.grace[other].is_none();
+            if self.held[side] && up[other] {
+                self.held[side] = false;
+                self.grace[side] = Some(now + GRACE);
+                return Some(Act::Release(side));
+            }
+            if is_down && up[side] {
+                self.held[side] = true;
+                return Some(Act::Hold(side));
+            }
+        }
+        None
+    }
+}
+
+impl Control {
+    /// The two interfaces of each bridge whose links follow one another.
+    fn followers(&self) -> Vec<[InterfaceIndex; 2]> {
+        let config = self.config();
+        let interfaces = (0..).zip(&config.interfaces);
+        let pair = |(index, interface): (InterfaceIndex, &sluice_config::config::Interface)| {
+            let bridge = interface.bridge.as_ref()?;
+            (index < bridge.peer && bridge.settings.follow_link).then_some([index, bridge.peer])
+        };
+        interfaces.filter_map(pair).collect()
+    }
+
+    /// Let the links of bridges follow one another, for ever.
+    pub(crate) async fn follow_links(&self) {
+        let mut pairs: std::collections::BTreeMap<[InterfaceIndex; 2], Pair> = Default::default();
+        loop {
+            let wanted = self.followers();
+            // No longer wanted: what is held comes back.
+            pairs.retain(|sides, pair| {
+                let stays = wanted.contains(sides);
+                for side in [0, 1] {
+                    if !stays && pair.held[side] {
+                        self.set_link(sides[side], true);
+                    }
+                }
+                stays
+            });
+            for sides in wanted {
+                let pair = pairs.entry(sides).or_default();
+                let up = sides.map(|interface| self.has_link(interface));
+                let (side, wanted) = match pair.step(up, Instant::now()) {
+                    Some(Act::Hold(side)) => (side, false),
+                    Some(Act::Release(side)) => (side, true),
+                    None => continue,
+                };
+                pair.unable = !self.set_link(sides[side], wanted);
+                pair.held[side] &= !pair.unable;
+            }
+            *self.held_links() = pairs
+                .iter()
+                .flat_map(|(sides, pair)| {
+                    [0, 1]
+                        .into_iter()
+                        .filter(|&side| pair.held[side])
+                        .map(|side| sides[side])
+                })
+                .collect();
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    /// At the end: links that are held down come back.
+    pub(crate) fn release_links(&self) {
+        let held = std::mem::take(&mut *self.held_links());
+        for interface in held {
+            self.set_link(interface, true);
+        }
+    }
+
+    fn has_link(&self, interface: InterfaceIndex) -> bool {
+        let port = self
+            .plane()
+            .policy()
+            .interface(interface)
+            .map(|interface| interface.port);
+        port.is_some_and(|port| self.link_is_up(usize::from(port)))
+    }
+
+    /// Take the link of an interface up or down; false where its device can't.
+    fn set_link(&self, interface: InterfaceIndex, up: bool) -> bool {
+        let plane = self.plane();
+        let Some(interface) = plane.policy().interface(interface) else {
+            return false;
+        };
+        let what = if up { "up" } else { "down" };
+        match self.set_port_link(usize::from(interface.port), up) {
+            Ok(()) => {
+                tracing::info!("{}: taken {what}, as the other side of its bridge", interface.name);
+                true
+            }
+            Err(error) => {
+                tracing::warn!("{}: can't be taken {what}: {error}", interface.name);
+                false
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_side_follows_down_and_up_once() {
+        let (mut pair, now) = (Pair::default(), Instant::now());
+        assert_eq!(None, pair.step([true, true], now));
+        assert_eq!(Some(Act::Hold(1)), pair.step([false, true], now));
+        // The side that is held has no link, and that is no reason to take the first one down.
+        assert_eq!(None, pair.step([false, false], now));
+        assert_eq!(Some(Act::Release(1)), pair.step([true, false], now));
+        // It takes its time to come up.
+        assert_eq!(None, pair.step([true, false], now + GRACE / 2));
+        assert_eq!(None, pair.step([true, true], now + GRACE / 2));
+        assert_eq!(Some(Act::Hold(0)), pair.step([true, false], now + GRACE / 2));
+    }
+
+    #[test]
+    fn side_that_does_not_come_up_in_time_takes_the_other_down() {
+        let (mut pair, now) = (Pair::default(), Instant::now());
+        assert_eq!(Some(Act::Hold(1)), pair.step([false, true], now));
+        assert_eq!(Some(Act::Release(1)), pair.step([true, false], now));
+        assert_eq!(Some(Act::Hold(0)), pair.step([true, false], now + GRACE));
+        assert_eq!(None, pair.step([false, false], now + GRACE));
+        assert_eq!(Some(Act::Release(0)), pair.step([false, true], now + 2 * GRACE));
+    }
+
+    #[test]
+    fn two_sides_that_are_down_are_left_alone() {
+        let (mut pair, now) = (Pair::default(), Instant::now());
+        assert_eq!(None, pair.step([false, false], now));
+        assert_eq!(Some(Act::Hold(0)), pair.step([true, false], now));
+        assert_eq!(Some(Act::Release(0)), pair.step([false, true], now));
+    }
+}
