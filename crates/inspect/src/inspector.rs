@@ -243,6 +243,12 @@ impl<'m> Inspector<'m> {
         &mut self.streams
     }
 
+    /// Write down from now on what is searched: [`Tools::take_calls`] has it.
+    pub fn record(&mut self, tools: &mut Tools) {
+        self.scans.record();
+        tools.scratch.record();
+    }
+
     /// The parsers' anomalies.
     pub fn anomalies(&self) -> &protocols::Counts {
         &self.store.anomalies

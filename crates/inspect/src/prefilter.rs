@@ -15,7 +15,7 @@ mod rarity;
 
 use std::sync::Arc;
 
-use crate::bindings::vectorscan::{self, Block, Database, Scratch, Streaming};
+use crate::bindings::vectorscan::{self, Block, Database, Replay, Scratch, Streaming};
 use crate::signature::{Buffer, Id, Protocol, Toward};
 
 pub use cache::CacheError;
@@ -236,6 +236,16 @@ impl Prefilter {
     /// What it was made from.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
+    }
+
+    /// Scans that were written down, to be done again; with so many streams in each direction.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn replay(&self, streams: u32) -> Result<Replay<'_>, vectorscan::Error> {
+        let blocks = self.groups().filter_map(Group::block).collect();
+        let pools: Vec<_> = self.groups().filter_map(|group| group.stream().cloned()).collect();
+        Replay::new(blocks, &pools, streams)
     }
 
     /// A scratch that serves every class; each core takes a clone.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_inspect::bindings::vectorscan::{
-    Block, Database, Error, Expression, Mode, Next, Pattern, Scanned, Scratch, Streaming, Streams, version,
+    Block, Database, Error, Expression, Mode, Next, Pattern, Replay, Scanned, Scratch, Streaming, Streams, version,
 };
 
 fn pattern(bytes: &[u8], id: u32) -> Pattern<'_> {
@@ -362,4 +362,39 @@ proptest! {
         let (mut streams, mut scratch) = streams(&patterns, &[], 1);
         prop_assert_eq!(&expected, &pieces(&mut streams, &mut scratch, &parts));
     }
+}
+
+#[test]
+fn scans_written_down_and_done_again_find_as_much() {
+    let whole = Database::<Block>::compile(&[pattern(b"ab", 1)], &[]).unwrap();
+    let (mut streams, mut scratch) = streams(&[pattern(b"abc", 2)], &[], 2);
+    scratch.serve(&whole).unwrap();
+    let opened = [streams.open().unwrap(), streams.open().unwrap()];
+    let mut found = 0;
+    let mut sink = |_, _| {
+        found += 1;
+        Next::Continue
+    };
+    streams.record();
+    scratch.record();
+    // What a stream remembers of before is forgotten where it begins anew, and not elsewhere.
+    for (stream, data, begins) in [
+        (0, "xxab", true),
+        (1, "c", true),
+        (0, "c ab", false),
+        (0, "cab", true),
+        (0, "c", false),
+    ] {
+        if begins {
+            streams.reset(opened[stream]);
+        }
+        streams.scan(opened[stream], data.as_bytes(), &mut scratch, &mut sink);
+        whole.scan(data.as_bytes(), &mut scratch, &mut sink);
+    }
+    let calls = scratch.take_calls().unwrap();
+    assert_eq!((10, 2 * 13), (calls.count(), calls.bytes()));
+    assert_eq!(5, found);
+    let mut replay = Replay::new(vec![&whole], &[streams.database().clone()], 2).unwrap();
+    assert_eq!([5, 5], [replay.run(&calls), replay.run(&calls)]);
+    assert!(scratch.take_calls().is_none());
 }

@@ -5,14 +5,18 @@
 //! a stream. Compiling, growing a scratch and making streams allocate and happen on the control thread; scanning
 //! allocates nothing.
 
+mod calls;
 mod database;
 mod raw;
+mod replay;
 mod scratch;
 mod streams;
 
 use std::ffi::{CStr, c_int, c_uint, c_ulonglong, c_void};
 
+pub use calls::Calls;
 pub use database::{Block, Database, Expression, Mode, Pattern, Streaming};
+pub use replay::Replay;
 pub use scratch::Scratch;
 pub use streams::Streams;
 

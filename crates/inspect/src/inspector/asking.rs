@@ -2,7 +2,7 @@
 
 use arrayvec::ArrayVec;
 
-use crate::bindings::vectorscan::{Next, Scratch};
+use crate::bindings::vectorscan::{Calls, Next, Scratch};
 use crate::evaluate::{Answer, Buffers, Evaluator, Facts};
 use crate::prefilter::Group;
 use crate::rates::Rates;
@@ -31,6 +31,11 @@ impl Tools {
             scratch,
             found: Found::for_rules(rules),
         }
+    }
+
+    /// What was searched since [`super::Inspector::record`].
+    pub fn take_calls(&mut self) -> Option<Box<Calls>> {
+        self.scratch.take_calls()
     }
 
     /// Rules that took too many steps to ask.

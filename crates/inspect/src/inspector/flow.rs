@@ -137,6 +137,11 @@ impl Scans {
         true
     }
 
+    /// Scans are written down from now on.
+    pub fn record(&mut self) {
+        self.0.iter_mut().flatten().for_each(Streams::record);
+    }
+
     /// Another message begins.
     pub fn begin(&mut self, states: &mut [Option<u32>; 2], direction: usize) {
         if let (Some(Some(pool)), Some(state)) = (self.0.get_mut(direction), states[direction]) {

@@ -2,7 +2,7 @@
 
 use std::ptr::{self, NonNull};
 
-use super::{Database, Error, Mode, answer, raw};
+use super::{Calls, Database, Error, Mode, answer, raw};
 
 /// The memory that scans of one core work in. It serves every database that it was grown for.
 #[derive(Debug)]
@@ -10,6 +10,8 @@ pub struct Scratch {
     memory: *mut raw::HsScratch,
     /// Serial numbers of the databases that it is large enough for: the library does not check.
     serves: Vec<u64>,
+    /// What was scanned, where it is written down.
+    calls: Option<Box<Calls>>,
 }
 
 // SAFETY: the memory belongs to this value alone and knows no thread; a scan borrows it mutably.
@@ -27,6 +29,7 @@ impl Scratch {
         Scratch {
             memory: ptr::null_mut(),
             serves: Vec::new(),
+            calls: None,
         }
     }
 
@@ -54,12 +57,31 @@ impl Scratch {
         let mut clone = Scratch {
             memory: ptr::null_mut(),
             serves: self.serves.clone(),
+            calls: None,
         };
         if !self.memory.is_null() {
             // SAFETY: the memory is a scratch, and no scan writes it while `self` is borrowed.
             answer(unsafe { raw::hs_clone_scratch(self.memory, &raw mut clone.memory) })?;
         }
         Ok(clone)
+    }
+
+    /// Write down from now on what is scanned.
+    pub fn record(&mut self) {
+        self.calls = Some(Box::default());
+    }
+
+    /// What was written down; nothing more is.
+    pub fn take_calls(&mut self) -> Option<Box<Calls>> {
+        self.calls.take()
+    }
+
+    /// Write a scan down, where they are.
+    #[inline(always)]
+    pub(super) fn note(&mut self, database: u64, stream: impl FnOnce() -> Option<(u32, bool)>, data: &[u8]) {
+        if let Some(calls) = &mut self.calls {
+            calls.note(database, stream(), data);
+        }
     }
 
     /// Bytes.

@@ -31,6 +31,8 @@ pub struct Streams {
     used: Box<[bool]>,
     /// States that the library has initialised: those before this one.
     initialised: u32,
+    /// Streams at their begin, where scans are written down.
+    begun: Option<Box<[bool]>>,
 }
 
 // SAFETY: the memory belongs to this value alone and knows no thread; the database is shared and never written.
@@ -66,12 +68,18 @@ impl Streams {
             free: (0..count).rev().collect(),
             used: vec![false; count as usize].into(),
             initialised: 0,
+            begun: None,
         })
     }
 
     /// The database that they are scanned for.
     pub fn database(&self) -> &Arc<Database<Streaming>> {
         &self.database
+    }
+
+    /// Scans are written down from now on: which streams are at their begin is kept for that.
+    pub fn record(&mut self) {
+        self.begun = Some(vec![false; self.used.len()].into());
     }
 
     /// How many more can be opened.
@@ -95,6 +103,9 @@ impl Streams {
             assert_eq!(stream, self.initialised, "states are first used in order");
             self.initialise(stream);
             self.initialised += 1;
+            if let Some(begun) = &mut self.begun {
+                begun[stream as usize] = true;
+            }
         }
         Some(stream)
     }
@@ -122,6 +133,11 @@ impl Streams {
         scratch: &mut Scratch,
         mut sink: S,
     ) -> Scanned {
+        let begins = || {
+            let begun = self.begun.as_mut().and_then(|begun| begun.get_mut(stream as usize));
+            Some((stream, begun.is_some_and(std::mem::take)))
+        };
+        scratch.note(self.database.serial(), begins, data);
         let memory = scratch.memory_for(self.database.serial());
         let state = self.state(stream);
         // SAFETY: the state is initialised for the database that `self` keeps alive and borrowed mutably with `self`,
@@ -160,6 +176,9 @@ impl Streams {
     ///
     /// Where the stream is not open.
     pub fn reset(&mut self, stream: u32) {
+        if let Some(begun) = &mut self.begun {
+            begun[stream as usize] = true;
+        }
         let state = self.state(stream);
         // SAFETY: the state is initialised and borrowed mutably with `self`; without a handler no scratch is needed.
         scanned(unsafe { raw::hs_reset_stream(state, 0, ptr::null_mut(), None, ptr::null_mut()) });

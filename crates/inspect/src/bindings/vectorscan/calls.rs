@@ -1,0 +1,67 @@
+//! The scans that were asked for, written down: what a search costs alone is measured by doing them again.
+
+use std::ops::Range;
+
+/// Scans in their order, with what they looked at. Made for measurements: writing them down allocates.
+#[derive(Debug, Default)]
+pub struct Calls {
+    calls: Vec<Call>,
+    bytes: Vec<u8>,
+}
+
+/// One scan.
+#[derive(Clone, Debug)]
+struct Call {
+    /// Serial number of the database.
+    database: u64,
+    /// The stream, and whether it was at its begin; none in block mode.
+    stream: Option<(u32, bool)>,
+    bytes: Range<usize>,
+}
+
+impl Calls {
+    pub(super) fn note(&mut self, database: u64, stream: Option<(u32, bool)>, data: &[u8]) {
+        let begin = self.bytes.len();
+        self.bytes.extend_from_slice(data);
+        self.calls.push(Call {
+            database,
+            stream,
+            bytes: begin..self.bytes.len(),
+        });
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Bytes that they looked at.
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Database, stream and data of each.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Option<(u32, bool)>, &[u8])> {
+        let call = |call: &Call| (call.database, call.stream, &self.bytes[call.bytes.clone()]);
+        self.calls.iter().map(move |noted| call(noted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_come_back_in_order_with_their_bytes() {
+        let mut calls = Calls::default();
+        calls.note(1, None, b"one");
+        calls.note(2, Some((7, true)), b"");
+        calls.note(1, None, b"two");
+        let all: Vec<_> = calls.iter().collect();
+        assert_eq!(
+            vec![(1, None, &b"one"[..]), (2, Some((7, true)), b""), (1, None, b"two")],
+            all
+        );
+        assert_eq!((3, 6), (calls.count(), calls.bytes()));
+    }
+}

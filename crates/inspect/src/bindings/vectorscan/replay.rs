@@ -1,0 +1,72 @@
+//! Scans done again, without anything around them.
+
+use std::sync::Arc;
+
+use super::{Block, Calls, Database, Error, Next, Scratch, Streaming, Streams};
+
+/// Databases to scan again with, and states of their streams.
+#[derive(Debug)]
+pub struct Replay<'d> {
+    blocks: Vec<&'d Database<Block>>,
+    streams: Vec<Streams>,
+    scratch: Scratch,
+}
+
+impl<'d> Replay<'d> {
+    /// With these databases, and so many streams for each that has streams.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new(
+        blocks: Vec<&'d Database<Block>>,
+        streams: &[Arc<Database<Streaming>>],
+        count: u32,
+    ) -> Result<Self, Error> {
+        let mut scratch = Scratch::new();
+        for database in &blocks {
+            scratch.serve(database)?;
+        }
+        let mut pools = Vec::new();
+        for database in streams {
+            scratch.serve(database)?;
+            let mut pool = Streams::new(database.clone(), count)?;
+            while pool.open().is_some() {}
+            pools.push(pool);
+        }
+        Ok(Self {
+            blocks,
+            streams: pools,
+            scratch,
+        })
+    }
+
+    /// Do all scans again; how many matches there were.
+    ///
+    /// # Panics
+    /// Where the scans are of other databases, or of more streams.
+    pub fn run(&mut self, calls: &Calls) -> u64 {
+        let mut found = 0;
+        let mut sink = |_, _| {
+            found += 1;
+            Next::Continue
+        };
+        for (database, stream, data) in calls.iter() {
+            match stream {
+                Some((stream, begins)) => {
+                    let mut pools = self.streams.iter_mut();
+                    let pool = pools.find(|pool| pool.database().serial() == database);
+                    let pool = pool.expect("a database of streams");
+                    if begins {
+                        pool.reset(stream);
+                    }
+                    pool.scan(stream, data, &mut self.scratch, &mut sink);
+                }
+                None => {
+                    let block = self.blocks.iter().find(|block| block.serial() == database);
+                    block.expect("a database").scan(data, &mut self.scratch, &mut sink);
+                }
+            }
+        }
+        found
+    }
+}
