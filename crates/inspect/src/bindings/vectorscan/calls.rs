@@ -43,7 +43,7 @@ impl Calls {
     /// Database, stream and data of each.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, Option<(u32, bool)>, &[u8])> {
         let call = |call: &Call| (call.database, call.stream, &self.bytes[call.bytes.clone()]);
-        self.calls.iter().map(move |noted| call(noted))
+        self.calls.iter().map(call)
     }
 }
 
