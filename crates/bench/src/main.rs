@@ -4,6 +4,7 @@
 mod cores;
 mod filter;
 mod frames;
+mod inspect;
 mod kernel;
 mod nat_lookup;
 mod nat_path;
@@ -20,6 +21,7 @@ use clap::{Parser, Subcommand};
 use cores::CoresArguments;
 use filter::FilterArguments;
 use frames::FramesArguments;
+use inspect::InspectArguments;
 use kernel::KernelArguments;
 use kernel::generator::GeneratorArguments;
 use nat_lookup::NatLookupArguments;
@@ -53,6 +55,8 @@ enum Bench {
     Frames(FramesArguments),
     /// What each way to spread the parts of a packet's way over cores carries, and what is expected of it (P0, Fig. 9, 10).
     Placement(PlacementArguments),
+    /// A bridge that inspects everything, by who does what (P3).
+    Inspect(InspectArguments),
     /// What finding a translation rule costs, by the number of rules (P4, Table 1).
     NatLookup(NatLookupArguments),
     /// What finding the first rule of a packet filter costs, by matcher (P1, Fig. 4 and 12 to 15).
@@ -83,6 +87,7 @@ fn main() -> ExitCode {
         Bench::Paper(paper) => measure(&arguments, "paper", |run| paper::run(run, paper)),
         Bench::Cores(cores) => measure(&arguments, "cores", |run| cores::run(run, cores)),
         Bench::Frames(frames) => measure(&arguments, "frames", |run| frames::run(run, frames)),
+        Bench::Inspect(inspect) => measure(&arguments, "inspect", |run| inspect::run(run, inspect)),
         Bench::Placement(placement) => measure(&arguments, "placement", |run| placement::run(run, placement)),
         Bench::NatPath(path) => measure(&arguments, "nat-path", |run| nat_path::run(run, path)),
     };

@@ -298,9 +298,11 @@ impl<F: Family> Openings<F> {
                     }
                 }
                 Err(refusal) => {
+                    // Both ends may speak first, in one burst: the other's packet has opened what this one asks for.
+                    let known = F::table_ref(shard).find(hash, key).is_some();
                     give_back::<F>(ctx, meta, key, &decided);
                     holds.give_back(ctx.paths, &opening.translation.hops);
-                    opening.state = State::Refused(refusal);
+                    opening.state = if known { State::Known } else { State::Refused(refusal) };
                 }
             }
         }

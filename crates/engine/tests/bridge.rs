@@ -363,6 +363,23 @@ fn flow_without_room_for_a_session_passes_an_open_bridge_alone() {
 }
 
 #[test]
+fn first_packets_of_both_directions_in_one_burst_both_cross() {
+    let mut rig = Rig::new(Plan { workers: 2, ..plan() });
+    for port in 0..16 {
+        let (client, server) = (format!("10.0.0.1:{}", 1000 + port), "10.0.0.2:7");
+        let frame = |from: &str, to: &str| packet::udp4(v4(from), v4(to)).macs(HOST_MAC, ROUTER_MAC).build();
+        // One of the workers hands both over to the other, which has them in one burst.
+        rig.wires[0].inject(INSIDE, &frame(&client, server), Checksums::Unverified);
+        rig.wires[0].inject(OUTSIDE, &frame(server, &client), Checksums::Unverified);
+        rig.round();
+        rig.round();
+        assert_eq!(2, rig.sent().len(), "{:?}", rig.all_drops());
+        rig.check();
+    }
+    assert_eq!(16, rig.live());
+}
+
+#[test]
 fn sessions_of_a_bridge_outlive_a_change_of_policy() {
     let mut rig = Rig::new(plan());
     open(&mut rig, CLIENT, SERVER, |frame| frame);

@@ -71,6 +71,43 @@ impl Progress {
         sum(&self.received).wrapping_sub(sum(&self.came)) + 64 <= WITHIN * self.sources
     }
 
+    /// Whether a burst more may be on the way.
+    #[inline(always)]
+    pub fn may_send(&self) -> bool {
+        let (sent, came) = self.all();
+        sent.wrapping_sub(came) < WINDOW * self.sources
+    }
+
+    /// The same where everything goes through rings, which hold no more than so many.
+    #[inline(always)]
+    pub fn may_send_within(&self) -> bool {
+        let (sent, came) = self.all();
+        sent.wrapping_sub(came) + 64 <= WITHIN * self.sources
+    }
+
+    /// The same where what a lane sends comes out there.
+    #[inline(always)]
+    pub fn may_send_own(&self, lane: usize) -> bool {
+        let at = |counts: &[Count]| counts.get(lane).map_or(0, |count| count.0.load(Ordering::Relaxed));
+        at(&self.sent).wrapping_sub(at(&self.came)) < WINDOW
+    }
+
+    /// A lane has sent packets.
+    #[inline(always)]
+    pub fn send(&self, lane: usize, count: usize) {
+        if let Some(sent) = self.sent.get(lane) {
+            sent.add(count);
+        }
+    }
+
+    /// Packets have come out at a lane.
+    #[inline(always)]
+    pub fn come(&self, lane: usize, count: usize) {
+        if let Some(came) = self.came.get(lane).filter(|_| count > 0) {
+            came.add(count);
+        }
+    }
+
     /// A lane has received packets.
     #[inline(always)]
     pub fn receive(&self, lane: usize, count: usize) {
@@ -169,17 +206,10 @@ impl Lane<'_> {
     /// Whether a burst more may be on the way.
     #[inline(always)]
     fn may_send(&self) -> bool {
-        let (sent, came, sources) = match self.local {
-            true => {
-                let at = |counts: &[Count]| counts.get(self.own).map_or(0, |count| count.0.load(Ordering::Relaxed));
-                (at(&self.progress.sent), at(&self.progress.came), 1)
-            }
-            false => {
-                let (sent, came) = self.progress.all();
-                (sent, came, self.progress.sources)
-            }
-        };
-        sent.wrapping_sub(came) < WINDOW * sources
+        match self.local {
+            true => self.progress.may_send_own(self.own),
+            false => self.progress.may_send(),
+        }
     }
 
     /// Frames of flows drawn anew; how many.
@@ -200,10 +230,7 @@ impl Lane<'_> {
             write_frame(packet.bytes_mut(), &written);
             true
         });
-        if let Some(sent) = self.progress.sent.get(self.own) {
-            sent.0
-                .store(sent.0.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
-        }
+        self.progress.send(self.own, count);
         count
     }
 
@@ -223,11 +250,7 @@ impl Lane<'_> {
                 }
             }
         }
-        if came > 0
-            && let Some(counter) = self.progress.came.get(self.own)
-        {
-            counter.add(came);
-        }
+        self.progress.come(self.own, came);
         came
     }
 

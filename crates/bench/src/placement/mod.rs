@@ -6,12 +6,12 @@
 //! cost in the same rounds.
 
 mod costs;
-mod lane;
+pub mod lane;
 mod pairings;
-mod rig;
+pub mod rig;
 mod scenario;
 mod slow;
-mod traffic;
+pub mod traffic;
 mod verdict;
 
 use sluice_dpdk::eal::Eal;

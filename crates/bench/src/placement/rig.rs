@@ -52,15 +52,17 @@ const TRIES: usize = 50;
 const NOBODY: WorkerIndex = WorkerIndex::MAX;
 
 /// Who has queues.
-struct Queues {
+pub struct Queues {
     workers: usize,
-    count: u16,
+    /// Queues of each port.
+    pub count: u16,
     receivers: Vec<WorkerIndex>,
     senders: Vec<WorkerIndex>,
 }
 
 impl Queues {
-    fn of(stages: &Stages, workers: usize, load: &Load) -> Self {
+    /// Those that stages want, of devices that have as many as a load says.
+    pub fn of(stages: &Stages, workers: usize, load: &Load) -> Self {
         let (mut receivers, mut senders) = (stages.all(Part::Receive, workers), stages.all(Part::Transmit, workers));
         let count = receivers.len().max(senders.len()).min(usize::from(load.queues));
         // Ring ports have as many queues to receive as to send.
@@ -78,16 +80,18 @@ impl Queues {
         of.iter().take(count.into()).any(|&other| usize::from(other) == worker)
     }
 
-    fn receives(&self, worker: usize) -> bool {
+    /// Whether a worker has a queue to receive from.
+    pub fn receives(&self, worker: usize) -> bool {
         Self::has(&self.receivers, self.count, worker)
     }
 
-    fn sends(&self, worker: usize) -> bool {
+    /// Whether a worker has a queue to send by.
+    pub fn sends(&self, worker: usize) -> bool {
         Self::has(&self.senders, self.count, worker)
     }
 
     /// The workers that send for all, where some have no queue.
-    fn senders(&self) -> Box<[WorkerIndex]> {
+    pub fn senders(&self) -> Box<[WorkerIndex]> {
         match (0..self.workers).all(|worker| self.sends(worker)) {
             true => Box::default(),
             false => {
@@ -97,7 +101,11 @@ impl Queues {
         }
     }
 
-    fn plan(&self, number: u32, near: bool) -> Result<Plan, Failure> {
+    /// The near ends of the ports, or the far ones.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub fn plan(&self, number: u32, near: bool) -> Result<Plan, Failure> {
         let mut ports = Vec::new();
         for name in ["inside", "outside"] {
             let end = if near { "b" } else { "a" };
@@ -571,7 +579,7 @@ impl<'m> Rig<'m> {
 }
 
 /// The far end of one worker's queues, with buffers of its own.
-fn far(eal: &'static Eal, queues: &Queues, number: u32, own: usize) -> Result<Source, Failure> {
+pub fn far(eal: &'static Eal, queues: &Queues, number: u32, own: usize) -> Result<Source, Failure> {
     let (devices, hands) = Devices::open(eal, &queues.plan(number, false)?)?;
     let io: DpdkIo = hands.into_iter().nth(own).ok_or("a hand is missing")?;
     Ok(Source::of(io, devices))

@@ -242,7 +242,7 @@ fn ends<F: Family>(session: &F::Session, direction: Direction) -> Ends {
 }
 
 /// What rules ask of headers.
-fn facts(meta: &Meta, frame: &[u8]) -> Facts {
+pub fn facts(meta: &Meta, frame: &[u8]) -> Facts {
     let layers = &meta.layers;
     let (datagram, transport) = (layers.datagram(frame), layers.payload(frame));
     let ip = Ip {

@@ -1,0 +1,269 @@
+//! `even`: what P3 compares itself with, in its best form here. Each core receives from one interface, inspects what came, and
+//! sends it by the other; flows are shared, under a lock for each bucket of their table.
+//!
+//! Everything else is the engine's: the same headers, validity, rules and search. There are no timers and no counters by
+//! session, so it does less for each packet than the engine does.
+
+use std::sync::{Mutex, MutexGuard, TryLockError};
+
+use arrayvec::ArrayVec;
+use sluice_dpdk::DpdkIo;
+use sluice_engine::batch::Meta;
+use sluice_engine::io::{HAND, Lent, PacketIo, PortIndex, Slot};
+use sluice_engine::nodes::inspect::facts;
+use sluice_engine::time::Now;
+use sluice_inspect::inspector::{FlowHandle, Inspector, Plan, Round, Seen, Settings, Tools, Verdict};
+use sluice_inspect::protocols::Capacity;
+use sluice_inspect::rates::Rates;
+use sluice_inspect::ruleset::Ruleset;
+use sluice_inspect::scope::Ends;
+use sluice_inspect::signature::Toward;
+use sluice_inspect::stream;
+use sluice_table::hash::Hasher;
+use sluice_table::memory::Line;
+use sluice_wire::ipv4::Ipv4;
+use sluice_wire::layers::{self, Class, Layers};
+use sluice_wire::validity::{self, Validity};
+use sluice_wire::{Direction, FlowKey4, Packet};
+
+use super::traffic::FLOWS;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Buckets of the table of flows: with as many, two cores seldom want the same but for the same flow.
+const BUCKETS: usize = 1_024;
+/// Flows of a bucket at most.
+const EACH: usize = 16;
+
+/// The flows of a bucket, and what inspection knows of them.
+struct Bucket<'m> {
+    flows: ArrayVec<(FlowKey4, FlowHandle), EACH>,
+    inspector: Inspector<'m>,
+}
+
+/// On lines of its own.
+#[repr(align(128))]
+struct Apart<T>(T);
+
+/// What all cores share.
+pub struct Shared<'m> {
+    buckets: Vec<Apart<Mutex<Bucket<'m>>>>,
+    rates: Rates,
+    settings: Settings,
+    hasher: Hasher,
+}
+
+fn plan() -> Plan {
+    Plan {
+        flows: EACH as u32,
+        streams: stream::Plan::of(1),
+        protocols: Capacity {
+            messages: 4,
+            names: 4,
+            inflaters: 1,
+            ..Capacity::default()
+        },
+    }
+}
+
+/// Lines of memory that the streams of all buckets take.
+pub fn lines() -> usize {
+    plan().streams.lines() * BUCKETS
+}
+
+impl<'m> Shared<'m> {
+    /// For these rules, in memory of [`lines`].
+    pub fn new(rules: &std::sync::Arc<Ruleset>, memory: &'m mut [Line]) -> Result<Self, Failure> {
+        const { assert!(BUCKETS * EACH >= 4 * FLOWS as usize) };
+        let (plan, hasher) = (plan(), Hasher::new([3, 4]));
+        let mut memory = memory.chunks_exact_mut(plan.streams.lines());
+        let mut buckets = Vec::with_capacity(BUCKETS);
+        for _ in 0..BUCKETS {
+            let memory = memory.next().ok_or("memory is short")?;
+            let inspector = Inspector::new(&plan, rules.clone(), memory, Hasher::new([1, 2]))?;
+            buckets.push(Apart(Mutex::new(Bucket {
+                flows: ArrayVec::new(),
+                inspector,
+            })));
+        }
+        Ok(Self {
+            buckets,
+            rates: Rates::new(64, [5, 6]),
+            settings: Settings::default(),
+            hasher,
+        })
+    }
+
+    /// The bucket of a flow, waited for without sleep.
+    #[inline(always)]
+    fn bucket(&self, hash: u64) -> MutexGuard<'_, Bucket<'m>> {
+        let Apart(bucket) = &self.buckets[hash as usize % BUCKETS];
+        loop {
+            match bucket.try_lock() {
+                Ok(bucket) => return bucket,
+                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
+                Err(TryLockError::Poisoned(bucket)) => return bucket.into_inner(),
+            }
+        }
+    }
+
+    /// Write down what is searched from now on.
+    pub fn record(&self, tools: &mut Tools) {
+        for Apart(bucket) in &self.buckets {
+            if let Ok(mut bucket) = bucket.lock() {
+                bucket.inspector.record(tools);
+            }
+        }
+    }
+}
+
+/// What one core does.
+pub struct Even<'s, 'm> {
+    shared: &'s Shared<'m>,
+    /// Its devices.
+    pub io: DpdkIo,
+    /// What it asks rules with; none where nothing is inspected.
+    pub tools: Option<Tools>,
+    receives: Vec<PortIndex>,
+    /// Packets that it sent.
+    pub passed: u64,
+    /// Packets that it dropped.
+    pub dropped: u64,
+}
+
+impl<'s, 'm> Even<'s, 'm> {
+    /// A core that receives from these interfaces.
+    pub fn new(shared: &'s Shared<'m>, io: DpdkIo, tools: Option<Tools>, receives: Vec<PortIndex>) -> Self {
+        Self {
+            shared,
+            io,
+            tools,
+            receives,
+            passed: 0,
+            dropped: 0,
+        }
+    }
+
+    /// A burst from each of its interfaces; how many packets there were.
+    pub fn round(&mut self, now: Now) -> usize {
+        let mut all = 0;
+        for place in 0..self.receives.len() {
+            all += self.burst(self.receives[place], now);
+        }
+        all
+    }
+
+    fn burst(&mut self, port: PortIndex, now: Now) -> usize {
+        let count = self.io.receive(port);
+        if count == 0 {
+            return 0;
+        }
+        let (mut pass, mut drop) = (ArrayVec::<Slot, HAND>::new(), ArrayVec::<Slot, HAND>::new());
+        {
+            let mut lent = Lent::new();
+            self.io.lend(&mut lent);
+            for (slot, packet) in (0..).zip(lent.iter_mut()) {
+                match look(self.shared, self.tools.as_mut(), packet, port, now) {
+                    true => pass.push(slot),
+                    false => drop.push(slot),
+                }
+            }
+        }
+        let sent = self.io.transmit(1 - port, &pass);
+        self.passed += sent as u64;
+        self.dropped += (drop.len() + pass.len() - sent) as u64;
+        drop.extend(pass.into_iter().skip(sent));
+        self.io.free(&drop);
+        self.io.end();
+        count
+    }
+}
+
+/// Whether a packet passes.
+#[inline(always)]
+fn look(shared: &Shared<'_>, tools: Option<&mut Tools>, packet: &mut Packet<'_>, port: PortIndex, now: Now) -> bool {
+    let checksums = packet.checksums();
+    let Ok(layers) = layers::parse(packet.bytes()) else {
+        return false;
+    };
+    let valid = validity::validate(packet.bytes(), checksums, &layers, &validity::Policy::default());
+    if !matches!(valid, Ok(Validity::Valid)) {
+        return false;
+    }
+    match tools {
+        Some(tools) if layers.class == Class::Ipv4 => inspect(shared, tools, packet, &layers, port, now),
+        _ => true,
+    }
+}
+
+fn inspect(
+    shared: &Shared<'_>,
+    tools: &mut Tools,
+    packet: &mut Packet<'_>,
+    layers: &Layers,
+    port: PortIndex,
+    now: Now,
+) -> bool {
+    let frame = packet.bytes();
+    // Both directions have one record: as the client names it.
+    let mut key = layers.key4(frame, 0);
+    let direction = if port == 0 {
+        Direction::Forward
+    } else {
+        Direction::Reverse
+    };
+    if direction == Direction::Reverse {
+        key = key.reversed();
+    }
+    let Some(header) = Ipv4::new(layers.datagram(frame)) else {
+        return false;
+    };
+    let (source, destination) = (header.source().into(), header.destination().into());
+    let meta = Meta {
+        layers: *layers,
+        interface: port,
+        ..Meta::default()
+    };
+    let facts = facts(&meta, frame);
+    let ends = Ends {
+        source: std::net::IpAddr::V4(source),
+        destination: std::net::IpAddr::V4(destination),
+        ports: [layers.source_port, layers.destination_port],
+        protocol: layers.protocol,
+        toward: if port == 0 { Toward::Server } else { Toward::Client },
+        established: true,
+        service: None,
+    };
+    let mut report = |_| {};
+    let mut round = Round {
+        settings: &shared.settings,
+        rates: &shared.rates,
+        tools,
+        second: (now.nanoseconds / 1_000_000_000) as u32,
+        report: &mut report,
+    };
+    let mut hash = [0];
+    shared.hasher.hash4(&[key], &mut hash);
+    let mut bucket = shared.bucket(hash[0]);
+    let bucket = &mut *bucket;
+    let known = bucket
+        .flows
+        .iter()
+        .find(|(of, _)| *of == key)
+        .map(|&(_, handle)| handle);
+    let handle = known.or_else(|| {
+        let handle = bucket.inspector.open(false)?;
+        bucket.flows.try_push((key, handle)).ok()?;
+        Some(handle)
+    });
+    let Some(handle) = handle else { return false };
+    let (begin, end) = (usize::from(layers.l4), usize::from(layers.end));
+    let seen = Seen {
+        ends,
+        facts,
+        direction,
+        segment: &mut packet.bytes_mut()[begin..end],
+        payload: 8,
+    };
+    bucket.inspector.packet(handle, seen, &mut round) == Verdict::Pass
+}
