@@ -7,7 +7,7 @@
 use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use arrayvec::ArrayVec;
-use sluice_dpdk::DpdkIo;
+use sluice_dpdk::{DpdkIo, tsc};
 use sluice_engine::batch::Meta;
 use sluice_engine::io::{HAND, Lent, PacketIo, PortIndex, Slot};
 use sluice_engine::nodes::inspect::facts;
@@ -26,6 +26,7 @@ use sluice_wire::layers::{self, Class, Layers};
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Direction, FlowKey4, Packet};
 
+use super::moving::Moving;
 use super::traffic::FLOWS;
 
 type Failure = Box<dyn std::error::Error>;
@@ -129,6 +130,8 @@ pub struct Even<'s, 'm> {
     pub passed: u64,
     /// Packets that it dropped.
     pub dropped: u64,
+    /// Which interfaces come to which core, where they move; and this core.
+    moving: Option<(std::sync::Arc<Moving>, usize)>,
 }
 
 impl<'s, 'm> Even<'s, 'm> {
@@ -141,14 +144,28 @@ impl<'s, 'm> Even<'s, 'm> {
             receives,
             passed: 0,
             dropped: 0,
+            moving: None,
         }
+    }
+
+    /// Interfaces come to this core as `moving` says.
+    pub fn move_by(&mut self, moving: std::sync::Arc<Moving>, own: usize) {
+        self.moving = Some((moving, own));
     }
 
     /// A burst from each of its interfaces; how many packets there were.
     pub fn round(&mut self, now: Now) -> usize {
         let mut all = 0;
         for place in 0..self.receives.len() {
-            all += self.burst(self.receives[place], now);
+            let (port, start) = (self.receives[place], tsc::now());
+            let count = self.burst(port, now);
+            all += count;
+            if let Some((moving, own)) = self.moving.as_ref().filter(|_| count > 0) {
+                moving.worked(*own, port, tsc::now() - start);
+            }
+        }
+        if let Some((moving, 0)) = &self.moving {
+            moving.look(tsc::now());
         }
         all
     }

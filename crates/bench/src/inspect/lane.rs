@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use sluice_dpdk::tsc;
 use sluice_engine::counters::WorkerCounters;
 use sluice_engine::io::PortIndex;
@@ -10,6 +11,7 @@ use sluice_engine::worker::Worker;
 use sluice_wire::Checksums;
 
 use super::even::Even;
+use super::moving::Moving;
 use super::traffic::{Draw, FLOWS, Pages, read, write};
 use crate::cores::lane::Together;
 use crate::nat_path::rig::Source;
@@ -45,6 +47,8 @@ pub struct Lane<'s, 'm> {
     pub start: u64,
     /// What it did in the last run.
     pub done: Done,
+    /// Which interfaces come to which core, where they move.
+    pub moving: Option<Arc<Moving>>,
     /// The order of each flow's frames as they come out, where it is watched.
     pub order: Option<Order>,
 }
@@ -110,10 +114,17 @@ impl Lane<'_, '_> {
         if !window || draw.flows.is_empty() {
             return 0;
         }
-        let bursts = [(draw.sides[0], 32), (1 - draw.sides[0], 32)];
-        let ports = &bursts[..draw.sides.len()];
+        let mut ports = ArrayVec::<(u16, usize), 2>::new();
+        for &side in &draw.sides {
+            if self.moving.as_ref().is_none_or(|moving| moving.is_at(side, self.own)) {
+                ports.push((side, 32));
+            }
+        }
+        if ports.is_empty() {
+            return 0;
+        }
         let pages = &self.pages;
-        let count = feed(far, ports, |side, packet| {
+        let count = feed(far, &ports, |side, packet| {
             let (flow, length, number) = draw.next(side);
             packet.set_len(length);
             packet.set_checksums(Checksums::Vouched);

@@ -31,6 +31,7 @@ use sluice_wire::{FlowKey4, Tuple4, validity};
 
 use super::even::{Even, Shared};
 use super::lane::{Done, Lane, Middle, Order};
+use super::moving::Moving;
 use super::traffic::{Draw, FLOWS, Kind, Pages, ends};
 use crate::cores::lane::Together;
 use crate::nat_path::flows::Random;
@@ -44,11 +45,16 @@ type Failure = Box<dyn std::error::Error>;
 /// Sessions that there is room for.
 const CAPACITY: u32 = 4 * FLOWS;
 
+/// Milliseconds between two looks of kirqd: many in a run.
+const PERIOD: u64 = 5;
+
 /// Who does what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
     /// Each core has an interface and inspects what comes from it; flows are shared, under locks.
     Even,
+    /// The same, where interfaces move from the busiest core to the least busy (kirqd).
+    EvenMoving,
     /// Run to completion: each core has flows of its own.
     Rss,
     /// One core receives and sends, the others inspect.
@@ -62,10 +68,16 @@ impl Model {
     pub fn name(self) -> &'static str {
         match self {
             Self::Even => "even",
+            Self::EvenMoving => "even-moving",
             Self::Rss => "rss",
             Self::RoleSplit => "role-split",
             Self::RoleSplitSending => "role-split, inspectors send",
         }
+    }
+
+    /// Whether flows are shared by all cores.
+    fn shares(self) -> bool {
+        matches!(self, Self::Even | Self::EvenMoving)
     }
 
     fn placement(self, cores: usize) -> Option<Placement> {
@@ -73,7 +85,7 @@ impl Model {
         let (first, rest) = all.split_first()?;
         let (io, inspect) = (vec![*first], rest.to_vec());
         match self {
-            Self::Even | Self::Rss => Placement::run_to_completion(&all),
+            Self::Even | Self::EvenMoving | Self::Rss => Placement::run_to_completion(&all),
             Self::RoleSplit => Placement::new([io.clone(), io.clone(), inspect, io]),
             Self::RoleSplitSending => Placement::new([io.clone(), io, inspect.clone(), inspect]),
         }
@@ -259,17 +271,23 @@ impl<'s, 'm> Rig<'s, 'm> {
         let start = tsc::now();
         let sources = (0..case.cores).filter(|&own| queues.receives(own)).count();
         let progress = Arc::new(Progress::new(case.cores, sources as u64));
+        let moves = case.model == Model::EvenMoving;
+        let moving = moves.then(|| Arc::new(Moving::new(tsc::frequency() / 1000 * PERIOD)));
         let mut lanes = Vec::new();
         for (own, io) in hands.into_iter().enumerate() {
             let (receives, drains) = (queues.receives(own), queues.sends(own));
             let middle = match case.model {
-                Model::Even => {
-                    let mine = (0..2u16).filter(|&port| usize::from(port) % case.cores == own);
+                Model::Even | Model::EvenMoving => {
+                    let mine = (0..2u16).filter(|&port| moving.is_some() || usize::from(port) % case.cores == own);
                     let tools = match case.inspects {
                         true => Some(Tools::new(rules.prefilter().scratch()?, rules)),
                         false => None,
                     };
-                    Middle::Even(Box::new(Even::new(shared, io, tools, mine.collect())))
+                    let mut even = Even::new(shared, io, tools, mine.collect());
+                    if let Some(moving) = &moving {
+                        even.move_by(moving.clone(), own);
+                    }
+                    Middle::Even(Box::new(even))
                 }
                 _ => {
                     let ports = if receives { vec![0, 1] } else { Vec::new() };
@@ -291,6 +309,7 @@ impl<'s, 'm> Rig<'s, 'm> {
                 progress: progress.clone(),
                 start,
                 done: Done::default(),
+                moving: moving.clone(),
                 order: None,
             });
         }
@@ -329,7 +348,7 @@ impl<'s, 'm> Rig<'s, 'm> {
     /// Give each source its flows.
     fn deal(&mut self, sources: usize) {
         let elephant = (self.case.kind == Kind::Elephant).then_some(7u32);
-        let even = self.case.model == Model::Even;
+        let even = self.case.model.shares();
         let mut flows = vec![Vec::new(); self.lanes.len()];
         let mut hot = vec![None; self.lanes.len()];
         for flow in 0..FLOWS {
@@ -364,6 +383,7 @@ impl<'s, 'm> Rig<'s, 'm> {
                 None => 0.0,
             };
             let sides = match even {
+                true if self.case.model == Model::EvenMoving => vec![0, 1],
                 true => (0..2u16)
                     .filter(|&port| usize::from(port) % self.case.cores == own)
                     .collect(),
@@ -403,7 +423,8 @@ impl<'s, 'm> Rig<'s, 'm> {
         let hertz = tsc::frequency() as f64 / 1e6;
         let done: Vec<_> = self.lanes.iter().map(|lane| lane.done).collect();
         let rates = done.iter().map(|done| done.came as f64 * hertz / done.cycles as f64);
-        let rate = match self.lanes.iter().all(|lane| lane.local) {
+        let independent = self.case.model != Model::EvenMoving && self.lanes.iter().all(|lane| lane.local);
+        let rate = match independent {
             // Sources know nothing of one another: the slowest for its share tells how fast all can go.
             true => rates
                 .zip(&self.shares)
