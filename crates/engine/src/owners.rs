@@ -65,6 +65,8 @@ pub struct Exchange<'m> {
     places: Box<[Mutex<Option<Box<Shard<'m>>>>]>,
     /// Packets after which nothing is left of what all rings to one worker held before.
     pub(crate) in_rings: usize,
+    /// Packets that a ring holds.
+    pub(crate) ring: usize,
 }
 
 impl<'m> Exchange<'m> {
@@ -74,6 +76,7 @@ impl<'m> Exchange<'m> {
             places: (0..shards).map(|_| Mutex::new(None)).collect(),
             // Each ring has its turn for a batch: the last of what is no whole batch takes a turn too.
             in_rings: rings * packets.next_multiple_of(BATCH),
+            ring: packets,
         }
     }
 

@@ -15,6 +15,7 @@ use sluice_route::{Address, SourceValidation};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Context, Packet, validity};
 
+use crate::assist::Assist;
 use crate::batch::Meta;
 use crate::datagrams;
 use crate::family::{Family, V4, V6};
@@ -22,6 +23,7 @@ use crate::hosts::Hosts;
 use crate::inspection::Inspection;
 use crate::io::{PortIndex, WorkerIndex};
 use crate::owners::Owners;
+use crate::placement::Part;
 use crate::stages::Stages;
 use crate::steering::Steering;
 
@@ -34,6 +36,8 @@ pub struct Setup {
     pub owners: Arc<Owners>,
     /// Which workers do which part of a packet's way.
     pub stages: Stages,
+    /// Workers that receive take shards over from those with sessions when these have too much to do.
+    pub assist: Option<Arc<Assist>>,
     /// Sessions of IPv4 and IPv6, all shards together.
     pub sessions: [u32; 2],
     /// Ports, in the order of the configuration.
@@ -94,6 +98,20 @@ impl Setup {
     pub fn sessions_per_shard(&self) -> [usize; 2] {
         self.sessions
             .map(|all| (all as usize).div_ceil(self.steering.shards().count() as usize).max(1))
+    }
+
+    /// The workers that send, of so many: those whose part it is, and those that take shards over from them.
+    pub fn senders(&self, workers: usize) -> Vec<WorkerIndex> {
+        let mut senders = self.stages.all(Part::Transmit, workers);
+        if self.assist.is_some() {
+            let receivers = self.stages.all(Part::Receive, workers);
+            let more: Vec<_> = receivers
+                .into_iter()
+                .filter(|worker| !senders.contains(worker))
+                .collect();
+            senders.extend(more);
+        }
+        senders
     }
 
     /// Room of each shard for what pools of a family lend. Every session may have a mapping of its own, and a permission
