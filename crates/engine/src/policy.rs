@@ -23,7 +23,6 @@ use crate::hosts::Hosts;
 use crate::inspection::Inspection;
 use crate::io::{PortIndex, WorkerIndex};
 use crate::owners::Owners;
-use crate::placement::Part;
 use crate::stages::Stages;
 use crate::steering::Steering;
 
@@ -98,20 +97,6 @@ impl Setup {
     pub fn sessions_per_shard(&self) -> [usize; 2] {
         self.sessions
             .map(|all| (all as usize).div_ceil(self.steering.shards().count() as usize).max(1))
-    }
-
-    /// The workers that send, of so many: those whose part it is, and those that take shards over from them.
-    pub fn senders(&self, workers: usize) -> Vec<WorkerIndex> {
-        let mut senders = self.stages.all(Part::Transmit, workers);
-        if self.assist.is_some() {
-            let receivers = self.stages.all(Part::Receive, workers);
-            let more: Vec<_> = receivers
-                .into_iter()
-                .filter(|worker| !senders.contains(worker))
-                .collect();
-            senders.extend(more);
-        }
-        senders
     }
 
     /// Room of each shard for what pools of a family lend. Every session may have a mapping of its own, and a permission

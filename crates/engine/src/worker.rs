@@ -222,10 +222,10 @@ impl<'m> Worker<'m> {
             assist.begin_round(self.parts.own);
         }
         let mut packets = 0;
-        for _ in 0..self.receives_at_most() {
+        for left in (0..self.receives_at_most()).rev() {
             let (count, is_full) = self.bring(now);
             packets += count;
-            if !is_full || !self.has_room_beyond() {
+            if left == 0 || !is_full || !self.has_room_beyond() {
                 break;
             }
         }

@@ -67,6 +67,9 @@ impl Handover for Uncounted {
     fn mark(&mut self) {
         self.0.mark();
     }
+    fn waiting(&self) -> usize {
+        self.0.waiting()
+    }
     fn has_arrived(&self) -> bool {
         self.0.has_arrived()
     }

@@ -521,6 +521,7 @@ fn workers_on_threads_lend_and_keep_order() {
     // Only where one worker sends all does what is collected tell in which order it was sent.
     for roles in [ROLES[0], ROLES[2]] {
         let mut traffic = Traffic::new(5, roles);
+        let assist = traffic.rig.plane.setup().assist.clone().unwrap();
         let began = Instant::now();
         let end = AtomicBool::new(false);
         let start = traffic.rig.now.nanoseconds;
@@ -555,7 +556,7 @@ fn workers_on_threads_lend_and_keep_order() {
             for turn in 1..=5 {
                 wait(&mut traffic, 800, &|traffic| turn <= traffic.sum(|w| &w.assists_begun));
                 wait(&mut traffic, 0, &|traffic| {
-                    traffic.sum(|w| &w.shards_lent) == 0 && traffic.under_way() == 0
+                    traffic.sum(|w| &w.shards_lent) == 0 && assist.is_quiet() && traffic.under_way() == 0
                 });
             }
             end.store(true, Ordering::Relaxed);

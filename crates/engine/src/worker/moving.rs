@@ -36,6 +36,7 @@ pub(super) struct Moving<'m> {
 
 struct Giving<'m> {
     shard: u16,
+    to: WorkerIndex,
     /// Out of the way of packets from devices, which go to the other worker.
     lifted: Option<Box<Shard<'m>>>,
     /// Packets still to come from each port, and from the rings, until all that came before the change are through; none before
@@ -152,6 +153,7 @@ impl<'m> Worker<'m> {
         }
         self.moving.giving = Some(Giving {
             shard,
+            to,
             lifted: None,
             left: None,
             leaving: None,
@@ -199,7 +201,16 @@ impl<'m> Worker<'m> {
 
     /// Packets from the rings after which none is left in them of those that were there.
     fn in_rings(&self) -> usize {
-        self.moving.exchange.as_ref().map_or(0, |exchange| exchange.in_rings)
+        self.moving.exchange.as_ref().map_or(0, |exchange| exchange.in_rings())
+    }
+
+    /// The same by what lies in them now, where that is known to be all.
+    fn in_rings_now(&self) -> usize {
+        let waiting = self.io.waiting();
+        self.moving
+            .exchange
+            .as_ref()
+            .map_or(0, |exchange| exchange.of_waiting(waiting))
     }
 
     /// Whether a shard comes or goes.
@@ -262,8 +273,11 @@ impl<'m> Worker<'m> {
         }) = self.moving.giving
             && self.have_ended()
         {
-            // What devices bring goes where it went before: it is nobody's but this worker's to hand it over.
-            self.give_soon();
+            // Devices are told nothing: what they bring comes to who received it before, who hands it on.
+            let left = Some((Vec::new(), self.in_rings_now()));
+            if let Some(giving) = &mut self.moving.giving {
+                giving.left = left;
+            }
         }
         if let Some(giving) = &self.moving.giving
             && let Some((ports, 0)) = &giving.left
@@ -277,10 +291,15 @@ impl<'m> Worker<'m> {
         {
             self.let_go(&exchange);
         }
-        let in_rings = exchange.in_rings;
+        let in_rings = match &self.moving.expected {
+            Some(Expected { is_lent: true, .. }) => self.in_rings_now(),
+            _ => exchange.in_rings(),
+        };
         match &mut self.moving.expected {
             Some(expected) if expected.come.is_none() => {
-                expected.come = exchange.take(expected.shard).map(|shard| (shard, in_rings));
+                expected.come = exchange
+                    .take(expected.shard, self.parts.own)
+                    .map(|shard| (shard, in_rings));
                 0
             }
             Some(Expected { come: Some((_, 0)), .. }) => self.take_in(now),
@@ -334,6 +353,7 @@ impl<'m> Worker<'m> {
     fn let_go(&mut self, exchange: &Exchange<'m>) {
         if let Some(Giving {
             shard: number,
+            to,
             leaving: Some(shard),
             ..
         }) = self.moving.giving.take()
@@ -343,7 +363,7 @@ impl<'m> Worker<'m> {
             let counters = &self.parts.counters;
             counters.sessions_moved.remove(four + six);
             counters.sessions_six.remove(six);
-            exchange.put(shard);
+            exchange.put(shard, to);
         }
     }
 
