@@ -12,6 +12,7 @@ const FIXED: &[(&str, &str)] = &[
     ("system.workers", "workers are pinned to their cores at start"),
     ("system.model", "workers get their parts at start"),
     ("system.stages", "workers get their parts at start"),
+    ("system.roles", "workers get their parts at start"),
     ("system.ring", "rings between workers are made at start"),
     ("system.idle", "workers choose how they wait at start"),
     ("system.shards", "a session stays in its shard for life"),

@@ -174,7 +174,13 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
 /// Workers, as the configuration names them.
 fn workers(document: &Document) -> u32 {
     let system = &document.system;
-    let mut staged: Vec<_> = system.stages.iter().flat_map(|stage| &stage.cores).collect();
+    let roles = system.roles.io.iter().chain(&system.roles.inspect);
+    let mut staged: Vec<_> = system
+        .stages
+        .iter()
+        .flat_map(|stage| &stage.cores)
+        .chain(roles)
+        .collect();
     staged.sort_unstable();
     staged.dedup();
     let workers = match (&system.workers, staged.len()) {

@@ -12,6 +12,7 @@ pub use self::bridge::BridgeProblem;
 pub use self::filter::FilterProblem;
 pub use self::inspection::InspectionProblem;
 pub use self::pool::PoolProblem;
+pub(crate) use self::stage::BURST;
 pub use self::stage::StageProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
 

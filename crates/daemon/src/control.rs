@@ -8,6 +8,7 @@ use sluice_config::config::InterfaceIndex;
 use sluice_config::{Config, Machine, Valid};
 use sluice_dpdk::interface::Interface;
 use sluice_dpdk::{Devices, tsc};
+use sluice_engine::assist::Assist;
 use sluice_engine::counters::{Stage, WorkerCounters};
 use sluice_engine::plane::Plane;
 use sluice_engine::request::{Reply, Request};
@@ -85,11 +86,43 @@ pub struct Control {
     pub(crate) panics: AtomicU64,
 }
 
+/// How often it is asked whether shards that are lent have arrived.
+const STEP: Duration = Duration::from_micros(200);
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// As long as this is there, no shard moves or is lent, and nothing is committed by others.
+pub(crate) struct Standstill<'c> {
+    _one: tokio::sync::MutexGuard<'c, ()>,
+    assist: Option<Arc<Assist>>,
+}
+
+impl Drop for Standstill<'_> {
+    fn drop(&mut self) {
+        if let Some(assist) = &self.assist {
+            assist.resume();
+        }
+    }
+}
+
 impl Control {
+    /// Wait until no shard is on its way, and let none set out.
+    pub(crate) async fn stand_still(&self) -> Standstill<'_> {
+        let still = Standstill {
+            _one: self.committing.lock().await,
+            assist: self.plane().setup().assist.clone(),
+        };
+        if let Some(assist) = &still.assist {
+            assist.pause();
+            while !assist.is_quiet() {
+                tokio::time::sleep(STEP).await;
+            }
+        }
+        still
+    }
+
     /// The control of a running data plane; its workers are given apart.
     ///
     /// # Errors

@@ -272,6 +272,9 @@ impl Handover for Faulty {
     fn has_arrived(&self) -> bool {
         true
     }
+    fn waiting(&self) -> usize {
+        0
+    }
     fn take_over(&mut self, _carried: &mut ArrayVec<Carried, BATCH>) -> usize {
         0
     }

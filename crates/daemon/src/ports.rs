@@ -52,13 +52,13 @@ pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
     if faults.is_empty() { Ok(ports) } else { Err(faults) }
 }
 
-/// Everything that is to be opened.
-pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages) -> Plan {
+/// Everything that is to be opened, where those that receive assist or do not.
+pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) -> Plan {
     let workers = u16::try_from(config.cores.len()).unwrap_or(u16::MAX);
     let mut plan = Plan::new(ports.iter().map(|port| port.plan.clone()).collect(), workers);
     if !stages.is_run_to_completion() {
         plan.receivers = stages.all(Part::Receive, workers.into());
-        plan.senders = stages.all(Part::Transmit, workers.into());
+        plan.senders = stages.senders(workers.into(), assists);
     }
     plan.handover = config.document.system.ring;
     let parked = config
@@ -67,8 +67,12 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages) -> Plan {
         .parked
         .saturating_add(config.document.fragments.parked)
         .saturating_add(config.document.nat.unsolicited_syns);
-    // Two kinds of packets may be held for a shard that moves.
-    let held = if workers > 1 { 2 * HELD as u32 } else { 0 };
+    // Two kinds of packets may be held for a shard that moves, and who assists has a queue that they join.
+    let held = match (workers, assists) {
+        (0 | 1, _) => 0,
+        (_, false) => 2 * HELD as u32,
+        (_, true) => 4 * HELD as u32,
+    };
     let parked = parked.saturating_add(held);
     plan.parked = parked as usize;
     // They come on top of what devices and workers hold.
@@ -88,12 +92,13 @@ pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &Set
     }
 }
 
-/// The queue of each shard, of so many: its owner's, or another where the owner has none.
+/// The queue of each shard, of so many: its owner's, or another where the owner has none, or the shard is only lent to it.
 pub fn table(setup: &Setup, queues: u16) -> Vec<u16> {
     let workers = setup.owners.iter().max().map_or(1, |last| usize::from(last) + 1);
     let receivers = setup.stages.all(Part::Receive, workers);
     let queue = |(shard, owner): (u16, WorkerIndex)| {
-        let place = receivers.iter().position(|&receiver| receiver == owner);
+        let is_home = setup.stages.does(owner, Part::Session);
+        let place = receivers.iter().position(|&receiver| is_home && receiver == owner);
         place.and_then(|place| u16::try_from(place).ok()).unwrap_or(shard) % queues.max(1)
     };
     (0..).zip(setup.owners.iter()).map(queue).collect()

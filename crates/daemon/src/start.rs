@@ -8,6 +8,7 @@ use sluice_config::{Fault, place};
 use sluice_dpdk::memory::{Backing, Region};
 use sluice_dpdk::workers::Waiting;
 use sluice_dpdk::{Devices, DpdkIo, Eal, tsc};
+use sluice_engine::assist::{self, Assist};
 use sluice_engine::counters::WorkerCounters;
 use sluice_engine::owners::Exchange;
 use sluice_engine::placement::Part;
@@ -69,16 +70,18 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         })
         .collect();
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
-    let stages = stages(config);
+    let (stages, assists) = stages(config);
     let mut setup = build::setup(config, ports, (stages, count), secrets)?;
-    let mut devices = ports::plan(config, &outlooks, &setup.stages);
+    setup.assist = assists.then(|| assist(config, count));
+    let mut devices = ports::plan(config, &outlooks, &setup.stages, assists);
     steer(&mut devices, config, &outlooks, &setup);
     let cores: Vec<usize> = config.cores.iter().map(|&core| core.into()).collect();
     let eal = Eal::start(&devices.needs(&cores, hugepages(config)))?;
     tracing::info!("{}, packet buffers in {}", eal.version(), eal.memory());
     let (devices, hands) = Devices::open(eal, &devices).map_err(|error| open_error(loaded, error))?;
+    let wanted = setup.stages.senders(count, assists);
     for (port, device) in setup.ports.iter_mut().zip(devices.ports()) {
-        port.senders = senders(device.senders(), &setup.stages, count);
+        port.senders = senders(device.senders(), &wanted, count);
     }
     let macs = describe(&devices, config);
     let pools = build::pool_names(config, &Vec::new());
@@ -131,34 +134,46 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     })
 }
 
-/// Who does which part: as configured, or as planned.
-fn stages(config: &sluice_config::Config) -> Stages {
-    if config.document.system.model != Model::Auto {
-        return Stages::new(config.stages.clone());
+/// Who does which part, and whether those that receive assist: as configured, or as planned.
+fn stages(config: &sluice_config::Config) -> (Stages, bool) {
+    let system = &config.document.system;
+    if system.model != Model::Auto {
+        return (Stages::new(config.stages.clone()), system.assists());
     }
     match plan::choose(config) {
         Ok(chosen) => {
             for reason in &chosen.reasons {
                 tracing::info!("{reason}");
             }
-            Stages::of(&chosen.placement, &config.cores)
+            let assists = chosen.placement.assists();
+            (Stages::of(&chosen.placement, &config.cores), assists)
         }
         Err(error) => {
             tracing::warn!("no placement could be planned, packets run to completion: {error}");
-            Stages::default()
+            (Stages::default(), false)
         }
     }
 }
 
+/// When workers assist, and for how long at once, by the processor's clock.
+fn assist(config: &sluice_config::Config, workers: usize) -> Arc<Assist> {
+    let system = &config.document.system;
+    let slice = system.roles.time_slice.duration().as_nanos() * u128::from(tsc::frequency()) / 1_000_000_000;
+    let settings = assist::Settings {
+        threshold: system.assist_threshold(),
+        slice: u64::try_from(slice).unwrap_or(u64::MAX),
+    };
+    Assist::new(workers, settings).into()
+}
+
 /// The workers that send by a port for all; none where each that sends has a queue of its own.
-fn senders(with_queues: &[u16], stages: &Stages, workers: usize) -> Box<[u16]> {
-    let senders = stages.all(Part::Transmit, workers);
-    match senders.len() == workers && senders.iter().all(|worker| with_queues.contains(worker)) {
+fn senders(with_queues: &[u16], wanted: &[u16], workers: usize) -> Box<[u16]> {
+    match wanted.len() == workers && wanted.iter().all(|worker| with_queues.contains(worker)) {
         true => Box::default(),
-        false => senders
-            .into_iter()
-            .filter(|worker| with_queues.contains(worker))
-            .collect(),
+        false => {
+            let having = wanted.iter().filter(|worker| with_queues.contains(worker));
+            having.copied().collect()
+        }
     }
 }
 

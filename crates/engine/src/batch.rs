@@ -338,6 +338,8 @@ pub struct Lists {
     pub park_syn: ArrayVec<Unsolicited, HAND>,
     /// To be held until their shard has come.
     pub hold: Slots,
+    /// Of a shard that is here, to wait until its turn comes.
+    pub queue: Slots,
     /// Taken in by the gateway itself.
     pub taken: Slots,
     /// Used up by a node that accounts for it: only its buffer is left to free.
@@ -431,6 +433,7 @@ impl Lists {
             ("gateway", &self.gateway),
             ("taken-in", &self.taken),
             ("hold", &self.hold),
+            ("queue", &self.queue),
         ];
         let cut = |task: &Task| matches!(task, Task::Cut(cut, _) if *cut == slot);
         nodes

@@ -172,6 +172,10 @@ pub struct Ctx<'c, 'm> {
     pub owner: Option<&'c mut Owner>,
     /// Sessions that are decided again in this burst.
     pub revisions: Revisions,
+    /// Packets whose shard is here wait until their turn comes: receiving goes before.
+    pub defers: bool,
+    /// Packets by shard that came lately, where that is asked.
+    pub seen: &'c mut [u32],
 }
 
 impl<'c, 'm> Ctx<'c, 'm> {

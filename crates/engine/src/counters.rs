@@ -142,6 +142,18 @@ pub struct WorkerCounters {
     pub sessions_moved: Counter,
     /// Shards that came from other workers.
     pub shards_taken: Counter,
+    /// Times that this worker began to assist others: it took a shard over while it had none.
+    pub assists_begun: Counter,
+    /// Times that the last of these shards went back.
+    pub assists_ended: Counter,
+    /// Shards that others have lent, a gauge.
+    pub shards_lent: Counter,
+    /// Packets of such shards that this worker took from its queue.
+    pub assisted: Counter,
+    /// Packets that wait in that queue, a gauge.
+    pub assist_waiting: Counter,
+    /// Times that the clock ended the work on them, and some were left.
+    pub slices_ended: Counter,
     /// IPv6 sessions that exist.
     pub sessions_six: Counter,
     /// Packets that used a session.

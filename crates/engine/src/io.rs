@@ -116,9 +116,7 @@ pub trait Handover: PacketIo {
     fn approach(&mut self) {}
 
     /// Packets that other workers have handed over and that wait.
-    fn waiting(&self) -> usize {
-        0
-    }
+    fn waiting(&self) -> usize;
 
     /// Take up to [`BATCH`] packets that other workers handed over into the hand; what travelled with the
     /// `k`-th is pushed to `carried`. Returns how many came.

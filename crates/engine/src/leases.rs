@@ -99,6 +99,11 @@ impl Settling {
         self.place.is_some()
     }
 
+    /// Generation of the last change that was seen.
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
     /// Before anything else is done by a policy: leases come from its pools.
     #[inline(always)]
     pub fn follow(&mut self, shards: &mut [Option<Box<Shard<'_>>>], policy: &Policy) {

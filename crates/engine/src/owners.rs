@@ -59,12 +59,16 @@ impl Owners {
     }
 }
 
+/// A shard, and for whom it is: another may still expect it that will be told that it does not come.
+type Place<'m> = Option<(WorkerIndex, Box<Shard<'m>>)>;
+
 /// A place for each shard on its way from one worker to another. Locked only for the moment in which a shard is put or taken,
 /// which is no packet's.
 pub struct Exchange<'m> {
-    places: Box<[Mutex<Option<Box<Shard<'m>>>>]>,
-    /// Packets after which nothing is left of what all rings to one worker held before.
-    pub(crate) in_rings: usize,
+    places: Box<[Mutex<Place<'m>>]>,
+    /// Rings to one worker, and packets that each holds.
+    rings: usize,
+    pub(crate) ring: usize,
 }
 
 impl<'m> Exchange<'m> {
@@ -72,21 +76,34 @@ impl<'m> Exchange<'m> {
     pub fn new(shards: usize, rings: usize, packets: usize) -> Self {
         Self {
             places: (0..shards).map(|_| Mutex::new(None)).collect(),
-            // Each ring has its turn for a batch: the last of what is no whole batch takes a turn too.
-            in_rings: rings * packets.next_multiple_of(BATCH),
+            rings,
+            ring: packets,
         }
     }
 
-    /// Leave a shard.
-    pub(crate) fn put(&self, shard: Box<Shard<'m>>) {
+    /// Packets after which nothing is left of what all rings to one worker held before, at most.
+    pub(crate) fn in_rings(&self) -> usize {
+        self.of_waiting(self.ring)
+    }
+
+    /// The same where no ring holds more than so many.
+    pub(crate) fn of_waiting(&self, packets: usize) -> usize {
+        // Each ring has its turn for a batch: the last of what is no whole batch takes a turn too.
+        self.rings * packets.min(self.ring).next_multiple_of(BATCH)
+    }
+
+    /// Leave a shard for a worker.
+    pub(crate) fn put(&self, shard: Box<Shard<'m>>, to: WorkerIndex) {
         if let Some(place) = self.places.get(usize::from(shard.number)) {
-            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some(shard);
+            *place.lock().unwrap_or_else(PoisonError::into_inner) = Some((to, shard));
         }
     }
 
-    /// Fetch a shard, if it is there.
-    pub(crate) fn take(&self, shard: u16) -> Option<Box<Shard<'m>>> {
-        self.places.get(usize::from(shard))?.try_lock().ok()?.take()
+    /// Fetch a shard, if it is there for this worker.
+    pub(crate) fn take(&self, shard: u16, own: WorkerIndex) -> Option<Box<Shard<'m>>> {
+        let mut place = self.places.get(usize::from(shard))?.try_lock().ok()?;
+        let (_, shard) = place.take_if(|(to, _)| *to == own)?;
+        Some(shard)
     }
 }
 
@@ -97,7 +114,9 @@ mod tests {
     #[test]
     fn rings_of_no_whole_batches_are_through_after_as_many_turns_as_begun_batches() {
         // By 700 packets, 11 turns, only four of seven rings would have had the two that each takes.
-        assert_eq!(7 * 2 * BATCH, Exchange::new(1, 7, 100).in_rings);
-        assert_eq!(3 * 1024, Exchange::new(1, 3, 1024).in_rings);
+        assert_eq!(7 * 2 * BATCH, Exchange::new(1, 7, 100).in_rings());
+        assert_eq!(3 * 1024, Exchange::new(1, 3, 1024).in_rings());
+        assert_eq!(3 * BATCH, Exchange::new(1, 3, 1024).of_waiting(1));
+        assert_eq!(0, Exchange::new(1, 3, 1024).of_waiting(0));
     }
 }

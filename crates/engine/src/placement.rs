@@ -9,7 +9,7 @@ mod choice;
 mod prediction;
 mod topology;
 
-pub use candidates::{candidates, order};
+pub use candidates::{assisted, candidates, order};
 pub use choice::{Planned, choose, rank};
 pub use prediction::{Item, Prediction, SIBLINGS, WorkerLoad, predict};
 pub use topology::{DeviceSite, Distance, Site, Topology};
@@ -54,6 +54,7 @@ impl Part {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Placement {
     workers: [Vec<Core>; 4],
+    assists: bool,
 }
 
 /// Adjacent parts that the same workers do.
@@ -73,7 +74,27 @@ impl Placement {
             of_part.dedup();
         }
         let complete = workers.iter().all(|of_part| !of_part.is_empty());
-        complete.then_some(Self { workers })
+        complete.then_some(Self {
+            workers,
+            assists: false,
+        })
+    }
+
+    /// The same with workers that receive and parse taking sessions over from those that have too many. `None` where it makes no
+    /// sense: the roles are not split, or others send than either.
+    pub fn with_assist(&self) -> Option<Self> {
+        let [receive, parse, session, transmit] = &self.workers;
+        let are_split = receive == parse && session.iter().all(|core| !receive.contains(core));
+        let splits = are_split && (transmit == receive || transmit == session);
+        splits.then(|| Self {
+            assists: true,
+            ..self.clone()
+        })
+    }
+
+    /// Whether workers that receive take sessions over from those that have too many.
+    pub fn assists(&self) -> bool {
+        self.assists
     }
 
     /// Every part on every worker. `None` without workers.
@@ -141,6 +162,9 @@ impl fmt::Display for Placement {
             let parts: Vec<_> = stage.parts.iter().map(|part| part.name()).collect();
             let between = if number == 0 { "" } else { " | " };
             write!(f, "{between}{} on {}", parts.join("+"), list(stage.workers))?;
+        }
+        if self.assists {
+            write!(f, ", with assist")?;
         }
         Ok(())
     }

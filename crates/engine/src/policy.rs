@@ -15,6 +15,7 @@ use sluice_route::{Address, SourceValidation};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Context, Packet, validity};
 
+use crate::assist::Assist;
 use crate::batch::Meta;
 use crate::datagrams;
 use crate::family::{Family, V4, V6};
@@ -34,6 +35,8 @@ pub struct Setup {
     pub owners: Arc<Owners>,
     /// Which workers do which part of a packet's way.
     pub stages: Stages,
+    /// Workers that receive take shards over from those with sessions when these have too much to do.
+    pub assist: Option<Arc<Assist>>,
     /// Sessions of IPv4 and IPv6, all shards together.
     pub sessions: [u32; 2],
     /// Ports, in the order of the configuration.

@@ -50,6 +50,18 @@ impl Stages {
         }
     }
 
+    /// The workers that send, of so many: those whose part it is, and, where workers assist, those that take shards over from
+    /// them.
+    pub fn senders(&self, workers: usize, assists: bool) -> Vec<WorkerIndex> {
+        let mut senders = self.all(Part::Transmit, workers);
+        if assists {
+            let receivers = self.all(Part::Receive, workers).into_iter();
+            let more: Vec<_> = receivers.filter(|worker| !senders.contains(worker)).collect();
+            senders.extend(more);
+        }
+        senders
+    }
+
     /// The parts that a worker does, in words.
     pub fn parts(&self, worker: WorkerIndex) -> String {
         let done = Part::ALL.into_iter().filter(|&part| self.does(worker, part));
@@ -148,6 +160,17 @@ mod tests {
         assert_eq!([2, 3], *second.ahead);
         assert_eq!([4], *stages.role(3).ahead);
         assert!(stages.role(4).ahead.is_empty());
+    }
+
+    #[test]
+    fn workers_that_assist_send_behind_those_whose_part_it_is() {
+        let stages = stages([&[0], &[0], &[1], &[1]]);
+        assert_eq!(
+            [vec![1], vec![1, 0]],
+            [false, true].map(|assists| stages.senders(2, assists))
+        );
+        let stages = self::stages([&[0], &[0], &[1], &[0]]);
+        assert_eq!(vec![0], stages.senders(2, true));
     }
 
     #[test]

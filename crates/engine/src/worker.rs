@@ -31,10 +31,12 @@ use crate::trace::Tracer;
 use crate::unsolicited::Syns;
 
 use arrive::Runs;
+use assisting::Assisting;
 use moving::Moving;
 
 mod ahead;
 mod arrive;
+mod assisting;
 mod dispose;
 mod held;
 mod housekeep;
@@ -106,6 +108,8 @@ pub struct Worker<'m> {
     resumed: ArrayVec<(Waiting, Resume), HAND>,
     syns: Syns,
     moving: Moving<'m>,
+    /// What it takes over shards from others with, where it has none of its own.
+    assisting: Option<Box<Assisting>>,
     /// Held segments that are to be dropped.
     gone: Vec<(Waiting, sluice_inspect::Reason)>,
 }
@@ -148,6 +152,8 @@ enum Source {
     Parking,
     /// What was held until its shard had come.
     Held,
+    /// What waited for its turn.
+    Queue,
     Nothing,
 }
 
@@ -164,7 +170,9 @@ impl<'m> Worker<'m> {
             let place = shard.number as usize;
             shards[place] = Some(Box::new(shard));
         }
+        let assisting = Assisting::of(&parts.setup, parts.own);
         Self {
+            assisting,
             parts: State {
                 own: parts.own,
                 hasher: Hasher::new(parts.setup.secret),
@@ -210,10 +218,47 @@ impl<'m> Worker<'m> {
     pub fn round(&mut self, now: Now) -> usize {
         self.wake();
         self.parts.counters.heartbeat.add(1);
+        if let Some(assist) = &self.parts.setup.assist {
+            assist.begin_round(self.parts.own);
+        }
         let mut packets = 0;
+        for left in (0..self.receives_at_most()).rev() {
+            let (count, is_full) = self.bring(now);
+            packets += count;
+            if left == 0 || !is_full || !self.has_room_beyond() {
+                break;
+            }
+        }
+        if self.assisting.is_some() {
+            packets += self.assist(now);
+        }
+        let start = (self.cycles)();
+        self.housekeep(packets, now);
+        self.count(Stage::Housekeeping, start);
+        packets += self.resume_all(now);
+        if self.is_moving() {
+            packets += self.move_on(now);
+        }
+        self.deal(now);
+        if self.parts.has_actions() || !self.parts.lists.tasks.is_empty() {
+            self.burst(Source::Nothing, now);
+        }
+        self.quiescence.pass(self.parts.own as usize);
+        if packets == 0 {
+            self.parts.counters.idle_rounds.add(1);
+        }
+        packets
+    }
+
+    /// A burst from each port, and as many from other workers. Returns how many packets came, and whether a port may have more.
+    #[inline(always)]
+    fn bring(&mut self, now: Now) -> (usize, bool) {
+        let (mut packets, mut is_full) = (0, false);
         self.io.approach();
         for place in 0..self.receives.len() {
-            packets += self.port_burst(place, now);
+            let count = self.port_burst(place, now);
+            packets += count;
+            is_full |= count == BATCH;
         }
         self.parts.counters.waiting.set(self.io.waiting() as u64);
         // As much from the others as from devices: who hands over a whole burst of each must not outrun this worker.
@@ -231,21 +276,7 @@ impl<'m> Worker<'m> {
             }
             self.io.approach();
         }
-        let start = (self.cycles)();
-        self.housekeep(packets, now);
-        self.count(Stage::Housekeeping, start);
-        packets += self.resume_all(now);
-        if self.is_moving() {
-            packets += self.move_on(now);
-        }
-        if self.parts.has_actions() || !self.parts.lists.tasks.is_empty() {
-            self.burst(Source::Nothing, now);
-        }
-        self.quiescence.pass(self.parts.own as usize);
-        if packets == 0 {
-            self.parts.counters.idle_rounds.add(1);
-        }
-        packets
+        (packets, is_full)
     }
 
     fn port_burst(&mut self, place: usize, now: Now) -> usize {
@@ -277,7 +308,9 @@ impl<'m> Worker<'m> {
     /// Whether something is under way that rounds without packets bring forward: what the control thread asked for, or timers
     /// of more sessions than one round ends.
     pub fn is_answering(&self) -> bool {
-        self.desk.is_answering() || self.parts.settling.is_under_way() || self.is_moving() || self.is_behind
+        let is_assisting = self.assisting.as_ref().is_some_and(|work| work.is_answering());
+        let is_moving = is_assisting || self.is_moving();
+        self.desk.is_answering() || self.parts.settling.is_under_way() || is_moving || self.is_behind
     }
 
     /// Receive nothing more: further rounds let out what is under way, a shard too that nobody will say of that it may go.
@@ -317,6 +350,7 @@ impl<'m> Worker<'m> {
             }
             Source::Parking => self.unpark(),
             Source::Held => self.unhold(),
+            Source::Queue => self.unqueue(),
             Source::Nothing => 0,
         };
         if count == 0 && source != Source::Nothing {
@@ -356,6 +390,11 @@ impl<'m> Worker<'m> {
                 events: &state.events,
                 owner: state.owner.as_deref_mut(),
                 revisions: Revisions::new(overdue),
+                defers: self.assisting.is_some() && matches!(source, Source::Port(_) | Source::Workers),
+                seen: match (source, self.assisting.as_deref_mut()) {
+                    (Source::Port(_), Some(work)) => &mut work.judge.seen,
+                    _ => &mut [],
+                },
             };
             let lists = &mut *state.lists;
             self.runs.clear();
@@ -363,7 +402,7 @@ impl<'m> Worker<'m> {
             match source {
                 Source::Port(port) if ctx.role.parsers.is_empty() => put(&mut self.runs, (port, shed..count)),
                 Source::Port(port) => pass::received(&mut batch, lists, &ctx, port, shed, &mut self.rooms),
-                Source::Workers | Source::Held => {
+                Source::Workers | Source::Held | Source::Queue => {
                     arrive::from_workers(&mut batch, lists, &mut ctx, &self.carried, &mut self.runs);
                     mark = (self.cycles)();
                     state.counters.cycles[Stage::TakeOver as usize].add(mark.wrapping_sub(received));
@@ -424,6 +463,9 @@ impl<'m> Worker<'m> {
         }
         if !self.parts.lists.hold.is_empty() {
             self.hold(source);
+        }
+        if !self.parts.lists.queue.is_empty() {
+            self.enqueue();
         }
         let over = self.dispose(now);
         self.parts.counters.bursts.add(1);
@@ -488,11 +530,9 @@ fn nodes(
         after("decide", lists);
     }
     let mut now = cycles();
-    // Who has no sessions only finds out who has.
-    let stage = match ctx.role.sessions.is_empty() {
-        true => Stage::Session,
-        false => Stage::Parse,
-    };
+    // Who has no sessions, or leaves them for later, only finds out who has.
+    let finds = !ctx.role.sessions.is_empty() && (ctx.defers || ctx.setup.assist.is_none());
+    let stage = if finds { Stage::Parse } else { Stage::Session };
     ctx.counters.cycles[stage as usize].add(now.wrapping_sub(mark));
     if !lists.inspect4.is_empty() || !lists.inspect6.is_empty() {
         if let Some(work) = inspecting {

@@ -67,6 +67,9 @@ impl Handover for Uncounted {
     fn mark(&mut self) {
         self.0.mark();
     }
+    fn waiting(&self) -> usize {
+        self.0.waiting()
+    }
     fn has_arrived(&self) -> bool {
         self.0.has_arrived()
     }
@@ -263,4 +266,52 @@ fn filter_allocates_nothing_whatever_its_matcher() {
             rig.all_drops()
         );
     }
+}
+
+#[test]
+fn shards_that_are_lent_and_go_back_allocate_nothing() {
+    let mut rig = rig(|plan| {
+        (plan.workers, plan.shards) = (2, 16);
+        plan.stages = [vec![0], vec![0], vec![1], vec![0]];
+        plan.senders = vec![0];
+        plan.assist = Some(sluice_engine::assist::Settings {
+            threshold: 16,
+            slice: u64::MAX,
+        });
+    });
+    let ask = |host: u16, port: u16| {
+        let source = std::net::SocketAddrV4::new(std::net::Ipv4Addr::new(192, 168, 1, 16 + host as u8), port);
+        let remote: std::net::SocketAddrV4 = "198.51.100.7:53".parse().unwrap();
+        packet::udp4(source, remote).macs(HOST_MAC, INSIDE_MAC).build()
+    };
+    for host in 0..16 {
+        let address = format!("192.168.1.{}", 16 + host);
+        rig.know(INSIDE, rig::plain(&address), HOST_MAC);
+    }
+    let mut count = 0;
+    let lent = |rig: &Rig| rig.plane.counters()[0].shards_lent.get();
+    for turn in 0..1000 {
+        for _ in 0..if turn < 100 { 24 } else { 0 } {
+            count += 1;
+            rig.wires[0].inject(INSIDE, &ask(count % 16, 1000 + count % 7), Checksums::Unverified);
+        }
+        let (now, slow) = (rig.now, turn < 100 && turn % 4 > 0);
+        let [first, second] = &mut rig.workers[..] else {
+            panic!("two workers")
+        };
+        let info = measure(|| {
+            first.round(now);
+            if !slow {
+                second.round(now);
+            }
+        });
+        assert_eq!(0, info.count_total, "turn {turn}");
+        assert!(turn != 99 || lent(&rig) > 0);
+        rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 50_000);
+    }
+    assert_eq!(0, lent(&rig));
+    assert!(rig.plane.counters()[0].assisted.get() > 0);
+    rig.check();
+    let sent = rig.sent().len();
+    assert_eq!(usize::from(count), sent, "{:?}", rig.all_drops());
 }

@@ -191,6 +191,39 @@ fn segments_ahead_of_a_gap_wait_and_leave_in_order() {
 }
 
 #[test]
+fn segments_that_wait_go_with_their_shard() {
+    use sluice_engine::request::{Reply, Request};
+    let mut rig = Rig::new(Plan { workers: 2, ..plan() });
+    let talk = Talk::open(&mut rig, 40_000);
+    assert_eq!(0, rig.host_sends(&talk.data(6, b"ghi")).len());
+    assert_eq!(0, rig.host_sends(&talk.data(3, b"def")).len());
+    for shard in 0..4 {
+        let from = rig.plane.setup().owners.of(shard).unwrap();
+        let to = 1 - from;
+        let moves = [
+            (to, Request::Expect { shard }),
+            (from, Request::Give { shard, to }),
+            (from, Request::Release),
+        ];
+        for (worker, request) in moves {
+            assert!(matches!(rig.ask(worker.into(), request), Reply::Done));
+        }
+        while rig.workers.iter().any(|worker| worker.is_answering()) {
+            rig.workers.iter_mut().for_each(|worker| {
+                worker.round(rig.now);
+            });
+        }
+    }
+    rig.check();
+    let mut sent = rig.host_sends(&talk.data(0, b"abc"));
+    rig.round();
+    sent.extend(rig.sent());
+    let expected = vec![&b"abc"[..], b"def", b"ghi"];
+    assert_eq!(expected, payloads(&sent), "{:?}", rig.all_drops());
+    rig.check();
+}
+
+#[test]
 fn match_in_segments_out_of_order_is_not_delivered() {
     let mut rig = Rig::new(plan());
     let talk = Talk::open(&mut rig, 40_000);

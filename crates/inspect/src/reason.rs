@@ -59,8 +59,6 @@ reasons! {
         "A TCP segment whose checksum is wrong: its receiver would not take it.";
     Malformed "stream-malformed"
         "A TCP header that does not fit its segment.";
-    Moved "stream-moved"
-        "A TCP segment that was held ahead of a gap when its shard went to another worker: it is sent again.";
     Closed "stream-closed"
         "A TCP segment of a connection that is no longer kept.";
 }

@@ -88,7 +88,8 @@ fn as_text(
     for table in &config.tables {
         tables.row([table.name.into(), grouped(table.entries), table.bytes.to_string()]);
     }
-    let plan = plan(config, ports, &Stages::new(config.stages.clone()));
+    let assists = config.document.system.assists();
+    let plan = plan(config, ports, &Stages::new(config.stages.clone()), assists);
     tables.row([
         "packet buffers".into(),
         grouped(u64::from(plan.buffers)),
@@ -164,7 +165,7 @@ fn as_json(
         .map(|table| json!({ "name": table.name, "capacity": table.entries, "bytes": table.bytes.0 }))
         .collect();
     let stages = Stages::new(config.stages.clone());
-    let plan = plan(config, ports, &stages);
+    let plan = plan(config, ports, &stages, config.document.system.assists());
     let document = json!({
         "interfaces": interfaces,
         "cores": config.cores,

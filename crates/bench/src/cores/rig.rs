@@ -85,6 +85,7 @@ fn plane(steering: Steering, style: Style, workers: usize) -> Result<Plane, Fail
     let setup = Setup {
         owners: Owners::dealt(steering.shards(), &stages.all(Part::Session, workers)).into(),
         stages,
+        assist: None,
         steering,
         sessions: [CAPACITY, SHARDS],
         ports: ["inside", "outside"]

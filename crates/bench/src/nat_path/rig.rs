@@ -223,6 +223,7 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
         steering,
         owners: Owners::dealt(shards, &[0]).into(),
         stages: Stages::default(),
+        assist: None,
         sessions: match job {
             Job::Translate6 => [SHARDS, sessions],
             _ => [sessions, SHARDS],

@@ -161,6 +161,7 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failur
     let setup = Setup {
         owners: Owners::dealt(steering.shards(), &stages.all(Part::Session, workers)).into(),
         stages,
+        assist: None,
         steering,
         sessions: match job {
             Job::Forward => [SHARDS, SHARDS],

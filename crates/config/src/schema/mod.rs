@@ -21,7 +21,8 @@ pub use pool::{
     Algorithm, Block, Deterministic, Filtering, Mapping, Pairing, Pool, PortSelection, SessionLimits, SubscriberLimits,
 };
 pub use system::{
-    Control, Hugepages, Idle, LogLevel, Model, Rebalance, Sessions, Stage, Steering, System, Timeouts, Watchdog,
+    Control, Hugepages, Idle, LogLevel, Model, Rebalance, Roles, Sessions, Stage, Steering, System, Timeouts, Transmit,
+    Watchdog,
 };
 
 use std::net::IpAddr;

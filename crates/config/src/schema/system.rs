@@ -19,6 +19,8 @@ pub struct System {
     pub model: Model,
     /// The stages of a pipeline, in the order of a packet's way.
     pub stages: Vec<Stage>,
+    /// Which cores move packets and which inspect, where cores are split by role.
+    pub roles: Roles,
     /// Packets that the ring from one worker to another holds.
     pub ring: u32,
     /// Parts of the session table, each owned by one worker: a power of two, not below the number of workers.
@@ -44,6 +46,7 @@ impl Default for System {
             workers: Workers::Count(1),
             model: Model::RunToCompletion,
             stages: Vec::new(),
+            roles: Roles::default(),
             ring: 1024,
             shards: 16,
             steering: Steering::Subset,
@@ -64,6 +67,9 @@ pub enum Model {
     RunToCompletion,
     /// Workers do what `stages` says, and hand packets on.
     Pipeline,
+    /// Some workers receive and parse, others have the sessions and inspect, as `roles` says. Those that receive assist when the
+    /// others have too much to do.
+    RoleSplit,
     /// What `sluice plan` chooses, at each start.
     Auto,
 }
@@ -76,6 +82,61 @@ pub struct Stage {
     pub parts: Vec<String>,
     /// The cores that do it.
     pub cores: Vec<u16>,
+}
+
+/// `[system.roles]`: cores split by role.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Roles {
+    /// The cores that receive and parse.
+    pub io: Vec<u16>,
+    /// The cores that have the sessions, and inspect.
+    pub inspect: Vec<u16>,
+    /// Who sends what the cores of `inspect` have finished: they, or those of `io`.
+    pub transmit: Transmit,
+    /// Whether the cores of `io` take shards over when those of `inspect` have too much to do.
+    pub assist: bool,
+    /// Packets in the ring from a core of `io` to one of `inspect` above which it does: a quarter of `ring` where it is not
+    /// given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub assist_threshold: Option<u32>,
+    /// How long a core of `io` works on such shards before it receives again.
+    pub time_slice: Period,
+}
+
+impl Default for Roles {
+    fn default() -> Self {
+        Self {
+            io: Vec::new(),
+            inspect: Vec::new(),
+            transmit: Transmit::Io,
+            assist: true,
+            assist_threshold: None,
+            time_slice: Period::microseconds(20),
+        }
+    }
+}
+
+impl System {
+    /// Whether cores that receive assist those that inspect, as it is written.
+    pub fn assists(&self) -> bool {
+        self.model == Model::RoleSplit && self.roles.assist
+    }
+
+    /// Packets in a ring above which cores assist.
+    pub fn assist_threshold(&self) -> u32 {
+        self.roles.assist_threshold.unwrap_or(self.ring / 4)
+    }
+}
+
+/// Who sends where cores are split by role.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Transmit {
+    /// The cores that receive.
+    Io,
+    /// The cores that inspect, each by a queue of its own.
+    Inspect,
 }
 
 /// `[system.idle]`: how workers wait that have nothing to do.

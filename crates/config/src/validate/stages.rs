@@ -1,10 +1,10 @@
-//! The stages of a pipeline: what each does, and where.
+//! The stages of a pipeline: what each does, and where. And cores split by role, which are a pipeline of two.
 
 use super::Check;
-use crate::problem::{Problem, StageProblem};
-use crate::read::place;
-use crate::schema::Model;
-use crate::value::Workers;
+use crate::problem::{BURST, Problem, StageProblem};
+use crate::read::{Step, place};
+use crate::schema::{Model, Transmit};
+use crate::value::{Period, Workers};
 
 /// The parts of a packet's way: a pipeline is cut between them.
 pub(crate) const PARTS: [&str; 4] = ["receive", "parse", "session", "transmit"];
@@ -28,21 +28,25 @@ impl Check<'_> {
     pub(super) fn stages(&mut self) -> Option<(Vec<u16>, [Vec<u16>; 4])> {
         let system = &self.document.system;
         let at = place!["system", "stages"];
+        let splits = system.model == Model::RoleSplit;
+        if !splits && (!system.roles.io.is_empty() || !system.roles.inspect.is_empty()) {
+            self.report(place!["system", "roles"], StageProblem::NoRoleSplit.into());
+        }
+        self.assist();
         match (system.model, system.stages.is_empty()) {
             (Model::Pipeline, true) => {
                 self.report(place!["system", "model"], StageProblem::Missing.into());
                 return None;
             }
-            (Model::RunToCompletion | Model::Auto, false) => {
+            (Model::RunToCompletion | Model::Auto | Model::RoleSplit, false) => {
                 self.report(at, StageProblem::NoPipeline.into());
                 return None;
             }
+            (Model::RoleSplit, true) => return Some(self.roles()),
             (_, true) => return None,
             (Model::Pipeline, false) => {}
         }
-        if matches!(&system.workers, Workers::Cores(_)) || system.workers != Workers::Count(1) {
-            self.report(place!["system", "workers"], StageProblem::WorkersToo.into());
-        }
+        self.no_workers("stages");
         let mut cores = Vec::new();
         let mut stages: [Vec<u16>; 4] = Default::default();
         let mut next = 0;
@@ -81,20 +85,71 @@ impl Check<'_> {
         Some((cores, stages))
     }
 
+    /// The cores say how many workers there are.
+    fn no_workers(&mut self, which: &'static str) {
+        if self.document.system.workers != Workers::Count(1) {
+            self.report(place!["system", "workers"], StageProblem::WorkersToo(which).into());
+        }
+    }
+
+    /// Cores split by role.
+    fn roles(&mut self) -> (Vec<u16>, [Vec<u16>; 4]) {
+        self.no_workers("roles");
+        let roles = &self.document.system.roles;
+        let mut cores = Vec::new();
+        let [io, inspect] = [("io", &roles.io), ("inspect", &roles.inspect)].map(|(role, wanted)| {
+            if wanted.is_empty() {
+                self.report(place!["system", "roles"], StageProblem::NoRole(role).into());
+            }
+            self.known_cores(place!["system", "roles", role], wanted, &mut cores)
+        });
+        for (place, core) in roles.inspect.iter().enumerate() {
+            if roles.io.contains(core) {
+                let at = place!["system", "roles", "inspect", place];
+                self.report(at, StageProblem::BothRoles(*core).into());
+            }
+        }
+        let last = match roles.transmit {
+            Transmit::Io => io.clone(),
+            Transmit::Inspect => inspect.clone(),
+        };
+        (cores, [io.clone(), io, inspect, last])
+    }
+
+    /// When cores assist, which a planned placement may ask for too.
+    fn assist(&mut self) {
+        let system = &self.document.system;
+        let (ring, slice) = (system.ring, system.roles.time_slice);
+        if let Some(threshold) = system.roles.assist_threshold {
+            let at = place!["system", "roles", "assist-threshold"];
+            match threshold > ring.saturating_sub(BURST) {
+                true => self.report(at, StageProblem::ThresholdAboveRing { threshold, ring }.into()),
+                false => self.in_range(at, "a number of packets", threshold, 1..=65_536),
+            }
+        }
+        let range = Period::microseconds(1)..=Period::milliseconds(10);
+        self.in_range(place!["system", "roles", "time-slice"], "a time", slice, range);
+    }
+
     /// The workers of a stage: cores that no earlier stage has are new ones.
     fn stage_cores(&mut self, stage: usize, wanted: &[u16], cores: &mut Vec<u16>) -> Vec<u16> {
-        let mut workers = Vec::new();
         if wanted.is_empty() {
             self.report(place!["system", "stages", stage, "cores"], StageProblem::NoCores.into());
         }
+        self.known_cores(place!["system", "stages", stage, "cores"], wanted, cores)
+    }
+
+    /// The workers of the cores that are listed somewhere.
+    fn known_cores(&mut self, list: &[Step<'_>], wanted: &[u16], cores: &mut Vec<u16>) -> Vec<u16> {
+        let mut workers = Vec::new();
         for (place, &core) in wanted.iter().enumerate() {
-            let at = place!["system", "stages", stage, "cores", place];
+            let at = [list, place![place]].concat();
             if !self.machine.cores.contains(&core) {
                 let cores = self.machine.cores.clone();
-                self.report(at, Problem::UnknownCore { core, cores });
+                self.report(&at, Problem::UnknownCore { core, cores });
             }
             if wanted.iter().take(place).any(|&other| other == core) {
-                self.report(at, Problem::DuplicateCore(core));
+                self.report(&at, Problem::DuplicateCore(core));
             }
             let worker = cores.iter().position(|&other| other == core).unwrap_or_else(|| {
                 cores.push(core);

@@ -111,7 +111,7 @@ pub(super) async fn apply(
     State(control): Shared,
     Json(request): Json<ApplyRequest>,
 ) -> Result<Json<ApplyAnswer>, Refusal> {
-    let _one_at_a_time = control.committing.lock().await;
+    let _one_at_a_time = control.stand_still().await;
     let checked = match check(&request.name, &request.text, &control.machine) {
         Ok(checked) => checked,
         Err(diagnosis) => {

@@ -117,7 +117,7 @@ pub(super) async fn clear(State(control): Shared, Json(wanted): Json<SessionFilt
 /// End the sessions that are meant.
 pub(super) async fn clear_all(control: &Control, filter: Filter) -> Result<Json<Cleared>, Refusal> {
     // No shard may go from a worker that is still to be asked to one that has been.
-    let _none_moves = control.committing.lock().await;
+    let _none_moves = control.stand_still().await;
     let mut count = 0;
     for worker in 0..control.workers() {
         let request = Request::Clear {

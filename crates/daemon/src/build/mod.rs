@@ -108,6 +108,8 @@ pub fn setup(
         steering,
         owners: Owners::dealt(shards, &stages.all(Part::Session, workers)).into(),
         stages,
+        // Who has a clock of cycles says how long they may.
+        assist: None,
         sessions: [sessions.ipv4, sessions.ipv6],
         ports,
         secret: secrets.sessions,

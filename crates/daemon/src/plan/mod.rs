@@ -26,8 +26,8 @@ use sluice_config::memory::EntryBytes;
 use sluice_config::schema::System;
 use sluice_dpdk::tsc;
 use sluice_engine::placement::{
-    Core, Costs, Distance, HandOver, Load, Part, Placement, Planned, Topology, candidates, choose as choose_from,
-    order, rank,
+    Core, Costs, Distance, HandOver, Load, Part, Placement, Planned, Topology, assisted, candidates,
+    choose as choose_from, order, rank,
 };
 
 use crate::build::BuildError;
@@ -338,7 +338,8 @@ impl Facts {
     }
 
     fn ranked_on(&self, cores: &[Core], topology: &Topology, load: &Load) -> Vec<Planned> {
-        let all = candidates(cores, topology, load);
+        let mut all = candidates(cores, topology, load);
+        all.extend(assisted(&all));
         rank(all, &self.costs, topology, load, self.hz())
     }
 

@@ -14,6 +14,9 @@ use super::{BATCH, Carried, HAND, Handover, Lent, PacketIo, Parked, PortIndex, R
 /// Bytes kept free before a received frame, as DPDK does.
 pub const HEADROOM: usize = 128;
 
+/// Packets that a worker parks at most.
+const PARKING: usize = 16_384;
+
 /// A buffer with its frame.
 #[derive(Clone, Debug)]
 struct Buffer {
@@ -111,6 +114,8 @@ pub struct MemoryIo {
     hand: ArrayVec<Option<Buffer>, HAND>,
     nothing: [Window; HAND],
     parking: Vec<Option<Buffer>>,
+    /// Places of it that are free.
+    free: Vec<usize>,
     /// From each worker to each other, by giver and taker: a flow that comes by two of them has no order.
     rings: Arc<[Ring]>,
     workers: usize,
@@ -142,7 +147,8 @@ impl MemoryIo {
                 }),
                 hand: ArrayVec::new(),
                 nothing: [Window::default(); HAND],
-                parking: vec![None; 4096],
+                parking: vec![None; PARKING],
+                free: (0..PARKING).rev().collect(),
                 rings: rings.clone(),
                 workers,
                 own,
@@ -173,6 +179,12 @@ impl MemoryIo {
         self.rings
             .get(self.own * self.workers + to)
             .filter(|_| to < self.workers)
+    }
+
+    fn unshelve(&mut self, parked: &Parked) -> Option<Buffer> {
+        let buffer = self.parking.get_mut(parked.0 as usize)?.take()?;
+        self.free.push(parked.0 as usize);
+        Some(buffer)
     }
 
     fn take(&mut self, slot: Slot) -> Option<Buffer> {
@@ -231,8 +243,13 @@ impl PacketIo for MemoryIo {
     }
 
     fn park(&mut self, slot: Slot) -> Option<Parked> {
-        let place = self.parking.iter().position(Option::is_none)?;
-        self.parking[place] = Some(self.take(slot)?);
+        let buffer = self
+            .hand
+            .get_mut(slot as usize)
+            .filter(|_| !self.free.is_empty())?
+            .take()?;
+        let place = self.free.pop()?;
+        self.parking[place] = Some(buffer);
         Some(Parked(place as u32))
     }
 
@@ -240,15 +257,13 @@ impl PacketIo for MemoryIo {
         if self.hand.is_full() {
             return Err(parked);
         }
-        let buffer = self.parking.get_mut(parked.0 as usize).and_then(Option::take);
+        let buffer = self.unshelve(&parked);
         self.hand.push(buffer);
         Ok((self.hand.len() - 1) as Slot)
     }
 
     fn release(&mut self, parked: Parked) {
-        if let Some(place) = self.parking.get_mut(parked.0 as usize) {
-            *place = None;
-        }
+        self.unshelve(&parked);
     }
 
     fn end(&mut self) -> usize {
@@ -266,7 +281,7 @@ impl PacketIo for MemoryIo {
     }
 
     fn parked(&self) -> usize {
-        self.parking.iter().flatten().count()
+        self.parking.len() - self.free.len()
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Exits: transmit, decide (no session), revise (session of an older policy), inspect (before anything is written), cut (too big, may be cut),
 //! complain (TTL, MTU, the filter), unresolved (neighbour unknown), hand over (another worker's shard), hold (the shard is on its
-//! way here), transmit as it came (over a bridge), drop.
+//! way here), queue (it is here, and receiving goes before), transmit as it came (over a bridge), drop.
 
 use core::hint::select_unpredictable;
 
@@ -156,6 +156,9 @@ fn keys<F: Family>(
             false => ctx.setup.steering.shard_of::<F>(nat, &key, outside),
             true => ctx.setup.steering.of_bridged::<F>(&key),
         };
+        if let Some(seen) = ctx.seen.get_mut(meta.shard as usize) {
+            *seen += 1;
+        }
         if ctx.shards.get(meta.shard as usize).is_none_or(Option::is_none) {
             let owner = ctx.setup.owners.of(meta.shard).unwrap_or(ctx.own);
             if owner == ctx.own {
@@ -167,6 +170,10 @@ fn keys<F: Family>(
                 false => Cause::Stage,
             };
             lists.hand_over_for(cause, slot, owner, Note::new(Stage::Session, meta));
+            continue;
+        }
+        if ctx.defers {
+            put(&mut lists.queue, slot);
             continue;
         }
         if let (Some(place), Some(of)) = (work.keys.get_mut(made), work.slots.get_mut(made)) {

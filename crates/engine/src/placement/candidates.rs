@@ -111,6 +111,11 @@ pub fn candidates(cores: &[Core], topology: &Topology, load: &Load) -> Vec<Place
     found
 }
 
+/// Those of some placements that split roles, with the assist.
+pub fn assisted(all: &[Placement]) -> Vec<Placement> {
+    all.iter().filter_map(Placement::with_assist).collect()
+}
+
 /// Every cut of the parts into stages, with every division of these cores in which each has something to do.
 fn pipelines(order: &[Core], load: &Load, found: &mut Vec<Placement>) {
     let queues = usize::from(load.queues.max(1));
@@ -203,6 +208,17 @@ mod tests {
         let mut expected = expected.to_vec();
         expected.sort_unstable();
         assert_eq!(expected, sorted);
+    }
+
+    #[test]
+    fn assist_is_for_placements_that_split_receive_and_parse_from_the_sessions() {
+        let found = candidates(&[0, 1], &Topology::flat(2), &Load::even(16));
+        let text: Vec<_> = assisted(&found).iter().map(ToString::to_string).collect();
+        let expected = [
+            "receive+parse on 0 | session+transmit on 1, with assist",
+            "receive+parse on 0 | session on 1 | transmit on 0, with assist",
+        ];
+        assert_eq!(expected.to_vec(), text);
     }
 
     #[test]

@@ -20,9 +20,10 @@ impl Planned {
         self.prediction.packets_per_second
     }
 
-    /// Simpler first: no pipeline, fewer stages, fewer workers.
-    fn complexity(&self) -> (usize, usize) {
-        (self.placement.stages().len(), self.placement.workers().len())
+    /// Simpler first: no pipeline, fewer stages, fewer workers, no assist.
+    fn complexity(&self) -> (usize, usize, bool) {
+        let placement = &self.placement;
+        (placement.stages().len(), placement.workers().len(), placement.assists())
     }
 }
 

@@ -189,7 +189,40 @@ fn to_queues(at: &[At], queues: usize) -> Vec<At> {
 ///
 /// A worker's cycles per packet offered are the sum of what it does of each part, by its share, and of what it gives and
 /// takes. The rate is the one at which the busiest worker's add up to `hz`.
+///
+/// Where workers assist, they take as much over as levels them with those that they assist.
 pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
+    let with = |assisted| spent(placement, assisted, costs, topology, load, hz);
+    if !placement.assists() {
+        return with(0.0);
+    }
+    // An elephant stays where it is.
+    let most = 1.0
+        - load
+            .shares(usize::from(load.shards.max(1)))
+            .first()
+            .copied()
+            .unwrap_or(1.0);
+    let (mut least, mut most) = (0.0, most);
+    for _ in 0..HALVINGS {
+        let middle = (least + most) / 2.0;
+        let prediction = with(middle);
+        let is_busy = prediction
+            .bottleneck()
+            .is_some_and(|busiest| placement.of(Part::Session).contains(&busiest.core));
+        match is_busy {
+            true => least = middle,
+            false => most = middle,
+        }
+    }
+    with(least)
+}
+
+/// How often the share that is taken over is halved towards the one that levels the workers.
+const HALVINGS: usize = 20;
+
+/// What workers spend where so much of the sessions is done by those that receive.
+fn spent(placement: &Placement, assisted: f64, costs: &Costs, topology: &Topology, load: &Load, hz: f64) -> Prediction {
     let workers = placement.workers();
     let mut way = Way {
         costs,
@@ -215,7 +248,13 @@ pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: 
         }
     };
     way.work(Part::Parse, &parsed);
-    let sessions = by_shard(Part::Session);
+    let mut sessions = by_shard(Part::Session);
+    let owners = sessions.len();
+    if assisted > 0.0 {
+        sessions.iter_mut().for_each(|(_, share)| *share *= 1.0 - assisted);
+        let assisting = evenly(placement.of(Part::Receive)).into_iter();
+        sessions.extend(assisting.map(|(core, share)| (core, share * assisted)));
+    }
     if is_joined(Part::Receive, Part::Parse) && is_joined(Part::Parse, Part::Session) {
         // What the devices could not bring to its owner: those without a queue.
         for (place, &(owner, share)) in sessions.iter().enumerate() {
@@ -235,8 +274,11 @@ pub fn predict(placement: &Placement, costs: &Costs, topology: &Topology, load: 
         }
         false => {
             let cores = placement.of(Part::Transmit);
-            let sent = evenly(&cores[..cores.len().min(queues)]);
-            way.spread(&sessions, &sent, Part::Transmit);
+            let mut sent = evenly(&cores[..cores.len().min(queues)]);
+            way.spread(&sessions[..owners], &sent, Part::Transmit);
+            // Who assists sends what it has done itself.
+            sent.iter_mut().for_each(|(_, share)| *share *= 1.0 - assisted);
+            sent.extend(&sessions[owners..]);
             sent
         }
     };
@@ -403,6 +445,43 @@ mod tests {
         let prediction = predict(&pipeline, &costs([10.0; 4]), &Topology::flat(4), &Load::even(16), HZ);
         // Half of all packets were parsed where their shard is not.
         assert_eq!([20.0, 5.0, 5.0], [0, 1, 2].map(|place| prediction.workers[place].given));
+    }
+
+    #[test]
+    fn workers_that_assist_take_over_what_levels_them() {
+        let costs = costs([10.0, 10.0, 100.0, 20.0]);
+        let [sends, inspects] = [
+            [vec![0], vec![0], vec![1], vec![0]],
+            [vec![0], vec![0], vec![1], vec![1]],
+        ]
+        .map(|parts| Placement::new(parts).unwrap());
+        let cycles = |placement: &Placement| {
+            let prediction = predict(placement, &costs, &Topology::flat(2), &Load::even(1024), HZ);
+            [0, 1].map(|place| (prediction.workers[place].cycles() * 10.0).round() / 10.0)
+        };
+        // 20 to hand over and 20 to take: 10 + 10 + 20 + 20 + 20 beside 20 + 100 + 20.
+        assert_eq!([80.0, 140.0], cycles(&sends));
+        // Of a share x taken over: 80 - 40 x + 100 x beside 140 - 140 x, so x = 0.3.
+        assert_eq!([98.0, 98.0], cycles(&sends.with_assist().unwrap()));
+        // 10 + 10 + 20 beside 20 + 100 + 20; of x: 40 - 20 x + 120 x beside 140 - 140 x, so x = 100 / 240.
+        assert_eq!([40.0, 140.0], cycles(&inspects));
+        assert_eq!([81.7, 81.7], cycles(&inspects.with_assist().unwrap()));
+    }
+
+    #[test]
+    fn workers_that_assist_leave_the_elephant_and_take_nothing_over_when_they_have_more_to_do_themselves() {
+        let load = Load {
+            busiest: 0.9,
+            ..Load::even(16)
+        };
+        let placement = Placement::new([vec![0], vec![0], vec![1], vec![0]]).unwrap();
+        let assisted = placement.with_assist().unwrap();
+        let worker = |costs: &Costs, place: usize| {
+            let prediction = predict(&assisted, costs, &Topology::flat(2), &load, HZ);
+            prediction.workers[place].parts[Part::Session as usize].round()
+        };
+        assert_eq!(90.0, worker(&costs([10.0, 10.0, 100.0, 20.0]), 1));
+        assert_eq!(0.0, worker(&costs([50.0, 50.0, 10.0, 20.0]), 0));
     }
 
     #[test]

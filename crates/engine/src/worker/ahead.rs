@@ -19,7 +19,19 @@ impl Worker<'_> {
         self.rooms.clear();
         let beyond = self.parts.role.beyond.iter();
         self.rooms.extend(beyond.map(|&next| self.io.room(next)));
-        let room = self.rooms.iter().sum();
+        let room = self.rooms.iter().sum::<usize>() + self.own_room();
         count.saturating_sub(room)
+    }
+
+    /// Room for packets of shards that this worker has taken over.
+    fn own_room(&self) -> usize {
+        let work = self.assisting.as_ref();
+        work.map_or(0, |work| work.room(self.moving.held_from_devices()))
+    }
+
+    /// Whether what follows has room for another burst from a device.
+    pub(super) fn has_room_beyond(&self) -> bool {
+        let beyond = self.parts.role.beyond.iter();
+        beyond.map(|&next| self.io.room(next)).sum::<usize>() + self.own_room() >= BATCH
     }
 }

@@ -61,8 +61,8 @@ impl Worker<'_> {
         self.gone = gone;
     }
 
-    /// A shard goes to another worker: what is held of its streams stays here, and is sent again by who sent it.
-    pub(super) fn drop_held(&mut self, place: usize) {
+    /// A shard goes to another worker: what is held of its streams goes on, and after it.
+    pub(super) fn free_held(&mut self, place: usize) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {
             return;
         };
@@ -70,10 +70,16 @@ impl Worker<'_> {
             return;
         };
         let mut gone = std::mem::take(&mut self.gone);
-        let mut take = |ticket| gone.extend(work.holding.take(ticket).map(|waiting| (waiting, Reason::Moved)));
-        shard.returned.drain(..).for_each(&mut take);
+        gone.extend(
+            shard
+                .returned
+                .drain(..)
+                .filter_map(|ticket| Some((work.holding.take(ticket)?, Reason::Closed))),
+        );
         if let Some(inspector) = shard.inspector.as_deref_mut() {
-            inspector.give_held(take);
+            inspector.give_held(|ticket| {
+                work.holding.release(ticket);
+            });
         }
         for (waiting, reason) in gone.drain(..) {
             self.give_up(waiting, reason.into());

@@ -36,6 +36,8 @@ impl Worker<'_> {
             events: &state.events,
             owner: state.owner.as_deref_mut(),
             revisions: Revisions::default(),
+            defers: false,
+            seen: &mut [],
         };
         let mut wanted = 0;
         let mut lent = Lent::new();

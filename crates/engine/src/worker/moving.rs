@@ -1,4 +1,5 @@
-//! A shard that goes from one worker to another: see [`crate::owners`].
+//! A shard that goes from one worker to another: see [`crate::owners`]. The control thread leads from step to step, or the two
+//! workers do themselves, where one assists the other: see [`crate::assist`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,10 +30,13 @@ pub(super) struct Moving<'m> {
     expected: Option<Expected<'m>>,
     /// What came for it through rings, and from devices.
     held: [VecDeque<Held>; 2],
+    /// The round of each worker when something was said that all shall see.
+    rounds: Box<[u64]>,
 }
 
 struct Giving<'m> {
     shard: u16,
+    to: WorkerIndex,
     /// Out of the way of packets from devices, which go to the other worker.
     lifted: Option<Box<Shard<'m>>>,
     /// Packets still to come from each port, and from the rings, until all that came before the change are through; none before
@@ -40,58 +44,136 @@ struct Giving<'m> {
     left: Option<(Vec<usize>, usize)>,
     /// All of them are through, and what became of them is on its way to other workers.
     leaving: Option<Box<Shard<'m>>>,
+    /// The control thread has no part in it.
+    by_itself: bool,
+    /// Of this worker's own queue, packets that were there when nothing more came for the shard.
+    queued: Option<usize>,
+    /// Others have taken what was on its way to them.
+    is_taken: bool,
 }
 
 struct Expected<'m> {
     shard: u16,
     /// The shard, and packets still to come from the rings before any goes on that came from a device.
     come: Option<(Box<Shard<'m>>, usize)>,
+    /// It is lent, or comes back.
+    is_lent: bool,
 }
 
-/// A packet that waits for its shard.
-struct Held {
-    parked: Parked,
-    interface: u16,
-    carried: Carried,
+/// A packet that waits for its shard, or for its turn.
+pub(super) struct Held {
+    pub(super) parked: Parked,
+    pub(super) interface: u16,
+    pub(super) carried: Carried,
 }
 
 impl Moving<'_> {
     fn is_idle(&self) -> bool {
         self.giving.is_none() && self.expected.is_none() && self.exchange.is_some()
     }
+
+    /// What was expected does not come.
+    pub(super) fn expect_no_more(&mut self) {
+        self.expected = None;
+    }
+
+    /// Packets that wait for a shard: those that came through rings, and those from devices.
+    pub(super) fn held(&mut self) -> &mut [VecDeque<Held>; 2] {
+        &mut self.held
+    }
+
+    /// How many came from devices and wait for a shard.
+    pub(super) fn held_from_devices(&self) -> usize {
+        self.held[1].len()
+    }
+
+    /// So many packets of the worker's own queue have gone on.
+    pub(super) fn have_gone_on(&mut self, count: usize) {
+        if let Some(Giving { queued: Some(left), .. }) = &mut self.giving {
+            *left = left.saturating_sub(count);
+        }
+    }
 }
 
 impl<'m> Worker<'m> {
     /// Shards may come from other workers and go to them, by way of this exchange, which all share.
     pub fn join(&mut self, exchange: Arc<Exchange<'m>>) {
+        if let Some(work) = &mut self.assisting {
+            work.join(exchange.ring);
+        }
+        let workers = self.parts.setup.assist.as_ref().map_or(0, |assist| assist.workers());
+        self.moving.rounds = vec![0; workers].into();
         self.moving.exchange = Some(exchange);
         self.moving.held = [(); 2].map(|()| VecDeque::with_capacity(HELD));
     }
 
     /// Hold what comes for a shard until it comes itself.
     pub(super) fn expect(&mut self, shard: u16) -> Reply {
-        let has = self.parts.shards.get(usize::from(shard)).is_none_or(Option::is_some);
-        if has || !self.moving.is_idle() {
-            return Reply::Refused;
+        match self.expect_for(shard, false) {
+            true => Reply::Done,
+            false => Reply::Refused,
         }
-        self.moving.expected = Some(Expected { shard, come: None });
-        Reply::Done
+    }
+
+    /// The same, as the control thread wants it or without that.
+    pub(super) fn expect_for(&mut self, shard: u16, is_lent: bool) -> bool {
+        let has = self.parts.shards.get(usize::from(shard)).is_none_or(Option::is_some);
+        let can = !has && self.moving.is_idle();
+        if can {
+            self.moving.expected = Some(Expected {
+                shard,
+                come: None,
+                is_lent,
+            });
+        }
+        can
     }
 
     /// Leave a shard to another worker from now on, as far as packets from devices are concerned.
     pub(super) fn give(&mut self, shard: u16, to: WorkerIndex) -> Reply {
+        match self.give_for(shard, to, false) {
+            true => Reply::Done,
+            false => Reply::Refused,
+        }
+    }
+
+    /// The same without the control thread: the shard goes over once every worker has seen it.
+    pub(super) fn give_by_itself(&mut self, shard: u16, to: WorkerIndex) -> bool {
+        let gives = self.give_for(shard, to, true);
+        if gives && let Some(assist) = &self.parts.setup.assist {
+            assist.look(&mut self.moving.rounds);
+        }
+        gives
+    }
+
+    fn give_for(&mut self, shard: u16, to: WorkerIndex, by_itself: bool) -> bool {
         let has = self.parts.shards.get(usize::from(shard)).is_some_and(Option::is_some);
         if !has || to == self.parts.own || !self.moving.is_idle() {
-            return Reply::Refused;
+            return false;
         }
         self.moving.giving = Some(Giving {
             shard,
+            to,
             lifted: None,
             left: None,
             leaving: None,
+            by_itself,
+            queued: None,
+            is_taken: false,
         });
         self.parts.setup.owners.set(shard, to);
-        Reply::Done
+        true
+    }
+
+    /// Whether shards may come and go.
+    pub(super) fn can_move(&self) -> bool {
+        self.moving.exchange.is_some()
+    }
+
+    /// Whether every other worker has ended the round that it was in.
+    fn have_ended(&self) -> bool {
+        let assist = self.parts.setup.assist.as_ref();
+        assist.is_none_or(|assist| assist.have_ended(self.parts.own, &self.moving.rounds))
     }
 
     /// Every worker and device knows: the shard goes over as soon as what came before is through. Whoever expects one expects it
@@ -119,7 +201,16 @@ impl<'m> Worker<'m> {
 
     /// Packets from the rings after which none is left in them of those that were there.
     fn in_rings(&self) -> usize {
-        self.moving.exchange.as_ref().map_or(0, |exchange| exchange.in_rings)
+        self.moving.exchange.as_ref().map_or(0, |exchange| exchange.in_rings())
+    }
+
+    /// The same by what lies in them now, where that is known to be all.
+    fn in_rings_now(&self) -> usize {
+        let waiting = self.io.waiting();
+        self.moving
+            .exchange
+            .as_ref()
+            .map_or(0, |exchange| exchange.of_waiting(waiting))
     }
 
     /// Whether a shard comes or goes.
@@ -175,21 +266,40 @@ impl<'m> Worker<'m> {
         let Some(exchange) = self.moving.exchange.clone() else {
             return 0;
         };
+        if let Some(Giving {
+            by_itself: true,
+            left: None,
+            ..
+        }) = self.moving.giving
+            && self.have_ended()
+        {
+            // Devices are told nothing: what they bring comes to who received it before, who hands it on.
+            let left = Some((Vec::new(), self.in_rings_now()));
+            if let Some(giving) = &mut self.moving.giving {
+                giving.left = left;
+            }
+        }
         if let Some(giving) = &self.moving.giving
             && let Some((ports, 0)) = &giving.left
             && ports.iter().take(self.receives.len()).all(|&left| left == 0)
+            && self.is_worked_off()
         {
-            self.leave();
+            self.leave(now);
         }
         if let Some(Giving { leaving: Some(_), .. }) = self.moving.giving
-            && self.io.has_arrived()
+            && self.is_taken()
         {
             self.let_go(&exchange);
         }
-        let in_rings = exchange.in_rings;
+        let in_rings = match &self.moving.expected {
+            Some(Expected { is_lent: true, .. }) => self.in_rings_now(),
+            _ => exchange.in_rings(),
+        };
         match &mut self.moving.expected {
             Some(expected) if expected.come.is_none() => {
-                expected.come = exchange.take(expected.shard).map(|shard| (shard, in_rings));
+                expected.come = exchange
+                    .take(expected.shard, self.parts.own)
+                    .map(|shard| (shard, in_rings));
                 0
             }
             Some(Expected { come: Some((_, 0)), .. }) => self.take_in(now),
@@ -197,29 +307,63 @@ impl<'m> Worker<'m> {
         }
     }
 
+    /// Whether nothing is left of what waits here for the shard that goes, or for others before it.
+    fn is_worked_off(&mut self) -> bool {
+        let queued = self.assisting.as_ref().map_or(0, |work| work.queue.len());
+        let giving = self.moving.giving.as_mut();
+        giving.is_none_or(|giving| *giving.queued.get_or_insert(queued) == 0)
+    }
+
+    /// Whether other workers have taken what they were handed, and, where workers that send may be others for who takes the
+    /// shard, have sent it.
+    fn is_taken(&mut self) -> bool {
+        let Some(giving) = &mut self.moving.giving else {
+            return false;
+        };
+        if !giving.is_taken {
+            giving.is_taken = self.io.has_arrived();
+            if !giving.is_taken || !giving.by_itself {
+                return giving.is_taken;
+            }
+            if let Some(assist) = &self.parts.setup.assist {
+                assist.look(&mut self.moving.rounds);
+            }
+        }
+        self.have_ended()
+    }
+
     /// Nothing goes through the shard here from now on.
-    fn leave(&mut self) {
+    fn leave(&mut self, now: Now) {
         if let Some(giving) = &self.moving.giving
             && giving.leaving.is_none()
         {
-            self.drop_held(usize::from(giving.shard));
+            self.free_held(usize::from(giving.shard));
         }
         if let Some(giving) = &mut self.moving.giving
             && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))
             && giving.leaving.is_none()
         {
             giving.leaving = place.take();
+            // Segments that waited in it go before it.
+            self.resume_all(now);
             self.io.mark();
         }
     }
 
     fn let_go(&mut self, exchange: &Exchange<'m>) {
-        if let Some(shard) = self.moving.giving.take().and_then(|giving| giving.leaving) {
+        if let Some(Giving {
+            shard: number,
+            to,
+            leaving: Some(shard),
+            ..
+        }) = self.moving.giving.take()
+        {
+            self.has_gone_back(number);
             let [four, six] = shard.sessions();
             let counters = &self.parts.counters;
             counters.sessions_moved.remove(four + six);
             counters.sessions_six.remove(six);
-            exchange.put(shard);
+            exchange.put(shard, to);
         }
     }
 
@@ -229,12 +373,18 @@ impl<'m> Worker<'m> {
         let Some(Expected {
             shard,
             come: Some((moved, _)),
+            is_lent,
         }) = self.moving.expected.take()
         else {
             return 0;
         };
         let place = usize::from(shard);
         self.parts.shards[place] = Some(moved);
+        if self.assisting.is_some() {
+            self.borrow(shard);
+            self.has_come(place, is_lent);
+            return 0;
+        }
         let mut packets = 0;
         for _ in 0..AT_ONCE {
             if !self.has_room_ahead() {
@@ -247,15 +397,18 @@ impl<'m> Worker<'m> {
             }
         }
         if self.moving.held.iter().all(VecDeque::is_empty) {
-            self.has_come(place);
+            self.has_come(place, is_lent);
         } else if let Some(moved) = self.parts.shards[place].take() {
             let come = Some((moved, 0));
-            self.moving.expected = Some(Expected { shard, come });
+            self.moving.expected = Some(Expected { shard, come, is_lent });
         }
         packets
     }
 
-    fn has_come(&mut self, place: usize) {
+    fn has_come(&mut self, place: usize, is_lent: bool) {
+        if is_lent && let Some(assist) = &self.parts.setup.assist {
+            assist.arrive();
+        }
         if let Some(Some(shard)) = self.parts.shards.get(place) {
             let [four, six] = shard.sessions();
             let counters = &self.parts.counters;

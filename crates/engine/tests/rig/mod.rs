@@ -3,6 +3,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use sluice_engine::assist::Assist;
 use sluice_engine::counters::WorkerCounters;
 use sluice_engine::datagrams::Limits;
 use sluice_engine::io::Handover;
@@ -101,6 +102,10 @@ pub struct Plan {
     pub senders: Vec<u16>,
     /// By part, the workers that do it: none where all do.
     pub stages: [Vec<u16>; 4],
+    /// When workers assist, and for how long at once.
+    pub assist: Option<sluice_engine::assist::Settings>,
+    /// The clock of cycles.
+    pub cycles: fn() -> u64,
     /// Packets that a ring to a worker holds.
     pub ring: usize,
     pub fragments: Limits,
@@ -139,6 +144,8 @@ impl Default for Plan {
             limits: NeighbourLimits::default(),
             senders: Vec::new(),
             stages: Default::default(),
+            assist: None,
+            cycles: || 0,
             ring: 1024,
             fragments: Limits {
                 datagrams: 64,
@@ -278,6 +285,7 @@ impl Rig {
         let setup = Setup {
             owners: Owners::dealt(steering.shards(), &in_charge).into(),
             stages: stages.clone(),
+            assist: plan.assist.map(|settings| Assist::new(plan.workers, settings).into()),
             steering,
             sessions: [plan.sessions, plan.sessions],
             ports: ["inside", "outside"]
@@ -313,7 +321,7 @@ impl Rig {
             };
             let memory = |_| &mut *vec![Line([0; 8]); lines].leak();
             let (mut worker, desk) = plane
-                .worker(own as u16, (plan.device)(io), receives, memory, || 0)
+                .worker(own as u16, (plan.device)(io), receives, memory, plan.cycles)
                 .unwrap();
             worker.join(exchange.clone());
             workers.push(worker);

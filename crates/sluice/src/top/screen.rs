@@ -172,6 +172,15 @@ const TITLE: Style = Style::new().add_modifier(Modifier::REVERSED);
 
 /// The tables, two by two where there is room; `first` workers are scrolled away, below their sum.
 fn tables(snapshot: &Snapshot, first: usize, frame: &mut Frame<'_>, area: Rect) {
+    let assist = sheet::assist(snapshot);
+    let mut area = area;
+    if !assist.rows.is_empty() {
+        // Titles and a blank row.
+        let rows = [Constraint::Max(assist.rows.len() as u16 + 2), Constraint::Fill(1)];
+        let [above, below] = Layout::vertical(rows).areas(area);
+        table(&assist, frame, above);
+        area = below;
+    }
     let (mut load, mut stages) = (sheet::load(snapshot), sheet::stages(snapshot));
     let gone = first.min(snapshot.workers.len());
     load.rows.drain(1..=gone);
@@ -254,6 +263,7 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
+    use super::super::snapshot::Assist;
     use super::super::tests::poll;
     use super::*;
 
@@ -300,6 +310,24 @@ DROPPED/S DROPPED REASON
 ";
         let lines = drawn(&view(), 80, 24);
         assert_eq!(expected.trim_end(), lines.join("\n").trim_end());
+    }
+
+    #[test]
+    fn screen_begins_with_the_workers_that_assist() {
+        let mut view = view();
+        let snapshot = view.snapshot.as_mut().unwrap();
+        snapshot.workers[0].figures.assist = Assist {
+            lent: 3,
+            waiting: 40,
+            packets: 120_000.0,
+            slices_ended: 700.0,
+            begun: 2,
+            ended: 1,
+        };
+        let lines = drawn(&view, 80, 24);
+        assert_eq!("WORKER LENT QUEUED ASSISTED/S SLICES/S BEGUN ENDED", lines[1]);
+        assert_eq!("     0    3     40       120k      700     2     1", lines[2]);
+        assert!(lines[4].starts_with("WORKER CORE BUSY"), "{lines:?}");
     }
 
     #[test]

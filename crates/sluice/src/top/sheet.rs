@@ -132,6 +132,36 @@ fn stages_row(worker: String, figures: &Figures, parts: &str) -> Row<10> {
     Row { cells, urgent: false }
 }
 
+/// The workers that ever took shards over from others.
+pub fn assist(snapshot: &Snapshot) -> Sheet<7> {
+    let assisting = snapshot.workers.iter().filter(|worker| worker.figures.assist.begun > 0);
+    let rows = assisting.map(|worker| {
+        let assist = &worker.figures.assist;
+        let cells = [
+            worker.worker.to_string(),
+            assist.lent.to_string(),
+            scaled(assist.waiting as f64),
+            scaled(assist.packets),
+            scaled(assist.slices_ended),
+            scaled(assist.begun as f64),
+            scaled(assist.ended as f64),
+        ];
+        Row { cells, urgent: false }
+    });
+    Sheet {
+        titles: [
+            ("WORKER", Right),
+            ("LENT", Right),
+            ("QUEUED", Right),
+            ("ASSISTED/S", Right),
+            ("SLICES/S", Right),
+            ("BEGUN", Right),
+            ("ENDED", Right),
+        ],
+        rows: rows.collect(),
+    }
+}
+
 /// Every interface: what came and went.
 pub fn traffic(snapshot: &Snapshot) -> Sheet<7> {
     let mut rows = vec![traffic_row("all", "-", &snapshot.traffic)];

@@ -68,6 +68,26 @@ pub struct Figures {
     pub taken_over: f64,
     /// Packets a second dropped because the ring to the next worker was full: `shed` and `handover-full`.
     pub shed: f64,
+    /// What it does for others.
+    pub assist: Assist,
+}
+
+/// What a worker does for others that have too many sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Assist {
+    /// Shards that others have lent.
+    pub lent: u64,
+    /// Packets that waited in its queue when it last looked.
+    pub waiting: u64,
+    /// Packets of these shards a second.
+    pub packets: f64,
+    /// Times a second that the clock ended the work on them.
+    pub slices_ended: f64,
+    /// Times that it began since the start, and that it ended.
+    pub begun: u64,
+    /// See [`Self::begun`].
+    pub ended: u64,
 }
 
 /// A worker.
@@ -241,6 +261,14 @@ impl Span {
             handed_over: self.per_second(rise.handed_over),
             taken_over: self.per_second(rise.taken_over),
             shed: self.per_second(rise.shed),
+            assist: Assist {
+                lent: rise.assist.lent,
+                waiting: rise.assist.waiting,
+                packets: self.per_second(rise.assist.packets),
+                slices_ended: self.per_second(rise.assist.slices_ended),
+                begun: rise.assist.begun,
+                ended: rise.assist.ended,
+            },
         }
     }
 
@@ -330,6 +358,18 @@ struct Rise {
     handed_over: u64,
     taken_over: u64,
     shed: u64,
+    assist: AssistRise,
+}
+
+/// What is lent now, and what the other counters of the assist rose by.
+#[derive(Clone, Copy, Debug, Default)]
+struct AssistRise {
+    lent: u64,
+    waiting: u64,
+    packets: u64,
+    slices_ended: u64,
+    begun: u64,
+    ended: u64,
 }
 
 impl Rise {
@@ -342,6 +382,14 @@ impl Rise {
             handed_over: rise("handed-over"),
             taken_over: rise("taken-over"),
             shed: rise("shed") + rise("handover-full"),
+            assist: AssistRise {
+                lent: counter(now, "shards-lent"),
+                waiting: counter(now, "assist-waiting"),
+                packets: rise("assisted"),
+                slices_ended: rise("slices-ended"),
+                begun: counter(now, "assists-begun"),
+                ended: counter(now, "assists-ended"),
+            },
         }
     }
 
@@ -353,6 +401,14 @@ impl Rise {
             handed_over: self.handed_over + other.handed_over,
             taken_over: self.taken_over + other.taken_over,
             shed: self.shed + other.shed,
+            assist: AssistRise {
+                lent: self.assist.lent + other.assist.lent,
+                waiting: self.assist.waiting + other.assist.waiting,
+                packets: self.assist.packets + other.assist.packets,
+                slices_ended: self.assist.slices_ended + other.assist.slices_ended,
+                begun: self.assist.begun + other.assist.begun,
+                ended: self.assist.ended + other.assist.ended,
+            },
         }
     }
 }

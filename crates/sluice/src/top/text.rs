@@ -20,6 +20,7 @@ pub fn write(snapshot: &Snapshot, output: &mut dyn Write) -> io::Result<()> {
     }
     table(sheet::load(snapshot), output)?;
     table(sheet::stages(snapshot), output)?;
+    table(sheet::assist(snapshot), output)?;
     table(sheet::traffic(snapshot), output)?;
     table(sheet::drops(snapshot, REASONS), output)
 }

@@ -1,0 +1,351 @@
+//! An I/O worker's own sessions, while it assists: their packets wait in a queue of its own, and it works on them for a slice of
+//! time, then receives again. And what workers ask one another about shards: see [`crate::assist`].
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::moving::Held;
+use super::{HELD, Source, Worker};
+use crate::assist::judge::{Judge, Sight, Verdict};
+use crate::assist::{Ask, Assist, What};
+use crate::batch::{Note, Stage};
+use crate::io::{BATCH, HAND, WorkerIndex};
+use crate::placement::Part;
+use crate::policy::Setup;
+use crate::reason::Own;
+use crate::time::Now;
+
+/// How often an assisting worker receives in one round as long as whole bursts come, and there is room for another.
+const RECEIVES: usize = 8;
+
+/// What an I/O worker has to assist others.
+pub(super) struct Assisting {
+    shared: Arc<Assist>,
+    pub(super) judge: Judge,
+    /// Packets of the shards that it has taken over, in the order in which they came.
+    pub(super) queue: VecDeque<Held>,
+    /// How many wait in it at most before no more are let in.
+    limit: usize,
+    /// Packets that the ring to a worker with sessions holds.
+    ring: usize,
+    /// The workers that have sessions, and what waits for each in the ring from here.
+    rings: Vec<(WorkerIndex, usize)>,
+    /// What was asked and is not answered, or is not done.
+    asked: Option<(Ask, WorkerIndex)>,
+    is_answered: bool,
+    /// How many packets the next burst takes from the queue.
+    portion: usize,
+    /// Cycles that a packet of the last burst took.
+    cost: u64,
+}
+
+impl Assisting {
+    /// For a worker that does not have sessions of its own, and finds out who has.
+    pub(super) fn of(setup: &Setup, own: WorkerIndex) -> Option<Box<Self>> {
+        let shared = setup.assist.clone()?;
+        let does = |part| setup.stages.does(own, part);
+        let takes_part = does(Part::Receive) && does(Part::Parse) && !does(Part::Session);
+        let sessions = setup.stages.workers(Part::Session);
+        takes_part.then(|| {
+            Box::new(Self {
+                judge: Judge::new(shared.settings().threshold, setup.owners.len()),
+                shared,
+                queue: VecDeque::new(),
+                limit: 0,
+                ring: 0,
+                rings: sessions.iter().map(|&worker| (worker, 0)).collect(),
+                asked: None,
+                is_answered: false,
+                portion: 0,
+                cost: 0,
+            })
+        })
+    }
+
+    /// Shards may come now, by rings of so many packets.
+    pub(super) fn join(&mut self, ring: usize) {
+        (self.ring, self.limit) = (ring, ring.min(HELD));
+        // What is held for a shard that comes is put behind what waits.
+        self.queue = VecDeque::with_capacity(self.limit + 3 * HELD);
+    }
+
+    /// Whether shards are lent, or something waits.
+    fn is_at_work(&self) -> bool {
+        !self.queue.is_empty() || !self.judge.lent().is_empty()
+    }
+
+    /// Whether rounds without packets bring something forward.
+    pub(super) fn is_answering(&self) -> bool {
+        self.asked.is_some() || self.is_at_work()
+    }
+
+    /// How many packets may join those that wait, while shards are lent or come.
+    pub(super) fn room(&self, held: usize) -> usize {
+        match self.is_at_work() || self.asked.is_some() {
+            true => self.limit.saturating_sub(self.queue.len() + held),
+            false => 0,
+        }
+    }
+}
+
+impl<'m> Worker<'m> {
+    /// Times that a round receives, and takes from others.
+    #[inline(always)]
+    pub(super) fn receives_at_most(&self) -> usize {
+        let is_busy = self.assisting.as_ref().is_some_and(|work| !work.queue.is_empty());
+        if is_busy { RECEIVES } else { 1 }
+    }
+
+    /// Put packets aside whose shard is here, until their turn comes.
+    pub(super) fn enqueue(&mut self) {
+        let Some(work) = self.assisting.as_deref_mut() else {
+            return;
+        };
+        for slot in std::mem::take(&mut self.parts.lists.queue) {
+            let meta = &self.parts.meta[usize::from(slot) % HAND];
+            let (interface, carried) = (meta.interface, Note::new(Stage::Session, meta).pack());
+            let parked = (work.queue.len() < work.limit).then(|| self.io.park(slot)).flatten();
+            let Some(parked) = parked else {
+                self.parts.lists.discard(slot, Own::Shed);
+                continue;
+            };
+            work.queue.push_back(Held {
+                parked,
+                interface,
+                carried,
+            });
+            if let Some(counters) = self.parts.counters.interfaces.get(usize::from(interface)) {
+                counters.parked.add(1);
+            }
+        }
+    }
+
+    /// Take queued packets back into the hand. Returns how many.
+    pub(super) fn unqueue(&mut self) -> usize {
+        self.carried.clear();
+        let Some(work) = self.assisting.as_deref_mut() else {
+            return 0;
+        };
+        while self.carried.len() < work.portion.min(BATCH) {
+            let Some(held) = work.queue.pop_front() else { break };
+            match self.io.unpark(held.parked) {
+                Ok(_) => self.carried.push(held.carried),
+                Err(parked) => {
+                    work.queue.push_front(Held { parked, ..held });
+                    break;
+                }
+            }
+            if let Some(counters) = self.parts.counters.interfaces.get(usize::from(held.interface)) {
+                counters.unparked.add(1);
+            }
+        }
+        self.moving.have_gone_on(self.carried.len());
+        self.carried.len()
+    }
+
+    /// Work on the shards that were taken over, for a slice of time. Returns how many packets went on.
+    pub(super) fn assist(&mut self, now: Now) -> usize {
+        let Some(work) = &self.assisting else { return 0 };
+        let (slice, mut left) = (work.shared.settings().slice, work.queue.len());
+        let begin = (self.cycles)();
+        let mut start = begin;
+        let mut packets = 0;
+        while left > 0 && self.has_room_ahead() {
+            let spent = start.wrapping_sub(begin);
+            let Some(work) = &mut self.assisting else { break };
+            work.portion = portion(slice.saturating_sub(spent), work.cost, packets == 0).min(left);
+            if work.portion == 0 {
+                self.parts.counters.slices_ended.add(1);
+                break;
+            }
+            let count = self.burst(Source::Queue, now);
+            if count == 0 {
+                break;
+            }
+            let end = (self.cycles)();
+            if let Some(work) = &mut self.assisting {
+                work.cost = end.wrapping_sub(start) / count as u64;
+            }
+            start = end;
+            packets += count;
+            left -= count.min(left);
+        }
+        if packets > 0 {
+            self.parts.counters.assisted.add(packets as u64);
+        }
+        packets
+    }
+
+    /// At the end of a round: what others ask of this worker, what it asks of them.
+    pub(super) fn deal(&mut self, now: Now) {
+        let Some(shared) = &self.parts.setup.assist else {
+            return;
+        };
+        if let Some(ask) = shared.asked(self.parts.own) {
+            self.answer(ask);
+        }
+        let Some(work) = &self.assisting else { return };
+        self.parts.counters.assist_waiting.set(work.queue.len() as u64);
+        match work.asked {
+            Some((ask, whom)) if !work.is_answered => self.hear(ask, whom, now),
+            Some(_) => {}
+            None => self.judge(now),
+        }
+    }
+
+    /// A question, of which each has an answer.
+    #[cold]
+    fn answer(&mut self, ask: Ask) {
+        let Some(shared) = self.parts.setup.assist.clone() else {
+            return;
+        };
+        let is_settled = self.is_settled();
+        let yes = is_settled
+            && match ask.what {
+                What::Lend => self.give_by_itself(ask.shard, ask.by),
+                What::TakeBack => self.expect_for(ask.shard, true),
+            };
+        shared.answer(self.parts.own, yes);
+    }
+
+    /// Whether leases are as the newest policy has them: a shard on its way would miss a change.
+    fn is_settled(&mut self) -> bool {
+        let generation = self.policy.load().leases.generation;
+        !self.parts.settling.is_under_way() && self.parts.settling.generation() == generation
+    }
+
+    /// Whether a question is answered.
+    #[cold]
+    fn hear(&mut self, ask: Ask, whom: WorkerIndex, now: Now) {
+        let Some(work) = self.assisting.as_deref_mut() else {
+            return;
+        };
+        let Some(yes) = work.shared.answered(whom) else { return };
+        work.is_answered = yes;
+        if yes {
+            if ask.what == What::TakeBack && !self.give_by_itself(ask.shard, whom) {
+                // Nobody but this worker could have taken it away.
+                debug_assert!(false, "a shard that is lent is here");
+            }
+            return;
+        }
+        work.judge.is_refused(now.nanoseconds);
+        work.asked = None;
+        work.shared.arrive();
+        if ask.what == What::Lend {
+            self.moving.expect_no_more();
+        }
+    }
+
+    /// Whether to take a shard, or to give one back.
+    fn judge(&mut self, now: Now) {
+        if self.is_moving() || !self.can_move() || self.receives.is_empty() {
+            return;
+        }
+        let Some(work) = self.assisting.as_deref_mut() else {
+            return;
+        };
+        for (worker, waiting) in &mut work.rings {
+            *waiting = work.ring.saturating_sub(self.io.room(*worker));
+        }
+        let sight = Sight {
+            now: now.nanoseconds,
+            rings: &work.rings,
+            queued: work.queue.len(),
+        };
+        let owners = &self.parts.setup.owners;
+        if let Some(verdict) = work.judge.decide(&sight, |shard| owners.of(shard)) {
+            self.act(verdict, now);
+        }
+    }
+
+    #[cold]
+    fn act(&mut self, verdict: Verdict, now: Now) {
+        let (what, shard, whom) = match verdict {
+            Verdict::Take(shard, whom) => (What::Lend, shard, whom),
+            Verdict::GiveBack(shard, whom) => (What::TakeBack, shard, whom),
+        };
+        let is_settled = self.is_settled();
+        let own = self.parts.own;
+        let Some(work) = self.assisting.as_deref_mut() else {
+            return;
+        };
+        if !is_settled || !work.shared.set_out() {
+            return work.judge.is_refused(now.nanoseconds);
+        }
+        // The policy may have changed until just now, and cannot any more.
+        let ask = Ask { what, shard, by: own };
+        let shared = work.shared.clone();
+        (work.asked, work.is_answered) = (Some((ask, whom)), false);
+        let asks = self.is_settled()
+            && match what {
+                What::Lend => self.expect_for(shard, true),
+                What::TakeBack => true,
+            }
+            && shared.ask(whom, ask);
+        if asks {
+            return;
+        }
+        if let Some(work) = self.assisting.as_deref_mut() {
+            work.asked = None;
+            work.judge.is_refused(now.nanoseconds);
+        }
+        self.moving.expect_no_more();
+        shared.arrive();
+    }
+
+    /// A shard has come to this worker, which works on it from now on. What was held for it waits in its turn.
+    pub(super) fn borrow(&mut self, shard: u16) {
+        let Some(work) = self.assisting.as_deref_mut() else {
+            return;
+        };
+        for held in self.moving.held() {
+            work.queue.extend(held.drain(..));
+        }
+        if let Some((_, from)) = work.asked.take() {
+            work.judge.has_come(shard, from);
+            let lent = work.judge.lent().len() as u64;
+            if lent == 1 {
+                self.parts.counters.assists_begun.add(1);
+            }
+            self.parts.counters.shards_lent.set(lent);
+        }
+    }
+
+    /// A shard has gone back.
+    pub(super) fn has_gone_back(&mut self, shard: u16) {
+        let Some(work) = self.assisting.as_deref_mut() else {
+            return;
+        };
+        work.asked = None;
+        work.judge.has_gone(shard);
+        let lent = work.judge.lent().len() as u64;
+        if lent == 0 {
+            self.parts.counters.assists_ended.add(1);
+        }
+        self.parts.counters.shards_lent.set(lent);
+    }
+}
+
+/// Packets that fit what is left of a slice, by what each took. At least one goes on in each round, so that none waits for ever.
+fn portion(left: u64, cost: u64, is_first: bool) -> usize {
+    let fitting = match left.checked_div(cost) {
+        Some(fitting) => usize::try_from(fitting).unwrap_or(BATCH),
+        None => BATCH,
+    };
+    fitting.clamp(usize::from(is_first), BATCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn portion_is_what_fits_the_slice_and_one_packet_at_least() {
+        assert_eq!(BATCH, portion(1000, 0, true));
+        assert_eq!(BATCH, portion(1_000_000, 10, false));
+        assert_eq!(9, portion(95, 10, false));
+        assert_eq!(1, portion(5, 10, true));
+        assert_eq!(0, portion(5, 10, false));
+    }
+}

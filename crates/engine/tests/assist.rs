@@ -1,0 +1,569 @@
+//! Cores split by role: where those with sessions have too much to do, the others take whole shards over, and give them back.
+//! The bytes are those of run-to-completion, nothing is lost, and flows keep their order.
+
+mod rig;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rig::{HOST_MAC, INSIDE, INSIDE_MAC, Plan, Rig, plain};
+use sluice_engine::assist::Settings;
+use sluice_engine::counters::{Counter, WorkerCounters};
+use sluice_engine::request::{Reply, Request};
+use sluice_engine::time::Now;
+use sluice_testkit::packet::{self, flag};
+use sluice_wire::Checksums;
+
+const SHARDS: u16 = 16;
+const HOSTS: u8 = 48;
+const THRESHOLD: u32 = 64;
+
+fn host(number: u8) -> Ipv4Addr {
+    Ipv4Addr::new(192, 168, 1, 10 + number)
+}
+
+fn frame(number: u8, sequence: u32) -> Vec<u8> {
+    let source = SocketAddrV4::new(host(number), 1000);
+    let flags = if sequence == 0 { flag::SYN } else { flag::ACK };
+    let frame = packet::tcp4(source, "198.51.100.7:80")
+        .flags(flags)
+        .numbers(sequence, 0);
+    frame.macs(HOST_MAC, INSIDE_MAC).build()
+}
+
+/// Who does what.
+#[derive(Clone, Copy, Debug)]
+struct Roles {
+    io: u16,
+    inspect: u16,
+    /// Who has the sessions sends, too.
+    sends: bool,
+}
+
+impl Roles {
+    fn plan(self) -> Plan {
+        let io: Vec<u16> = (0..self.io).collect();
+        let inspect: Vec<u16> = (self.io..self.io + self.inspect).collect();
+        let senders = match self.sends {
+            true => [io.clone(), inspect.clone()].concat(),
+            false => io.clone(),
+        };
+        let last = if self.sends { &inspect } else { &io };
+        Plan {
+            workers: usize::from(self.io + self.inspect),
+            shards: SHARDS.into(),
+            stages: [io.clone(), io.clone(), inspect.clone(), last.clone()],
+            senders,
+            assist: Some(Settings {
+                threshold: THRESHOLD,
+                slice: u64::MAX,
+            }),
+            ..Plan::default()
+        }
+    }
+}
+
+const ROLES: [Roles; 6] = [
+    Roles {
+        io: 1,
+        inspect: 1,
+        sends: false,
+    },
+    Roles {
+        io: 1,
+        inspect: 1,
+        sends: true,
+    },
+    Roles {
+        io: 1,
+        inspect: 2,
+        sends: false,
+    },
+    Roles {
+        io: 2,
+        inspect: 1,
+        sends: true,
+    },
+    Roles {
+        io: 2,
+        inspect: 2,
+        sends: false,
+    },
+    Roles {
+        io: 2,
+        inspect: 3,
+        sends: true,
+    },
+];
+
+fn ready(plan: Plan) -> Rig {
+    let mut rig = Rig::new(plan);
+    for number in 0..HOSTS {
+        rig.know(INSIDE, plain(&host(number).to_string()), HOST_MAC);
+    }
+    rig
+}
+
+/// A generator of choices.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as usize % sides
+    }
+}
+
+/// Frames by flow, in the order in which they left.
+type Output = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
+
+/// Traffic of all hosts, the workers stepped one by one in any order.
+struct Traffic {
+    rig: Rig,
+    roles: Roles,
+    dice: Dice,
+    next: Vec<u32>,
+    /// Frames that came, in order.
+    came: Vec<Vec<u8>>,
+    got: Output,
+    /// How many have left.
+    left: usize,
+    /// Owners of the shards at the start.
+    homes: Vec<u16>,
+}
+
+impl Traffic {
+    fn new(seed: u64, roles: Roles) -> Self {
+        Self::of(seed, roles, roles.plan())
+    }
+
+    fn of(seed: u64, roles: Roles, plan: Plan) -> Self {
+        let rig = ready(plan);
+        Self {
+            homes: rig.plane.setup().owners.iter().collect(),
+            rig,
+            roles,
+            dice: Dice(seed),
+            next: vec![0; HOSTS.into()],
+            came: Vec::new(),
+            got: Output::new(),
+            left: 0,
+        }
+    }
+
+    fn inject(&mut self, number: u8) {
+        let sequence = self.next[usize::from(number)];
+        self.next[usize::from(number)] += 1;
+        let frame = frame(number, sequence);
+        // A card keeps a flow at a queue.
+        let worker = usize::from(number) % usize::from(self.roles.io);
+        self.rig.wires[worker].inject(INSIDE, &frame, Checksums::Unverified);
+        self.came.push(frame);
+    }
+
+    /// So many frames come, and workers have turns: one with sessions `slow` times as seldom as one that receives. Microseconds
+    /// pass.
+    fn step(&mut self, frames: usize, slow: usize) {
+        for _ in 0..frames {
+            let number = self.dice.roll(HOSTS.into()) as u8;
+            self.inject(number);
+        }
+        for _ in 0..8 {
+            let worker = self.dice.roll(self.rig.workers.len());
+            if worker < self.roles.io.into() || self.dice.roll(slow) == 0 {
+                self.turn(worker);
+            }
+        }
+        self.pass(5_000);
+    }
+
+    fn turn(&mut self, worker: usize) {
+        self.rig.workers[worker].round(self.rig.now);
+        self.collect();
+    }
+
+    fn pass(&mut self, nanoseconds: u64) {
+        self.rig.now = Now::at(self.rig.now.nanoseconds + nanoseconds);
+    }
+
+    fn collect(&mut self) {
+        for sent in self.rig.sent() {
+            self.left += 1;
+            self.got
+                .entry(sent.frame[26..38].to_vec())
+                .or_default()
+                .push(sent.frame);
+        }
+    }
+
+    fn under_way(&self) -> usize {
+        self.came.len() - self.left
+    }
+
+    fn sum(&self, of: fn(&WorkerCounters) -> &Counter) -> u64 {
+        let counters = self.rig.plane.counters().iter();
+        counters.map(|worker| of(worker).get()).fold(0, u64::wrapping_add)
+    }
+
+    /// More comes than those with sessions can do, as long as so many shards are not lent.
+    fn rise(&mut self, lent: u64) {
+        for _ in 0..20_000 {
+            if self.sum(|w| &w.shards_lent) >= lent {
+                return;
+            }
+            // No more than rings and queues have room for.
+            let frames = if self.under_way() < 700 { 40 } else { 0 };
+            self.step(frames, 24);
+        }
+        let waiting: Vec<u64> = self.rig.plane.counters().iter().map(|w| w.waiting.get()).collect();
+        let lent = self.sum(|w| &w.shards_lent);
+        panic!(
+            "{lent} shards are lent, {} wait, in rings {waiting:?}: {:?}",
+            self.under_way(),
+            self.roles
+        );
+    }
+
+    /// Little comes, until all shards are back.
+    fn fall(&mut self) {
+        for _ in 0..20_000 {
+            if self.sum(|w| &w.shards_lent) == 0 && self.rig.plane.setup().assist.as_ref().unwrap().is_quiet() {
+                return;
+            }
+            self.step(1, 1);
+        }
+        panic!("{} shards are still lent", self.sum(|w| &w.shards_lent));
+    }
+
+    /// All that came has left, as a single worker would have sent it.
+    fn check(&mut self) {
+        self.rig.round();
+        self.collect();
+        assert_eq!(Vec::<(&str, u64)>::new(), self.rig.all_drops());
+        assert_eq!(self.came.len(), self.left);
+        let mut alone = ready(Plan {
+            shards: SHARDS.into(),
+            ..Plan::default()
+        });
+        alone.now = self.rig.now;
+        let mut expected = Output::new();
+        for frames in self.came.chunks(64) {
+            for frame in frames {
+                alone.wires[0].inject(INSIDE, frame, Checksums::Unverified);
+            }
+            alone.round();
+            for sent in alone.sent() {
+                let name = sent.frame[26..38].to_vec();
+                expected.entry(name).or_default().push(sent.frame);
+            }
+        }
+        assert!(expected == self.got, "other bytes, or another order");
+        let flows = self.next.iter().filter(|&&next| next > 0).count();
+        assert_eq!(flows as u64, self.sum(|w| &w.sessions_created));
+        assert_eq!(0, self.sum(|w| &w.sessions_moved), "what goes comes");
+    }
+}
+
+#[test]
+fn assist_comes_and_goes_with_the_load_and_nobody_can_tell_by_the_packets() {
+    for seed in 0..24 {
+        let mut traffic = Traffic::new(seed, ROLES[seed as usize % ROLES.len()]);
+        for turn in 1..=3 {
+            traffic.rise(1 + seed / 12);
+            assert!(turn <= traffic.sum(|w| &w.assists_begun));
+            traffic.fall();
+            assert_eq!(traffic.sum(|w| &w.assists_begun), traffic.sum(|w| &w.assists_ended));
+            let owners: Vec<u16> = traffic.rig.plane.setup().owners.iter().collect();
+            assert_eq!(traffic.homes, owners, "seed {seed}");
+        }
+        let assisted = traffic.sum(|w| &w.assisted);
+        assert!(assisted > 0, "seed {seed}");
+        // Each shard that went came back.
+        assert!(traffic.sum(|w| &w.shards_taken).is_multiple_of(2));
+        traffic.check();
+    }
+}
+
+#[test]
+fn workers_in_turn_assist_as_those_at_random() {
+    for roles in ROLES {
+        let mut traffic = Traffic::new(7, roles);
+        for turn in 0..3000 {
+            if traffic.under_way() < 700 {
+                (0..40).for_each(|_| {
+                    let number = traffic.dice.roll(HOSTS.into()) as u8;
+                    traffic.inject(number);
+                });
+            }
+            for worker in 0..traffic.rig.workers.len() {
+                if worker < roles.io.into() || turn % 8 == 0 {
+                    traffic.turn(worker);
+                }
+            }
+            traffic.pass(5_000);
+        }
+        assert!(traffic.sum(|w| &w.assisted) > 100, "{roles:?}");
+        traffic.fall();
+        assert_eq!(traffic.sum(|w| &w.assists_begun), traffic.sum(|w| &w.assists_ended));
+        traffic.check();
+    }
+}
+
+#[test]
+fn worker_that_stands_still_delays_what_is_its_and_loses_nothing() {
+    for (seed, roles) in (0..).zip(ROLES) {
+        let mut traffic = Traffic::new(seed, roles);
+        let still = usize::from(roles.io);
+        // Enough for a question to be asked of who does not answer.
+        while traffic.under_way() < 600 {
+            traffic.step(40, 24);
+        }
+        let others: Vec<usize> = (0..traffic.rig.workers.len())
+            .filter(|&worker| worker != still)
+            .collect();
+        for _ in 0..500 {
+            for &worker in &others {
+                traffic.turn(worker);
+            }
+            traffic.pass(5_000);
+        }
+        assert!(traffic.under_way() > 0, "what is its waits");
+        traffic.fall();
+        traffic.check();
+    }
+}
+
+#[test]
+fn nothing_is_lent_during_a_pause() {
+    let mut traffic = Traffic::new(1, ROLES[0]);
+    let assist = traffic.rig.plane.setup().assist.clone().unwrap();
+    traffic.rise(2);
+    assist.pause();
+    while !assist.is_quiet() {
+        traffic.step(10, 24);
+    }
+    let taken = traffic.sum(|w| &w.shards_taken);
+    for _ in 0..2000 {
+        let frames = if traffic.under_way() < 700 { 40 } else { 0 };
+        traffic.step(frames, 24);
+    }
+    for _ in 0..2000 {
+        traffic.step(1, 1);
+    }
+    assert_eq!(taken, traffic.sum(|w| &w.shards_taken));
+    assist.resume();
+    traffic.fall();
+    traffic.check();
+}
+
+#[test]
+fn moves_by_the_control_thread_and_lending_keep_out_of_each_others_way() {
+    for seed in 0..8 {
+        let mut traffic = Traffic::new(
+            seed,
+            Roles {
+                io: 2,
+                inspect: 3,
+                sends: seed % 2 == 0,
+            },
+        );
+        let mut moved = 0;
+        while moved < 6 {
+            let frames = if traffic.under_way() < 700 { 40 } else { 0 };
+            traffic.step(frames, 24);
+            let shard = traffic.dice.roll(SHARDS.into()) as u16;
+            let to = 2 + traffic.dice.roll(3) as u16;
+            moved += u32::from(by_control(&mut traffic, shard, to));
+        }
+        // Shards that are lent go back to whom they came from.
+        traffic.fall();
+        traffic.check();
+        assert!(traffic.sum(|w| &w.assists_begun) > 0, "seed {seed}");
+    }
+}
+
+/// A move as the control thread leads it. False where a worker refused.
+fn by_control(traffic: &mut Traffic, shard: u16, to: u16) -> bool {
+    let ask = |traffic: &mut Traffic, worker: u16, request| {
+        let desk = usize::from(worker);
+        traffic.rig.desks[desk].requests.try_send(request).unwrap();
+        loop {
+            let frames = if traffic.under_way() < 700 { 20 } else { 0 };
+            traffic.step(frames, 24);
+            if let Ok(reply) = traffic.rig.desks[desk].replies.try_recv() {
+                return matches!(reply, Reply::Done);
+            }
+        }
+    };
+    let from = traffic.rig.plane.setup().owners.of(shard).unwrap();
+    if from < 2 || from == to || !ask(traffic, to, Request::Expect { shard }) {
+        return false;
+    }
+    let beats = |traffic: &Traffic| -> Vec<u64> {
+        let counters = traffic.rig.plane.counters().iter();
+        counters.map(|worker| worker.heartbeat.get()).collect()
+    };
+    if !ask(traffic, from, Request::Give { shard, to }) {
+        assert!(ask(traffic, to, Request::Release));
+        return false;
+    }
+    let before = traffic.rig.plane.counters()[usize::from(to)].shards_taken.get();
+    let then = beats(traffic);
+    while beats(traffic).iter().zip(&then).any(|(now, then)| now - then < 2) {
+        traffic.step(0, 24);
+    }
+    assert!(ask(traffic, from, Request::Release));
+    while traffic.rig.plane.counters()[usize::from(to)].shards_taken.get() == before {
+        traffic.step(0, 24);
+    }
+    true
+}
+
+thread_local! {
+    /// Cycles that have passed: so many with each look.
+    static CYCLES: Cell<u64> = const { Cell::new(0) };
+}
+
+fn cycles() -> u64 {
+    CYCLES.set(CYCLES.get() + 10);
+    CYCLES.get()
+}
+
+#[test]
+fn slice_ends_the_work_on_lent_shards_and_the_worker_receives_again() {
+    // A burst of whatever size looks at the clock some times, and that is all of a slice.
+    let settings = Settings {
+        threshold: THRESHOLD,
+        slice: 50,
+    };
+    let plan = Plan {
+        assist: Some(settings),
+        cycles,
+        ..ROLES[0].plan()
+    };
+    let mut traffic = Traffic::of(3, ROLES[0], plan);
+    traffic.rise(4);
+    let ended = traffic.sum(|w| &w.slices_ended);
+    let (mut most, mut waited) = (0, 0);
+    for _ in 0..400 {
+        if traffic.under_way() < 300 {
+            for _ in 0..400 {
+                let number = traffic.dice.roll(HOSTS.into()) as u8;
+                traffic.inject(number);
+            }
+        }
+        let assisted = traffic.sum(|w| &w.assisted);
+        traffic.turn(0);
+        most = most.max(traffic.sum(|w| &w.assisted) - assisted);
+        waited = waited.max(traffic.sum(|w| &w.assist_waiting));
+        traffic.turn(1);
+    }
+    assert!(traffic.sum(|w| &w.slices_ended) > ended);
+    assert!((1..=64).contains(&most), "{most} packets in one round");
+    assert!(waited > 64, "{waited} packets waited for the next");
+    traffic.fall();
+    traffic.check();
+}
+
+#[test]
+fn without_assist_shards_stay_where_they_are() {
+    let mut traffic = Traffic::of(
+        1,
+        ROLES[0],
+        Plan {
+            assist: Some(Settings {
+                threshold: u32::MAX,
+                slice: 1,
+            }),
+            ..ROLES[0].plan()
+        },
+    );
+    for _ in 0..500 {
+        let frames = if traffic.under_way() < 700 { 40 } else { 0 };
+        traffic.step(frames, 24);
+    }
+    assert_eq!(0, traffic.sum(|w| &w.shards_taken));
+    traffic.check();
+}
+
+#[test]
+fn what_waits_goes_out_where_all_ends_while_shards_are_lent() {
+    for (seed, roles) in (0..).zip(ROLES) {
+        let mut traffic = Traffic::new(seed, roles);
+        traffic.rise(1);
+        for _ in 0..traffic.dice.roll(20) {
+            traffic.step(20, 24);
+        }
+        // What devices have is received before.
+        while !traffic.rig.wires.iter().all(|wires| wires.is_idle()) {
+            (0..usize::from(roles.io)).for_each(|worker| traffic.turn(worker));
+        }
+        for worker in &mut traffic.rig.workers {
+            worker.stop_receiving();
+        }
+        for _ in 0..40 {
+            traffic.rig.round();
+        }
+        traffic.collect();
+        assert_eq!(0, traffic.under_way(), "{roles:?}");
+        assert_eq!(Vec::<(&str, u64)>::new(), traffic.rig.all_drops());
+    }
+}
+
+#[test]
+fn workers_on_threads_lend_and_keep_order() {
+    // Only where one worker sends all does what is collected tell in which order it was sent.
+    for roles in [ROLES[0], ROLES[2]] {
+        let mut traffic = Traffic::new(5, roles);
+        let assist = traffic.rig.plane.setup().assist.clone().unwrap();
+        let began = Instant::now();
+        let end = AtomicBool::new(false);
+        let start = traffic.rig.now.nanoseconds;
+        let now = || Now::at(start + began.elapsed().as_nanos() as u64);
+        let mut workers = std::mem::take(&mut traffic.rig.workers);
+        std::thread::scope(|scope| {
+            for (number, worker) in workers.iter_mut().enumerate() {
+                let (end, now) = (&end, &now);
+                scope.spawn(move || {
+                    while !end.load(Ordering::Relaxed) {
+                        worker.round(now());
+                        // Those with sessions leave the others more turns than they take.
+                        let turns = if number < roles.io.into() { 1 } else { 20 };
+                        (0..turns).for_each(|_| std::thread::yield_now());
+                    }
+                });
+            }
+            let wait = |traffic: &mut Traffic, load: usize, done: &dyn Fn(&Traffic) -> bool| {
+                while !done(traffic) {
+                    traffic.collect();
+                    while traffic.under_way() < load {
+                        let number = traffic.dice.roll(HOSTS.into()) as u8;
+                        traffic.inject(number);
+                    }
+                    if began.elapsed() > Duration::from_secs(120) {
+                        end.store(true, Ordering::Relaxed);
+                        panic!("it does not come to that: {roles:?}");
+                    }
+                    std::thread::yield_now();
+                }
+            };
+            for turn in 1..=5 {
+                wait(&mut traffic, 800, &|traffic| turn <= traffic.sum(|w| &w.assists_begun));
+                wait(&mut traffic, 0, &|traffic| {
+                    traffic.sum(|w| &w.shards_lent) == 0 && assist.is_quiet() && traffic.under_way() == 0
+                });
+            }
+            end.store(true, Ordering::Relaxed);
+        });
+        traffic.rig.workers = workers;
+        traffic.pass(began.elapsed().as_nanos() as u64);
+        traffic.check();
+        assert!(traffic.sum(|w| &w.assisted) > 0);
+    }
+}
