@@ -4,10 +4,10 @@ SHELL := /bin/bash
 
 SLUICE_DEMO_PROFILE ?= release
 
-.PHONY: help setup build demo test lab fmt fuzz sanitize soak audit bench clean
+.PHONY: help setup build demo demo-inspect test lab fmt fuzz sanitize soak audit bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing (Debian packages, cargo tools), and say so
 	@scripts/setup
@@ -18,6 +18,10 @@ build: setup ## Build the binaries `sluice` and `sluice-bench`, optimised
 demo: setup ## Show the main job on real traffic, in namespaces of its own
 	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
 	@lab/demo --profile $(SLUICE_DEMO_PROFILE)
+
+demo-inspect: setup ## Show a bridge that inspects: what a rule drops, what crosses, and the assist under load
+	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
+	@lab/demo-inspect --profile $(SLUICE_DEMO_PROFILE)
 
 test: setup ## Run every test (TESTS="format unit" runs only these steps)
 	@scripts/test $(TESTS)

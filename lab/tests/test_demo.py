@@ -3,6 +3,8 @@
 import os
 import subprocess
 
+import pytest
+
 from lab import paths
 
 
@@ -11,6 +13,19 @@ def test_demo_works_from_beginning_to_end(request):
     before = os.listdir("/run/lab")
     run = subprocess.run(
         [os.path.join(paths.ROOT, "lab", "demo"), *options, "--seconds", "1", "--megabytes", "4"],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", timeout=120, check=False,
+    )
+    assert 0 == run.returncode, run.stdout
+    assert "All of it worked, and nothing is left behind." in run.stdout
+    assert before == os.listdir("/run/lab")
+
+
+@pytest.mark.sluice
+def test_demo_of_inspection_works_from_beginning_to_end(request):
+    before = os.listdir("/run/lab")
+    run = subprocess.run(
+        [os.path.join(paths.ROOT, "lab", "demo-inspect"), "--profile", request.config.getoption("profile"),
+         "--seconds", "2", "--megabytes", "4"],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", timeout=120, check=False,
     )
     assert 0 == run.returncode, run.stdout
