@@ -204,6 +204,7 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
     let setup = Setup {
         owners: Owners::dealt(steering.shards(), &in_charge).into(),
         stages,
+        assist: None,
         steering,
         sessions: [CAPACITY, SHARDS],
         ports: vec![port("left"), port("right")],
