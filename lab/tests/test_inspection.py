@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import signal
 
 import pytest
 
@@ -117,6 +118,21 @@ def test_alerts_are_lines_of_eve_json(topology, gateway, folder):
     )
     # The server's address, and no translated one.
     assert topology.server.address == line["dest_ip"]
+
+
+def test_file_of_records_that_was_moved_away_is_made_anew(topology, gateway, folder):
+    path = os.path.join(folder, "eve.json")
+    os.rename(path, path + ".1")
+    gateway.process.signal(signal.SIGHUP)
+    waiting.until(lambda: os.path.exists(path), "the file")
+    _fetch(topology.alice, topology.server.address, "/whoami")
+
+    def lines():
+        with open(path, encoding="utf-8") as file:
+            return [line for line in file if line.endswith("\n")]
+
+    line = json.loads(waiting.until(lines, "a line")[0])
+    assert ("alert", 2) == (line["event_type"], line["alert"]["signature_id"])
 
 
 def test_rules_that_are_not_in_force_are_named_with_line_and_reason(gateway):

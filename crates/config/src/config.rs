@@ -80,8 +80,19 @@ pub struct Inspection {
     pub signatures: Vec<SignatureFile>,
     /// A `classification.config`.
     pub classes: Option<PathBuf>,
-    /// Where alerts are written.
-    pub eve: Option<PathBuf>,
+    /// Where records are written.
+    pub eve: Option<EveTarget>,
+}
+
+/// Where records are written, as lines of EVE JSON.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EveTarget {
+    /// To the end of a file.
+    File(PathBuf),
+    /// To a Unix socket, one after the other.
+    Stream(PathBuf),
+    /// To a Unix socket, a datagram each.
+    Datagram(PathBuf),
 }
 
 /// A file of rules.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::schema::{Document, Filtering, Pool};
+use crate::schema::{Document, EveType, Filtering, Pool};
 use crate::value::{AddressRange, Workers};
 
 /// A number of bytes, printed in the largest unit that keeps it readable.
@@ -48,6 +48,8 @@ pub struct EntryBytes {
     pub inspected_flow: u64,
     /// A message that is parsed.
     pub message: u64,
+    /// A record of what flows said, or of one that ended.
+    pub record: u64,
 }
 
 impl Default for EntryBytes {
@@ -67,6 +69,7 @@ impl Default for EntryBytes {
             buffer: 2_432,
             inspected_flow: 4_096,
             message: 30_336,
+            record: 1_280,
         }
     }
 }
@@ -167,6 +170,26 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             inspection.messages,
             in_shards(document, entry.message),
         ));
+        let transactions = [EveType::Http, EveType::Dns, EveType::Tls];
+        if let Some(eve) = &inspection.eve {
+            if transactions.iter().any(|&kind| eve.writes(kind)) {
+                tables.push(table(
+                    "what flows said",
+                    ["inspection", "messages"],
+                    inspection.messages,
+                    in_shards(document, entry.record),
+                ));
+            }
+            if eve
+                .types
+                .iter()
+                .any(|kind| !matches!(kind, EveType::Alert | EveType::Stats))
+            {
+                let workers = u64::from(workers(document));
+                let each = entry.record.saturating_mul(workers);
+                tables.push(table("records", ["inspection", "eve"], eve.records, each));
+            }
+        }
     }
     tables
 }

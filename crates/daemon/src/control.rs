@@ -15,9 +15,11 @@ use sluice_engine::request::{Reply, Request};
 use sluice_engine::time::Now;
 use sluice_filter::FilterError;
 
-use crate::alerts::Alerts;
+use crate::alerts::{Alerts, Queues};
+use crate::api;
 use crate::build::{PoolNames, Rules, SignatureReport};
 use crate::desk::{Desk, Gone};
+use crate::eve::{Eve, Scene};
 use crate::rules::RunningRules;
 use crate::shares::Shares;
 use crate::start::Running;
@@ -78,7 +80,7 @@ pub struct Control {
     loads: Mutex<Vec<Load>>,
     /// Interfaces whose links are held down, as the other sides of their bridges are.
     held_links: Mutex<Vec<InterfaceIndex>>,
-    /// Alerts, where anything is inspected.
+    /// Alerts and records, where anything is inspected.
     pub(crate) alerts: Option<Alerts>,
     /// What became of signature files.
     pub(crate) signatures: SignatureReport,
@@ -126,23 +128,25 @@ impl Control {
     /// The control of a running data plane; its workers are given apart.
     ///
     /// # Errors
-    /// The file of alerts can't be opened.
+    /// The file of records can't be opened.
     pub fn new(
         loaded: Loaded,
         mut running: Running,
         watchdog: Watchdog,
     ) -> Result<(Self, crate::workers::Workers), DaemonError> {
         let counters = running.plane.counters().to_vec();
-        let queues: Vec<_> = running.desks.iter_mut().filter_map(|desk| desk.alerts.take()).collect();
+        let queues = running.desks.iter_mut().filter_map(|desk| {
+            let (alerts, records) = (desk.alerts.take()?, desk.records.take());
+            Some(Queues { alerts, records })
+        });
         let inspection = loaded.checked.config.inspection.as_ref();
-        let eve = inspection.and_then(|inspection| inspection.eve.as_deref());
-        let alerts = inspection
-            .map(|_| Alerts::new(queues, eve))
-            .transpose()
-            .map_err(|error| {
-                let path = eve.map(std::path::Path::to_owned).unwrap_or_default();
-                DaemonError::Alerts { path, error }
-            })?;
+        let target = inspection.and_then(|inspection| inspection.eve.clone());
+        let written = loaded.checked.config.document.inspection.as_ref();
+        let eve = match (target, written.and_then(|inspection| inspection.eve.as_ref())) {
+            (Some(target), Some(written)) => Some(Eve::start(target, written)?),
+            _ => None,
+        };
+        let alerts = inspection.map(|_| Alerts::new(queues.collect(), eve));
         let desks = running
             .desks
             .into_iter()
@@ -172,7 +176,7 @@ impl Control {
         Ok((control, running.workers))
     }
 
-    /// Take the workers' alerts.
+    /// Take the workers' alerts and records.
     pub(crate) fn collect_alerts(&self) {
         let Some(alerts) = &self.alerts else { return };
         let Some(inspection) = self.plane().policy().inspection.clone() else {
@@ -184,7 +188,28 @@ impl Control {
             .iter()
             .map(|interface| interface.name.clone())
             .collect();
-        alerts.collect(&inspection.rules, &names, self.started);
+        let scene = Scene {
+            interfaces: &names,
+            started: self.started,
+        };
+        alerts.collect(&inspection.rules, &scene);
+        alerts.tell_statistics(&scene, self.began.elapsed(), |[written, lost]| {
+            api::inspection::statistics(self, [written, lost])
+        });
+    }
+
+    /// Open the file of records anew.
+    pub(crate) fn reopen_records(&self) {
+        if let Some(alerts) = &self.alerts {
+            alerts.reopen();
+        }
+    }
+
+    /// Nothing more is recorded: what waits goes out.
+    pub(crate) fn finish_records(&self) {
+        if let Some(alerts) = &self.alerts {
+            alerts.finish();
+        }
     }
 
     /// The control side of the data plane, for as long as nothing is waited for.

@@ -8,6 +8,7 @@ mod bridges;
 pub mod build;
 mod control;
 mod desk;
+mod eve;
 #[cfg(test)]
 mod faults;
 mod filter;
@@ -91,10 +92,10 @@ pub enum DaemonError {
     /// No rules to inspect by.
     #[error(transparent)]
     Signatures(#[from] build::SignatureError),
-    /// Alerts can't be written.
-    #[error("{}: {error}", path.display())]
-    Alerts {
-        /// The file.
+    /// Records can't be written.
+    #[error("{}: {error}: see `eve` under [inspection]", path.display())]
+    Eve {
+        /// The file or socket.
         path: std::path::PathBuf,
         /// What the system says.
         error: std::io::Error,

@@ -13,7 +13,7 @@ use crate::start::{start, sum};
 use crate::watchdog::Watchdog;
 use crate::{DaemonError, Loaded, api, log};
 
-/// Run until SIGINT or SIGTERM. The counters are written to `output` in the end.
+/// Run until SIGINT or SIGTERM; at SIGHUP the file of records is opened anew. The counters are written to `output` in the end.
 ///
 /// # Errors
 /// What keeps it from starting.
@@ -34,10 +34,14 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         .build()
         .map_err(DaemonError::Runtime)?;
     // Before anything is opened: a signal during the start ends in order too.
-    let (mut interrupt, mut terminate) = {
+    let (mut interrupt, mut terminate, mut hangup) = {
         let _inside = runtime.enter();
         let caught = |kind| signal(kind).map_err(DaemonError::Runtime);
-        (caught(SignalKind::interrupt())?, caught(SignalKind::terminate())?)
+        (
+            caught(SignalKind::interrupt())?,
+            caught(SignalKind::terminate())?,
+            caught(SignalKind::hangup())?,
+        )
     };
     let running = start(&loaded)?;
     let watchdog = Watchdog::start(running.plane.counters().to_vec(), cores, limit).map_err(DaemonError::Runtime)?;
@@ -49,11 +53,20 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         let listener = socket.listener().and_then(tokio::net::UnixListener::from_std);
         let listener = listener.map_err(DaemonError::Runtime)?;
         tracing::info!("{name} runs, and answers at {}", path.display());
+        // Files that lines are appended to were moved away.
+        let reopen = async {
+            while hangup.recv().await.is_some() {
+                tracing::info!("records go to a file opened anew");
+                control.reopen_records();
+            }
+            std::future::pending::<()>().await
+        };
         tokio::select! {
             ended = api::serve(control.clone(), listener) => ended.map_err(DaemonError::Runtime),
             () = control.housekeep() => Ok(()),
             () = control.rebalance() => Ok(()),
             () = control.follow_links() => Ok(()),
+            () = reopen => Ok(()),
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
         }
@@ -64,6 +77,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
     workers.stop(&control.counters);
     control.collect_alerts();
     control.release_links();
+    control.finish_records();
     print(&control, output).map_err(DaemonError::Output)?;
     drop(socket);
     if let Some(control) = Arc::into_inner(control) {

@@ -13,6 +13,7 @@ use crate::events::EventQueue;
 use crate::io::{HAND, Parked, WorkerIndex};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
+use crate::records::RecordQueue;
 use crate::shard::{Shard, Tools};
 use crate::stages::Role;
 use crate::time::Now;
@@ -168,6 +169,8 @@ pub struct Ctx<'c, 'm> {
     pub counters: &'c WorkerCounters,
     /// Where events of translation go.
     pub events: &'c EventQueue,
+    /// Where records of inspected flows go.
+    pub records: &'c RecordQueue,
     /// What the owner has.
     pub owner: Option<&'c mut Owner>,
     /// Sessions that are decided again in this burst.
@@ -200,6 +203,7 @@ impl<'c, 'm> Ctx<'c, 'm> {
             counters: self.counters,
             meters: &self.setup.meters,
             events: self.events,
+            records: self.records,
         }
     }
 

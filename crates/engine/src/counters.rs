@@ -180,6 +180,10 @@ pub struct WorkerCounters {
     pub alerts: Counter,
     /// Alerts that were lost because it was full.
     pub alerts_lost: Counter,
+    /// Records of inspected flows put into the worker's queue.
+    pub records: Counter,
+    /// Records that were lost because it was full, or because too much was said that was not over.
+    pub records_lost: Counter,
     /// Buffers that a burst forgot: a bug, always 0.
     pub forgotten: Counter,
     /// Unverified packets whose checksum a local sender had left to offload, completed here.

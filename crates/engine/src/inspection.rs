@@ -1,6 +1,5 @@
 //! Inspection, composed: what a commit says of it, what a worker has for it, and what it tells.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
@@ -8,11 +7,11 @@ use sluice_inspect::Ruleset;
 use sluice_inspect::inspector::{Settings, Tools};
 use sluice_inspect::rates::Rates;
 use sluice_inspect::signature::Action;
-use sluice_wire::Context;
 
 use crate::context::Waiting;
 use crate::counters::WorkerCounters;
 use crate::io::{HAND, Slot};
+use crate::records::{About, Records};
 
 /// What a session says of inspection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,6 +57,8 @@ pub struct Inspection {
     pub rules: Arc<Ruleset>,
     /// Alerts that wait in each worker's queue at most.
     pub alerts: usize,
+    /// Records beside them.
+    pub records: Records,
     /// By interface: flows that come or go by it are inspected.
     pub interfaces: Vec<bool>,
 }
@@ -71,28 +72,16 @@ impl Inspection {
 }
 
 /// A rule has matched.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alert {
-    /// Nanoseconds since the start.
-    pub at: u64,
+    /// The packet, whose flow has a number.
+    pub about: About,
     /// Its number in the ruleset.
     pub rule: u32,
     /// Generation of the policy with that ruleset.
     pub generation: u32,
     /// What was done about it.
     pub action: Action,
-    /// Who sent the packet and whom it was for, as the inside sees them.
-    pub addresses: [IpAddr; 2],
-    /// Their ports.
-    pub ports: [u16; 2],
-    /// Protocol over IP.
-    pub protocol: u8,
-    /// The packet was the client's.
-    pub to_server: bool,
-    /// Virtual router or bridge.
-    pub context: Context,
-    /// Interface that it came in by.
-    pub interface: u16,
     /// Packets and bytes of the session so far, the client's first.
     pub packets: [u64; 2],
     /// As `packets`.

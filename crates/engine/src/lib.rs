@@ -27,6 +27,7 @@ pub mod placement;
 pub mod plane;
 pub mod policy;
 pub mod reason;
+pub mod records;
 pub mod request;
 pub mod segment_size;
 pub mod session;

@@ -29,6 +29,7 @@ use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
 use crate::placement::Part;
 use crate::policy::{Leases, Nat, Policy, Setup};
+use crate::records::RecordQueue;
 use crate::request::{Counter, desk};
 use crate::shard::{Lines, Shard, ShardError};
 use crate::time::Now;
@@ -256,6 +257,9 @@ impl Plane {
         let (desk, mut counter) = desk();
         let (events, taken) = EventQueue::new(self.setup.events.most);
         counter.events = taken;
+        let wanted = self.policy.current().inspection.as_ref();
+        let (records, taken) = RecordQueue::new(wanted.map(|inspection| inspection.records).unwrap_or_default());
+        counter.records = taken;
         let inspecting = Self::inspecting(self.policy.current(), &self.setup, &mut counter)?;
         let worker = Worker::new(Parts {
             own,
@@ -276,6 +280,7 @@ impl Plane {
             cycles,
             desk,
             events,
+            records,
             inspecting,
         });
         Ok((worker, counter))

@@ -23,6 +23,7 @@ use crate::inspection::Inspect;
 use crate::nodes::established::schedule_of;
 use crate::paths::{Paths, Returns};
 use crate::policy::{Policy, Setup};
+use crate::records::{About, Ending, RecordQueue, Said};
 use crate::session::{Session4, Session6};
 use crate::time::{Now, TICKS_PER_SECOND};
 
@@ -192,6 +193,8 @@ pub struct Tools<'c> {
     pub meters: &'c Meters,
     /// Where events of translation go.
     pub events: &'c EventQueue,
+    /// Where records of inspected flows go.
+    pub records: &'c RecordQueue,
 }
 
 impl Tools<'_> {
@@ -269,7 +272,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
             F::table_ref(shard).prefetch(hash);
         }
         if let Some(session) = F::table(shard).remove(index, hashes[0], hashes[1]) {
-            uninspect(shard, session.inspect());
+            uninspect::<F>(shard, &session, Ending::Timeout, tools);
             tools.leave(session.nat());
             if let Some(ending) = ending {
                 F::bindings(shard).give_back(ending, tools.now.nanoseconds);
@@ -291,18 +294,48 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
 
 /// A session ends that may be inspected: its flow goes, and what waited in it is returned.
 #[inline(always)]
-fn uninspect(shard: &mut Shard<'_>, inspect: Inspect) {
-    if let Inspect::Flow(handle) = inspect
-        && let Some(inspector) = &mut shard.inspector
-    {
-        inspector.close(FlowHandle(handle), |ticket| shard.returned.push(ticket));
+fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: Ending, tools: &Tools<'_>) {
+    if let Inspect::Flow(handle) = session.inspect() {
+        close::<F>(shard, FlowHandle(handle), session, why, tools);
     }
+}
+
+#[inline(never)]
+fn close<F: Family>(shard: &mut Shard<'_>, handle: FlowHandle, session: &F::Session, why: Ending, tools: &Tools<'_>) {
+    let Some(inspector) = &mut shard.inspector else { return };
+    tell_end::<F>(inspector, (shard.number, handle), session, why, tools);
+    let (story, now) = (inspector.story(handle), tools.now.nanoseconds);
+    inspector.close(handle, |ticket| {
+        shard.returned.push(ticket);
+        let about = || About::flow(now, shard.number, &story?, Direction::Forward);
+        let reason = sluice_inspect::Reason::Closed;
+        tools.records.tell_drop(about, reason, None, 0, tools.counters);
+    });
+}
+
+/// Tell what a flow said that was not over, and then how it ended.
+pub fn tell_end<F: Family>(
+    inspector: &mut Inspector<'_>,
+    (shard, handle): (u16, FlowHandle),
+    session: &F::Session,
+    why: Ending,
+    tools: &Tools<'_>,
+) {
+    let Some(story) = inspector.story(handle) else { return };
+    let Tools { records, counters, .. } = *tools;
+    let about = About::flow(tools.now.nanoseconds, shard, &story, Direction::Forward);
+    inspector.tell_unfinished(handle, &mut |_, transaction| {
+        if let Some(about) = about {
+            records.tell(about, Said::Transaction(*transaction), counters);
+        }
+    });
+    records.tell_end(about, &story, (session.protocol(), session.track()), why, counters);
 }
 
 /// What a session held of its pool goes back.
 #[inline(always)]
 fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &Tools<'_>) {
-    uninspect(shard, session.inspect());
+    uninspect::<F>(shard, session, Ending::Forced, tools);
     let (forward, reverse, now) = (session.forward(), session.reverse(), tools.now.nanoseconds);
     tools.leave(session.nat());
     F::bindings(shard).release(session.nat(), session.protocol(), forward, reverse, now);

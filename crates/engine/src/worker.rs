@@ -23,6 +23,7 @@ use crate::nodes::{complain, decide, forward, fragments, gateway, inspect, neigh
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
 use crate::reason::{Own, Reason};
+use crate::records::RecordQueue;
 use crate::request::Desk;
 use crate::shard::Shard;
 use crate::stages::Role;
@@ -78,6 +79,8 @@ pub struct Parts<'m> {
     pub desk: Desk,
     /// Where events of translation go.
     pub events: EventQueue,
+    /// Where records of inspected flows go.
+    pub records: RecordQueue,
     /// What it inspects with, where anything is inspected.
     pub inspecting: Option<Box<Inspecting>>,
 }
@@ -128,6 +131,7 @@ struct State<'m> {
     meta: Box<[Meta; HAND]>,
     settling: Settling,
     events: EventQueue,
+    records: RecordQueue,
     look4: Box<Lookups<V4>>,
     look6: Box<Lookups<V6>>,
     inspecting: Option<Box<Inspecting>>,
@@ -186,6 +190,7 @@ impl<'m> Worker<'m> {
                 meta: Box::new([Meta::default(); HAND]),
                 settling: Settling::default(),
                 events: parts.events,
+                records: parts.records,
                 look4: Box::default(),
                 look6: Box::default(),
                 inspecting: parts.inspecting,
@@ -388,6 +393,7 @@ impl<'m> Worker<'m> {
                 shards: &mut state.shards,
                 counters: &state.counters,
                 events: &state.events,
+                records: &state.records,
                 owner: state.owner.as_deref_mut(),
                 revisions: Revisions::new(overdue),
                 defers: self.assisting.is_some() && matches!(source, Source::Port(_) | Source::Workers),

@@ -315,3 +315,35 @@ fn shards_that_are_lent_and_go_back_allocate_nothing() {
     let sent = rig.sent().len();
     assert_eq!(usize::from(count), sent, "{:?}", rig.all_drops());
 }
+
+#[test]
+fn inspection_and_its_records_allocate_nothing() {
+    use sluice_engine::records::Records;
+    use sluice_inspect::transactions::Wanted;
+    let mut rig = rig(|plan| {
+        plan.inspection = Some(rig::inspected::plan());
+        plan.policy = |policy| {
+            let rule = r#"drop udp any any -> any any (msg:"m"; content:"evil"; sid:1;)"#;
+            let mut inspection = rig::inspected::inspection(rule);
+            inspection.records = Records {
+                drops: true,
+                flows: true,
+                most: 64,
+            };
+            inspection.settings.wanted = Wanted {
+                http: true,
+                dns: true,
+                tls: true,
+            };
+            policy.inspect_by(std::sync::Arc::new(inspection));
+        };
+    });
+    let frames = [&[0; 12][..], b"evil", b"more"].map(|payload| question(1000).payload(payload).build());
+    assert_eq!(1, allocates_nothing(&mut rig, INSIDE, &frames));
+    rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 400_000_000_000);
+    allocates_nothing(&mut rig, INSIDE, &[]);
+    rig.seconds(1);
+    let told: u64 = rig.plane.counters().iter().map(|worker| worker.records.get()).sum();
+    // A message, two packets that were dropped, the flow.
+    assert_eq!((0, 4), (rig.live(), told));
+}

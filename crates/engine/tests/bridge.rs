@@ -37,6 +37,7 @@ fn inspected(policy: &mut Policy) {
         rates: Arc::new(Rates::new(64, [1, 2])),
         rules: Arc::new(ordered.with(prefilter)),
         alerts: 16,
+        records: Default::default(),
         interfaces: vec![true, false],
     }));
 }

@@ -37,6 +37,7 @@ fn inspected(policy: &mut Policy) {
         rates: Arc::new(Rates::new(64, [1, 2])),
         rules: Arc::new(ordered.with(prefilter)),
         alerts: 16,
+        records: Default::default(),
         interfaces: vec![true, false],
     }));
 }
@@ -161,9 +162,9 @@ fn match_is_never_delivered_complete_and_ends_its_flow() {
         assert_eq!(1, told.len());
         assert_eq!(
             ["192.168.1.10", "198.51.100.7"].map(|text| text.parse::<std::net::IpAddr>().unwrap()),
-            told[0].addresses
+            told[0].about.addresses
         );
-        assert_eq!(([40_000, 80], true), (told[0].ports, told[0].to_server));
+        assert_eq!(([40_000, 80], true), (told[0].about.ports, told[0].about.to_server));
         rig.check();
     }
 }

@@ -144,8 +144,9 @@ impl Rig {
             settings: &Settings::default(),
             rates: &self.rates,
             tools: &mut self.tools,
-            second: 1,
+            now: 1_000_000_000,
             report: &mut report,
+            tell: &mut |_, _| {},
         };
         let seen = Seen {
             ends,

@@ -7,6 +7,7 @@
 mod asking;
 mod flow;
 mod parser;
+mod story;
 
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use sluice_wire::Direction;
 
 pub use asking::{Fate, Match, Report, Tools};
 pub use flow::FlowHandle;
+pub use story::Story;
 
 use crate::bindings::vectorscan;
 use crate::evaluate::{Buffers, Facts, View};
@@ -27,8 +29,10 @@ use crate::ruleset::Ruleset;
 use crate::scope::Ends;
 use crate::signature::{Buffer, Protocol, Toward};
 use crate::stream::{self, Ahead, Exception, Policies, Policy, Step, Streams};
+use crate::transactions::{Noting, Tell, Transactions, Wanted};
 use asking::Asking;
 use flow::{Flow, Flows, Scans};
+use parser::Said;
 
 /// What is to become of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +63,17 @@ pub struct Seen<'a> {
     pub payload: usize,
 }
 
+/// A packet that waited too long and is to be dropped.
+#[derive(Clone, Copy, Debug)]
+pub struct Overdue {
+    /// Why.
+    pub reason: Reason,
+    /// Of what flow, where that is known.
+    pub story: Option<Story>,
+    /// Its direction.
+    pub direction: Direction,
+}
+
 /// What is configured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
@@ -68,6 +83,8 @@ pub struct Settings {
     pub depth: u64,
     /// Nothing is dropped by rules: they report.
     pub passive: bool,
+    /// Of which protocols transactions are told.
+    pub wanted: Wanted,
 }
 
 /// How much is inspected at once, in one shard.
@@ -96,6 +113,8 @@ pub struct Counters {
     pub waiting_lost: u64,
     /// Connections that could not be searched, for all stream states were in use.
     pub unsearched: u64,
+    /// Transactions that were not told, for all places for those that are not over were in use.
+    pub untold: u64,
 }
 
 /// Inspection of one shard.
@@ -107,6 +126,9 @@ pub struct Inspector<'m> {
     streams: Streams<'m>,
     scans: Scans,
     store: Store,
+    transactions: Transactions,
+    /// The next flow's.
+    next_number: u64,
     /// What happened.
     pub counters: Counters,
 }
@@ -119,10 +141,12 @@ pub struct Round<'a> {
     pub rates: &'a Rates,
     /// What the worker asks with.
     pub tools: &'a mut Tools,
-    /// Seconds since the start.
-    pub second: u32,
+    /// Nanoseconds since the start.
+    pub now: u64,
     /// Rules that match go here.
     pub report: Report<'a>,
+    /// Transactions that are over go here.
+    pub tell: Tell<'a>,
 }
 
 /// Why there is no inspection.
@@ -145,6 +169,8 @@ impl<'m> Inspector<'m> {
             streams: Streams::new(memory, &plan.streams, hasher)?,
             scans: Scans::new(rules.prefilter(), windows)?,
             store: Store::new(&plan.protocols),
+            transactions: Transactions::new(plan.protocols.transactions),
+            next_number: 1,
             owners: vec![FlowHandle(0); plan.streams.connections].into(),
             rules,
             counters: Counters::default(),
@@ -174,6 +200,7 @@ impl<'m> Inspector<'m> {
         self.streams.close(flow.stream, give);
         self.scans.close(&mut flow.scans);
         flow.parser.release(&mut self.store);
+        flow.pending.release(&mut self.transactions);
         self.flows.close(handle);
     }
 
@@ -197,7 +224,7 @@ impl<'m> Inspector<'m> {
 
     /// Let go of packets that waited too long, of one stream. `give` gets the ticket of each, and why it is to be dropped,
     /// where it is. False where none has.
-    pub fn overdue(&mut self, now: u64, settings: &Settings, mut give: impl FnMut(u32, Option<Reason>)) -> bool {
+    pub fn overdue(&mut self, now: u64, settings: &Settings, mut give: impl FnMut(u32, Option<Overdue>)) -> bool {
         let Some((stream, direction)) = self.streams.overdue(now) else {
             return false;
         };
@@ -210,17 +237,26 @@ impl<'m> Inspector<'m> {
             }
             return true;
         }
-        let (fate, dropped) = match policy {
-            Policy::Bypass => (Some(Fate::Passed), None),
-            Policy::DropFlow => (Some(Fate::Dropped), Some(Reason::GapOverdue)),
-            Policy::DropPacket | Policy::Pass => (None, Some(Reason::GapOverdue)),
+        let (fate, drops) = match policy {
+            Policy::Bypass => (Some(Fate::Passed), false),
+            Policy::DropFlow => (Some(Fate::Dropped), true),
+            Policy::DropPacket | Policy::Pass => (None, true),
+        };
+        let story = owner.and_then(|owner| self.story(owner));
+        let dropped = |direction| {
+            drops.then_some(Overdue {
+                reason: Reason::GapOverdue,
+                story,
+                direction,
+            })
         };
         if let (Some(fate), Some((flow, _))) = (fate, owner.and_then(|owner| self.flows.get(owner))) {
             flow.fate = fate;
         }
-        self.give_held_of(stream, direction, |ticket| give(ticket, dropped));
+        self.give_held_of(stream, direction, |ticket| give(ticket, dropped(direction)));
         if fate.is_some() {
-            self.give_held_of(stream, direction.opposite(), |ticket| give(ticket, dropped));
+            let other = direction.opposite();
+            self.give_held_of(stream, other, |ticket| give(ticket, dropped(other)));
         }
         true
     }
@@ -259,6 +295,7 @@ impl<'m> Inspector<'m> {
         let Some((flow, _)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };
+        flow.story.seen[1] = round.now;
         match flow.fate {
             Fate::Open => {}
             Fate::Passed => {
@@ -348,6 +385,8 @@ impl<'m> Inspector<'m> {
             service,
             searched,
             turn,
+            story,
+            pending,
             ..
         } = flow;
         let (stream, direction) = (*stream, seen.direction);
@@ -376,16 +415,28 @@ impl<'m> Inspector<'m> {
                 Asking {
                     rules,
                     rates: round.rates,
-                    second: round.second,
+                    second: (round.now / 1_000_000_000) as u32,
                     ends: $ends,
                     facts: &seen.facts,
                     tools: round.tools,
                     notes,
                     waiting: $waiting,
                     fate,
+                    story,
                     unknown: $unknown,
                     lost: &mut self.counters.waiting_lost,
                     report: round.report,
+                }
+            };
+        }
+        macro_rules! noting {
+            () => {
+                Noting {
+                    wanted: round.settings.wanted,
+                    pool: &mut self.transactions,
+                    pending: &mut *pending,
+                    flow: story.number,
+                    tell: &mut *round.tell,
                 }
             };
         }
@@ -409,23 +460,24 @@ impl<'m> Inspector<'m> {
         let ends_stream = seen.facts.ends_stream();
         let payload = message(&self.streams, stream, direction, ends_stream);
         if !bytes.is_empty() && *fate == Fate::Open {
-            parser.bytes(
-                toward,
-                bytes,
-                &mut self.store,
-                service,
-                &mut |slot: Slot<'_>, piece: Piece, known| {
-                    if *fate == Fate::Open {
-                        ends.service = known;
-                        piece_of_message(&mut asking!(mine, ends, false), payload, slot, &piece);
-                    }
-                },
-            );
+            parser.bytes(toward, bytes, &mut self.store, service, &mut |said: Said<'_>, known| {
+                let (slot, piece) = match said {
+                    Said::Bytes(toward, bytes) => return noting!().bytes(toward, bytes, known),
+                    Said::Piece(slot, piece) => (slot, piece),
+                };
+                noting!().piece(slot, &piece, known);
+                if *fate == Fate::Open {
+                    ends.service = known;
+                    piece_of_message(&mut asking!(mine, ends, false), payload, slot, &piece);
+                }
+            });
             ends.service = *service;
         }
         let unknown = parser.is_unknown();
         if ends_stream && *fate == Fate::Open {
-            parser.close(toward, &mut self.store, &mut |slot: Slot<'_>, piece: Piece, _| {
+            parser.close(toward, &mut self.store, &mut |said: Said<'_>, known| {
+                let Said::Piece(slot, piece) = said else { return };
+                noting!().piece(slot, &piece, known);
                 if *fate == Fate::Open {
                     piece_of_message(&mut asking!(mine, ends, false), payload, slot, &piece);
                 }
@@ -472,8 +524,9 @@ impl<'m> Inspector<'m> {
         }
         self.counters.inspected += 1;
         if matches!(fate, Fate::Dropped | Fate::Rejected) && round.settings.passive {
-            *fate = Fate::Open;
+            (*fate, story.ended_by) = (Fate::Open, None);
         }
+        self.counters.untold = self.transactions.lost;
         let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
         let clean = deep && mine.rules.is_empty() && others.rules.is_empty();
         match *fate {
@@ -498,6 +551,8 @@ impl<'m> Inspector<'m> {
             fate,
             service,
             searched,
+            story,
+            pending,
             ..
         } = flow;
         let bytes = seen.segment.get(seen.payload..).unwrap_or_default();
@@ -516,16 +571,28 @@ impl<'m> Inspector<'m> {
                 Asking {
                     rules,
                     rates: round.rates,
-                    second: round.second,
+                    second: (round.now / 1_000_000_000) as u32,
                     ends,
                     facts: &seen.facts,
                     tools: round.tools,
                     notes,
                     waiting,
                     fate,
+                    story,
                     unknown: false,
                     lost: &mut self.counters.waiting_lost,
                     report: round.report,
+                }
+            };
+        }
+        macro_rules! noting {
+            () => {
+                Noting {
+                    wanted: round.settings.wanted,
+                    pool: &mut self.transactions,
+                    pending: &mut *pending,
+                    flow: story.number,
+                    tell: &mut *round.tell,
                 }
             };
         }
@@ -534,13 +601,15 @@ impl<'m> Inspector<'m> {
             bytes,
             &mut self.store,
             service,
-            &mut |slot: Slot<'_>, piece: Piece, known| {
+            &mut |said: Said<'_>, known| {
+                let Said::Piece(slot, piece) = said else { return };
                 ends.service = known;
                 let mut asking = asking!();
                 piece_of_message(&mut asking, payload, slot, &piece);
             },
         );
         ends.service = *service;
+        noting!().datagram(ends.toward, bytes, *service);
         let own = match ends.protocol {
             17 => Protocol::Udp,
             1 | 58 => Protocol::Icmp,
@@ -564,8 +633,9 @@ impl<'m> Inspector<'m> {
         self.counters.searched += bytes.len() as u64;
         *searched += bytes.len() as u64;
         if matches!(fate, Fate::Dropped | Fate::Rejected) && round.settings.passive {
-            *fate = Fate::Open;
+            (*fate, story.ended_by) = (Fate::Open, None);
         }
+        self.counters.untold = self.transactions.lost;
         match *fate {
             Fate::Dropped => Verdict::Drop(Reason::Signature),
             Fate::Rejected => Verdict::Reject(Reason::Signature),

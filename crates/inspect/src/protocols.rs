@@ -67,6 +67,8 @@ pub struct Capacity {
     pub names: u32,
     /// Bodies that are decoded at once, about 43 KiB each.
     pub inflaters: u16,
+    /// Transactions that are recorded and not over at once; 0: none are recorded.
+    pub transactions: u32,
     /// Room of each buffer.
     pub limits: Limits,
     /// A body is decoded to at most so many bytes, and…
@@ -82,6 +84,7 @@ impl Default for Capacity {
             messages: 1024,
             names: 1024,
             inflaters: 64,
+            transactions: 0,
             limits: Limits::default(),
             decoded_bytes: 8 << 20,
             decoded_ratio: 200,
@@ -99,6 +102,7 @@ impl Store {
             limits,
             decoded_bytes,
             decoded_ratio,
+            ..
         } = *capacity;
         Self {
             messages: Slots::new(messages, slots::Layout::message(&limits)),

@@ -64,6 +64,8 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
         ("packets dropped", status.dropped),
         ("alerts", status.alerts),
         ("alerts lost", status.alerts_lost),
+        ("records written", status.records),
+        ("records lost", status.records_lost),
     ];
     let mut columns = Columns::new(&[("INSPECTION", Left), ("", Right)]);
     numbers

@@ -256,8 +256,9 @@ fn inspect(
         settings: &shared.settings,
         rates: &shared.rates,
         tools,
-        second: (now.nanoseconds / 1_000_000_000) as u32,
+        now: now.nanoseconds,
         report: &mut report,
+        tell: &mut |_, _| {},
     };
     let mut hash = [0];
     shared.hasher.hash4(&[key], &mut hash);

@@ -192,6 +192,7 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
             rates: Arc::new(Rates::new(64, [1, 2])),
             rules: rules.clone(),
             alerts: 64,
+            records: Default::default(),
             interfaces: vec![true; 2],
         }));
     }

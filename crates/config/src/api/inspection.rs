@@ -78,6 +78,10 @@ pub struct InspectionStatus {
     pub alerts: u64,
     /// Alerts that were lost because a queue was full.
     pub alerts_lost: u64,
+    /// Records that were written.
+    pub records: u64,
+    /// Records that were lost because a queue was full, or could not be written.
+    pub records_lost: u64,
 }
 
 /// A rule that is not in force.

@@ -15,6 +15,12 @@ pub enum InspectionProblem {
     /// An interface named twice.
     #[error("interface `{0}` is named twice")]
     Twice(String),
+    /// Records without a place, or with several.
+    #[error("records of EVE go to one place")]
+    EveTarget,
+    /// A type of records named twice.
+    #[error("this type of records is named twice")]
+    EveTypeTwice,
     /// A name that no exception has.
     #[error("there is no exception `{0}`")]
     Exception(String),
@@ -26,7 +32,8 @@ impl InspectionProblem {
         match self {
             Self::Nothing => "name the interfaces whose flows are inspected: `interfaces = [\"lan\"]`".into(),
             Self::NoSignatures => "add [[inspection.signatures]] with `file` and `dialect`".into(),
-            Self::Twice(_) => "once is enough".into(),
+            Self::Twice(_) | Self::EveTypeTwice => "once is enough".into(),
+            Self::EveTarget => "say one of `file`, `stream` and `datagram`".into(),
             Self::Exception(name) => super::meant(name, &EXCEPTIONS.map(str::to_owned)),
         }
     }

@@ -3,6 +3,8 @@
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
+use super::Eve;
+
 /// `[inspection]`: flows that come or go by some interfaces are put in order, searched for what signatures describe, and
 /// dropped, rejected or reported as their rules say.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,9 +43,9 @@ pub struct Inspection {
     /// What is done about what can't be inspected.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub exceptions: IndexMap<String, ExceptionPolicy>,
-    /// A file that alerts are appended to as lines of EVE JSON.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub eve: Option<String>,
+    /// Where records are written to as lines of EVE JSON: a file, which gets alerts, or a table that says more.
+    #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "Eve::file_or_table")]
+    pub eve: Option<Eve>,
 }
 
 impl Default for Inspection {

@@ -3,6 +3,7 @@
 //! Keys are written in kebab-case. A key that is not listed is refused.
 
 mod bridge;
+mod eve;
 mod filter;
 mod gateway;
 mod inspection;
@@ -12,6 +13,7 @@ mod pool;
 mod system;
 
 pub use bridge::{Bridge, Fail, Invalid};
+pub use eve::{Eve, EveType};
 pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, Part, RejectWith, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
 pub use inspection::{ExceptionPolicy, Inspection, InspectionMode, SignatureDialect, Signatures};

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Check;
-use crate::config::{Inspection, Interface, SignatureFile};
+use crate::config::{EveTarget, Inspection, Interface, SignatureFile};
 use crate::problem::{InspectionProblem, Problem};
 use crate::read::place;
 use crate::schema;
@@ -66,8 +66,36 @@ impl Check<'_> {
             interfaces: inspected,
             signatures: files.collect(),
             classes: written.classes.as_deref().map(at),
-            eve: written.eve.as_deref().map(at),
+            eve: written.eve.as_ref().and_then(|eve| self.eve(eve, at)),
         })
+    }
+
+    /// Where records go: to one place.
+    fn eve(&mut self, written: &schema::Eve, at: impl Fn(&str) -> PathBuf) -> Option<EveTarget> {
+        let place = |key| place!["inspection", "eve", key].to_vec();
+        self.whole_seconds(
+            &place("stats-every"),
+            "how often statistics are written",
+            written.stats_every,
+        );
+        let range = 16..=1 << 20;
+        self.in_range(&place("records"), "a number of records", written.records, range);
+        let types = written.types.iter().enumerate();
+        for (k, _) in types.filter(|(k, kind)| written.types[..*k].contains(kind)) {
+            self.report(
+                place!["inspection", "eve", "types", k],
+                InspectionProblem::EveTypeTwice.into(),
+            );
+        }
+        match (&written.file, &written.stream, &written.datagram) {
+            (Some(file), None, None) => Some(EveTarget::File(at(file))),
+            (None, Some(socket), None) => Some(EveTarget::Stream(at(socket))),
+            (None, None, Some(socket)) => Some(EveTarget::Datagram(at(socket))),
+            _ => {
+                self.report(place!["inspection", "eve"], InspectionProblem::EveTarget.into());
+                None
+            }
+        }
     }
 
     fn inspection_sizes(&mut self, written: &schema::Inspection) {

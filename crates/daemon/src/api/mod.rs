@@ -3,7 +3,7 @@
 mod apply;
 mod bridges;
 mod filter;
-mod inspection;
+pub(crate) mod inspection;
 mod lists;
 mod nat;
 mod overview;

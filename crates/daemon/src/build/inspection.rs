@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_config::Config;
-use sluice_config::schema::{ExceptionPolicy, InspectionMode, SignatureDialect};
+use sluice_config::schema::{EveType, ExceptionPolicy, InspectionMode, SignatureDialect};
 use sluice_engine::inspection::Inspection;
+use sluice_engine::records::Records;
 use sluice_inspect::inspector::{Plan, Settings};
 use sluice_inspect::prefilter;
 use sluice_inspect::protocols::Capacity;
@@ -15,6 +16,7 @@ use sluice_inspect::ruleset::Ordered;
 use sluice_inspect::signature::{Id, Signature};
 use sluice_inspect::signatures::{Classes, ClassesError, Dialect, Fault, Variables, read};
 use sluice_inspect::stream::{self, Exception, Policies, Policy};
+use sluice_inspect::transactions::Wanted;
 
 use super::Secrets;
 
@@ -186,6 +188,7 @@ pub fn inspection(
         rates: Arc::new(Rates::new(RATES, [second, first])),
         rules: Arc::new(ordered.with(prefilter)),
         alerts: written.alerts as usize,
+        records: records(written),
         interfaces: inspection.interfaces.clone(),
     };
     Ok(Some((Arc::new(on), report)))
@@ -238,7 +241,29 @@ fn settings(written: &sluice_config::schema::Inspection) -> Settings {
         policies,
         depth: written.depth,
         passive: written.mode == InspectionMode::Detect,
+        wanted: wanted(written),
     }
+}
+
+/// Of which protocols records are written.
+fn wanted(written: &sluice_config::schema::Inspection) -> Wanted {
+    let writes = |kind| written.eve.as_ref().is_some_and(|eve| eve.writes(kind));
+    Wanted {
+        http: writes(EveType::Http),
+        dns: writes(EveType::Dns),
+        tls: writes(EveType::Tls),
+    }
+}
+
+/// Which records workers make, beside alerts.
+fn records(written: &sluice_config::schema::Inspection) -> Records {
+    let Some(eve) = &written.eve else {
+        return Records::default();
+    };
+    let (drops, flows) = (eve.writes(EveType::Drop), eve.writes(EveType::Flow));
+    let any = drops || flows || wanted(written).any();
+    let most = if any { eve.records as usize } else { 0 };
+    Records { drops, flows, most }
 }
 
 /// How much a shard inspects at once. Flows don't spread evenly over shards: there is room for a quarter more.
@@ -258,6 +283,10 @@ pub fn inspection_plan(config: &Config, shards: u32) -> Option<Plan> {
         messages: share(written.messages),
         names: share(written.messages),
         inflaters: u16::try_from(share(written.decoders.into())).unwrap_or(u16::MAX),
+        transactions: match wanted(written).any() {
+            true => share(written.messages),
+            false => 0,
+        },
         ..Capacity::default()
     };
     Some(Plan {

@@ -4,11 +4,13 @@
 
 use std::net::IpAddr;
 
+use sluice_inspect::Inspector;
 use sluice_inspect::evaluate::{self, Facts, Icmp, Ip};
 use sluice_inspect::inspector::{FlowHandle, Round, Seen, Verdict};
 use sluice_inspect::scope::Ends;
 use sluice_inspect::signature::Toward;
 use sluice_inspect::stream::Exception;
+use sluice_inspect::transactions::Transaction;
 use sluice_nat::Tuple;
 use sluice_nat::tracking::TcpState;
 use sluice_table::flow::RecordIndex;
@@ -23,7 +25,9 @@ use crate::family::{Family, Session};
 use crate::inspection::{Alert, Inspect, Inspecting, Inspection, Released};
 use crate::io::{HAND, Slot};
 use crate::reason::Own;
-use crate::shard::Shard;
+use crate::records::{About, Ending, Said, flow_number};
+use crate::shard::{Shard, tell_end};
+use crate::time::Now;
 
 /// Inspect.
 #[inline(never)]
@@ -54,10 +58,8 @@ fn one<F: Family>(
     work: &mut Inspecting,
 ) {
     let (now, counters, generation) = (ctx.now, ctx.counters, ctx.policy.generation);
+    let (records, tools) = (ctx.records, ctx.tools());
     let meta = &batch.meta[slot as usize % HAND];
-    if meta.layers.fragment != Fragment::Whole {
-        return lists.discard(slot, sluice_inspect::Reason::Fragment);
-    }
     // An error about a flow is none of its data.
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         counters.uninspected.add(1);
@@ -69,7 +71,19 @@ fn one<F: Family>(
     let Some(session) = F::table_ref(shard).get(index).copied() else {
         return lists.discard(slot, Own::Forgotten);
     };
-    let Some(handle) = flow::<F>(shard, index, &session) else {
+    let number = shard.number;
+    let length = u32::from(meta.layers.end.saturating_sub(meta.layers.l3));
+    let ends = ends::<F>(&session, direction);
+    // Of a packet that no flow has.
+    let stray = |reason, lists: &mut Lists| {
+        let about = || Some(About::packet(now.nanoseconds, 0, &ends, meta.interface));
+        records.tell_drop(about, reason, None, length, counters);
+        lists.discard(slot, reason);
+    };
+    if meta.layers.fragment != Fragment::Whole {
+        return stray(sluice_inspect::Reason::Fragment, lists);
+    }
+    let Some(handle) = flow::<F>(shard, index, &session, now) else {
         // No place: what the policy for want of memory says.
         let exception = Exception::NoMemory;
         return match inspection.settings.policies.of(exception) {
@@ -77,16 +91,13 @@ fn one<F: Family>(
                 counters.uninspected.add(1);
                 go_on::<F>(slot, lists);
             }
-            _ => lists.discard(slot, sluice_inspect::Reason::FlowsFull),
+            _ => stray(sluice_inspect::Reason::FlowsFull, lists),
         };
     };
     let Some(inspector) = shard.inspector.as_deref_mut() else {
         return go_on::<F>(slot, lists);
     };
-    let (ends, facts) = (
-        ends::<F>(&session, direction),
-        facts(meta, batch.packets[slot as usize].bytes()),
-    );
+    let facts = facts(meta, batch.packets[slot as usize].bytes());
     let meta = *meta;
     let layers = &meta.layers;
     let frame = batch.packets[slot as usize].bytes_mut();
@@ -98,21 +109,35 @@ fn one<F: Family>(
     let mut told = |matched: sluice_inspect::inspector::Match| {
         work.alerts.tell(
             Alert {
-                at: now.nanoseconds,
+                about: About {
+                    service: matched.service,
+                    ..About::packet(
+                        now.nanoseconds,
+                        flow_number(number, matched.flow),
+                        &ends,
+                        meta.interface,
+                    )
+                },
                 rule: matched.rule,
                 generation,
                 action: matched.action,
-                addresses: [ends.source, ends.destination],
-                ports: ends.ports,
-                protocol: ends.protocol,
-                to_server: ends.toward == Toward::Server,
-                context: session.forward().context(),
-                interface: meta.interface,
                 packets: track.packets,
                 bytes: track.bytes,
             },
             counters,
         );
+    };
+    // What is said is the flow's, whose client comes first.
+    let client = match direction {
+        Direction::Forward => ends,
+        Direction::Reverse => ends.turned(),
+    };
+    let mut said = |flow, transaction: &Transaction| {
+        let about = About {
+            service: Some(transaction.service),
+            ..About::packet(now.nanoseconds, flow_number(number, flow), &client, session.interface())
+        };
+        records.tell(about, Said::Transaction(*transaction), counters);
     };
     let facts = Facts {
         payload: (segment.len() - payload) as u32,
@@ -129,18 +154,34 @@ fn one<F: Family>(
         settings: &inspection.settings,
         rates: &inspection.rates,
         tools: &mut work.tools,
-        second: (now.nanoseconds / 1_000_000_000) as u32,
+        now: now.nanoseconds,
         report: &mut told,
+        tell: &mut said,
     };
     let before = inspector.counters;
     let verdict = inspector.packet(handle, seen, &mut round);
     counters.inspected.add(inspector.counters.inspected - before.inspected);
     counters.searched.add(inspector.counters.searched - before.searched);
     counters.uninspected.add(inspector.counters.passed - before.passed);
+    counters.records_lost.add(inspector.counters.untold - before.untold);
+    let refused = |inspector: &mut Inspector<'_>, reason| {
+        let story = inspector.story(handle);
+        let rule = story.and_then(|story| story.ended_by);
+        let about = || {
+            let about = About::flow(now.nanoseconds, number, &story?, direction)?;
+            let interface = meta.interface;
+            Some(About { interface, ..about })
+        };
+        records.tell_drop(about, reason, rule, length, counters);
+    };
+    if let Verdict::Drop(reason) | Verdict::Reject(reason) = verdict {
+        refused(inspector, reason);
+    }
     match verdict {
         Verdict::Pass => go_on::<F>(slot, lists),
         Verdict::Leave => {
             counters.left.add(1);
+            tell_end::<F>(inspector, (number, handle), &session, Ending::Bypass, &tools);
             leave::<F>(shard, index, handle, lists, work);
             return go_on::<F>(slot, lists);
         }
@@ -155,7 +196,11 @@ fn one<F: Family>(
             });
             match held {
                 Some(ticket) => put(&mut work.parking, (slot, ticket)),
-                None => lists.discard(slot, sluice_inspect::Reason::GapFull),
+                None => {
+                    let reason = sluice_inspect::Reason::GapFull;
+                    refused(inspector, reason);
+                    lists.discard(slot, reason);
+                }
             }
             return;
         }
@@ -196,13 +241,15 @@ fn leave<F: Family>(
 }
 
 /// The flow of a session, opened where it is not.
-fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Session) -> Option<FlowHandle> {
+fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Session, now: Now) -> Option<FlowHandle> {
     match session.inspect() {
         Inspect::Flow(handle) => Some(FlowHandle(handle)),
         Inspect::Nothing => None,
         Inspect::Wanted => {
             let inspector = shard.inspector.as_deref_mut()?;
             let handle = inspector.open(session.protocol() == protocol::TCP)?;
+            let client = ends::<F>(session, Direction::Forward);
+            inspector.introduce(handle, client, session.interface(), now.nanoseconds);
             F::table(shard).get_mut(index)?.set_inspect(Inspect::Flow(handle.0));
             Some(handle)
         }

@@ -12,6 +12,7 @@ use crate::events::Taken;
 use crate::family::{Family, Session, V4, V6};
 use crate::inspection::Alerts;
 use crate::policy::Policy;
+use crate::records;
 use crate::shard::{Shard, Tools, end, remaining};
 use crate::time::{Now, TICKS_PER_SECOND};
 
@@ -36,6 +37,8 @@ pub struct Counter {
     pub events: Option<Taken>,
     /// The worker's alerts, where it inspects.
     pub alerts: Option<Alerts>,
+    /// The worker's records of inspected flows, where they are wanted.
+    pub records: Option<records::Taken>,
 }
 
 /// Both ends of a worker's requests.
@@ -55,6 +58,7 @@ pub fn desk() -> (Desk, Counter) {
             replies,
             events: None,
             alerts: None,
+            records: None,
         },
     )
 }

@@ -1,8 +1,10 @@
 //! Segments that wait for what comes before them: those that wait no longer, or too long, and those of sessions that ended.
 
 use sluice_inspect::Reason;
+use sluice_inspect::inspector::Overdue;
 
 use super::{Resume, Worker};
+use crate::records::About;
 use crate::time::Now;
 
 /// Streams of one shard whose segments waited too long that one round looks at.
@@ -35,6 +37,7 @@ impl Worker<'_> {
         let Some(shard) = self.parts.shards.get_mut(place).and_then(Option::as_deref_mut) else {
             return;
         };
+        let (number, records, counters) = (shard.number, &self.parts.records, &*self.parts.counters);
         let mut gone = std::mem::take(&mut self.gone);
         gone.extend(
             shard
@@ -45,7 +48,15 @@ impl Worker<'_> {
         if let Some(inspector) = shard.inspector.as_deref_mut() {
             for _ in 0..BUDGET {
                 let more = inspector.overdue(now.nanoseconds, &settings, |ticket, dropped| match dropped {
-                    Some(reason) => gone.extend(work.holding.take(ticket).map(|waiting| (waiting, reason))),
+                    Some(Overdue {
+                        reason,
+                        story,
+                        direction,
+                    }) => {
+                        let about = || About::flow(now.nanoseconds, number, &story?, direction);
+                        records.tell_drop(about, reason, None, 0, counters);
+                        gone.extend(work.holding.take(ticket).map(|waiting| (waiting, reason)));
+                    }
                     None => {
                         work.holding.release(ticket);
                     }

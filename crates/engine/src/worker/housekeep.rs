@@ -23,6 +23,7 @@ impl Worker<'_> {
             counters: &state.counters,
             meters: &state.setup.meters,
             events: &state.events,
+            records: &state.records,
         };
         state.settling.follow(&mut state.shards, policy);
         state.settling.advance(&mut state.shards, policy, &tools);

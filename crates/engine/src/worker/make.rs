@@ -34,6 +34,7 @@ impl Worker<'_> {
             shards: &mut state.shards,
             counters: &state.counters,
             events: &state.events,
+            records: &state.records,
             owner: state.owner.as_deref_mut(),
             revisions: Revisions::default(),
             defers: false,

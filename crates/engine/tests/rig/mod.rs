@@ -1,6 +1,8 @@
 //! A gateway in memory: an inside network, an outside network, a pool, and a router that answers outside.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod inspected;
+
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 use sluice_engine::assist::Assist;

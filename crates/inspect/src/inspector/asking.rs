@@ -2,13 +2,14 @@
 
 use arrayvec::ArrayVec;
 
+use super::story::Story;
 use crate::bindings::vectorscan::{Calls, Next, Scratch};
 use crate::evaluate::{Answer, Buffers, Evaluator, Facts};
 use crate::prefilter::Group;
 use crate::rates::Rates;
 use crate::ruleset::Ruleset;
 use crate::scope::Ends;
-use crate::signature::{Action, RateKind};
+use crate::signature::{Action, RateKind, Service};
 
 /// Rules that wait for more of a message at most.
 pub const WAITING: usize = 16;
@@ -132,6 +133,10 @@ pub enum Fate {
 /// A rule that matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
+    /// Number of the flow.
+    pub flow: u64,
+    /// Its application, where it is known.
+    pub service: Option<Service>,
     /// Its number in the ruleset.
     pub rule: u32,
     /// What was done about it.
@@ -152,6 +157,7 @@ pub(super) struct Asking<'a> {
     pub notes: &'a mut [u64],
     pub waiting: &'a mut Waiting,
     pub fate: &'a mut Fate,
+    pub story: &'a mut Story,
     /// The application may still become known.
     pub unknown: bool,
     pub lost: &'a mut u64,
@@ -261,6 +267,9 @@ impl Asking<'_> {
             return;
         }
         let _ = self.waiting.spoken.try_push(number);
+        if matches!(signature.action, Action::Drop | Action::Reject) {
+            self.story.ended_by = Some(number);
+        }
         match signature.action {
             Action::Pass => *self.fate = Fate::Passed,
             Action::Drop => *self.fate = Fate::Dropped,
@@ -268,7 +277,10 @@ impl Asking<'_> {
             Action::Alert => {}
         }
         if fires && !signature.silent && signature.action != Action::Pass {
+            self.story.alerted = true;
             (self.report)(Match {
+                flow: self.story.number,
+                service: self.ends.service,
                 rule: number,
                 action: signature.action,
             });

@@ -5,10 +5,12 @@ use sluice_wire::Direction;
 use super::Fate;
 use super::asking::Waiting;
 use super::parser::Parser;
+use super::story::Story;
 use crate::bindings::vectorscan::{self, Next, Scratch, Streams};
 use crate::prefilter::{Class, Prefilter};
 use crate::signature::{Service, Toward};
 use crate::stream;
+use crate::transactions::Pending;
 
 /// A flow's place in its shard's pool, and which use of the place; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -31,6 +33,9 @@ pub(super) struct Flow {
     pub searched: u64,
     /// Who sent last.
     pub turn: Option<Direction>,
+    pub story: Story,
+    /// What it has said that is not told yet.
+    pub pending: Pending,
 }
 
 /// The flows of a shard.
@@ -56,6 +61,8 @@ impl Flows {
             service: None,
             searched: 0,
             turn: None,
+            story: Story::default(),
+            pending: Pending::default(),
         };
         Self {
             flows: (0..count).map(flow).collect(),
@@ -78,7 +85,7 @@ impl Flows {
         flow.is_open = true;
         flow.stream = stream;
         (flow.scans, flow.fate, flow.service, flow.searched, flow.turn) = ([None; 2], Fate::Open, None, 0, None);
-        flow.parser = Parser::default();
+        (flow.parser, flow.story, flow.pending) = Default::default();
         flow.waiting.iter_mut().for_each(Waiting::begin);
         let from = place as usize * self.words;
         self.notes[from..from + self.words].fill(0);

@@ -30,9 +30,17 @@ impl Default for Parser {
     }
 }
 
-/// Who learns what a parser finds, and of which application.
-pub(super) trait Sink: FnMut(Slot<'_>, Piece, Option<Service>) {}
-impl<S: FnMut(Slot<'_>, Piece, Option<Service>)> Sink for S {}
+/// What is learnt of a flow.
+pub(super) enum Said<'s> {
+    /// A parser found something.
+    Piece(Slot<'s>, Piece),
+    /// Bytes of a stream of which parsers do not read all.
+    Bytes(Toward, &'s [u8]),
+}
+
+/// Who learns it, and of which application.
+pub(super) trait Sink: FnMut(Said<'_>, Option<Service>) {}
+impl<S: FnMut(Said<'_>, Option<Service>)> Sink for S {}
 
 impl Parser {
     /// Whether the protocol may still become known.
@@ -82,28 +90,31 @@ impl Parser {
         service: Option<Service>,
         sink: &mut impl Sink,
     ) {
-        let mut sink = |slot: Slot<'_>, piece: Piece| sink(slot, piece, service);
-        match (self, toward) {
+        let mut found = |slot: Slot<'_>, piece: Piece| sink(Said::Piece(slot, piece), service);
+        match (&mut *self, toward) {
             (Self::Http(http), Toward::Server) => {
-                http.request(store, bytes, &mut sink);
+                http.request(store, bytes, &mut found);
             }
             (Self::Http(http), Toward::Client) => {
-                http.response(store, bytes, &mut sink);
+                http.response(store, bytes, &mut found);
             }
             (Self::Tls(tls), Toward::Server) => {
-                tls.bytes(store, bytes, &mut sink);
+                tls.bytes(store, bytes, &mut found);
                 if tls.is_done() {
                     tls.release(store);
                 }
             }
-            (Self::DnsStream(questions), Toward::Server) => questions.bytes(store, bytes, &mut sink),
+            (Self::DnsStream(questions), Toward::Server) => questions.bytes(store, bytes, &mut found),
             _ => {}
+        }
+        if matches!(self, Self::Tls(_) | Self::DnsStream(_)) {
+            sink(Said::Bytes(toward, bytes), service);
         }
     }
 
     /// A side sends no more.
     pub fn close(&mut self, toward: Toward, store: &mut Store, sink: &mut impl Sink) {
-        let mut sink = |slot: Slot<'_>, piece: Piece| sink(slot, piece, Some(Service::Http));
+        let mut sink = |slot: Slot<'_>, piece: Piece| sink(Said::Piece(slot, piece), Some(Service::Http));
         match (self, toward) {
             (Self::Http(http), Toward::Server) => http.close_request(store, &mut sink),
             (Self::Http(http), Toward::Client) => http.close_response(store, &mut sink),
@@ -138,7 +149,7 @@ impl Parser {
         }
         if let Self::Dns(dns) = self {
             dns.message(store, bytes, &mut |slot: Slot<'_>, piece: Piece| {
-                sink(slot, piece, *service)
+                sink(Said::Piece(slot, piece), *service)
             });
             dns.release(store);
         }

@@ -127,6 +127,10 @@ struct State {
     open: bool,
     client: bool,
     dirty: u32,
+    /// Bytes of the body, as encoded.
+    length: u64,
+    /// Digits of the version, as bytes.
+    version: u16,
     fields: [Field; BUFFERS],
 }
 
@@ -219,6 +223,22 @@ impl Slots {
             bit: 1 << buffer as u32,
             bytes: &mut self.bytes[begin..begin + room as usize],
         })
+    }
+
+    /// So many more bytes of a body, as encoded.
+    pub(super) fn add_length(&mut self, handle: Handle, bytes: usize) {
+        let state = self.states.get_mut(handle.index as usize);
+        if let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) {
+            state.length += bytes as u64;
+        }
+    }
+
+    /// The message's version is known.
+    pub(super) fn set_version(&mut self, handle: Handle, version: u16) {
+        let state = self.states.get_mut(handle.index as usize);
+        if let Some(state) = state.filter(|state| state.open && state.serial == handle.serial) {
+            state.version = version;
+        }
     }
 
     /// A buffer that grew or became complete since the last call, with where its new bytes begin.
@@ -366,8 +386,18 @@ impl<'a> Slot<'a> {
         }
     }
 
+    /// Bytes of the body of an HTTP message that have come, as encoded, chunks joined.
+    pub fn length(&self) -> u64 {
+        self.0.map_or(0, |open| open.state.length)
+    }
+
+    /// Version of an HTTP message, its digits as bytes; 0 where it is not known.
+    pub fn version(&self) -> u16 {
+        self.0.map_or(0, |open| open.state.version)
+    }
+
     /// It is of the side that called.
-    pub(super) fn is_client(&self) -> bool {
+    pub fn is_client(&self) -> bool {
         self.0.is_some_and(|open| open.state.client)
     }
 }

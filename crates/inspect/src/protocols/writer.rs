@@ -106,6 +106,20 @@ impl<S: FnMut(Slot<'_>, Piece)> Writer<'_, S> {
         }
     }
 
+    /// So many more bytes of a body came, as encoded.
+    pub fn count(&mut self, bytes: usize) {
+        if let Some(handle) = self.handle {
+            self.slots.add_length(handle, bytes);
+        }
+    }
+
+    /// The digits of the message's version.
+    pub fn version(&mut self, version: u16) {
+        if let Some(handle) = self.handle {
+            self.slots.set_version(handle, version);
+        }
+    }
+
     /// Bytes of a body: the sink is told whenever the window is full, so that it sees every one.
     pub fn body(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {

@@ -15,6 +15,7 @@ use sluice_inspect::scope::Ends;
 use sluice_inspect::signature::Toward;
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
 use sluice_inspect::stream;
+use sluice_inspect::transactions::Transaction;
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
 use sluice_wire::Direction;
@@ -29,6 +30,8 @@ pub struct Lab {
     rates: Rates,
     /// Rules that matched: their numbers as written.
     pub fired: Vec<u32>,
+    /// What flows said.
+    pub said: Vec<Transaction>,
 }
 
 /// The rules of a text, all of which must load.
@@ -54,6 +57,7 @@ impl Lab {
             messages: 16,
             names: 16,
             inflaters: 2,
+            transactions: 4,
             ..Capacity::default()
         };
         let plan = Plan {
@@ -69,20 +73,22 @@ impl Lab {
             rates: Rates::new(64, [3, 4]),
             settings: Settings::default(),
             fired: Vec::new(),
+            said: Vec::new(),
             rules,
         }
     }
 
     /// A packet of a flow.
     pub fn packet(&mut self, handle: FlowHandle, seen: Seen<'_>) -> Verdict {
-        let (rules, fired) = (&self.rules, &mut self.fired);
+        let (rules, fired, said) = (&self.rules, &mut self.fired, &mut self.said);
         let mut report = |matched: Match| fired.push(rules.rule(matched.rule).unwrap().signature.id.signature);
         let mut round = Round {
             settings: &self.settings,
             rates: &self.rates,
             tools: &mut self.tools,
-            second: 1,
+            now: 1_000_000_000,
             report: &mut report,
+            tell: &mut |_, transaction| said.push(*transaction),
         };
         self.inspector.packet(handle, seen, &mut round)
     }

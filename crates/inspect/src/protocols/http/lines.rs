@@ -346,8 +346,11 @@ impl Side {
     /// Returns the first digit of the version, which begins at `from` in the word.
     fn check_version<S: FnMut(Slot<'_>, Piece)>(&mut self, from: usize, w: &mut Writer<'_, S>) -> Option<u8> {
         let version = self.word.trim_ascii().get(from..).unwrap_or(&[]);
-        if !matches!(version, [b'0'..=b'9', b'.', b'0'..=b'9']) {
-            w.anomaly(Anomaly::BadVersion);
+        match version {
+            &[major @ b'0'..=b'9', b'.', minor @ b'0'..=b'9'] => {
+                w.version(u16::from_be_bytes([major - b'0', minor - b'0']));
+            }
+            _ => w.anomaly(Anomaly::BadVersion),
         }
         version.first().copied()
     }

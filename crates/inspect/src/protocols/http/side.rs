@@ -166,6 +166,7 @@ impl Side {
     }
 
     fn content<S: FnMut(Slot<'_>, Piece)>(&mut self, bytes: &[u8], pool: &mut Inflaters, w: &mut Writer<'_, S>) {
+        w.count(bytes.len());
         let wrong = match &mut self.decoding {
             None => {
                 w.body(bytes);
@@ -255,6 +256,7 @@ impl Side {
             w.anomaly(Anomaly::ResponseNotHttp);
         }
         w.complete(RESPONSE_HEAD);
+        w.count(begin.len());
         w.body(begin);
         self.step = Step::UntilClose;
     }

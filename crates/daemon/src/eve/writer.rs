@@ -1,0 +1,334 @@
+//! Lines on their way out: a thread of its own writes them, so that a disk or a reader that is slow holds nobody up.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, Write};
+use std::os::unix::net::{SocketAddr, UnixDatagram, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use sluice_config::config::EveTarget;
+
+/// How long a reader may keep the thread from looking around, and how often who does not listen is asked again.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// How long the last lines may take when the process ends.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Where lines go. What does not fit into its queue is counted and lost.
+#[derive(Debug)]
+pub struct Writer {
+    lines: Option<SyncSender<Vec<u8>>>,
+    shared: Arc<Shared>,
+    ended: Receiver<()>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    written: AtomicU64,
+    lost: AtomicU64,
+    reopen: AtomicBool,
+    ending: AtomicBool,
+}
+
+impl Writer {
+    /// To a target, with so many lines that wait at most.
+    ///
+    /// # Errors
+    /// A file that can't be opened, a socket's name that can't be one, no thread.
+    pub fn start(target: EveTarget, most: usize) -> std::io::Result<Self> {
+        let sink = match &target {
+            EveTarget::File(path) => Sink::File(open(path)?),
+            EveTarget::Stream(path) | EveTarget::Datagram(path) => {
+                SocketAddr::from_pathname(path)?;
+                Sink::None
+            }
+        };
+        let (lines, taken) = sync_channel(most.max(1));
+        let (done, ended) = sync_channel(1);
+        let shared = Arc::new(Shared::default());
+        let mut thread = Thread {
+            target,
+            sink,
+            shared: shared.clone(),
+            complained: false,
+        };
+        std::thread::Builder::new().name("eve".into()).spawn(move || {
+            thread.run(&taken);
+            let _ = done.send(());
+        })?;
+        let lines = Some(lines);
+        Ok(Self { lines, shared, ended })
+    }
+
+    /// Write a line, with its end, when its turn comes.
+    pub fn write(&self, line: Vec<u8>) {
+        let taken = self.lines.as_ref().is_some_and(|lines| lines.try_send(line).is_ok());
+        if !taken {
+            self.shared.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Open the file anew, or connect again.
+    pub fn reopen(&self) {
+        self.shared.reopen.store(true, Ordering::Relaxed);
+    }
+
+    /// Lines that were written, and lines that were lost.
+    pub fn counts(&self) -> [u64; 2] {
+        [&self.shared.written, &self.shared.lost].map(|count| count.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.ending.store(true, Ordering::Relaxed);
+        self.lines = None;
+        let _ = self.ended.recv_timeout(FAREWELL);
+    }
+}
+
+#[derive(Debug)]
+enum Sink {
+    File(File),
+    Stream(UnixStream),
+    Datagram(UnixDatagram),
+    /// Nobody listens.
+    None,
+}
+
+struct Thread {
+    target: EveTarget,
+    sink: Sink,
+    shared: Arc<Shared>,
+    /// It was said that lines are lost or wait, and nothing was written since.
+    complained: bool,
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path)
+}
+
+impl Thread {
+    fn run(&mut self, lines: &Receiver<Vec<u8>>) {
+        loop {
+            match lines.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    self.follow();
+                    let count = match self.deliver(&line) {
+                        true => &self.shared.written,
+                        false => &self.shared.lost,
+                    };
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(RecvTimeoutError::Timeout) => self.follow(),
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// Open the file anew where that was asked for.
+    fn follow(&mut self) {
+        if !self.shared.reopen.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        match &self.target {
+            EveTarget::File(path) => match open(path) {
+                Ok(file) => self.sink = Sink::File(file),
+                Err(error) => tracing::error!("{} can't be opened anew: {error}", path.display()),
+            },
+            _ => self.sink = Sink::None,
+        }
+    }
+
+    /// Write a line, however long a reader takes. False where it was lost.
+    fn deliver(&mut self, line: &[u8]) -> bool {
+        let mut at = 0;
+        loop {
+            let error = match self.push(&line[at..]) {
+                Ok(taken) => {
+                    at += taken;
+                    if at == line.len() {
+                        self.complained = false;
+                        return true;
+                    }
+                    continue;
+                }
+                Err(error) => error,
+            };
+            match error.kind() {
+                // A reader that is slow.
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
+                _ if matches!(self.sink, Sink::File(_)) || is_too_long(&error) => {
+                    self.complain(&error);
+                    return false;
+                }
+                // A reader that is gone: another one gets the line from its begin.
+                _ => {
+                    (self.sink, at) = (Sink::None, 0);
+                    self.complain(&error);
+                    if !self.is_ending() {
+                        std::thread::sleep(PATIENCE);
+                    }
+                }
+            }
+            if self.is_ending() {
+                return false;
+            }
+        }
+    }
+
+    fn is_ending(&self) -> bool {
+        self.shared.ending.load(Ordering::Relaxed)
+    }
+
+    /// Write what is taken at once of some bytes.
+    fn push(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if matches!(self.sink, Sink::None) {
+            self.sink = connect(&self.target)?;
+        }
+        match &mut self.sink {
+            Sink::File(file) => match file.write(bytes)? {
+                0 => Err(Error::from(ErrorKind::WriteZero)),
+                taken => Ok(taken),
+            },
+            Sink::Stream(stream) => match stream.write(bytes)? {
+                0 => Err(Error::from(ErrorKind::WriteZero)),
+                taken => Ok(taken),
+            },
+            // A datagram has an end of its own.
+            Sink::Datagram(socket) => socket.send(bytes.trim_ascii_end()).map(|_| bytes.len()),
+            Sink::None => Err(Error::from(ErrorKind::NotConnected)),
+        }
+    }
+
+    fn complain(&mut self, error: &Error) {
+        if !std::mem::replace(&mut self.complained, true) {
+            tracing::error!("records can't be written to {}: {error}", path(&self.target).display());
+        }
+    }
+}
+
+fn is_too_long(error: &Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::MSGSIZE.raw_os_error())
+}
+
+fn path(target: &EveTarget) -> &PathBuf {
+    let (EveTarget::File(path) | EveTarget::Stream(path) | EveTarget::Datagram(path)) = target;
+    path
+}
+
+fn connect(target: &EveTarget) -> std::io::Result<Sink> {
+    Ok(match target {
+        EveTarget::File(path) => Sink::File(open(path)?),
+        EveTarget::Stream(path) => {
+            let stream = UnixStream::connect(path)?;
+            stream.set_write_timeout(Some(PATIENCE))?;
+            Sink::Stream(stream)
+        }
+        EveTarget::Datagram(path) => {
+            let socket = UnixDatagram::unbound()?;
+            socket.connect(path)?;
+            socket.set_write_timeout(Some(PATIENCE))?;
+            Sink::Datagram(socket)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    fn until(what: &str, met: impl Fn() -> bool) {
+        for _ in 0..2_000 {
+            if met() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("waited in vain for {what}");
+    }
+
+    #[test]
+    fn lines_are_appended_to_a_file_and_to_another_one_once_it_was_moved_away() {
+        let folder = folder();
+        let [path, moved] = ["eve.json", "eve.json.1"].map(|name| folder.path().join(name));
+        std::fs::write(&path, "older\n").unwrap();
+        let writer = Writer::start(EveTarget::File(path.clone()), 8).unwrap();
+        writer.write(b"one\n".to_vec());
+        until("the line", || writer.counts() == [1, 0]);
+        std::fs::rename(&path, &moved).unwrap();
+        writer.reopen();
+        until("the file", || path.exists());
+        writer.write(b"two\n".to_vec());
+        drop(writer);
+        assert_eq!("older\none\n", std::fs::read_to_string(&moved).unwrap());
+        assert_eq!("two\n", std::fs::read_to_string(&path).unwrap());
+    }
+
+    #[test]
+    fn lines_wait_for_who_reads_a_stream_and_for_who_comes_after() {
+        let folder = folder();
+        let path = folder.path().join("socket");
+        let writer = Writer::start(EveTarget::Stream(path.clone()), 8).unwrap();
+        writer.write(b"one\n".to_vec());
+        for line in ["one\n", "two\n"] {
+            let _ = std::fs::remove_file(&path);
+            let listener = UnixListener::bind(&path).unwrap();
+            let mut reader = BufReader::new(listener.accept().unwrap().0);
+            let mut read = String::new();
+            reader.read_line(&mut read).unwrap();
+            assert_eq!(line, read);
+            drop((reader, listener));
+            writer.write(b"two\n".to_vec());
+        }
+        assert_eq!(0, writer.counts()[1]);
+    }
+
+    #[test]
+    fn datagram_is_a_line_without_its_end() {
+        let folder = folder();
+        let path = folder.path().join("socket");
+        let reader = UnixDatagram::bind(&path).unwrap();
+        let writer = Writer::start(EveTarget::Datagram(path), 8).unwrap();
+        writer.write(b"{\"a\":1}\n".to_vec());
+        let mut bytes = [0; 100];
+        let length = reader.recv(&mut bytes).unwrap();
+        assert_eq!(b"{\"a\":1}", &bytes[..length]);
+        until("the count", || writer.counts() == [1, 0]);
+    }
+
+    #[test]
+    fn queue_that_is_full_loses_lines_and_nobody_waits() {
+        let folder = folder();
+        let path = folder.path().join("socket");
+        // Somebody listens, and reads nothing.
+        let listener = UnixListener::bind(&path).unwrap();
+        let writer = Writer::start(EveTarget::Stream(path), 4).unwrap();
+        let line = vec![b'x'; 64 << 10];
+        let sent = 1_000;
+        for _ in 0..sent {
+            writer.write(line.clone());
+        }
+        let [written, lost] = writer.counts();
+        // What the thread has in hand, and what waits, is neither.
+        assert!(lost > 0 && written + lost + 5 >= sent, "{written} {lost}");
+        drop(writer);
+        drop(listener);
+    }
+
+    #[test]
+    fn target_that_can_not_be_is_an_error_at_once() {
+        assert!(Writer::start(EveTarget::File("/nowhere/at/all".into()), 4).is_err());
+        assert!(Writer::start(EveTarget::Stream("x".repeat(200).into()), 4).is_err());
+    }
+}

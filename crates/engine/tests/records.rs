@@ -1,0 +1,303 @@
+//! Records of inspected flows: what is told of each, under one number, and that nobody waits for who reads them.
+
+mod rig;
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+use rig::{Plan, Rig, inspected};
+use sluice_engine::policy::Policy;
+use sluice_engine::records::{Ending, FlowState, Record, Records, Said};
+use sluice_engine::request::{Cursor, Filter, Request};
+use sluice_inspect::Reason;
+use sluice_inspect::signature::Service;
+use sluice_inspect::transactions::{Part, Wanted};
+use sluice_testkit::packet::{self, Frame, flag};
+
+const RULES: &str = r#"
+drop udp any any -> any any (msg:"evil"; content:"evil"; sid:7;)
+alert udp any any -> any any (msg:"odd"; content:"odd"; sid:8;)
+"#;
+
+fn recorded(policy: &mut Policy, records: Records, depth: u64) {
+    let mut inspection = inspected::inspection(RULES);
+    inspection.records = records;
+    inspection.settings.depth = depth;
+    inspection.settings.wanted = Wanted {
+        http: true,
+        dns: true,
+        tls: true,
+    };
+    policy.inspect_by(Arc::new(inspection));
+}
+
+const ALL: Records = Records {
+    drops: true,
+    flows: true,
+    most: 64,
+};
+
+fn plan() -> Plan {
+    Plan {
+        inspection: Some(inspected::plan()),
+        policy: |policy| recorded(policy, ALL, 0),
+        ..Plan::default()
+    }
+}
+
+fn taken(rig: &mut Rig) -> Vec<Record> {
+    let queues = rig.desks.iter_mut().filter_map(|desk| desk.records.as_mut());
+    queues
+        .flat_map(|queue| std::iter::from_fn(|| queue.pop().ok()))
+        .collect()
+}
+
+fn host(port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new("192.168.1.10".parse().unwrap(), port)
+}
+
+fn remote(port: u16) -> SocketAddrV4 {
+    SocketAddrV4::new("198.51.100.7".parse().unwrap(), port)
+}
+
+fn told(rig: &Rig) -> [u64; 2] {
+    let counters = rig.plane.counters();
+    [
+        counters.iter().map(|worker| worker.records.get()).sum(),
+        counters.iter().map(|worker| worker.records_lost.get()).sum(),
+    ]
+}
+
+#[test]
+fn packets_that_are_dropped_are_told_with_reason_and_rule() {
+    let mut rig = Rig::new(plan());
+    let ask = packet::udp4(host(4000), remote(9));
+    assert_eq!(0, rig.host_sends(&ask.clone().payload(b"evil")).len());
+    assert_eq!(0, rig.host_sends(&ask.payload(b"good")).len());
+    let records = taken(&mut rig);
+    let expected = [(Reason::Signature, 32), (Reason::FlowDropped, 32)];
+    let said: Vec<_> = records
+        .iter()
+        .map(|record| match record.said {
+            Said::Drop { reason, rule, length } => {
+                assert_eq!(Some(0), rule);
+                (reason, length)
+            }
+            _ => panic!("{record:?}"),
+        })
+        .collect();
+    assert_eq!(expected.to_vec(), said);
+    let alert = rig.desks[0].alerts.as_mut().unwrap().pop().unwrap();
+    assert_eq!([alert.about.flow; 2], [records[0].about.flow, records[1].about.flow]);
+    assert_ne!(0, alert.about.flow);
+    let [source, destination] = [host(4000), remote(9)].map(|end| std::net::IpAddr::V4(*end.ip()));
+    assert_eq!(
+        ([source, destination], [4000, 9]),
+        (records[0].about.addresses, records[0].about.ports)
+    );
+    assert!(records[0].about.to_server);
+    assert_eq!([2, 0], told(&rig));
+}
+
+#[test]
+fn flow_that_ends_is_told_with_what_it_was() {
+    let mut rig = Rig::new(plan());
+    let odd = packet::udp4(host(4000), remote(9)).payload(b"odd");
+    let public = rig.public(&odd);
+    rig.seconds(1);
+    rig.router_sends(&packet::udp4(remote(9), public).payload(b"answer"));
+    rig.host_sends(&packet::udp4(host(4001), remote(9)).payload(b"alone"));
+    assert!(taken(&mut rig).is_empty());
+    rig.seconds(400);
+    let mut records = taken(&mut rig);
+    records.sort_by_key(|record| record.about.ports);
+    assert_eq!(2, records.len());
+    let [first, second] = [0, 1].map(|number| match records[number].said {
+        Said::Flow(ended) => ended,
+        _ => panic!("{records:?}"),
+    });
+    assert_eq!(
+        (FlowState::Established, Ending::Timeout, true),
+        (first.state, first.why, first.alerted)
+    );
+    assert_eq!(([1, 1], [31, 34]), (first.packets, first.bytes));
+    assert_eq!(1_000_000_000, first.seen[1] - first.seen[0]);
+    assert_eq!(
+        (FlowState::New, false, [1, 0]),
+        (second.state, second.alerted, second.packets)
+    );
+    assert_ne!(records[0].about.flow, records[1].about.flow);
+    // As the inside knows it, whatever was translated.
+    assert_eq!([4000, 9], records[0].about.ports);
+    assert_ne!(4000, public.port());
+}
+
+#[test]
+fn flow_that_is_cleared_or_no_longer_inspected_is_told_so() {
+    let mut rig = Rig::new(plan());
+    rig.host_sends(&packet::udp4(host(4000), remote(9)).payload(b"x"));
+    let clear = Request::Clear {
+        cursor: Cursor::default(),
+        filter: Filter::default(),
+        ended: 0,
+    };
+    rig.ask(0, clear);
+    let mut bypassed = Rig::new(Plan {
+        policy: |policy| recorded(policy, ALL, 1),
+        ..plan()
+    });
+    bypassed.host_sends(&packet::udp4(host(4000), remote(9)).payload(b"clean"));
+    bypassed.seconds(400);
+    for (rig, state, why) in [
+        (&mut rig, FlowState::New, Ending::Forced),
+        (&mut bypassed, FlowState::Bypassed, Ending::Bypass),
+    ] {
+        let records = taken(rig);
+        let [
+            Record {
+                said: Said::Flow(ended),
+                ..
+            },
+        ] = records[..]
+        else {
+            panic!("{records:?}")
+        };
+        assert_eq!((state, why), (ended.state, ended.why));
+    }
+}
+
+fn segment(place: u32, data: &[u8]) -> Frame {
+    let frame = packet::tcp4(host(4000), remote(80)).flags(flag::ACK | flag::PSH);
+    frame.numbers(1001 + place, 9001).payload(data)
+}
+
+/// A connection from the host; its public end.
+fn connect(rig: &mut Rig) -> SocketAddrV4 {
+    let syn = packet::tcp4(host(4000), remote(80)).flags(flag::SYN).numbers(1000, 0);
+    let public = rig.public(&syn);
+    let answer = packet::tcp4(remote(80), public).flags(flag::SYN | flag::ACK);
+    rig.router_sends(&answer.numbers(9000, 1001));
+    rig.host_sends(&segment(0, b""));
+    public
+}
+
+#[test]
+fn what_flows_say_is_told_under_their_number() {
+    for workers in [1, 4] {
+        let mut rig = Rig::new(Plan { workers, ..plan() });
+        let public = connect(&mut rig);
+        let request = b"GET /x HTTP/1.1\r\nHost: a.test\r\n\r\n";
+        assert_eq!(1, rig.host_sends(&segment(0, request)).len());
+        let answer = packet::tcp4(remote(80), public).flags(flag::ACK | flag::PSH);
+        let answer = answer.numbers(9001, 1001 + request.len() as u32);
+        let response = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        assert_eq!(1, rig.router_sends(&answer.payload(response)).len());
+        rig.host_sends(&segment(request.len() as u32, b"GET /y HTTP/1.1\r\n\r\n"));
+        rig.seconds(9000);
+        let records = taken(&mut rig);
+        let said: Vec<_> = records
+            .iter()
+            .map(|record| match &record.said {
+                Said::Transaction(said) => {
+                    assert_eq!(
+                        (Service::Http, Some(Service::Http)),
+                        (said.service, record.about.service)
+                    );
+                    assert_eq!([4000, 80], record.about.ports);
+                    format!("{} {}", said.text(Part::Url).escape_ascii(), said.status)
+                }
+                Said::Flow(ended) => format!("{:?}", ended.state),
+                Said::Drop { .. } => panic!("{record:?}"),
+            })
+            .collect();
+        // What was not answered is told when the flow ends.
+        assert_eq!(vec!["/x 200", "/y 0", "Established"], said, "{workers}");
+        assert!(records.iter().all(|record| record.about.flow == records[0].about.flow));
+    }
+}
+
+#[test]
+fn segments_that_waited_too_long_are_told() {
+    let mut rig = Rig::new(plan());
+    connect(&mut rig);
+    assert_eq!(0, rig.host_sends(&segment(3, b"def")).len());
+    rig.pass(2_000);
+    let records = taken(&mut rig);
+    let [
+        Record {
+            said: Said::Drop { reason, .. },
+            about,
+        },
+    ] = records[..]
+    else {
+        panic!("{records:?}")
+    };
+    assert_eq!(
+        (Reason::GapOverdue, [4000, 80], true),
+        (reason, about.ports, about.to_server)
+    );
+    assert_eq!(1, rig.drops("stream-gap-overdue"));
+}
+
+#[test]
+fn packets_that_no_flow_has_are_told_without_a_number() {
+    let mut rig = Rig::new(Plan { shards: 1, ..plan() });
+    for port in 0..9 {
+        rig.host_sends(&packet::udp4(host(7000 + port), remote(9)));
+    }
+    let records = taken(&mut rig);
+    let [
+        Record {
+            said: Said::Drop { reason, .. },
+            about,
+        },
+    ] = records[..]
+    else {
+        panic!("{records:?}")
+    };
+    assert_eq!((Reason::FlowsFull, 0, [7008, 9]), (reason, about.flow, about.ports));
+}
+
+#[test]
+fn queue_that_is_full_loses_records_and_holds_no_packet_up() {
+    let mut rig = Rig::new(Plan {
+        policy: |policy| recorded(policy, Records { most: 3, ..ALL }, 0),
+        ..plan()
+    });
+    let ask = packet::udp4(host(4000), remote(53))
+        .payload(b"\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x01a\x00\x00\x01\x00\x01");
+    for _ in 0..10 {
+        assert_eq!(1, rig.host_sends(&ask).len());
+    }
+    assert_eq!([3, 7], told(&rig));
+    assert_eq!(3, taken(&mut rig).len());
+    assert_eq!(1, rig.host_sends(&ask).len());
+    assert_eq!([4, 7], told(&rig));
+    rig.check();
+}
+
+#[test]
+fn records_that_are_not_wanted_are_not_made() {
+    let mut rig = Rig::new(Plan {
+        policy: |policy| {
+            let none = Records {
+                drops: false,
+                flows: false,
+                most: 8,
+            };
+            recorded(policy, none, 0);
+        },
+        ..plan()
+    });
+    rig.host_sends(&packet::udp4(host(4000), remote(9)).payload(b"evil"));
+    rig.seconds(400);
+    assert_eq!(([0, 0], 0), (told(&rig), taken(&mut rig).len()));
+    // Nobody has a queue whom nobody asked to have one.
+    let mut rig = Rig::new(Plan {
+        policy: |policy| recorded(policy, Records::default(), 0),
+        ..plan()
+    });
+    rig.host_sends(&packet::udp4(host(4000), remote(53)).payload(&[0; 12]));
+    assert!(rig.desks.iter().all(|desk| desk.records.is_none()));
+    assert_eq!([0, 0], told(&rig));
+}

@@ -1,0 +1,47 @@
+//! Inspection for a rig: small, and by rules as an operator writes them.
+
+use sluice_engine::inspection::Inspection;
+use sluice_inspect::inspector::{self, Settings};
+use sluice_inspect::protocols::Capacity;
+use sluice_inspect::rates::Rates;
+use sluice_inspect::ruleset::Ordered;
+use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
+use sluice_inspect::stream;
+
+/// Of what comes and goes by the inside interface, by rules in Suricata's words.
+pub fn inspection(rules: &str) -> Inspection {
+    let file = read(
+        rules.as_bytes(),
+        Dialect::Suricata,
+        &Variables::default(),
+        &Classes::default(),
+    );
+    assert!(file.refused.is_empty(), "{:?}", file.refused);
+    let ordered = Ordered::new(file.signatures);
+    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
+    Inspection {
+        settings: Settings::default(),
+        rates: Rates::new(64, [1, 2]).into(),
+        rules: ordered.with(prefilter).into(),
+        alerts: 16,
+        records: Default::default(),
+        interfaces: vec![true, false],
+    }
+}
+
+/// How much of it there is.
+pub fn plan() -> inspector::Plan {
+    let mut streams = stream::Plan::of(8);
+    streams.digests = 4;
+    inspector::Plan {
+        flows: 8,
+        streams,
+        protocols: Capacity {
+            messages: 8,
+            names: 8,
+            inflaters: 1,
+            transactions: 8,
+            ..Capacity::default()
+        },
+    }
+}

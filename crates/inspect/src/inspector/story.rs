@@ -1,0 +1,65 @@
+//! What a flow is told of when it is spoken of: which it is, since when, and what became of it.
+
+use super::{FlowHandle, Inspector};
+use crate::scope::Ends;
+use crate::signature::Service;
+use crate::transactions::{Noting, Tell, Wanted};
+
+/// A flow's story so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Story {
+    /// Which of its shard's it is, from 1: no other has had or will have this number.
+    pub number: u64,
+    /// When its first packet was looked at, and its last, in nanoseconds.
+    pub seen: [u64; 2],
+    /// The client's end of it, and the server's, as the first packet had them.
+    pub ends: Option<Ends>,
+    /// Interface that its first packet came in by.
+    pub interface: u16,
+    /// A rule has reported.
+    pub alerted: bool,
+    /// The rule that ended it, by its number in the ruleset.
+    pub ended_by: Option<u32>,
+    /// The application.
+    pub service: Option<Service>,
+}
+
+impl Inspector<'_> {
+    /// A flow's story; none where there is no such flow.
+    pub fn story(&mut self, handle: FlowHandle) -> Option<Story> {
+        let (flow, _) = self.flows.get(handle)?;
+        Some(Story {
+            service: flow.service,
+            ..flow.story
+        })
+    }
+
+    /// A flow that was just opened begins with a packet between these ends, from the client's side, at a nanosecond.
+    pub fn introduce(&mut self, handle: FlowHandle, ends: Ends, interface: u16, now: u64) {
+        let number = self.next_number;
+        if let Some((flow, _)) = self.flows.get(handle) {
+            self.next_number += 1;
+            flow.story = Story {
+                number,
+                seen: [now; 2],
+                ends: Some(ends),
+                interface,
+                ..Story::default()
+            };
+        }
+    }
+
+    /// What a flow said and is not over is told: nothing more will come. To be called before it is closed.
+    pub fn tell_unfinished(&mut self, handle: FlowHandle, tell: Tell<'_>) {
+        if let Some((flow, _)) = self.flows.get(handle) {
+            let mut noting = Noting {
+                wanted: Wanted::default(),
+                pool: &mut self.transactions,
+                pending: &mut flow.pending,
+                flow: flow.story.number,
+                tell,
+            };
+            noting.end();
+        }
+    }
+}

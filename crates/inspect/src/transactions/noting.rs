@@ -1,0 +1,274 @@
+//! Transactions are made of what parsers tell.
+
+use super::hello::ServerHello;
+use super::pool::Row;
+use super::{Part, Tell, Transaction, Transactions, Wanted};
+use crate::protocols::{Anomaly, Piece, Slot};
+use crate::signature::{Buffer, Service, Toward};
+
+/// A DNS message that is its header alone: what is shorter is none.
+const SHORTEST_MESSAGE: usize = 12;
+
+/// What a flow has said that no record was made of yet.
+#[derive(Debug, Default)]
+pub(crate) struct Pending {
+    row: Row,
+    count: u32,
+    /// What was taken for a protocol is none.
+    is_odd: bool,
+    reading: Reading,
+}
+
+/// What is read beside what parsers read.
+#[derive(Clone, Copy, Debug, Default)]
+enum Reading {
+    #[default]
+    Nothing,
+    /// DNS over TCP, by direction.
+    Names([Tail; 2]),
+    Hello(ServerHello),
+}
+
+/// A DNS message of which some has come, with the length before it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tail {
+    at: u32,
+    length: u32,
+    place: Option<u32>,
+}
+
+/// What it takes to make transactions of a flow.
+pub(crate) struct Noting<'a> {
+    pub wanted: Wanted,
+    pub pool: &'a mut Transactions,
+    pub pending: &'a mut Pending,
+    /// Number of the flow.
+    pub flow: u64,
+    pub tell: Tell<'a>,
+}
+
+impl Noting<'_> {
+    fn number(&mut self) -> u32 {
+        let number = self.pending.count;
+        self.pending.count = number.wrapping_add(1);
+        number
+    }
+
+    fn take(&mut self, service: Service) -> Option<u32> {
+        let number = self.number();
+        self.pool.take(service, number)
+    }
+
+    /// A parser told something.
+    pub fn piece(&mut self, slot: Slot<'_>, piece: &Piece, service: Option<Service>) {
+        match service {
+            Some(Service::Http) if self.wanted.http => match slot.is_client() {
+                true => self.request(slot, piece),
+                false => self.response(slot, piece),
+            },
+            Some(Service::Tls) if self.wanted.tls => self.client_hello(slot, piece),
+            _ => {}
+        }
+    }
+
+    fn request(&mut self, slot: Slot<'_>, piece: &Piece) {
+        match piece {
+            Piece::Anomaly(Anomaly::NotHttp) => self.pending.is_odd = true,
+            // The last of what its header says.
+            Piece::Grew {
+                buffer: Buffer::HttpHost,
+                complete: true,
+                ..
+            } if !self.pending.is_odd => {
+                let Some(place) = self.take(Service::Http) else { return };
+                let Some(transaction) = self.pool.at(place) else { return };
+                copy(transaction, Part::Method, slot, Buffer::HttpMethod);
+                copy(transaction, Part::Host, slot, Buffer::HttpHost);
+                copy(transaction, Part::Url, slot, Buffer::HttpRawUri);
+                copy(transaction, Part::Agent, slot, Buffer::HttpUserAgent);
+                let header = slot.buffer(Buffer::HttpHeader).bytes;
+                transaction.set(Part::Referrer, field(header, b"referer"));
+                transaction.version = slot.version();
+                self.pool.append(&mut self.pending.row, place);
+            }
+            _ => {}
+        }
+    }
+
+    fn response(&mut self, slot: Slot<'_>, piece: &Piece) {
+        let status = match slot.buffer(Buffer::HttpStatusCode).bytes {
+            [digits @ ..] if digits.len() == 3 => std::str::from_utf8(digits).ok().and_then(|code| code.parse().ok()),
+            _ => None,
+        }
+        .unwrap_or(0);
+        // The response proper follows.
+        if matches!(status, 100 | 102..=199) {
+            return;
+        }
+        match piece {
+            Piece::Grew {
+                buffer: Buffer::HttpHeader,
+                complete: true,
+                ..
+            } => {
+                if let Some(transaction) = self.pool.first(&self.pending.row) {
+                    transaction.status = status;
+                    let header = slot.buffer(Buffer::HttpHeader).bytes;
+                    transaction.set(Part::ContentType, field(header, b"content-type"));
+                }
+            }
+            Piece::Grew {
+                buffer: Buffer::FileData,
+                ..
+            } => {
+                if let Some(transaction) = self.pool.first(&self.pending.row) {
+                    transaction.length = slot.length();
+                }
+            }
+            Piece::End => {
+                if let Some(transaction) = self.pool.first(&self.pending.row) {
+                    transaction.length = slot.length();
+                }
+                self.finish();
+            }
+            _ => {}
+        }
+    }
+
+    fn client_hello(&mut self, slot: Slot<'_>, piece: &Piece) {
+        match piece {
+            Piece::Anomaly(Anomaly::BadHello) => self.pending.is_odd = true,
+            Piece::End if !self.pending.is_odd => {
+                let Some(place) = self.take(Service::Tls) else { return };
+                let Some(transaction) = self.pool.at(place) else { return };
+                copy(transaction, Part::ServerName, slot, Buffer::TlsSni);
+                copy(transaction, Part::Ja3, slot, Buffer::Ja3Hash);
+                self.pool.append(&mut self.pending.row, place);
+            }
+            _ => {}
+        }
+    }
+
+    /// The first transaction that waits is over.
+    fn finish(&mut self) {
+        if let Some(place) = self.pool.pop(&mut self.pending.row) {
+            if let Some(transaction) = self.pool.at(place) {
+                (self.tell)(self.flow, transaction);
+            }
+            self.pool.give_back(place);
+        }
+    }
+
+    /// Bytes of a stream that its parser does not read all of.
+    pub fn bytes(&mut self, toward: Toward, bytes: &[u8], service: Option<Service>) {
+        match service {
+            Some(Service::Dns) if self.wanted.dns => self.names(toward, bytes),
+            Some(Service::Tls) if self.wanted.tls && toward == Toward::Client => {
+                let mut hello = match self.pending.reading {
+                    Reading::Hello(hello) => hello,
+                    _ => ServerHello::default(),
+                };
+                if let Some(version) = hello.bytes(bytes) {
+                    if let Some(transaction) = self.pool.first(&self.pending.row) {
+                        transaction.version = version;
+                    }
+                    self.finish();
+                }
+                self.pending.reading = Reading::Hello(hello);
+            }
+            _ => {}
+        }
+    }
+
+    fn names(&mut self, toward: Toward, mut bytes: &[u8]) {
+        let mut tails = match self.pending.reading {
+            Reading::Names(tails) => tails,
+            _ => Default::default(),
+        };
+        let tail = &mut tails[usize::from(toward == Toward::Client)];
+        while let Some(&first) = bytes.first() {
+            if tail.at < 2 {
+                tail.length = tail.length << 8 | u32::from(first);
+                bytes = &bytes[1..];
+                tail.at += 1;
+                if tail.at == 2 {
+                    tail.place = self.take(Service::Dns);
+                }
+            } else {
+                let taken = bytes.len().min((tail.length + 2 - tail.at) as usize);
+                if let Some(transaction) = tail.place.and_then(|place| self.pool.at(place)) {
+                    transaction.extend(Part::Message, &bytes[..taken]);
+                }
+                tail.at += taken as u32;
+                bytes = &bytes[taken..];
+            }
+            if tail.at >= 2 && tail.at == tail.length + 2 {
+                if let Some(place) = tail.place {
+                    if let Some(transaction) = self.pool.at(place)
+                        && tail.length >= SHORTEST_MESSAGE as u32
+                    {
+                        (transaction.toward, transaction.length) = (toward, tail.length.into());
+                        (self.tell)(self.flow, transaction);
+                    }
+                    self.pool.give_back(place);
+                }
+                *tail = Tail::default();
+            }
+        }
+        self.pending.reading = Reading::Names(tails);
+    }
+
+    /// A datagram.
+    pub fn datagram(&mut self, toward: Toward, bytes: &[u8], service: Option<Service>) {
+        if self.wanted.dns && service == Some(Service::Dns) && bytes.len() >= SHORTEST_MESSAGE {
+            let number = self.number();
+            let transaction = &mut *self.pool.passing;
+            transaction.begin(Service::Dns, number);
+            (transaction.toward, transaction.length) = (toward, bytes.len() as u64);
+            transaction.set(Part::Message, bytes);
+            (self.tell)(self.flow, transaction);
+        }
+    }
+
+    /// The flow is over: what it said is told as far as it is known.
+    pub fn end(&mut self) {
+        while self.pool.first(&self.pending.row).is_some() {
+            self.finish();
+        }
+    }
+}
+
+impl Pending {
+    /// All places go back.
+    pub fn release(&mut self, pool: &mut Transactions) {
+        while let Some(place) = pool.pop(&mut self.row) {
+            pool.give_back(place);
+        }
+        if let Reading::Names(tails) = self.reading {
+            tails
+                .iter()
+                .filter_map(|tail| tail.place)
+                .for_each(|place| pool.give_back(place));
+        }
+        *self = Self::default();
+    }
+}
+
+fn copy(transaction: &mut Transaction, part: Part, slot: Slot<'_>, buffer: Buffer) {
+    let view = slot.buffer(buffer);
+    transaction.set(part, view.bytes);
+    if view.truncated {
+        transaction.mark_cut(part);
+    }
+}
+
+/// The value of a header field, by its name in lower case.
+fn field<'h>(header: &'h [u8], name: &[u8]) -> &'h [u8] {
+    let mut lines = header.split(|&byte| byte == b'\n');
+    let value = lines.find_map(|line| {
+        let (said, value) = line.split_at_checked(name.len())?;
+        let value = value.strip_prefix(b":")?;
+        said.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
+    });
+    value.unwrap_or_default()
+}

@@ -1,0 +1,95 @@
+//! Transactions that are not over: a fixed pool, those of a flow in a row.
+
+use super::Transaction;
+use crate::signature::Service;
+
+#[derive(Debug)]
+struct Place {
+    transaction: Transaction,
+    next: Option<u32>,
+}
+
+/// The transactions of a shard that are not over.
+#[derive(Debug)]
+pub struct Transactions {
+    places: Box<[Place]>,
+    free: Vec<u32>,
+    /// For those that are over at once.
+    pub(super) passing: Box<Transaction>,
+    /// Transactions that no record could be made of, because all places were in use.
+    pub lost: u64,
+}
+
+/// Some of them, in order.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Row {
+    first: Option<u32>,
+    last: Option<u32>,
+}
+
+impl Transactions {
+    /// For so many.
+    pub fn new(most: u32) -> Self {
+        let empty = || Transaction::new(Service::Http, 0);
+        Self {
+            places: (0..most)
+                .map(|_| Place {
+                    transaction: empty(),
+                    next: None,
+                })
+                .collect(),
+            free: (0..most).rev().collect(),
+            passing: Box::new(empty()),
+            lost: 0,
+        }
+    }
+
+    /// Places that are free.
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+
+    /// A place for another one; none, and counted, where all are in use.
+    pub(super) fn take(&mut self, service: Service, number: u32) -> Option<u32> {
+        let Some(place) = self.free.pop() else {
+            self.lost += 1;
+            return None;
+        };
+        let taken = self.places.get_mut(place as usize)?;
+        taken.next = None;
+        taken.transaction.begin(service, number);
+        Some(place)
+    }
+
+    pub(super) fn at(&mut self, place: u32) -> Option<&mut Transaction> {
+        self.places.get_mut(place as usize).map(|place| &mut place.transaction)
+    }
+
+    pub(super) fn give_back(&mut self, place: u32) {
+        self.free.push(place);
+    }
+
+    pub(super) fn append(&mut self, row: &mut Row, place: u32) {
+        let last = row.last.and_then(|last| self.places.get_mut(last as usize));
+        match last {
+            Some(last) => last.next = Some(place),
+            None => row.first = Some(place),
+        }
+        row.last = Some(place);
+    }
+
+    /// The first of a row.
+    pub(super) fn first(&mut self, row: &Row) -> Option<&mut Transaction> {
+        self.at(row.first?)
+    }
+
+    /// The first of a row leaves it; its place is to be given back.
+    pub(super) fn pop(&mut self, row: &mut Row) -> Option<u32> {
+        let place = row.first?;
+        row.first = self.places.get(place as usize).and_then(|place| place.next);
+        if row.first.is_none() {
+            row.last = None;
+        }
+        Some(place)
+    }
+}
