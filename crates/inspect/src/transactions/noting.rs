@@ -97,7 +97,7 @@ impl Noting<'_> {
 
     fn response(&mut self, slot: Slot<'_>, piece: &Piece) {
         let status = match slot.buffer(Buffer::HttpStatusCode).bytes {
-            [digits @ ..] if digits.len() == 3 => std::str::from_utf8(digits).ok().and_then(|code| code.parse().ok()),
+            digits if digits.len() == 3 => std::str::from_utf8(digits).ok().and_then(|code| code.parse().ok()),
             _ => None,
         }
         .unwrap_or(0);
