@@ -104,9 +104,9 @@ impl AlertQueue {
 
     /// Tell of one. What does not fit is counted and lost.
     pub fn tell(&mut self, alert: Alert, counters: &WorkerCounters) {
-        match self.0.as_mut().map(|queue| queue.push(alert)) {
-            Some(Ok(())) => counters.alerts.add(1),
-            _ => counters.alerts_lost.add(1),
+        match self.0.as_mut().is_some_and(|queue| queue.push(alert).is_ok()) {
+            true => counters.alerts.add(1),
+            false => counters.alerts_lost.add(1),
         }
     }
 }
