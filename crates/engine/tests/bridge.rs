@@ -289,6 +289,18 @@ fn reject_answers_for_the_other_end_behind_the_same_tags() {
     let server = "10.0.0.2:81";
     open(&mut rig, CLIENT, server, |frame| frame.tag(0x8100, 7));
     let bad = data(CLIENT, server, 0, b"evil").tag(0x8100, 7).build();
+    // Whom it was for is told at once, who sent it as it sends again.
+    let sent = rig.send(INSIDE, &bad);
+    assert_eq!(
+        (1, 1 - INSIDE, &bad[..18]),
+        (sent.len(), sent[0].port, &sent[0].frame[..18])
+    );
+    assert_eq!(
+        (v4(CLIENT), v4(server)),
+        rig::flow(&[&sent[0].frame[..12], &sent[0].frame[16..]].concat())
+    );
+    assert_ne!(0, sent[0].frame[18 + 20 + 13] & flag::RST);
+    assert_eq!(18 + 40, sent[0].frame.len());
     let sent = rig.send(INSIDE, &bad);
     let back = sent.iter().find(|sent| sent.port == INSIDE).expect("a reset");
     assert_eq!([HOST_MAC, ROUTER_MAC].concat(), back.frame[..12]);

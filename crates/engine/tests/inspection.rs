@@ -20,6 +20,8 @@ const RULES: &str = r#"
 drop tcp any any -> any 80 (msg:"evil"; flow:to_server,established; content:"evil"; sid:1;)
 alert tcp any any -> any 80 (msg:"odd"; flow:to_server,established; content:"odd"; sid:2;)
 reject udp any any -> any 53 (msg:"name"; content:"|04|evil"; sid:3;)
+reject tcp any any -> any 80 (msg:"bad"; flow:established; content:"refuse"; sid:4;)
+reject tcp any 80 -> any any (msg:"bad"; flow:to_client,established; content:"decline"; sid:5;)
 "#;
 
 fn inspected(policy: &mut Policy) {
@@ -265,6 +267,60 @@ fn rule_that_rejects_tells_who_asked() {
     // ICMP, administratively prohibited.
     assert_eq!([3, 13], sent[0].frame[34..36]);
     assert_eq!(1, rig.drops("signature"));
+    rig.check();
+}
+
+#[test]
+fn rule_that_rejects_ends_a_connection_on_both_sides() {
+    for translate in [true, false] {
+        let mut rig = Rig::new(Plan { translate, ..plan() });
+        let talk = Talk::open(&mut rig, 40_000);
+        rig.host_sends(&talk.data(0, b"harmless"));
+        let segment = talk.data(8, b"refuse");
+        // Whom it was for, with the number that comes next, and nothing of the data.
+        let sent = rig.host_sends(&segment);
+        assert_eq!((1, OUTSIDE_MAC), (sent.len(), sent[0].frame[6..12].try_into().unwrap()));
+        let told = |sent: &rig::Sent| {
+            assert!(rig::is_valid(&sent.frame));
+            let number = u32::from_be_bytes(sent.frame[38..42].try_into().unwrap());
+            (
+                sent.frame.len(),
+                sent.frame[47] & flag::RST,
+                number,
+                rig::flow(&sent.frame),
+            )
+        };
+        assert_eq!(
+            (54, flag::RST, FIRST[0] + 9, (talk.public, talk.remote)),
+            told(&sent[0])
+        );
+        assert_eq!(1, rig.drops("signature"));
+        // Who sent it, once it sends again what is not acknowledged.
+        let sent = rig.host_sends(&segment);
+        assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+        assert_eq!((54, flag::RST, FIRST[1] + 1, (talk.remote, talk.host)), told(&sent[0]));
+        assert_eq!(1, rig.drops("flow-dropped"));
+        // Nobody answers a reset.
+        let reset = packet::tcp4(talk.host, talk.remote).flags(flag::RST);
+        assert_eq!(0, rig.host_sends(&reset.numbers(FIRST[0] + 9, 0)).len());
+        rig.check();
+    }
+}
+
+#[test]
+fn answer_that_is_rejected_ends_the_connection_of_who_asked() {
+    let mut rig = Rig::new(plan());
+    let talk = Talk::open(&mut rig, 40_000);
+    let answer = talk.answer(0, b"we decline");
+    let sent = rig.router_sends(&answer);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(
+        ((talk.remote, talk.host), flag::RST),
+        (rig::flow(&sent[0].frame), sent[0].frame[47] & flag::RST)
+    );
+    let sent = rig.router_sends(&answer);
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!((talk.public, talk.remote), rig::flow(&sent[0].frame));
     rig.check();
 }
 

@@ -45,7 +45,7 @@ pub enum Verdict {
     Hold(Ahead),
     /// It is dropped.
     Drop(Reason),
-    /// It is dropped, and both ends are told.
+    /// It is dropped, and both ends are told: its sender of what belongs to a flow that was rejected before.
     Reject(Reason),
 }
 
@@ -302,6 +302,8 @@ impl<'m> Inspector<'m> {
                 self.counters.passed += 1;
                 return Verdict::Pass;
             }
+            // Whoever goes on sending is told.
+            Fate::Rejected if flow.stream != stream::Handle::NONE => return Verdict::Reject(Reason::FlowDropped),
             Fate::Dropped | Fate::Rejected => return Verdict::Drop(Reason::FlowDropped),
         }
         match flow.stream {

@@ -4,7 +4,8 @@ use crate::checksum::{self, Delta};
 use crate::ethernet::{self, Link, ethertype};
 use crate::field::{Field, header};
 use crate::ipv4::{self, protocol};
-use crate::{Packet, ipv6};
+use crate::layers::{Class, Layers};
+use crate::{Checksums, Packet, ipv6};
 
 header! {
     /// A TCP header and what follows it.
@@ -142,6 +143,50 @@ impl Reset {
             acknowledgment,
             flags: flag::RST | flag::ACK,
         })
+    }
+
+    /// Make a segment with data the reset that goes on in its place, to whom it was sent: it says what its sender would say
+    /// to end the connection there, and nothing of the data is left. False, and nothing done, where the segment belongs to
+    /// no connection that both sides have agreed on.
+    pub fn replace(packet: &mut Packet<'_>, layers: &Layers) -> bool {
+        let (l3, l4) = (usize::from(layers.l3), usize::from(layers.l4));
+        let Some(header) = packet.bytes().get(l4..).and_then(Tcp::new) else {
+            return false;
+        };
+        if header.flags() & (flag::SYN | flag::RST | flag::ACK) != flag::ACK {
+            return false;
+        }
+        let reset = Self {
+            ports: (header.source_port(), header.destination_port()),
+            sequence: header.sequence(),
+            acknowledgment: header.acknowledgment(),
+            flags: flag::RST | flag::ACK,
+        };
+        if !packet.set_len(l4 + LENGTH) {
+            return false;
+        }
+        let Some((front, message)) = packet.bytes_mut().split_at_mut_checked(l4) else {
+            return false;
+        };
+        let network = front.get_mut(l3..).unwrap_or_default();
+        let pseudo = match layers.class {
+            Class::Ipv4 => {
+                ipv4::TOTAL_LENGTH.write(network, (l4 - l3 + LENGTH) as u16);
+                ipv4::CHECKSUM.write(network, 0);
+                ipv4::CHECKSUM.write(network, checksum::checksum(network));
+                let (source, destination) = (ipv4::SOURCE.read(network), ipv4::DESTINATION.read(network));
+                checksum::pseudo4(source, destination, protocol::TCP, LENGTH as u16)
+            }
+            _ => {
+                ipv6::PAYLOAD_LENGTH.write(network, (l4 - l3 - ipv6::LENGTH + LENGTH) as u16);
+                let (source, destination) = (ipv6::SOURCE.read(network), ipv6::DESTINATION.read(network));
+                checksum::pseudo6(source, destination, protocol::TCP, LENGTH as u16)
+            }
+        };
+        message.fill(0);
+        reset.write(message, pseudo);
+        packet.set_checksums(Checksums::Vouched);
+        true
     }
 
     /// Write it to the beginning of `message`, which is all zero; `pseudo` is the sum of its pseudo-header.

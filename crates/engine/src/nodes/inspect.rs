@@ -16,8 +16,8 @@ use sluice_nat::tracking::TcpState;
 use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
 use sluice_wire::ipv4::{self, Ipv4, protocol};
-use sluice_wire::layers::{Class, Flags, Fragment, Layers};
-use sluice_wire::tcp::Tcp;
+use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
+use sluice_wire::tcp::{Reset, Tcp};
 
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::Ctx;
@@ -206,6 +206,14 @@ fn one<F: Family>(
         }
         Verdict::Drop(reason) => lists.discard(slot, reason),
         Verdict::Reject(reason) => match session.protocol() {
+            // Whom it was for is told now; its sender, which must send again what nobody acknowledges, as it does.
+            protocol::TCP if reason == sluice_inspect::Reason::Signature && reset(slot, batch) => {
+                if let Some(counters) = counters.interfaces.get(meta.interface as usize) {
+                    counters.drop(reason.into());
+                    counters.made.add(1);
+                }
+                go_on::<F>(slot, lists);
+            }
             protocol::TCP => lists.complain(slot, Complaint::Reset, reason),
             _ => lists.complain(slot, Complaint::Prohibited, reason),
         },
@@ -254,6 +262,19 @@ fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Sessi
             Some(handle)
         }
     }
+}
+
+/// A segment with data becomes the reset of its connection; false where it can't.
+fn reset(slot: Slot, batch: &mut Batch<'_, '_>) -> bool {
+    let meta = &mut batch.meta[slot as usize % HAND];
+    let packet = &mut batch.packets[slot as usize];
+    let (begin, end) = (usize::from(meta.layers.l4), usize::from(meta.layers.end));
+    let segment = packet.bytes().get(begin..end).unwrap_or_default();
+    if payload(&meta.layers, segment) == segment.len() || !Reset::replace(packet, &meta.layers) {
+        return false;
+    }
+    let layers = layers::parse(packet.bytes());
+    layers.map(|layers| meta.layers = layers).is_ok()
 }
 
 /// It goes on, and is not looked at again.

@@ -96,11 +96,8 @@ impl Noting<'_> {
     }
 
     fn response(&mut self, slot: Slot<'_>, piece: &Piece) {
-        let status = match slot.buffer(Buffer::HttpStatusCode).bytes {
-            digits if digits.len() == 3 => std::str::from_utf8(digits).ok().and_then(|code| code.parse().ok()),
-            _ => None,
-        }
-        .unwrap_or(0);
+        let digits = std::str::from_utf8(slot.buffer(Buffer::HttpStatusCode).bytes);
+        let status = digits.ok().and_then(|digits| digits.parse().ok()).unwrap_or(0);
         // The response proper follows.
         if matches!(status, 100 | 102..=199) {
             return;
