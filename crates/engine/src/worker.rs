@@ -38,6 +38,7 @@ use moving::Moving;
 mod ahead;
 mod arrive;
 mod assisting;
+mod bring;
 mod dispose;
 mod held;
 mod housekeep;
@@ -253,47 +254,6 @@ impl<'m> Worker<'m> {
             self.parts.counters.idle_rounds.add(1);
         }
         packets
-    }
-
-    /// A burst from each port, and as many from other workers. Returns how many packets came, and whether a port may have more.
-    #[inline(always)]
-    fn bring(&mut self, now: Now) -> (usize, bool) {
-        let (mut packets, mut is_full) = (0, false);
-        self.io.approach();
-        for place in 0..self.receives.len() {
-            let count = self.port_burst(place, now);
-            packets += count;
-            is_full |= count == BATCH;
-        }
-        self.parts.counters.waiting.set(self.io.waiting() as u64);
-        // As much from the others as from devices: who hands over a whole burst of each must not outrun this worker.
-        for _ in 0..self.receives.len().max(1) {
-            if !self.has_room_ahead() {
-                break;
-            }
-            let count = self.burst(Source::Workers, now);
-            packets += count;
-            if self.is_moving() {
-                self.came(None, count);
-            }
-            if count < BATCH {
-                break;
-            }
-            self.io.approach();
-        }
-        (packets, is_full)
-    }
-
-    fn port_burst(&mut self, place: usize, now: Now) -> usize {
-        let port = Source::Port(self.receives[place]);
-        if !self.is_moving() {
-            return self.burst(port, now);
-        }
-        self.lift();
-        let count = self.burst(port, now);
-        self.put_back();
-        self.came(Some(place), count);
-        count
     }
 
     /// Before sleep: keep nothing that others may want to free.

@@ -168,3 +168,29 @@ fn inside(name: &str) -> StageProblem {
         None => StageProblem::Unknown(name.to_owned()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::memory::EntryBytes;
+    use crate::{Machine, check};
+
+    #[test]
+    fn cores_of_roles_are_workers_in_their_order_and_who_sends_is_chosen() {
+        let machine = Machine {
+            cores: (0..4).collect(),
+            memory: 4 << 30,
+            entry: EntryBytes::default(),
+        };
+        for (transmit, last) in [("io", vec![0]), ("inspect", vec![1, 2])] {
+            let text = format!(
+                "[system]\nmodel = \"role-split\"\nring = 2048\n[system.roles]\nio = [3]\ninspect = [1, 2]\n\
+                 transmit = \"{transmit}\"\n[interfaces.inside]\ndevice = \"eth1\"\n"
+            );
+            let config = check("text", &text, &machine).unwrap().config;
+            assert_eq!(vec![3, 1, 2], config.cores);
+            assert_eq!([vec![0], vec![0], vec![1, 2], last], config.stages);
+            let system = &config.document.system;
+            assert_eq!((true, 512), (system.assists(), system.assist_threshold()));
+        }
+    }
+}

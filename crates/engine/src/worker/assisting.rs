@@ -188,6 +188,10 @@ impl<'m> Worker<'m> {
         self.parts.counters.assist_waiting.set(work.queue.len() as u64);
         match work.asked {
             Some((ask, whom)) if !work.is_answered => self.hear(ask, whom, now),
+            // Who expects it waits: it goes as soon as no other move keeps this worker.
+            Some((ask, whom)) if ask.what == What::TakeBack && !self.is_moving() => {
+                self.give_by_itself(ask.shard, whom);
+            }
             Some(_) => {}
             None => self.judge(now),
         }
@@ -223,9 +227,8 @@ impl<'m> Worker<'m> {
         let Some(yes) = work.shared.answered(whom) else { return };
         work.is_answered = yes;
         if yes {
-            if ask.what == What::TakeBack && !self.give_by_itself(ask.shard, whom) {
-                // Nobody but this worker could have taken it away.
-                debug_assert!(false, "a shard that is lent is here");
+            if ask.what == What::TakeBack {
+                self.give_by_itself(ask.shard, whom);
             }
             return;
         }
