@@ -108,6 +108,7 @@ pub fn small() -> Capacity {
         limits,
         decoded_bytes: 1 << 20,
         decoded_ratio: 100,
+        transactions: 0,
     }
 }
 
