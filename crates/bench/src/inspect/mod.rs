@@ -22,7 +22,7 @@ use sluice_inspect::signatures::Dialect;
 use crate::rows::{Row, Run};
 use even::Shared;
 use lane::Done;
-use rig::{Case, Model, Rig};
+use rig::{Assisting, Case, Model, Rig};
 use traffic::{Kind, Pages};
 
 type Failure = Box<dyn std::error::Error>;
@@ -76,6 +76,8 @@ struct Outcome {
     mpps: f64,
     done: Vec<Done>,
     reordered: u64,
+    /// The share of the packets that a core that assists looked at.
+    assisted: f64,
     calls: Option<Box<Calls>>,
 }
 
@@ -141,7 +143,10 @@ impl Bench<'_> {
                 }
             }
         }
+        let before = rig.assisted();
         let (mpps, done) = rig.run(self.on, cycles)?;
+        let came: u64 = done.iter().map(|done| done.came).sum();
+        let assisted = (rig.assisted() - before) as f64 / came.max(1) as f64;
         let calls = rig.evens().find_map(|even| even.tools.as_mut()?.take_calls());
         let reordered = rig.reordered();
         rig.close();
@@ -149,6 +154,7 @@ impl Bench<'_> {
             mpps,
             done,
             reordered,
+            assisted,
             calls,
         })
     }
@@ -188,6 +194,7 @@ struct Figures {
     work: Vec<f64>,
     busy: Vec<f64>,
     handed: Vec<f64>,
+    assisted: Vec<f64>,
     reordered: Vec<f64>,
     share: Vec<f64>,
 }
@@ -199,6 +206,7 @@ fn cases(bytes: usize, kind: Kind, cores: usize) -> Vec<Case> {
         bytes,
         kind,
         inspects,
+        assist: None,
     };
     let mut all = Vec::new();
     for inspects in [true, false] {
@@ -213,13 +221,42 @@ fn cases(bytes: usize, kind: Kind, cores: usize) -> Vec<Case> {
                 Model::RoleSplitSending,
             ];
             all.extend(models.map(|model| case(model, cores, inspects)));
+            all.push(Case {
+                assist: Some(ASSISTING),
+                ..case(Model::RoleSplit, cores, inspects)
+            });
         }
     }
     all
 }
 
-fn measure(bench: &mut Bench<'_>, bytes: usize, kind: Kind, run: &mut Run<'_>) -> Result<(), Failure> {
-    let cases = cases(bytes, kind, bench.on.len().min(CORES));
+/// When a core assists where nothing else is asked about.
+const ASSISTING: Assisting = Assisting {
+    threshold: 128,
+    slice: 20,
+};
+
+/// The ways to assist that are compared.
+fn sweep(bytes: usize) -> Vec<Case> {
+    let case = |threshold, slice| Case {
+        model: Model::RoleSplit,
+        cores: 2,
+        bytes,
+        kind: Kind::Rfc2544,
+        inspects: true,
+        assist: Some(Assisting { threshold, slice }),
+    };
+    let thresholds = [16, 64, 256].map(|threshold| case(threshold, ASSISTING.slice));
+    let slices = [5, 80, 320].map(|slice| case(ASSISTING.threshold, slice));
+    thresholds.into_iter().chain(slices).collect()
+}
+
+fn measure(
+    bench: &mut Bench<'_>,
+    (bytes, kind): (usize, Kind),
+    cases: &[Case],
+    run: &mut Run<'_>,
+) -> Result<(), Failure> {
     let mut figures: Vec<Figures> = cases.iter().map(|_| Figures::default()).collect();
     let scans = bench.scans(&cases[0])?;
     for round in 0..if run.quick { 3 } else { 7 } {
@@ -231,6 +268,7 @@ fn measure(bench: &mut Bench<'_>, bytes: usize, kind: Kind, run: &mut Run<'_>) -
             figures.work.push(outcome.work());
             figures.busy.push(outcome.busy());
             figures.handed.push(outcome.handed());
+            figures.assisted.push(outcome.assisted);
             if case.inspects && case.cores == 1 {
                 figures.share.push(search / outcome.work());
             }
@@ -255,12 +293,18 @@ fn measure(bench: &mut Bench<'_>, bytes: usize, kind: Kind, run: &mut Run<'_>) -
             .key("cores", case.cores)
             .key("inspection", if case.inspects { "on" } else { "off" })
             .key("traffic", kind.name())
+            .key(
+                "assist_threshold",
+                case.assist.map_or(0, |assisting| assisting.threshold),
+            )
+            .key("time_slice_us", case.assist.map_or(0, |assisting| assisting.slice))
             .key("queues", if case.model == Model::Rss { case.cores } else { 1 })
             .figure("mbps", &mbps)
             .figure("mpps", &figures.mpps)
             .figure("work_cycles", &figures.work)
             .figure("busy_share", &figures.busy)
             .figure("handovers_per_packet", &figures.handed)
+            .figure("assisted_share", &figures.assisted)
             .figure("reordered", &figures.reordered);
         if !figures.share.is_empty() {
             row = row.figure("share_of_matcher", &figures.share);
@@ -306,12 +350,29 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failur
         ([], false) => vec![64, 128, 256, 512, 1024, 1280, 1518],
         (some, _) => some.to_vec(),
     };
+    let cores = on.len().min(CORES);
     for &bytes in &sizes {
-        measure(&mut bench, bytes, Kind::Rfc2544, run)?;
+        measure(
+            &mut bench,
+            (bytes, Kind::Rfc2544),
+            &cases(bytes, Kind::Rfc2544, cores),
+            run,
+        )?;
     }
-    measure(&mut bench, 0, Kind::Mix, run)?;
+    measure(&mut bench, (0, Kind::Mix), &cases(0, Kind::Mix, cores), run)?;
+    if cores > 1 && !run.quick {
+        let bytes = 512;
+        let base = cases(bytes, Kind::Rfc2544, cores);
+        let all: Vec<_> = base[..1].iter().copied().chain(sweep(bytes)).collect();
+        measure(&mut bench, (bytes, Kind::Rfc2544), &all, run)?;
+    }
     for &bytes in sizes.iter().filter(|&&bytes| bytes >= 512) {
-        measure(&mut bench, bytes, Kind::Elephant, run)?;
+        measure(
+            &mut bench,
+            (bytes, Kind::Elephant),
+            &cases(bytes, Kind::Elephant, cores),
+            run,
+        )?;
     }
     Ok(())
 }

@@ -8,10 +8,11 @@ use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::workers::pin;
 use sluice_dpdk::{Devices, tsc};
+use sluice_engine::assist::{Assist, Settings};
 use sluice_engine::datagrams::Limits;
 use sluice_engine::family::V4;
 use sluice_engine::inspection::Inspection;
-use sluice_engine::owners::Owners;
+use sluice_engine::owners::{Exchange, Owners};
 use sluice_engine::placement::{Load, Placement};
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Bridge, Interface, Policy, Port, Setup, Subscribers, bridge_context};
@@ -19,7 +20,8 @@ use sluice_engine::reason::Reason;
 use sluice_engine::stages::Stages;
 use sluice_engine::steering::{Steering, Wanted};
 use sluice_engine::time::Now;
-use sluice_inspect::inspector::{Plan, Settings, Tools};
+use sluice_engine::worker::HELD;
+use sluice_inspect::inspector::{self, Plan, Tools};
 use sluice_inspect::protocols::Capacity;
 use sluice_inspect::rates::Rates;
 use sluice_inspect::ruleset::{Ordered, Ruleset};
@@ -36,7 +38,7 @@ use super::traffic::{Draw, FLOWS, Kind, Pages, ends};
 use crate::cores::lane::Together;
 use crate::nat_path::flows::Random;
 use crate::nat_path::rig::SHARDS;
-use crate::placement::lane::Progress;
+use crate::placement::lane::{Progress, WITHIN};
 use crate::placement::rig::{Queues, far};
 use crate::placement::traffic::SFR;
 
@@ -105,6 +107,17 @@ pub struct Case {
     pub kind: Kind,
     /// Whether it is inspected.
     pub inspects: bool,
+    /// When the core that receives assists those that inspect; none where it never does.
+    pub assist: Option<Assisting>,
+}
+
+/// When a core assists, and how long at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Assisting {
+    /// Packets in a ring above which it does.
+    pub threshold: u32,
+    /// Microseconds before it receives again.
+    pub slice: u64,
 }
 
 impl Case {
@@ -188,7 +201,7 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
     let mut policy = Policy::new(2, vec![interface(0), interface(1)]);
     if case.inspects {
         policy.inspect_by(Arc::new(Inspection {
-            settings: Settings::default(),
+            settings: inspector::Settings::default(),
             rates: Arc::new(Rates::new(64, [1, 2])),
             rules: rules.clone(),
             alerts: 64,
@@ -205,7 +218,11 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
     let setup = Setup {
         owners: Owners::dealt(steering.shards(), &in_charge).into(),
         stages,
-        assist: None,
+        assist: case.assist.map(|assisting| {
+            let slice = tsc::frequency() / 1_000_000 * assisting.slice;
+            let threshold = assisting.threshold;
+            Assist::new(case.cores, Settings { threshold, slice }).into()
+        }),
         steering,
         sessions: [CAPACITY, SHARDS],
         ports: vec![port("left"), port("right")],
@@ -266,7 +283,14 @@ impl<'s, 'm> Rig<'s, 'm> {
         shared: &'s Shared<'m>,
     ) -> Result<Self, Failure> {
         let (placement, _, queues) = queues(case)?;
-        let (devices, hands) = Devices::open(eal, &queues.plan(number, true)?)?;
+        let mut devices = queues.plan(number, true)?;
+        if case.assist.is_some() {
+            // What waits for a core that assists is parked.
+            devices.parked += 4 * HELD;
+            devices.buffers += 4 * HELD as u32;
+        }
+        let (devices, hands) = Devices::open(eal, &devices)?;
+        let exchange = Arc::new(Exchange::new(SHARDS as usize, case.cores - 1, WITHIN as usize));
         let lines = plane.lines().total().next_multiple_of(2);
         let all: &'m mut [Line] = memory.lines();
         let mut rest = all.chunks_exact_mut(lines);
@@ -294,7 +318,8 @@ impl<'s, 'm> Rig<'s, 'm> {
                 _ => {
                     let ports = if receives { vec![0, 1] } else { Vec::new() };
                     let give = |_| rest.next().unwrap_or_default();
-                    let (worker, _) = plane.worker(own as u16, Box::new(io), ports, give, tsc::now)?;
+                    let (mut worker, _) = plane.worker(own as u16, Box::new(io), ports, give, tsc::now)?;
+                    worker.join(exchange.clone());
                     Middle::Engine(Box::new(worker), plane.counters()[own].clone())
                 }
             };
@@ -464,6 +489,11 @@ impl<'s, 'm> Rig<'s, 'm> {
     pub fn reordered(&self) -> u64 {
         let orders = self.lanes.iter().filter_map(|lane| lane.order.as_ref());
         orders.map(|order| order.reordered).sum()
+    }
+
+    /// Packets that were looked at by a core that assisted.
+    pub fn assisted(&self) -> u64 {
+        self.plane.counters().iter().map(|worker| worker.assisted.get()).sum()
     }
 
     fn drops(&self) -> Vec<(&'static str, u64)> {
