@@ -50,6 +50,8 @@ pub struct EntryBytes {
     pub message: u64,
     /// A record of what flows said, or of one that ended.
     pub record: u64,
+    /// A datagram that is put together from fragments to be inspected.
+    pub assembly: u64,
 }
 
 impl Default for EntryBytes {
@@ -70,6 +72,7 @@ impl Default for EntryBytes {
             inspected_flow: 4_096,
             message: 30_336,
             record: 1_280,
+            assembly: 66_656,
         }
     }
 }
@@ -190,6 +193,12 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
                 tables.push(table("records", ["inspection", "eve"], eve.records, each));
             }
         }
+        tables.push(table(
+            "datagrams put together",
+            ["inspection", "fragments"],
+            inspection.fragments,
+            entry.assembly.saturating_mul(workers(document).max(1).into()),
+        ));
     }
     tables
 }

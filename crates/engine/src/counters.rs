@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sluice_inspect::Skipped;
+
 use crate::reason::Reason;
 
 /// A counter with one writer: adding costs a load and a store, reading never waits.
@@ -168,12 +170,21 @@ pub struct WorkerCounters {
     pub events: Counter,
     /// Events that were lost because it was full.
     pub events_lost: Counter,
-    /// Packets that inspection looked at.
+    /// Packets that came to inspection, or would have: inspected, bypassed, dropped for its reasons, or still waiting.
+    /// What waited and is looked at again counts once.
+    pub to_inspect: Counter,
+    /// Packets that went on inspected.
     pub inspected: Counter,
+    /// Packets that went on uninspected, by why, in the order of [`Skipped::ALL`].
+    pub bypassed: [Counter; Skipped::ALL.len()],
+    /// Packets that wait for inspection: for what comes before them, or for the rest of their datagram, a gauge.
+    pub inspection_waiting: Counter,
+    /// How often the worker had more to inspect than it could.
+    pub overloads: Counter,
+    /// Whether it has now: 1 or 0.
+    pub overloaded: Counter,
     /// Bytes that inspection searched.
     pub searched: Counter,
-    /// Packets of inspected sessions that went on uninspected, by a rule or policy.
-    pub uninspected: Counter,
     /// Sessions that are no longer inspected, found clean or by policy.
     pub left: Counter,
     /// Rules that matched, put into the worker's queue of alerts.
@@ -304,6 +315,32 @@ impl WorkerCounters {
             interfaces: (0..interfaces).map(|_| InterfaceCounters::default()).collect(),
             ..Self::default()
         }
+    }
+
+    /// So many packets go on uninspected.
+    #[inline(always)]
+    pub fn bypass(&self, why: Skipped, count: u64) {
+        if let Some(counter) = self.bypassed.get(why as usize) {
+            counter.add(count);
+        }
+    }
+
+    /// A packet that would have been inspected goes on before it comes to that.
+    pub fn bypass_before(&self, why: Skipped) {
+        self.to_inspect.add(1);
+        self.bypass(why, 1);
+    }
+
+    /// Packets that went on uninspected, for whatever reason.
+    pub fn all_bypassed(&self) -> u64 {
+        self.bypassed.iter().map(Counter::get).sum()
+    }
+
+    /// Packets that inspection dropped.
+    pub fn all_dropped_by_inspection(&self) -> u64 {
+        let reasons = || sluice_inspect::Reason::ALL.iter().map(|&reason| reason.into());
+        let dropped = |i: &InterfaceCounters| -> u64 { reasons().map(|reason| i.drops(reason)).sum() };
+        self.interfaces.iter().map(dropped).sum()
     }
 
     /// Packets given to other workers, for whatever cause.

@@ -55,6 +55,24 @@ pub struct DatagramKey {
     pub context: u32,
 }
 
+impl DatagramKey {
+    /// Of it all.
+    pub fn hash(&self, hasher: &Hasher) -> u64 {
+        let identification = self.identification;
+        let tuple = Tuple6 {
+            source: self.source,
+            destination: self.destination,
+            source_port: (identification >> 16) as u16,
+            destination_port: identification as u16,
+            context: self.context,
+        };
+        hasher.one6(&FlowKey6 {
+            tuple,
+            protocol: self.protocol,
+        })
+    }
+}
+
 /// What a fragment is told of its datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Datagram {
@@ -116,24 +134,9 @@ impl Datagrams {
         }
     }
 
-    fn hash(&self, key: &DatagramKey) -> u64 {
-        let identification = key.identification;
-        let tuple = Tuple6 {
-            source: key.source,
-            destination: key.destination,
-            source_port: (identification >> 16) as u16,
-            destination_port: identification as u16,
-            context: key.context,
-        };
-        self.hasher.one6(&FlowKey6 {
-            tuple,
-            protocol: key.protocol,
-        })
-    }
-
     /// The entry of a datagram, made where there is none; none where the table is full.
     fn entry(&mut self, key: &DatagramKey, now: Now) -> Option<usize> {
-        let home = self.hash(key) as usize;
+        let home = key.hash(&self.hasher) as usize;
         let mask = self.entries.len() - 1;
         let mut free = None;
         for probe in 0..PROBES {
@@ -153,7 +156,7 @@ impl Datagrams {
             protocol: key.protocol,
             ..DatagramKey::default()
         };
-        let identification = self.numbers.next(self.hash(&receiver));
+        let identification = self.numbers.next(receiver.hash(&self.hasher));
         self.entries[place] = Entry {
             key: *key,
             until: now.nanoseconds + self.limits.patience,

@@ -3,15 +3,28 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
-use sluice_inspect::Ruleset;
 use sluice_inspect::inspector::{Settings, Tools};
 use sluice_inspect::rates::Rates;
 use sluice_inspect::signature::Action;
+use sluice_inspect::stream::{Exception, Policy};
+use sluice_inspect::{Reason, Ruleset};
+use sluice_wire::Fault;
+use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::layers::{Fragment, Layers};
+use sluice_wire::tcp::flag::{RST, SYN};
 
-use crate::context::Waiting;
 use crate::counters::WorkerCounters;
 use crate::io::{HAND, Slot};
 use crate::records::{About, Records};
+
+pub mod assembly;
+mod holding;
+mod overload;
+pub mod sight;
+
+pub use assembly::{Assemblies, Limits};
+pub use holding::{Holding, Leaving, Released, Told};
+pub use overload::{Class, Load, Overload, Shed};
 
 /// What a session says of inspection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,14 +36,20 @@ pub enum Inspect {
     Wanted,
     /// It is: the handle of its flow, in the pool of its shard.
     Flow(u32),
+    /// It was: nothing of it is looked at any more, and each packet is counted.
+    Left,
 }
 
+/// What a record keeps of [`Inspect::Left`].
+const LEFT: u32 = 1;
+
 impl Inspect {
-    /// As a record keeps it. No handle is 0, or the largest number.
+    /// As a record keeps it. No handle is 0, 1, or the largest number.
     #[inline(always)]
     pub fn from_bits(bits: u32) -> Self {
         match bits {
             0 => Self::Nothing,
+            LEFT => Self::Left,
             u32::MAX => Self::Wanted,
             handle => Self::Flow(handle),
         }
@@ -40,6 +59,7 @@ impl Inspect {
     pub fn bits(self) -> u32 {
         match self {
             Self::Nothing => 0,
+            Self::Left => LEFT,
             Self::Wanted => u32::MAX,
             Self::Flow(handle) => handle,
         }
@@ -61,6 +81,10 @@ pub struct Inspection {
     pub records: Records,
     /// By interface: flows that come or go by it are inspected.
     pub interfaces: Vec<bool>,
+    /// Datagrams in fragments that each worker puts together.
+    pub fragments: Limits,
+    /// What is done while a worker has more to do than it can.
+    pub overload: Overload,
 }
 
 impl Inspection {
@@ -68,6 +92,24 @@ impl Inspection {
     #[inline(always)]
     pub fn is_on(&self, interface: u16) -> bool {
         self.interfaces.get(interface as usize).is_some_and(|&on| on)
+    }
+
+    /// Whether a TCP segment may begin the session of a connection whose beginning was not seen, for inspection to say what
+    /// becomes of it.
+    pub fn picks_up(&self, layers: &Layers) -> bool {
+        let said = self.settings.policies.of(Exception::Midstream);
+        layers.protocol == TCP
+            && matches!(said, Policy::Pass | Policy::Bypass)
+            // An answer to a SYN, or a reset, says nothing about who called.
+            && layers.tcp_flags & (SYN | RST) == 0
+            && layers.fragment != Fragment::Later
+    }
+
+    /// Whether a packet with a wrong checksum comes to inspection at all: it is dropped before, unless something else is
+    /// to be done about it.
+    pub fn takes_wrong_checksums(&self, reason: Fault) -> bool {
+        let said = self.settings.policies.of(Exception::BadChecksum);
+        reason == Fault::BadTransportChecksum && said != Policy::DropPacket
     }
 }
 
@@ -111,134 +153,22 @@ impl AlertQueue {
     }
 }
 
-/// A packet that waits for what comes before it in its stream.
-#[derive(Debug)]
-enum Held {
-    /// No packet: the place is free.
-    Free,
-    /// It is still in the hand, and will be parked at the end of the burst.
-    InHand(Slot),
-    /// It waits.
-    Parked(Waiting),
-    /// It could not be parked, and was dropped.
-    Lost,
-}
-
-/// Packets that wait for what comes before them, by ticket.
-#[derive(Debug)]
-pub struct Holding {
-    places: Box<[Held]>,
-    free: Vec<u32>,
-    /// They wait no longer, in this order.
-    released: std::collections::VecDeque<u32>,
-}
-
-/// What has become of a packet whose ticket came back.
-#[derive(Debug)]
-pub enum Released {
-    /// It is in the hand.
-    InHand(Slot),
-    /// It goes on in a later burst.
-    Later,
-    /// It was dropped.
-    Gone,
-}
-
-impl Holding {
-    /// For so many packets.
-    pub fn new(most: u32) -> Self {
-        Self {
-            places: (0..most).map(|_| Held::Free).collect(),
-            free: (0..most).rev().collect(),
-            released: std::collections::VecDeque::with_capacity(most as usize),
-        }
-    }
-
-    /// How many at most.
-    pub fn most(&self) -> usize {
-        self.places.len()
-    }
-
-    /// A ticket for a packet in the hand.
-    pub fn reserve(&mut self, slot: Slot) -> Option<u32> {
-        let ticket = self.free.pop()?;
-        *self.places.get_mut(ticket as usize)? = Held::InHand(slot);
-        Some(ticket)
-    }
-
-    /// The ticket was not used.
-    pub fn cancel(&mut self, ticket: u32) {
-        if let Some(place) = self.places.get_mut(ticket as usize) {
-            *place = Held::Free;
-            self.free.push(ticket);
-        }
-    }
-
-    /// The packet is parked now; `None`: it could not be.
-    pub fn park(&mut self, ticket: u32, waiting: Option<Waiting>) {
-        if let Some(place) = self.places.get_mut(ticket as usize) {
-            *place = waiting.map_or(Held::Lost, Held::Parked);
-        }
-    }
-
-    /// A ticket came back: its packet waits no longer.
-    pub fn release(&mut self, ticket: u32) -> Released {
-        let Some(place) = self.places.get_mut(ticket as usize) else {
-            return Released::Gone;
-        };
-        match place {
-            Held::InHand(slot) => {
-                let slot = *slot;
-                self.cancel(ticket);
-                Released::InHand(slot)
-            }
-            Held::Parked(_) => {
-                self.released.push_back(ticket);
-                Released::Later
-            }
-            Held::Lost | Held::Free => {
-                self.cancel(ticket);
-                Released::Gone
-            }
-        }
-    }
-
-    /// A parked packet of a ticket that came back, to be freed.
-    pub fn take(&mut self, ticket: u32) -> Option<Waiting> {
-        let held = std::mem::replace(self.places.get_mut(ticket as usize)?, Held::Free);
-        self.free.push(ticket);
-        match held {
-            Held::Parked(waiting) => Some(waiting),
-            Held::InHand(_) | Held::Lost | Held::Free => None,
-        }
-    }
-
-    /// The next parked packet that waits no longer.
-    pub fn next_released(&mut self) -> Option<Waiting> {
-        while let Some(ticket) = self.released.pop_front() {
-            if let Some(waiting) = self.take(ticket) {
-                return Some(waiting);
-            }
-        }
-        None
-    }
-
-    /// Whether packets that wait no longer are still here.
-    pub fn has_released(&self) -> bool {
-        !self.released.is_empty()
-    }
-}
-
 /// What a worker inspects with.
 pub struct Inspecting {
     /// What rules are asked with.
     pub tools: Tools,
     /// Packets that wait.
     pub holding: Holding,
+    /// Datagrams that are put together.
+    pub assemblies: Assemblies,
+    /// Whether the worker has more to do than it can.
+    pub load: Load,
     /// Where alerts go.
     pub alerts: AlertQueue,
     /// Packets in the hand that are to be parked, with their tickets.
     pub parking: ArrayVec<(Slot, u32), HAND>,
+    /// Parked packets that are to be dropped, by ticket, with room for all that wait.
+    pub given_up: Vec<(u32, Reason)>,
 }
 
 impl std::fmt::Debug for Inspecting {

@@ -17,7 +17,7 @@ use sluice_wire::{Direction, icmp};
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::Ctx;
 use crate::family::{Family, Parts, Session};
-use crate::inspection::Inspect;
+use crate::inspection::{Inspect, Inspection};
 use crate::io::{HAND, Slot};
 use crate::nodes::bridge;
 use crate::nodes::decide::Translation;
@@ -111,7 +111,7 @@ impl<F: Family> Openings<F> {
             // A bridge has asked already, and counts no hops.
             let admitted = match opening.translation.hops[0].is_bridge() {
                 true => Ok(()),
-                false => admit::<F>(&meta.layers, key),
+                false => admit::<F>(&meta.layers, key, picks_up::<F>(policy, meta, &opening.translation)),
             };
             opening.state = match (admitted, shard_of(ctx, meta)) {
                 (Err(refusal), _) => State::Refused(refusal),
@@ -352,13 +352,33 @@ fn shard_of<'s, 'm>(ctx: &'s mut Ctx<'_, 'm>, meta: &Meta) -> Option<&'s mut Sha
     ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut)
 }
 
+/// Whether a TCP segment is the first of its connection.
+#[inline(always)]
+fn begins(layers: &Layers) -> bool {
+    layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN
+}
+
+/// Whether a connection whose beginning was not seen may have a session from here on: nothing is translated, so that it
+/// is what it was before, and inspection says that it goes on.
+fn picks_up<F: Family>(policy: &Policy, meta: &Meta, translation: &Translation<F>) -> bool {
+    let Some(inspection) = policy.inspection.as_deref() else {
+        return false;
+    };
+    let keeps = translation.pool.is_none() && translation.target.is_none() && translation.outside.is_none();
+    keeps && is_inspected::<F>(inspection, meta, translation) && inspection.picks_up(&meta.layers)
+}
+
+fn is_inspected<F: Family>(inspection: &Inspection, meta: &Meta, translation: &Translation<F>) -> bool {
+    inspection.is_on(meta.interface) || inspection.is_on(translation.hops[0].interface() as u16)
+}
+
 /// Whether a packet may open a session at all.
 #[inline(always)]
-fn admit<F: Family>(layers: &Layers, key: &F::Key) -> Result<(), Refusal> {
+fn admit<F: Family>(layers: &Layers, key: &F::Key, picks_up: bool) -> Result<(), Refusal> {
     if layers.ttl <= 1 {
         return Err((Some(Complaint::TimeExceeded), sluice_route::Reason::TtlExceeded.into()));
     }
-    if F::protocol(key) == TCP && layers.tcp_flags & (SYN | ACK | RST | FIN) != SYN {
+    if F::protocol(key) == TCP && !begins(layers) && !picks_up {
         return Err((None, sluice_nat::Reason::NotOpening.into()));
     }
     if layers.flags.has(Flags::ICMP_REPLY) {
@@ -575,11 +595,13 @@ fn session<F: Family>(
     if protocol != TCP {
         tracking = Tracking::of_datagrams(protocol, meta.layers.destination_port, schedule);
         timer = tracking.track_datagram(Direction::Forward);
+    } else if !begins(&meta.layers) {
+        tracking = Tracking::picked_up();
     }
     // The first packet goes on to `established`, which sets the timer only where it is another.
     tracking.set_timer(timer);
     if let Some(inspection) = &ctx.policy.inspection
-        && (inspection.is_on(meta.interface) || inspection.is_on(translation.hops[0].interface() as u16))
+        && is_inspected::<F>(inspection, meta, translation)
     {
         session.set_inspect(Inspect::Wanted);
     }

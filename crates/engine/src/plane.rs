@@ -24,7 +24,7 @@ use crate::events::EventQueue;
 use crate::family::{Family, V4, V6};
 use crate::filter;
 use crate::identification::Drawn;
-use crate::inspection::{AlertQueue, Holding, Inspecting};
+use crate::inspection::{AlertQueue, Assemblies, Holding, Inspecting, Load};
 use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
 use crate::placement::Part;
@@ -298,12 +298,18 @@ impl Plane {
         let scratch = inspection.rules.prefilter().scratch().map_err(ShardError::from)?;
         let (alerts, taken) = AlertQueue::new(inspection.alerts);
         counter.alerts = Some(taken);
-        let held = u32::try_from(plan.streams.holds).unwrap_or(u32::MAX);
+        // As many as the streams of all shards may hold, whichever of them come to this worker.
+        let shards = setup.steering.shards().count() as usize;
+        let held = u32::try_from(plan.streams.holds.saturating_mul(shards)).unwrap_or(u32::MAX);
+        let secret = [setup.secret[1], setup.secret[0]];
         Ok(Some(Box::new(Inspecting {
             tools: Tools::new(scratch, &inspection.rules),
             holding: Holding::new(held),
+            assemblies: Assemblies::new(inspection.fragments, secret),
+            load: Load::default(),
             alerts,
             parking: ArrayVec::new(),
+            given_up: Vec::with_capacity(held as usize),
         })))
     }
 

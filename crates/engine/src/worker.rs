@@ -15,7 +15,7 @@ use crate::counters::{Stage, WorkerCounters};
 use crate::datagrams::Ready;
 use crate::events::EventQueue;
 use crate::family::{V4, V6};
-use crate::inspection::Inspecting;
+use crate::inspection::{Inspecting, Told};
 use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
 use crate::leases::Settling;
 use crate::nodes::established::{Lookups, established};
@@ -114,6 +114,8 @@ pub struct Worker<'m> {
     moving: Moving<'m>,
     /// What it takes over shards from others with, where it has none of its own.
     assisting: Option<Box<Assisting>>,
+    /// Packets in the bursts that came full from devices, one after the other: as many at least have waited there.
+    behind: u64,
     /// Held segments that are to be dropped.
     gone: Vec<(Waiting, sluice_inspect::Reason)>,
 }
@@ -143,6 +145,8 @@ struct State<'m> {
 enum Resume {
     /// What it waited for is there.
     Ready,
+    /// It is a fragment that inspection let wait: what it was told of its datagram, and whether that was inspected.
+    Fragment(Told, bool),
     /// Its neighbour does not answer.
     Failed,
     /// It is a SYN that nobody expected when it came, for this reason.
@@ -215,6 +219,7 @@ impl<'m> Worker<'m> {
             resumed: ArrayVec::new(),
             syns,
             moving: Moving::default(),
+            behind: 0,
             gone: Vec::with_capacity(held),
         }
     }
@@ -249,6 +254,7 @@ impl<'m> Worker<'m> {
         if self.parts.has_actions() || !self.parts.lists.tasks.is_empty() {
             self.burst(Source::Nothing, now);
         }
+        self.count_held();
         self.quiescence.pass(self.parts.own as usize);
         if packets == 0 {
             self.parts.counters.idle_rounds.add(1);

@@ -1,6 +1,7 @@
 //! A worker allocates nothing. Counted: every allocation of the thread within `Worker::round`, but for those of the
 //! devices in memory themselves, which make a buffer for each frame where a driver has its pool.
 
+mod inspected;
 mod rig;
 
 use allocation_counter::{measure, opt_out};
@@ -346,4 +347,39 @@ fn inspection_and_its_records_allocate_nothing() {
     let told: u64 = rig.plane.counters().iter().map(|worker| worker.records.get()).sum();
     // A message, two packets that were dropped, the flow.
     assert_eq!((0, 4), (rig.live(), told));
+}
+
+#[test]
+fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
+    for begins in [0, 64] {
+        let mut rig = rig(|plan| {
+            let inspected = inspected::plan();
+            (plan.inspection, plan.policy) = (inspected.inspection, inspected::inspected);
+        });
+        let mut policy = rig.plane.policy().clone();
+        inspected::change(&mut policy, |inspection| {
+            inspection.overload.begins = begins;
+            inspection.overload.classes = vec![sluice_engine::inspection::Class {
+                ports: vec![53..=53],
+                shed: sluice_engine::inspection::Shed::Bypass,
+                ..Default::default()
+            }];
+        });
+        let (_, routes) = rig::policy(&Plan::default());
+        rig.plane.commit(policy, &routes).unwrap();
+        // The first of each opens what is kept.
+        let mut frames = Vec::new();
+        for number in 0..40 {
+            let whole = question(1000).payload(&[b'.'; 96]);
+            frames.extend(inspected::pieces(&whole, &[4, 8], number).iter().map(Frame::build));
+        }
+        frames.swap(10, 80);
+        frames.remove(90);
+        rig.send(INSIDE, &frames[0]);
+        allocates_nothing(&mut rig, INSIDE, &frames);
+        // What is late is dropped without, too.
+        rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + 5_000_000_000);
+        allocates_nothing(&mut rig, INSIDE, &[]);
+        inspected::ledger(&mut rig);
+    }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, ROUTER_MAC, Rig};
-use sluice_engine::inspection::Inspection;
+use sluice_engine::inspection::{Inspection, Limits, Overload};
 use sluice_engine::policy::{Bridge, Interface, Policy, bridge_context};
 use sluice_engine::reason::Reason;
 use sluice_inspect::inspector::{self, Settings};
@@ -39,6 +39,11 @@ fn inspected(policy: &mut Policy) {
         alerts: 16,
         records: Default::default(),
         interfaces: vec![true, false],
+        fragments: Limits {
+            datagrams: 4,
+            ..Limits::default()
+        },
+        overload: Overload::default(),
     }));
 }
 
@@ -103,7 +108,7 @@ fn spared(rig: &Rig, name: &str) -> u64 {
 }
 
 fn uninspected(rig: &Rig) -> u64 {
-    rig.plane.counters().iter().map(|worker| worker.uninspected.get()).sum()
+    rig.plane.counters().iter().map(|worker| worker.all_bypassed()).sum()
 }
 
 const CLIENT: &str = "10.0.0.1:4000";
@@ -201,7 +206,8 @@ fn frames_of_every_kind_pass_unchanged_in_both_directions() {
 #[test]
 fn frames_of_every_kind_pass_unchanged_where_flows_are_inspected() {
     let mut rig = Rig::new(plan());
-    for (name, frame) in kinds().into_iter().filter(|(name, _)| *name != "a fragment") {
+    let waits = ["a fragment", "with a wrong checksum"];
+    for (name, frame) in kinds().into_iter().filter(|(name, _)| !waits.contains(name)) {
         for interface in [INSIDE, OUTSIDE] {
             assert_eq!(
                 vec![frame.clone()],
@@ -211,9 +217,9 @@ fn frames_of_every_kind_pass_unchanged_where_flows_are_inspected() {
             );
         }
     }
-    // ARP, spanning tree, MPLS, PPPoE; too many tags, wrong checksum, broken header, short frame.
+    // ARP, spanning tree, MPLS, PPPoE; too many tags, broken header, short frame.
     assert_eq!(8, spared(&rig, "not-ip"));
-    assert_eq!(16, uninspected(&rig));
+    assert_eq!(14, uninspected(&rig));
     assert!(rig.live() > 0);
     rig.check();
 }
@@ -327,24 +333,74 @@ fn reject_answers_for_the_other_end_behind_the_same_tags() {
     rig.check();
 }
 
+/// A bridge that says something else about an exception.
+macro_rules! saying {
+    ($exception:ident, $said:ident) => {
+        Plan {
+            policy: |policy| {
+                inspected(policy);
+                let inspection = Arc::get_mut(policy.inspection.as_mut().unwrap()).unwrap();
+                let policies = inspection.settings.policies;
+                inspection.settings.policies = policies.with(stream::Exception::$exception, stream::Policy::$said);
+            },
+            ..plan()
+        }
+    };
+}
+
 #[test]
-fn connection_in_its_midst_passes_uninspected_or_not_as_its_policy_says() {
+fn connection_in_its_midst_is_inspected_from_there_or_not_as_its_policy_says() {
+    let midst = data(CLIENT, SERVER, 0, b"fine").build();
+    let bad = data(CLIENT, SERVER, 4, b"evil").build();
     let mut rig = Rig::new(plan());
-    let midst = data(CLIENT, SERVER, 0, b"evil").build();
     assert_eq!(vec![midst.clone()], over(&mut rig, INSIDE, &midst));
-    assert_eq!((1, 1), (spared(&rig, "tcp-not-opening"), uninspected(&rig)));
-    let mut rig = Rig::new(Plan {
-        policy: |policy| {
-            inspected(policy);
-            let inspection = Arc::get_mut(policy.inspection.as_mut().unwrap()).unwrap();
-            let policies = inspection.settings.policies;
-            inspection.settings.policies = policies.with(stream::Exception::Midstream, stream::Policy::DropFlow);
-        },
-        ..plan()
-    });
-    assert_eq!(0, over(&mut rig, INSIDE, &midst).len());
-    assert_eq!(1, rig.drops("tcp-not-opening"));
-    rig.check();
+    assert_eq!(Vec::<Vec<u8>>::new(), over(&mut rig, INSIDE, &bad));
+    assert_eq!((1, 0), (rig.drops("signature"), uninspected(&rig)));
+    let mut rig = Rig::new(saying!(Midstream, Bypass));
+    for frame in [&midst, &bad] {
+        assert_eq!(vec![frame.clone()], over(&mut rig, INSIDE, frame));
+    }
+    assert_eq!(2, uninspected(&rig));
+    // Who answers a SYN that was not seen has not called.
+    let answer = frame(SERVER, CLIENT).flags(flag::SYN | flag::ACK).build();
+    let mut rig = Rig::new(plan());
+    assert_eq!(1, over(&mut rig, OUTSIDE, &answer).len());
+    assert_eq!(
+        (0, 1, 1),
+        (rig.live(), spared(&rig, "tcp-not-opening"), uninspected(&rig))
+    );
+    for mut rig in [
+        Rig::new(saying!(Midstream, DropFlow)),
+        Rig::new(saying!(Midstream, DropPacket)),
+    ] {
+        assert_eq!(Vec::<Vec<u8>>::new(), over(&mut rig, INSIDE, &midst));
+        assert_eq!((0, 1), (rig.live(), rig.drops("tcp-not-opening")));
+    }
+}
+
+#[test]
+fn wrong_checksum_over_a_bridge_does_not_come_into_the_stream() {
+    let mut bad = data(CLIENT, SERVER, 0, b"fine").build();
+    *bad.last_mut().unwrap() ^= 1;
+    let good = data(CLIENT, SERVER, 0, b"fine").build();
+    let passes = |rig: &mut Rig| {
+        open(rig, CLIENT, SERVER, |frame| frame);
+        [&bad, &good].map(|frame| over(rig, INSIDE, frame).len())
+    };
+    let mut rig = Rig::new(plan());
+    assert_eq!([0, 1], passes(&mut rig));
+    assert_eq!(1, rig.drops("stream-bad-checksum"));
+    let mut rig = Rig::new(saying!(BadChecksum, DropFlow));
+    assert_eq!([0, 0], passes(&mut rig));
+    assert_eq!((1, 1), (rig.drops("stream-bad-checksum"), rig.drops("flow-dropped")));
+    let mut rig = Rig::new(saying!(BadChecksum, Pass));
+    assert_eq!([1, 1], passes(&mut rig));
+    assert_eq!((1, 1), (spared(&rig, "bad-transport-checksum"), uninspected(&rig)));
+    let evil = data(CLIENT, SERVER, 4, b"evil").build();
+    assert_eq!(0, over(&mut rig, INSIDE, &evil).len());
+    let mut rig = Rig::new(saying!(BadChecksum, Bypass));
+    assert_eq!([1, 1], passes(&mut rig));
+    assert_eq!(2, uninspected(&rig));
 }
 
 #[test]

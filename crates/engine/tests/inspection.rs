@@ -1,120 +1,13 @@
 //! Sessions that are inspected, translated or not: what reaches the other side, what is told, and that nothing is lost.
 
+mod inspected;
 mod rig;
 
 use std::net::SocketAddrV4;
-use std::sync::Arc;
 
+use inspected::{FIRST, Talk, alerts, payloads, plan};
 use rig::{HOST_MAC, INSIDE_MAC, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
-use sluice_engine::inspection::{Alert, Inspection};
-use sluice_engine::policy::Policy;
-use sluice_inspect::inspector::{self, Settings};
-use sluice_inspect::protocols::Capacity;
-use sluice_inspect::rates::Rates;
-use sluice_inspect::ruleset::Ordered;
-use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
-use sluice_inspect::stream;
-use sluice_testkit::packet::{self, Frame, flag};
-
-const RULES: &str = r#"
-drop tcp any any -> any 80 (msg:"evil"; flow:to_server,established; content:"evil"; sid:1;)
-alert tcp any any -> any 80 (msg:"odd"; flow:to_server,established; content:"odd"; sid:2;)
-reject udp any any -> any 53 (msg:"name"; content:"|04|evil"; sid:3;)
-reject tcp any any -> any 80 (msg:"bad"; flow:established; content:"refuse"; sid:4;)
-reject tcp any 80 -> any any (msg:"bad"; flow:to_client,established; content:"decline"; sid:5;)
-"#;
-
-fn inspected(policy: &mut Policy) {
-    let file = read(
-        RULES.as_bytes(),
-        Dialect::Suricata,
-        &Variables::default(),
-        &Classes::default(),
-    );
-    assert!(file.refused.is_empty(), "{:?}", file.refused);
-    let ordered = Ordered::new(file.signatures);
-    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
-    policy.inspect_by(Arc::new(Inspection {
-        settings: Settings::default(),
-        rates: Arc::new(Rates::new(64, [1, 2])),
-        rules: Arc::new(ordered.with(prefilter)),
-        alerts: 16,
-        records: Default::default(),
-        interfaces: vec![true, false],
-    }));
-}
-
-fn plan() -> Plan {
-    let mut streams = stream::Plan::of(8);
-    streams.digests = 4;
-    let protocols = Capacity {
-        messages: 8,
-        names: 8,
-        inflaters: 1,
-        ..Capacity::default()
-    };
-    Plan {
-        inspection: Some(inspector::Plan {
-            flows: 8,
-            streams,
-            protocols,
-        }),
-        policy: inspected,
-        ..Plan::default()
-    }
-}
-
-/// A connection from the host, as both its ends see it.
-struct Talk {
-    host: SocketAddrV4,
-    remote: SocketAddrV4,
-    /// The host as the remote sees it.
-    public: SocketAddrV4,
-}
-
-const FIRST: [u32; 2] = [1000, 9000];
-
-impl Talk {
-    fn open(rig: &mut Rig, port: u16) -> Self {
-        let host: SocketAddrV4 = format!("192.168.1.10:{port}").parse().unwrap();
-        let remote: SocketAddrV4 = "198.51.100.7:80".parse().unwrap();
-        let syn = packet::tcp4(host, remote).flags(flag::SYN).numbers(FIRST[0], 0);
-        let public = rig.public(&syn);
-        let talk = Self { host, remote, public };
-        let answer = packet::tcp4(remote, public)
-            .flags(flag::SYN | flag::ACK)
-            .numbers(FIRST[1], FIRST[0] + 1);
-        assert_eq!(1, rig.router_sends(&answer).len(), "{:?}", rig.all_drops());
-        let ack = packet::tcp4(host, remote)
-            .flags(flag::ACK)
-            .numbers(FIRST[0] + 1, FIRST[1] + 1);
-        assert_eq!(1, rig.host_sends(&ack).len());
-        talk
-    }
-
-    /// What the host sends at a place of its stream.
-    fn data(&self, place: u32, data: &[u8]) -> Frame {
-        let frame = packet::tcp4(self.host, self.remote).flags(flag::ACK | flag::PSH);
-        frame.numbers(FIRST[0] + 1 + place, FIRST[1] + 1).payload(data)
-    }
-
-    /// What the remote sends at a place of its stream.
-    fn answer(&self, place: u32, data: &[u8]) -> Frame {
-        let frame = packet::tcp4(self.remote, self.public).flags(flag::ACK | flag::PSH);
-        frame.numbers(FIRST[1] + 1 + place, FIRST[0] + 1).payload(data)
-    }
-}
-
-fn payloads(sent: &[rig::Sent]) -> Vec<&[u8]> {
-    sent.iter().map(|sent| &sent.frame[54..]).collect()
-}
-
-fn alerts(rig: &mut Rig) -> Vec<Alert> {
-    let taken = rig.desks.iter_mut().filter_map(|desk| desk.alerts.as_mut());
-    taken
-        .flat_map(|alerts| std::iter::from_fn(|| alerts.pop().ok()))
-        .collect()
-}
+use sluice_testkit::packet::{self, flag};
 
 #[test]
 fn harmless_connection_passes_translated_both_ways() {
@@ -349,24 +242,11 @@ fn flows_that_no_place_is_left_for_are_dropped_under_their_name() {
 }
 
 #[test]
-fn fragments_of_inspected_flows_are_dropped_under_their_name() {
-    let mut rig = Rig::new(plan());
-    let whole = packet::udp4("192.168.1.10:5000", "198.51.100.7:9").payload(&[7; 64]);
-    let first = whole.clone().fragment(0, true, 9);
-    assert_eq!(0, rig.host_sends(&first).len());
-    assert_eq!(1, rig.drops("inspection-fragment"));
-    assert_eq!(1, rig.host_sends(&whole).len());
-    rig.check();
-}
-
-#[test]
 fn sessions_of_interfaces_that_are_not_inspected_are_not() {
     let mut rig = Rig::new(Plan {
         policy: |policy| {
-            inspected(policy);
-            let mut inspection = (**policy.inspection.as_ref().unwrap()).clone();
-            inspection.interfaces = vec![false, false];
-            policy.inspection = Some(Arc::new(inspection));
+            inspected::inspected(policy);
+            inspected::change(policy, |inspection| inspection.interfaces = vec![false, false]);
         },
         ..plan()
     });

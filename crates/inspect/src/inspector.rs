@@ -24,7 +24,7 @@ use crate::evaluate::{Buffers, Facts, View};
 use crate::prefilter::Class;
 use crate::protocols::{self, Capacity, Piece, Slot, Store};
 use crate::rates::Rates;
-use crate::reason::Reason;
+use crate::reason::{Reason, Skipped};
 use crate::ruleset::Ruleset;
 use crate::scope::Ends;
 use crate::signature::{Buffer, Protocol, Toward};
@@ -39,8 +39,10 @@ use parser::Said;
 pub enum Verdict {
     /// It goes on.
     Pass,
-    /// It goes on, and nothing of its flow is to be inspected any more.
-    Leave,
+    /// It goes on, and was not inspected.
+    Skip(Skipped),
+    /// It goes on, and nothing of its flow is to be inspected any more. Where it was not inspected itself, why.
+    Leave(Option<Skipped>),
     /// It waits for what comes before it: its buffer is to be parked, and told to [`Inspector::held`].
     Hold(Ahead),
     /// It is dropped.
@@ -101,14 +103,8 @@ pub struct Plan {
 /// What happened, beside what streams and parsers count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Packets that were looked at.
-    pub inspected: u64,
     /// Bytes that were searched.
     pub searched: u64,
-    /// Packets that went on uninspected, by policy.
-    pub passed: u64,
-    /// Flows that were found clean, or left by policy, and are no longer inspected.
-    pub left: u64,
     /// Rules that waited for more of a message, and gave way to others.
     pub waiting_lost: u64,
     /// Connections that could not be searched, for all stream states were in use.
@@ -238,7 +234,7 @@ impl<'m> Inspector<'m> {
             return true;
         }
         let (fate, drops) = match policy {
-            Policy::Bypass => (Some(Fate::Passed), false),
+            Policy::Bypass => (Some(Fate::Passed(Skipped::GapOverdue)), false),
             Policy::DropFlow => (Some(Fate::Dropped), true),
             Policy::DropPacket | Policy::Pass => (None, true),
         };
@@ -290,23 +286,36 @@ impl<'m> Inspector<'m> {
         &self.store.anomalies
     }
 
+    /// A packet of a flow has come at a nanosecond. What becomes of it where that is decided already; none where it is to be
+    /// looked at.
+    pub fn decided(&mut self, handle: FlowHandle, now: u64) -> Option<Verdict> {
+        let Some((flow, _)) = self.flows.get(handle) else {
+            return Some(Verdict::Drop(Reason::Closed));
+        };
+        flow.story.seen[1] = now;
+        match flow.fate {
+            Fate::Open => None,
+            Fate::Passed(why) => Some(Verdict::Skip(why)),
+            // Whoever goes on sending is told.
+            Fate::Rejected if flow.stream != stream::Handle::NONE => Some(Verdict::Reject(Reason::FlowDropped)),
+            Fate::Dropped | Fate::Rejected => Some(Verdict::Drop(Reason::FlowDropped)),
+        }
+    }
+
+    /// Bytes of a flow that were searched, where no rule waits for more of it.
+    pub fn settled(&mut self, handle: FlowHandle) -> Option<u64> {
+        let (flow, _) = self.flows.get(handle)?;
+        let waits = flow.waiting.iter().any(|waiting| !waiting.rules.is_empty());
+        (!waits).then_some(flow.searched)
+    }
+
     /// A packet of a flow.
     pub fn packet(&mut self, handle: FlowHandle, seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
-        let Some((flow, _)) = self.flows.get(handle) else {
-            return Verdict::Drop(Reason::Closed);
-        };
-        flow.story.seen[1] = round.now;
-        match flow.fate {
-            Fate::Open => {}
-            Fate::Passed => {
-                self.counters.passed += 1;
-                return Verdict::Pass;
-            }
-            // Whoever goes on sending is told.
-            Fate::Rejected if flow.stream != stream::Handle::NONE => return Verdict::Reject(Reason::FlowDropped),
-            Fate::Dropped | Fate::Rejected => return Verdict::Drop(Reason::FlowDropped),
+        if let Some(verdict) = self.decided(handle, round.now) {
+            return verdict;
         }
-        match flow.stream {
+        let stream = self.flows.get(handle).map(|(flow, _)| flow.stream);
+        match stream.unwrap_or(stream::Handle::NONE) {
             stream::Handle::NONE => self.datagram(handle, seen, round),
             _ => self.segment(handle, seen, round),
         }
@@ -361,14 +370,9 @@ impl<'m> Inspector<'m> {
                 }
                 Verdict::Drop(exception.into())
             }
-            Policy::Pass => {
-                self.counters.passed += 1;
-                Verdict::Pass
-            }
-            Policy::Bypass => {
-                self.counters.left += 1;
-                Verdict::Leave
-            }
+            // What follows data that were not kept can't be put in order.
+            Policy::Pass if exception != Exception::NoMemory => Verdict::Skip(exception.into()),
+            Policy::Pass | Policy::Bypass => Verdict::Leave(Some(exception.into())),
         }
     }
 
@@ -524,7 +528,6 @@ impl<'m> Inspector<'m> {
                 &[Protocol::Tcp, Protocol::Ip, Protocol::Application],
             );
         }
-        self.counters.inspected += 1;
         if matches!(fate, Fate::Dropped | Fate::Rejected) && round.settings.passive {
             (*fate, story.ended_by) = (Fate::Open, None);
         }
@@ -534,11 +537,8 @@ impl<'m> Inspector<'m> {
         match *fate {
             Fate::Dropped => Verdict::Drop(Reason::Signature),
             Fate::Rejected => Verdict::Reject(Reason::Signature),
-            Fate::Open | Fate::Passed if clean => {
-                self.counters.left += 1;
-                Verdict::Leave
-            }
-            Fate::Open | Fate::Passed => Verdict::Pass,
+            Fate::Open | Fate::Passed(_) if clean => Verdict::Leave(None),
+            Fate::Open | Fate::Passed(_) => Verdict::Pass,
         }
     }
 
@@ -631,7 +631,6 @@ impl<'m> Inspector<'m> {
                 &[own, Protocol::Ip, Protocol::Application],
             );
         }
-        self.counters.inspected += 1;
         self.counters.searched += bytes.len() as u64;
         *searched += bytes.len() as u64;
         if matches!(fate, Fate::Dropped | Fate::Rejected) && round.settings.passive {
@@ -641,11 +640,8 @@ impl<'m> Inspector<'m> {
         match *fate {
             Fate::Dropped => Verdict::Drop(Reason::Signature),
             Fate::Rejected => Verdict::Reject(Reason::Signature),
-            Fate::Open if round.settings.depth > 0 && *searched >= round.settings.depth => {
-                self.counters.left += 1;
-                Verdict::Leave
-            }
-            Fate::Open | Fate::Passed => Verdict::Pass,
+            Fate::Open if round.settings.depth > 0 && *searched >= round.settings.depth => Verdict::Leave(None),
+            Fate::Open | Fate::Passed(_) => Verdict::Pass,
         }
     }
 }

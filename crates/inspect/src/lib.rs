@@ -22,7 +22,7 @@ pub mod stream;
 pub mod transactions;
 
 pub use inspector::{Inspector, Verdict};
-pub use reason::Reason;
+pub use reason::{Reason, Skipped};
 pub use rule::Rule;
 pub use ruleset::Ruleset;
 pub use signature::Signature;

@@ -35,8 +35,22 @@ reasons! {
         "A packet of a flow that a rule or an exception had ended before.";
     Covered "segment-covered"
         "A TCP segment of which every byte was held already, ahead of a gap.";
-    Fragment "inspection-fragment"
-        "A fragment of a datagram of an inspected flow: fragments are not put together for inspection.";
+    FragmentOverlap "inspection-fragment-overlap"
+        "A fragment that overlaps another of its datagram, and every other of that datagram (RFC 5722).";
+    FragmentCopy "inspection-fragment-copy"
+        "A fragment that came twice while its datagram was put together: the first one counts.";
+    FragmentMisfit "inspection-fragment-misfit"
+        "A fragment of a datagram whose fragments don't agree on where it ends, or where its headers are.";
+    FragmentsFull "inspection-fragments-full"
+        "A fragment, with as many datagrams, fragments or bytes waiting to be put together as may.";
+    FragmentOverdue "inspection-fragment-overdue"
+        "A fragment of a datagram of which others did not come in time.";
+    FragmentRewritten "inspection-fragment-rewritten"
+        "A fragment of a TCP segment that differs from what was sent before: only whole ones are put right.";
+    ParkingFull "inspection-parking-full"
+        "No buffer to wait in, for a segment ahead of a gap or a fragment.";
+    Overload "inspection-overload"
+        "A packet of a class that is dropped while its worker is overloaded.";
     FlowsFull "inspection-full"
         "No place to inspect another flow.";
     Midstream "stream-midstream"
@@ -56,11 +70,76 @@ reasons! {
     NoMemory "stream-no-memory"
         "No place for the data of another stream.";
     BadChecksum "stream-bad-checksum"
-        "A TCP segment whose checksum is wrong: its receiver would not take it.";
+        "A packet whose TCP, UDP or ICMP checksum is wrong: its receiver would not take it.";
     Malformed "stream-malformed"
         "A TCP header that does not fit its segment.";
     Closed "stream-closed"
         "A TCP segment of a connection that is no longer kept.";
+}
+
+macro_rules! skipped {
+    ($($name:ident $text:literal $help:literal;)*) => {
+        /// Why a packet of what is inspected goes on uninspected: each is a counter of its own.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Skipped {
+            $(#[doc = $help] $name,)*
+        }
+
+        impl Skipped {
+            /// All of them, in the order of their numbers.
+            pub const ALL: &[Skipped] = &[$(Skipped::$name),*];
+
+            /// The counter's name.
+            pub fn name(self) -> &'static str {
+                match self { $(Skipped::$name => $text,)* }
+            }
+
+            /// What it means, in a sentence for the operator.
+            pub fn help(self) -> &'static str {
+                match self { $(Skipped::$name => $help,)* }
+            }
+        }
+    };
+}
+
+skipped! {
+    Left "left" "Of a flow that had left inspection: found clean, or by policy.";
+    Rule "rule" "Of a flow that a rule lets pass.";
+    IcmpError "icmp-error" "An ICMP error about an inspected flow, which is none of its data.";
+    Overload "overload" "Of a class that is bypassed, or inspected less, while its worker is overloaded.";
+    FailOpen "fail-open" "Over a bridge that fails open, where there was no place for another flow.";
+    Invalid "invalid" "Not valid, over a bridge: show drops names what is wrong with it.";
+    NotIp "not-ip" "Neither IPv4 nor IPv6, over a bridge.";
+    Midstream "midstream" "Of a connection whose beginning was not seen.";
+    Handshake "handshake" "Data while the sides did not agree on where the stream begins.";
+    GapFull "gap-full" "Ahead of a gap, with as many held as may be.";
+    GapOverdue "gap-overdue" "Behind a gap that was not filled in time.";
+    BeyondWindow "beyond-window" "Sent again, and no longer there to compare.";
+    BeyondEnd "beyond-end" "Behind the end of its stream.";
+    OutOfWindow "out-of-window" "With a sequence number that no window reaches.";
+    NoMemory "no-memory" "No place for another flow, or for its data.";
+    BadChecksum "bad-checksum" "With a wrong checksum.";
+    Malformed "malformed" "With a header that does not fit.";
+    Closed "closed" "Of a connection that is no longer kept.";
+}
+
+impl From<Exception> for Skipped {
+    fn from(exception: Exception) -> Self {
+        match exception {
+            Exception::Midstream => Self::Midstream,
+            Exception::Handshake => Self::Handshake,
+            Exception::GapFull => Self::GapFull,
+            Exception::GapOverdue => Self::GapOverdue,
+            Exception::BeyondWindow => Self::BeyondWindow,
+            Exception::BeyondEnd => Self::BeyondEnd,
+            Exception::OutOfWindow => Self::OutOfWindow,
+            Exception::NoMemory => Self::NoMemory,
+            Exception::BadChecksum => Self::BadChecksum,
+            Exception::Malformed => Self::Malformed,
+            Exception::Closed => Self::Closed,
+        }
+    }
 }
 
 impl From<Exception> for Reason {

@@ -3,9 +3,10 @@
 mod lab;
 
 use lab::{Connection, Lab, datagram};
-use sluice_inspect::inspector::Verdict;
-use sluice_inspect::reason::Reason;
+use sluice_inspect::inspector::{Settings, Verdict};
+use sluice_inspect::reason::{Reason, Skipped};
 use sluice_inspect::signatures::Dialect::{Snort2, Snort3, Suricata};
+use sluice_inspect::stream::{Exception, Policies, Policy};
 use sluice_wire::Direction;
 
 const DROPPED: Verdict = Verdict::Drop(Reason::Signature);
@@ -285,5 +286,55 @@ fn flow_found_clean_for_so_long_is_left() {
     lab.settings.depth = 8;
     let mut connection = Connection::open(&mut lab, 80);
     assert_eq!(Verdict::Pass, connection.client(0, b"1234567"));
-    assert_eq!(Verdict::Leave, connection.client(7, b"8"));
+    assert_eq!(Verdict::Leave(None), connection.client(7, b"8"));
+}
+
+#[test]
+fn data_that_no_window_is_left_for_leave_inspection_where_they_may_go_on() {
+    let said = [
+        (Policy::DropPacket, Verdict::Drop(Reason::NoMemory)),
+        (Policy::DropFlow, Verdict::Drop(Reason::NoMemory)),
+        (Policy::Pass, Verdict::Leave(Some(Skipped::NoMemory))),
+        (Policy::Bypass, Verdict::Leave(Some(Skipped::NoMemory))),
+    ];
+    for (policy, verdict) in said {
+        let mut lab = Lab::new(
+            Suricata,
+            r#"drop tcp any any -> any any (msg:"m"; content:"evil"; sid:1;)"#,
+        );
+        let settings = Settings {
+            policies: Policies::default().with(Exception::NoMemory, policy),
+            ..Settings::default()
+        };
+        let handle = lab.inspector.open(true).unwrap();
+        assert_eq!(verdict, lab.inspector.exception(handle, Exception::NoMemory, &settings));
+        let decided = (policy == Policy::DropFlow).then_some(Verdict::Drop(Reason::FlowDropped));
+        assert_eq!(decided, lab.inspector.decided(handle, 1));
+    }
+}
+
+#[test]
+fn flow_is_settled_by_what_was_searched_unless_a_rule_waits_for_more() {
+    let mut lab = Lab::new(
+        Suricata,
+        r#"drop tcp any any -> any any (msg:"m"; content:"evil"; content:!"good"; within:100; sid:1;)"#,
+    );
+    let mut connection = Connection::open(&mut lab, 80);
+    assert_eq!(Some(0), connection.lab.inspector.settled(connection.handle));
+    connection.client(0, b"harmless");
+    assert_eq!(Some(8), connection.lab.inspector.settled(connection.handle));
+    connection.client(8, b"evil, so far");
+    assert_eq!(None, connection.lab.inspector.settled(connection.handle));
+}
+
+#[test]
+fn flow_that_a_rule_lets_pass_is_skipped_for_that_reason() {
+    let mut lab = Lab::new(
+        Suricata,
+        r#"pass tcp any any -> any any (msg:"m"; content:"friend"; sid:1;)
+drop tcp any any -> any any (msg:"m"; content:"evil"; sid:2;)"#,
+    );
+    let mut connection = Connection::open(&mut lab, 80);
+    assert_eq!(Verdict::Pass, connection.client(0, b"friend"));
+    assert_eq!(Verdict::Skip(Skipped::Rule), connection.client(6, b"evil"));
 }

@@ -53,24 +53,38 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
         serde_json::to_writer_pretty(&mut *output, &status).map_err(std::io::Error::from)?;
         return Ok(writeln!(output)?);
     }
-    let numbers = [
+    let number = |columns: &mut Columns, name: &str, number| columns.row([name.to_owned(), grouped(number)]);
+    let mut columns = Columns::new(&[("INSPECTION", Left), ("", Right)]);
+    for (name, of) in [
         ("rules in force", status.signatures),
         ("rules refused", status.refused.len() as u64),
         ("bytes of the search", status.search_bytes),
-        ("packets inspected", status.inspected),
+        ("packets received", status.received),
+        ("  inspected", status.inspected),
+        ("  bypassed", status.bypassed),
+    ] {
+        number(&mut columns, name, of);
+    }
+    for reason in &status.bypassed_by_reason {
+        number(&mut columns, &format!("    {}", reason.reason), reason.packets);
+    }
+    number(&mut columns, "  dropped", status.dropped);
+    for reason in &status.dropped_by_reason {
+        number(&mut columns, &format!("    {}", reason.reason), reason.packets);
+    }
+    for (name, of) in [
+        ("  waiting", status.waiting),
         ("bytes searched", status.searched),
-        ("packets passed uninspected", status.uninspected),
         ("flows no longer inspected", status.left),
-        ("packets dropped", status.dropped),
+        ("workers overloaded", status.overloaded),
+        ("overloads so far", status.overloads),
         ("alerts", status.alerts),
         ("alerts lost", status.alerts_lost),
         ("records written", status.records),
         ("records lost", status.records_lost),
-    ];
-    let mut columns = Columns::new(&[("INSPECTION", Left), ("", Right)]);
-    numbers
-        .iter()
-        .for_each(|(name, number)| columns.row([(*name).to_owned(), grouped(*number)]));
+    ] {
+        number(&mut columns, name, of);
+    }
     columns.flush(output)?;
     if !status.refused.is_empty() {
         writeln!(output)?;

@@ -388,6 +388,17 @@ pub(crate) fn transport_checksum(
     }
 }
 
+/// Check what the fragments of a datagram make: `payload`, behind the headers of `datagram`, which is one of them, with its
+/// `layers`.
+pub fn validate_assembled(datagram: &[u8], payload: &[u8], layers: &Layers) -> Result<Validity, Fault> {
+    transport(payload, layers)?;
+    // Until the last segment of a routing header, the pseudo-header's destination is not the packet's.
+    if layers.class == Class::Ipv6 && ipv6::walk(datagram)?.segments_left > 0 {
+        return Ok(Validity::Valid);
+    }
+    transport_checksum(datagram, payload, Checksums::Unverified, layers)
+}
+
 /// Compute the TCP, UDP, ICMP or ICMPv6 checksum of a whole packet and write it. Other packets and fragments stay as
 /// they are.
 pub fn complete_checksum(frame: &mut [u8], layers: &Layers) {

@@ -8,9 +8,8 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::{DpdkIo, tsc};
-use sluice_engine::batch::Meta;
+use sluice_engine::inspection::sight::facts;
 use sluice_engine::io::{HAND, Lent, PacketIo, PortIndex, Slot};
-use sluice_engine::nodes::inspect::facts;
 use sluice_engine::time::Now;
 use sluice_inspect::inspector::{FlowHandle, Inspector, Plan, Round, Seen, Settings, Tools, Verdict};
 use sluice_inspect::protocols::Capacity;
@@ -236,12 +235,7 @@ fn inspect(
         return false;
     };
     let (source, destination) = (header.source().into(), header.destination().into());
-    let meta = Meta {
-        layers: *layers,
-        interface: port,
-        ..Meta::default()
-    };
-    let facts = facts(&meta, frame);
+    let facts = facts(layers, layers.datagram(frame), layers.payload(frame));
     let ends = Ends {
         source: std::net::IpAddr::V4(source),
         destination: std::net::IpAddr::V4(destination),

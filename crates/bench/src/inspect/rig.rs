@@ -207,6 +207,8 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
             alerts: 64,
             records: Default::default(),
             interfaces: vec![true; 2],
+            fragments: Default::default(),
+            overload: Default::default(),
         }));
     }
     let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;

@@ -64,16 +64,28 @@ pub struct InspectionStatus {
     pub refused: Vec<RefusedSignature>,
     /// Bytes of what they are searched with.
     pub search_bytes: u64,
-    /// Packets that were looked at.
+    /// Packets that came to inspection: those that were inspected, went on uninspected, were dropped, or still wait.
+    pub received: u64,
+    /// Packets that went on inspected.
     pub inspected: u64,
-    /// Bytes that were searched.
-    pub searched: u64,
-    /// Packets of inspected flows that went on uninspected, by a rule or policy.
-    pub uninspected: u64,
-    /// Flows that are no longer inspected, found clean or by policy.
-    pub left: u64,
+    /// Packets that went on uninspected.
+    pub bypassed: u64,
+    /// Why they did, what has happened alone.
+    pub bypassed_by_reason: Vec<InspectionReason>,
     /// Packets that inspection dropped.
     pub dropped: u64,
+    /// Why it did, what has happened alone.
+    pub dropped_by_reason: Vec<InspectionReason>,
+    /// Packets that wait for what comes before them in their stream, or for the rest of their datagram.
+    pub waiting: u64,
+    /// Bytes that were searched.
+    pub searched: u64,
+    /// Flows that are no longer inspected, found clean or by policy.
+    pub left: u64,
+    /// Workers that have more to inspect than they can, now.
+    pub overloaded: u64,
+    /// How often workers had.
+    pub overloads: u64,
     /// Alerts.
     pub alerts: u64,
     /// Alerts that were lost because a queue was full.
@@ -82,6 +94,18 @@ pub struct InspectionStatus {
     pub records: u64,
     /// Records that were lost because a queue was full, or could not be written.
     pub records_lost: u64,
+}
+
+/// How many packets a reason had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct InspectionReason {
+    /// Its name.
+    pub reason: String,
+    /// What it means.
+    pub help: String,
+    /// Packets.
+    pub packets: u64,
 }
 
 /// A rule that is not in force.

@@ -24,6 +24,23 @@ pub enum InspectionProblem {
     /// A name that no exception has.
     #[error("there is no exception `{0}`")]
     Exception(String),
+    /// Overload that ends where it begins, or before it does.
+    #[error("an overload that begins at {begins} waiting packets can't end at {ends}")]
+    Marks {
+        /// Where it begins.
+        begins: u32,
+        /// Where it ends.
+        ends: u32,
+    },
+    /// Two classes with one name.
+    #[error("there is a class `{0}` before this one")]
+    ClassTwice(String),
+    /// To be inspected less, and nobody says how much less.
+    #[error("the class is inspected less, to no depth")]
+    NoDepth,
+    /// A depth that means nothing.
+    #[error("only a class that is inspected less has a depth")]
+    NeedlessDepth,
 }
 
 impl InspectionProblem {
@@ -34,6 +51,10 @@ impl InspectionProblem {
             Self::NoSignatures => "add [[inspection.signatures]] with `file` and `dialect`".into(),
             Self::Twice(_) | Self::EveTypeTwice => "once is enough".into(),
             Self::EveTarget => "say one of `file`, `stream` and `datagram`".into(),
+            Self::Marks { .. } => "let it end at fewer, such as a quarter of them".into(),
+            Self::ClassTwice(_) => "give each a name of its own".into(),
+            Self::NoDepth => "add the bytes after which a clean flow is left: `depth = 4096`".into(),
+            Self::NeedlessDepth => "take it away, or write `action = \"inspect-less\"`".into(),
             Self::Exception(name) => super::meant(name, &EXCEPTIONS.map(str::to_owned)),
         }
     }

@@ -4,6 +4,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::Eve;
+use crate::value::{IpProtocol, PortRanges, Prefix};
 
 /// `[inspection]`: flows that come or go by some interfaces are put in order, searched for what signatures describe, and
 /// dropped, rejected or reported as their rules say.
@@ -40,9 +41,17 @@ pub struct Inspection {
     pub depth: u64,
     /// Alerts that wait for the log in each worker at most; more are lost, and counted.
     pub alerts: u32,
+    /// Datagrams in fragments that each worker puts together at a time, in 64 KiB each. Their fragments wait meanwhile, as
+    /// long as `timeout` in `[fragments]` says.
+    pub fragments: u32,
+    /// Bytes of fragments that wait to be put together in each worker.
+    pub fragment_bytes: u32,
     /// What is done about what can't be inspected.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub exceptions: IndexMap<String, ExceptionPolicy>,
+    /// What is done while a worker has more to do than it can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub overload: Option<Overload>,
     /// Where records are written to as lines of EVE JSON: a file, which gets alerts, or a table that says more.
     #[serde(skip_serializing_if = "Option::is_none", deserialize_with = "Eve::file_or_table")]
     pub eve: Option<Eve>,
@@ -64,6 +73,9 @@ impl Default for Inspection {
             decoders: 64,
             depth: 0,
             alerts: 4096,
+            fragments: 64,
+            fragment_bytes: 1 << 20,
+            overload: None,
             exceptions: IndexMap::new(),
             eve: None,
         }
@@ -78,6 +90,65 @@ pub enum InspectionMode {
     Prevent,
     /// Report, whatever they say.
     Detect,
+}
+
+/// What is done while a worker has more to do than it can, before work is spent on it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Overload {
+    /// Packets that wait for a worker from which on it is overloaded.
+    #[serde(default = "begins")]
+    pub begins: u32,
+    /// Packets that wait for it when it is no longer.
+    #[serde(default = "ends")]
+    pub ends: u32,
+    /// Classes of traffic, in order: the first that a packet is of decides. What is of none is inspected.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub classes: Vec<OverloadClass>,
+}
+
+fn begins() -> u32 {
+    512
+}
+
+fn ends() -> u32 {
+    128
+}
+
+/// A class of traffic. What is not named makes no difference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct OverloadClass {
+    /// Its name.
+    pub name: String,
+    /// Protocol over IP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<IpProtocol>,
+    /// Ports that either end has.
+    #[serde(default, skip_serializing_if = "PortRanges::is_empty")]
+    pub ports: PortRanges,
+    /// Networks that either end is in, as the inside sees it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Prefix>,
+    /// What is done about it.
+    pub action: OverloadAction,
+    /// With `inspect-less`: bytes after which a flow that was found clean is no longer inspected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u64>,
+}
+
+/// What is done about a class of traffic under overload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OverloadAction {
+    /// It is inspected, as ever.
+    Inspect,
+    /// It is inspected to a smaller depth.
+    InspectLess,
+    /// It goes on uninspected; a TCP connection for good.
+    Bypass,
+    /// It is dropped.
+    Drop,
 }
 
 /// A file of rules.

@@ -16,7 +16,9 @@ pub use bridge::{Bridge, Fail, Invalid};
 pub use eve::{Eve, EveType};
 pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, Part, RejectWith, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
-pub use inspection::{ExceptionPolicy, Inspection, InspectionMode, SignatureDialect, Signatures};
+pub use inspection::{
+    ExceptionPolicy, Inspection, InspectionMode, Overload, OverloadAction, OverloadClass, SignatureDialect, Signatures,
+};
 pub use interface::{Bond, BondMode, Interface, LeftToOffload, RouterAdvertisements, SourceValidation};
 pub use nat::{DestinationRule, ExemptRule, Nat, SourceRule, StaticRule, UnsolicitedSyn};
 pub use pool::{

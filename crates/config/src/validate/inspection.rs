@@ -106,5 +106,38 @@ impl Check<'_> {
         self.in_range(&at("messages"), "a number of messages", written.messages, 64..=1 << 20);
         self.in_range(&at("decoders"), "a number of decoders", written.decoders, 1..=u16::MAX);
         self.in_range(&at("alerts"), "a number of alerts", written.alerts, 16..=1 << 20);
+        self.in_range(&at("fragments"), "a number of datagrams", written.fragments, 1..=4096);
+        self.in_range(
+            &at("fragment-bytes"),
+            "a number of bytes",
+            written.fragment_bytes,
+            1 << 16..=1 << 28,
+        );
+        if let Some(overload) = &written.overload {
+            self.overload(overload);
+        }
+    }
+
+    fn overload(&mut self, written: &schema::Overload) {
+        let schema::Overload { begins, ends, .. } = *written;
+        let at = place!["inspection", "overload", "begins"];
+        // A burst from a device is 64: less can't be told from none.
+        self.in_range(at, "a number of packets", begins, 64..=1 << 20);
+        if ends >= begins {
+            let marks = InspectionProblem::Marks { begins, ends };
+            self.report(place!["inspection", "overload", "ends"], marks.into());
+        }
+        for (k, class) in written.classes.iter().enumerate() {
+            if written.classes[..k].iter().any(|other| other.name == class.name) {
+                let twice = InspectionProblem::ClassTwice(class.name.clone());
+                self.report(place!["inspection", "overload", "classes", k, "name"], twice.into());
+            }
+            let wrong = match (class.action, class.depth) {
+                (schema::OverloadAction::InspectLess, None | Some(0)) => InspectionProblem::NoDepth,
+                (schema::OverloadAction::InspectLess, Some(_)) | (_, None) => continue,
+                (_, Some(_)) => InspectionProblem::NeedlessDepth,
+            };
+            self.report(place!["inspection", "overload", "classes", k], wrong.into());
+        }
     }
 }

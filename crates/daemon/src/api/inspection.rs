@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Query, State};
-use sluice_config::api::{Alert, AlertRequest, InspectionStatus, Page, RefusedSignature};
+use sluice_config::api::{Alert, AlertRequest, InspectionReason, InspectionStatus, Page, RefusedSignature};
 use sluice_engine::counters::{Counter, WorkerCounters};
 use sluice_engine::reason::Reason;
+use sluice_inspect::Skipped;
 
 use super::{Refusal, Shared};
 use crate::control::Control;
@@ -38,7 +39,16 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         .map(|alerts| alerts.counts())
         .unwrap_or_default();
     let signatures = &control.signatures;
-    let dropped = Reason::all().filter(|reason| matches!(reason, Reason::Inspect(_)));
+    let dropped_by_reason = by_reason(Reason::all().filter_map(|reason| match reason {
+        Reason::Inspect(why) => Some((why.name(), why.help(), crate::run::drops(&control, reason))),
+        _ => None,
+    }));
+    let bypassed_by_reason = by_reason(Skipped::ALL.iter().map(|&why| {
+        let counters = control.counters.iter();
+        let packets = counters.map(|worker| worker.bypassed[why as usize].get()).sum();
+        (why.name(), why.help(), packets)
+    }));
+    let all = |reasons: &[InspectionReason]| reasons.iter().map(|reason| reason.packets).sum();
     Ok(Json(InspectionStatus {
         signatures: signatures.loaded as u64,
         refused: signatures
@@ -52,11 +62,18 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
             })
             .collect(),
         search_bytes: signatures.search_bytes as u64,
+        // A worker that looks again at what another let wait takes it away there.
+        received: (control.counters.iter()).fold(0, |all, worker| all.wrapping_add(worker.to_inspect.get())),
         inspected: sum(|worker| &worker.inspected),
+        bypassed: all(&bypassed_by_reason),
+        bypassed_by_reason,
+        dropped: all(&dropped_by_reason),
+        dropped_by_reason,
+        waiting: sum(|worker| &worker.inspection_waiting),
         searched: sum(|worker| &worker.searched),
-        uninspected: sum(|worker| &worker.uninspected),
         left: sum(|worker| &worker.left),
-        dropped: dropped.map(|reason| crate::run::drops(&control, reason)).sum(),
+        overloaded: sum(|worker| &worker.overloaded),
+        overloads: sum(|worker| &worker.overloads),
         alerts: sum(|worker| &worker.alerts),
         alerts_lost: sum(|worker| &worker.alerts_lost),
         records: written,
@@ -89,12 +106,24 @@ pub(crate) fn statistics(control: &Control, [written, lost]: [u64; 2]) -> Statis
             drop_reason,
         },
         inspection: Own {
-            uninspected: sum(|worker| &worker.uninspected),
+            uninspected: control.counters.iter().map(|worker| worker.all_bypassed()).sum(),
             left: sum(|worker| &worker.left),
             records: written,
             records_lost: lost + sum(|worker| &worker.records_lost),
         },
     }
+}
+
+/// What has happened, of what may.
+fn by_reason(reasons: impl Iterator<Item = (&'static str, &'static str, u64)>) -> Vec<InspectionReason> {
+    reasons
+        .filter(|(.., packets)| *packets > 0)
+        .map(|(reason, help, packets)| InspectionReason {
+            reason: reason.into(),
+            help: help.into(),
+            packets,
+        })
+        .collect()
 }
 
 fn nothing() -> Refusal {

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_config::Config;
-use sluice_config::schema::{EveType, ExceptionPolicy, InspectionMode, SignatureDialect};
-use sluice_engine::inspection::Inspection;
+use sluice_config::schema::{
+    self, EveType, ExceptionPolicy, InspectionMode, OverloadAction, OverloadClass, SignatureDialect,
+};
+use sluice_engine::inspection::{Class, Inspection, Limits, Overload, Shed};
 use sluice_engine::records::Records;
 use sluice_inspect::inspector::{Plan, Settings};
 use sluice_inspect::prefilter;
@@ -190,6 +192,12 @@ pub fn inspection(
         alerts: written.alerts as usize,
         records: records(written),
         interfaces: inspection.interfaces.clone(),
+        fragments: Limits {
+            datagrams: written.fragments as usize,
+            bytes: written.fragment_bytes as usize,
+            patience: config.document.fragments.timeout.duration().as_nanos() as u64,
+        },
+        overload: written.overload.as_ref().map(overload).unwrap_or_default(),
     };
     Ok(Some((Arc::new(on), report)))
 }
@@ -264,6 +272,30 @@ fn records(written: &sluice_config::schema::Inspection) -> Records {
     let any = drops || flows || wanted(written).any();
     let most = if any { eve.records as usize } else { 0 };
     Records { drops, flows, most }
+}
+
+fn overload(written: &schema::Overload) -> Overload {
+    let class = |class: &OverloadClass| Class {
+        protocol: class.protocol.map(|protocol| protocol.0),
+        ports: class.ports.0.iter().map(|ports| ports.first()..=ports.last()).collect(),
+        networks: class
+            .networks
+            .iter()
+            .map(|network| network.net())
+            .map(|net| (net.addr(), net.prefix_len()))
+            .collect(),
+        shed: match (class.action, class.depth) {
+            (OverloadAction::Inspect, _) => Shed::Inspect,
+            (OverloadAction::InspectLess, depth) => Shed::Less(depth.unwrap_or(0)),
+            (OverloadAction::Bypass, _) => Shed::Bypass,
+            (OverloadAction::Drop, _) => Shed::Drop,
+        },
+    };
+    Overload {
+        begins: written.begins.into(),
+        ends: written.ends.into(),
+        classes: written.classes.iter().map(class).collect(),
+    }
 }
 
 /// How much a shard inspects at once. Flows don't spread evenly over shards: there is room for a quarter more.

@@ -4,15 +4,15 @@
 
 use std::ops::Range;
 
+use sluice_inspect::Skipped;
 use sluice_inspect::stream::{Exception, Policy as Exceptional};
 use sluice_table::flow::RecordIndex;
-use sluice_wire::Direction;
-use sluice_wire::Packet;
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::vlan::{self, Tag};
+use sluice_wire::{Checksums, Direction, Fault, Packet};
 
 use crate::batch::{Batch, Hop, Lists, Meta, Slots, put};
 use crate::context::Ctx;
@@ -22,7 +22,7 @@ use crate::nodes::decide::{Plan, Translation};
 use crate::nodes::established::{follow, read};
 use crate::nodes::leave;
 use crate::nodes::output::Out;
-use crate::nodes::parse::Tally;
+use crate::nodes::parse::{self, Tally};
 use crate::opening::Openings;
 use crate::policy::{Bridge, Interface, Policy};
 use crate::reason::{Own, Reason};
@@ -56,10 +56,13 @@ pub fn receive(
                 meta.layers = layers;
                 onward(place, bridge, inspects, batch, lists, ctx);
             }
+            Err(reason) if inspects && reason == WRONG_CHECKSUM => {
+                wrong_checksum(place, bridge, batch, lists, ctx);
+            }
             Err(reason) if bridge.drops_invalid => lists.discard(place, reason),
             Err(reason) => {
                 if inspects {
-                    ctx.counters.uninspected.add(1);
+                    ctx.counters.bypass_before(Skipped::Invalid);
                 }
                 spare(meta, reason, ctx);
                 send(place, bridge.peer, batch, lists, ctx);
@@ -67,6 +70,32 @@ pub fn receive(
         }
     }
     tally.flush(ctx);
+}
+
+/// What inspection has a policy for.
+const WRONG_CHECKSUM: Reason = Reason::Wire(Fault::BadTransportChecksum);
+
+/// A packet that its receiver would not take, and that inspection does not take for part of its flow.
+fn wrong_checksum(slot: Slot, bridge: Bridge, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let inspection = ctx.policy.inspection.as_deref();
+    let said = inspection.map(|inspection| inspection.settings.policies.of(Exception::BadChecksum));
+    let packet = &mut batch.packets[slot as usize];
+    match (said, layers::parse(packet.bytes())) {
+        (Some(Exceptional::DropFlow | Exceptional::Bypass), Ok(layers)) if !bridge.drops_invalid => {
+            packet.set_checksums(Checksums::BadL4);
+            batch.meta[slot as usize % HAND].layers = layers;
+            onward(slot, bridge, true, batch, lists, ctx);
+        }
+        (Some(Exceptional::Pass), _) if !bridge.drops_invalid => {
+            ctx.counters.bypass_before(Skipped::BadChecksum);
+            spare(batch.meta(slot), WRONG_CHECKSUM, ctx);
+            send(slot, bridge.peer, batch, lists, ctx);
+        }
+        _ => {
+            ctx.counters.to_inspect.add(1);
+            lists.discard(slot, sluice_inspect::Reason::BadChecksum);
+        }
+    }
 }
 
 /// A packet that has waited goes on.
@@ -86,7 +115,7 @@ fn look(packet: &mut Packet<'_>, interface: &Interface, ctx: &Ctx<'_, '_>) -> Re
     let checksums = packet.checksums();
     let layers = layers::parse(packet.bytes())?;
     match validity::validate(packet.bytes(), checksums, &layers, &interface.validity)? {
-        Validity::Valid => {}
+        Validity::Valid => parse::forget_wrong(packet),
         Validity::LeftToOffload if interface.complete_checksums => {
             validity::complete_checksum(packet.bytes_mut(), &layers);
             ctx.counters.checksums_completed.add(1);
@@ -107,7 +136,7 @@ fn onward(slot: Slot, bridge: Bridge, inspects: bool, batch: &mut Batch<'_, '_>,
         Class::Ipv6 if inspects => put(V6::lookups(lists), slot),
         _ => {
             if inspects {
-                ctx.counters.uninspected.add(1);
+                ctx.counters.bypass_before(Skipped::NotIp);
                 spare(meta, Own::NotIp, ctx);
             }
             send(slot, bridge.peer, batch, lists, ctx);
@@ -150,7 +179,7 @@ pub fn fail(slot: Slot, reason: Reason, batch: &mut Batch<'_, '_>, lists: &mut L
         .and_then(|interface| interface.bridge);
     match bridge.filter(|bridge| bridge.fails_open) {
         Some(bridge) => {
-            ctx.counters.uninspected.add(1);
+            ctx.counters.bypass_before(Skipped::FailOpen);
             spare(meta, reason, ctx);
             send(slot, bridge.peer, batch, lists, ctx);
         }
@@ -195,7 +224,9 @@ pub fn open<F: Family>(slots: Slots, batch: &mut Batch<'_, '_>, lists: &mut List
         };
         let frame = batch.packets[slot as usize].bytes();
         let key = F::key(&meta.layers, frame, ctx.policy.context(meta, frame));
-        match midstream::<F>(&meta.layers, &key) {
+        let inspection = ctx.policy.inspection.as_deref();
+        let picks_up = inspection.is_some_and(|inspection| inspection.picks_up(&meta.layers));
+        match midstream::<F>(&meta.layers, &key).filter(|_| !picks_up) {
             None => openings.ask(slot, key, translation(meta.interface, bridge)),
             Some(reason) => unseen(slot, reason, bridge, batch, lists, ctx),
         }
@@ -223,7 +254,11 @@ fn unseen(slot: Slot, reason: Reason, bridge: Bridge, batch: &mut Batch<'_, '_>,
     if !matches!(said, Some(Exceptional::Pass | Exceptional::Bypass)) {
         return lists.discard(slot, reason);
     }
-    ctx.counters.uninspected.add(1);
+    ctx.counters
+        .bypass_before(match batch.meta(slot).layers.flags.has(Flags::ICMP_ERROR) {
+            true => Skipped::IcmpError,
+            false => Skipped::Midstream,
+        });
     spare(batch.meta(slot), reason, ctx);
     send(slot, bridge.peer, batch, lists, ctx);
 }

@@ -6,6 +6,7 @@
 
 use core::hint::select_unpredictable;
 
+use sluice_inspect::Skipped;
 use sluice_nat::TimeoutClass;
 use sluice_nat::Tuple;
 use sluice_nat::rule::Changes;
@@ -242,9 +243,13 @@ fn step<F: Family>(
             ctx.counters.sessions_revised.add(1);
         }
     }
-    if session.inspect() != Inspect::Nothing && !lists.has_passed(slot) {
-        put(F::inspects(lists), (slot, index, direction));
-        return false;
+    let inspect = session.inspect();
+    if inspect != Inspect::Nothing && !lists.has_passed(slot) {
+        if inspect != Inspect::Left {
+            put(F::inspects(lists), (slot, index, direction));
+            return false;
+        }
+        ctx.counters.bypass_before(Skipped::Left);
     }
     let hop = session.hop(direction);
     if layers.flags.has(Flags::ICMP_QUERY)

@@ -51,7 +51,8 @@ pub fn fragments(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_,
     }
 }
 
-fn datagram_key(frame: &[u8], meta: &Meta, context: u32) -> DatagramKey {
+/// What all fragments of a packet's datagram share.
+pub(super) fn datagram_key(frame: &[u8], meta: &Meta, context: u32) -> DatagramKey {
     let datagram = meta.layers.datagram(frame);
     let protocol = meta.layers.protocol;
     if meta.layers.class == Class::Ipv4 {

@@ -1,33 +1,46 @@
-//! inspect: packets of inspected sessions, as they came: put in order, searched, and rules asked about them.
+//! inspect: packets of inspected sessions, as they came: put together, put in order, searched, and rules asked about them.
 //!
-//! Exits: established again (it goes on), park (it waits for what comes before it), complain (rejected), drop.
+//! Exits: established again (it goes on), park (it waits for what comes before it, or for the rest of its datagram), complain
+//! (rejected), drop.
 
-use std::net::IpAddr;
-
-use sluice_inspect::Inspector;
-use sluice_inspect::evaluate::{self, Facts, Icmp, Ip};
-use sluice_inspect::inspector::{FlowHandle, Round, Seen, Verdict};
+use sluice_inspect::evaluate::Facts;
+use sluice_inspect::inspector::{FlowHandle, Match, Round, Seen, Settings, Tools, Verdict};
 use sluice_inspect::scope::Ends;
-use sluice_inspect::signature::Toward;
-use sluice_inspect::stream::Exception;
+use sluice_inspect::stream::{Ahead, Exception, Policy};
 use sluice_inspect::transactions::Transaction;
-use sluice_nat::Tuple;
-use sluice_nat::tracking::TcpState;
+use sluice_inspect::{Reason, Skipped};
 use sluice_table::flow::RecordIndex;
-use sluice_wire::Direction;
-use sluice_wire::ipv4::{self, Ipv4, protocol};
-use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
-use sluice_wire::tcp::{Reset, Tcp};
+use sluice_wire::ipv4::protocol;
+use sluice_wire::layers::{self, Flags, Fragment};
+use sluice_wire::tcp::Reset;
+use sluice_wire::validity::{self, Validity};
+use sluice_wire::{Checksums, Direction, Fault};
 
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::Ctx;
+use crate::counters::WorkerCounters;
 use crate::family::{Family, Session};
-use crate::inspection::{Alert, Inspect, Inspecting, Inspection, Released};
+use crate::inspection::assembly::{Piece, Placed};
+use crate::inspection::sight::{ends, facts, payload};
+use crate::inspection::{Alert, AlertQueue, Inspect, Inspecting, Inspection, Released, Shed, Told};
 use crate::io::{HAND, Slot};
+use crate::nodes::fragments::datagram_key;
 use crate::reason::Own;
 use crate::records::{About, Ending, Said, flow_number};
-use crate::shard::{Shard, tell_end};
+use crate::shard::{self, Shard, tell_end};
 use crate::time::Now;
+
+/// A packet of an inspected session.
+struct Packet<'a, F: Family> {
+    slot: Slot,
+    index: RecordIndex,
+    direction: Direction,
+    session: F::Session,
+    ends: Ends,
+    meta: Meta,
+    inspection: &'a Inspection,
+    settings: Settings,
+}
 
 /// Inspect.
 #[inline(never)]
@@ -38,213 +51,467 @@ pub fn inspect<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
             go_on::<F>(slot, lists);
             continue;
         };
-        one::<F>(slot, index, direction, batch, lists, ctx, inspection, work);
+        let meta = *batch.meta(slot);
+        let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut);
+        let session = shard.and_then(|shard| F::table_ref(shard).get(index).copied());
+        let Some(session) = session else {
+            lists.discard(slot, Own::Forgotten);
+            continue;
+        };
+        let packet = Packet::<F> {
+            slot,
+            index,
+            direction,
+            ends: ends::<F>(&session, direction),
+            session,
+            meta,
+            inspection,
+            settings: inspection.settings,
+        };
+        ctx.counters.to_inspect.add(1);
+        one(packet, batch, lists, ctx, work);
     }
 }
 
 /// What happens to a packet goes no further than its slot, but for those that waited for it.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "a packet, where it is known, and what it is inspected with"
-)]
 fn one<F: Family>(
-    slot: Slot,
-    index: RecordIndex,
-    direction: Direction,
+    mut packet: Packet<'_, F>,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut Ctx<'_, '_>,
-    inspection: &Inspection,
     work: &mut Inspecting,
 ) {
-    let (now, counters, generation) = (ctx.now, ctx.counters, ctx.policy.generation);
-    let (records, tools) = (ctx.records, ctx.tools());
-    let meta = &batch.meta[slot as usize % HAND];
-    // An error about a flow is none of its data.
-    if meta.layers.flags.has(Flags::ICMP_ERROR) {
-        counters.uninspected.add(1);
-        return go_on::<F>(slot, lists);
-    }
+    let (slot, meta) = (packet.slot, packet.meta);
+    let tools = ctx.tools();
     let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut) else {
         return lists.discard(slot, Own::Forgotten);
     };
-    let Some(session) = F::table_ref(shard).get(index).copied() else {
-        return lists.discard(slot, Own::Forgotten);
-    };
-    let number = shard.number;
-    let length = u32::from(meta.layers.end.saturating_sub(meta.layers.l3));
-    let ends = ends::<F>(&session, direction);
-    // Of a packet that no flow has.
-    let stray = |reason, lists: &mut Lists| {
-        let about = || Some(About::packet(now.nanoseconds, 0, &ends, meta.interface));
-        records.tell_drop(about, reason, None, length, counters);
-        lists.discard(slot, reason);
-    };
-    if meta.layers.fragment != Fragment::Whole {
-        return stray(sluice_inspect::Reason::Fragment, lists);
+    // An error about a flow is none of its data.
+    if meta.layers.flags.has(Flags::ICMP_ERROR) {
+        return skip::<F>(slot, Skipped::IcmpError, lists, ctx.counters);
     }
-    let Some(handle) = flow::<F>(shard, index, &session, now) else {
+    // What was decided before, and what is shed, costs no work.
+    let open = match packet.session.inspect() {
+        Inspect::Flow(handle) => Some(FlowHandle(handle)),
+        Inspect::Nothing | Inspect::Wanted | Inspect::Left => None,
+    };
+    let decided = open
+        .zip(shard.inspector.as_deref_mut())
+        .and_then(|(handle, inspector)| inspector.decided(handle, ctx.now.nanoseconds));
+    if let Some(verdict) = decided.or_else(|| shed(&mut packet, open, shard, work)) {
+        return settle(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
+    }
+    let Some(handle) = flow::<F>(shard, packet.index, &packet.session, ctx.now) else {
         // No place: what the policy for want of memory says.
-        let exception = Exception::NoMemory;
-        return match inspection.settings.policies.of(exception) {
-            sluice_inspect::stream::Policy::Pass | sluice_inspect::stream::Policy::Bypass => {
-                counters.uninspected.add(1);
-                go_on::<F>(slot, lists);
-            }
-            _ => stray(sluice_inspect::Reason::FlowsFull, lists),
+        let verdict = match packet.settings.policies.of(Exception::NoMemory) {
+            Policy::Pass => Verdict::Skip(Skipped::NoMemory),
+            Policy::Bypass => Verdict::Leave(Some(Skipped::NoMemory)),
+            Policy::DropPacket | Policy::DropFlow => Verdict::Drop(Reason::FlowsFull),
         };
+        return settle(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
     };
-    let Some(inspector) = shard.inspector.as_deref_mut() else {
-        return go_on::<F>(slot, lists);
+    let frame = &mut batch.packets[slot as usize];
+    let (layers, direction) = (&meta.layers, packet.direction);
+    let (checksums, frame) = (frame.checksums(), frame.bytes_mut());
+    let mut look = Look {
+        packet: &packet,
+        handle,
+        shard,
+        now: ctx.now.nanoseconds,
+        generation: ctx.policy.generation,
+        counters: ctx.counters,
+        ends: &tools,
     };
-    let facts = facts(meta, batch.packets[slot as usize].bytes());
-    let meta = *meta;
-    let layers = &meta.layers;
-    let frame = batch.packets[slot as usize].bytes_mut();
-    let end = usize::from(layers.end).min(frame.len());
-    let begin = usize::from(layers.l4).min(end);
-    let segment = &mut frame[begin..end];
-    let payload = payload(layers, segment);
-    let track = session.track();
-    let mut told = |matched: sluice_inspect::inspector::Match| {
-        work.alerts.tell(
-            Alert {
+    if layers.fragment != Fragment::Whole {
+        let context = ctx.policy.context(&meta, frame);
+        return fragment(&mut look, context, frame, lists, work);
+    }
+    let verdict = match checksums {
+        Checksums::BadL4 => look.exception(Exception::BadChecksum),
+        _ => {
+            let facts = facts(layers, layers.datagram(frame), layers.payload(frame));
+            look.ask(facts, layers.payload_mut(frame), &mut work.tools, &mut work.alerts)
+        }
+    };
+    match verdict {
+        Verdict::Hold(ahead) => {
+            if !look.hold(ahead, None, work) {
+                look.refuse(Reason::GapFull, lists);
+            }
+        }
+        verdict => {
+            settle(&packet, verdict, &[], look.shard, Some(batch), lists, &tools, work);
+            follow::<F>(look.shard, handle, direction, lists, ctx.counters, work);
+        }
+    }
+}
+
+/// What a packet is looked at with.
+struct Look<'a, 'm, F: Family> {
+    packet: &'a Packet<'a, F>,
+    handle: FlowHandle,
+    shard: &'a mut Shard<'m>,
+    now: u64,
+    generation: u32,
+    counters: &'a WorkerCounters,
+    /// What it takes to end a flow, and to tell of it.
+    ends: &'a shard::Tools<'a>,
+}
+
+impl<F: Family> Look<'_, '_, F> {
+    /// What is to become of a packet with this transport header and payload.
+    fn ask(&mut self, facts: Facts, segment: &mut [u8], tools: &mut Tools, alerts: &mut AlertQueue) -> Verdict {
+        let Packet {
+            session,
+            ends,
+            meta,
+            inspection,
+            settings,
+            direction,
+            ..
+        } = self.packet;
+        let track = session.track();
+        let (at, generation, counters) = (self.now, self.generation, self.counters);
+        let (number, records) = (self.shard.number, self.ends.records);
+        let Some(inspector) = self.shard.inspector.as_deref_mut() else {
+            return Verdict::Skip(Skipped::NoMemory);
+        };
+        let mut told = |matched: Match| {
+            let flow = flow_number(number, matched.flow);
+            let alert = Alert {
                 about: About {
                     service: matched.service,
-                    ..About::packet(
-                        now.nanoseconds,
-                        flow_number(number, matched.flow),
-                        &ends,
-                        meta.interface,
-                    )
+                    ..About::packet(at, flow, ends, meta.interface)
                 },
                 rule: matched.rule,
                 generation,
                 action: matched.action,
                 packets: track.packets,
                 bytes: track.bytes,
+            };
+            alerts.tell(alert, counters);
+        };
+        // What is said is the flow's, whose client comes first.
+        let client = match direction {
+            Direction::Forward => *ends,
+            Direction::Reverse => ends.turned(),
+        };
+        let mut said = |flow, transaction: &Transaction| {
+            let about = About {
+                service: Some(transaction.service),
+                ..About::packet(at, flow_number(number, flow), &client, session.interface())
+            };
+            records.tell(about, Said::Transaction(*transaction), counters);
+        };
+        let mut round = Round {
+            settings,
+            rates: &inspection.rates,
+            tools,
+            now: at,
+            report: &mut told,
+            tell: &mut said,
+        };
+        let payload = payload(meta.layers.protocol, segment);
+        let seen = Seen {
+            ends: *ends,
+            facts: Facts {
+                payload: (segment.len() - payload) as u32,
+                ..facts
             },
-            counters,
-        );
-    };
-    // What is said is the flow's, whose client comes first.
-    let client = match direction {
-        Direction::Forward => ends,
-        Direction::Reverse => ends.turned(),
-    };
-    let mut said = |flow, transaction: &Transaction| {
-        let about = About {
-            service: Some(transaction.service),
-            ..About::packet(now.nanoseconds, flow_number(number, flow), &client, session.interface())
+            direction: *direction,
+            segment,
+            payload,
         };
-        records.tell(about, Said::Transaction(*transaction), counters);
-    };
-    let facts = Facts {
-        payload: (segment.len() - payload) as u32,
-        ..facts
-    };
-    let seen = Seen {
-        ends,
-        facts,
-        direction,
-        segment,
-        payload,
-    };
-    let mut round = Round {
-        settings: &inspection.settings,
-        rates: &inspection.rates,
-        tools: &mut work.tools,
-        now: now.nanoseconds,
-        report: &mut told,
-        tell: &mut said,
-    };
-    let before = inspector.counters;
-    let verdict = inspector.packet(handle, seen, &mut round);
-    counters.inspected.add(inspector.counters.inspected - before.inspected);
-    counters.searched.add(inspector.counters.searched - before.searched);
-    counters.uninspected.add(inspector.counters.passed - before.passed);
-    counters.records_lost.add(inspector.counters.untold - before.untold);
-    let refused = |inspector: &mut Inspector<'_>, reason| {
-        let story = inspector.story(handle);
-        let rule = story.and_then(|story| story.ended_by);
-        let about = || {
-            let about = About::flow(now.nanoseconds, number, &story?, direction)?;
-            let interface = meta.interface;
-            Some(About { interface, ..about })
-        };
-        records.tell_drop(about, reason, rule, length, counters);
-    };
-    if let Verdict::Drop(reason) | Verdict::Reject(reason) = verdict {
-        refused(inspector, reason);
+        let before = inspector.counters;
+        let verdict = inspector.packet(self.handle, seen, &mut round);
+        counters.searched.add(inspector.counters.searched - before.searched);
+        counters.records_lost.add(inspector.counters.untold - before.untold);
+        verdict
     }
-    match verdict {
-        Verdict::Pass => go_on::<F>(slot, lists),
-        Verdict::Leave => {
-            counters.left.add(1);
-            tell_end::<F>(inspector, (number, handle), &session, Ending::Bypass, &tools);
-            leave::<F>(shard, index, handle, lists, work);
-            return go_on::<F>(slot, lists);
+
+    /// Drop it, and tell of that.
+    fn refuse(&mut self, reason: Reason, lists: &mut Lists) {
+        tell_drop(self.packet, self.shard, reason, self.ends);
+        lists.discard(self.packet.slot, reason);
+    }
+
+    /// What is to become of a packet that can't be inspected.
+    fn exception(&mut self, exception: Exception) -> Verdict {
+        let Some(inspector) = self.shard.inspector.as_deref_mut() else {
+            return Verdict::Skip(exception.into());
+        };
+        inspector.streams().count(exception);
+        inspector.exception(self.handle, exception, &self.packet.settings)
+    }
+
+    /// Let it wait for what comes before it; false where it can't.
+    fn hold(&mut self, ahead: Ahead, told: Option<Told>, work: &mut Inspecting) -> bool {
+        let slot = self.packet.slot;
+        let (Some(inspector), Some(ticket)) = (self.shard.inspector.as_deref_mut(), work.holding.reserve(slot, told))
+        else {
+            return false;
+        };
+        if !inspector.held(self.handle, self.packet.direction, ahead, ticket, self.now) {
+            work.holding.cancel(ticket);
+            return false;
         }
-        Verdict::Hold(ahead) => {
-            let ticket = work.holding.reserve(slot);
-            let held = ticket.filter(|&ticket| {
-                let held = inspector.held(handle, direction, ahead, ticket, now.nanoseconds);
-                if !held {
-                    work.holding.cancel(ticket);
-                }
-                held
-            });
-            match held {
-                Some(ticket) => put(&mut work.parking, (slot, ticket)),
-                None => {
-                    let reason = sluice_inspect::Reason::GapFull;
-                    refused(inspector, reason);
-                    lists.discard(slot, reason);
-                }
+        put(&mut work.parking, (slot, ticket));
+        true
+    }
+}
+
+/// A fragment waits until its datagram is whole; then all of it is looked at.
+#[cold]
+fn fragment<F: Family>(
+    look: &mut Look<'_, '_, F>,
+    context: u32,
+    frame: &[u8],
+    lists: &mut Lists,
+    work: &mut Inspecting,
+) {
+    let Packet { slot, meta, .. } = *look.packet;
+    let key = datagram_key(frame, &meta, context);
+    let Some(piece) = Piece::read(&meta.layers, frame) else {
+        return look.refuse(Reason::FragmentMisfit, lists);
+    };
+    let told = told(&meta);
+    match work.assemblies.place(&key, meta.shard, piece, look.now) {
+        Placed::Refused(reason, spoilt) => {
+            let tickets = spoilt.map(|place| work.assemblies.take_tickets(place));
+            for ticket in tickets.into_iter().flatten() {
+                tell_drop(look.packet, look.shard, reason, look.ends);
+                give_up(ticket, reason, lists, work);
             }
-            return;
+            look.refuse(reason, lists);
         }
-        Verdict::Drop(reason) => lists.discard(slot, reason),
-        Verdict::Reject(reason) => match session.protocol() {
-            // Whom it was for is told now; its sender, which must send again what nobody acknowledges, as it does.
-            protocol::TCP if reason == sluice_inspect::Reason::Signature && reset(slot, batch) => {
-                if let Some(counters) = counters.interfaces.get(meta.interface as usize) {
-                    counters.drop(reason.into());
-                    counters.made.add(1);
+        Placed::Waits(place) => {
+            let ticket = work.holding.reserve(slot, Some(told));
+            work.assemblies.keep(place, ticket);
+            match ticket {
+                Some(ticket) => put(&mut work.parking, (slot, ticket)),
+                None => look.refuse(Reason::FragmentsFull, lists),
+            }
+        }
+        Placed::Whole(place) => whole(look, place, frame, lists, work),
+    }
+}
+
+/// All fragments of a datagram are there, the last to come in the hand.
+#[cold]
+fn whole<F: Family>(look: &mut Look<'_, '_, F>, place: u32, frame: &[u8], lists: &mut Lists, work: &mut Inspecting) {
+    let (packet, layers) = (look.packet, look.packet.meta.layers);
+    let datagram = layers.datagram(frame);
+    let (payload, copy) = work.assemblies.payload(place);
+    let mut verdict = match validity::validate_assembled(datagram, payload, &layers) {
+        Ok(Validity::Valid) => {
+            let facts = facts(&layers, datagram, payload);
+            look.ask(facts, payload, &mut work.tools, &mut work.alerts)
+        }
+        Ok(Validity::LeftToOffload) | Err(Fault::BadTransportChecksum) => look.exception(Exception::BadChecksum),
+        Err(_) => look.exception(Exception::Malformed),
+    };
+    // What would be put right is in many buffers, most of them parked.
+    if !matches!(verdict, Verdict::Drop(_) | Verdict::Reject(_)) && payload != copy {
+        verdict = Verdict::Drop(Reason::FragmentRewritten);
+    }
+    if let Verdict::Hold(ahead) = verdict {
+        if look.hold(ahead, Some(told(&packet.meta)), work) {
+            return work.assemblies.wait(place, look.now);
+        }
+        verdict = Verdict::Drop(Reason::GapFull);
+    }
+    let others = work.assemblies.take_tickets(place);
+    work.assemblies.clear(place);
+    settle(packet, verdict, &others, look.shard, None, lists, look.ends, work);
+    follow::<F>(look.shard, look.handle, packet.direction, lists, look.counters, work);
+}
+
+/// What inspection says of a packet is done, and of the other fragments of its datagram.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "what is said, of what, and everything that it is done with"
+)]
+fn settle<F: Family>(
+    packet: &Packet<'_, F>,
+    verdict: Verdict,
+    others: &[u32],
+    shard: &mut Shard<'_>,
+    batch: Option<&mut Batch<'_, '_>>,
+    lists: &mut Lists,
+    tools: &shard::Tools<'_>,
+    work: &mut Inspecting,
+) {
+    let (slot, counters) = (packet.slot, tools.counters);
+    let skipped = match verdict {
+        Verdict::Pass | Verdict::Leave(None) => None,
+        Verdict::Skip(why) | Verdict::Leave(Some(why)) => Some(why),
+        Verdict::Hold(_) => return lists.discard(slot, Reason::GapFull),
+        Verdict::Drop(reason) | Verdict::Reject(reason) => {
+            tell_drop(packet, shard, reason, tools);
+            for &ticket in others {
+                tell_drop(packet, shard, reason, tools);
+                give_up(ticket, reason, lists, work);
+            }
+            // An answer is made of what it is about, and of that there are several buffers here.
+            let is_told = matches!(verdict, Verdict::Reject(_)) && packet.meta.layers.fragment == Fragment::Whole;
+            return match packet.session.protocol() {
+                _ if !is_told => lists.discard(slot, reason),
+                // Whom it was for is told now; its sender, which must send again what nobody acknowledges, as it does.
+                protocol::TCP if reason == Reason::Signature && batch.is_some_and(|batch| reset(slot, batch)) => {
+                    if let Some(counters) = counters.interfaces.get(packet.meta.interface as usize) {
+                        counters.drop(reason.into());
+                        counters.made.add(1);
+                    }
+                    go_on::<F>(slot, lists);
                 }
+                protocol::TCP => lists.complain(slot, Complaint::Reset, reason),
+                _ => lists.complain(slot, Complaint::Prohibited, reason),
+            };
+        }
+    };
+    let count = 1 + others.len() as u64;
+    match skipped {
+        None => counters.inspected.add(count),
+        Some(why) => counters.bypass(why, count),
+    }
+    go_on_with::<F>(slot, &packet.meta, others, lists, work);
+    if matches!(verdict, Verdict::Leave(_)) {
+        counters.left.add(1);
+        leave::<F>(shard, packet, lists, tools, work);
+    }
+}
+
+/// A packet goes on behind the other fragments of its datagram: those that are parked in a later burst, and then all of
+/// them.
+fn go_on_with<F: Family>(slot: Slot, meta: &Meta, others: &[u32], lists: &mut Lists, work: &mut Inspecting) {
+    let holding = &mut work.holding;
+    if others.iter().all(|&ticket| holding.in_hand(ticket).is_some()) {
+        for &ticket in others {
+            if let Some(slot) = holding.take_from_hand(ticket) {
+                work.parking.retain(|(held, _)| *held != slot);
                 go_on::<F>(slot, lists);
             }
-            protocol::TCP => lists.complain(slot, Complaint::Reset, reason),
-            _ => lists.complain(slot, Complaint::Prohibited, reason),
-        },
+        }
+        return go_on::<F>(slot, lists);
     }
-    // What waited for this packet follows it.
+    others.iter().for_each(|&ticket| holding.pass(ticket));
+    match holding.reserve(slot, Some(told(meta))) {
+        Some(ticket) => {
+            put(&mut work.parking, (slot, ticket));
+            holding.pass(ticket);
+        }
+        None => go_on::<F>(slot, lists),
+    }
+}
+
+/// What waited for a packet follows it.
+fn follow<F: Family>(
+    shard: &mut Shard<'_>,
+    handle: FlowHandle,
+    direction: Direction,
+    lists: &mut Lists,
+    counters: &WorkerCounters,
+    work: &mut Inspecting,
+) {
+    let Some(inspector) = shard.inspector.as_deref_mut() else {
+        return;
+    };
     while let Some(ticket) = inspector.next_held(handle, direction) {
-        back::<F>(ticket, lists, work);
+        back::<F>(ticket, lists, counters, work);
     }
 }
 
 /// A ticket came back: its packet is looked at again.
-fn back<F: Family>(ticket: u32, lists: &mut Lists, work: &mut Inspecting) {
-    if let Released::InHand(slot) = work.holding.release(ticket) {
+fn back<F: Family>(ticket: u32, lists: &mut Lists, counters: &WorkerCounters, work: &mut Inspecting) {
+    match work.holding.release(ticket) {
+        Released::InHand(slot) => {
+            work.parking.retain(|(held, _)| *held != slot);
+            put(F::lookups(lists), slot);
+            counters.to_inspect.remove(1);
+        }
+        Released::Later => counters.to_inspect.remove(1),
+        Released::Gone => {}
+    }
+}
+
+/// Tell that a packet is dropped.
+fn tell_drop<F: Family>(packet: &Packet<'_, F>, shard: &mut Shard<'_>, reason: Reason, tools: &shard::Tools<'_>) {
+    let (number, now, interface) = (shard.number, tools.now.nanoseconds, packet.meta.interface);
+    let known = F::table_ref(shard).get(packet.index).map(Session::inspect);
+    let story = match (known, shard.inspector.as_deref_mut()) {
+        (Some(Inspect::Flow(handle)), Some(inspector)) => inspector.story(FlowHandle(handle)),
+        _ => None,
+    };
+    let about = || match &story {
+        Some(story) => {
+            let about = About::flow(now, number, story, packet.direction)?;
+            Some(About { interface, ..about })
+        }
+        // Of a packet that no flow has.
+        None => Some(About::packet(now, 0, &packet.ends, interface)),
+    };
+    let rule = story.and_then(|story| story.ended_by);
+    let layers = &packet.meta.layers;
+    let length = u32::from(layers.end.saturating_sub(layers.l3));
+    tools.records.tell_drop(about, reason, rule, length, tools.counters);
+}
+
+/// A packet that waits is dropped: at once where it is in the hand.
+fn give_up(ticket: u32, reason: Reason, lists: &mut Lists, work: &mut Inspecting) {
+    if let Some(slot) = work.holding.take_from_hand(ticket) {
         work.parking.retain(|(held, _)| *held != slot);
-        put(F::lookups(lists), slot);
+        lists.discard(slot, reason);
+    } else if work.given_up.len() < work.given_up.capacity() {
+        work.given_up.push((ticket, reason));
+    }
+}
+
+/// What is to become of a packet while its worker has more to do than it can; none where it is inspected as ever, or to
+/// a smaller depth.
+fn shed<F: Family>(
+    packet: &mut Packet<'_, F>,
+    open: Option<FlowHandle>,
+    shard: &mut Shard<'_>,
+    work: &Inspecting,
+) -> Option<Verdict> {
+    if !work.load.is_on() {
+        return None;
+    }
+    match packet.inspection.overload.shed(&packet.ends) {
+        Shed::Inspect => None,
+        Shed::Less(depth) => {
+            packet.settings.depth = match packet.settings.depth {
+                0 => depth,
+                usual => usual.min(depth),
+            };
+            let inspector = shard.inspector.as_deref_mut()?;
+            let searched = inspector.settled(open?)?;
+            (searched >= depth).then_some(Verdict::Leave(Some(Skipped::Overload)))
+        }
+        Shed::Bypass if packet.session.protocol() == protocol::TCP => Some(Verdict::Leave(Some(Skipped::Overload))),
+        Shed::Bypass => Some(Verdict::Skip(Skipped::Overload)),
+        Shed::Drop => Some(Verdict::Drop(Reason::Overload)),
     }
 }
 
 /// Nothing of a flow is inspected any more.
 fn leave<F: Family>(
     shard: &mut Shard<'_>,
-    index: RecordIndex,
-    handle: FlowHandle,
+    packet: &Packet<'_, F>,
     lists: &mut Lists,
+    tools: &shard::Tools<'_>,
     work: &mut Inspecting,
 ) {
-    if let Some(session) = F::table(shard).get_mut(index) {
-        session.set_inspect(Inspect::Nothing);
-    }
-    if let Some(inspector) = shard.inspector.as_deref_mut() {
-        inspector.close(handle, |ticket| back::<F>(ticket, lists, work));
+    let number = shard.number;
+    let Some(session) = F::table(shard).get_mut(packet.index) else {
+        return;
+    };
+    let before = session.inspect();
+    session.set_inspect(Inspect::Left);
+    if let (Inspect::Flow(handle), Some(inspector)) = (before, shard.inspector.as_deref_mut()) {
+        let handle = FlowHandle(handle);
+        tell_end::<F>(inspector, (number, handle), &packet.session, Ending::Bypass, tools);
+        inspector.close(handle, |ticket| back::<F>(ticket, lists, tools.counters, work));
     }
 }
 
@@ -252,7 +519,7 @@ fn leave<F: Family>(
 fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Session, now: Now) -> Option<FlowHandle> {
     match session.inspect() {
         Inspect::Flow(handle) => Some(FlowHandle(handle)),
-        Inspect::Nothing => None,
+        Inspect::Nothing | Inspect::Left => None,
         Inspect::Wanted => {
             let inspector = shard.inspector.as_deref_mut()?;
             let handle = inspector.open(session.protocol() == protocol::TCP)?;
@@ -270,11 +537,17 @@ fn reset(slot: Slot, batch: &mut Batch<'_, '_>) -> bool {
     let packet = &mut batch.packets[slot as usize];
     let (begin, end) = (usize::from(meta.layers.l4), usize::from(meta.layers.end));
     let segment = packet.bytes().get(begin..end).unwrap_or_default();
-    if payload(&meta.layers, segment) == segment.len() || !Reset::replace(packet, &meta.layers) {
+    if payload(meta.layers.protocol, segment) == segment.len() || !Reset::replace(packet, &meta.layers) {
         return false;
     }
     let layers = layers::parse(packet.bytes());
     layers.map(|layers| meta.layers = layers).is_ok()
+}
+
+/// It goes on uninspected.
+fn skip<F: Family>(slot: Slot, why: Skipped, lists: &mut Lists, counters: &WorkerCounters) {
+    counters.bypass(why, 1);
+    go_on::<F>(slot, lists);
 }
 
 /// It goes on, and is not looked at again.
@@ -283,93 +556,10 @@ fn go_on<F: Family>(slot: Slot, lists: &mut Lists) {
     put(F::lookups(lists), slot);
 }
 
-/// The two ends of a session's packet, as the inside sees them.
-fn ends<F: Family>(session: &F::Session, direction: Direction) -> Ends {
-    let tuple = session.forward();
-    let address = |address: F::Address| -> IpAddr { F::ip(address) };
-    let [client, server] = [address(tuple.source()), address(tuple.destination())];
-    let ports = [tuple.source_port(), tuple.destination_port()];
-    let track = session.track();
-    let established = match session.protocol() {
-        protocol::TCP => !matches!(track.tracking.state(), TcpState::Closed | TcpState::Init),
-        _ => track.packets.iter().all(|&packets| packets > 0),
-    };
-    let to_server = Ends {
-        source: client,
-        destination: server,
-        ports,
-        protocol: session.protocol(),
-        toward: Toward::Server,
-        established,
-        service: None,
-    };
-    match direction {
-        Direction::Forward => to_server,
-        Direction::Reverse => to_server.turned(),
+/// What a fragment was told of its datagram.
+fn told(meta: &Meta) -> Told {
+    Told {
+        ports: (meta.layers.source_port, meta.layers.destination_port),
+        identification: meta.identification,
     }
-}
-
-/// What rules ask of headers.
-pub fn facts(meta: &Meta, frame: &[u8]) -> Facts {
-    let layers = &meta.layers;
-    let (datagram, transport) = (layers.datagram(frame), layers.payload(frame));
-    let ip = Ip {
-        ttl: layers.ttl,
-        protocol: layers.protocol,
-        ..Ip::default()
-    };
-    let ip = match layers.class {
-        Class::Ipv4 => Ipv4::new(datagram).map_or(ip, |header| Ip {
-            type_of_service: header.service(),
-            identification: Some(header.identification()),
-            fragment_bits: (header.fragment() >> 13) as u8,
-            fragment_offset: header.fragment() & ipv4::FRAGMENT_OFFSET,
-            same_address: header.source() == header.destination(),
-            ..ip
-        }),
-        _ => Ip {
-            type_of_service: datagram
-                .first_chunk()
-                .map_or(0, |&[first, second]| first << 4 | second >> 4),
-            same_address: datagram
-                .get(8..24)
-                .is_some_and(|source| datagram.get(24..40) == Some(source)),
-            ..ip
-        },
-    };
-    let tcp = Tcp::new(transport)
-        .filter(|_| layers.protocol == protocol::TCP)
-        .map(|header| evaluate::Tcp {
-            flags: header.flags(),
-            sequence: header.sequence(),
-            acknowledgement: header.acknowledgment(),
-            window: header.window(),
-        });
-    let icmp = matches!(layers.protocol, protocol::ICMP | protocol::ICMPV6);
-    let icmp = icmp.then(|| transport.first_chunk::<8>()).flatten().map(|head| {
-        let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-        Icmp {
-            kind: head[0],
-            code: head[1],
-            identifier: word(4),
-            sequence: word(6),
-        }
-    });
-    Facts {
-        ip,
-        tcp,
-        icmp,
-        ..Facts::default()
-    }
-}
-
-/// Where the payload begins in a segment or datagram of the fourth layer.
-fn payload(layers: &Layers, segment: &[u8]) -> usize {
-    let length = match layers.protocol {
-        protocol::TCP => usize::from(segment.get(12).copied().unwrap_or(0) >> 4) * 4,
-        protocol::UDP => 8,
-        protocol::ICMP | protocol::ICMPV6 => 8,
-        _ => 0,
-    };
-    length.min(segment.len())
 }

@@ -6,13 +6,13 @@ use std::ops::Range;
 
 use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
-use sluice_wire::{Checksums, Packet, ipv4, plain4, plain6};
+use sluice_wire::{Checksums, Fault, Packet, ipv4, plain4, plain6};
 
 use crate::batch::{Batch, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::io::{HAND, PortIndex, Slot};
 use crate::nodes::bridge;
-use crate::policy::Interface;
+use crate::policy::{Interface, Policy};
 use crate::reason::{Own, Reason};
 
 /// Parse slots, all received on `port`.
@@ -124,14 +124,35 @@ fn unlike(
         return lists.discard(slot, Own::UnknownVlan);
     };
     match check(frame, checksums, &layers, interface) {
-        Ok(Validity::Valid) => classify(slot, packet, &layers, interface, lists),
+        Ok(Validity::Valid) => {
+            forget_wrong(packet);
+            classify(slot, packet, &layers, interface, lists);
+        }
         Ok(Validity::LeftToOffload) if interface.complete_checksums => {
             validity::complete_checksum(packet.bytes_mut(), &layers);
             ctx.counters.checksums_completed.add(1);
             classify(slot, packet, &layers, interface, lists);
         }
         Ok(Validity::LeftToOffload) => lists.discard(slot, Own::LeftToOffload),
+        // Inspection finds its flow, and does what is configured.
+        Err(Reason::Wire(fault)) if is_for_inspection(policy, meta, fault) => {
+            packet.set_checksums(Checksums::BadL4);
+            classify(slot, packet, &layers, interface, lists);
+        }
         Err(reason) => lists.discard(slot, reason),
+    }
+}
+
+#[cold]
+fn is_for_inspection(policy: &Policy, meta: &Meta, fault: Fault) -> bool {
+    let inspection = policy.inspection.as_deref();
+    inspection.is_some_and(|inspection| inspection.is_on(meta.interface) && inspection.takes_wrong_checksums(fault))
+}
+
+/// What a device called wrong of a packet without a checksum is not.
+pub(super) fn forget_wrong(packet: &mut Packet<'_>) {
+    if packet.checksums() == Checksums::BadL4 {
+        packet.set_checksums(Checksums::Unverified);
     }
 }
 

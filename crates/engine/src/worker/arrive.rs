@@ -9,6 +9,7 @@ use super::Resume;
 use crate::batch::{Batch, Complaint, Lists, Meta, Note, Origin, Stage, put};
 use crate::context::{Ctx, Waiting};
 use crate::family::{Family, V4, V6};
+use crate::inspection::Told;
 use crate::io::{BATCH, Carried, HAND, PortIndex, Slot};
 use crate::nodes::bridge;
 use crate::nodes::complain::own;
@@ -136,9 +137,14 @@ pub fn from_parking(
             continue;
         };
         meta.layers = layers;
+        if let Resume::Fragment(told, passed) = resume {
+            fragment(place, told, passed, meta, lists, ctx);
+            continue;
+        }
         let reason = Reason::from(sluice_route::Reason::NeighbourUnresolved);
         match (resume, ctx.policy.interface(waiting.interface)) {
             (Resume::Unsolicited(reason), Some(_)) => unsolicited::answer(place, reason, batch, lists, ctx),
+            (Resume::Fragment(..), _) => lists.discard(place, Own::Forgotten),
             (Resume::Unsolicited(_), None) => lists.discard(place, Own::InterfaceGone),
             (Resume::Failed, _) => lists.complain(place, Complaint::HostUnreachable, reason),
             (Resume::Ready, None) => lists.discard(place, Own::InterfaceGone),
@@ -157,5 +163,19 @@ pub fn from_parking(
             }
             (Resume::Ready, Some(interface)) => classify(place, &batch.packets[slot], &layers, interface, lists),
         }
+    }
+}
+
+/// A fragment that inspection let wait finds its session again.
+fn fragment(place: Slot, told: Told, passed: bool, meta: &mut Meta, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    if ctx.policy.interface(meta.interface).is_none() {
+        return lists.discard(place, Own::InterfaceGone);
+    }
+    (meta.layers.source_port, meta.layers.destination_port) = told.ports;
+    meta.identification = told.identification;
+    lists.passed |= u128::from(passed) << (place as usize % HAND);
+    match meta.layers.class {
+        Class::Ipv6 => put(V6::lookups(lists), place),
+        _ => put(V4::lookups(lists), place),
     }
 }

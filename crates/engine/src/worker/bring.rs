@@ -8,14 +8,16 @@ impl Worker<'_> {
     /// A burst from each port, and as many from other workers. Returns how many packets came, and whether a port may have more.
     #[inline(always)]
     pub(super) fn bring(&mut self, now: Now) -> (usize, bool) {
-        let (mut packets, mut is_full) = (0, false);
+        let (mut packets, mut full) = (0, 0);
         self.io.approach();
         for place in 0..self.receives.len() {
             let count = self.port_burst(place, now);
             packets += count;
-            is_full |= count == BATCH;
+            full += usize::from(count == BATCH);
         }
-        self.parts.counters.waiting.set(self.io.waiting() as u64);
+        let waiting = self.io.waiting() as u64;
+        self.parts.counters.waiting.set(waiting);
+        self.see_load(full, waiting);
         // As much from the others as from devices: who hands over a whole burst of each must not outrun this worker.
         for _ in 0..self.receives.len().max(1) {
             if !self.has_room_ahead() {
@@ -31,7 +33,7 @@ impl Worker<'_> {
             }
             self.io.approach();
         }
-        (packets, is_full)
+        (packets, full > 0)
     }
 
     fn port_burst(&mut self, place: usize, now: Now) -> usize {

@@ -114,17 +114,23 @@ impl Worker<'_> {
         for (slot, ticket) in std::mem::take(&mut work.parking) {
             let meta = &state.meta[slot as usize % HAND];
             let parked = self.io.park(slot);
-            if parked.is_none() {
-                put(&mut state.lists.drop, (slot, Own::ParkingFull.into()));
-            } else if let Some(counters) = state.counters.interfaces.get(meta.interface as usize) {
-                counters.parked.add(1);
-            }
+            let is_parked = parked.is_some();
             let waiting = parked.map(|parked| Waiting {
                 parked,
                 interface: meta.interface,
                 origin: meta.origin,
             });
-            work.holding.park(ticket, waiting);
+            let passed = work.holding.park(ticket, waiting);
+            if !is_parked {
+                // Inspection has counted what it has let pass.
+                let reason = match passed {
+                    true => Own::ParkingFull.into(),
+                    false => sluice_inspect::Reason::ParkingFull.into(),
+                };
+                put(&mut state.lists.drop, (slot, reason));
+            } else if let Some(counters) = state.counters.interfaces.get(meta.interface as usize) {
+                counters.parked.add(1);
+            }
         }
     }
 

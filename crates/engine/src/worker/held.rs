@@ -1,13 +1,16 @@
-//! Segments that wait for what comes before them: those that wait no longer, or too long, and those of sessions that ended.
+//! Packets that inspection lets wait: those that wait no longer, or too long, and those of sessions that ended.
 
 use sluice_inspect::Reason;
 use sluice_inspect::inspector::Overdue;
 
 use super::{Resume, Worker};
+use crate::context::Waiting;
+use crate::inspection::{Leaving, Released};
+use crate::io::BATCH;
 use crate::records::About;
 use crate::time::Now;
 
-/// Streams of one shard whose segments waited too long that one round looks at.
+/// Streams of one shard whose segments waited too long that one round looks at, and as many datagrams in fragments.
 const BUDGET: usize = 16;
 
 impl Worker<'_> {
@@ -15,12 +18,62 @@ impl Worker<'_> {
     pub(super) fn has_resumed(&mut self) -> bool {
         if let Some(work) = self.parts.inspecting.as_deref_mut() {
             while !self.resumed.is_full()
-                && let Some(waiting) = work.holding.next_released()
+                && let Some(Leaving { waiting, told, passed }) = work.holding.next_released()
             {
-                self.resumed.push((waiting, Resume::Ready));
+                let resume = told.map_or(Resume::Ready, |told| Resume::Fragment(told, passed));
+                self.resumed.push((waiting, resume));
             }
         }
         !self.resumed.is_empty()
+    }
+
+    /// See whether there is more to do than the worker can: what waits in rings, and what has waited in devices that
+    /// have filled so many bursts.
+    pub(super) fn see_load(&mut self, full: usize, waiting: u64) {
+        let Some(work) = self.parts.inspecting.as_deref_mut() else {
+            return;
+        };
+        self.behind = match full {
+            0 => 0,
+            full => self.behind.saturating_add((full * BATCH) as u64),
+        };
+        if let Some(inspection) = &self.policy.load().inspection {
+            let waiting = waiting.saturating_add(self.behind);
+            work.load.see(waiting, &inspection.overload, &self.parts.counters);
+        }
+    }
+
+    /// Say how much waits for inspection.
+    pub(super) fn count_held(&self) {
+        if let Some(work) = self.parts.inspecting.as_deref() {
+            self.parts
+                .counters
+                .inspection_waiting
+                .set(work.holding.waiting() as u64);
+        }
+    }
+
+    /// Drop what inspection has given up since the last round, and fragments of datagrams that are late.
+    pub(super) fn drop_given_up(&mut self, now: Now) {
+        let Some(work) = self.parts.inspecting.as_deref_mut() else {
+            return;
+        };
+        let mut gone = std::mem::take(&mut self.gone);
+        let holding = &mut work.holding;
+        let given_up = work.given_up.drain(..);
+        gone.extend(given_up.filter_map(|(ticket, reason)| Some((holding.take(ticket)?, reason))));
+        work.assemblies.sweep(now.nanoseconds, BUDGET, |ticket| {
+            gone.extend(holding.take(ticket).map(|waiting| (waiting, Reason::FragmentOverdue)));
+        });
+        self.drop_all(gone);
+    }
+
+    /// Drop packets that waited.
+    fn drop_all(&mut self, mut gone: Vec<(Waiting, Reason)>) {
+        for (waiting, reason) in gone.drain(..) {
+            self.give_up(waiting, reason.into());
+        }
+        self.gone = gone;
     }
 
     /// Look after a shard's held segments.
@@ -58,7 +111,9 @@ impl Worker<'_> {
                         gone.extend(work.holding.take(ticket).map(|waiting| (waiting, reason)));
                     }
                     None => {
-                        work.holding.release(ticket);
+                        if matches!(work.holding.release(ticket), Released::Later) {
+                            counters.to_inspect.remove(1);
+                        }
                     }
                 });
                 if !more {
@@ -66,10 +121,7 @@ impl Worker<'_> {
                 }
             }
         }
-        for (waiting, reason) in gone.drain(..) {
-            self.give_up(waiting, reason.into());
-        }
-        self.gone = gone;
+        self.drop_all(gone);
     }
 
     /// A shard goes to another worker: what is held of its streams goes on, and after it.
@@ -87,14 +139,17 @@ impl Worker<'_> {
                 .drain(..)
                 .filter_map(|ticket| Some((work.holding.take(ticket)?, Reason::Closed))),
         );
+        // It is looked at there, and counted there.
+        let counters = &self.parts.counters;
+        let mut release = |ticket| {
+            if matches!(work.holding.release(ticket), Released::Later) {
+                counters.to_inspect.remove(1);
+            }
+        };
         if let Some(inspector) = shard.inspector.as_deref_mut() {
-            inspector.give_held(|ticket| {
-                work.holding.release(ticket);
-            });
+            inspector.give_held(&mut release);
         }
-        for (waiting, reason) in gone.drain(..) {
-            self.give_up(waiting, reason.into());
-        }
-        self.gone = gone;
+        work.assemblies.give_up(shard.number, release);
+        self.drop_all(gone);
     }
 }

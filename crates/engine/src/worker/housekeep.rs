@@ -52,6 +52,7 @@ impl Worker<'_> {
         }
         self.desk
             .advance(&mut state.shards, portion(packets), now, policy, &tools);
+        self.drop_given_up(now);
         if let Some(place) = looked_at
             && self.parts.inspecting.is_some()
         {

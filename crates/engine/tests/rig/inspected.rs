@@ -26,6 +26,8 @@ pub fn inspection(rules: &str) -> Inspection {
         alerts: 16,
         records: Default::default(),
         interfaces: vec![true, false],
+        fragments: Default::default(),
+        overload: Default::default(),
     }
 }
 

@@ -7,6 +7,7 @@ use crate::bindings::vectorscan::{Calls, Next, Scratch};
 use crate::evaluate::{Answer, Buffers, Evaluator, Facts};
 use crate::prefilter::Group;
 use crate::rates::Rates;
+use crate::reason::Skipped;
 use crate::ruleset::Ruleset;
 use crate::scope::Ends;
 use crate::signature::{Action, RateKind, Service};
@@ -123,7 +124,7 @@ pub enum Fate {
     #[default]
     Open,
     /// A rule passes it: it goes on uninspected.
-    Passed,
+    Passed(Skipped),
     /// A rule or exception has ended it.
     Dropped,
     /// The same, and both ends are to be told.
@@ -271,7 +272,7 @@ impl Asking<'_> {
             self.story.ended_by = Some(number);
         }
         match signature.action {
-            Action::Pass => *self.fate = Fate::Passed,
+            Action::Pass => *self.fate = Fate::Passed(Skipped::Rule),
             Action::Drop => *self.fate = Fate::Dropped,
             Action::Reject => *self.fate = Fate::Rejected,
             Action::Alert => {}

@@ -181,7 +181,7 @@ impl<'l> Connection<'l> {
     fn inspect(&mut self, direction: Direction, mut segment: Vec<u8>) -> Verdict {
         let verdict = self.verdict(direction, &mut segment);
         match verdict {
-            Verdict::Pass | Verdict::Leave => {
+            Verdict::Pass | Verdict::Skip(_) | Verdict::Leave(_) => {
                 let sequence = u32::from_be_bytes(segment[4..8].try_into().unwrap());
                 let place = sequence.wrapping_sub(INITIAL[direction as usize].wrapping_add(1)) as usize;
                 let into = &mut self.delivered[direction as usize];

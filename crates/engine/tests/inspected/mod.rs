@@ -1,0 +1,211 @@
+//! What tests of inspection share: rules, a gateway that asks them, connections, and the ledger of what became of packets.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::net::SocketAddrV4;
+use std::sync::Arc;
+
+use sluice_engine::inspection::{Alert, Inspection, Limits, Overload};
+use sluice_engine::policy::Policy;
+use sluice_inspect::Skipped;
+use sluice_inspect::inspector::{self, Settings};
+use sluice_inspect::protocols::Capacity;
+use sluice_inspect::rates::Rates;
+use sluice_inspect::ruleset::Ordered;
+use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
+use sluice_inspect::stream::{self, Exception};
+use sluice_testkit::packet::{self, Frame, IpNumber, Network, Transport, flag};
+
+use crate::rig::{self, Plan, Rig};
+
+const RULES: &str = r#"
+drop tcp any any -> any 80 (msg:"evil"; flow:to_server,established; content:"evil"; sid:1;)
+alert tcp any any -> any 80 (msg:"odd"; flow:to_server,established; content:"odd"; sid:2;)
+reject udp any any -> any 53 (msg:"name"; content:"|04|evil"; sid:3;)
+reject tcp any any -> any 80 (msg:"bad"; flow:established; content:"refuse"; sid:6;)
+reject tcp any 80 -> any any (msg:"bad"; flow:to_client,established; content:"decline"; sid:7;)
+drop udp any any -> any 99 (msg:"long"; content:"planted here"; sid:4;)
+drop tcp any any -> any 99 (msg:"long"; content:"planted here"; sid:5;)
+"#;
+
+/// The rules, on what comes or goes by the inside.
+pub fn inspected(policy: &mut Policy) {
+    let file = read(
+        RULES.as_bytes(),
+        Dialect::Suricata,
+        &Variables::default(),
+        &Classes::default(),
+    );
+    assert!(file.refused.is_empty(), "{:?}", file.refused);
+    let ordered = Ordered::new(file.signatures);
+    let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
+    policy.inspect_by(Arc::new(Inspection {
+        settings: Settings::default(),
+        rates: Arc::new(Rates::new(64, [1, 2])),
+        rules: Arc::new(ordered.with(prefilter)),
+        alerts: 16,
+        records: Default::default(),
+        interfaces: vec![true, false],
+        fragments: Limits {
+            datagrams: 4,
+            ..Limits::default()
+        },
+        overload: Overload::default(),
+    }));
+}
+
+/// Change what is said about inspection.
+pub fn change(policy: &mut Policy, change: impl FnOnce(&mut Inspection)) {
+    let mut inspection = policy.inspection.as_deref().unwrap().clone();
+    change(&mut inspection);
+    policy.inspection = Some(Arc::new(inspection));
+}
+
+/// What is said about an exception.
+pub fn say(policy: &mut Policy, exception: Exception, said: stream::Policy) {
+    change(policy, |on| {
+        on.settings.policies = on.settings.policies.with(exception, said)
+    });
+}
+
+/// A gateway that inspects a few flows.
+pub fn plan() -> Plan {
+    let mut streams = stream::Plan::of(8);
+    streams.digests = 4;
+    let protocols = Capacity {
+        messages: 8,
+        names: 8,
+        inflaters: 1,
+        ..Capacity::default()
+    };
+    Plan {
+        inspection: Some(inspector::Plan {
+            flows: 8,
+            streams,
+            protocols,
+        }),
+        policy: inspected,
+        ..Plan::default()
+    }
+}
+
+/// A connection from the host, as both its ends see it.
+pub struct Talk {
+    pub host: SocketAddrV4,
+    pub remote: SocketAddrV4,
+    /// The host as the remote sees it.
+    pub public: SocketAddrV4,
+}
+
+/// Where both streams begin.
+pub const FIRST: [u32; 2] = [1000, 9000];
+
+impl Talk {
+    pub fn open(rig: &mut Rig, port: u16) -> Self {
+        let host: SocketAddrV4 = format!("192.168.1.10:{port}").parse().unwrap();
+        let remote: SocketAddrV4 = "198.51.100.7:80".parse().unwrap();
+        let syn = packet::tcp4(host, remote).flags(flag::SYN).numbers(FIRST[0], 0);
+        let public = rig.public(&syn);
+        let talk = Self { host, remote, public };
+        let answer = packet::tcp4(remote, public)
+            .flags(flag::SYN | flag::ACK)
+            .numbers(FIRST[1], FIRST[0] + 1);
+        assert_eq!(1, rig.router_sends(&answer).len(), "{:?}", rig.all_drops());
+        let ack = packet::tcp4(host, remote)
+            .flags(flag::ACK)
+            .numbers(FIRST[0] + 1, FIRST[1] + 1);
+        assert_eq!(1, rig.host_sends(&ack).len());
+        talk
+    }
+
+    /// What the host sends at a place of its stream.
+    pub fn data(&self, place: u32, data: &[u8]) -> Frame {
+        let frame = packet::tcp4(self.host, self.remote).flags(flag::ACK | flag::PSH);
+        frame.numbers(FIRST[0] + 1 + place, FIRST[1] + 1).payload(data)
+    }
+
+    /// What the remote sends at a place of its stream.
+    pub fn answer(&self, place: u32, data: &[u8]) -> Frame {
+        let frame = packet::tcp4(self.remote, self.public).flags(flag::ACK | flag::PSH);
+        frame.numbers(FIRST[1] + 1 + place, FIRST[0] + 1).payload(data)
+    }
+}
+
+/// What sent frames carry.
+pub fn payloads(sent: &[rig::Sent]) -> Vec<&[u8]> {
+    sent.iter().map(|sent| &sent.frame[54..]).collect()
+}
+
+/// What was told.
+pub fn alerts(rig: &mut Rig) -> Vec<Alert> {
+    let taken = rig.desks.iter_mut().filter_map(|desk| desk.alerts.as_mut());
+    taken
+        .flat_map(|alerts| std::iter::from_fn(|| alerts.pop().ok()))
+        .collect()
+}
+
+/// What became of packets that were to be inspected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ledger {
+    pub received: u64,
+    pub inspected: u64,
+    pub bypassed: u64,
+    pub dropped: u64,
+    pub waiting: u64,
+}
+
+/// The counters of all workers, which agree with one another.
+#[track_caller]
+pub fn ledger(rig: &mut Rig) -> Ledger {
+    rig.round();
+    let mut all = Ledger::default();
+    for worker in rig.plane.counters() {
+        all.received = all.received.wrapping_add(worker.to_inspect.get());
+        all.inspected += worker.inspected.get();
+        all.bypassed += worker.all_bypassed();
+        all.dropped += worker.all_dropped_by_inspection();
+        all.waiting += worker.inspection_waiting.get();
+    }
+    assert_eq!(
+        all.received,
+        all.inspected + all.bypassed + all.dropped + all.waiting,
+        "{all:?} {:?}",
+        rig.all_drops()
+    );
+    all
+}
+
+/// Packets that went on uninspected for a reason.
+pub fn bypassed(rig: &Rig, why: Skipped) -> u64 {
+    let counters = rig.plane.counters().iter();
+    counters.map(|worker| worker.bypassed[why as usize].get()).sum()
+}
+
+/// The fragments of a frame, of which the first `cuts` places end one each, in units of 8 bytes behind the IP header.
+pub fn pieces(whole: &Frame, cuts: &[usize], identification: u32) -> Vec<Frame> {
+    let network = match whole.network {
+        Network::V4(_) => 34,
+        Network::V6(..) => 54,
+    };
+    let transport = whole.build()[network..].to_vec();
+    let ends = cuts.iter().map(|cut| cut * 8).chain([transport.len()]);
+    let mut from = 0;
+    let mut made = Vec::new();
+    for to in ends {
+        made.push(piece(
+            whole,
+            from,
+            &transport[from..to],
+            to < transport.len(),
+            identification,
+        ));
+        from = to;
+    }
+    made
+}
+
+/// A fragment of a frame: `bytes` from a place behind the IP header on.
+pub fn piece(whole: &Frame, from: usize, bytes: &[u8], more: bool, identification: u32) -> Frame {
+    let mut part = whole.clone();
+    part.transport = Transport::Raw(IpNumber(whole.protocol()));
+    part.payload(bytes).fragment((from / 8) as u16, more, identification)
+}

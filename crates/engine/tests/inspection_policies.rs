@@ -1,0 +1,472 @@
+//! What is done about what can't be inspected, and while there is too much of it: by policy, by class, and always counted.
+
+mod inspected;
+mod rig;
+
+use std::net::SocketAddrV4;
+
+use inspected::{Ledger, Talk, bypassed, ledger, pieces, plan, say};
+use proptest::prelude::*;
+use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, Plan, Rig};
+use sluice_engine::inspection::{Class, Inspection, Overload, Shed};
+use sluice_engine::policy::Policy;
+use sluice_inspect::Skipped;
+use sluice_inspect::stream::{Exception, Policy as Exceptional};
+use sluice_testkit::packet::{self, Frame, flag};
+use sluice_wire::Checksums;
+
+/// A plan that says something else about an exception.
+macro_rules! saying {
+    ($exception:ident, $said:ident) => {
+        Plan {
+            policy: |policy| {
+                inspected::inspected(policy);
+                say(policy, Exception::$exception, Exceptional::$said);
+            },
+            ..plan()
+        }
+    };
+}
+
+fn segment(port: u16, flags: u8, place: u32, data: &[u8]) -> Frame {
+    let host = SocketAddrV4::new(rig::HOST.parse().unwrap(), port);
+    let frame = packet::tcp4(host, "198.51.100.7:80".parse::<SocketAddrV4>().unwrap()).flags(flags);
+    frame.numbers(1001u32.wrapping_add(place), 9001).payload(data)
+}
+
+/// A segment of a connection whose beginning nobody saw.
+fn midst(place: u32, data: &[u8]) -> Frame {
+    segment(4000, flag::ACK | flag::PSH, place, data)
+}
+
+#[test]
+fn connection_in_its_midst_that_is_not_translated_is_inspected_from_there() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        ..plan()
+    });
+    assert_eq!(
+        1,
+        rig.host_sends(&segment(4000, flag::ACK, 0, b"")).len(),
+        "{:?}",
+        rig.all_drops()
+    );
+    let [host, remote] = ["192.168.1.10:4000", "198.51.100.7:80"].map(|end| end.parse::<SocketAddrV4>().unwrap());
+    let answer = packet::tcp4(remote, host)
+        .flags(flag::ACK)
+        .numbers(9001, 1001)
+        .payload(b"so?");
+    assert_eq!(1, rig.router_sends(&answer).len(), "{:?}", rig.all_drops());
+    assert_eq!(1, rig.host_sends(&midst(0, b"some ev")).len());
+    assert_eq!(0, rig.host_sends(&midst(7, b"il")).len());
+    assert_eq!((1, 1), (rig.drops("signature"), rig.live()));
+    let expected = Ledger {
+        received: 4,
+        inspected: 3,
+        dropped: 1,
+        ..Ledger::default()
+    };
+    assert_eq!(expected, ledger(&mut rig));
+    // It stays as long as a connection does whose beginning was seen.
+    rig.seconds(600);
+    assert_eq!(1, rig.live());
+}
+
+#[test]
+fn connection_in_its_midst_goes_on_uninspected_or_has_no_session_as_its_policy_says() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        ..saying!(Midstream, Bypass)
+    });
+    for (place, data) in [(0, &b"evil"[..]), (4, b"evil")] {
+        assert_eq!(1, rig.host_sends(&midst(place, data)).len());
+    }
+    assert_eq!(
+        (1, 1),
+        (bypassed(&rig, Skipped::Midstream), bypassed(&rig, Skipped::Left))
+    );
+    assert_eq!(2, ledger(&mut rig).bypassed);
+    for plan in [saying!(Midstream, DropPacket), saying!(Midstream, DropFlow)] {
+        let mut rig = Rig::new(Plan {
+            translate: false,
+            ..plan
+        });
+        assert_eq!(0, rig.host_sends(&midst(0, b"data")).len());
+        assert_eq!((1, 0), (rig.drops("tcp-not-opening"), rig.live()));
+    }
+    // Nobody knows how it was translated, and a reset or an answer opens nothing.
+    let mut rig = Rig::new(plan());
+    assert_eq!(0, rig.host_sends(&midst(0, b"data")).len());
+    let mut rig2 = Rig::new(Plan {
+        translate: false,
+        ..plan()
+    });
+    for flags in [flag::RST, flag::SYN | flag::ACK] {
+        assert_eq!(0, rig2.host_sends(&segment(4000, flags, 0, b"")).len());
+    }
+    assert_eq!((1, 2), (rig.drops("tcp-not-opening"), rig2.drops("tcp-not-opening")));
+}
+
+fn wrong(frame: &Frame) -> Vec<u8> {
+    let mut bytes = frame.clone().macs(HOST_MAC, INSIDE_MAC).build();
+    *bytes.last_mut().unwrap() ^= 1;
+    bytes
+}
+
+#[test]
+fn segment_with_a_wrong_checksum_does_not_come_into_its_stream() {
+    let pass = |plan: Plan, checksums: Checksums| {
+        let mut rig = Rig::new(plan);
+        let talk = Talk::open(&mut rig, 4000);
+        rig.wires[0].inject(INSIDE, &wrong(&talk.data(0, b"fine")), checksums);
+        rig.round();
+        let first = rig.sent().len();
+        let then = rig.host_sends(&talk.data(0, b"fine")).len();
+        ledger(&mut rig);
+        (rig, [first, then])
+    };
+    for checksums in [Checksums::Unverified, Checksums::BadL4] {
+        let (rig, passed) = pass(plan(), checksums);
+        assert_eq!([0, 1], passed);
+        assert_eq!(1, rig.drops("bad-transport-checksum"));
+        let (rig, passed) = pass(saying!(BadChecksum, DropFlow), checksums);
+        assert_eq!([0, 0], passed);
+        assert_eq!((1, 1), (rig.drops("stream-bad-checksum"), rig.drops("flow-dropped")));
+        let (mut rig, passed) = pass(saying!(BadChecksum, Pass), checksums);
+        assert_eq!([1, 1], passed);
+        assert_eq!(1, bypassed(&rig, Skipped::BadChecksum));
+        assert_eq!(0, rig.host_sends(&segment(4000, flag::ACK, 4, b"evil")).len());
+        assert_eq!(1, rig.drops("signature"));
+        let (mut rig, passed) = pass(saying!(BadChecksum, Bypass), checksums);
+        assert_eq!([1, 1], passed);
+        assert_eq!(1, rig.host_sends(&segment(4000, flag::ACK, 4, b"evil")).len());
+        assert_eq!(
+            (1, 2),
+            (bypassed(&rig, Skipped::BadChecksum), bypassed(&rig, Skipped::Left))
+        );
+    }
+}
+
+#[test]
+fn segment_that_its_device_vouches_for_is_not_summed_again() {
+    let mut rig = Rig::new(plan());
+    let talk = Talk::open(&mut rig, 4000);
+    rig.wires[0].inject(INSIDE, &wrong(&talk.data(0, b"fine")), Checksums::Vouched);
+    rig.round();
+    assert_eq!(1, rig.sent().len());
+}
+
+#[test]
+fn flow_that_no_place_is_left_for_is_dropped_or_goes_on_as_its_policy_says() {
+    let send = |plan: Plan| {
+        let mut rig = Rig::new(Plan { shards: 1, ..plan });
+        let ask = |port: u16| packet::udp4(SocketAddrV4::new(rig::HOST.parse().unwrap(), port), "198.51.100.7:9");
+        let sent: usize = (0..9).map(|k| rig.host_sends(&ask(7000 + k)).len()).sum();
+        let again = rig.host_sends(&ask(7008)).len();
+        ledger(&mut rig);
+        (rig, sent, again)
+    };
+    let (rig, ..) = send(plan());
+    assert_eq!(2, rig.drops("inspection-full"));
+    let (rig, sent, again) = send(saying!(NoMemory, Pass));
+    assert_eq!((9, 1, 2), (sent, again, bypassed(&rig, Skipped::NoMemory)));
+    let (rig, sent, again) = send(saying!(NoMemory, Bypass));
+    assert_eq!((9, 1), (sent, again));
+    assert_eq!(
+        (1, 1),
+        (bypassed(&rig, Skipped::NoMemory), bypassed(&rig, Skipped::Left))
+    );
+}
+
+#[test]
+fn stream_that_no_window_is_left_for_is_dropped_or_goes_on_as_its_policy_says() {
+    let send = |mut plan: Plan| {
+        plan.inspection.as_mut().unwrap().streams.windows = 1;
+        let mut rig = Rig::new(Plan { shards: 1, ..plan });
+        let first = Talk::open(&mut rig, 4000);
+        assert_eq!(1, rig.host_sends(&first.data(0, b"first")).len());
+        let second = Talk::open(&mut rig, 4001);
+        let sent =
+            [(0, &b"fine"[..]), (4, b"fine")].map(|(place, data)| rig.host_sends(&second.data(place, data)).len());
+        ledger(&mut rig);
+        (rig, sent)
+    };
+    let (rig, sent) = send(plan());
+    assert_eq!([0, 0], sent);
+    assert_eq!(1, rig.drops("stream-no-memory"));
+    let (rig, sent) = send(saying!(NoMemory, DropFlow));
+    assert_eq!([0, 0], sent);
+    assert_eq!((1, 1), (rig.drops("stream-no-memory"), rig.drops("flow-dropped")));
+    for plan in [saying!(NoMemory, Pass), saying!(NoMemory, Bypass)] {
+        let (rig, sent) = send(plan);
+        assert_eq!([1, 1], sent);
+        assert_eq!(
+            (1, 1),
+            (bypassed(&rig, Skipped::NoMemory), bypassed(&rig, Skipped::Left))
+        );
+    }
+}
+
+/// By class: web is inspected less, names are dropped, one network and everything over UDP is bypassed.
+fn shedding(inspection: &mut Inspection) {
+    inspection.overload = Overload {
+        begins: 64,
+        ends: 16,
+        classes: vec![
+            Class {
+                networks: vec![("198.51.100.99".parse().unwrap(), 32)],
+                shed: Shed::Inspect,
+                ..Class::default()
+            },
+            Class {
+                protocol: Some(6),
+                ports: vec![80..=80],
+                shed: Shed::Less(8),
+                ..Class::default()
+            },
+            Class {
+                ports: vec![53..=53],
+                shed: Shed::Drop,
+                ..Class::default()
+            },
+            Class {
+                networks: vec![("198.51.100.0".parse().unwrap(), 24)],
+                shed: Shed::Bypass,
+                ..Class::default()
+            },
+        ],
+    };
+}
+
+fn overloaded(policy: &mut Policy) {
+    inspected::inspected(policy);
+    inspected::change(policy, shedding);
+}
+
+/// Frames of the host that come behind so many that the worker has too much to do.
+fn in_overload(rig: &mut Rig, frames: &[Frame]) -> Vec<Vec<u8>> {
+    // Of a host that nobody knows: it has nothing to do with inspection.
+    let filler = [&[2, 0, 0, 0, 9, 9][..], &[2, 0, 0, 0, 9, 8], &[0x88, 0xb5], &[0; 50]].concat();
+    for _ in 0..64 {
+        rig.wires[0].inject(INSIDE, &filler, Checksums::Unverified);
+    }
+    for frame in frames {
+        let bytes = frame.clone().macs(HOST_MAC, INSIDE_MAC).build();
+        rig.wires[0].inject(INSIDE, &bytes, Checksums::Unverified);
+    }
+    rig.round();
+    rig.sent().into_iter().map(|sent| sent.frame).collect()
+}
+
+fn datagram(to: &str, data: &[u8]) -> Frame {
+    packet::udp4("192.168.1.10:5000", to.parse::<SocketAddrV4>().unwrap()).payload(data)
+}
+
+fn shedder() -> Plan {
+    Plan {
+        policy: overloaded,
+        ..plan()
+    }
+}
+
+#[test]
+fn classes_under_overload_are_bypassed_dropped_or_inspected_as_is_said() {
+    let mut rig = Rig::new(shedder());
+    let frames = [
+        datagram("198.51.100.7:53", b"what"),
+        datagram("198.51.100.7:99", b"planted here"),
+        datagram("198.51.100.99:99", b"planted here"),
+    ];
+    assert_eq!(1, in_overload(&mut rig, &frames).len(), "{:?}", rig.all_drops());
+    assert_eq!((1, 1), (rig.drops("inspection-overload"), rig.drops("signature")));
+    assert_eq!(1, bypassed(&rig, Skipped::Overload));
+    assert_eq!(1, rig.plane.counters()[0].overloads.get());
+    let expected = Ledger {
+        received: 3,
+        bypassed: 1,
+        dropped: 2,
+        ..Ledger::default()
+    };
+    assert_eq!(expected, ledger(&mut rig));
+    // It is over, and everything is inspected again; what was dropped stays so.
+    assert_eq!(0, rig.plane.counters()[0].overloaded.get());
+    assert_eq!(1, rig.host_sends(&datagram("198.51.100.7:53", b"what")).len());
+    assert_eq!(0, rig.host_sends(&datagram("198.51.100.7:99", b"planted here")).len());
+    assert_eq!(0, in_overload(&mut rig, &[datagram("198.51.100.7:99", b"fine")]).len());
+    assert_eq!(1, rig.drops("flow-dropped"));
+    ledger(&mut rig);
+}
+
+#[test]
+fn connection_under_overload_is_inspected_to_a_smaller_depth() {
+    let mut rig = Rig::new(shedder());
+    let talk = Talk::open(&mut rig, 4000);
+    assert_eq!(0, in_overload(&mut rig, &[talk.data(0, b"evil")]).len());
+    assert_eq!(1, rig.drops("signature"));
+    let talk = Talk::open(&mut rig, 4001);
+    assert_eq!(1, rig.host_sends(&talk.data(0, b"eight is enough")).len());
+    assert_eq!(1, in_overload(&mut rig, &[talk.data(15, b"evil")]).len());
+    assert_eq!(
+        (1, 1),
+        (bypassed(&rig, Skipped::Overload), rig.plane.counters()[0].left.get())
+    );
+    assert_eq!(1, rig.host_sends(&talk.data(19, b"evil")).len());
+    assert_eq!(1, bypassed(&rig, Skipped::Left));
+    // Without overload its depth is not bounded.
+    let talk = Talk::open(&mut rig, 4002);
+    assert_eq!(1, rig.host_sends(&talk.data(0, b"eight is enough")).len());
+    assert_eq!(0, rig.host_sends(&talk.data(15, b"evil")).len());
+    ledger(&mut rig);
+}
+
+#[test]
+fn connection_that_is_bypassed_under_overload_lets_go_what_waited_in_it() {
+    let mut rig = Rig::new(shedder());
+    let syn = |flags, place: u32, data: &[u8]| {
+        let frame = packet::tcp4("192.168.1.10:4000", "198.51.100.7:99").flags(flags);
+        frame.numbers(1000 + place, 0).payload(data)
+    };
+    assert_eq!(1, rig.host_sends(&syn(flag::SYN, 0, b"")).len());
+    assert_eq!(0, rig.host_sends(&syn(flag::ACK, 5, b"later")).len());
+    assert_eq!(1, ledger(&mut rig).waiting);
+    let sent = in_overload(&mut rig, &[syn(flag::ACK, 1, b"soon")]);
+    assert_eq!(2, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!((0, 2), (ledger(&mut rig).waiting, ledger(&mut rig).bypassed));
+    rig.check();
+}
+
+/// What happens next.
+#[derive(Clone, Debug)]
+enum Event {
+    Datagram(u8, bool),
+    Fragment(u8, usize, bool),
+    Segment(u16, u8, u32, bool),
+    Wrong(u16),
+    Error,
+    Milliseconds(u64),
+    /// So many of the others come behind a full burst.
+    Crowd,
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let event = prop_oneof![
+        3 => (0..3u8, any::<bool>()).prop_map(|(to, planted)| Event::Datagram(to, planted)),
+        5 => (0..3u8, 0..5usize, any::<bool>()).prop_map(|(of, piece, other)| Event::Fragment(of, piece, other)),
+        8 => (0..3u16, prop::sample::select(vec![flag::SYN, flag::ACK, flag::ACK, flag::ACK, flag::ACK | flag::FIN, flag::RST]), 0..40u32, any::<bool>())
+            .prop_map(|(port, flags, place, planted)| Event::Segment(port, flags, place, planted)),
+        1 => (0..3u16).prop_map(Event::Wrong),
+        1 => Just(Event::Error),
+        1 => (1..3000u64).prop_map(Event::Milliseconds),
+        1 => Just(Event::Crowd),
+    ];
+    prop::collection::vec(event, 1..80)
+}
+
+/// The frame of an event, and whether it is the host's.
+fn frame(event: &Event) -> Option<(u16, Vec<u8>)> {
+    let inside = |frame: Frame| Some((INSIDE, frame.macs(HOST_MAC, INSIDE_MAC).build()));
+    let text = |planted| {
+        if planted {
+            &b"evil planted here"[..]
+        } else {
+            b"as it should be."
+        }
+    };
+    let to = |of: u8| ["198.51.100.7:99", "198.51.100.7:53", "198.51.100.99:99"][usize::from(of)];
+    match *event {
+        Event::Datagram(of, planted) => inside(datagram(to(of), text(planted))),
+        Event::Fragment(of, place, other) => {
+            let whole = datagram(to(of), &[text(other), &[b'.'; 80]].concat());
+            inside(pieces(&whole, &[4, 6, 9, 11], of.into()).swap_remove(place))
+        }
+        Event::Segment(port, flags, place, planted) => {
+            let place = if flags == flag::SYN { u32::MAX } else { place };
+            let data = if flags == flag::SYN { b"" } else { text(planted) };
+            inside(segment(4000 + port, flags, place, data))
+        }
+        Event::Wrong(port) => Some((INSIDE, wrong(&segment(4000 + port, flag::ACK, 0, b"fine")))),
+        Event::Error => {
+            let quoted = packet::udp4("198.51.100.7:99", "192.168.1.10:5000")
+                .payload(b"what")
+                .build();
+            inside(packet::icmp4_error("192.168.1.10", "198.51.100.7", 3, 3, &quoted, 28))
+        }
+        Event::Milliseconds(_) | Event::Crowd => None,
+    }
+}
+
+fn policies() -> Vec<fn(&mut Policy)> {
+    vec![
+        overloaded,
+        |policy| {
+            overloaded(policy);
+            Exception::ALL
+                .iter()
+                .for_each(|&all| say(policy, all, Exceptional::Pass));
+        },
+        |policy| {
+            overloaded(policy);
+            Exception::ALL
+                .iter()
+                .for_each(|&all| say(policy, all, Exceptional::Bypass));
+        },
+        |policy| {
+            overloaded(policy);
+            Exception::ALL
+                .iter()
+                .for_each(|&all| say(policy, all, Exceptional::DropFlow));
+        },
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+
+    #[test]
+    fn packets_inspected_bypassed_and_dropped_are_those_received(
+        events in events(),
+        policy in prop::sample::select(policies()),
+        workers in prop::sample::select(vec![1usize, 3]),
+        translate in any::<bool>(),
+        at_once in any::<bool>(),
+    ) {
+        let mut rig = Rig::new(Plan { policy, workers, translate, ..plan() });
+        let mut came = 0;
+        for event in &events {
+            match event {
+                Event::Milliseconds(milliseconds) => rig.pass(*milliseconds),
+                Event::Crowd => {
+                    in_overload(&mut rig, &[]);
+                    came += 64;
+                    for _ in 0..64 {
+                        rig.wires[0].inject(INSIDE, &[0; 60], Checksums::Unverified);
+                    }
+                    came += 64;
+                }
+                other => {
+                    let (interface, bytes) = frame(other).unwrap();
+                    rig.wires[0].inject(interface, &bytes, Checksums::Unverified);
+                    came += 1;
+                    if !at_once {
+                        ledger(&mut rig);
+                    }
+                }
+            }
+        }
+        ledger(&mut rig);
+        // Whatever waits goes in the end.
+        rig.pass(10_000);
+        let all = ledger(&mut rig);
+        prop_assert_eq!(0, all.waiting);
+        prop_assert_eq!(all.received, all.inspected + all.bypassed + all.dropped);
+        // What did not come to inspection has a reason that is not inspection's.
+        let dropped: u64 = rig.all_drops().iter().map(|(_, count)| count).sum();
+        // An error about a flow that has no session is of none.
+        let errors = events.iter().filter(|event| matches!(event, Event::Error)).count() as u64;
+        let counted = all.received + dropped - all.dropped;
+        prop_assert!(counted <= came && came <= counted + errors, "{} {} {:?}", came, counted, rig.all_drops());
+        let sent = rig.sent().iter().filter(|sent| sent.port == OUTSIDE).count();
+        prop_assert!(sent as u64 <= all.inspected + all.bypassed + errors);
+        rig.check();
+    }
+}
