@@ -85,6 +85,8 @@ pub struct Inspection {
     pub fragments: Limits,
     /// What is done while a worker has more to do than it can.
     pub overload: Overload,
+    /// Classes of flows that are not inspected: what they say of overload does not matter.
+    pub bypass: Vec<Class>,
 }
 
 impl Inspection {

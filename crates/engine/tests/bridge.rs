@@ -44,6 +44,7 @@ fn inspected(policy: &mut Policy) {
             ..Limits::default()
         },
         overload: Overload::default(),
+        bypass: Vec::new(),
     }));
 }
 

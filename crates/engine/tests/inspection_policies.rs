@@ -270,6 +270,37 @@ fn shedder() -> Plan {
 }
 
 #[test]
+fn flows_of_a_class_that_is_bypassed_are_not_inspected_and_counted() {
+    let mut rig = Rig::new(Plan {
+        policy: |policy| {
+            inspected::inspected(policy);
+            inspected::change(policy, |inspection| {
+                inspection.bypass = vec![Class {
+                    protocol: Some(17),
+                    networks: vec![("198.51.100.8".parse().unwrap(), 29)],
+                    ..Class::default()
+                }];
+            });
+        },
+        ..plan()
+    });
+    // The same data, where it is inspected and where it is not.
+    assert_eq!(0, rig.host_sends(&datagram("198.51.100.7:99", b"planted here")).len());
+    for _ in 0..3 {
+        assert_eq!(1, rig.host_sends(&datagram("198.51.100.15:99", b"planted here")).len());
+    }
+    assert_eq!((1, 2), (bypassed(&rig, Skipped::Class), bypassed(&rig, Skipped::Left)));
+    assert_eq!(1, rig.plane.counters()[0].left.get());
+    let expected = Ledger {
+        received: 4,
+        bypassed: 3,
+        dropped: 1,
+        ..Ledger::default()
+    };
+    assert_eq!(expected, ledger(&mut rig));
+}
+
+#[test]
 fn classes_under_overload_are_bypassed_dropped_or_inspected_as_is_said() {
     let mut rig = Rig::new(shedder());
     let frames = [

@@ -105,6 +105,7 @@ macro_rules! skipped {
 
 skipped! {
     Left "left" "Of a flow that had left inspection: found clean, or by policy.";
+    Class "class" "The first packet of a flow of a class that is not inspected; the others are `left`.";
     Rule "rule" "Of a flow that a rule lets pass.";
     IcmpError "icmp-error" "An ICMP error about an inspected flow, which is none of its data.";
     Overload "overload" "Of a class that is bypassed, or inspected less, while its worker is overloaded.";

@@ -209,6 +209,7 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
             interfaces: vec![true; 2],
             fragments: Default::default(),
             overload: Default::default(),
+            bypass: Vec::new(),
         }));
     }
     let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;

@@ -12,6 +12,9 @@ pub enum InspectionProblem {
     /// No files.
     #[error("there are no signatures to compare flows with")]
     NoSignatures,
+    /// A class of everything.
+    #[error("a class that names nothing is every flow: nothing would be inspected")]
+    BypassesAll,
     /// An interface named twice.
     #[error("interface `{0}` is named twice")]
     Twice(String),
@@ -48,6 +51,7 @@ impl InspectionProblem {
     pub(super) fn hint(&self) -> String {
         match self {
             Self::Nothing => "name the interfaces whose flows are inspected: `interfaces = [\"lan\"]`".into(),
+            Self::BypassesAll => "name a `protocol`, `ports` or `networks`".into(),
             Self::NoSignatures => "add [[inspection.signatures]] with `file` and `dialect`".into(),
             Self::Twice(_) | Self::EveTypeTwice => "once is enough".into(),
             Self::EveTarget => "say one of `file`, `stream` and `datagram`".into(),

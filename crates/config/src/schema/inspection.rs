@@ -49,6 +49,9 @@ pub struct Inspection {
     /// What is done about what can't be inspected.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub exceptions: IndexMap<String, ExceptionPolicy>,
+    /// Classes of flows that are not inspected.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub bypass: Vec<BypassClass>,
     /// What is done while a worker has more to do than it can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overload: Option<Overload>,
@@ -75,6 +78,7 @@ impl Default for Inspection {
             alerts: 4096,
             fragments: 64,
             fragment_bytes: 1 << 20,
+            bypass: Vec::new(),
             overload: None,
             exceptions: IndexMap::new(),
             eve: None,
@@ -135,6 +139,21 @@ pub struct OverloadClass {
     /// With `inspect-less`: bytes after which a flow that was found clean is no longer inspected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u64>,
+}
+
+/// `[[inspection.bypass]]`: a class of flows that is not inspected. What is not named makes no difference; something is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct BypassClass {
+    /// Protocol over IP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub protocol: Option<IpProtocol>,
+    /// Ports that either end has.
+    #[serde(default, skip_serializing_if = "PortRanges::is_empty")]
+    pub ports: PortRanges,
+    /// Networks that either end is in, as the inside sees it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Prefix>,
 }
 
 /// What is done about a class of traffic under overload.

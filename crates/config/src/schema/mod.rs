@@ -17,7 +17,8 @@ pub use eve::{Eve, EveType};
 pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, Part, RejectWith, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
 pub use inspection::{
-    ExceptionPolicy, Inspection, InspectionMode, Overload, OverloadAction, OverloadClass, SignatureDialect, Signatures,
+    BypassClass, ExceptionPolicy, Inspection, InspectionMode, Overload, OverloadAction, OverloadClass,
+    SignatureDialect, Signatures,
 };
 pub use interface::{Bond, BondMode, Interface, LeftToOffload, RouterAdvertisements, SourceValidation};
 pub use nat::{DestinationRule, ExemptRule, Nat, SourceRule, StaticRule, UnsolicitedSyn};

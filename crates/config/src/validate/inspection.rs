@@ -116,6 +116,11 @@ impl Check<'_> {
         if let Some(overload) = &written.overload {
             self.overload(overload);
         }
+        for (k, class) in written.bypass.iter().enumerate() {
+            if class.protocol.is_none() && class.ports.is_empty() && class.networks.is_empty() {
+                self.report(place!["inspection", "bypass", k], InspectionProblem::BypassesAll.into());
+            }
+        }
     }
 
     fn overload(&mut self, written: &schema::Overload) {

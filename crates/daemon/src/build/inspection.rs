@@ -8,6 +8,7 @@ use sluice_config::Config;
 use sluice_config::schema::{
     self, EveType, ExceptionPolicy, InspectionMode, OverloadAction, OverloadClass, SignatureDialect,
 };
+use sluice_config::value::{IpProtocol, PortRanges, Prefix};
 use sluice_engine::inspection::{Class, Inspection, Limits, Overload, Shed};
 use sluice_engine::records::Records;
 use sluice_inspect::inspector::{Plan, Settings};
@@ -198,6 +199,7 @@ pub fn inspection(
             patience: config.document.fragments.timeout.duration().as_nanos() as u64,
         },
         overload: written.overload.as_ref().map(overload).unwrap_or_default(),
+        bypass: written.bypass.iter().map(bypassed).collect(),
     };
     Ok(Some((Arc::new(on), report)))
 }
@@ -274,22 +276,30 @@ fn records(written: &sluice_config::schema::Inspection) -> Records {
     Records { drops, flows, most }
 }
 
+/// A class of these, with nothing said about overload.
+fn class(protocol: Option<IpProtocol>, ports: &PortRanges, networks: &[Prefix]) -> Class {
+    let networks = networks.iter().map(|network| network.net());
+    Class {
+        protocol: protocol.map(|protocol| protocol.0),
+        ports: ports.0.iter().map(|ports| ports.first()..=ports.last()).collect(),
+        networks: networks.map(|net| (net.addr(), net.prefix_len())).collect(),
+        shed: Shed::default(),
+    }
+}
+
+fn bypassed(written: &schema::BypassClass) -> Class {
+    class(written.protocol, &written.ports, &written.networks)
+}
+
 fn overload(written: &schema::Overload) -> Overload {
-    let class = |class: &OverloadClass| Class {
-        protocol: class.protocol.map(|protocol| protocol.0),
-        ports: class.ports.0.iter().map(|ports| ports.first()..=ports.last()).collect(),
-        networks: class
-            .networks
-            .iter()
-            .map(|network| network.net())
-            .map(|net| (net.addr(), net.prefix_len()))
-            .collect(),
-        shed: match (class.action, class.depth) {
+    let class = |written: &OverloadClass| Class {
+        shed: match (written.action, written.depth) {
             (OverloadAction::Inspect, _) => Shed::Inspect,
             (OverloadAction::InspectLess, depth) => Shed::Less(depth.unwrap_or(0)),
             (OverloadAction::Bypass, _) => Shed::Bypass,
             (OverloadAction::Drop, _) => Shed::Drop,
         },
+        ..class(written.protocol, &written.ports, &written.networks)
     };
     Overload {
         begins: written.begins.into(),

@@ -36,7 +36,7 @@ pub struct Class {
 
 impl Class {
     /// Whether a packet between two ends is of this class.
-    fn has(&self, ends: &Ends) -> bool {
+    pub fn has(&self, ends: &Ends) -> bool {
         let is_port = |port| self.ports.iter().any(|ports| ports.contains(port));
         let is_in = |address| {
             let mut networks = self.networks.iter();

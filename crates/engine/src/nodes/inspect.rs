@@ -101,6 +101,12 @@ fn one<F: Family>(
     if let Some(verdict) = decided.or_else(|| shed(&mut packet, open, shard, work)) {
         return settle(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
     }
+    if packet.session.inspect() == Inspect::Wanted
+        && packet.inspection.bypass.iter().any(|class| class.has(&packet.ends))
+    {
+        let verdict = Verdict::Leave(Some(Skipped::Class));
+        return settle(&packet, verdict, &[], shard, Some(batch), lists, &tools, work);
+    }
     let Some(handle) = flow::<F>(shard, packet.index, &packet.session, ctx.now) else {
         // No place: what the policy for want of memory says.
         let verdict = match packet.settings.policies.of(Exception::NoMemory) {

@@ -50,6 +50,7 @@ pub fn inspected(policy: &mut Policy) {
             ..Limits::default()
         },
         overload: Overload::default(),
+        bypass: Vec::new(),
     }));
 }
 

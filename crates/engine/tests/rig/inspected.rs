@@ -28,6 +28,7 @@ pub fn inspection(rules: &str) -> Inspection {
         interfaces: vec![true, false],
         fragments: Default::default(),
         overload: Default::default(),
+        bypass: Vec::new(),
     }
 }
 
