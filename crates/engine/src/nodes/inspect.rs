@@ -343,7 +343,7 @@ pub fn facts(meta: &Meta, frame: &[u8]) -> Facts {
 }
 
 /// Where the payload begins in a segment or datagram of the fourth layer.
-fn payload(layers: &Layers, segment: &[u8]) -> usize {
+pub fn payload(layers: &Layers, segment: &[u8]) -> usize {
     let length = match layers.protocol {
         protocol::TCP => usize::from(segment.get(12).copied().unwrap_or(0) >> 4) * 4,
         protocol::UDP => 8,
