@@ -13,6 +13,7 @@ mod placement;
 mod report;
 mod result;
 mod rows;
+mod slices;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -1,10 +1,15 @@
 //! `paper`: what the figures of a paper need, measured, and rendered beside what the paper says.
 
+mod p3;
+
+use std::ffi::OsString;
 use std::fmt::Write;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use crate::filter::{self, FilterArguments};
 use crate::frames;
+use crate::inspect::Written;
 use crate::result::Measured;
 use crate::rows::{Row, Run};
 
@@ -16,16 +21,25 @@ pub enum Paper {
     /// The cached trie for packet filters (Soongsil, 2014).
     #[value(name = "P1")]
     P1,
+    /// Inspection by cores that are split by role (Yonsei, 2009).
+    #[value(name = "P3")]
+    P3,
     /// Quick NAT (Tsinghua, 2020).
     #[value(name = "P4")]
     P4,
 }
 
 /// Which paper.
-#[derive(Clone, Copy, Debug, clap::Args)]
+#[derive(Clone, Debug, clap::Args)]
 pub struct PaperArguments {
     /// The paper.
     paper: Paper,
+    /// Rules to compare with, for P3.
+    #[arg(long, value_name = "FILE", required_if_eq("paper", "P3"))]
+    signatures: Option<PathBuf>,
+    /// Their language.
+    #[arg(long, value_enum, default_value_t = Written::Snort3)]
+    dialect: Written,
 }
 
 /// Measure, and print the paper's figures beside ours.
@@ -41,15 +55,27 @@ pub fn run(run: &mut Run<'_>, arguments: &PaperArguments) -> Result<(), Failure>
     };
     match arguments.paper {
         Paper::P1 => filter::run(&mut kept, &FilterArguments::default())?,
+        Paper::P3 => {
+            let file = arguments.signatures.clone().unwrap_or_default();
+            let more = [
+                "--signatures".into(),
+                file.into(),
+                "--dialect".into(),
+                arguments.dialect.name().into(),
+            ];
+            let rows = elsewhere(p3::P3, &more, run.quick)?;
+            rows.into_iter().for_each(&mut *kept.row);
+        }
         Paper::P4 => {
             for words in P4 {
-                let rows = elsewhere(words, run.quick)?;
+                let rows = elsewhere(words, &[], run.quick)?;
                 rows.into_iter().for_each(&mut *kept.row);
             }
         }
     }
     match arguments.paper {
         Paper::P1 => print!("{}", p1(&rows)),
+        Paper::P3 => print!("{}", p3::p3(&rows)),
         Paper::P4 => print!("{}", p4(&rows)),
     }
     Ok(())
@@ -63,11 +89,11 @@ const P4: [&[&str]; 3] = [
 ];
 
 /// Rows of a bench in a process of its own, each with its `bench`: DPDK gets its memory once in a process.
-fn elsewhere(words: &[&str], quick: bool) -> Result<Vec<Row>, Failure> {
+fn elsewhere(words: &[&str], more: &[OsString], quick: bool) -> Result<Vec<Row>, Failure> {
     let bench = words.first().copied().unwrap_or_default();
     let file = std::env::temp_dir().join(format!("sluice-paper-{}-{bench}.json", std::process::id()));
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(words).args(quick.then_some("--quick"));
+    command.args(words).args(more).args(quick.then_some("--quick"));
     let output = command.arg("--json").arg(&file).stdin(Stdio::null()).output()?;
     // The rows are told here once more.
     let said = String::from_utf8_lossy(&output.stderr);
@@ -380,5 +406,15 @@ mod tests {
             let line = ["sluice-bench"].iter().chain(words);
             assert!(crate::understands(line), "{words:?}");
         }
+    }
+
+    #[test]
+    fn command_lines_of_p3_are_understood_and_rules_are_asked_for() {
+        let rules = ["--signatures", "rules", "--dialect", Written::Snort2.name()];
+        let line = ["sluice-bench"].iter().chain(p3::P3).chain(&rules);
+        assert!(crate::understands(line));
+        let line = ["sluice-bench", "paper", "P3"];
+        assert!(!crate::understands(line.iter()));
+        assert!(crate::understands(line.iter().chain(&rules)));
     }
 }

@@ -44,6 +44,7 @@ mod held;
 mod housekeep;
 mod make;
 mod moving;
+mod scans;
 
 pub use moving::HELD;
 

@@ -237,7 +237,7 @@ fn one(kind: &str, bytes: usize, rules: &Arc<Ruleset>) {
             }
         }
         if run == 0 {
-            rig.inspector.record(&mut rig.tools);
+            rig.inspector.record(&mut rig.tools, 0);
         }
         let start = Instant::now();
         for (place, segment) in segments.iter_mut().enumerate() {

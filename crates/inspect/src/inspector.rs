@@ -275,9 +275,10 @@ impl<'m> Inspector<'m> {
         &mut self.streams
     }
 
-    /// Write down from now on what is searched: [`Tools::take_calls`] has it.
-    pub fn record(&mut self, tools: &mut Tools) {
-        self.scans.record();
+    /// Write down from now on what is searched: [`Tools::take_calls`] has it. Streams are numbered from `first` on, so that
+    /// those of several shards are told apart.
+    pub fn record(&mut self, tools: &mut Tools, first: u32) {
+        self.scans.record(first);
         tools.scratch.record();
     }
 

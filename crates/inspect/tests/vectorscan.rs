@@ -375,7 +375,7 @@ fn scans_written_down_and_done_again_find_as_much() {
         found += 1;
         Next::Continue
     };
-    streams.record();
+    streams.record(0);
     scratch.record();
     // What a stream remembers of before is forgotten where it begins anew, and not elsewhere.
     for (stream, data, begins) in [

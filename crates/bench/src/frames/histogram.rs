@@ -45,6 +45,21 @@ impl Histogram {
         self.most = self.most.max(value);
     }
 
+    /// And all that another has counted.
+    pub fn add(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.total += other.total;
+        self.most = self.most.max(other.most);
+    }
+
+    /// Forget everything.
+    pub fn clear(&mut self) {
+        self.counts.fill(0);
+        (self.total, self.most) = (0, 0);
+    }
+
     /// How many values were counted.
     #[cfg(test)]
     pub fn total(&self) -> u64 {

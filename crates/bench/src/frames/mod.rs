@@ -7,11 +7,11 @@
 //! Beside it the payloads are left in the buffers, where they were written before: then nothing should grow.
 
 mod filled;
-mod histogram;
+pub mod histogram;
 mod latency;
 mod line;
 mod linux;
-mod pace;
+pub mod pace;
 mod throughput;
 mod traffic;
 

@@ -37,12 +37,24 @@ impl Pace {
 
     /// The departures that are due and not past, at most a burst.
     #[inline(always)]
-    fn due(&self, now: u64) -> ArrayVec<u64, BURST> {
+    pub fn due(&self, now: u64) -> ArrayVec<u64, BURST> {
         let departures = (self.passed..).map(|number| self.departure(number));
         departures
             .take_while(|&departure| departure <= now)
             .take(BURST)
             .collect()
+    }
+
+    /// All departures up to a moment are past.
+    pub fn skip(&mut self, now: u64) {
+        let passed = (u128::from(now.saturating_sub(self.begin)) << 16) / u128::from(self.step);
+        self.passed = self.passed.max(passed as u64 + 1);
+    }
+
+    /// So many departures are past.
+    #[inline(always)]
+    pub fn pass(&mut self, count: usize) {
+        self.passed += count as u64;
     }
 }
 

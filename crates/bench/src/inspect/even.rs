@@ -8,9 +8,10 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::{DpdkIo, tsc};
-use sluice_engine::inspection::sight::facts;
+use sluice_engine::inspection::sight::{facts, payload};
 use sluice_engine::io::{HAND, Lent, PacketIo, PortIndex, Slot};
 use sluice_engine::time::Now;
+use sluice_inspect::evaluate::Facts;
 use sluice_inspect::inspector::{FlowHandle, Inspector, Plan, Round, Seen, Settings, Tools, Verdict};
 use sluice_inspect::protocols::Capacity;
 use sluice_inspect::rates::Rates;
@@ -20,7 +21,7 @@ use sluice_inspect::signature::Toward;
 use sluice_inspect::stream;
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
-use sluice_wire::ipv4::Ipv4;
+use sluice_wire::ipv4::{Ipv4, protocol};
 use sluice_wire::layers::{self, Class, Layers};
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Direction, FlowKey4, Packet};
@@ -32,8 +33,11 @@ type Failure = Box<dyn std::error::Error>;
 
 /// Buckets of the table of flows: with as many, two cores seldom want the same but for the same flow.
 const BUCKETS: usize = 1_024;
-/// Flows of a bucket at most.
-const EACH: usize = 16;
+/// Flows of a bucket at most, and connections among them.
+const EACH: usize = 12;
+const CONNECTIONS: usize = 8;
+/// Pauses between two looks at a lock that is taken, at most.
+const PAUSES: u32 = 64;
 
 /// The flows of a bucket, and what inspection knows of them.
 struct Bucket<'m> {
@@ -56,29 +60,33 @@ pub struct Shared<'m> {
 fn plan() -> Plan {
     Plan {
         flows: EACH as u32,
-        streams: stream::Plan::of(1),
+        streams: stream::Plan {
+            holds: CONNECTIONS,
+            ..stream::Plan::of(CONNECTIONS)
+        },
+        // Nothing here is a protocol that is known.
         protocols: Capacity {
-            messages: 4,
-            names: 4,
+            messages: 1,
+            names: 1,
             inflaters: 1,
             ..Capacity::default()
         },
     }
 }
 
-/// Lines of memory that the streams of all buckets take.
-pub fn lines() -> usize {
-    plan().streams.lines() * BUCKETS
+/// Lines of memory that the streams of all buckets take, where they are used.
+pub fn lines(used: bool) -> usize {
+    if used { plan().streams.lines() * BUCKETS } else { 0 }
 }
 
 impl<'m> Shared<'m> {
-    /// For these rules, in memory of [`lines`].
-    pub fn new(rules: &std::sync::Arc<Ruleset>, memory: &'m mut [Line]) -> Result<Self, Failure> {
+    /// For these rules, in memory of [`lines`]; none where it is not used.
+    pub fn new(rules: &std::sync::Arc<Ruleset>, memory: &'m mut [Line], used: bool) -> Result<Self, Failure> {
         const { assert!(BUCKETS * EACH >= 4 * FLOWS as usize) };
         let (plan, hasher) = (plan(), Hasher::new([3, 4]));
         let mut memory = memory.chunks_exact_mut(plan.streams.lines());
         let mut buckets = Vec::with_capacity(BUCKETS);
-        for _ in 0..BUCKETS {
+        for _ in 0..if used { BUCKETS } else { 0 } {
             let memory = memory.next().ok_or("memory is short")?;
             let inspector = Inspector::new(&plan, rules.clone(), memory, Hasher::new([1, 2]))?;
             buckets.push(Apart(Mutex::new(Bucket {
@@ -94,24 +102,35 @@ impl<'m> Shared<'m> {
         })
     }
 
-    /// The bucket of a flow, waited for without sleep.
+    /// The bucket of a flow, if nobody has it.
     #[inline(always)]
-    fn bucket(&self, hash: u64) -> MutexGuard<'_, Bucket<'m>> {
+    fn try_bucket(&self, hash: u64) -> Option<MutexGuard<'_, Bucket<'m>>> {
         let Apart(bucket) = &self.buckets[hash as usize % BUCKETS];
-        loop {
-            match bucket.try_lock() {
-                Ok(bucket) => return bucket,
-                Err(TryLockError::WouldBlock) => std::hint::spin_loop(),
-                Err(TryLockError::Poisoned(bucket)) => return bucket.into_inner(),
-            }
+        match bucket.try_lock() {
+            Ok(bucket) => Some(bucket),
+            Err(TryLockError::WouldBlock) => None,
+            Err(TryLockError::Poisoned(bucket)) => Some(bucket.into_inner()),
         }
     }
 
-    /// Write down what is searched from now on.
-    pub fn record(&self, tools: &mut Tools) {
-        for Apart(bucket) in &self.buckets {
-            if let Ok(mut bucket) = bucket.lock() {
-                bucket.inspector.record(tools);
+    /// The bucket of a flow, waited for without sleep, longer and longer between two looks; the waiting is counted.
+    #[inline(always)]
+    fn bucket(&self, hash: u64, waited: &mut u64) -> MutexGuard<'_, Bucket<'m>> {
+        match self.try_bucket(hash) {
+            Some(bucket) => bucket,
+            None => self.wait(hash, waited),
+        }
+    }
+
+    #[cold]
+    fn wait(&self, hash: u64, waited: &mut u64) -> MutexGuard<'_, Bucket<'m>> {
+        let (start, mut pauses) = (tsc::now(), 1);
+        loop {
+            (0..pauses).for_each(|_| std::hint::spin_loop());
+            pauses = PAUSES.min(2 * pauses);
+            if let Some(bucket) = self.try_bucket(hash) {
+                *waited += tsc::now() - start;
+                return bucket;
             }
         }
     }
@@ -129,6 +148,8 @@ pub struct Even<'s, 'm> {
     pub passed: u64,
     /// Packets that it dropped.
     pub dropped: u64,
+    /// Cycles for which it waited for locks.
+    pub waited: u64,
     /// Which interfaces come to which core, where they move; and this core.
     moving: Option<(std::sync::Arc<Moving>, usize)>,
 }
@@ -143,6 +164,7 @@ impl<'s, 'm> Even<'s, 'm> {
             receives,
             passed: 0,
             dropped: 0,
+            waited: 0,
             moving: None,
         }
     }
@@ -179,7 +201,7 @@ impl<'s, 'm> Even<'s, 'm> {
             let mut lent = Lent::new();
             self.io.lend(&mut lent);
             for (slot, packet) in (0..).zip(lent.iter_mut()) {
-                match look(self.shared, self.tools.as_mut(), packet, port, now) {
+                match look(self.shared, self.tools.as_mut(), packet, port, now, &mut self.waited) {
                     true => pass.push(slot),
                     false => drop.push(slot),
                 }
@@ -197,7 +219,14 @@ impl<'s, 'm> Even<'s, 'm> {
 
 /// Whether a packet passes.
 #[inline(always)]
-fn look(shared: &Shared<'_>, tools: Option<&mut Tools>, packet: &mut Packet<'_>, port: PortIndex, now: Now) -> bool {
+fn look(
+    shared: &Shared<'_>,
+    tools: Option<&mut Tools>,
+    packet: &mut Packet<'_>,
+    port: PortIndex,
+    now: Now,
+    waited: &mut u64,
+) -> bool {
     let checksums = packet.checksums();
     let Ok(layers) = layers::parse(packet.bytes()) else {
         return false;
@@ -207,7 +236,7 @@ fn look(shared: &Shared<'_>, tools: Option<&mut Tools>, packet: &mut Packet<'_>,
         return false;
     }
     match tools {
-        Some(tools) if layers.class == Class::Ipv4 => inspect(shared, tools, packet, &layers, port, now),
+        Some(tools) if layers.class == Class::Ipv4 => inspect(shared, tools, packet, &layers, port, now, waited),
         _ => true,
     }
 }
@@ -219,6 +248,7 @@ fn inspect(
     layers: &Layers,
     port: PortIndex,
     now: Now,
+    waited: &mut u64,
 ) -> bool {
     let frame = packet.bytes();
     // Both directions have one record: as the client names it.
@@ -256,7 +286,7 @@ fn inspect(
     };
     let mut hash = [0];
     shared.hasher.hash4(&[key], &mut hash);
-    let mut bucket = shared.bucket(hash[0]);
+    let mut bucket = shared.bucket(hash[0], waited);
     let bucket = &mut *bucket;
     let known = bucket
         .flows
@@ -264,18 +294,24 @@ fn inspect(
         .find(|(of, _)| *of == key)
         .map(|&(_, handle)| handle);
     let handle = known.or_else(|| {
-        let handle = bucket.inspector.open(false)?;
+        let handle = bucket.inspector.open(layers.protocol == protocol::TCP)?;
         bucket.flows.try_push((key, handle)).ok()?;
         Some(handle)
     });
     let Some(handle) = handle else { return false };
     let (begin, end) = (usize::from(layers.l4), usize::from(layers.end));
+    let segment = &mut packet.bytes_mut()[begin..end];
+    let payload = payload(layers.protocol, segment);
+    let facts = Facts {
+        payload: (segment.len() - payload) as u32,
+        ..facts
+    };
     let seen = Seen {
         ends,
         facts,
         direction,
-        segment: &mut packet.bytes_mut()[begin..end],
-        payload: 8,
+        segment,
+        payload,
     };
     bucket.inspector.packet(handle, seen, &mut round) == Verdict::Pass
 }

@@ -1,21 +1,26 @@
 //! One core's part of a run: a source where it receives, what is measured, and a sink where it sends.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use arrayvec::ArrayVec;
 use sluice_dpdk::tsc;
-use sluice_engine::counters::WorkerCounters;
-use sluice_engine::io::PortIndex;
+use sluice_engine::counters::{Stage, WorkerCounters};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_wire::Checksums;
 
 use super::even::Even;
 use super::moving::Moving;
-use super::traffic::{Draw, FLOWS, Pages, read, write};
+use super::traffic::{Draw, Pages, Seen, read, since, write};
 use crate::cores::lane::Together;
+use crate::frames::histogram::Histogram;
+use crate::frames::pace::{BURST, Pace};
 use crate::nat_path::rig::Source;
 use crate::placement::lane::{Progress, feed};
+use crate::slices::Slices;
+
+/// Frames of a side that are sent at a time.
+const EACH: usize = 32;
 
 /// What is measured: the engine, or what it is compared with.
 pub enum Middle<'s, 'm> {
@@ -25,6 +30,9 @@ pub enum Middle<'s, 'm> {
     Even(Box<Even<'s, 'm>>),
 }
 
+/// What a lane sends for one side: cores that an interface moves between take turns.
+pub type Side = Arc<Mutex<(Draw, Option<Pace>)>>;
+
 /// Source, worker and sink of one core.
 pub struct Lane<'s, 'm> {
     /// Its number.
@@ -33,8 +41,8 @@ pub struct Lane<'s, 'm> {
     pub middle: Middle<'s, 'm>,
     /// The far end of its queues, where it has some.
     pub far: Option<Source>,
-    /// What is sent to it.
-    pub draw: Option<Draw>,
+    /// What is sent to it, by side.
+    pub sides: Vec<Side>,
     /// What frames carry.
     pub pages: Arc<Pages>,
     /// Whether packets come out by its queue.
@@ -45,19 +53,31 @@ pub struct Lane<'s, 'm> {
     pub progress: Arc<Progress>,
     /// When the clock began, in cycles.
     pub start: u64,
-    /// What it did in the last run.
+    /// What it did, slice by slice.
+    pub slices: Slices<Done>,
+    /// The same, in all.
     pub done: Done,
+    /// What frames waited, of those that were due at a time.
+    pub latency: Histogram,
+    /// The same in the slice that runs.
+    pub current: Histogram,
+    /// Frames that may still be sent, where they are counted.
+    pub left: Option<usize>,
     /// Which interfaces come to which core, where they move.
     pub moving: Option<Arc<Moving>>,
-    /// The order of each flow's frames as they come out, where it is watched.
-    pub order: Option<Order>,
+    /// What came out.
+    pub seen: Arc<Mutex<Seen>>,
 }
 
-/// Cycles of a run, and what they went into.
+/// Cycles, and what they went into; packets.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     /// Frames that came out.
     pub came: u64,
+    /// Frames that were due, and those of them that found no room.
+    pub due: u64,
+    /// See [`Self::due`].
+    pub lost: u64,
     /// Cycles of the time that was measured.
     pub cycles: u64,
     /// Of these, to write frames and to take them.
@@ -66,33 +86,57 @@ pub struct Done {
     pub work: u64,
     /// Packets that were handed over to others.
     pub handed: u64,
+    /// Cycles to hand them over and to take them.
+    pub handing: u64,
+    /// Packets of shards that a worker took over.
+    pub assisted: u64,
+    /// Cycles of waiting for locks.
+    pub waited: u64,
 }
 
-/// The last number of each flow that came out by a side.
-#[derive(Debug)]
-pub struct Order {
-    last: [Vec<u32>; 2],
-    /// Frames behind one that was sent after them.
-    pub reordered: u64,
-}
-
-impl Default for Order {
-    fn default() -> Self {
-        Self {
-            last: [(); 2].map(|()| vec![0; FLOWS as usize]),
-            reordered: 0,
+impl Done {
+    fn with(mut self, other: &Self, one: impl Fn(u64, u64) -> u64) -> Self {
+        for (to, from) in [
+            (&mut self.came, other.came),
+            (&mut self.due, other.due),
+            (&mut self.lost, other.lost),
+            (&mut self.cycles, other.cycles),
+            (&mut self.ends, other.ends),
+            (&mut self.work, other.work),
+            (&mut self.handed, other.handed),
+            (&mut self.handing, other.handing),
+            (&mut self.assisted, other.assisted),
+            (&mut self.waited, other.waited),
+        ] {
+            *to = one(*to, from);
         }
+        self
+    }
+
+    /// Both together.
+    pub fn and(self, other: Self) -> Self {
+        self.with(&other, |a, b| a + b)
+    }
+
+    /// What was done since `before`.
+    pub fn less(self, before: &Self) -> Self {
+        self.with(before, |a, b| a - b)
+    }
+
+    /// The share of the time in which something was done.
+    pub fn busy(&self) -> f64 {
+        (self.work + self.ends) as f64 / self.cycles.max(1) as f64
     }
 }
 
-impl Order {
-    fn see(&mut self, port: PortIndex, frame: &[u8]) {
-        let Some((flow, number)) = read(frame) else { return };
-        if let Some(last) = self.last[usize::from(port)].get_mut(flow as usize) {
-            self.reordered += u64::from(number < *last);
-            *last = number.max(*last);
-        }
-    }
+/// Slices for a lane: long enough for some bursts of the largest frames.
+pub fn slices() -> Slices<Done> {
+    let millisecond = tsc::frequency() / 1_000;
+    Slices::new(2 * millisecond, millisecond)
+}
+
+fn locked<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 impl Lane<'_, '_> {
@@ -101,52 +145,93 @@ impl Lane<'_, '_> {
         Now::at((u128::from(cycles) * 1_000_000_000 / u128::from(tsc::frequency())) as u64)
     }
 
-    /// A burst to each side that it has flows for.
+    /// Frames of each side that is this lane's now, as many as are due, or as it takes.
     #[inline(always)]
-    fn feed(&mut self) -> usize {
-        let window = match self.local {
+    fn feed(&mut self, now: u64) -> usize {
+        let Some(far) = &mut self.far else { return 0 };
+        let has_room = match self.local {
             true => self.progress.may_send_own(self.own),
-            false => self.progress.may_send_within(),
+            false => self.progress.may_send(),
         };
-        let (Some(far), Some(draw)) = (&mut self.far, &mut self.draw) else {
-            return 0;
-        };
-        if !window || draw.flows.is_empty() {
-            return 0;
-        }
-        let mut ports = ArrayVec::<(u16, usize), 2>::new();
-        for &side in &draw.sides {
-            if self.moving.as_ref().is_none_or(|moving| moving.is_at(side, self.own)) {
-                ports.push((side, 32));
+        let mut sides = ArrayVec::<_, 2>::new();
+        let (mut ports, mut times) = (ArrayVec::<(u16, usize), 2>::new(), [[now; EACH]; 2]);
+        for side in &self.sides {
+            let Ok(mut side) = side.try_lock() else { continue };
+            let (draw, pace) = &mut *side;
+            if let Some(moving) = &self.moving {
+                let comes = moving.is_at(draw.side, self.own);
+                // Nobody overtakes what the core before has still to do.
+                if !comes || (draw.at != self.own && !moving.is_empty(draw.side)) {
+                    continue;
+                }
+                draw.at = self.own;
+            }
+            let count = match pace {
+                None => EACH,
+                Some(pace) => {
+                    let due: ArrayVec<u64, BURST> = pace.due(now);
+                    let count = due.len().min(EACH);
+                    times[usize::from(draw.side)][..count].copy_from_slice(&due[..count]);
+                    pace.pass(count);
+                    self.done.due += count as u64;
+                    self.done.lost += if has_room { 0 } else { count as u64 };
+                    count
+                }
+            };
+            let sent: usize = ports.iter().map(|(_, count)| count).sum();
+            let count = count.min(self.left.map_or(EACH, |left| left - sent));
+            if has_room && count > 0 {
+                ports.push((draw.side, count));
+                sides.push(side);
             }
         }
         if ports.is_empty() {
             return 0;
         }
-        let pages = &self.pages;
-        let count = feed(far, &ports, |side, packet| {
-            let (flow, length, number) = draw.next(side);
+        let (pages, mut places) = (&self.pages, [0; 2]);
+        let count = feed(far, &ports, |port, packet| {
+            let Some(side) = sides.iter_mut().find(|side| side.0.side == port) else {
+                return false;
+            };
+            let place = &mut places[usize::from(port)];
+            let (frame, segment, length) = side.0.next(times[usize::from(port)][*place % EACH]);
+            *place += 1;
             packet.set_len(length);
             packet.set_checksums(Checksums::Vouched);
-            write(packet.bytes_mut(), flow, side, number, pages);
+            write(packet.bytes_mut(), &frame, segment, pages);
             true
         });
+        if let Some(moving) = &self.moving {
+            ports
+                .iter()
+                .for_each(|&(side, count)| moving.sent(side, self.own, count));
+        }
+        if let Some(left) = &mut self.left {
+            *left -= count;
+        }
         self.progress.send(self.own, count);
         count
     }
 
     #[inline(always)]
-    fn drain(&mut self) -> usize {
+    fn drain(&mut self, now: u64) -> usize {
         let Some(far) = self.far.as_mut().filter(|_| self.drains) else {
             return 0;
         };
-        let mut came = 0;
+        let (mut came, mut seen) = (0, None);
         for port in [0, 1] {
             loop {
-                let count = match &mut self.order {
-                    Some(order) => far.drain(port, |frame| order.see(port, frame)),
-                    None => far.discard(port),
-                };
+                let current = &mut self.current;
+                let count = far.drain(port, |bytes| {
+                    let seen = seen.get_or_insert_with(|| locked(&self.seen));
+                    if let Some((frame, data)) = read(bytes) {
+                        seen.see(&frame, data);
+                        current.record(since(frame.due, now));
+                    }
+                });
+                if let Some(moving) = &self.moving {
+                    moving.came(1 - port, self.own, count);
+                }
                 came += count;
                 if count < 64 {
                     break;
@@ -159,7 +244,7 @@ impl Lane<'_, '_> {
 
     /// A round without anything new; what moved.
     pub fn round(&mut self) -> usize {
-        self.work() + self.drain()
+        self.work() + self.drain(tsc::now())
     }
 
     #[inline(always)]
@@ -171,48 +256,82 @@ impl Lane<'_, '_> {
         }
     }
 
+    /// A round with its source, each part by its cycles; what moved.
     #[inline(always)]
-    fn step(&mut self) {
+    pub fn step(&mut self) -> usize {
         let begin = tsc::now();
-        let fed = if self.draw.is_some() { self.feed() } else { 0 };
-        let mut ends = if fed > 0 { tsc::now() - begin } else { 0 };
+        let fed = self.feed(begin);
         let start = tsc::now();
         let worked = self.work();
         let after = tsc::now();
+        let came = self.drain(after);
+        if fed > 0 {
+            self.done.ends += start - begin;
+        }
         if worked > 0 {
             self.done.work += after - start;
         }
-        let came = self.drain();
         if came > 0 {
-            ends += tsc::now() - after;
+            self.done.ends += tsc::now() - after;
         }
-        self.done.ends += ends;
         self.done.came += came as u64;
         if fed + worked + came == 0 {
+            // Whoever has something to do shall not wait for lines that this one looks at.
             (0..8).for_each(|_| std::hint::spin_loop());
         }
+        fed + worked + came
     }
 
-    /// Packets for so many cycles, together with the others.
-    pub fn run(&mut self, together: &Together, lanes: usize, cycles: u64) {
+    /// Packets for so many cycles, together with the others; so many cycles after each other by side, where they are paced.
+    pub fn run(&mut self, together: &Together, lanes: usize, cycles: u64, distance: Option<f64>) {
         let begin = together.meet(lanes);
+        for side in &self.sides {
+            let mut side = locked(side);
+            side.1 = distance.map(|distance| Pace::new(tsc::now(), distance));
+        }
+        self.latency.clear();
         while tsc::now() < begin {
             self.step();
         }
-        let handed = self.handed();
-        self.done = Done::default();
-        let first = tsc::now();
-        while tsc::now() < begin + cycles {
+        self.slices.begin(begin, tsc::now());
+        self.current.clear();
+        let mut before = self.all();
+        while self.slices.go_on(begin + cycles) {
             self.step();
+            let now = tsc::now();
+            if self.slices.is_late(now) {
+                // What was due while this core was taken away is nobody's fault.
+                let paces = self.sides.iter().map(|side| locked(side));
+                paces.for_each(|mut side| side.1.iter_mut().for_each(|pace| pace.skip(now)));
+            }
+            let Some((cycles, is_quiet)) = self.slices.step(now) else {
+                continue;
+            };
+            let after = self.all();
+            let mut done = after.less(&before);
+            done.cycles = cycles;
+            if is_quiet {
+                self.latency.add(&self.current);
+            }
+            self.current.clear();
+            self.slices.end(done);
+            before = after;
         }
-        self.done.cycles = tsc::now() - first;
-        self.done.handed = self.handed() - handed;
+        self.sides.iter().for_each(|side| locked(side).1 = None);
     }
 
-    fn handed(&self) -> u64 {
+    /// What was done so far, what is counted elsewhere too.
+    fn all(&self) -> Done {
+        let mut done = self.done;
         match &self.middle {
-            Middle::Engine(_, counters) => counters.handed_over.iter().map(|counter| counter.get()).sum(),
-            Middle::Even(_) => 0,
+            Middle::Engine(_, counters) => {
+                let cycles = |stage| counters.cycles[stage as usize].get();
+                done.handed = counters.all_handed_over();
+                done.handing = cycles(Stage::HandOver) + cycles(Stage::TakeOver);
+                done.assisted = counters.assisted.get();
+            }
+            Middle::Even(even) => done.waited = even.waited,
         }
+        done
     }
 }

@@ -1,34 +1,43 @@
 //! `inspect`: a bridge that inspects everything, by models of who does what (P3).
 //!
-//! Every core has a source where it receives and a sink where it sends; their cycles are told apart. The *matcher's share* is
-//! what the scans of a run cost alone, done again in their order, over what one core needs for the same packets.
+//! Every core has a source where it receives and a sink where it sends; their cycles are told apart. Frames wait in front of the
+//! devices, 4,096 of them, so that their headers were written that long before they are read. The *matcher's share* is what the
+//! scans of a run cost alone, done again in their order, over what one core needed for the same packets.
 
 mod even;
 mod lane;
+mod load;
 mod moving;
+mod plane;
 mod rig;
+mod share;
+#[cfg(test)]
+mod tests;
 mod traffic;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::tsc;
-use sluice_inspect::bindings::vectorscan::Calls;
 use sluice_inspect::ruleset::Ruleset;
 use sluice_inspect::signatures::Dialect;
 
-use crate::rows::{Row, Run};
+use crate::rows::{Figure, Row, Run};
 use even::Shared;
 use lane::Done;
-use rig::{Assisting, Case, Model, Rig};
-use traffic::{Kind, Pages};
+use plane::{Case, Help, Model};
+use rig::{Means, Rig};
+use traffic::{Kind, Pages, Transport};
 
 type Failure = Box<dyn std::error::Error>;
 
 /// Cores at most.
 const CORES: usize = 2;
+/// Thresholds that are swept, in packets of a ring of 512.
+const THRESHOLDS: [u32; 5] = [8, 32, 128, 256, 384];
+/// Slices that are swept, in microseconds.
+const SLICES: [u64; 5] = [5, 20, 50, 100, 200];
 
 /// What to measure: everything where nothing is said.
 #[derive(Clone, Debug, clap::Args)]
@@ -45,6 +54,15 @@ pub struct InspectArguments {
     /// Only frames of these sizes, check sequence included.
     #[arg(long, value_name = "BYTES", value_delimiter = ',')]
     bytes: Vec<usize>,
+    /// Only this traffic.
+    #[arg(long, value_name = "TRAFFIC", value_delimiter = ',')]
+    traffic: Vec<Kind>,
+    /// What flows are of.
+    #[arg(long, value_enum, default_value_t)]
+    transport: Transport,
+    /// Only these parts.
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    only: Vec<Part>,
     /// Milliseconds of each run.
     #[arg(long, value_name = "MS", default_value_t = 60)]
     milliseconds: u64,
@@ -61,14 +79,45 @@ pub enum Written {
     Snort3,
 }
 
+impl Written {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Suricata => "suricata",
+            Self::Snort2 => "snort2",
+            Self::Snort3 => "snort3",
+        }
+    }
+
+    fn dialect(self) -> Dialect {
+        match self {
+            Self::Suricata => Dialect::Suricata,
+            Self::Snort2 => Dialect::Snort2,
+            Self::Snort3 => Dialect::Snort3,
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Part {
+    /// As many packets as each model takes.
+    Throughput,
+    /// The matcher's share, on one core.
+    Share,
+    /// What frames wait, and how many are lost, by load.
+    Load,
+    /// Assist by its threshold and its slice.
+    Assist,
+}
+
 /// What measures.
 struct Bench<'a> {
-    eal: &'static Eal,
+    means: Means<'a>,
     on: &'a [usize],
     cycles: u64,
     rigs: u32,
-    rules: &'a Arc<Ruleset>,
-    pages: Arc<Pages>,
+    transport: Transport,
 }
 
 /// What a run told.
@@ -76,114 +125,50 @@ struct Outcome {
     mpps: f64,
     done: Vec<Done>,
     reordered: u64,
-    /// The share of the packets that a core that assists looked at.
-    assisted: f64,
-    calls: Option<Box<Calls>>,
-}
-
-impl Outcome {
-    fn came(&self) -> f64 {
-        self.done.iter().map(|done| done.came).sum::<u64>() as f64
-    }
-
-    /// Cycles of all cores for a packet, sources and sinks left out.
-    fn work(&self) -> f64 {
-        self.done.iter().map(|done| done.work).sum::<u64>() as f64 / self.came()
-    }
-
-    fn handed(&self) -> f64 {
-        self.done.iter().map(|done| done.handed).sum::<u64>() as f64 / self.came()
-    }
-
-    /// The share of each core's time in which it did something.
-    fn busy(&self) -> f64 {
-        let busy: u64 = self.done.iter().map(|done| done.work + done.ends).sum();
-        let all: u64 = self.done.iter().map(|done| done.cycles).sum();
-        busy as f64 / all as f64
-    }
-}
-
-/// What else a run is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Watch {
-    Nothing,
-    Order,
-    Scans,
 }
 
 impl Bench<'_> {
-    fn run(&mut self, case: &Case, watch: Watch) -> Result<Outcome, Failure> {
+    /// A rig of its own for some work.
+    fn with<T>(
+        &mut self,
+        case: &Case,
+        work: impl FnOnce(&mut Rig<'_, '_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         self.rigs += 1;
-        let plane = rig::plane(case, self.rules)?;
-        let mut memory = rig::memory(&plane)?;
-        let mut streams = Region::new(even::lines().next_multiple_of(2) * 64)?;
-        let shared = Shared::new(self.rules, streams.lines())?;
-        let mut rig = Rig::new(
-            self.eal,
-            self.rigs,
-            case,
-            self.rules,
-            &self.pages,
-            plane,
-            &mut memory,
-            &shared,
-        )?;
-        // Every flow is seen before anything is measured.
-        rig.run(self.on, self.cycles / 2)?;
-        let mut cycles = self.cycles;
-        match watch {
-            Watch::Nothing => {}
-            Watch::Order => rig.watch(),
-            Watch::Scans => {
-                cycles /= 4;
-                for even in rig.evens() {
-                    if let Some(tools) = &mut even.tools {
-                        shared.record(tools);
-                    }
-                }
-            }
-        }
-        let before = rig.assisted();
-        let (mpps, done) = rig.run(self.on, cycles)?;
-        let came: u64 = done.iter().map(|done| done.came).sum();
-        let assisted = (rig.assisted() - before) as f64 / came.max(1) as f64;
-        let calls = rig.evens().find_map(|even| even.tools.as_mut()?.take_calls());
-        let reordered = rig.reordered();
+        let plane = plane::plane(case, self.means.rules)?;
+        let mut memory = plane::memory(&plane)?;
+        let mut streams = Region::new(even::lines(case.model.shares()).next_multiple_of(2) * 64)?;
+        let shared = Shared::new(self.means.rules, streams.lines(), case.model.shares())?;
+        let mut rig = Rig::new(&self.means, self.rigs, case, plane, &mut memory, &shared)?;
+        let result = work(&mut rig)?;
         rig.close();
-        Ok(Outcome {
-            mpps,
-            done,
-            reordered,
-            assisted,
-            calls,
+        Ok(result)
+    }
+
+    fn run(&mut self, case: &Case) -> Result<Outcome, Failure> {
+        let (on, cycles) = (self.on, self.cycles);
+        self.with(case, |rig| {
+            // Tables and caches have what they will have, and shards are where they stay.
+            rig.run(on, cycles / 2, None)?;
+            let (mpps, done) = rig.run(on, cycles, None)?;
+            Ok(Outcome {
+                mpps,
+                done,
+                reordered: rig.reordered(),
+            })
         })
     }
 
-    /// Cycles of the scans alone, for each packet of a run on one core.
-    fn scans(&mut self, case: &Case) -> Result<Scans, Failure> {
-        let alone = Case {
-            model: Model::Even,
-            cores: 1,
-            ..*case
-        };
-        let outcome = self.run(&alone, Watch::Scans)?;
-        let calls = outcome.calls.ok_or("nothing was searched")?;
-        Ok(Scans { calls })
-    }
-}
-
-/// What a run searched.
-struct Scans {
-    calls: Box<Calls>,
-}
-
-impl Scans {
-    /// Cycles for each of its packets: of a datagram each is one scan.
-    fn cycles(&self, rules: &Ruleset) -> Result<f64, Failure> {
-        let mut replay = rules.prefilter().replay(1)?;
-        let start = tsc::now();
-        std::hint::black_box(replay.run(&self.calls));
-        Ok((tsc::now() - start) as f64 / self.calls.count() as f64)
+    fn case(&self, model: Model, bytes: usize, kind: Kind) -> Case {
+        Case {
+            model,
+            cores: self.on.len(),
+            bytes,
+            kind,
+            transport: self.transport,
+            inspects: true,
+            help: model.splits().then_some(Help::USUAL),
+        }
     }
 }
 
@@ -192,132 +177,145 @@ impl Scans {
 struct Figures {
     mpps: Vec<f64>,
     work: Vec<f64>,
+    ends: Vec<f64>,
     busy: Vec<f64>,
+    by_core: [Vec<f64>; CORES],
     handed: Vec<f64>,
+    handing: Vec<f64>,
     assisted: Vec<f64>,
+    waited: Vec<f64>,
     reordered: Vec<f64>,
-    share: Vec<f64>,
 }
 
-fn cases(bytes: usize, kind: Kind, cores: usize) -> Vec<Case> {
-    let case = |model, cores, inspects| Case {
-        model,
-        cores,
-        bytes,
-        kind,
-        inspects,
-        assist: None,
-    };
+impl Figures {
+    fn add(&mut self, outcome: &Outcome) {
+        let all = outcome.done.iter().copied().fold(Done::default(), Done::and);
+        let each = |count: u64| count as f64 / all.came.max(1) as f64;
+        self.mpps.push(outcome.mpps);
+        self.work.push(each(all.work));
+        self.ends.push(each(all.ends));
+        self.busy.push(all.busy());
+        for (runs, done) in self.by_core.iter_mut().zip(&outcome.done) {
+            runs.push(done.busy());
+        }
+        self.handed.push(each(all.handed));
+        self.handing.push(all.handing as f64 / all.handed.max(1) as f64);
+        self.assisted.push(each(all.assisted));
+        self.waited.push(each(all.waited));
+        self.reordered.push(outcome.reordered as f64);
+    }
+
+    fn row(&self, case: &Case) -> Row {
+        let mbps: Vec<_> = self.mpps.iter().map(|mpps| mpps * case.mean() * 8.0).collect();
+        let mut row = keys(case)
+            .figure("mbps", &mbps)
+            .figure("mpps", &self.mpps)
+            .figure("work_cycles", &self.work)
+            .figure("source_cycles", &self.ends)
+            .figure("busy_share", &self.busy);
+        for (name, runs) in BUSY.into_iter().zip(&self.by_core).take(case.cores) {
+            row = row.figure(name, runs);
+        }
+        row = row
+            .figure("handovers_per_packet", &self.handed)
+            .figure("reordered", &self.reordered);
+        if case.model.splits() {
+            row = row
+                .figure("handover_cycles", &self.handing)
+                .figure("assisted_per_packet", &self.assisted);
+        }
+        if case.model.shares() {
+            row = row.figure("lock_cycles", &self.waited);
+        }
+        row
+    }
+}
+
+/// The busy share of each core.
+const BUSY: [&str; CORES] = ["busy_share_first", "busy_share_second"];
+
+/// The keys of a case's rows.
+fn keys(case: &Case) -> Row {
+    let row = Row::default()
+        .key("bytes", if case.kind == Kind::Mix { 0 } else { case.bytes })
+        .key("model", case.model.name())
+        .key("cores", case.cores)
+        .key("inspection", if case.inspects { "on" } else { "off" })
+        .key("traffic", case.kind.name())
+        .key("transport", case.transport.name())
+        .key("queues", case.queues());
+    if !case.model.splits() {
+        return row;
+    }
+    let row = row.key("senders", case.model.senders());
+    match case.help {
+        None => row.key("assist_threshold", "off"),
+        Some(help) => row
+            .key("assist_threshold", help.threshold)
+            .key("time_slice_us", help.slice),
+    }
+}
+
+/// Every model, on one core where it can be and on all.
+fn cases(bench: &Bench<'_>, bytes: usize, kind: Kind) -> Vec<Case> {
     let mut all = Vec::new();
     for inspects in [true, false] {
-        all.push(case(Model::Rss, 1, inspects));
-        all.push(case(Model::Even, 1, inspects));
-        if cores > 1 {
-            let models = [
-                Model::Even,
-                Model::EvenMoving,
-                Model::Rss,
-                Model::RoleSplit,
-                Model::RoleSplitSending,
-            ];
-            all.extend(models.map(|model| case(model, cores, inspects)));
+        let case = |model| Case {
+            inspects,
+            ..bench.case(model, bytes, kind)
+        };
+        for model in [Model::Rss, Model::Even] {
             all.push(Case {
-                assist: Some(ASSISTING),
-                ..case(Model::RoleSplit, cores, inspects)
+                cores: 1,
+                ..case(model)
             });
+        }
+        if bench.on.len() < 2 {
+            continue;
+        }
+        all.extend([Model::Even, Model::EvenMoving, Model::Rss].map(case));
+        // Without inspection nothing is handed over, and there is nothing to assist.
+        let helps = if inspects {
+            vec![Some(Help::USUAL), None]
+        } else {
+            vec![None]
+        };
+        for help in helps {
+            let models = [Model::RoleSplit, Model::RoleSplitSending];
+            all.extend(models.map(|model| Case { help, ..case(model) }));
         }
     }
     all
 }
 
-/// When a core assists where nothing else is asked about.
-const ASSISTING: Assisting = Assisting {
-    threshold: 128,
-    slice: 20,
-};
-
-/// The ways to assist that are compared.
-fn sweep(bytes: usize) -> Vec<Case> {
-    let case = |threshold, slice| Case {
-        model: Model::RoleSplit,
-        cores: 2,
-        bytes,
-        kind: Kind::Rfc2544,
-        inspects: true,
-        assist: Some(Assisting { threshold, slice }),
-    };
-    let thresholds = [16, 64, 256].map(|threshold| case(threshold, ASSISTING.slice));
-    let slices = [5, 80, 320].map(|slice| case(ASSISTING.threshold, slice));
-    thresholds.into_iter().chain(slices).collect()
-}
-
-fn measure(
-    bench: &mut Bench<'_>,
-    (bytes, kind): (usize, Kind),
-    cases: &[Case],
-    run: &mut Run<'_>,
-) -> Result<(), Failure> {
+/// Measure cases in turn, so that each has its neighbours of the same moment.
+fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(), Failure> {
     let mut figures: Vec<Figures> = cases.iter().map(|_| Figures::default()).collect();
-    let scans = bench.scans(&cases[0])?;
-    for round in 0..if run.quick { 3 } else { 7 } {
-        let search = scans.cycles(bench.rules)?;
-        // Each has its neighbours of the same moment.
+    for _ in 0..if run.quick { 3 } else { 7 } {
         for (case, figures) in cases.iter().zip(&mut figures) {
-            let outcome = bench.run(case, Watch::Nothing)?;
-            figures.mpps.push(outcome.mpps);
-            figures.work.push(outcome.work());
-            figures.busy.push(outcome.busy());
-            figures.handed.push(outcome.handed());
-            figures.assisted.push(outcome.assisted);
-            if case.inspects && case.cores == 1 {
-                figures.share.push(search / outcome.work());
-            }
-            // Where interfaces move, two sources number the same flows.
-            if round == 0 && case.model != Model::EvenMoving {
-                figures.reordered.push(bench.run(case, Watch::Order)?.reordered as f64);
-            }
+            figures.add(&bench.run(case)?);
         }
     }
-    // What a packet costs more where it is handed over than where it is not.
-    let alone = |inspects| {
-        let rss =
-            |(case, _): &(&Case, &Figures)| case.model == Model::Rss && case.inspects == inspects && case.cores > 1;
-        let found = cases.iter().zip(&figures).find(rss);
-        found.map_or(0.0, |(_, figures)| crate::rows::Figure::of(&figures.work).median)
+    // What a packet costs more where roles are split than where they are not, by hand-over; and where locks and lines are shared.
+    let work = |wanted: &dyn Fn(&Case) -> bool| {
+        let found = cases.iter().zip(&figures).find(|(case, _)| wanted(case));
+        found.map(|(_, figures)| Figure::of(&figures.work).median)
     };
     for (case, figures) in cases.iter().zip(&figures) {
-        let mbps: Vec<_> = figures.mpps.iter().map(|mpps| mpps * case.mean() * 8.0).collect();
-        let mut row = Row::default()
-            .key("bytes", if kind == Kind::Mix { 0 } else { bytes })
-            .key("model", case.model.name())
-            .key("cores", case.cores)
-            .key("inspection", if case.inspects { "on" } else { "off" })
-            .key("traffic", kind.name())
-            .key(
-                "assist_threshold",
-                case.assist.map_or(0, |assisting| assisting.threshold),
-            )
-            .key("time_slice_us", case.assist.map_or(0, |assisting| assisting.slice))
-            .key("queues", if case.model == Model::Rss { case.cores } else { 1 })
-            .figure("mbps", &mbps)
-            .figure("mpps", &figures.mpps)
-            .figure("work_cycles", &figures.work)
-            .figure("busy_share", &figures.busy)
-            .figure("handovers_per_packet", &figures.handed)
-            .figure("assisted_share", &figures.assisted)
-            .figure("reordered", &figures.reordered);
-        if !figures.share.is_empty() {
-            row = row.figure("share_of_matcher", &figures.share);
+        let mut row = figures.row(case);
+        let like = |other: &Case| other.inspects == case.inspects && other.kind == case.kind;
+        let rss = work(&|other| like(other) && other.model == Model::Rss && other.cores == case.cores);
+        let alone = work(&|other| like(other) && other.model == Model::Even && other.cores == 1);
+        let over = |base: f64| figures.work.iter().map(move |work| work - base);
+        if let Some(rss) = rss.filter(|_| case.model.splits()) {
+            let each = over(rss).zip(&figures.handed);
+            let each: Vec<_> = each.map(|(more, handed)| more / handed.max(1e-9)).collect();
+            if figures.handed.iter().any(|&handed| handed > 0.0) {
+                row = row.figure("added_cycles_per_handover", &each);
+            }
         }
-        if matches!(case.model, Model::RoleSplit | Model::RoleSplitSending) {
-            let base = alone(case.inspects);
-            let each: Vec<_> = figures
-                .work
-                .iter()
-                .zip(&figures.handed)
-                .map(|(work, handed)| (work - base) / handed.max(1e-9))
-                .collect();
-            row = row.figure("handover_cycles", &each);
+        if let Some(alone) = alone.filter(|_| case.model.shares() && case.cores > 1) {
+            row = row.figure("shared_cycles", &over(alone).collect::<Vec<_>>());
         }
         (run.row)(row);
     }
@@ -331,48 +329,69 @@ pub fn run(run: &mut Run<'_>, arguments: &InspectArguments) -> Result<(), Failur
         false => arguments.on.clone(),
     };
     on.truncate(CORES);
-    let dialect = match arguments.dialect {
-        Written::Suricata => Dialect::Suricata,
-        Written::Snort2 => Dialect::Snort2,
-        Written::Snort3 => Dialect::Snort3,
-    };
-    let rules = rig::rules(&arguments.signatures, dialect)?;
+    let rules: Arc<Ruleset> = plane::rules(&arguments.signatures, arguments.dialect.dialect())?;
+    let pages = Arc::new(Pages::new());
     let mut bench = Bench {
-        eal: crate::placement::rig::start(on.len())?,
+        means: Means {
+            eal: crate::placement::rig::start(on.len())?,
+            rules: &rules,
+            pages: &pages,
+        },
         on: &on,
         cycles: tsc::frequency() / 1000 * arguments.milliseconds,
         rigs: 0,
-        rules: &rules,
-        pages: Arc::new(Pages::new()),
+        transport: arguments.transport,
     };
     let sizes = match (arguments.bytes.as_slice(), run.quick) {
         ([], true) => vec![64, 512, 1518],
         ([], false) => vec![64, 128, 256, 512, 1024, 1280, 1518],
         (some, _) => some.to_vec(),
     };
-    let cores = on.len().min(CORES);
-    for &bytes in &sizes {
-        measure(
-            &mut bench,
-            (bytes, Kind::Rfc2544),
-            &cases(bytes, Kind::Rfc2544, cores),
-            run,
-        )?;
+    let does = |part| arguments.only.is_empty() || arguments.only.contains(&part);
+    let comes = |kind| arguments.traffic.is_empty() || arguments.traffic.contains(&kind);
+    let mut all = Vec::new();
+    if comes(Kind::Rfc2544) {
+        all.extend(sizes.iter().map(|&bytes| (bytes, Kind::Rfc2544)));
     }
-    measure(&mut bench, (0, Kind::Mix), &cases(0, Kind::Mix, cores), run)?;
-    if cores > 1 && !run.quick {
-        let bytes = 512;
-        let base = cases(bytes, Kind::Rfc2544, cores);
-        let all: Vec<_> = base[..1].iter().copied().chain(sweep(bytes)).collect();
-        measure(&mut bench, (bytes, Kind::Rfc2544), &all, run)?;
+    if comes(Kind::Mix) {
+        all.push((0, Kind::Mix));
     }
-    for &bytes in sizes.iter().filter(|&&bytes| bytes >= 512) {
-        measure(
-            &mut bench,
-            (bytes, Kind::Elephant),
-            &cases(bytes, Kind::Elephant, cores),
-            run,
-        )?;
+    if comes(Kind::Elephant) {
+        let large = sizes.iter().filter(|&&bytes| bytes >= 512);
+        all.extend(large.map(|&bytes| (bytes, Kind::Elephant)));
+    }
+    for &(bytes, kind) in &all {
+        if does(Part::Throughput) {
+            let cases = cases(&bench, bytes, kind);
+            measure(&mut bench, &cases, run)?;
+        }
+        if does(Part::Share) && kind != Kind::Elephant {
+            share::measure(&mut bench, bytes, kind, run)?;
+        }
+    }
+    if on.len() < 2 {
+        return Ok(());
+    }
+    if does(Part::Load) {
+        let some: &[usize] = if run.quick { &[512] } else { &[64, 512, 1518] };
+        for &bytes in some.iter().filter(|bytes| sizes.contains(bytes)) {
+            load::measure(&mut bench, bytes, run)?;
+        }
+    }
+    if does(Part::Assist) {
+        for kind in [Kind::Rfc2544, Kind::Elephant] {
+            let case = bench.case(Model::RoleSplit, 512, kind);
+            let with = |threshold, slice| Case {
+                help: Some(Help { threshold, slice }),
+                ..case
+            };
+            let thresholds = THRESHOLDS.map(|threshold| with(threshold, Help::USUAL.slice));
+            let slices = SLICES.map(|slice| with(Help::USUAL.threshold, slice));
+            let cases: Vec<_> = thresholds.into_iter().chain(slices).collect();
+            if comes(kind) {
+                measure(&mut bench, &cases, run)?;
+            }
+        }
     }
     Ok(())
 }

@@ -3,6 +3,8 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::placement::lane::{Count, sum};
+
 /// Cores at most.
 const CORES: usize = 2;
 
@@ -12,6 +14,9 @@ pub struct Moving {
     cores: [AtomicUsize; 2],
     interfaces: [AtomicU64; 2],
     busy: [AtomicU64; CORES],
+    /// Packets that were sent to each interface, by core, and those of them that came out.
+    sent: [[Count; CORES]; 2],
+    came: [[Count; CORES]; 2],
     /// Cycles between two looks.
     period: u64,
     next: AtomicU64,
@@ -24,6 +29,8 @@ impl Moving {
             cores: Default::default(),
             interfaces: Default::default(),
             busy: Default::default(),
+            sent: Default::default(),
+            came: Default::default(),
             period,
             next: AtomicU64::new(0),
         }
@@ -33,6 +40,24 @@ impl Moving {
     #[inline(always)]
     pub fn is_at(&self, interface: u16, core: usize) -> bool {
         self.cores[usize::from(interface)].load(Ordering::Relaxed) == core
+    }
+
+    /// Packets were sent to an interface by a core.
+    #[inline(always)]
+    pub fn sent(&self, interface: u16, core: usize, count: usize) {
+        self.sent[usize::from(interface)][core % CORES].add(count);
+    }
+
+    /// Packets that had come to an interface were seen by a core when they had left.
+    #[inline(always)]
+    pub fn came(&self, interface: u16, core: usize, count: usize) {
+        self.came[usize::from(interface)][core % CORES].add(count);
+    }
+
+    /// Whether nothing that came to an interface is still under way.
+    pub fn is_empty(&self, interface: u16) -> bool {
+        let came = sum(&self.came[usize::from(interface)]);
+        came == sum(&self.sent[usize::from(interface)])
     }
 
     /// A core has worked for an interface.

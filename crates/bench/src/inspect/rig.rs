@@ -1,266 +1,49 @@
 //! A bridge that inspects, by one of the models, between ring ports with a source at every queue that receives and a sink at
 //! every one that sends.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
 use sluice_dpdk::workers::pin;
 use sluice_dpdk::{Devices, tsc};
-use sluice_engine::assist::{Assist, Settings};
-use sluice_engine::datagrams::Limits;
 use sluice_engine::family::V4;
-use sluice_engine::inspection::Inspection;
-use sluice_engine::owners::{Exchange, Owners};
-use sluice_engine::placement::{Load, Placement};
-use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Bridge, Interface, Policy, Port, Setup, Subscribers, bridge_context};
+use sluice_engine::owners::Exchange;
+use sluice_engine::plane::Plane;
+use sluice_engine::policy::bridge_context;
 use sluice_engine::reason::Reason;
-use sluice_engine::stages::Stages;
-use sluice_engine::steering::{Steering, Wanted};
-use sluice_engine::time::Now;
 use sluice_engine::worker::HELD;
-use sluice_inspect::inspector::{self, Plan, Tools};
-use sluice_inspect::protocols::Capacity;
-use sluice_inspect::rates::Rates;
-use sluice_inspect::ruleset::{Ordered, Ruleset};
-use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
-use sluice_inspect::stream;
-use sluice_route::{RouteSet, SourceValidation};
+use sluice_inspect::bindings::vectorscan::Calls;
+use sluice_inspect::inspector::Tools;
+use sluice_inspect::ruleset::Ruleset;
 use sluice_table::memory::Line;
-use sluice_wire::{FlowKey4, Tuple4, validity};
+use sluice_wire::{Checksums, FlowKey4, Tuple4};
 
 use super::even::{Even, Shared};
-use super::lane::{Done, Lane, Middle, Order};
+use super::lane::{Done, Lane, Middle, Side, slices};
 use super::moving::Moving;
-use super::traffic::{Draw, FLOWS, Kind, Pages, ends};
+use super::plane::{Case, Model, queues};
+use super::traffic::{Acknowledged, Draw, FLOWS, Frame, Kind, Pages, Seen, ends, opening, write};
 use crate::cores::lane::Together;
+use crate::frames::histogram::Histogram;
 use crate::nat_path::flows::Random;
-use crate::nat_path::rig::SHARDS;
-use crate::placement::lane::{Progress, WITHIN};
-use crate::placement::rig::{Queues, far};
-use crate::placement::traffic::SFR;
+use crate::placement::lane::{Progress, feed};
+use crate::placement::rig::far;
+use crate::placement::slow::{Pace, Slow};
+use crate::slices::undisturbed;
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Sessions that there is room for.
-const CAPACITY: u32 = 4 * FLOWS;
-
 /// Milliseconds between two looks of kirqd: many in a run.
 const PERIOD: u64 = 5;
-
-/// Who does what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
-    /// Each core has an interface and inspects what comes from it; flows are shared, under locks.
-    Even,
-    /// The same, where interfaces move from the busiest core to the least busy (kirqd).
-    EvenMoving,
-    /// Run to completion: each core has flows of its own.
-    Rss,
-    /// One core receives and sends, the others inspect.
-    RoleSplit,
-    /// One core receives, the others inspect and send.
-    RoleSplitSending,
-}
-
-impl Model {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Even => "even",
-            Self::EvenMoving => "even-moving",
-            Self::Rss => "rss",
-            Self::RoleSplit => "role-split",
-            Self::RoleSplitSending => "role-split, inspectors send",
-        }
-    }
-
-    /// Whether flows are shared by all cores.
-    fn shares(self) -> bool {
-        matches!(self, Self::Even | Self::EvenMoving)
-    }
-
-    fn placement(self, cores: usize) -> Option<Placement> {
-        let all: Vec<_> = (0..cores as u16).collect();
-        let (first, rest) = all.split_first()?;
-        let (io, inspect) = (vec![*first], rest.to_vec());
-        match self {
-            Self::Even | Self::EvenMoving | Self::Rss => Placement::run_to_completion(&all),
-            Self::RoleSplit => Placement::new([io.clone(), io.clone(), inspect, io]),
-            Self::RoleSplitSending => Placement::new([io.clone(), io, inspect.clone(), inspect]),
-        }
-    }
-}
-
-/// What is measured.
-#[derive(Clone, Copy, Debug)]
-pub struct Case {
-    /// Who does what.
-    pub model: Model,
-    /// On so many cores.
-    pub cores: usize,
-    /// Bytes of frames with check sequence; of the mix none.
-    pub bytes: usize,
-    /// What comes.
-    pub kind: Kind,
-    /// Whether it is inspected.
-    pub inspects: bool,
-    /// When the core that receives assists those that inspect; none where it never does.
-    pub assist: Option<Assisting>,
-}
-
-/// When a core assists, and how long at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Assisting {
-    /// Packets in a ring above which it does.
-    pub threshold: u32,
-    /// Microseconds before it receives again.
-    pub slice: u64,
-}
-
-impl Case {
-    fn lengths(&self) -> Vec<usize> {
-        match self.kind {
-            Kind::Mix => SFR
-                .iter()
-                .flat_map(|&(length, count)| vec![length; count as usize])
-                .collect(),
-            _ => vec![self.bytes - 4],
-        }
-    }
-
-    /// Bytes of a frame with check sequence, on average.
-    pub fn mean(&self) -> f64 {
-        let lengths = self.lengths();
-        lengths.iter().sum::<usize>() as f64 / lengths.len() as f64 + 4.0
-    }
-}
-
-/// Rules of a file.
-pub fn rules(file: &Path, dialect: Dialect) -> Result<Arc<Ruleset>, Failure> {
-    let text = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
-    let read = read(&text, dialect, &Variables::default(), &Classes::default());
-    let ordered = Ordered::new(read.signatures);
-    let prefilter = ordered.plan().compile(&mut |_, _| {})?;
-    Ok(Arc::new(ordered.with(prefilter)))
-}
-
-fn interface(index: u16) -> Interface {
-    Interface {
-        name: ["left", "right"][usize::from(index)].into(),
-        port: index,
-        tags: Vec::new(),
-        mac: [2, 0, 0, 0, 9, index as u8],
-        mtu: 1500,
-        link: sluice_route::Interface {
-            index,
-            addresses: Vec::new(),
-        },
-        context: bridge_context(0),
-        stateful: [false; 2],
-        outside: false,
-        validation: SourceValidation::Off,
-        validity: validity::Policy::default(),
-        complete_checksums: true,
-        segment_size: None,
-        bridge: Some(Bridge {
-            peer: 1 - index,
-            drops_invalid: false,
-            fails_open: false,
-        }),
-        advertise: None,
-    }
-}
-
-fn inspector_plan() -> Plan {
-    let flows = 4 * FLOWS / SHARDS;
-    Plan {
-        flows,
-        streams: stream::Plan::of(8),
-        protocols: Capacity {
-            messages: 64,
-            names: 64,
-            inflaters: 1,
-            ..Capacity::default()
-        },
-    }
-}
-
-fn queues(case: &Case) -> Result<(Placement, Stages, Queues), Failure> {
-    let placement = case.model.placement(case.cores).ok_or("too few cores for this model")?;
-    let stages = Stages::of(&placement, &placement.workers());
-    let queues = Queues::of(&stages, case.cores, &Load::even(SHARDS as u16));
-    Ok((placement, stages, queues))
-}
-
-/// The control side of a case.
-pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
-    let (_, stages, queues) = queues(case)?;
-    let mut policy = Policy::new(2, vec![interface(0), interface(1)]);
-    if case.inspects {
-        policy.inspect_by(Arc::new(Inspection {
-            settings: inspector::Settings::default(),
-            rates: Arc::new(Rates::new(64, [1, 2])),
-            rules: rules.clone(),
-            alerts: 64,
-            records: Default::default(),
-            interfaces: vec![true; 2],
-            fragments: Default::default(),
-            overload: Default::default(),
-            bypass: Vec::new(),
-        }));
-    }
-    let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
-    let port = |name: &str| Port {
-        name: name.into(),
-        senders: queues.senders(),
-    };
-    let in_charge = stages.all(sluice_engine::placement::Part::Session, case.cores);
-    let setup = Setup {
-        owners: Owners::dealt(steering.shards(), &in_charge).into(),
-        stages,
-        assist: case.assist.map(|assisting| {
-            let slice = tsc::frequency() / 1_000_000 * assisting.slice;
-            let threshold = assisting.threshold;
-            Assist::new(case.cores, Settings { threshold, slice }).into()
-        }),
-        steering,
-        sessions: [CAPACITY, SHARDS],
-        ports: vec![port("left"), port("right")],
-        secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
-        fragments: Limits {
-            datagrams: 64,
-            ..Limits::default()
-        },
-        unsolicited_syns: 0,
-        spare_addresses: 0,
-        meters: Default::default(),
-        inspection: case.inspects.then(inspector_plan),
-        events: Default::default(),
-        subscribers: Subscribers {
-            most: 64,
-            blocks: 64,
-            ..Subscribers::default()
-        },
-    };
-    let routes = RouteSet::new(&[], &[])?;
-    Ok(Plane::new(
-        setup,
-        policy,
-        &routes,
-        NeighbourLimits::default(),
-        case.cores,
-        Now::at(0),
-    )?)
-}
-
-/// Memory for all shards of a plane, and for the streams of the baseline.
-pub fn memory(plane: &Plane) -> Result<Region, Failure> {
-    let shards = plane.setup().owners.len();
-    Ok(Region::new(plane.lines().total().next_multiple_of(2) * 64 * shards)?)
-}
+/// Slices of a run that have to be undisturbed, and runs until there are as many.
+const ENOUGH: usize = 8;
+const TRIES: usize = 30;
+/// The flow that has half of the load, where one has.
+const ELEPHANT: u32 = 7;
+/// Bytes of a frame that opens a connection, and of one that opens another flow.
+const OPENING: [usize; 2] = [54, 60];
 
 /// The lanes of a case.
 pub struct Rig<'s, 'm> {
@@ -268,48 +51,62 @@ pub struct Rig<'s, 'm> {
     devices: Devices,
     plane: Plane,
     case: Case,
+    /// Lanes that have a source.
+    entrances: Vec<usize>,
     /// The share of all packets that comes to each lane.
     shares: Vec<f64>,
 }
 
+/// What rigs are made with.
+pub struct Means<'a> {
+    /// DPDK.
+    pub eal: &'static Eal,
+    /// What is inspected for.
+    pub rules: &'a Arc<Ruleset>,
+    /// What frames carry.
+    pub pages: &'a Arc<Pages>,
+}
+
 impl<'s, 'm> Rig<'s, 'm> {
-    /// A rig whose flows have all been seen. `shared` is the baseline's.
-    #[expect(clippy::too_many_arguments, reason = "what a rig is made of, each of another owner")]
+    /// A rig whose flows are open. `shared` is the baseline's.
     pub fn new(
-        eal: &'static Eal,
+        means: &Means<'_>,
         number: u32,
         case: &Case,
-        rules: &Arc<Ruleset>,
-        pages: &Arc<Pages>,
         mut plane: Plane,
         memory: &'m mut Region,
         shared: &'s Shared<'m>,
     ) -> Result<Self, Failure> {
         let (placement, _, queues) = queues(case)?;
-        let mut devices = queues.plan(number, true)?;
-        if case.assist.is_some() {
-            // What waits for a core that assists is parked.
-            devices.parked += 4 * HELD;
-            devices.buffers += 4 * HELD as u32;
+        let mut plan = queues.plan(number, true)?;
+        if case.help.is_some() {
+            plan.parked += 4 * HELD;
         }
-        let (devices, hands) = Devices::open(eal, &devices)?;
-        let exchange = Arc::new(Exchange::new(SHARDS as usize, case.cores - 1, WITHIN as usize));
+        let (devices, hands) = Devices::open(means.eal, &plan)?;
         let lines = plane.lines().total().next_multiple_of(2);
         let all: &'m mut [Line] = memory.lines();
         let mut rest = all.chunks_exact_mut(lines);
         let start = tsc::now();
-        let sources = (0..case.cores).filter(|&own| queues.receives(own)).count();
-        let progress = Arc::new(Progress::new(case.cores, sources as u64));
+        let entrances: Vec<_> = (0..case.cores).filter(|&own| queues.receives(own)).collect();
+        let progress = Arc::new(Progress::new(case.cores, entrances.len() as u64));
+        // Everything counts from the first packet on.
+        let counts = Arc::new(AtomicBool::new(true));
         let moves = case.model == Model::EvenMoving;
         let moving = moves.then(|| Arc::new(Moving::new(tsc::frequency() / 1000 * PERIOD)));
+        let ring = plan.handover as usize;
+        let exchange = Arc::new(Exchange::new(plane.setup().owners.len(), case.cores - 1, ring));
+        let local = !placement.is_pipeline();
+        // Flows stay with their lane where each has its own; else what came is known to all.
+        let of_all = Arc::<Acknowledged>::default();
+        let seen_by_all = Arc::new(Mutex::new(Seen::new(of_all.clone())));
         let mut lanes = Vec::new();
         for (own, io) in hands.into_iter().enumerate() {
             let (receives, drains) = (queues.receives(own), queues.sends(own));
             let middle = match case.model {
                 Model::Even | Model::EvenMoving => {
-                    let mine = (0..2u16).filter(|&port| moving.is_some() || usize::from(port) % case.cores == own);
+                    let mine = (0..2u16).filter(|&port| moves || usize::from(port) % case.cores == own);
                     let tools = match case.inspects {
-                        true => Some(Tools::new(rules.prefilter().scratch()?, rules)),
+                        true => Some(Tools::new(means.rules.prefilter().scratch()?, means.rules)),
                         false => None,
                     };
                     let mut even = Even::new(shared, io, tools, mine.collect());
@@ -321,43 +118,75 @@ impl<'s, 'm> Rig<'s, 'm> {
                 _ => {
                     let ports = if receives { vec![0, 1] } else { Vec::new() };
                     let give = |_| rest.next().unwrap_or_default();
-                    let (mut worker, _) = plane.worker(own as u16, Box::new(io), ports, give, tsc::now)?;
-                    worker.join(exchange.clone());
-                    Middle::Engine(Box::new(worker), plane.counters()[own].clone())
+                    let counters = plane.counters()[own].clone();
+                    // More than fit into rings wait in front of the device, as they do where no more is offered than is carried.
+                    let (worker, _) = match local {
+                        true => plane.worker(own as u16, Box::new(io), ports, give, tsc::now)?,
+                        false => {
+                            let io = Slow::new(io, Pace::default(), own, progress.clone(), counts.clone());
+                            plane.worker(own as u16, Box::new(io), ports, give, tsc::now)?
+                        }
+                    };
+                    let mut worker = Box::new(worker);
+                    if case.help.is_some() {
+                        worker.join(exchange.clone());
+                    }
+                    Middle::Engine(worker, counters)
                 }
             };
-            lanes.push(Lane {
-                own,
-                middle,
-                far: (receives || drains)
-                    .then(|| far(eal, &queues, number, own))
-                    .transpose()?,
-                draw: None,
-                pages: pages.clone(),
-                drains,
-                local: !placement.is_pipeline(),
-                progress: progress.clone(),
-                start,
-                done: Done::default(),
-                moving: moving.clone(),
-                order: None,
-            });
+            let (acknowledged, seen) = match case.model {
+                Model::Rss => {
+                    let acknowledged = Arc::<Acknowledged>::default();
+                    (acknowledged.clone(), Arc::new(Mutex::new(Seen::new(acknowledged))))
+                }
+                Model::Even | Model::EvenMoving => (of_all.clone(), Arc::new(Mutex::new(Seen::new(of_all.clone())))),
+                _ => (of_all.clone(), seen_by_all.clone()),
+            };
+            let has_far = receives || drains;
+            lanes.push((
+                acknowledged,
+                Lane {
+                    own,
+                    middle,
+                    far: has_far.then(|| far(means.eal, &queues, number, own)).transpose()?,
+                    sides: Vec::new(),
+                    pages: means.pages.clone(),
+                    drains,
+                    local,
+                    progress: progress.clone(),
+                    start,
+                    slices: slices(),
+                    done: Done::default(),
+                    latency: Histogram::default(),
+                    current: Histogram::default(),
+                    left: None,
+                    moving: moving.clone(),
+                    seen,
+                },
+            ));
         }
+        let (acknowledged, lanes): (Vec<_>, Vec<_>) = lanes.into_iter().unzip();
         let mut rig = Self {
             lanes,
             devices,
             plane,
             case: *case,
+            entrances,
             shares: Vec::new(),
         };
-        rig.deal(sources);
+        rig.open()?;
+        rig.deal(&acknowledged);
         Ok(rig)
     }
 
-    /// The lane that a flow's packets come to.
-    fn entrance(&self, flow: u32, sources: usize) -> usize {
-        if sources == 1 {
-            return 0;
+    /// The lane that a flow's packets of a side come to.
+    fn entrance(&self, flow: u32, side: u16) -> usize {
+        match (self.case.model, self.entrances.as_slice()) {
+            (_, [only]) => return *only,
+            (Model::Even, all) => return all[usize::from(side) % all.len()],
+            // As Linux begins.
+            (Model::EvenMoving, _) => return 0,
+            _ => {}
         }
         let [(source, source_port), (destination, destination_port)] = ends(flow);
         let key = FlowKey4 {
@@ -368,92 +197,142 @@ impl<'s, 'm> Rig<'s, 'm> {
                 destination_port,
                 context: bridge_context(0),
             },
-            protocol: 17,
+            protocol: if self.case.transport.connects(flow) { 6 } else { 17 },
         };
         let setup = self.plane.setup();
         let shard = setup.steering.of_bridged::<V4>(&key);
         setup.owners.of(shard).unwrap_or_default().into()
     }
 
-    /// Give each source its flows.
-    fn deal(&mut self, sources: usize) {
-        let elephant = (self.case.kind == Kind::Elephant).then_some(7u32);
-        let even = self.case.model.shares();
-        let mut flows = vec![Vec::new(); self.lanes.len()];
-        let mut hot = vec![None; self.lanes.len()];
-        for flow in 0..FLOWS {
-            let entrances = match even {
-                true => 0..self.lanes.len(),
-                false => {
-                    let lane = self.entrance(flow, sources);
-                    lane..lane + 1
+    /// Open all flows, as their ends would.
+    fn open(&mut self) -> Result<(), Failure> {
+        for step in 0..3 {
+            for side in [0, 1] {
+                let mut dealt = vec![Vec::new(); self.lanes.len()];
+                for flow in 0..FLOWS {
+                    let frame = opening(self.case.transport.connects(flow)).into_iter().nth(step);
+                    if let Some((_, number, segment)) = frame.filter(|frame| frame.0 == side) {
+                        dealt[self.entrance(flow, side)].push((flow, number, segment));
+                    }
                 }
+                for (lane, frames) in dealt.iter().enumerate() {
+                    for chunk in frames.chunks(64) {
+                        self.say(lane, side, chunk);
+                        self.settle()?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, lane: usize, side: u16, frames: &[(u32, u32, Option<super::traffic::Segment>)]) {
+        let lane = &mut self.lanes[lane];
+        let (Some(far), mut rest) = (&mut lane.far, frames.iter()) else {
+            return;
+        };
+        let pages = &lane.pages;
+        let count = feed(far, &[(side, frames.len())], |_, packet| {
+            let Some(&(flow, number, segment)) = rest.next() else {
+                return false;
             };
-            for lane in entrances {
+            let (frame, due) = (
+                Frame {
+                    flow,
+                    side,
+                    number,
+                    due: 0,
+                },
+                tsc::now(),
+            );
+            packet.set_len(OPENING[usize::from(segment.is_none())]);
+            packet.set_checksums(Checksums::Vouched);
+            write(packet.bytes_mut(), &Frame { due, ..frame }, segment, pages);
+            true
+        });
+        if let Some(moving) = &lane.moving {
+            moving.sent(side, lane.own, count);
+        }
+        lane.progress.send(lane.own, count);
+    }
+
+    /// Give each source its flows.
+    fn deal(&mut self, acknowledged: &[Arc<Acknowledged>]) {
+        let elephant = (self.case.kind == Kind::Elephant).then_some(ELEPHANT);
+        let mut dealt = vec![[0; 2]; self.lanes.len()];
+        let mut hot = vec![false; self.lanes.len()];
+        let mut sides: Vec<(usize, Draw)> = Vec::new();
+        for side in [0, 1u16] {
+            let mut flows = vec![Vec::new(); self.lanes.len()];
+            for flow in 0..FLOWS {
+                let lane = self.entrance(flow, side);
                 match elephant == Some(flow) {
-                    true => hot[lane] = Some(flow),
+                    true => hot[lane] = true,
                     false => flows[lane].push(flow),
                 }
             }
-        }
-        let all: usize = flows.iter().map(Vec::len).sum();
-        for (own, lane) in self.lanes.iter_mut().enumerate() {
-            let base = flows[own].len() as f64 / all as f64;
-            let share = match (elephant, even) {
-                (None, _) | (_, true) => base,
-                _ => base / 2.0 + if hot[own].is_some() { 0.5 } else { 0.0 },
-            };
-            self.shares.push(share);
-            if flows[own].is_empty() {
-                continue;
+            for (lane, flows) in flows.into_iter().enumerate().filter(|(_, flows)| !flows.is_empty()) {
+                dealt[lane][usize::from(side)] = flows.len();
+                let draw = Draw {
+                    side,
+                    at: lane,
+                    hot: elephant.filter(|_| hot[lane]),
+                    flows,
+                    share: 0,
+                    transport: self.case.transport,
+                    lengths: self.case.lengths(),
+                    random: Random(88_172_645_463_325_252 ^ (2 * lane as u64 + u64::from(side)) << 40),
+                    numbers: Draw::opened(),
+                    acknowledged: acknowledged[lane].clone(),
+                };
+                sides.push((lane, draw));
             }
-            let of_hot = match hot[own] {
-                Some(_) if even => 0.5,
-                Some(_) => 0.5 / share,
-                None => 0.0,
+        }
+        let all: usize = dealt.iter().flatten().sum();
+        for (own, dealt) in dealt.iter().enumerate() {
+            let base = dealt.iter().sum::<usize>() as f64 / all as f64;
+            // Where each side is a lane's own, so is half of the elephant.
+            let of_hot = match (elephant, self.case.model) {
+                (None, _) => 0.0,
+                (_, Model::Even) => 0.5 * base,
+                _ if hot[own] => 0.5,
+                _ => 0.0,
             };
-            let sides = match even {
-                true if self.case.model == Model::EvenMoving => vec![0, 1],
-                true => (0..2u16)
-                    .filter(|&port| usize::from(port) % self.case.cores == own)
-                    .collect(),
-                false => vec![0, 1],
-            };
-            lane.draw = Some(Draw {
-                flows: std::mem::take(&mut flows[own]),
-                hot: hot[own],
-                share: (of_hot * 2f64.powi(32)) as u64,
-                lengths: self.case.lengths(),
-                sides,
-                random: Random(88_172_645_463_325_252 ^ (own as u64) << 40),
-                numbers: [(); 2].map(|()| vec![0; FLOWS as usize]),
-            });
+            let rest = if elephant.is_some() { base / 2.0 } else { base };
+            self.shares.push(rest + of_hot);
+            for (lane, draw) in sides.iter_mut().filter(|(lane, _)| *lane == own) {
+                draw.share = (of_hot / self.shares[*lane] * 2f64.powi(32)) as u64;
+            }
+        }
+        for (lane, draw) in sides {
+            let side: Side = Arc::new(Mutex::new((draw, None)));
+            match self.case.model {
+                Model::EvenMoving => self.lanes.iter_mut().for_each(|lane| lane.sides.push(side.clone())),
+                _ => self.lanes[lane].sides.push(side),
+            }
         }
     }
 
-    /// All lanes for so many cycles: packets per second in millions, and what each lane did.
-    pub fn run(&mut self, cores: &[usize], cycles: u64) -> Result<(f64, Vec<Done>), Failure> {
-        let (together, count) = (&Together::default(), self.lanes.len());
-        std::thread::scope(|scope| {
-            let lanes = self.lanes.iter_mut().zip(cores);
-            let threads: Vec<_> = lanes
-                .map(|(lane, &core)| {
-                    scope.spawn(move || {
-                        pin(core)?;
-                        lane.run(together, count, cycles);
-                        Ok::<_, sluice_dpdk::workers::WorkerError>(())
-                    })
-                })
-                .collect();
-            threads
-                .into_iter()
-                .try_for_each(|thread| thread.join().map_err(|_| "a lane failed")?.map_err(Failure::from))
-        })?;
-        self.settle()?;
+    /// All lanes for so many cycles, with so many packets a cycle in all or as many as they take: packets per second in
+    /// millions, and what each lane did, while all had their cores to themselves.
+    pub fn run(&mut self, cores: &[usize], cycles: u64, rate: Option<f64>) -> Result<(f64, Vec<Done>), Failure> {
+        let (mut done, mut slices) = (vec![Done::default(); self.lanes.len()], 0);
+        for _ in 0..TRIES {
+            self.run_once(cores, cycles, rate)?;
+            let lanes: Vec<_> = self.lanes.iter().map(|lane| &lane.slices).collect();
+            let (more, count) = undisturbed(&lanes, Done::and);
+            done = done.into_iter().zip(more).map(|(done, more)| done.and(more)).collect();
+            slices += count;
+            if slices >= ENOUGH {
+                break;
+            }
+        }
+        if slices == 0 {
+            return Err(format!("{}: others leave no core alone for a moment", self.case.model.name()).into());
+        }
         let hertz = tsc::frequency() as f64 / 1e6;
-        let done: Vec<_> = self.lanes.iter().map(|lane| lane.done).collect();
         let rates = done.iter().map(|done| done.came as f64 * hertz / done.cycles as f64);
-        let independent = self.case.model != Model::EvenMoving && self.lanes.iter().all(|lane| lane.local);
+        let independent = rate.is_none() && matches!(self.case.model, Model::Even | Model::Rss);
         let rate = match independent {
             // Sources know nothing of one another: the slowest for its share tells how fast all can go.
             true => rates
@@ -466,58 +345,135 @@ impl<'s, 'm> Rig<'s, 'm> {
         Ok((rate, done))
     }
 
-    /// Let out what is under way, and see that everything came out.
+    fn run_once(&mut self, cores: &[usize], cycles: u64, rate: Option<f64>) -> Result<(), Failure> {
+        let (together, count) = (&Together::default(), self.lanes.len());
+        std::thread::scope(|scope| {
+            let lanes = self.lanes.iter_mut().zip(cores).zip(&self.shares);
+            let threads: Vec<_> = lanes
+                .map(|((lane, &core), share)| {
+                    let moves = lane.moving.is_some();
+                    let sides = lane.sides.len() as f64;
+                    let distance = rate.map(|rate| if moves { 2.0 / rate } else { sides / (rate * share) });
+                    scope.spawn(move || {
+                        pin(core)?;
+                        lane.run(together, count, cycles, distance);
+                        Ok::<_, sluice_dpdk::workers::WorkerError>(())
+                    })
+                })
+                .collect();
+            threads
+                .into_iter()
+                .try_for_each(|thread| thread.join().map_err(|_| "a lane failed")?.map_err(Failure::from))
+        })?;
+        self.settle()
+    }
+
+    /// So many packets, lane by lane on this thread; what was done for them.
+    pub fn pass(&mut self, packets: usize) -> Result<Done, Failure> {
+        let (before, mut left, mut idle) = (self.done(), packets, 0);
+        while idle < 8 {
+            let mut moved = 0;
+            for lane in &mut self.lanes {
+                lane.left = Some(left);
+                moved += lane.step();
+                left = lane.left.take().unwrap_or_default();
+            }
+            idle = if moved == 0 { idle + 1 } else { 0 };
+        }
+        self.settle()?;
+        match left {
+            0 => Ok(self.done().less(&before)),
+            _ => Err(format!("{left} of {packets} packets found no way").into()),
+        }
+    }
+
+    fn done(&self) -> Done {
+        let all = self.lanes.iter().map(|lane| lane.done);
+        all.fold(Done::default(), Done::and)
+    }
+
+    /// Let out what is under way, and see that everything came out or was dropped.
     fn settle(&mut self) -> Result<(), Failure> {
         let mut idle = 0;
         while idle < 8 {
             let moved: usize = self.lanes.iter_mut().map(Lane::round).sum();
             idle = if moved == 0 { idle + 1 } else { 0 };
         }
-        let (sent, came) = self.lanes[0].progress.all();
-        if sent == came {
+        let (sent, came) = self.packets();
+        let matched = self.matched();
+        if sent == came + matched {
             return Ok(());
         }
         let name = self.case.model.name();
         Err(format!("{name}: {sent} packets went in and {came} came out; {:?}", self.drops()).into())
     }
 
-    /// Watch the order of flows from now on.
-    pub fn watch(&mut self) {
-        self.lanes
-            .iter_mut()
-            .for_each(|lane| lane.order = Some(Order::default()));
+    /// Packets that went in, and that came out.
+    pub fn packets(&self) -> (u64, u64) {
+        self.lanes[0].progress.all()
     }
 
-    /// Frames that came out behind one that was sent after them.
+    /// Packets that rules dropped.
+    pub fn matched(&self) -> u64 {
+        let signature = [
+            sluice_inspect::Reason::Signature.into(),
+            sluice_inspect::Reason::FlowDropped.into(),
+        ];
+        let engine: u64 = signature.into_iter().map(|reason| self.dropped(reason)).sum();
+        let even = |lane: &Lane<'_, '_>| match &lane.middle {
+            Middle::Even(even) => even.dropped,
+            Middle::Engine(..) => 0,
+        };
+        engine + self.lanes.iter().map(even).sum::<u64>()
+    }
+
+    /// Packets that were inspected, by the engine's count.
+    #[cfg(test)]
+    pub fn inspected(&self) -> u64 {
+        self.plane.counters().iter().map(|worker| worker.inspected.get()).sum()
+    }
+
+    /// Frames that came out behind one of their flow that was sent after them, since the rig was made.
     pub fn reordered(&self) -> u64 {
-        let orders = self.lanes.iter().filter_map(|lane| lane.order.as_ref());
-        orders.map(|order| order.reordered).sum()
+        let of = |lane: &Lane<'_, '_>| lane.seen.lock().map_or(0, |seen| seen.reordered);
+        match self.case.model.splits() {
+            // They have one place for it.
+            true => of(&self.lanes[0]),
+            false => self.lanes.iter().map(of).sum(),
+        }
     }
 
-    /// Packets that were looked at by a core that assisted.
-    pub fn assisted(&self) -> u64 {
-        self.plane.counters().iter().map(|worker| worker.assisted.get()).sum()
+    /// What frames waited in the last run.
+    pub fn latency(&self) -> Histogram {
+        let mut all = Histogram::default();
+        self.lanes.iter().for_each(|lane| all.add(&lane.latency));
+        all
+    }
+
+    fn dropped(&self, reason: Reason) -> u64 {
+        let counters = self.plane.counters();
+        let interfaces = counters.iter().flat_map(|worker| &worker.interfaces);
+        interfaces.map(|interface| interface.drops(reason)).sum()
     }
 
     fn drops(&self) -> Vec<(&'static str, u64)> {
-        let counters = self.plane.counters();
-        let of = |reason| {
-            counters
-                .iter()
-                .flat_map(|worker| &worker.interfaces)
-                .map(|i| i.drops(reason))
-                .sum()
-        };
-        let all = Reason::all().map(|reason| (reason.name(), of(reason)));
+        let all = Reason::all().map(|reason| (reason.name(), self.dropped(reason)));
         all.filter(|&(_, count)| count > 0).collect()
     }
 
-    /// The baseline's cores, to write down what they search.
-    pub fn evens(&mut self) -> impl Iterator<Item = &mut Even<'s, 'm>> {
-        self.lanes.iter_mut().filter_map(|lane| match &mut lane.middle {
-            Middle::Even(even) => Some(&mut **even),
-            Middle::Engine(..) => None,
-        })
+    /// Write down what is searched from now on, by the first core.
+    pub fn record(&mut self) {
+        if let Some(Middle::Engine(worker, _)) = self.lanes.first_mut().map(|lane| &mut lane.middle) {
+            worker.record_scans();
+        }
+    }
+
+    /// What was searched since.
+    pub fn take_scans(&mut self) -> Option<Box<Calls>> {
+        match &mut self.lanes.first_mut()?.middle {
+            Middle::Engine(worker, _) => worker.take_scans(),
+            Middle::Even(_) => None,
+        }
     }
 
     /// Close the ports.

@@ -1,13 +1,28 @@
-//! What a source sends: datagrams of flows that all send in both directions, each direction by its own side of a bridge.
+//! What a source sends: flows that all send in both directions, each direction by its own side of a bridge. Every second one
+//! is a connection that goes on, the others are datagrams.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use sluice_wire::ipv4::protocol;
+use sluice_wire::tcp::flag;
 use sluice_wire::{checksum, ethernet};
 
 use crate::nat_path::flows::Random;
 
 /// Flows.
 pub const FLOWS: u32 = 2_048;
-/// Where a datagram's payload begins.
-const PAYLOAD: usize = 42;
+/// Where the header of the fourth layer begins.
+const TRANSPORT: usize = 34;
+/// Lengths of the headers of the fourth layer.
+const TCP: usize = 20;
+const UDP: usize = 8;
+/// The first port of clients; a flow's is as many behind it as its number says.
+const PORTS: u16 = 20_000;
+/// The port of servers. None of these is one that a protocol is known by.
+const SERVERS: u16 = 40_000;
+/// A host acknowledges when so many bytes have come since it did.
+const ACKNOWLEDGED: u32 = 4_096;
 /// Words as protocols use them, none of which is what a rule looks for alone.
 const WORDS: [&str; 12] = [
     "the ",
@@ -27,7 +42,7 @@ const WORDS: [&str; 12] = [
 const PAGES: usize = 16;
 
 /// What kind of traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// Frames of one size (RFC 2544).
     Rfc2544,
@@ -44,6 +59,39 @@ impl Kind {
             Self::Rfc2544 => "rfc2544",
             Self::Mix => "mix",
             Self::Elephant => "elephant",
+        }
+    }
+}
+
+/// What flows are of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Transport {
+    /// Every second flow is a connection.
+    #[default]
+    Both,
+    /// All are connections.
+    Tcp,
+    /// All are datagrams.
+    Udp,
+}
+
+impl Transport {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Both => "both",
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        }
+    }
+
+    /// Whether a flow is a connection.
+    #[inline(always)]
+    pub fn connects(self, flow: u32) -> bool {
+        match self {
+            Self::Both => flow % 2 == 1,
+            Self::Tcp => true,
+            Self::Udp => false,
         }
     }
 }
@@ -65,69 +113,222 @@ impl Pages {
         };
         Self((0..PAGES).map(&mut page).collect())
     }
+
+    /// The same, and in one of them, soon after its begin, this text.
+    #[cfg(test)]
+    pub fn with(page: usize, text: &str) -> Self {
+        let mut pages = Self::new();
+        pages.0[page][8..][..text.len()].copy_from_slice(text.as_bytes());
+        pages
+    }
 }
 
-/// The ends of a flow: client and server, each with address and port. No port is one that a protocol is known by.
+/// The ends of a flow: client and server, each with address and port.
 pub fn ends(flow: u32) -> [(u32, u16); 2] {
-    let port = 20_000 + (flow % 4_096) as u16;
-    [(0x0a00_0000 | flow >> 2, port), (0xc612_0000 | flow & 0xff, 40_000)]
+    let client = (0x0a00_0000 | flow >> 2, PORTS + flow as u16);
+    [client, (0xc612_0000 | flow & 0xff, SERVERS)]
 }
 
-/// Write the frame of a flow that comes in by a side of the bridge; `number` is how many it has sent there before.
+/// A frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Its flow.
+    pub flow: u32,
+    /// The side of the bridge that it comes in by.
+    pub side: u16,
+    /// Its place in its flow's side: of a connection the sequence number, of others how many came before.
+    pub number: u32,
+    /// When it was due, in cycles.
+    pub due: u64,
+}
+
+/// What a connection says beside its data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Segment {
+    /// The flags.
+    pub flags: u8,
+    /// What it wants next from the other side.
+    pub acknowledgment: u32,
+}
+
+/// Bytes of a moment that a frame has place for: its source's hardware address but for the first byte.
+const MOMENT: usize = 5;
+/// The moments that are told apart.
+const MOMENTS: u64 = (1 << (8 * MOMENT)) - 1;
+
+/// Write a frame: of a connection where there is a segment, else a datagram.
 #[inline(always)]
-pub fn write(frame: &mut [u8], flow: u32, side: u16, number: u32, pages: &Pages) {
-    let length = frame.len();
-    let [client, server] = ends(flow);
-    let (source, destination) = if side == 0 { (client, server) } else { (server, client) };
-    let mac = |last: u16| [2, 0, 0, 0, 0, last as u8];
-    frame[..6].copy_from_slice(&mac(1 - side));
-    frame[6..12].copy_from_slice(&mac(side));
-    frame[12..14].copy_from_slice(&ethernet::ethertype::IPV4.to_be_bytes());
-    frame[14..26].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17, 0, 0]);
-    frame[16..18].copy_from_slice(&(length as u16 - 14).to_be_bytes());
-    frame[26..30].copy_from_slice(&source.0.to_be_bytes());
-    frame[30..34].copy_from_slice(&destination.0.to_be_bytes());
-    let sum = checksum::checksum(&frame[14..34]);
-    frame[24..26].copy_from_slice(&sum.to_be_bytes());
-    frame[34..36].copy_from_slice(&source.1.to_be_bytes());
-    frame[36..38].copy_from_slice(&destination.1.to_be_bytes());
-    frame[38..40].copy_from_slice(&(length as u16 - 34).to_be_bytes());
-    // None: the card vouches for what it has.
-    frame[40..PAYLOAD].fill(0);
-    frame[PAYLOAD..PAYLOAD + 4].copy_from_slice(&flow.to_be_bytes());
-    frame[PAYLOAD + 4..PAYLOAD + 8].copy_from_slice(&number.to_be_bytes());
-    let page = &pages.0[flow as usize % PAGES];
-    frame[PAYLOAD + 8..].copy_from_slice(&page[..length - PAYLOAD - 8]);
+pub fn write(bytes: &mut [u8], frame: &Frame, segment: Option<Segment>, pages: &Pages) {
+    let length = bytes.len();
+    let [client, server] = ends(frame.flow);
+    let (source, destination) = match frame.side {
+        0 => (client, server),
+        _ => (server, client),
+    };
+    bytes[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1 - frame.side as u8]);
+    bytes[6..12].copy_from_slice(&(frame.due & MOMENTS | 2 << (8 * MOMENT)).to_be_bytes()[2..]);
+    bytes[12..14].copy_from_slice(&ethernet::ethertype::IPV4.to_be_bytes());
+    let number = if segment.is_some() {
+        protocol::TCP
+    } else {
+        protocol::UDP
+    };
+    bytes[14..26].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, number, 0, 0]);
+    bytes[16..18].copy_from_slice(&(length as u16 - 14).to_be_bytes());
+    bytes[26..30].copy_from_slice(&source.0.to_be_bytes());
+    bytes[30..34].copy_from_slice(&destination.0.to_be_bytes());
+    let sum = checksum::checksum(&bytes[14..34]);
+    bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+    bytes[34..36].copy_from_slice(&source.1.to_be_bytes());
+    bytes[36..38].copy_from_slice(&destination.1.to_be_bytes());
+    let payload = match segment {
+        Some(segment) => {
+            bytes[38..42].copy_from_slice(&frame.number.to_be_bytes());
+            bytes[42..46].copy_from_slice(&segment.acknowledgment.to_be_bytes());
+            // The card vouches for the checksum.
+            bytes[46..54].copy_from_slice(&[5 << 4, segment.flags, 0xff, 0xff, 0, 0, 0, 0]);
+            TRANSPORT + TCP
+        }
+        None => {
+            bytes[38..40].copy_from_slice(&((length - TRANSPORT) as u16).to_be_bytes());
+            bytes[40..42].fill(0);
+            bytes[42..46].copy_from_slice(&frame.number.to_be_bytes());
+            TRANSPORT + UDP + 4
+        }
+    };
+    let page = &pages.0[frame.flow as usize % PAGES];
+    bytes[payload..].copy_from_slice(&page[..length - payload]);
 }
 
-/// Flow and number of a frame that [`write`] wrote.
-pub fn read(frame: &[u8]) -> Option<(u32, u32)> {
-    let word = |at| frame.get(at..at + 4)?.try_into().ok().map(u32::from_be_bytes);
-    Some((word(PAYLOAD)?, word(PAYLOAD + 4)?))
+/// The frame that [`write`] wrote, and bytes of data that it has behind its number.
+#[inline(always)]
+pub fn read(bytes: &[u8]) -> Option<(Frame, u32)> {
+    let header: &[u8; 46] = bytes.first_chunk()?;
+    let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+    let word = |at: usize| u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let side = u16::from(half(34) == SERVERS);
+    let flow = u32::from(half(if side == 0 { 34 } else { 36 }).checked_sub(PORTS)?);
+    let (number, data) = match header[23] {
+        protocol::TCP => (word(38), u32::from(half(16)) - (20 + TCP as u32)),
+        _ => (word(42), 1),
+    };
+    let due = u64::from(header[7]) << 32 | u64::from(word(8));
+    Some((
+        Frame {
+            flow,
+            side,
+            number,
+            due,
+        },
+        data,
+    ))
 }
 
-/// What one source draws from.
+/// Cycles since a frame was due.
+#[inline(always)]
+pub fn since(due: u64, now: u64) -> u64 {
+    now.wrapping_sub(due) & MOMENTS
+}
+
+/// What has come out of each flow's side, as far as its receiver has said so.
+#[derive(Debug)]
+pub struct Acknowledged([Box<[AtomicU32]>; 2]);
+
+impl Default for Acknowledged {
+    fn default() -> Self {
+        // Behind the SYN.
+        Self([(); 2].map(|()| (0..FLOWS).map(|_| AtomicU32::new(1)).collect()))
+    }
+}
+
+impl Acknowledged {
+    /// The next byte that the receiver of a flow's side wants.
+    #[inline(always)]
+    fn of(&self, side: u16, flow: u32) -> u32 {
+        self.0[usize::from(side)][flow as usize].load(Ordering::Relaxed)
+    }
+
+    fn say(&self, side: u16, flow: u32, next: u32) {
+        self.0[usize::from(side)][flow as usize].store(next, Ordering::Relaxed);
+    }
+}
+
+/// What comes out, flow by flow.
+pub struct Seen {
+    /// The next number of each flow's side.
+    next: [Box<[u32]>; 2],
+    /// What was acknowledged.
+    said: [Box<[u32]>; 2],
+    acknowledged: Arc<Acknowledged>,
+    /// Frames behind one that was sent after them.
+    pub reordered: u64,
+}
+
+impl Seen {
+    /// Nothing yet. Sources read what is acknowledged.
+    pub fn new(acknowledged: Arc<Acknowledged>) -> Self {
+        let none = || [(); 2].map(|()| vec![0; FLOWS as usize].into());
+        Self {
+            next: none(),
+            said: none(),
+            acknowledged,
+            reordered: 0,
+        }
+    }
+
+    /// A frame has come, with so many bytes behind its number.
+    #[inline(always)]
+    pub fn see(&mut self, frame: &Frame, data: u32) {
+        let (side, flow) = (usize::from(frame.side), frame.flow as usize);
+        let Some(next) = self.next[side].get_mut(flow) else {
+            return;
+        };
+        if (frame.number.wrapping_sub(*next) as i32) < 0 {
+            self.reordered += 1;
+            return;
+        }
+        *next = frame.number.wrapping_add(data);
+        let said = &mut self.said[side][flow];
+        if data > 1 && next.wrapping_sub(*said) >= ACKNOWLEDGED {
+            *said = *next;
+            self.acknowledged.say(frame.side, frame.flow, *next);
+        }
+    }
+}
+
+/// What is drawn from for one side.
 pub struct Draw {
+    /// The side.
+    pub side: u16,
+    /// The lane that sends it.
+    pub at: usize,
     /// Its flows.
     pub flows: Vec<u32>,
     /// The flow with more packets than others, where that is here.
     pub hot: Option<u32>,
     /// How many of 2^32 packets it has.
     pub share: u64,
+    /// What flows are of.
+    pub transport: Transport,
     /// Lengths of frames, each as often as it shall be.
     pub lengths: Vec<usize>,
-    /// The sides that it sends by.
-    pub sides: Vec<u16>,
     /// Draws the flows.
     pub random: Random,
-    /// Frames that each flow has sent, by side.
-    pub numbers: [Vec<u32>; 2],
+    /// The next number of each flow.
+    pub numbers: Box<[u32]>,
+    /// What the other side wants next.
+    pub acknowledged: Arc<Acknowledged>,
 }
 
 impl Draw {
-    /// The next frame by a side: its flow and length.
+    /// The numbers of flows that are open.
+    pub fn opened() -> Box<[u32]> {
+        vec![1; FLOWS as usize].into()
+    }
+
+    /// The next frame, its segment, and its length.
     #[inline(always)]
-    pub fn next(&mut self, side: u16) -> (u32, usize, u32) {
+    pub fn next(&mut self, due: u64) -> (Frame, Option<Segment>, usize) {
         let length = match self.lengths.len() {
             1 => self.lengths[0],
             count => self.lengths[self.random.below(count as u64) as usize],
@@ -136,9 +337,34 @@ impl Draw {
             Some(hot) if u64::from(self.random.below(1 << 32)) < self.share => hot,
             _ => self.flows[self.random.below(self.flows.len() as u64) as usize],
         };
-        let number = &mut self.numbers[usize::from(side)][flow as usize];
-        *number += 1;
-        (flow, length, *number)
+        let next = &mut self.numbers[flow as usize];
+        let number = *next;
+        let segment = self.transport.connects(flow).then(|| Segment {
+            flags: flag::ACK | flag::PSH,
+            acknowledgment: self.acknowledged.of(1 - self.side, flow),
+        });
+        let data = segment.map_or(1, |_| (length - TRANSPORT - TCP) as u32);
+        *next = number.wrapping_add(data);
+        let frame = Frame {
+            flow,
+            side: self.side,
+            number,
+            due,
+        };
+        (frame, segment, length)
+    }
+}
+
+/// The frames that open a flow, in their order: the side, the number, and the segment of a connection.
+pub fn opening(connects: bool) -> Vec<(u16, u32, Option<Segment>)> {
+    let segment = |flags, acknowledgment| Some(Segment { flags, acknowledgment });
+    match connects {
+        true => vec![
+            (0, 0, segment(flag::SYN, 0)),
+            (1, 0, segment(flag::SYN | flag::ACK, 1)),
+            (0, 1, segment(flag::ACK, 1)),
+        ],
+        false => vec![(0, 0, None), (1, 0, None)],
     }
 }
 
@@ -147,19 +373,50 @@ mod tests {
     use super::*;
     use sluice_wire::layers;
 
+    fn draw(side: u16, transport: Transport, acknowledged: &Arc<Acknowledged>) -> Draw {
+        Draw {
+            side,
+            at: 0,
+            flows: vec![6, 7],
+            hot: None,
+            share: 0,
+            transport,
+            lengths: vec![60, 1514],
+            random: Random(1),
+            numbers: Draw::opened(),
+            acknowledged: acknowledged.clone(),
+        }
+    }
+
     #[test]
-    fn frame_is_a_datagram_between_its_flow_s_ends_in_either_direction() {
+    fn frame_is_of_its_flow_in_either_direction_and_is_read_back() {
         let pages = Pages::new();
         for length in [60, 1514] {
-            for side in [0, 1] {
-                let mut frame = vec![0; length];
-                write(&mut frame, 7, side, 3, &pages);
-                let layers = layers::parse(&frame).unwrap();
+            for (side, segment) in [0, 1].into_iter().flat_map(|side| {
+                let segment = Segment {
+                    flags: flag::ACK,
+                    acknowledgment: 9,
+                };
+                [(side, None), (side, Some(segment))]
+            }) {
+                let (mut bytes, frame) = (
+                    vec![0; length],
+                    Frame {
+                        flow: 7,
+                        side,
+                        number: 3,
+                        due: 0x12_3456_789a,
+                    },
+                );
+                write(&mut bytes, &frame, segment, &pages);
+                let layers = layers::parse(&bytes).unwrap();
                 assert_eq!(length, usize::from(layers.end));
                 let [client, server] = ends(7).map(|(_, port)| port);
                 let expected = if side == 0 { (client, server) } else { (server, client) };
                 assert_eq!(expected, (layers.source_port, layers.destination_port));
-                assert_eq!(Some((7, 3)), read(&frame));
+                let data = segment.map_or(1, |_| length as u32 - 54);
+                assert_eq!(Some((frame, data)), read(&bytes));
+                assert_eq!(0, bytes[6] & 1, "the source is one host");
             }
         }
     }
@@ -170,5 +427,36 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(FLOWS as usize, all.len());
+    }
+
+    #[test]
+    fn connection_goes_on_where_its_last_frame_ended() {
+        let acknowledged = Arc::default();
+        let mut draw = draw(0, Transport::Both, &acknowledged);
+        let mut next = [1; 8];
+        for _ in 0..100 {
+            let (frame, segment, length) = draw.next(0);
+            assert_eq!(frame.flow == 7, segment.is_some());
+            assert_eq!(next[frame.flow as usize], frame.number);
+            next[frame.flow as usize] += if segment.is_some() { length as u32 - 54 } else { 1 };
+        }
+    }
+
+    #[test]
+    fn what_has_come_is_acknowledged_and_what_comes_late_is_counted() {
+        let acknowledged = Arc::default();
+        let (mut draw, mut seen) = (draw(0, Transport::Tcp, &acknowledged), Seen::new(acknowledged.clone()));
+        let mut other = self::draw(1, Transport::Tcp, &acknowledged);
+        let frames: Vec<_> = (0..64).map(|_| draw.next(0)).collect();
+        for (frame, _, length) in &frames {
+            seen.see(frame, *length as u32 - 54);
+        }
+        assert_eq!(0, seen.reordered);
+        let (frame, segment, _) = other.next(0);
+        let acknowledgment = segment.unwrap().acknowledgment;
+        let last = draw.numbers[frame.flow as usize];
+        assert!(last - acknowledgment < ACKNOWLEDGED + 1514 && acknowledgment > 1);
+        seen.see(&frames[0].0, 6);
+        assert_eq!(1, seen.reordered);
     }
 }

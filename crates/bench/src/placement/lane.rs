@@ -14,6 +14,7 @@ use sluice_wire::Packet;
 use super::traffic::{Draw, write_frame};
 use crate::cores::lane::Together;
 use crate::nat_path::rig::{LAG, Source};
+use crate::slices::Slices;
 
 /// Packets on the way from one source at most: each was written about so many before it is read.
 pub const WINDOW: u64 = LAG as u64;
@@ -36,13 +37,15 @@ pub struct Progress {
     sources: u64,
 }
 
-fn sum(counts: &[Count]) -> u64 {
+/// All together.
+pub fn sum(counts: &[Count]) -> u64 {
     counts.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
 }
 
 impl Count {
+    /// More of what is counted, from the one thread that counts it.
     #[inline(always)]
-    fn add(&self, count: usize) {
+    pub fn add(&self, count: usize) {
         self.0
             .store(self.0.load(Ordering::Relaxed) + count as u64, Ordering::Relaxed);
     }
@@ -76,13 +79,6 @@ impl Progress {
     pub fn may_send(&self) -> bool {
         let (sent, came) = self.all();
         sent.wrapping_sub(came) < WINDOW * self.sources
-    }
-
-    /// The same where everything goes through rings, which hold no more than so many.
-    #[inline(always)]
-    pub fn may_send_within(&self) -> bool {
-        let (sent, came) = self.all();
-        sent.wrapping_sub(came) + 64 <= WITHIN * self.sources
     }
 
     /// The same where what a lane sends comes out there.
@@ -155,14 +151,18 @@ pub struct Lane<'m> {
     pub start: u64,
     /// The sessions' clock.
     pub clock: Clock,
-    /// What it did in each slice of the last run; none where it was kept from its core for long.
-    pub slices: Vec<Option<Done>>,
+    /// What it did in each slice of the last run.
+    pub slices: Slices<Done>,
 }
 
 /// Slices of a second.
 const SLICES: u64 = 1_000;
-/// Slices after one that was disturbed that do not count either.
-const AFTER: usize = 1;
+
+/// Slices for a lane.
+pub fn slices() -> Slices<Done> {
+    let width = tsc::frequency() / SLICES;
+    Slices::new(width, width / 3)
+}
 
 /// What a lane did, and what its cycles went into.
 #[derive(Clone, Copy, Debug, Default)]
@@ -293,51 +293,26 @@ impl Lane<'_> {
         while tsc::now() < begin {
             self.step(&mut warm);
         }
-        let slice = tsc::frequency() / SLICES;
-        self.slices.clear();
-        let (mut edge, mut done, mut stages) = (begin + slice, Done::default(), self.stages());
-        let (mut first, mut last, mut gap) = (tsc::now(), tsc::now(), 0);
-        while edge <= begin + cycles {
+        let (mut done, mut stages) = (Done::default(), self.stages());
+        self.slices.begin(begin, tsc::now());
+        while self.slices.go_on(begin + cycles) {
             self.step(&mut done);
-            let now = tsc::now();
-            (gap, last) = (gap.max(now - last), now);
-            if now < edge {
+            let Some((cycles, _)) = self.slices.step(tsc::now()) else {
                 continue;
-            }
+            };
             let after = self.stages();
-            done.cycles = now - first;
+            done.cycles = cycles;
             for (place, spent) in done.stages.iter_mut().enumerate() {
                 *spent = after[place] - stages[place];
             }
-            self.slices.push((gap < slice / 3).then_some(done));
-            while edge + slice <= now {
-                edge += slice;
-                self.slices.push(None);
-            }
-            edge += slice;
-            (first, stages, done, gap) = (now, after, Done::default(), 0);
+            self.slices.end(done);
+            (stages, done) = (after, Done::default());
         }
     }
 
     fn stages(&self) -> [u64; Stage::ALL.len()] {
         Stage::ALL.map(|stage| self.counters.cycles[stage as usize].get())
     }
-}
-
-/// What all lanes did, lane by lane, in the slices of a run in which nobody took a core from any of them, nor shortly before:
-/// rings that filled up meanwhile have to empty first. And how many slices these were.
-pub fn undisturbed(lanes: &[Lane<'_>]) -> (Vec<Done>, usize) {
-    let count = lanes.iter().map(|lane| lane.slices.len()).min().unwrap_or(0);
-    let is_quiet = |slice: usize| lanes.iter().all(|lane| lane.slices[slice].is_some());
-    let good: Vec<_> = (AFTER..count)
-        .filter(|&slice| (slice - AFTER..=slice).all(is_quiet))
-        .collect();
-    let sum = |lane: &Lane<'_>| {
-        good.iter()
-            .filter_map(|&slice| lane.slices[slice])
-            .fold(Done::default(), Done::and)
-    };
-    (lanes.iter().map(sum).collect(), good.len())
 }
 
 impl Done {

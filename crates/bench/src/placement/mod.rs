@@ -10,7 +10,7 @@ pub mod lane;
 mod pairings;
 pub mod rig;
 mod scenario;
-mod slow;
+pub mod slow;
 pub mod traffic;
 mod verdict;
 

@@ -25,7 +25,7 @@ use sluice_route::RouteSet;
 use sluice_table::memory::Line;
 use sluice_wire::tcp::flag;
 
-use super::lane::{Clock, Done, Lane, Progress, WITHIN, feed, undisturbed};
+use super::lane::{Clock, Done, Lane, Progress, WITHIN, feed, slices};
 use super::scenario::Scenario;
 use super::slow::Slow;
 use super::traffic::{Draw, FLOWS, FRESH, Opens, Skew, write_frame};
@@ -35,6 +35,7 @@ use crate::nat_path::flows::{HOST_MAC, Hosts, ROUTER_MAC, Random, Written, data,
 use crate::nat_path::rig::{BUFFERS, Job, SHARDS, Source};
 use crate::nat_path::rules;
 use crate::nat_path::wire::mark;
+use crate::slices::undisturbed;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -63,7 +64,13 @@ pub struct Queues {
 impl Queues {
     /// Those that stages want, of devices that have as many as a load says.
     pub fn of(stages: &Stages, workers: usize, load: &Load) -> Self {
-        let (mut receivers, mut senders) = (stages.all(Part::Receive, workers), stages.all(Part::Transmit, workers));
+        Self::with(stages, workers, load, false)
+    }
+
+    /// The same, where those that receive take shards over from others, or do not.
+    pub fn with(stages: &Stages, workers: usize, load: &Load, assists: bool) -> Self {
+        let mut receivers = stages.all(Part::Receive, workers);
+        let mut senders = stages.senders(workers, assists);
         let count = receivers.len().max(senders.len()).min(usize::from(load.queues));
         // Ring ports have as many queues to receive as to send.
         receivers.resize(count.max(receivers.len()), NOBODY);
@@ -251,7 +258,7 @@ impl<'m> Rig<'m> {
                 progress: progress.clone(),
                 start,
                 clock: Clock::Real,
-                slices: Vec::new(),
+                slices: slices(),
             });
         }
         let mut rig = Self {
@@ -470,7 +477,8 @@ impl<'m> Rig<'m> {
         let (mut done, mut slices) = (vec![Done::default(); self.lanes.len()], 0);
         for _ in 0..TRIES {
             self.run_once(cores, cycles)?;
-            let (more, count) = undisturbed(&self.lanes);
+            let lanes: Vec<_> = self.lanes.iter().map(|lane| &lane.slices).collect();
+            let (more, count) = undisturbed(&lanes, Done::and);
             done = done.into_iter().zip(more).map(|(done, more)| done.and(more)).collect();
             slices += count;
             if slices >= ENOUGH {

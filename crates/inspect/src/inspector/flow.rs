@@ -144,9 +144,10 @@ impl Scans {
         true
     }
 
-    /// Scans are written down from now on.
-    pub fn record(&mut self) {
-        self.0.iter_mut().flatten().for_each(Streams::record);
+    /// Scans are written down from now on, streams under numbers from `first` on.
+    pub fn record(&mut self, first: u32) {
+        let pools = self.0.iter_mut().flatten();
+        pools.for_each(|pool| pool.record(first));
     }
 
     /// Another message begins.

@@ -68,7 +68,7 @@ impl Scratch {
 
     /// Write down from now on what is scanned.
     pub fn record(&mut self) {
-        self.calls = Some(Box::default());
+        self.calls.get_or_insert_default();
     }
 
     /// What was written down; nothing more is.

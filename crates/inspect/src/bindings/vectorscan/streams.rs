@@ -31,8 +31,9 @@ pub struct Streams {
     used: Box<[bool]>,
     /// States that the library has initialised: those before this one.
     initialised: u32,
-    /// Streams at their begin, where scans are written down.
+    /// Streams at their begin, where scans are written down; and the number of the first stream there.
     begun: Option<Box<[bool]>>,
+    first_number: u32,
 }
 
 // SAFETY: the memory belongs to this value alone and knows no thread; the database is shared and never written.
@@ -69,6 +70,7 @@ impl Streams {
             used: vec![false; count as usize].into(),
             initialised: 0,
             begun: None,
+            first_number: 0,
         })
     }
 
@@ -77,8 +79,9 @@ impl Streams {
         &self.database
     }
 
-    /// Scans are written down from now on: which streams are at their begin is kept for that.
-    pub fn record(&mut self) {
+    /// Scans are written down from now on, under numbers from `first` on: which streams are at their begin is kept for that.
+    pub fn record(&mut self, first: u32) {
+        self.first_number = first;
         self.begun = Some(vec![false; self.used.len()].into());
     }
 
@@ -135,7 +138,7 @@ impl Streams {
     ) -> Scanned {
         let begins = || {
             let begun = self.begun.as_mut().and_then(|begun| begun.get_mut(stream as usize));
-            Some((stream, begun.is_some_and(std::mem::take)))
+            Some((self.first_number + stream, begun.is_some_and(std::mem::take)))
         };
         scratch.note(self.database.serial(), begins, data);
         let memory = scratch.memory_for(self.database.serial());

@@ -1,0 +1,287 @@
+//! The control side of a bridge that inspects: who does what, what comes, and what it is inspected with.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use sluice_dpdk::memory::Region;
+use sluice_dpdk::tsc;
+use sluice_engine::assist::{self, Assist};
+use sluice_engine::datagrams::Limits;
+use sluice_engine::inspection::Inspection;
+use sluice_engine::owners::Owners;
+use sluice_engine::placement::{Load, Part, Placement};
+use sluice_engine::plane::{NeighbourLimits, Plane};
+use sluice_engine::policy::{Bridge, Interface, Policy, Port, Setup, Subscribers, bridge_context};
+use sluice_engine::stages::Stages;
+use sluice_engine::steering::{Steering, Wanted};
+use sluice_engine::time::Now;
+use sluice_inspect::inspector::{Plan, Settings};
+use sluice_inspect::protocols::Capacity;
+use sluice_inspect::rates::Rates;
+use sluice_inspect::ruleset::{Ordered, Ruleset};
+use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
+use sluice_inspect::stream;
+use sluice_route::{RouteSet, SourceValidation};
+use sluice_wire::validity;
+
+use super::traffic::{FLOWS, Kind, Transport};
+use crate::placement::lane::WITHIN;
+use crate::placement::rig::Queues;
+use crate::placement::traffic::SFR;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// Sessions that there is room for.
+const CAPACITY: u32 = 4 * FLOWS;
+/// Shards: more than a gateway has by default, as one with many cores has.
+pub const SHARDS: u32 = 64;
+/// A shard's flows at most, and connections among them.
+const FLOWS_OF_SHARD: u32 = 4 * FLOWS / SHARDS;
+const CONNECTIONS: usize = 2 * (FLOWS / SHARDS) as usize;
+
+/// Who does what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    /// Each core has an interface and inspects what comes from it; flows are shared, under locks.
+    Even,
+    /// The same, where interfaces move from the busiest core to the least busy (kirqd).
+    EvenMoving,
+    /// Run to completion: each core has flows of its own.
+    Rss,
+    /// One core receives and sends, the others inspect.
+    RoleSplit,
+    /// One core receives, the others inspect and send.
+    RoleSplitSending,
+}
+
+impl Model {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Even => "even",
+            Self::EvenMoving => "even-moving",
+            Self::Rss => "rss",
+            Self::RoleSplit | Self::RoleSplitSending => "role-split",
+        }
+    }
+
+    /// Who sends, in rows.
+    pub fn senders(self) -> &'static str {
+        match self {
+            Self::RoleSplit => "io",
+            Self::RoleSplitSending => "inspect",
+            _ => "all",
+        }
+    }
+
+    /// Whether flows are shared by all cores.
+    pub fn shares(self) -> bool {
+        matches!(self, Self::Even | Self::EvenMoving)
+    }
+
+    /// Whether roles are split.
+    pub fn splits(self) -> bool {
+        matches!(self, Self::RoleSplit | Self::RoleSplitSending)
+    }
+
+    fn placement(self, cores: usize) -> Option<Placement> {
+        let all: Vec<_> = (0..cores as u16).collect();
+        let (first, rest) = all.split_first()?;
+        let (io, inspect) = (vec![*first], rest.to_vec());
+        match self {
+            Self::Even | Self::EvenMoving | Self::Rss => Placement::run_to_completion(&all),
+            Self::RoleSplit => Placement::new([io.clone(), io.clone(), inspect, io]),
+            Self::RoleSplitSending => Placement::new([io.clone(), io, inspect.clone(), inspect]),
+        }
+    }
+}
+
+/// When the core that receives assists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Help {
+    /// Packets that wait for a core that inspects, above which it does.
+    pub threshold: u32,
+    /// Microseconds that it does before it receives again.
+    pub slice: u64,
+}
+
+impl Help {
+    /// As a gateway does where nothing is said: a quarter of the ring.
+    pub const USUAL: Self = Self {
+        threshold: WITHIN as u32 / 4,
+        slice: 20,
+    };
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Case {
+    /// Who does what.
+    pub model: Model,
+    /// On so many cores.
+    pub cores: usize,
+    /// Bytes of frames with check sequence; of the mix none.
+    pub bytes: usize,
+    /// What comes.
+    pub kind: Kind,
+    /// What flows are of.
+    pub transport: Transport,
+    /// Whether it is inspected.
+    pub inspects: bool,
+    /// Whether who receives assists, where roles are split.
+    pub help: Option<Help>,
+}
+
+impl Case {
+    /// Lengths of frames without check sequence, each as often as it comes.
+    pub fn lengths(&self) -> Vec<usize> {
+        match self.kind {
+            Kind::Mix => SFR
+                .iter()
+                .flat_map(|&(length, count)| vec![length; count as usize])
+                .collect(),
+            _ => vec![self.bytes - 4],
+        }
+    }
+
+    /// Bytes of a frame with check sequence, on average.
+    pub fn mean(&self) -> f64 {
+        let lengths = self.lengths();
+        lengths.iter().sum::<usize>() as f64 / lengths.len() as f64 + 4.0
+    }
+
+    /// Queues that each interface receives by.
+    pub fn queues(&self) -> usize {
+        match self.model {
+            Model::Rss => self.cores,
+            _ => 1,
+        }
+    }
+}
+
+/// Rules of a file.
+pub fn rules(file: &Path, dialect: Dialect) -> Result<Arc<Ruleset>, Failure> {
+    let text = std::fs::read(file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let read = read(&text, dialect, &Variables::default(), &Classes::default());
+    let ordered = Ordered::new(read.signatures);
+    let prefilter = ordered.plan().compile(&mut |_, _| {})?;
+    Ok(Arc::new(ordered.with(prefilter)))
+}
+
+fn interface(index: u16) -> Interface {
+    Interface {
+        name: ["left", "right"][usize::from(index)].into(),
+        port: index,
+        tags: Vec::new(),
+        mac: [2, 0, 0, 0, 9, index as u8],
+        mtu: 1500,
+        link: sluice_route::Interface {
+            index,
+            addresses: Vec::new(),
+        },
+        context: bridge_context(0),
+        stateful: [false; 2],
+        outside: false,
+        validation: SourceValidation::Off,
+        validity: validity::Policy::default(),
+        complete_checksums: true,
+        segment_size: None,
+        bridge: Some(Bridge {
+            peer: 1 - index,
+            drops_invalid: false,
+            fails_open: false,
+        }),
+        advertise: None,
+    }
+}
+
+/// What a shard inspects.
+pub fn inspector_plan() -> Plan {
+    Plan {
+        flows: FLOWS_OF_SHARD,
+        streams: stream::Plan::of(CONNECTIONS),
+        protocols: Capacity {
+            messages: 64,
+            names: 64,
+            inflaters: 1,
+            ..Capacity::default()
+        },
+    }
+}
+
+/// Who does what in a case, and who has queues.
+pub fn queues(case: &Case) -> Result<(Placement, Stages, Queues), Failure> {
+    let placement = case.model.placement(case.cores).ok_or("too few cores for this model")?;
+    let stages = Stages::of(&placement, &placement.workers());
+    let queues = Queues::with(&stages, case.cores, &Load::even(SHARDS as u16), case.help.is_some());
+    Ok((placement, stages, queues))
+}
+
+/// The control side of a case.
+pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
+    let (_, stages, queues) = queues(case)?;
+    let mut policy = Policy::new(2, vec![interface(0), interface(1)]);
+    if case.inspects {
+        policy.inspect_by(Arc::new(Inspection {
+            settings: Settings::default(),
+            rates: Arc::new(Rates::new(64, [1, 2])),
+            rules: rules.clone(),
+            alerts: 64,
+            records: Default::default(),
+            interfaces: vec![true; 2],
+            fragments: Default::default(),
+            overload: Default::default(),
+            bypass: Vec::new(),
+        }));
+    }
+    let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
+    let port = |name: &str| Port {
+        name: name.into(),
+        senders: queues.senders(),
+    };
+    let in_charge = stages.all(Part::Session, case.cores);
+    let setup = Setup {
+        assist: case.help.map(|help| {
+            let settings = assist::Settings {
+                threshold: help.threshold,
+                slice: tsc::frequency() / 1_000_000 * help.slice,
+            };
+            Arc::new(Assist::new(case.cores, settings))
+        }),
+        owners: Owners::dealt(steering.shards(), &in_charge).into(),
+        stages,
+        steering,
+        sessions: [CAPACITY, SHARDS],
+        ports: vec![port("left"), port("right")],
+        secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
+        fragments: Limits {
+            datagrams: 64,
+            ..Limits::default()
+        },
+        unsolicited_syns: 0,
+        spare_addresses: 0,
+        meters: Default::default(),
+        inspection: case.inspects.then(inspector_plan),
+        events: Default::default(),
+        subscribers: Subscribers {
+            most: 64,
+            blocks: 64,
+            ..Subscribers::default()
+        },
+    };
+    let routes = RouteSet::new(&[], &[])?;
+    Ok(Plane::new(
+        setup,
+        policy,
+        &routes,
+        NeighbourLimits::default(),
+        case.cores,
+        Now::at(0),
+    )?)
+}
+
+/// Memory for all shards of a plane, and for the streams of the baseline.
+pub fn memory(plane: &Plane) -> Result<Region, Failure> {
+    let shards = plane.setup().owners.len();
+    Ok(Region::new(plane.lines().total().next_multiple_of(2) * 64 * shards)?)
+}

@@ -1,0 +1,56 @@
+//! The matcher's share: a run on one core writes down its scans, is done again without that, and its scans alone.
+
+use sluice_dpdk::tsc;
+use sluice_dpdk::workers::pin;
+use sluice_inspect::bindings::vectorscan::Calls;
+use sluice_inspect::ruleset::Ruleset;
+
+use super::plane::{Case, Model, SHARDS, inspector_plan};
+use super::traffic::Kind;
+use super::{Bench, Failure, keys};
+use crate::rows::Run;
+
+/// Packets of a run.
+const PACKETS: usize = 48 << 10;
+
+/// Cycles of the scans alone.
+fn search(rules: &Ruleset, calls: &Calls) -> Result<u64, Failure> {
+    let streams = SHARDS as usize * inspector_plan().streams.windows;
+    let mut replay = rules.prefilter().replay(streams as u32)?;
+    let start = tsc::now();
+    std::hint::black_box(replay.run(calls));
+    Ok(tsc::now() - start)
+}
+
+/// Measure the share of one size.
+pub fn measure(bench: &mut Bench<'_>, bytes: usize, kind: Kind, run: &mut Run<'_>) -> Result<(), Failure> {
+    let case = Case {
+        cores: 1,
+        ..bench.case(Model::Rss, bytes, kind)
+    };
+    pin(*bench.on.first().ok_or("this process may use no core")?)?;
+    let calls = bench.with(&case, |rig| {
+        rig.record();
+        rig.pass(PACKETS)?;
+        rig.take_scans().ok_or_else(|| "nothing was searched".into())
+    })?;
+    let (mut work, mut scans, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..if run.quick { 5 } else { 11 } {
+        let searched = search(bench.means.rules, &calls)? as f64 / PACKETS as f64;
+        // The same packets: sources draw from the same seeds.
+        let done = bench.with(&case, |rig| rig.pass(PACKETS))?;
+        let worked = done.work as f64 / PACKETS as f64;
+        work.push(worked);
+        scans.push(searched);
+        shares.push(searched / worked);
+    }
+    let each = |count: usize| [count as f64 / PACKETS as f64];
+    let row = keys(&case)
+        .figure("share_of_matcher", &shares)
+        .figure("work_cycles", &work)
+        .figure("scan_cycles", &scans)
+        .figure("scans_per_packet", &each(calls.count()))
+        .figure("scanned_bytes_per_packet", &each(calls.bytes()));
+    (run.row)(row);
+    Ok(())
+}

@@ -1,0 +1,214 @@
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use sluice_dpdk::eal::Eal;
+use sluice_inspect::signatures::Dialect;
+
+use super::traffic::FLOWS;
+use super::*;
+
+/// What a rule looks for.
+const PLANTED: &str = "planted-signature";
+/// Flows that carry it: those of one page of so many.
+const PAGES: u32 = 16;
+const PAGE: usize = 3;
+
+const MODELS: [Model; 5] = [
+    Model::Rss,
+    Model::Even,
+    Model::EvenMoving,
+    Model::RoleSplit,
+    Model::RoleSplitSending,
+];
+
+/// DPDK starts once, and its rings have names of their own: one test at a time.
+fn turn() -> (&'static Eal, MutexGuard<'static, u32>) {
+    static EAL: OnceLock<&'static Eal> = OnceLock::new();
+    static TURN: Mutex<u32> = Mutex::new(0);
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let eal = EAL.get_or_init(|| crate::placement::rig::start(2).expect("memory"));
+    (eal, turn)
+}
+
+fn ruleset() -> Arc<Ruleset> {
+    let rule = format!("drop ip any any -> any any (msg:\"planted\"; content:\"{PLANTED}\"; sid:1; rev:1;)\n");
+    let file = std::env::temp_dir().join(format!("sluice-bench-{}.rules", std::process::id()));
+    std::fs::write(&file, rule).expect("a file");
+    let rules = plane::rules(&file, Dialect::Suricata).expect("a rule");
+    std::fs::remove_file(&file).expect("the file");
+    assert_eq!(1, rules.rules().len());
+    rules
+}
+
+fn case(model: Model, cores: usize) -> Case {
+    Case {
+        model,
+        cores,
+        bytes: 512,
+        kind: Kind::Rfc2544,
+        transport: Transport::Both,
+        inspects: true,
+        help: model.splits().then_some(Help::USUAL),
+    }
+}
+
+/// What a model did with packets, a part of which carries the signature: came, dropped, reordered.
+fn outcome(case: &Case, pages: Pages, packets: usize) -> (u64, u64, u64) {
+    let (eal, mut turn) = turn();
+    let (rules, pages) = (ruleset(), Arc::new(pages));
+    let mut bench = Bench {
+        means: Means {
+            eal,
+            rules: &rules,
+            pages: &pages,
+        },
+        on: &[0, 1],
+        cycles: 0,
+        rigs: *turn,
+        transport: case.transport,
+    };
+    let result = bench.with(case, |rig| {
+        let (sent, came) = rig.packets();
+        assert_eq!((sent, 0), (came, rig.matched()), "flows are open");
+        rig.pass(packets)?;
+        let (sent_in_all, came_in_all) = rig.packets();
+        assert_eq!(packets as u64, sent_in_all - sent, "{:?}", case.model);
+        if !case.model.shares() {
+            let (inspected, matched) = (rig.inspected(), rig.matched());
+            assert!(
+                inspected <= sent_in_all && inspected + matched >= sent_in_all,
+                "{inspected} of {sent_in_all}"
+            );
+        }
+        Ok((came_in_all - came, rig.matched(), rig.reordered()))
+    });
+    *turn = bench.rigs;
+    result.unwrap_or_else(|error| panic!("{:?}: {error}", case.model))
+}
+
+#[test]
+fn every_model_passes_what_nothing_is_planted_in_and_in_order() {
+    for model in MODELS {
+        assert_eq!(
+            (8_192, 0, 0),
+            outcome(&case(model, 2), Pages::new(), 8_192),
+            "{model:?}"
+        );
+    }
+}
+
+#[test]
+fn baselines_drop_what_the_engine_drops() {
+    // One lane draws the same flows whatever its model.
+    let of = |model| outcome(&case(model, 1), Pages::with(PAGE, PLANTED), 4_096);
+    let engine = of(Model::Rss);
+    assert_eq!((4_096, 0), (engine.0 + engine.1, engine.2));
+    let share = f64::from(engine.1 as u32) / 4_096.0 * f64::from(PAGES);
+    assert!((0.7..1.3).contains(&share), "one flow in {PAGES} of {FLOWS}: {share}");
+    assert_eq!(engine, of(Model::Even));
+}
+
+#[test]
+fn planted_signature_is_dropped_by_every_model() {
+    for model in MODELS {
+        let (came, dropped, reordered) = outcome(&case(model, 2), Pages::with(PAGE, PLANTED), 4_096);
+        assert_eq!((4_096, 0), (came + dropped, reordered), "{model:?}");
+        let share = f64::from(dropped as u32) / 4_096.0 * f64::from(PAGES);
+        assert!(
+            (0.7..1.3).contains(&share),
+            "{model:?}: one flow in {PAGES} of {FLOWS}: {share}"
+        );
+    }
+}
+
+#[test]
+fn elephant_has_half_of_the_packets_of_every_model() {
+    for model in MODELS {
+        let case = Case {
+            kind: Kind::Elephant,
+            ..case(model, 2)
+        };
+        // It is of another page: nothing of it is dropped, and half as much of the rest.
+        let (_, dropped, _) = outcome(&case, Pages::with(PAGE, PLANTED), 8_192);
+        let share = f64::from(dropped as u32) / 8_192.0 * f64::from(PAGES);
+        assert!((0.3..0.7).contains(&share), "{model:?}: {share}");
+    }
+}
+
+#[test]
+fn share_is_of_the_scans_of_the_run() {
+    let (eal, mut turn) = turn();
+    let (rules, pages) = (ruleset(), Arc::new(Pages::new()));
+    let mut bench = Bench {
+        means: Means {
+            eal,
+            rules: &rules,
+            pages: &pages,
+        },
+        on: &[0],
+        cycles: 0,
+        rigs: *turn,
+        transport: Transport::Udp,
+    };
+    let case = Case {
+        transport: Transport::Udp,
+        ..case(Model::Rss, 1)
+    };
+    let calls = bench.with(&case, |rig| {
+        rig.record();
+        rig.pass(2_048)?;
+        Ok(rig.take_scans().expect("scans"))
+    });
+    *turn = bench.rigs;
+    let calls = calls.unwrap_or_else(|error| panic!("{error}"));
+    // Of each datagram the data is searched once.
+    assert_eq!((2_048, 2_048 * (512 - 4 - 42)), (calls.count(), calls.bytes()));
+}
+
+#[test]
+fn rows_have_the_keys_and_figures_of_the_bench() {
+    let mut figures = Figures::default();
+    let done = Done {
+        came: 1_000,
+        cycles: 2_000_000,
+        work: 1_000_000,
+        ends: 500_000,
+        handed: 500,
+        handing: 50_000,
+        ..Done::default()
+    };
+    figures.add(&Outcome {
+        mpps: 1.0,
+        done: vec![done, done],
+        reordered: 0,
+    });
+    let row = figures.row(&case(Model::RoleSplit, 2));
+    for (key, value) in [
+        ("bytes", "512"),
+        ("model", "role-split"),
+        ("cores", "2"),
+        ("inspection", "on"),
+        ("traffic", "rfc2544"),
+        ("queues", "1"),
+        ("assist_threshold", "128"),
+        ("time_slice_us", "20"),
+    ] {
+        assert_eq!(value, row.text_of(key), "{key}");
+    }
+    for (figure, value) in [
+        ("mbps", 4_096.0),
+        ("work_cycles", 1_000.0),
+        ("source_cycles", 500.0),
+        ("busy_share", 0.75),
+        ("handovers_per_packet", 0.5),
+        ("handover_cycles", 100.0),
+        ("reordered", 0.0),
+    ] {
+        assert_eq!(Some(value), row.median(figure), "{figure}");
+    }
+    assert_eq!(None, row.median("lock_cycles"));
+    let row = figures.row(&case(Model::Even, 2));
+    assert_eq!(
+        (Some(0.0), None),
+        (row.median("lock_cycles"), row.median("handover_cycles"))
+    );
+}

@@ -1,0 +1,126 @@
+//! Runs in slices: those in which somebody took a core away do not count.
+
+/// Slices after one that was disturbed that do not count either: rings that filled up meanwhile have to empty first.
+const AFTER: usize = 1;
+
+/// What one lane did, slice by slice; none where it was kept from its core for long.
+#[derive(Clone, Debug)]
+pub struct Slices<D> {
+    /// Cycles of a slice.
+    width: u64,
+    /// Cycles between two steps that are a disturbance.
+    long: u64,
+    edge: u64,
+    first: u64,
+    last: u64,
+    gap: u64,
+    all: Vec<Option<D>>,
+}
+
+impl<D: Copy> Slices<D> {
+    /// Slices of so many cycles, disturbed by so many between two steps.
+    pub fn new(width: u64, long: u64) -> Self {
+        Self {
+            width,
+            long,
+            edge: 0,
+            first: 0,
+            last: 0,
+            gap: 0,
+            all: Vec::new(),
+        }
+    }
+
+    /// A run begins at `begin` by the clock that all lanes have, and at `now` here.
+    pub fn begin(&mut self, begin: u64, now: u64) {
+        self.all.clear();
+        (self.edge, self.first, self.last, self.gap) = (begin + self.width, now, now, 0);
+    }
+
+    /// Whether a slice would end before `end`.
+    #[inline(always)]
+    pub fn go_on(&self, end: u64) -> bool {
+        self.edge <= end
+    }
+
+    /// Whether a step that ends now was disturbed.
+    #[inline(always)]
+    pub fn is_late(&self, now: u64) -> bool {
+        now - self.last >= self.long
+    }
+
+    /// A step has ended: where a slice ends with it, its cycles, and whether it was left alone.
+    #[inline(always)]
+    pub fn step(&mut self, now: u64) -> Option<(u64, bool)> {
+        (self.gap, self.last) = (self.gap.max(now - self.last), now);
+        (now >= self.edge).then(|| (now - self.first, self.gap < self.long))
+    }
+
+    /// What was done in the slice that ended.
+    pub fn end(&mut self, done: D) {
+        self.all.push((self.gap < self.long).then_some(done));
+        while self.edge + self.width <= self.last {
+            self.edge += self.width;
+            self.all.push(None);
+        }
+        self.edge += self.width;
+        (self.first, self.gap) = (self.last, 0);
+    }
+}
+
+/// What all lanes did, lane by lane, in the slices of a run in which nobody took a core from any of them, nor shortly before.
+/// And how many slices these were.
+pub fn undisturbed<D: Copy + Default>(lanes: &[&Slices<D>], and: impl Fn(D, D) -> D) -> (Vec<D>, usize) {
+    let count = lanes.iter().map(|lane| lane.all.len()).min().unwrap_or(0);
+    let is_quiet = |slice: usize| lanes.iter().all(|lane| lane.all[slice].is_some());
+    let good: Vec<_> = (AFTER..count)
+        .filter(|&slice| (slice - AFTER..=slice).all(is_quiet))
+        .collect();
+    let sum = |lane: &&Slices<D>| {
+        let done = good.iter().filter_map(|&slice| lane.all[slice]);
+        done.fold(D::default(), &and)
+    };
+    (lanes.iter().map(sum).collect(), good.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A lane whose steps end at these moments, each of which does 1.
+    fn lane(steps: &[u64]) -> Slices<u64> {
+        let mut slices = Slices::new(100, 40);
+        slices.begin(0, 0);
+        let mut done = 0;
+        for &now in steps {
+            done += 1;
+            if slices.step(now).is_some() {
+                slices.end(std::mem::take(&mut done));
+            }
+        }
+        slices
+    }
+
+    #[test]
+    fn slice_with_a_gap_and_the_one_after_it_do_not_count() {
+        let steady: Vec<_> = (1..=50).map(|step| step * 10).collect();
+        let steady = lane(&steady);
+        assert_eq!((vec![40], 4), undisturbed(&[&steady], |a, b| a + b));
+        // From 110 to 160 it was away.
+        let steps: Vec<_> = (1..=11).chain(16..=50).map(|step| step * 10).collect();
+        let disturbed = lane(&steps);
+        assert_eq!(
+            (vec![20, 20], 2),
+            undisturbed(&[&disturbed, &steady], |a, b| a + b),
+            "the slices from 300 on"
+        );
+    }
+
+    #[test]
+    fn long_absence_disturbs_all_slices_that_it_lies_in() {
+        let steps: Vec<_> = (1..=11).chain(35..=80).map(|step| step * 10).collect();
+        let (done, count) = undisturbed(&[&lane(&steps)], |a, b| a + b);
+        // It was away in the second and third; the fourth, after that, was short.
+        assert_eq!((vec![40], 4), (done, count));
+    }
+}

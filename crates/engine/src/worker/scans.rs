@@ -1,0 +1,25 @@
+//! What a worker searches, written down to be searched again without anything around it.
+
+use sluice_inspect::bindings::vectorscan::Calls;
+
+use super::Worker;
+
+impl Worker<'_> {
+    /// Write down from now on what is searched, for measurements: it allocates. [`Self::take_scans`] has it.
+    pub fn record_scans(&mut self) {
+        let streams = self.parts.setup.inspection.as_ref().map(|plan| plan.streams.windows);
+        let (Some(work), Some(streams)) = (&mut self.parts.inspecting, streams) else {
+            return;
+        };
+        for (number, shard) in (0..).zip(&mut self.parts.shards) {
+            if let Some(inspector) = shard.as_deref_mut().and_then(|shard| shard.inspector.as_deref_mut()) {
+                inspector.record(&mut work.tools, number * streams as u32);
+            }
+        }
+    }
+
+    /// What was searched since; nothing more is written down.
+    pub fn take_scans(&mut self) -> Option<Box<Calls>> {
+        self.parts.inspecting.as_mut()?.tools.take_calls()
+    }
+}
