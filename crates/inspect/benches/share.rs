@@ -1,5 +1,6 @@
-//! What inspection costs beside the search that it rests on: `cargo bench -p sluice-inspect --bench share -- FILE`, a file of
-//! Snort 3 rules (the Snort community's where none is named and they are there).
+//! What inspection costs beside the search that it rests on: `cargo bench -p sluice-inspect --bench share -- FILE KIND BYTES`,
+//! a file of Snort 3 rules (the Snort community's where none is named and they are there), and only this kind and size where they
+//! are named.
 //!
 //! Connections in turn, each with a request, then a response in segments of one size, of words as protocols use them. The
 //! *search* is what the run asked Vectorscan for and nothing else: the same bytes in the same pieces, with the same begins, as the run itself wrote them down.
@@ -165,8 +166,13 @@ fn main() {
         env!("CARGO_MANIFEST_DIR"),
         "/../../../shared/data/signatures/snort3-community.rules"
     );
-    let named = std::env::args().skip(1).find(|argument| !argument.starts_with("--"));
-    let Ok(text) = std::fs::read(named.as_deref().unwrap_or(default)) else {
+    let named = |number| {
+        std::env::args()
+            .skip(1)
+            .filter(|argument| !argument.starts_with("--"))
+            .nth(number)
+    };
+    let Ok(text) = std::fs::read(named(0).as_deref().unwrap_or(default)) else {
         return println!("no file of rules is named, and the Snort community's are not there");
     };
     let file = read(&text, Dialect::Snort3, &Variables::default(), &Classes::default());
@@ -181,8 +187,10 @@ fn main() {
         "{:>6} {:>6} {:>10} {:>10} {:>7} {:>7} {:>7} {:>6}",
         "kind", "bytes", "inspected", "search", "share", "scans", "bytes", "fired"
     );
-    for kind in ["http", "other"] {
-        for bytes in [64, 128, 256, 512, 1024, 1460] {
+    let is_wanted = |number: usize, value: &str| named(number).is_none_or(|wanted| wanted == value);
+    for kind in ["http", "other"].into_iter().filter(|kind| is_wanted(1, kind)) {
+        let sizes = [64, 128, 256, 512, 1024, 1460].into_iter();
+        for bytes in sizes.filter(|bytes| is_wanted(2, &bytes.to_string())) {
             one(kind, bytes, &rules);
         }
     }
