@@ -21,10 +21,12 @@ pub mod assembly;
 mod holding;
 mod overload;
 pub mod sight;
+mod soon;
 
 pub use assembly::{Assemblies, Limits};
 pub use holding::{Holding, Leaving, Released, Told};
 pub use overload::{Class, Load, Overload, Shed};
+pub use soon::Soon;
 
 /// What a session says of inspection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -287,6 +287,31 @@ impl<'m> Inspector<'m> {
         &self.store.anomalies
     }
 
+    /// A packet of this flow will come after the next: ask for its first line.
+    #[inline(always)]
+    pub fn prefetch(&self, handle: FlowHandle) {
+        self.flows.prefetch(handle);
+    }
+
+    /// A packet of this flow comes next but one: ask for what its first line leads to.
+    #[inline(always)]
+    pub fn prefetch_more(&self, handle: FlowHandle, direction: Direction) {
+        if let Some(flow) = self.flows.prefetch_more(handle)
+            && flow.stream != stream::Handle::NONE
+        {
+            self.streams.prefetch(flow.stream);
+            self.scans.prefetch(&flow.scans, direction as usize);
+        }
+    }
+
+    /// A packet of this flow comes next: ask for where its bytes go.
+    #[inline(always)]
+    pub fn prefetch_window(&mut self, handle: FlowHandle, direction: Direction) {
+        if let Some((flow, _)) = self.flows.get(handle) {
+            self.streams.prefetch_window(flow.stream, direction);
+        }
+    }
+
     /// A packet of a flow has come at a nanosecond. What becomes of it where that is decided already; none where it is to be
     /// looked at.
     pub fn decided(&mut self, handle: FlowHandle, now: u64) -> Option<Verdict> {
@@ -306,7 +331,7 @@ impl<'m> Inspector<'m> {
     /// Bytes of a flow that were searched, where no rule waits for more of it.
     pub fn settled(&mut self, handle: FlowHandle) -> Option<u64> {
         let (flow, _) = self.flows.get(handle)?;
-        let waits = flow.waiting.iter().any(|waiting| !waiting.rules.is_empty());
+        let waits = flow.waiting.iter().any(|waiting| !waiting.is_over());
         (!waits).then_some(flow.searched)
     }
 
@@ -392,6 +417,7 @@ impl<'m> Inspector<'m> {
             service,
             searched,
             turn,
+            watched,
             story,
             pending,
             ..
@@ -450,7 +476,7 @@ impl<'m> Inspector<'m> {
         // The other side's message has ended: what waited for its end is asked a last time.
         if !bytes.is_empty() && *turn != Some(direction) {
             *turn = Some(direction);
-            if !others.rules.is_empty() {
+            if !others.is_over() {
                 let view = message(&self.streams, stream, direction.opposite(), true);
                 let turned = ends.turned();
                 let mut asking = asking!(others, &turned, false);
@@ -507,6 +533,9 @@ impl<'m> Inspector<'m> {
             let mut asking = asking!(mine, ends, unknown);
             asking.ask_waiting(&known);
             asking.ask_found(&known);
+            if watched[place].0 {
+                asking.ask_listed(rules.by_port(Class::Stream(toward)), &known);
+            }
             self.counters.searched += bytes.len() as u64;
             *searched += bytes.len() as u64;
         }
@@ -526,6 +555,7 @@ impl<'m> Inspector<'m> {
                 &mut asking,
                 &known,
                 Class::Packet,
+                watched[place].1,
                 &[Protocol::Tcp, Protocol::Ip, Protocol::Application],
             );
         }
@@ -534,7 +564,7 @@ impl<'m> Inspector<'m> {
         }
         self.counters.untold = self.transactions.lost;
         let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
-        let clean = deep && mine.rules.is_empty() && others.rules.is_empty();
+        let clean = deep && mine.is_over() && others.is_over();
         match *fate {
             Fate::Dropped => Verdict::Drop(Reason::Signature),
             Fate::Rejected => Verdict::Reject(Reason::Signature),
@@ -554,6 +584,7 @@ impl<'m> Inspector<'m> {
             fate,
             service,
             searched,
+            watched,
             story,
             pending,
             ..
@@ -629,6 +660,7 @@ impl<'m> Inspector<'m> {
                 &mut asking,
                 &known,
                 Class::Datagram,
+                watched[seen.direction as usize].1,
                 &[own, Protocol::Ip, Protocol::Application],
             );
         }
@@ -648,15 +680,18 @@ impl<'m> Inspector<'m> {
 }
 
 /// Rules about single packets.
-fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class, protocols: &[Protocol]) {
+fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class, watched: bool, protocols: &[Protocol]) {
     let rules = asking.rules;
-    if let Some(group) = rules.prefilter().group(class)
-        && !known.payload.bytes.is_empty()
-    {
-        asking.block(group, known.payload.bytes, known);
+    if !known.payload.bytes.is_empty() {
+        if let Some(group) = rules.prefilter().group(class) {
+            asking.block(group, known.payload.bytes, known);
+        }
+        if watched {
+            asking.ask_listed(rules.by_port(class), known);
+        }
     }
     for &protocol in protocols {
-        asking.ask_all(rules.prefilter().unconditional(protocol), known);
+        asking.ask_listed(rules.by_protocol(protocol), known);
     }
 }
 

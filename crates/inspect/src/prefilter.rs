@@ -2,7 +2,7 @@
 //!
 //! [`Plan`] chooses the patterns, [`Plan::compile`] makes a database for each [`Class`] of data, [`Group::rules`] says
 //! which rules a match stands for. A rule of which nothing can be searched for is listed in
-//! [`Prefilter::unconditional`]. The patterns are necessary and never sufficient: whoever is told of a candidate asks
+//! [`Prefilter::unconditional`], one of which next to nothing can be in [`Prefilter::by_port`]. The patterns are necessary and never sufficient: whoever is told of a candidate asks
 //! the whole rule, `fast_pattern:only` included.
 //!
 //! Compiling takes long and much memory, so that it may be done in another process: [`Prefilter::store`] there,
@@ -60,6 +60,13 @@ const BUFFERS: [Buffer; 18] = [
 
 impl Class {
     const COUNT: usize = 4 + BUFFERS.len();
+    /// Those that are of no protocol.
+    pub(crate) const WHOLE: [Self; 4] = [
+        Self::Stream(Toward::Server),
+        Self::Stream(Toward::Client),
+        Self::Packet,
+        Self::Datagram,
+    ];
 
     /// Its place among all classes.
     fn index(self) -> usize {
@@ -202,6 +209,8 @@ pub struct Prefilter {
     /// By class.
     groups: [Option<Group>; Class::COUNT],
     unconditional: Vec<(Protocol, Box<[u32]>)>,
+    /// By class.
+    by_port: [Box<[u32]>; Class::COUNT],
     refused: Vec<Refused>,
     fingerprint: Fingerprint,
 }
@@ -223,12 +232,23 @@ impl Prefilter {
         of_protocol.map_or(&[], |(_, rules)| rules)
     }
 
-    /// The same of all protocols.
+    /// Positions of the rules that are to be asked about all data of a class that comes or goes by their ports, without anything
+    /// found; sorted. What could be searched for is too short.
+    pub fn by_port(&self, class: Class) -> &[u32] {
+        &self.by_port[class.index()]
+    }
+
+    /// The protocols that have such rules.
+    pub fn unconditional_protocols(&self) -> impl Iterator<Item = &Protocol> {
+        self.unconditional.iter().map(|(protocol, _)| protocol)
+    }
+
+    /// [`Prefilter::unconditional`] of all protocols.
     pub fn all_unconditional(&self) -> impl Iterator<Item = u32> {
         self.unconditional.iter().flat_map(|(_, rules)| rules.iter().copied())
     }
 
-    /// Rules that are neither searched for nor unconditional: whether to go on without them is for the caller to say.
+    /// Rules that are neither searched for nor asked without: whether to go on without them is for the caller to say.
     pub fn refused(&self) -> &[Refused] {
         &self.refused
     }

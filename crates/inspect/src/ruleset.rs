@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::prefilter::{self, Prefilter};
+use crate::evaluate::Facts;
+use crate::prefilter::{self, Class, Prefilter};
 use crate::rule::{Names, Rule, Unfit};
 use crate::scope::{Ends, Outline};
-use crate::signature::{Action, Id, Signature};
+use crate::signature::{Action, Id, Protocol, Signature};
 
 /// Rules, compiled.
 #[derive(Debug)]
@@ -15,10 +16,16 @@ pub struct Ruleset {
     /// What most rules are ruled out by, side by side.
     outlines: Box<[Outline]>,
     prefilter: Prefilter,
+    /// Rules that are asked without anything found, those of one kind side by side.
+    by_protocol: Vec<(Protocol, Listed)>,
+    by_port: Vec<(Class, Listed)>,
     /// Those that nothing is searched for, and that look in buffers of a protocol.
     by_message: Box<[u32]>,
     notes: usize,
 }
+
+/// Rules that are asked one after the other, what most are ruled out by beside each.
+pub type Listed = Box<[(Outline, u32)]>;
 
 /// A rule that is not in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,8 +80,17 @@ impl Ordered {
             .filter(|&rule| self.rules.get(rule as usize).is_some_and(Rule::is_by_message))
             .collect();
         by_message.sort_unstable();
+        let outlines: Box<[Outline]> = self.rules.iter().map(|rule| Outline::of(&rule.signature)).collect();
+        let listed = |rules: &[u32]| -> Listed {
+            let outline = |&rule: &u32| outlines.get(rule as usize).map(|outline| (*outline, rule));
+            rules.iter().filter_map(outline).collect()
+        };
+        let by_protocol = |&protocol: &_| (protocol, listed(prefilter.unconditional(protocol)));
+        let by_port = |class| (class, listed(prefilter.by_port(class)));
         Ruleset {
-            outlines: self.rules.iter().map(|rule| Outline::of(&rule.signature)).collect(),
+            by_protocol: prefilter.unconditional_protocols().map(by_protocol).collect(),
+            by_port: Class::WHOLE.map(by_port).into(),
+            outlines,
             by_message: by_message.into(),
             rules: self.rules.into(),
             prefilter,
@@ -97,10 +113,33 @@ impl Ruleset {
 
     /// Whether a rule may be about these; a quick look, without a false no.
     #[inline(always)]
-    pub fn may_be_about(&self, number: u32, ends: &Ends) -> bool {
+    pub fn may_be_about(&self, number: u32, ends: &Ends, facts: &Facts) -> bool {
         self.outlines
             .get(number as usize)
-            .is_some_and(|outline| outline.may_hold(ends))
+            .is_some_and(|outline| outline.may_hold(ends, facts))
+    }
+
+    /// Rules, of this protocol in their header, that are asked without anything found.
+    #[inline(always)]
+    pub fn by_protocol(&self, protocol: Protocol) -> &[(Outline, u32)] {
+        let of_protocol = self.by_protocol.iter().find(|(of, _)| *of == protocol);
+        of_protocol.map_or(&[], |(_, rules)| rules)
+    }
+
+    /// Rules that are asked about all data of a class that their ports have; none of a buffer.
+    #[inline(always)]
+    pub fn by_port(&self, class: Class) -> &[(Outline, u32)] {
+        let of_class = self.by_port.iter().find(|(of, _)| *of == class);
+        of_class.map_or(&[], |(_, rules)| rules)
+    }
+
+    /// Whether any of [`Ruleset::by_port`] is about packets from the first of these ports to the second.
+    pub fn is_of_ports(&self, class: Class, ports: [u16; 2]) -> bool {
+        let is_of = |&(_, rule): &(Outline, u32)| {
+            self.rule(rule)
+                .is_some_and(|rule| rule.signature.header.is_of_ports(ports))
+        };
+        self.by_port(class).iter().any(is_of)
     }
 
     /// What finds candidates.

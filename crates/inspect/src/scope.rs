@@ -1,8 +1,10 @@
 //! Which packets a rule is about: its header, asked about the two ends of a flow.
 
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
-use crate::signature::{Addresses, Flow, Header, Ports, Protocol, Service, Side, Signature, Toward};
+use crate::evaluate::Facts;
+use crate::signature::{Addresses, Bits, Condition, Flow, Header, Ports, Protocol, Service, Side, Signature, Toward};
 
 /// The two ends of a packet or segment, as the inside sees them, and what is known of its flow.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +42,7 @@ impl Ends {
     }
 }
 
-/// What most rules are ruled out by, in 12 bytes: sides, states, and the outermost ports.
+/// What most rules are ruled out by, in 14 bytes: sides, states, protocols, TCP flags and the outermost ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline {
     /// Lowest and highest port of the source, then of the destination.
@@ -49,13 +51,36 @@ pub struct Outline {
     toward: u8,
     /// Not established 1, established 2.
     established: u8,
+    /// Lowest and highest protocol that the IP header names.
+    protocols: [u8; 2],
+    /// TCP flags that count, and what they are.
+    flags: [u8; 2],
 }
 
 impl Outline {
     /// Of a rule.
     pub fn of(signature: &Signature) -> Self {
         let header = &signature.header;
-        let anywhere = header.both_ways || !header.services.is_empty();
+        let anywhere = header.is_anywhere();
+        let mut protocols = [0, u8::MAX];
+        let mut flags = [0; 2];
+        for condition in &signature.conditions {
+            match condition {
+                Condition::IpProtocol {
+                    numbers,
+                    negated: false,
+                } => protocols = [*numbers.start(), *numbers.end()],
+                Condition::Flags(asked) => {
+                    let counts = match asked.mode {
+                        Bits::Exactly => !asked.ignored,
+                        Bits::All => asked.flags & !asked.ignored,
+                        Bits::Any | Bits::None => 0,
+                    };
+                    flags = [counts, asked.flags & counts];
+                }
+                _ => {}
+            }
+        }
         let span = |ports: &Ports| match (ports.0.first(), ports.0.last()) {
             (Some(first), Some(last)) if !anywhere => [*first.start(), *last.end()],
             _ => [0, u16::MAX],
@@ -72,22 +97,38 @@ impl Outline {
                 Some(true) => 2,
                 None => 3,
             },
+            protocols,
+            flags,
         }
     }
 
-    /// Whether the rule may be about these.
+    /// Whether the rule may be about a packet between these.
     #[inline(always)]
-    pub fn may_hold(&self, ends: &Ends) -> bool {
-        let [[from, from_end], [to, to_end]] = self.ports;
+    pub fn may_hold(&self, ends: &Ends, facts: &Facts) -> bool {
         let toward = match ends.toward {
             Toward::Server => 1,
             Toward::Client => 2,
         };
-        let ports = (from..=from_end).contains(&ends.ports[0]) & (to..=to_end).contains(&ends.ports[1]);
-        ports & (self.toward & toward != 0) & (self.established & (1 + u8::from(ends.established)) != 0)
+        let [first, last] = self.protocols;
+        let [counts, flags] = self.flags;
+        let has = facts.tcp.map_or(0, |tcp| tcp.flags);
+        self.may_be_of(ends.ports)
+            & (self.toward & toward != 0)
+            & (self.established & (1 + u8::from(ends.established)) != 0)
+            & (first..=last).contains(&facts.ip.protocol)
+            & (has & counts == flags)
+    }
+
+    /// Whether the rule may be about packets from the first of these ports to the second.
+    #[inline(always)]
+    pub fn may_be_of(&self, ports: [u16; 2]) -> bool {
+        let [[from, from_end], [to, to_end]] = self.ports;
+        (from..=from_end).contains(&ports[0]) & (to..=to_end).contains(&ports[1])
     }
 }
 
+/// So many ports are few.
+const FEW: usize = 1_024;
 const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -97,6 +138,22 @@ impl Header {
     /// Whether it is about these.
     pub fn is_about(&self, ends: &Ends) -> bool {
         self.protocol.is(ends.protocol) && self.is_of_service(ends) && self.joins(ends)
+    }
+
+    /// Whether ports alone don't rule a packet out: it is about both ways, or about an application, which is the same on others.
+    fn is_anywhere(&self) -> bool {
+        self.both_ways || self.services.iter().any(|service| service.is_recognised())
+    }
+
+    /// Whether it names ports, so few that they rule most packets out.
+    pub fn has_ports(&self) -> bool {
+        let names = |side: &Side| (1..=FEW).contains(&side.ports.0.iter().map(RangeInclusive::len).sum::<usize>());
+        !self.is_anywhere() && !self.is_about_application() && (names(&self.source) || names(&self.destination))
+    }
+
+    /// Whether it is about packets from the first of these ports to the second.
+    pub fn is_of_ports(&self, [from, to]: [u16; 2]) -> bool {
+        self.is_anywhere() || self.source.ports.hold(from) && self.destination.ports.hold(to)
     }
 
     /// Whether the application decides alone.
@@ -132,6 +189,13 @@ impl Flow {
             && self
                 .established
                 .is_none_or(|established| established == ends.established)
+    }
+}
+
+impl Service {
+    /// Whether it is known by what is said, whatever the ports.
+    fn is_recognised(&self) -> bool {
+        matches!(self, Self::Http | Self::Tls | Self::Dns)
     }
 }
 
@@ -271,5 +335,57 @@ mod tests {
             ..http
         };
         assert!(!named.is_about(&on(80, None)) && named.is_about(&on(80, Some(Service::Http))));
+    }
+
+    #[test]
+    fn outline_rules_out_no_packet_that_the_rule_is_about() {
+        use crate::evaluate::{Ip, Tcp};
+        use crate::signatures::{Classes, Dialect, Variables, read};
+        let rules = "
+            alert tcp any any -> any any (msg:\"m\"; flags:S; sid:1;)
+            alert tcp any any -> any any (msg:\"m\"; flags:S,12; sid:2;)
+            alert tcp any any -> any any (msg:\"m\"; flags:+SA; sid:3;)
+            alert tcp any any -> any any (msg:\"m\"; flags:*SA; sid:4;)
+            alert tcp any any -> any any (msg:\"m\"; flags:!S; sid:5;)
+            alert tcp any any -> any any (msg:\"m\"; flags:0; sid:6;)
+            alert ip any any -> any any (msg:\"m\"; ip_proto:6; sid:7;)
+            alert ip any any -> any any (msg:\"m\"; ip_proto:!6; sid:8;)
+            alert ip any any -> any any (msg:\"m\"; ip_proto:>17; sid:9;)";
+        let read = read(
+            rules.as_bytes(),
+            Dialect::Suricata,
+            &Variables::default(),
+            &Classes::default(),
+        );
+        assert_eq!(9, read.signatures.len());
+        let (mut held, mut out) = (0, 0);
+        for rule in &read.signatures {
+            let outline = Outline::of(rule);
+            for (protocol, flags) in [6, 17, 47]
+                .into_iter()
+                .flat_map(|protocol| (0..=255).map(move |flags| (protocol, flags)))
+            {
+                let ip = Ip {
+                    protocol,
+                    ..Ip::default()
+                };
+                let facts = Facts {
+                    ip,
+                    tcp: (protocol == TCP).then_some(Tcp {
+                        flags,
+                        ..Tcp::default()
+                    }),
+                    ..Facts::default()
+                };
+                let ends = Ends { protocol, ..ends() };
+                let holds =
+                    rule.header.is_about(&ends) && rule.conditions.iter().all(|condition| facts.holds(condition));
+                let may = outline.may_hold(&ends, &facts);
+                assert!(may || !holds, "{}: {protocol} {flags:#x}", rule.id.signature);
+                held += u32::from(holds);
+                out += u32::from(!may);
+            }
+        }
+        assert!(held > 500 && out > 2_000, "{held} {out}");
     }
 }

@@ -104,6 +104,51 @@ fn rule_looks_at_its_side_and_port_alone() {
 }
 
 #[test]
+fn rule_with_nothing_but_a_short_content_is_asked_on_its_ports_however_the_stream_is_cut() {
+    let rules = r#"
+        drop tcp any any -> any 79 (msg:"m"; flow:to_server; content:"@"; content:"|0A|"; distance:0; sid:1;)
+        drop tcp any 79 -> any any (msg:"m"; flow:to_client; content:"~"; depth:1; sid:2;)
+        drop tcp any any -> any 79 (msg:"m"; content:"!"; dsize:3; sid:3;)
+        drop udp any any -> any 69 (msg:"m"; content:"|00 01|"; sid:4;)"#;
+    let mut lab = Lab::new(Suricata, rules);
+    let asked = b"who@is\n";
+    for cut in 1..asked.len() {
+        for (port, expected) in [(79, vec![1]), (80, vec![])] {
+            lab.fired.clear();
+            let mut connection = Connection::open(&mut lab, port);
+            connection.client(0, &asked[..cut]);
+            connection.client(cut, &asked[cut..]);
+            assert_eq!(
+                expected.is_empty(),
+                contains(&connection.delivered[0], asked),
+                "cut at {cut}"
+            );
+            let handle = connection.handle;
+            lab.inspector.close(handle, |_| {});
+            assert_eq!(expected, lab.fired, "cut at {cut}, port {port}");
+        }
+    }
+    let fired = |lab: &mut Lab, port, from_client: &[u8], from_server: &[u8]| {
+        lab.fired.clear();
+        let mut connection = Connection::open(lab, port);
+        connection.client(0, from_client);
+        connection.server(0, from_server);
+        let handle = connection.handle;
+        lab.inspector.close(handle, |_| {});
+        std::mem::take(&mut lab.fired)
+    };
+    assert_eq!(vec![2], fired(&mut lab, 79, b"x", b"~home"));
+    assert_eq!(Vec::<u32>::new(), fired(&mut lab, 79, b"~home", b"x~"));
+    assert_eq!(vec![3], fired(&mut lab, 79, b"a!b", b"x"));
+    assert_eq!(Vec::<u32>::new(), fired(&mut lab, 79, b"a!bc", b"x"));
+    assert_eq!(Vec::<u32>::new(), fired(&mut lab, 80, b"a!b", b"~home"));
+    assert_eq!(
+        (DROPPED, Verdict::Pass),
+        (datagram(&mut lab, 69, b"\0\x01x"), datagram(&mut lab, 70, b"\0\x01x"))
+    );
+}
+
+#[test]
 fn uri_is_normalised_and_found_before_it_is_delivered() {
     let rule = r#"drop http any any -> any any (msg:"m"; http.method; content:"GET"; http.uri; content:"/etc/passwd"; sid:7;)"#;
     let mut lab = Lab::new(Suricata, rule);

@@ -3,13 +3,16 @@
 mod made;
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 
 use made::{content, expression, found, payload, rule};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use sluice_inspect::Signature;
 use sluice_inspect::prefilter::{Class, Plan, Prefilter};
-use sluice_inspect::signature::{Bits, Buffer, Condition, Content, Expression, Fast, Flags, Flow, Protocol, Toward};
+use sluice_inspect::signature::{
+    Bits, Buffer, Condition, Content, Expression, Fast, Flags, Flow, Ports, Protocol, Service, Toward,
+};
 
 fn compiled(rules: &[Signature]) -> Prefilter {
     Prefilter::compile(rules, &mut |_, _| {}).unwrap()
@@ -126,6 +129,34 @@ fn rule_with_nothing_but_an_expression_is_searched_for_by_it() {
     assert_eq!(vec![0], rules_in(&prefilter, TO_SERVER, b"...aaab12"));
     assert_eq!(vec![1], rules_in(&prefilter, TO_SERVER, b"a literal"));
     assert_eq!([2], *prefilter.unconditional(Protocol::Tcp));
+}
+
+#[test]
+fn content_of_a_byte_or_two_is_not_searched_for_where_few_ports_rule_most_packets_out() {
+    let on = |line, ranges: &[RangeInclusive<u16>], bytes: &[u8]| {
+        let mut rule = rule(line, Protocol::Tcp, vec![payload(bytes)]);
+        rule.flow.direction = Some(Toward::Server);
+        rule.header.destination.ports = Ports(ranges.into());
+        rule
+    };
+    let (mut http, mut both_ways) = (on(5, &[80..=80], b"~"), on(6, &[79..=79], b"~"));
+    http.header.services = [Service::Http].into();
+    both_ways.header.both_ways = true;
+    let mut mail = on(7, &[25..=25], b"${");
+    mail.header.services = [Service::Smtp].into();
+    let rules = [
+        on(1, &[79..=79], b"~"),
+        on(2, &[79..=79], b"~~~"),
+        on(3, &[], b"~"),
+        on(4, &[1024..=65535], b"~"),
+        http,
+        both_ways,
+        mail,
+    ];
+    let prefilter = compiled(&rules);
+    assert_eq!([0, 6], *prefilter.by_port(TO_SERVER));
+    assert!(prefilter.by_port(TO_CLIENT).is_empty() && prefilter.by_port(Class::Packet).is_empty());
+    assert_eq!(vec![1, 2, 3, 4, 5], rules_in(&prefilter, TO_SERVER, b"~~~"));
 }
 
 #[test]
@@ -384,7 +415,8 @@ proptest! {
                 continue;
             }
             for class in payload_classes(rule) {
-                let in_payload = payload.iter().any(|(of, found)| *of == class && found.contains(&number));
+                let found = payload.iter().any(|(of, found)| *of == class && found.contains(&number));
+                let in_payload = found || prefilter.by_port(class).contains(&number);
                 prop_assert!(in_payload || buffers.contains(&number), "{class:?}: {rule:?}");
             }
         }

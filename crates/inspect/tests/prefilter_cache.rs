@@ -10,7 +10,7 @@ use std::process::Command;
 use made::{expression, found, payload, rule};
 use sluice_inspect::Signature;
 use sluice_inspect::prefilter::{CacheError, Class, Fingerprint, Plan, Prefilter};
-use sluice_inspect::signature::{Condition, Protocol, Toward};
+use sluice_inspect::signature::{Condition, Ports, Protocol, Toward};
 use tempfile::TempDir;
 
 const CLASSES: [Class; 3] = [
@@ -34,6 +34,9 @@ fn some_rules() -> Vec<Signature> {
         vec![Condition::Expression(expression("(open"))],
     ));
     rules.push(rule(45, Protocol::Tcp, vec![payload(b"\0zero")]));
+    let mut short = rule(46, Protocol::Udp, vec![payload(b"~")]);
+    short.header.destination.ports = Ports([79..=79].into());
+    rules.push(short);
     rules
 }
 
@@ -66,6 +69,7 @@ fn loaded_prefilter_is_the_stored_one() {
     for protocol in [Protocol::Icmp, Protocol::Number(47), Protocol::Number(48)] {
         assert_eq!(expected.unconditional(protocol), loaded.unconditional(protocol));
     }
+    assert_eq!([45], *loaded.by_port(Class::Datagram));
     let data = all_contents(&some_rules());
     for class in CLASSES {
         let (one, other) = (expected.group(class).unwrap(), loaded.group(class).unwrap());

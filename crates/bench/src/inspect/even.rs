@@ -21,6 +21,7 @@ use sluice_inspect::signature::Toward;
 use sluice_inspect::stream;
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
+use sluice_table::prefetch::prefetch_all_far_at;
 use sluice_wire::ipv4::{Ipv4, protocol};
 use sluice_wire::layers::{self, Class, Layers};
 use sluice_wire::validity::{self, Validity};
@@ -200,8 +201,20 @@ impl<'s, 'm> Even<'s, 'm> {
         {
             let mut lent = Lent::new();
             self.io.lend(&mut lent);
-            for (slot, packet) in (0..).zip(lent.iter_mut()) {
-                match look(self.shared, self.tools.as_mut(), packet, port, now, &mut self.waited) {
+            // The bucket of each is asked of memory before the first is looked at.
+            let inspects = self.tools.is_some();
+            let known: ArrayVec<Option<Flow>, HAND> = lent
+                .iter()
+                .map(|packet| flow(self.shared, packet, port, inspects))
+                .collect();
+            for ((slot, packet), known) in (0..).zip(lent.iter_mut()).zip(&known) {
+                let passes = known.as_ref().is_some_and(|flow| match self.tools.as_mut() {
+                    Some(tools) if flow.layers.class == Class::Ipv4 => {
+                        inspect(self.shared, tools, packet, flow, now, &mut self.waited)
+                    }
+                    _ => true,
+                });
+                match passes {
                     true => pass.push(slot),
                     false => drop.push(slot),
                 }
@@ -217,42 +230,23 @@ impl<'s, 'm> Even<'s, 'm> {
     }
 }
 
-/// Whether a packet passes.
-#[inline(always)]
-fn look(
-    shared: &Shared<'_>,
-    tools: Option<&mut Tools>,
-    packet: &mut Packet<'_>,
-    port: PortIndex,
-    now: Now,
-    waited: &mut u64,
-) -> bool {
-    let checksums = packet.checksums();
-    let Ok(layers) = layers::parse(packet.bytes()) else {
-        return false;
-    };
-    let valid = validity::validate(packet.bytes(), checksums, &layers, &validity::Policy::default());
-    if !matches!(valid, Ok(Validity::Valid)) {
-        return false;
-    }
-    match tools {
-        Some(tools) if layers.class == Class::Ipv4 => inspect(shared, tools, packet, &layers, port, now, waited),
-        _ => true,
-    }
+/// A packet's flow.
+struct Flow {
+    layers: Layers,
+    direction: Direction,
+    /// As the client names it: both directions have one record.
+    key: FlowKey4,
+    hash: u64,
 }
 
-fn inspect(
-    shared: &Shared<'_>,
-    tools: &mut Tools,
-    packet: &mut Packet<'_>,
-    layers: &Layers,
-    port: PortIndex,
-    now: Now,
-    waited: &mut u64,
-) -> bool {
-    let frame = packet.bytes();
-    // Both directions have one record: as the client names it.
-    let mut key = layers.key4(frame, 0);
+/// The flow of a packet that is valid; its bucket is asked for where it is inspected.
+#[inline(always)]
+fn flow(shared: &Shared<'_>, packet: &Packet<'_>, port: PortIndex, inspects: bool) -> Option<Flow> {
+    let layers = layers::parse(packet.bytes()).ok()?;
+    let policy = validity::Policy::default();
+    let valid = validity::validate(packet.bytes(), packet.checksums(), &layers, &policy);
+    let Ok(Validity::Valid) = valid else { return None };
+    let mut key = layers.key4(packet.bytes(), 0);
     let direction = if port == 0 {
         Direction::Forward
     } else {
@@ -261,6 +255,34 @@ fn inspect(
     if direction == Direction::Reverse {
         key = key.reversed();
     }
+    let mut hash = [0];
+    if inspects {
+        shared.hasher.hash4(&[key], &mut hash);
+        prefetch_all_far_at(&shared.buckets, hash[0] as usize % BUCKETS);
+    }
+    Some(Flow {
+        layers,
+        direction,
+        key,
+        hash: hash[0],
+    })
+}
+
+fn inspect(
+    shared: &Shared<'_>,
+    tools: &mut Tools,
+    packet: &mut Packet<'_>,
+    flow: &Flow,
+    now: Now,
+    waited: &mut u64,
+) -> bool {
+    let Flow {
+        layers,
+        direction,
+        key,
+        hash,
+    } = flow;
+    let (frame, direction) = (packet.bytes(), *direction);
     let Some(header) = Ipv4::new(layers.datagram(frame)) else {
         return false;
     };
@@ -271,7 +293,10 @@ fn inspect(
         destination: std::net::IpAddr::V4(destination),
         ports: [layers.source_port, layers.destination_port],
         protocol: layers.protocol,
-        toward: if port == 0 { Toward::Server } else { Toward::Client },
+        toward: match direction {
+            Direction::Forward => Toward::Server,
+            Direction::Reverse => Toward::Client,
+        },
         established: true,
         service: None,
     };
@@ -284,18 +309,18 @@ fn inspect(
         report: &mut report,
         tell: &mut |_, _| {},
     };
-    let mut hash = [0];
-    shared.hasher.hash4(&[key], &mut hash);
-    let mut bucket = shared.bucket(hash[0], waited);
+    let mut bucket = shared.bucket(*hash, waited);
     let bucket = &mut *bucket;
-    let known = bucket
-        .flows
-        .iter()
-        .find(|(of, _)| *of == key)
-        .map(|&(_, handle)| handle);
+    let known = bucket.flows.iter().find(|(of, _)| of == key).map(|&(_, handle)| handle);
     let handle = known.or_else(|| {
         let handle = bucket.inspector.open(layers.protocol == protocol::TCP)?;
-        bucket.flows.try_push((key, handle)).ok()?;
+        let client = if direction == Direction::Forward {
+            ends
+        } else {
+            ends.turned()
+        };
+        bucket.inspector.introduce(handle, client, 0, now.nanoseconds);
+        bucket.flows.try_push((*key, handle)).ok()?;
         Some(handle)
     });
     let Some(handle) = handle else { return false };

@@ -22,7 +22,7 @@ use crate::counters::WorkerCounters;
 use crate::family::{Family, Session};
 use crate::inspection::assembly::{Piece, Placed};
 use crate::inspection::sight::{ends, facts, payload};
-use crate::inspection::{Alert, AlertQueue, Inspect, Inspecting, Inspection, Released, Shed, Told};
+use crate::inspection::{Alert, AlertQueue, Inspect, Inspecting, Inspection, Released, Shed, Soon, Told};
 use crate::io::{HAND, Slot};
 use crate::nodes::fragments::datagram_key;
 use crate::reason::Own;
@@ -46,7 +46,13 @@ struct Packet<'a, F: Family> {
 #[inline(never)]
 pub fn inspect<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>, work: &mut Inspecting) {
     let policy = ctx.policy;
-    for (slot, index, direction) in std::mem::take(F::inspects(lists)) {
+    let packets = std::mem::take(F::inspects(lists));
+    if packets.is_empty() {
+        return;
+    }
+    let soon = Soon::of::<F>(&packets, batch, ctx.shards);
+    for (place, &(slot, index, direction)) in packets.iter().enumerate() {
+        soon.ask(place, &packets, batch, ctx.shards);
         let Some(inspection) = policy.inspection.as_deref() else {
             go_on::<F>(slot, lists);
             continue;

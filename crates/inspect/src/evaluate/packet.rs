@@ -63,7 +63,7 @@ impl Facts {
     }
 
     /// Whether a condition on headers holds. Conditions on data do not.
-    pub(super) fn holds(&self, condition: &Condition) -> bool {
+    pub(crate) fn holds(&self, condition: &Condition) -> bool {
         let ip = &self.ip;
         match condition {
             Condition::PayloadSize(bytes) => bytes.contains(&self.payload),

@@ -9,7 +9,7 @@ use crate::prefilter::Group;
 use crate::rates::Rates;
 use crate::reason::Skipped;
 use crate::ruleset::Ruleset;
-use crate::scope::Ends;
+use crate::scope::{Ends, Outline};
 use crate::signature::{Action, RateKind, Service};
 
 /// Rules that wait for more of a message at most.
@@ -104,16 +104,28 @@ impl Found {
 
 /// Rules of one direction that wait for more, and those that have spoken about this message.
 #[derive(Clone, Debug, Default)]
+#[repr(C)]
 pub struct Waiting {
-    pub(super) rules: ArrayVec<u32, WAITING>,
+    /// There may be any: of most flows, all that is read.
+    any: bool,
+    rules: ArrayVec<u32, WAITING>,
     spoken: ArrayVec<u32, WAITING>,
 }
 
 impl Waiting {
     /// Another message begins.
+    #[inline(always)]
     pub(super) fn begin(&mut self) {
-        self.rules.clear();
-        self.spoken.clear();
+        if std::mem::take(&mut self.any) {
+            self.rules.clear();
+            self.spoken.clear();
+        }
+    }
+
+    /// Whether no rule waits.
+    #[inline(always)]
+    pub(super) fn is_over(&self) -> bool {
+        !self.any || self.rules.is_empty()
     }
 }
 
@@ -199,7 +211,7 @@ impl Asking<'_> {
             if *self.fate != Fate::Open {
                 break;
             }
-            if self.rules.may_be_about(rule, self.ends) && !self.waiting.rules.contains(&rule) {
+            if self.rules.may_be_about(rule, self.ends, self.facts) && !self.waiting.rules.contains(&rule) {
                 self.ask(rule, buffers);
             }
         }
@@ -208,7 +220,7 @@ impl Asking<'_> {
 
     /// Ask the rules that wait for more.
     pub fn ask_waiting(&mut self, buffers: &impl Buffers) {
-        if self.waiting.rules.is_empty() {
+        if self.waiting.is_over() {
             return;
         }
         for rule in std::mem::take(&mut self.waiting.rules) {
@@ -225,8 +237,23 @@ impl Asking<'_> {
             if *self.fate != Fate::Open {
                 return;
             }
-            if self.rules.may_be_about(rule, self.ends) {
+            if self.rules.may_be_about(rule, self.ends, self.facts) {
                 self.ask(rule, buffers);
+            }
+        }
+    }
+
+    /// The same, where what most are ruled out by stands beside each.
+    pub fn ask_listed(&mut self, rules: &[(Outline, u32)], buffers: &impl Buffers) {
+        for (outline, rule) in rules {
+            if !outline.may_hold(self.ends, self.facts) {
+                continue;
+            }
+            if *self.fate != Fate::Open {
+                return;
+            }
+            if !self.waiting.rules.contains(rule) {
+                self.ask(*rule, buffers);
             }
         }
     }
@@ -255,6 +282,7 @@ impl Asking<'_> {
             self.waiting.rules.remove(0);
             *self.lost += 1;
         }
+        self.waiting.any = true;
         let _ = self.waiting.rules.try_push(number);
     }
 
@@ -267,6 +295,7 @@ impl Asking<'_> {
         if !fires && signature.rate.is_some_and(|rate| rate.kind == RateKind::After) {
             return;
         }
+        self.waiting.any = true;
         let _ = self.waiting.spoken.try_push(number);
         if matches!(signature.action, Action::Drop | Action::Reject) {
             self.story.ended_by = Some(number);

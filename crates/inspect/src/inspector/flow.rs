@@ -1,5 +1,6 @@
 //! Flows that are inspected: a fixed pool, reached by handle and serial.
 
+use sluice_table::prefetch::{prefetch_read_at, prefetch_write};
 use sluice_wire::Direction;
 
 use super::Fate;
@@ -16,24 +17,27 @@ use crate::transactions::Pending;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowHandle(pub u32);
 
-/// What is known of a flow.
+/// What is known of a flow, what every packet needs first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Flow {
     serial: u32,
     is_open: bool,
+    /// Who sent last.
+    pub turn: Option<Direction>,
+    /// Whether rules are asked about all that these ports have: about the stream, and about single packets; by direction.
+    pub watched: [(bool, bool); 2],
+    pub fate: Fate,
     pub stream: stream::Handle,
     /// States of the search, by direction.
     pub scans: [Option<u32>; 2],
+    /// Bytes.
+    pub searched: u64,
+    pub service: Option<Service>,
+    pub story: Story,
     pub parser: Parser,
     /// Rules, by direction.
     pub waiting: [Waiting; 2],
-    pub fate: Fate,
-    pub service: Option<Service>,
-    /// Bytes.
-    pub searched: u64,
-    /// Who sent last.
-    pub turn: Option<Direction>,
-    pub story: Story,
     /// What it has said that is not told yet.
     pub pending: Pending,
 }
@@ -61,6 +65,7 @@ impl Flows {
             service: None,
             searched: 0,
             turn: None,
+            watched: [(true, true); 2],
             story: Story::default(),
             pending: Pending::default(),
         };
@@ -86,6 +91,7 @@ impl Flows {
         flow.stream = stream;
         (flow.scans, flow.fate, flow.service, flow.searched, flow.turn) = ([None; 2], Fate::Open, None, 0, None);
         (flow.parser, flow.story, flow.pending) = Default::default();
+        flow.watched = [(true, true); 2];
         flow.waiting.iter_mut().for_each(Waiting::begin);
         let from = place as usize * self.words;
         self.notes[from..from + self.words].fill(0);
@@ -99,6 +105,22 @@ impl Flows {
         let is_it = flow.is_open && flow.serial == handle.0 >> self.bits;
         let notes = self.notes.get_mut(place * self.words..(place + 1) * self.words)?;
         is_it.then_some((flow, notes))
+    }
+
+    /// Ask for the first line of a flow, some time before it is looked at.
+    #[inline(always)]
+    pub fn prefetch(&self, handle: FlowHandle) {
+        prefetch_read_at(&self.flows, (handle.0 & ((1 << self.bits) - 1)) as usize);
+    }
+
+    /// Ask for the other lines that most packets need.
+    #[inline(always)]
+    pub fn prefetch_more(&self, handle: FlowHandle) -> Option<&Flow> {
+        let flow = self.flows.get((handle.0 & ((1 << self.bits) - 1)) as usize)?;
+        prefetch_write(&flow.story);
+        prefetch_write(&flow.parser);
+        flow.waiting.iter().for_each(prefetch_write);
+        Some(flow)
     }
 
     pub fn close(&mut self, handle: FlowHandle) {
@@ -142,6 +164,14 @@ impl Scans {
         let Some(state) = *state else { return false };
         pool.scan(state, bytes, scratch, sink);
         true
+    }
+
+    /// Ask for the state that a direction is searched with.
+    #[inline(always)]
+    pub fn prefetch(&self, states: &[Option<u32>; 2], direction: usize) {
+        if let (Some(Some(pool)), Some(state)) = (self.0.get(direction), states[direction]) {
+            pool.prefetch(state);
+        }
     }
 
     /// Scans are written down from now on, streams under numbers from `first` on.

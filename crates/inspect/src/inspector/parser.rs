@@ -9,8 +9,9 @@ const DNS: u16 = 53;
 /// Port of multicast DNS.
 const MULTICAST_DNS: u16 = 5353;
 
-/// A flow's parser.
+/// A flow's parser; which it is comes first, as that is all that most packets need of it.
 #[derive(Debug)]
+#[repr(u8)]
 pub(super) enum Parser {
     /// Not yet known.
     Unknown(Recognise),
@@ -123,7 +124,15 @@ impl Parser {
     }
 
     /// What is known of the message that a side sends.
+    #[inline(always)]
     pub fn slot<'s>(&self, toward: Toward, store: &'s Store) -> Option<Slot<'s>> {
+        match self {
+            Self::Unknown(_) | Self::Dns(_) | Self::None => None,
+            _ => self.slot_of_parser(toward, store),
+        }
+    }
+
+    fn slot_of_parser<'s>(&self, toward: Toward, store: &'s Store) -> Option<Slot<'s>> {
         match (self, toward) {
             (Self::Http(http), Toward::Server) => Some(http.request_slot(store)),
             (Self::Http(http), Toward::Client) => Some(http.response_slot(store)),

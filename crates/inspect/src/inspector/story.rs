@@ -1,6 +1,7 @@
 //! What a flow is told of when it is spoken of: which it is, since when, and what became of it.
 
 use super::{FlowHandle, Inspector};
+use crate::prefilter::Class;
 use crate::scope::Ends;
 use crate::signature::Service;
 use crate::transactions::{Noting, Tell, Wanted};
@@ -37,8 +38,16 @@ impl Inspector<'_> {
     /// A flow that was just opened begins with a packet between these ends, from the client's side, at a nanosecond.
     pub fn introduce(&mut self, handle: FlowHandle, ends: Ends, interface: u16, now: u64) {
         let number = self.next_number;
+        let rules = &self.rules;
+        let is_tcp = ends.protocol == sluice_wire::ipv4::protocol::TCP;
+        let single = if is_tcp { Class::Packet } else { Class::Datagram };
+        let watched = [ends, ends.turned()].map(|ends| {
+            let is_of = |class| rules.is_of_ports(class, ends.ports);
+            (is_tcp && is_of(Class::Stream(ends.toward)), is_of(single))
+        });
         if let Some((flow, _)) = self.flows.get(handle) {
             self.next_number += 1;
+            flow.watched = watched;
             flow.story = Story {
                 number,
                 seen: [now; 2],

@@ -20,7 +20,7 @@ use crate::signature::{Id, Protocol};
 
 const MAGIC: &[u8; 8] = b"SLUICEPF";
 /// Raised with every change of what follows.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 /// Bytes kept of the library's version.
 const VERSION: usize = 64;
 const HEADER: usize = 8 + 4 + VERSION + 4 + 8 + 32 + 8 + 32;
@@ -176,6 +176,7 @@ impl Prefilter {
             out.0.extend(protocol_code(*protocol));
             out.list(rules);
         }
+        self.by_port.iter().for_each(|rules| out.list(rules));
         out.number(self.refused.len() as u32);
         for Refused { line, id, why } in &self.refused {
             [*line, id.generator, id.signature, id.revision]
@@ -318,6 +319,10 @@ impl<'a> Reader<'a> {
         for _ in 0..self.number()? {
             unconditional.push((protocol(self.array()?)?, self.list()?));
         }
+        let mut by_port: [Box<[u32]>; Class::COUNT] = Default::default();
+        for rules in &mut by_port {
+            *rules = self.list()?;
+        }
         let mut refused = Vec::new();
         for _ in 0..self.number()? {
             let line = self.number()?;
@@ -333,6 +338,7 @@ impl<'a> Reader<'a> {
             [] => Ok(Prefilter {
                 groups,
                 unconditional,
+                by_port,
                 refused,
                 fingerprint,
             }),

@@ -9,14 +9,24 @@ pub enum Choice<'a> {
     Literal(Buffer, &'a [u8], bool),
     /// The first of these that can be searched for.
     Expressions(Vec<&'a Expression>),
+    /// Nothing in this buffer, for it is nearly everywhere: the rule is asked about all that its ports have.
+    Ports(Buffer),
     /// Nothing: the rule is always asked.
     Nothing,
 }
 
+/// A content of so few bytes is in most packets: a search that must report each of them takes several times as long as one
+/// that need not, whoever sends them.
+const SHORT: usize = 2;
+
 /// Chooses the content that the rule asks for, else the best; without any, expressions.
 pub fn choice(signature: &Signature) -> Choice<'_> {
     if let Some(content) = chosen(signature) {
-        return Choice::Literal(content.buffer, part(content), content.nocase);
+        let (buffer, part) = (content.buffer, part(content));
+        return match part.len() <= SHORT && buffer == Buffer::Payload && signature.header.has_ports() {
+            true => Choice::Ports(buffer),
+            false => Choice::Literal(buffer, part, content.nocase),
+        };
     }
     let mut expressions: Vec<&Expression> = signature
         .conditions

@@ -94,6 +94,8 @@ pub struct Plan {
     literals: [Needles; Class::COUNT],
     expressive: Vec<Expressive>,
     unconditional: Vec<(Protocol, Vec<u32>)>,
+    /// By class.
+    by_port: [Vec<u32>; Class::COUNT],
     /// Lines and numbers, to name what is refused.
     names: Vec<Refused>,
 }
@@ -105,6 +107,7 @@ impl Plan {
             literals: Default::default(),
             expressive: Vec::new(),
             unconditional: Vec::new(),
+            by_port: Default::default(),
             names: Vec::new(),
         };
         for (rule, signature) in (0..).zip(signatures) {
@@ -134,6 +137,11 @@ impl Plan {
                         .map(|expression| (Needle::of(expression), classes(signature, expression.buffer)))
                         .collect(),
                 }),
+                Choice::Ports(buffer) => {
+                    for class in classes(signature, buffer) {
+                        plan.by_port[class.index()].push(rule);
+                    }
+                }
                 Choice::Nothing => {
                     let protocol = signature.header.protocol;
                     match plan.unconditional.iter_mut().find(|(of, _)| *of == protocol) {
@@ -188,6 +196,7 @@ impl Plan {
             text.update(protocol_code(*protocol));
             list(&mut text, rules);
         }
+        self.by_port.iter().for_each(|rules| list(&mut text, rules));
         number(&mut text, self.names.len());
         for name in &self.names {
             list(
@@ -253,6 +262,7 @@ impl Plan {
                 .into_iter()
                 .map(|(protocol, rules)| (protocol, rules.into()))
                 .collect(),
+            by_port: self.by_port.map(Vec::into_boxed_slice),
             refused,
             fingerprint,
         })

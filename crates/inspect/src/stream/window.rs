@@ -98,12 +98,14 @@ impl<'m> Windows<'m> {
         buffer.get(..side.filled as usize).unwrap_or_default()
     }
 
-    /// The line that the next byte is written to.
+    /// The line that the next byte is written to, and that of the next digest.
     pub(super) fn prefetch(&self, side: &Side) {
         sluice_table::prefetch::prefetch_read_at(
             self.bytes,
             self.place(side.window).wrapping_add(side.filled as usize),
         );
+        let digest = (side.window as usize).wrapping_mul(self.ring);
+        sluice_table::prefetch::prefetch_read_at(self.digests, digest.wrapping_add(side.digest as usize));
     }
 
     /// Where a buffer begins; far beyond all of them for [`NONE`].

@@ -114,6 +114,8 @@ impl<'l> Connection<'l> {
     /// Established, to a port.
     pub fn open(lab: &'l mut Lab, port: u16) -> Self {
         let handle = lab.inspector.open(true).unwrap();
+        let client = ends(6, [40_000, port], Direction::Forward, false);
+        lab.inspector.introduce(handle, client, 0, 0);
         let mut connection = Self {
             lab,
             handle,
@@ -252,6 +254,8 @@ fn ends(protocol: u8, ports: [u16; 2], direction: Direction, established: bool) 
 /// A datagram of a flow of its own, from a client to a port.
 pub fn datagram(lab: &mut Lab, port: u16, data: &[u8]) -> Verdict {
     let handle = lab.inspector.open(false).unwrap();
+    let client = ends(17, [40_000, port], Direction::Forward, false);
+    lab.inspector.introduce(handle, client, 0, 0);
     let mut segment = vec![0; 8];
     segment.extend_from_slice(data);
     let facts = Facts {

@@ -122,6 +122,15 @@ impl Streams {
         }
     }
 
+    /// Ask for the state of a stream, some time before it is scanned.
+    #[inline(always)]
+    pub fn prefetch(&self, stream: u32) {
+        let place = self.first.as_ptr().wrapping_add(stream as usize * self.stride);
+        for line in 0..self.stride.div_ceil(LINE).min(2) {
+            sluice_table::prefetch::prefetch_write_address(place.wrapping_add(line * LINE));
+        }
+    }
+
     /// Looks at the next piece of a stream; the sink gets identifier and end of each match, counted from the begin of
     /// the stream. After [`Next::Stop`], further pieces are not looked at until the stream is reset or finished.
     ///
