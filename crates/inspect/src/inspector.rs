@@ -27,7 +27,7 @@ use crate::rates::Rates;
 use crate::reason::{Reason, Skipped};
 use crate::ruleset::Ruleset;
 use crate::scope::Ends;
-use crate::signature::{Buffer, Protocol, Toward};
+use crate::signature::{Buffer, Toward};
 use crate::stream::{self, Ahead, Exception, Policies, Policy, Step, Streams};
 use crate::transactions::{Noting, Tell, Transactions, Wanted};
 use asking::Asking;
@@ -534,7 +534,7 @@ impl<'m> Inspector<'m> {
             asking.ask_waiting(&known);
             asking.ask_found(&known);
             if watched[place].0 {
-                asking.ask_listed(rules.by_port(Class::Stream(toward)), &known);
+                asking.ask_listed(rules.of_stream(toward), &known);
             }
             self.counters.searched += bytes.len() as u64;
             *searched += bytes.len() as u64;
@@ -551,13 +551,7 @@ impl<'m> Inspector<'m> {
                 unknown: false,
             };
             let mut asking = asking!(mine, ends, false);
-            by_packet(
-                &mut asking,
-                &known,
-                Class::Packet,
-                watched[place].1,
-                &[Protocol::Tcp, Protocol::Ip, Protocol::Application],
-            );
+            by_packet(&mut asking, &known, Class::Packet, watched[place].1);
         }
         if matches!(fate, Fate::Dropped | Fate::Rejected) && round.settings.passive {
             (*fate, story.ended_by) = (Fate::Open, None);
@@ -644,11 +638,6 @@ impl<'m> Inspector<'m> {
         );
         ends.service = *service;
         noting!().datagram(ends.toward, bytes, *service);
-        let own = match ends.protocol {
-            17 => Protocol::Udp,
-            1 | 58 => Protocol::Icmp,
-            other => Protocol::Number(other),
-        };
         if *fate == Fate::Open {
             let known = Known {
                 payload,
@@ -656,13 +645,7 @@ impl<'m> Inspector<'m> {
                 unknown: false,
             };
             let mut asking = asking!();
-            by_packet(
-                &mut asking,
-                &known,
-                Class::Datagram,
-                watched[seen.direction as usize].1,
-                &[own, Protocol::Ip, Protocol::Application],
-            );
+            by_packet(&mut asking, &known, Class::Datagram, watched[seen.direction as usize].1);
         }
         self.counters.searched += bytes.len() as u64;
         *searched += bytes.len() as u64;
@@ -680,18 +663,17 @@ impl<'m> Inspector<'m> {
 }
 
 /// Rules about single packets.
-fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class, watched: bool, protocols: &[Protocol]) {
+fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class, watched: bool) {
     let rules = asking.rules;
-    if !known.payload.bytes.is_empty() {
-        if let Some(group) = rules.prefilter().group(class) {
-            asking.block(group, known.payload.bytes, known);
-        }
-        if watched {
-            asking.ask_listed(rules.by_port(class), known);
-        }
+    if let Some(group) = rules.prefilter().group(class)
+        && !known.payload.bytes.is_empty()
+    {
+        asking.block(group, known.payload.bytes, known);
     }
-    for &protocol in protocols {
-        asking.ask_listed(rules.by_protocol(protocol), known);
+    let single = rules.of_packet(asking.ends.protocol);
+    asking.ask_listed(&single.always, known);
+    if watched {
+        asking.ask_listed(&single.by_port, known);
     }
 }
 

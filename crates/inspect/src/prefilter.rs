@@ -60,13 +60,6 @@ const BUFFERS: [Buffer; 18] = [
 
 impl Class {
     const COUNT: usize = 4 + BUFFERS.len();
-    /// Those that are of no protocol.
-    pub(crate) const WHOLE: [Self; 4] = [
-        Self::Stream(Toward::Server),
-        Self::Stream(Toward::Client),
-        Self::Packet,
-        Self::Datagram,
-    ];
 
     /// Its place among all classes.
     fn index(self) -> usize {
@@ -236,11 +229,6 @@ impl Prefilter {
     /// found; sorted. What could be searched for is too short.
     pub fn by_port(&self, class: Class) -> &[u32] {
         &self.by_port[class.index()]
-    }
-
-    /// The protocols that have such rules.
-    pub fn unconditional_protocols(&self) -> impl Iterator<Item = &Protocol> {
-        self.unconditional.iter().map(|(protocol, _)| protocol)
     }
 
     /// [`Prefilter::unconditional`] of all protocols.

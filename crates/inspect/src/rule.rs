@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
+
 use crate::bindings::expression::{Compiled, Malformed, Options};
 use crate::prefilter;
 use crate::signature::{
-    Base64Decode, Buffer, ByteExtract, ByteJump, ByteTest, Condition, Content, FlowBit, IsDataAt, Signature,
+    Base64Decode, Buffer, ByteExtract, ByteJump, ByteTest, Condition, Content, FlowBit, IsDataAt, Protocol, Signature,
 };
 
 /// Numbers that a rule extracts at most.
@@ -161,6 +163,20 @@ impl Rule {
 }
 
 impl Rule {
+    /// Whether it may be about a protocol over IP. ICMP stands for ICMPv6, too, and any protocol that is neither TCP nor UDP for
+    /// all of those.
+    pub(crate) fn is_of(&self, number: u8) -> bool {
+        let kind = |number: u8| match number {
+            ICMPV6 => ICMP,
+            TCP | UDP | ICMP => number,
+            _ => 0,
+        };
+        match self.signature.header.protocol {
+            Protocol::Number(own) => kind(own) == kind(number),
+            protocol => protocol.is(number),
+        }
+    }
+
     /// Whether it looks in a buffer of a protocol, which a packet by itself does not have.
     pub(crate) fn is_by_message(&self) -> bool {
         let looks = |step: &Step| !matches!(step.buffer(), Buffer::Payload | Buffer::Base64);

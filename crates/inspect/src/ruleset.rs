@@ -2,11 +2,16 @@
 
 use std::sync::Arc;
 
+use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
+
 use crate::evaluate::Facts;
 use crate::prefilter::{self, Class, Prefilter};
 use crate::rule::{Names, Rule, Unfit};
 use crate::scope::{Ends, Outline};
-use crate::signature::{Action, Id, Protocol, Signature};
+use crate::signature::{Action, Id, Signature, Toward};
+
+/// Stands for all protocols that have no ports and are not ICMP; no datagram has it.
+const OTHER: u8 = 255;
 
 /// Rules, compiled.
 #[derive(Debug)]
@@ -16,16 +21,26 @@ pub struct Ruleset {
     /// What most rules are ruled out by, side by side.
     outlines: Box<[Outline]>,
     prefilter: Prefilter,
-    /// Rules that are asked without anything found, those of one kind side by side.
-    by_protocol: Vec<(Protocol, Listed)>,
-    by_port: Vec<(Class, Listed)>,
+    /// Asked about the data of streams, toward server and client, on their ports.
+    streams: [Listed; 2],
+    /// Asked about single packets: of TCP, UDP, ICMP, other protocols.
+    packets: [Single; 4],
     /// Those that nothing is searched for, and that look in buffers of a protocol.
     by_message: Box<[u32]>,
     notes: usize,
 }
 
-/// Rules that are asked one after the other, what most are ruled out by beside each.
+/// Rules that are asked one after the other without anything found, what most are ruled out by beside each.
 pub type Listed = Box<[(Outline, u32)]>;
+
+/// Rules that are asked about single packets without anything found.
+#[derive(Debug)]
+pub struct Single {
+    /// Of each packet.
+    pub always: Listed,
+    /// Of those that come or go by their ports.
+    pub by_port: Listed,
+}
 
 /// A rule that is not in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,11 +100,27 @@ impl Ordered {
             let outline = |&rule: &u32| outlines.get(rule as usize).map(|outline| (*outline, rule));
             rules.iter().filter_map(outline).collect()
         };
-        let by_protocol = |&protocol: &_| (protocol, listed(prefilter.unconditional(protocol)));
-        let by_port = |class| (class, listed(prefilter.by_port(class)));
+        let packets = [TCP, UDP, ICMP, OTHER].map(|number| {
+            let class = if number == TCP { Class::Packet } else { Class::Datagram };
+            let is_of = |rule: &u32| self.rules.get(*rule as usize).is_some_and(|rule| rule.is_of(number));
+            let has_ports = |rule: &u32| {
+                let rule = self.rules.get(*rule as usize);
+                rule.is_some_and(|rule| rule.signature.header.has_ports())
+            };
+            let (narrow, wide): (Vec<u32>, _) = prefilter.all_unconditional().filter(is_of).partition(has_ports);
+            let by_port = prefilter.by_port(class).iter().copied().filter(is_of);
+            let sorted = |mut rules: Vec<u32>| {
+                rules.sort_unstable();
+                listed(&rules)
+            };
+            Single {
+                always: sorted(wide),
+                by_port: sorted(narrow.into_iter().chain(by_port).collect()),
+            }
+        });
         Ruleset {
-            by_protocol: prefilter.unconditional_protocols().map(by_protocol).collect(),
-            by_port: Class::WHOLE.map(by_port).into(),
+            streams: [Toward::Server, Toward::Client].map(|toward| listed(prefilter.by_port(Class::Stream(toward)))),
+            packets,
             outlines,
             by_message: by_message.into(),
             rules: self.rules.into(),
@@ -119,27 +150,31 @@ impl Ruleset {
             .is_some_and(|outline| outline.may_hold(ends, facts))
     }
 
-    /// Rules, of this protocol in their header, that are asked without anything found.
+    /// Rules that are asked about what a stream says to one side, where it has their ports.
     #[inline(always)]
-    pub fn by_protocol(&self, protocol: Protocol) -> &[(Outline, u32)] {
-        let of_protocol = self.by_protocol.iter().find(|(of, _)| *of == protocol);
-        of_protocol.map_or(&[], |(_, rules)| rules)
+    pub fn of_stream(&self, toward: Toward) -> &[(Outline, u32)] {
+        &self.streams[toward as usize]
     }
 
-    /// Rules that are asked about all data of a class that their ports have; none of a buffer.
+    /// Rules that are asked about single packets of this protocol over IP.
     #[inline(always)]
-    pub fn by_port(&self, class: Class) -> &[(Outline, u32)] {
-        let of_class = self.by_port.iter().find(|(of, _)| *of == class);
-        of_class.map_or(&[], |(_, rules)| rules)
+    pub fn of_packet(&self, protocol: u8) -> &Single {
+        let place = match protocol {
+            TCP => 0,
+            UDP => 1,
+            ICMP | ICMPV6 => 2,
+            _ => 3,
+        };
+        &self.packets[place]
     }
 
-    /// Whether any of [`Ruleset::by_port`] is about packets from the first of these ports to the second.
-    pub fn is_of_ports(&self, class: Class, ports: [u16; 2]) -> bool {
+    /// Whether any of these is about packets from the first of these ports to the second.
+    pub fn is_any_of(&self, rules: &[(Outline, u32)], ports: [u16; 2]) -> bool {
         let is_of = |&(_, rule): &(Outline, u32)| {
             self.rule(rule)
                 .is_some_and(|rule| rule.signature.header.is_of_ports(ports))
         };
-        self.by_port(class).iter().any(is_of)
+        rules.iter().any(is_of)
     }
 
     /// What finds candidates.

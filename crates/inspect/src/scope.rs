@@ -42,7 +42,7 @@ impl Ends {
     }
 }
 
-/// What most rules are ruled out by, in 14 bytes: sides, states, protocols, TCP flags and the outermost ports.
+/// What most rules are ruled out by, in 16 bytes: sides, states, protocols, TCP flags and the outermost ports.
 #[derive(Clone, Copy, Debug)]
 pub struct Outline {
     /// Lowest and highest port of the source, then of the destination.
@@ -55,15 +55,21 @@ pub struct Outline {
     protocols: [u8; 2],
     /// TCP flags that count, and what they are.
     flags: [u8; 2],
+    /// TCP flags of which one is there, where that is asked.
+    any_flag: u8,
+    /// Of both ways [`BOTH_WAYS`]; of applications, which decide once they are known, [`OF_SERVICE`].
+    marks: u8,
 }
+
+const BOTH_WAYS: u8 = 1;
+const OF_SERVICE: u8 = 2;
 
 impl Outline {
     /// Of a rule.
     pub fn of(signature: &Signature) -> Self {
         let header = &signature.header;
-        let anywhere = header.is_anywhere();
         let mut protocols = [0, u8::MAX];
-        let mut flags = [0; 2];
+        let (mut flags, mut any_flag) = ([0; 2], 0);
         for condition in &signature.conditions {
             match condition {
                 Condition::IpProtocol {
@@ -71,20 +77,24 @@ impl Outline {
                     negated: false,
                 } => protocols = [*numbers.start(), *numbers.end()],
                 Condition::Flags(asked) => {
-                    let counts = match asked.mode {
-                        Bits::Exactly => !asked.ignored,
-                        Bits::All => asked.flags & !asked.ignored,
-                        Bits::Any | Bits::None => 0,
-                    };
-                    flags = [counts, asked.flags & counts];
+                    let asks = asked.flags & !asked.ignored;
+                    match asked.mode {
+                        Bits::Exactly => flags = [!asked.ignored, asks],
+                        Bits::All => flags = [asks, asks],
+                        Bits::None => flags = [asks, 0],
+                        Bits::Any => any_flag = asks,
+                    }
                 }
                 _ => {}
             }
         }
         let span = |ports: &Ports| match (ports.0.first(), ports.0.last()) {
-            (Some(first), Some(last)) if !anywhere => [*first.start(), *last.end()],
+            // While it waits to be known what is spoken, the port says nothing.
+            (Some(first), Some(last)) if !header.is_about_application() => [*first.start(), *last.end()],
             _ => [0, u16::MAX],
         };
+        let both_ways = if header.both_ways { BOTH_WAYS } else { 0 };
+        let of_service = if header.services.is_empty() { 0 } else { OF_SERVICE };
         Self {
             ports: [span(&header.source.ports), span(&header.destination.ports)],
             toward: match signature.flow.direction {
@@ -99,6 +109,8 @@ impl Outline {
             },
             protocols,
             flags,
+            any_flag,
+            marks: both_ways | of_service,
         }
     }
 
@@ -112,16 +124,20 @@ impl Outline {
         let [first, last] = self.protocols;
         let [counts, flags] = self.flags;
         let has = facts.tcp.map_or(0, |tcp| tcp.flags);
-        self.may_be_of(ends.ports)
+        let [from, to] = ends.ports;
+        let ports = self.may_be_of([from, to])
+            | (self.marks & BOTH_WAYS != 0 && self.may_be_of([to, from]))
+            | (self.marks & OF_SERVICE != 0 && ends.service.is_some());
+        ports
             & (self.toward & toward != 0)
             & (self.established & (1 + u8::from(ends.established)) != 0)
             & (first..=last).contains(&facts.ip.protocol)
             & (has & counts == flags)
+            & ((self.any_flag == 0) | (has & self.any_flag != 0))
     }
 
-    /// Whether the rule may be about packets from the first of these ports to the second.
     #[inline(always)]
-    pub fn may_be_of(&self, ports: [u16; 2]) -> bool {
+    fn may_be_of(&self, ports: [u16; 2]) -> bool {
         let [[from, from_end], [to, to_end]] = self.ports;
         (from..=from_end).contains(&ports[0]) & (to..=to_end).contains(&ports[1])
     }

@@ -1,7 +1,6 @@
 //! What a flow is told of when it is spoken of: which it is, since when, and what became of it.
 
 use super::{FlowHandle, Inspector};
-use crate::prefilter::Class;
 use crate::scope::Ends;
 use crate::signature::Service;
 use crate::transactions::{Noting, Tell, Wanted};
@@ -39,11 +38,10 @@ impl Inspector<'_> {
     pub fn introduce(&mut self, handle: FlowHandle, ends: Ends, interface: u16, now: u64) {
         let number = self.next_number;
         let rules = &self.rules;
-        let is_tcp = ends.protocol == sluice_wire::ipv4::protocol::TCP;
-        let single = if is_tcp { Class::Packet } else { Class::Datagram };
-        let watched = [ends, ends.turned()].map(|ends| {
-            let is_of = |class| rules.is_of_ports(class, ends.ports);
-            (is_tcp && is_of(Class::Stream(ends.toward)), is_of(single))
+        let single = &rules.of_packet(ends.protocol).by_port;
+        let watched = [ends, ends.turned()].map(|Ends { toward, ports, .. }| {
+            let streamed = rules.is_any_of(rules.of_stream(toward), ports);
+            (streamed, rules.is_any_of(single, ports))
         });
         if let Some((flow, _)) = self.flows.get(handle) {
             self.next_number += 1;
