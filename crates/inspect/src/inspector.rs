@@ -25,7 +25,7 @@ use crate::prefilter::Class;
 use crate::protocols::{self, Capacity, Piece, Slot, Store};
 use crate::rates::Rates;
 use crate::reason::{Reason, Skipped};
-use crate::ruleset::Ruleset;
+use crate::ruleset::{OfPorts, Ruleset};
 use crate::scope::Ends;
 use crate::signature::{Buffer, Toward};
 use crate::stream::{self, Ahead, Exception, Policies, Policy, Step, Streams};
@@ -417,7 +417,7 @@ impl<'m> Inspector<'m> {
             service,
             searched,
             turn,
-            watched,
+            of_ports,
             story,
             pending,
             ..
@@ -533,9 +533,7 @@ impl<'m> Inspector<'m> {
             let mut asking = asking!(mine, ends, unknown);
             asking.ask_waiting(&known);
             asking.ask_found(&known);
-            if watched[place].0 {
-                asking.ask_listed(rules.of_stream(toward), &known);
-            }
+            asking.ask_of_ports(rules.of_stream(toward), &of_ports[place].0, &known);
             self.counters.searched += bytes.len() as u64;
             *searched += bytes.len() as u64;
         }
@@ -551,7 +549,7 @@ impl<'m> Inspector<'m> {
                 unknown: false,
             };
             let mut asking = asking!(mine, ends, false);
-            by_packet(&mut asking, &known, Class::Packet, watched[place].1);
+            by_packet(&mut asking, &known, Class::Packet, &of_ports[place].1);
         }
         if matches!(fate, Fate::Dropped | Fate::Rejected) && round.settings.passive {
             (*fate, story.ended_by) = (Fate::Open, None);
@@ -578,7 +576,7 @@ impl<'m> Inspector<'m> {
             fate,
             service,
             searched,
-            watched,
+            of_ports,
             story,
             pending,
             ..
@@ -645,7 +643,12 @@ impl<'m> Inspector<'m> {
                 unknown: false,
             };
             let mut asking = asking!();
-            by_packet(&mut asking, &known, Class::Datagram, watched[seen.direction as usize].1);
+            by_packet(
+                &mut asking,
+                &known,
+                Class::Datagram,
+                &of_ports[seen.direction as usize].1,
+            );
         }
         self.counters.searched += bytes.len() as u64;
         *searched += bytes.len() as u64;
@@ -663,7 +666,7 @@ impl<'m> Inspector<'m> {
 }
 
 /// Rules about single packets.
-fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class, watched: bool) {
+fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class, of_ports: &OfPorts) {
     let rules = asking.rules;
     if let Some(group) = rules.prefilter().group(class)
         && !known.payload.bytes.is_empty()
@@ -671,10 +674,8 @@ fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class, watched: 
         asking.block(group, known.payload.bytes, known);
     }
     let single = rules.of_packet(asking.ends.protocol);
-    asking.ask_listed(&single.always, known);
-    if watched {
-        asking.ask_listed(&single.by_port, known);
-    }
+    asking.ask_listed(single.always.iter(), known);
+    asking.ask_of_ports(&single.by_port, of_ports, known);
 }
 
 /// A buffer of a message has grown, or the message has ended: its rules are found and asked.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrayvec::ArrayVec;
 use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
 
 use crate::evaluate::Facts;
@@ -32,6 +33,16 @@ pub struct Ruleset {
 
 /// Rules that are asked one after the other without anything found, what most are ruled out by beside each.
 pub type Listed = Box<[(Outline, u32)]>;
+
+/// Which rules of a list the ports of a flow leave; with an application, none has many.
+#[derive(Clone, Debug, Default)]
+pub enum OfPorts {
+    /// All may be about it.
+    #[default]
+    All,
+    /// Those at these places.
+    Some(ArrayVec<u16, 4>),
+}
 
 /// Rules that are asked about single packets without anything found.
 #[derive(Debug)]
@@ -168,13 +179,22 @@ impl Ruleset {
         &self.packets[place]
     }
 
-    /// Whether any of these is about packets from the first of these ports to the second.
-    pub fn is_any_of(&self, rules: &[(Outline, u32)], ports: [u16; 2]) -> bool {
-        let is_of = |&(_, rule): &(Outline, u32)| {
-            self.rule(rule)
+    /// Those of a list that are about packets from the first of these ports to the second.
+    pub fn of_ports(&self, rules: &[(Outline, u32)], ports: [u16; 2]) -> OfPorts {
+        let is_of = |&(_, (_, rule)): &(u16, &(Outline, u32))| {
+            self.rule(*rule)
                 .is_some_and(|rule| rule.signature.header.is_of_ports(ports))
         };
-        rules.iter().any(is_of)
+        let mut places = ArrayVec::new();
+        for (place, _) in (0..=u16::MAX).zip(rules).filter(is_of) {
+            if places.try_push(place).is_err() {
+                return OfPorts::All;
+            }
+        }
+        match rules.len() {
+            0..=0xffff => OfPorts::Some(places),
+            _ => OfPorts::All,
+        }
     }
 
     /// What finds candidates.

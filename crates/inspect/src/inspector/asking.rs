@@ -8,7 +8,7 @@ use crate::evaluate::{Answer, Buffers, Evaluator, Facts};
 use crate::prefilter::Group;
 use crate::rates::Rates;
 use crate::reason::Skipped;
-use crate::ruleset::Ruleset;
+use crate::ruleset::{OfPorts, Ruleset};
 use crate::scope::{Ends, Outline};
 use crate::signature::{Action, RateKind, Service};
 
@@ -243,8 +243,19 @@ impl Asking<'_> {
         }
     }
 
+    /// The same of those that the flow's ports leave.
+    pub fn ask_of_ports(&mut self, rules: &[(Outline, u32)], left: &OfPorts, buffers: &impl Buffers) {
+        match left {
+            OfPorts::All => self.ask_listed(rules, buffers),
+            OfPorts::Some(places) => {
+                let left = places.iter().filter_map(|&place| rules.get(usize::from(place)));
+                self.ask_listed(left, buffers);
+            }
+        }
+    }
+
     /// The same, where what most are ruled out by stands beside each.
-    pub fn ask_listed(&mut self, rules: &[(Outline, u32)], buffers: &impl Buffers) {
+    pub fn ask_listed<'r>(&mut self, rules: impl IntoIterator<Item = &'r (Outline, u32)>, buffers: &impl Buffers) {
         for (outline, rule) in rules {
             if !outline.may_hold(self.ends, self.facts) {
                 continue;

@@ -9,6 +9,7 @@ use super::parser::Parser;
 use super::story::Story;
 use crate::bindings::vectorscan::{self, Next, Scratch, Streams};
 use crate::prefilter::{Class, Prefilter};
+use crate::ruleset::OfPorts;
 use crate::signature::{Service, Toward};
 use crate::stream;
 use crate::transactions::Pending;
@@ -25,8 +26,6 @@ pub(super) struct Flow {
     is_open: bool,
     /// Who sent last.
     pub turn: Option<Direction>,
-    /// Whether rules are asked about all that these ports have: about the stream, and about single packets; by direction.
-    pub watched: [(bool, bool); 2],
     pub fate: Fate,
     pub stream: stream::Handle,
     /// States of the search, by direction.
@@ -34,6 +33,8 @@ pub(super) struct Flow {
     /// Bytes.
     pub searched: u64,
     pub service: Option<Service>,
+    /// Rules that are asked about all that these ports have: about the stream, and about single packets; by direction.
+    pub of_ports: [(OfPorts, OfPorts); 2],
     pub story: Story,
     pub parser: Parser,
     /// Rules, by direction.
@@ -65,7 +66,7 @@ impl Flows {
             service: None,
             searched: 0,
             turn: None,
-            watched: [(true, true); 2],
+            of_ports: Default::default(),
             story: Story::default(),
             pending: Pending::default(),
         };
@@ -90,8 +91,7 @@ impl Flows {
         flow.is_open = true;
         flow.stream = stream;
         (flow.scans, flow.fate, flow.service, flow.searched, flow.turn) = ([None; 2], Fate::Open, None, 0, None);
-        (flow.parser, flow.story, flow.pending) = Default::default();
-        flow.watched = [(true, true); 2];
+        (flow.parser, flow.story, flow.pending, flow.of_ports) = Default::default();
         flow.waiting.iter_mut().for_each(Waiting::begin);
         let from = place as usize * self.words;
         self.notes[from..from + self.words].fill(0);
@@ -117,6 +117,7 @@ impl Flows {
     #[inline(always)]
     pub fn prefetch_more(&self, handle: FlowHandle) -> Option<&Flow> {
         let flow = self.flows.get((handle.0 & ((1 << self.bits) - 1)) as usize)?;
+        prefetch_write(&flow.of_ports);
         prefetch_write(&flow.story);
         prefetch_write(&flow.parser);
         flow.waiting.iter().for_each(prefetch_write);

@@ -39,13 +39,13 @@ impl Inspector<'_> {
         let number = self.next_number;
         let rules = &self.rules;
         let single = &rules.of_packet(ends.protocol).by_port;
-        let watched = [ends, ends.turned()].map(|Ends { toward, ports, .. }| {
-            let streamed = rules.is_any_of(rules.of_stream(toward), ports);
-            (streamed, rules.is_any_of(single, ports))
+        let of_ports = [ends, ends.turned()].map(|Ends { toward, ports, .. }| {
+            let streamed = rules.of_ports(rules.of_stream(toward), ports);
+            (streamed, rules.of_ports(single, ports))
         });
         if let Some((flow, _)) = self.flows.get(handle) {
             self.next_number += 1;
-            flow.watched = watched;
+            flow.of_ports = of_ports;
             flow.story = Story {
                 number,
                 seen: [now; 2],
