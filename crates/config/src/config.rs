@@ -69,6 +69,15 @@ pub struct Config {
     pub filter: Vec<FilterRule>,
     /// What flows are inspected for, where any are; its settings are in `document`.
     pub inspection: Option<Inspection>,
+    /// Whose applications are looked for, where any are; its settings are in `document`.
+    pub applications: Option<Applications>,
+}
+
+/// Whose applications are looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applications {
+    /// By interface: those of sessions that come or go by it are.
+    pub interfaces: Vec<bool>,
 }
 
 /// What flows are inspected for.

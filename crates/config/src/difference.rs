@@ -53,6 +53,7 @@ const FIXED: &[(&str, &str)] = &[
     ("fragments.parked", "the memory of the table is taken at start"),
     ("fragments.timeout", "the table is made at start"),
     ("inspection", "rules and what they are searched with are made at start"),
+    ("applications", "what they are found out with is made at start"),
     ("control.socket", "the socket is opened at start"),
     ("control.log", "the log begins at start"),
     ("control.trace-limit", "the memory of traces is taken at start"),

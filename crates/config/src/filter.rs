@@ -55,6 +55,8 @@ pub struct Selection {
     pub incoming: Vec<InterfaceIndex>,
     /// Interfaces that they leave by.
     pub outgoing: Vec<InterfaceIndex>,
+    /// Applications, by name as written.
+    pub applications: Vec<String>,
 }
 
 impl Selection {
@@ -154,7 +156,14 @@ impl Selection {
             && covers(&one(&self.dscp), &one(&other.dscp))
             && covers(&interfaces(&self.incoming), &interfaces(&other.incoming))
             && covers(&interfaces(&self.outgoing), &interfaces(&other.outgoing))
+            && (self.applications.is_empty() || covers_names(&self.applications, &other.applications))
     }
+}
+
+/// Whether each name of the other is one of these, and there is one.
+fn covers_names(own: &[String], other: &[String]) -> bool {
+    let has = |name: &String| own.iter().any(|own| own.eq_ignore_ascii_case(name));
+    !other.is_empty() && other.iter().all(has)
 }
 
 /// Whether each range of the other is within one of these.

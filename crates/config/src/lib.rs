@@ -29,7 +29,7 @@ pub mod value;
 pub use config::{Config, Valid};
 pub use diagnosis::{Complaint, Diagnosis, Located};
 pub use difference::{Change, Difference, Kind, difference};
-pub use problem::{FilterProblem, Problem};
+pub use problem::{FilterProblem, Problem, nearest};
 pub use validate::{Checked, EXCEPTIONS, Inserted, Machine, Weight, check, check_rules};
 
 /// Read a text without asking what its values mean.
@@ -45,7 +45,7 @@ pub fn parse(name: &str, text: &str) -> Result<schema::Document, Diagnosis> {
 /// Something that showed only when the configuration was to be used, such as a device that would not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The key that it is about: `["interfaces", "outside", "device"]`.
+    /// The key that it is about: `["interfaces", "outside", "device"]`, `["filter", "rules", "[3]", "to"]`.
     pub key: Vec<String>,
     /// What is wrong.
     pub what: String,

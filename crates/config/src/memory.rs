@@ -52,6 +52,10 @@ pub struct EntryBytes {
     pub record: u64,
     /// A datagram that is put together from fragments to be inspected.
     pub assembly: u64,
+    /// A session whose application is looked for, without nDPI's arena.
+    pub sought: u64,
+    /// What nDPI takes in each worker beside that.
+    pub recogniser: u64,
 }
 
 impl Default for EntryBytes {
@@ -73,6 +77,8 @@ impl Default for EntryBytes {
             message: 30_336,
             record: 1_280,
             assembly: 66_656,
+            sought: 1_536,
+            recogniser: 7 << 20,
         }
     }
 }
@@ -198,6 +204,22 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             ["inspection", "fragments"],
             inspection.fragments,
             entry.assembly.saturating_mul(workers(document).max(1).into()),
+        ));
+    }
+    if let Some(applications) = &document.applications {
+        let each = entry.sought.saturating_mul(workers(document).max(1).into());
+        tables.push(table(
+            "sessions whose application is looked for",
+            ["applications", "flows"],
+            applications.flows,
+            each,
+        ));
+        let fixed = entry.recogniser.saturating_add(applications.memory.into());
+        tables.push(table(
+            "memories of nDPI",
+            ["applications", "memory"],
+            workers(document).max(1),
+            fixed,
         ));
     }
     tables

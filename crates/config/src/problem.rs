@@ -519,7 +519,7 @@ fn list<T: ToString>(items: &[T]) -> String {
 }
 
 /// The name that is least unlike what is written, where one is near.
-fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
+pub fn nearest<'a>(written: &str, known: &'a [String]) -> Option<&'a String> {
     known
         .iter()
         .map(|name| (strsim::damerau_levenshtein(written, name), name))

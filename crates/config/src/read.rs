@@ -32,7 +32,10 @@ impl<'a> From<&'a str> for Step<'a> {
 
 impl<'a> From<&'a String> for Step<'a> {
     fn from(key: &'a String) -> Self {
-        Self::Key(key)
+        let index = key
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']')?.parse().ok());
+        index.map_or(Self::Key(key), Self::Index)
     }
 }
 

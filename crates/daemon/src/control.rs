@@ -179,9 +179,12 @@ impl Control {
     /// Take the workers' alerts and records.
     pub(crate) fn collect_alerts(&self) {
         let Some(alerts) = &self.alerts else { return };
-        let Some(inspection) = self.plane().policy().inspection.clone() else {
-            return;
+        let (inspection, seeking) = {
+            let plane = self.plane();
+            let policy = plane.policy();
+            (policy.inspection.clone(), policy.applications.clone())
         };
+        let Some(inspection) = inspection else { return };
         let config = self.config();
         let names: Vec<_> = config
             .interfaces
@@ -191,6 +194,7 @@ impl Control {
         let scene = Scene {
             interfaces: &names,
             started: self.started,
+            applications: seeking.as_deref().map(|seeking| &*seeking.names),
         };
         alerts.collect(&inspection.rules, &scene);
         alerts.tell_statistics(&scene, self.began.elapsed(), |[written, lost]| {

@@ -9,7 +9,7 @@ use sluice_config::{Config, Fault};
 use sluice_engine::family::{V4, V6};
 use sluice_engine::paths::{Destination, Paths};
 use sluice_engine::plane::Plane;
-use sluice_filter::{Field, FilterError, Header, LogRecord, NONE};
+use sluice_filter::{Field, Header, LogRecord, NONE};
 
 use crate::build::{self, BuildError, Rules};
 
@@ -62,23 +62,36 @@ impl fmt::Display for FilterOutlook {
 /// The matcher would take too much memory.
 pub fn filter_outlook(config: &Config) -> Result<Option<FilterOutlook>, Fault> {
     let begin = Instant::now();
-    let filters = build::filters(config, None).map_err(|error| match error {
-        BuildError::Filter(error) => filter_fault(&error),
-        error => Fault {
+    let filters = build::filters(config, None).map_err(|error| {
+        filter_fault(&error).unwrap_or_else(|| Fault {
             key: vec!["filter".into()],
             what: error.to_string(),
             hint: None,
-        },
+        })
     })?;
     Ok(filters.map(|rules| FilterOutlook::of(&rules, begin.elapsed())))
 }
 
-/// A refusal by the matcher, at its place.
-pub(crate) fn filter_fault(error: &FilterError) -> Fault {
-    Fault {
-        key: ["filter", "matcher"].map(str::to_owned).to_vec(),
-        what: error.to_string(),
-        hint: Some("raise `trie-memory` in [filter], or leave `matcher` out: `best` takes any rules".into()),
+/// A refusal that is about the configuration, at its place: by the matcher, or of the name of an application.
+pub(crate) fn filter_fault(error: &BuildError) -> Option<Fault> {
+    match error {
+        BuildError::Filter(error) => Some(Fault {
+            key: ["filter", "matcher"].map(str::to_owned).to_vec(),
+            what: error.to_string(),
+            hint: Some("raise `trie-memory` in [filter], or leave `matcher` out: `best` takes any rules".into()),
+        }),
+        BuildError::UnknownApplication(unknown) => Some(Fault {
+            key: vec![
+                "filter".into(),
+                "rules".into(),
+                format!("[{}]", unknown.rule),
+                "application".into(),
+                format!("[{}]", unknown.place),
+            ],
+            what: format!("there is no application `{}`", unknown.name),
+            hint: unknown.hint.clone().or(Some("`ndpiReader -a 0` lists them".into())),
+        }),
+        _ => None,
     }
 }
 

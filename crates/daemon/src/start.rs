@@ -20,7 +20,7 @@ use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_table::memory::{LINE, Line};
 
-use crate::build::{self, BuildError, Secrets};
+use crate::build::{self, Secrets};
 use crate::filter::{FilterOutlook, filter_fault};
 use crate::plan;
 use crate::ports::{self, outlook, steer};
@@ -86,9 +86,9 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let macs = describe(&devices, config);
     let pools = build::pool_names(config, &Vec::new());
     let built = Instant::now();
-    let rules = build::filters(config, None).map_err(|error| match error {
-        BuildError::Filter(error) => refused(vec![filter_fault(&error)]),
-        error => error.into(),
+    let rules = build::filters(config, None).map_err(|error| match filter_fault(&error) {
+        Some(fault) => refused(vec![fault]),
+        None => error.into(),
     })?;
     let took = built.elapsed();
     let (inspection, signatures) = match build::inspection(config, secrets)? {

@@ -318,6 +318,12 @@ pub struct Lists {
     pub inspect6: Inspected,
     /// Slots that inspection has let go on in this burst, a bit each.
     pub passed: u128,
+    /// Of sessions whose application is looked for, as `inspect4`.
+    pub recognise4: Inspected,
+    /// Of sessions whose application is looked for, as `inspect6`.
+    pub recognise6: Inspected,
+    /// Slots that have been looked at for it in this burst, a bit each.
+    pub recognised: u128,
     /// To be routed without a session.
     pub forward4: Slots,
     /// To be routed without a session.
@@ -369,6 +375,12 @@ impl Lists {
     #[inline(always)]
     pub fn has_passed(&self, slot: Slot) -> bool {
         self.passed >> (slot as usize % HAND) & 1 != 0
+    }
+
+    /// Whether a packet has been looked at for its session's application in this burst.
+    #[inline(always)]
+    pub fn was_recognised(&self, slot: Slot) -> bool {
+        self.recognised >> (slot as usize % HAND) & 1 != 0
     }
 
     /// Drop a packet.
@@ -483,6 +495,10 @@ impl Lists {
                 let mut inspected = self.inspect4.iter().chain(&self.inspect6);
                 inspected.any(|(place, ..)| *place == slot).then_some("inspect")
             })
+            .or_else(|| {
+                let mut sought = self.recognise4.iter().chain(&self.recognise6);
+                sought.any(|(place, ..)| *place == slot).then_some("recognise")
+            })
     }
 
     /// Whether no node has anything left to do.
@@ -505,6 +521,8 @@ impl Lists {
             && self.complain.is_empty()
             && self.inspect4.is_empty()
             && self.inspect6.is_empty()
+            && self.recognise4.is_empty()
+            && self.recognise6.is_empty()
     }
 
     /// Drop what nodes have left to do.
@@ -534,8 +552,13 @@ impl Lists {
         for (slot, _, _) in self.complain.drain(..) {
             put(&mut left, slot);
         }
-        for (slot, ..) in self.inspect4.drain(..).chain(self.inspect6.drain(..)) {
-            put(&mut left, slot);
+        for list in [
+            &mut self.inspect4,
+            &mut self.inspect6,
+            &mut self.recognise4,
+            &mut self.recognise6,
+        ] {
+            list.drain(..).for_each(|(slot, ..)| put(&mut left, slot));
         }
         for slot in left {
             self.discard(slot, reason);

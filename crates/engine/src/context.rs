@@ -6,6 +6,7 @@ use sluice_route::policer::Policer;
 use sluice_table::flow::RecordIndex;
 use sluice_table::hash::Hasher;
 
+use crate::applications::Recognition;
 use crate::batch::{Meta, Origin};
 use crate::counters::WorkerCounters;
 use crate::datagrams::Datagrams;
@@ -171,6 +172,8 @@ pub struct Ctx<'c, 'm> {
     pub events: &'c EventQueue,
     /// Where records of inspected flows go.
     pub records: &'c RecordQueue,
+    /// What applications are found out with.
+    pub recognition: &'c Recognition,
     /// What the owner has.
     pub owner: Option<&'c mut Owner>,
     /// Sessions that are decided again in this burst.
@@ -204,6 +207,7 @@ impl<'c, 'm> Ctx<'c, 'm> {
             meters: &self.setup.meters,
             events: self.events,
             records: self.records,
+            recognition: self.recognition,
         }
     }
 

@@ -187,6 +187,14 @@ pub struct WorkerCounters {
     pub searched: Counter,
     /// Sessions that are no longer inspected, found clean or by policy.
     pub left: Counter,
+    /// What became of sessions whose applications are looked for, in the order of [`crate::applications::FATES`].
+    pub applications: [Counter; crate::applications::FATES.len()],
+    /// Such sessions that are looked at, a gauge.
+    pub applications_sought: Counter,
+    /// Such sessions that were given up because their shard went to another worker.
+    pub applications_moved: Counter,
+    /// Sessions by the number of their application, 0 where it stayed unknown.
+    pub recognised: Box<[Counter]>,
     /// Rules that matched, put into the worker's queue of alerts.
     pub alerts: Counter,
     /// Alerts that were lost because it was full.
@@ -202,6 +210,9 @@ pub struct WorkerCounters {
     /// Clock cycles by stage, in the order of [`Stage::ALL`].
     pub cycles: [Counter; Stage::ALL.len()],
 }
+
+/// Applications that are counted: more than nDPI has numbers.
+const MOST_APPLICATIONS: usize = 512;
 
 /// What a worker's cycles are spent on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -313,8 +324,22 @@ impl WorkerCounters {
         Self {
             shards: (0..shards).map(|_| Counter::default()).collect(),
             interfaces: (0..interfaces).map(|_| InterfaceCounters::default()).collect(),
+            recognised: (0..MOST_APPLICATIONS).map(|_| Counter::default()).collect(),
             ..Self::default()
         }
+    }
+
+    /// What nDPI has counted.
+    pub fn count_applications(&self, counters: sluice_inspect::applications::Counters) {
+        for (counter, value) in self.applications.iter().zip(crate::applications::fates(&counters)) {
+            counter.set(value);
+        }
+    }
+
+    /// A session is of an application, or of none that is known.
+    pub fn count_application(&self, number: u16) {
+        let counter = self.recognised.get(usize::from(number)).or(self.recognised.first());
+        counter.into_iter().for_each(|counter| counter.add(1));
     }
 
     /// So many packets go on uninspected.

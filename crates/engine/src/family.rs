@@ -11,11 +11,12 @@ use sluice_table::flow::{FlowTable, Record};
 use sluice_table::hash::Hasher;
 use sluice_table::prefix::NO_ROUTE;
 use sluice_table::wheel::Wheel;
-use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::ipv4::protocol::{self, TCP};
 use sluice_wire::layers::{Layers, Plain};
 use sluice_wire::quote::quoted;
 use sluice_wire::{Context, Direction, Fault, FlowKey4, FlowKey6, Tuple4, Tuple6, ipv4, ipv6};
 
+use crate::applications::Application;
 use crate::batch::{Hop, Inspected, Lists, Slots};
 use crate::identification;
 use crate::inspection::Inspect;
@@ -44,6 +45,10 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn queries(&self) -> Queries;
     /// The same, to be changed.
     fn queries_mut(&mut self) -> &mut Queries;
+    /// What is known of its application: nothing ever of ICMP, which says it itself.
+    fn application(&self) -> Application;
+    /// Set what is known of its application.
+    fn set_application(&mut self, application: Application);
     /// IP protocol.
     fn protocol(&self) -> u8;
     /// Whether inbound packets keep it alive.
@@ -58,6 +63,8 @@ pub trait Session<F: Family>: Record<Key = F::Key> + Default {
     fn set_generation(&mut self, generation: u32);
     /// What inspection has of it.
     fn inspect(&self) -> Inspect;
+    /// Whether its packets are looked at, counted or dropped before they are translated.
+    fn turns_aside(&self) -> bool;
     /// Set what inspection has of it.
     fn set_inspect(&mut self, inspect: Inspect);
     /// Set the pool that has the leased port.
@@ -128,6 +135,8 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
     fn decides(lists: &mut Lists) -> &mut Slots;
     /// The list of packets of inspected sessions.
     fn inspects(lists: &mut Lists) -> &mut Inspected;
+    /// The list of packets of sessions whose application is looked for.
+    fn recognises(lists: &mut Lists) -> &mut Inspected;
     /// An address in the form of the standard library.
     fn ip(address: Self::Address) -> IpAddr;
     /// The list of sessions to be decided again.
@@ -257,7 +266,7 @@ fn routes6(paths: &Paths, addresses: &[[u64; 2]], values: &mut [u32]) {
 
 macro_rules! family {
     ($family:ident, $address:ty, $tuple:ident, $key:ident, $session:ident, $six:literal, $keyfn:ident, $hash:ident,
-     $one:ident, $table:ident, $lookup:ident, $decide:ident, $inspect:ident, $ip:path, $revise:ident, $forward:ident, $nat:ident,
+     $one:ident, $table:ident, $lookup:ident, $decide:ident, $inspect:ident, $recognise:ident, $ip:path, $revise:ident, $forward:ident, $nat:ident,
      $wheel:ident, $bindings:ident, $rewrite:ident, $rewrite_plain:ident, $count_down:path,
      $error:ident, $fib:ident, $plain:ident, $bits:ident, $routes:ident, $atomic:path, $number:ty, $filter:ident) => {
         impl Family for $family {
@@ -311,6 +320,9 @@ macro_rules! family {
             #[inline(always)]
             fn inspects(lists: &mut Lists) -> &mut Inspected {
                 &mut lists.$inspect
+            }
+            fn recognises(lists: &mut Lists) -> &mut Inspected {
+                &mut lists.$recognise
             }
             fn ip(address: $address) -> IpAddr {
                 $ip(address)
@@ -458,10 +470,22 @@ macro_rules! family {
                 self.generation
             }
             fn queries(&self) -> Queries {
-                self.queries
+                self.queries()
             }
             fn queries_mut(&mut self) -> &mut Queries {
-                &mut self.queries
+                self.queries_mut()
+            }
+            #[inline(always)]
+            fn application(&self) -> Application {
+                match protocol::is_icmp(self.protocol) {
+                    true => Application::Nothing,
+                    false => Application::from_bits(self.particular),
+                }
+            }
+            fn set_application(&mut self, application: Application) {
+                if !protocol::is_icmp(self.protocol) {
+                    self.particular = application.bits();
+                }
             }
             #[inline(always)]
             fn protocol(&self) -> u8 {
@@ -484,6 +508,10 @@ macro_rules! family {
             }
             fn set_generation(&mut self, generation: u32) {
                 self.generation = generation;
+            }
+            #[inline(always)]
+            fn turns_aside(&self) -> bool {
+                self.inspect != 0
             }
             #[inline(always)]
             fn inspect(&self) -> Inspect {
@@ -542,6 +570,7 @@ family!(
     lookup4,
     decide4,
     inspect4,
+    recognise4,
     ip4,
     revise4,
     forward4,
@@ -574,6 +603,7 @@ family!(
     lookup6,
     decide6,
     inspect6,
+    recognise6,
     ip6,
     revise6,
     forward6,

@@ -4,15 +4,18 @@
 //! about the first one of those that are translated.
 
 use arrayvec::ArrayVec;
-use sluice_filter::{Address, By, Fate, Field, Filter, Filters, Header, Range, Reason as Denied, Rule, Verdict, With};
+use sluice_filter::{
+    Address, By, Fate, Field, Filter, Filters, Header, Known, Range, Reason as Denied, Rule, Verdict, With,
+};
 use sluice_nat::Tuple;
 use sluice_nat::rule::{Changed, Prefix};
 use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
-use sluice_wire::layers::{Fragment, Layers};
+use sluice_wire::layers::{Flags, Fragment, Layers};
 use sluice_wire::tcp::flag::SYN;
 
-use crate::batch::{Complaint, Meta, put};
+use crate::applications::Recognition;
+use crate::batch::{Complaint, Hop, Meta, put};
 use crate::context::{Ctx, Exit};
 use crate::family::{Family, Session};
 use crate::io::HAND;
@@ -79,6 +82,7 @@ pub fn ask<F: Family>(exit: &Exit<'_>, header: &Header<F::Number>, waits: bool, 
 fn refused<A: Address>(header: &Header<A>, fate: Fate) -> Option<Refused> {
     let reason = match (fate.verdict, fate.by) {
         (Verdict::Accept, _) => return None,
+        (_, By::Application(_)) => Denied::Application,
         (_, By::Limit(_)) => Denied::Limited,
         (_, By::Default) => Denied::Default,
         (Verdict::Reject(_), _) => Denied::Rejected,
@@ -88,12 +92,68 @@ fn refused<A: Address>(header: &Header<A>, fate: Fate) -> Option<Refused> {
     let is_segment =
         header.get(Field::Protocol) == u32::from(TCP) && header.get(Field::Fragment) != Fragment::Later as u32;
     let complaint = match fate.verdict {
-        Verdict::Reject(With::Reset) if is_segment => Some(Complaint::Reset),
-        Verdict::Reject(With::Reset | With::PortUnreachable) => Some(Complaint::PortUnreachable),
-        Verdict::Reject(With::Prohibited) => Some(Complaint::Prohibited),
+        Verdict::Reject(with) => Some(told(with, is_segment)),
         Verdict::Accept | Verdict::Drop => None,
     };
     Some((complaint, reason.into()))
+}
+
+/// What the sender of a packet is told, which a reset answers where it is a TCP segment.
+fn told(with: With, is_segment: bool) -> Complaint {
+    match with {
+        With::Reset if is_segment => Complaint::Reset,
+        With::Reset | With::PortUnreachable => Complaint::PortUnreachable,
+        With::Prohibited => Complaint::Prohibited,
+    }
+}
+
+/// What becomes of a packet of a session that a rule about its application refuses.
+pub fn denied(with: Option<With>, layers: &Layers) -> Refused {
+    let is_segment = layers.protocol == TCP && layers.fragment != Fragment::Later;
+    // No error is told about an error (RFC 1122, 3.2.2).
+    let with = with.filter(|_| !layers.flags.has(Flags::ICMP_ERROR));
+    (with.map(|with| told(with, is_segment)), Denied::Application.into())
+}
+
+/// What is known of a session's application, as rules take it.
+pub fn known<F: Family>(session: &F::Session, recognition: &Recognition) -> Option<Known> {
+    let application = session.application();
+    let pair = recognition.known(application)?;
+    Some(Known {
+        master: pair.master,
+        application: pair.application,
+        is_all: !application.is_open(),
+    })
+}
+
+/// Whether a rule about applications refuses a session of which this is known, and what its senders are told. One that comes
+/// back was asked about on its way in, and a bridge asks no rules. With a time in nanoseconds, rules count
+/// the session.
+pub fn refuses<F: Family>(
+    policy: &Policy,
+    session: &F::Session,
+    known: Option<Known>,
+    counting: Option<u64>,
+) -> Option<Option<With>> {
+    let filters = policy.filter.as_deref().filter(|filters| filters.applications)?;
+    let (known, hop) = (known?, session.hop(Direction::Forward));
+    if hop.is_bridge() || hop == Hop::HAIRPIN {
+        return None;
+    }
+    let (filter, header) = (F::filter(filters), session_header::<F>(policy, session));
+    let refused = |fate: Fate| match (fate.verdict, fate.by) {
+        (Verdict::Drop, By::Application(_) | By::Limit(_)) => Some(None),
+        (Verdict::Reject(with), By::Application(_)) => Some(Some(with)),
+        _ => None,
+    };
+    let would = refused(filter.would_as(&header, Some(known)));
+    match counting {
+        // What more may be known of is counted then.
+        Some(now) if known.is_all || would.is_some() => {
+            refused(filter.decide_as(&header, known, &filters.counters, now))
+        }
+        _ => would,
+    }
 }
 
 /// Whether the first packet of a flow would pass now. It is not counted.
@@ -101,16 +161,26 @@ pub fn would_pass<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Numb
     filter.would(header).verdict == Verdict::Accept
 }
 
-/// Whether a session's flow would pass now, as its first packet came.
+/// Whether a session's flow would pass now, as its first packet came, but for what rules about its application say.
 #[inline]
-pub fn passes<F: Family>(policy: &Policy, filters: &Filters, session: &F::Session) -> bool {
+pub fn passes<F: Family>(policy: &Policy, filters: &Filters, session: &F::Session, known: Option<Known>) -> bool {
+    would_begin::<F>(F::filter(filters), &session_header::<F>(policy, session), known)
+}
+
+/// Whether a flow would pass but for what rules about its application refuse.
+pub fn would_begin<F: Family>(filter: &Filter<F::Number>, header: &Header<F::Number>, known: Option<Known>) -> bool {
+    let fate = filter.would_as(header, known);
+    fate.verdict == Verdict::Accept || matches!(fate.by, By::Application(_))
+}
+
+/// What rules look at of a session's first packet.
+fn session_header<F: Family>(policy: &Policy, session: &F::Session) -> Header<F::Number> {
     let first = Meta {
         interface: session.interface(),
         ..Meta::default()
     };
     let outgoing = session.hop(Direction::Forward).interface() as u16;
-    let header = first_header::<F>(policy, &first, session.protocol(), &translated::<F>(session), outgoing);
-    would_pass::<F>(F::filter(filters), &header)
+    first_header::<F>(policy, &first, session.protocol(), &translated::<F>(session), outgoing)
 }
 
 /// The tuple of a session's first packet, with its destination as translated.

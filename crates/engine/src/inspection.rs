@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrayvec::ArrayVec;
+use sluice_filter::With;
 use sluice_inspect::inspector::{Settings, Tools};
 use sluice_inspect::rates::Rates;
 use sluice_inspect::signature::Action;
@@ -17,12 +18,14 @@ use crate::counters::WorkerCounters;
 use crate::io::{HAND, Slot};
 use crate::records::{About, Records};
 
+mod aside;
 pub mod assembly;
 mod holding;
 mod overload;
 pub mod sight;
 mod soon;
 
+pub use aside::turn_aside;
 pub use assembly::{Assemblies, Limits};
 pub use holding::{Holding, Leaving, Released, Told};
 pub use overload::{Class, Load, Overload, Shed};
@@ -40,18 +43,34 @@ pub enum Inspect {
     Flow(u32),
     /// It was: nothing of it is looked at any more, and each packet is counted.
     Left,
+    /// It is not, but its application is looked for.
+    Sought,
+    /// It is dropped: a rule of the filter about its application says so, and what its senders are told.
+    Denied(Option<With>),
 }
 
 /// What a record keeps of [`Inspect::Left`].
 const LEFT: u32 = 1;
+/// What it keeps of [`Inspect::Sought`].
+const SOUGHT: u32 = 2;
+/// What it keeps of [`Inspect::Denied`], by what is told.
+const DENIED: u32 = 4;
+const RESET: u32 = 5;
+const PORT_UNREACHABLE: u32 = 6;
+const PROHIBITED: u32 = 7;
 
 impl Inspect {
-    /// As a record keeps it. No handle is 0, 1, or the largest number.
+    /// As a record keeps it. No handle is below 16, or the largest number.
     #[inline(always)]
     pub fn from_bits(bits: u32) -> Self {
         match bits {
             0 => Self::Nothing,
             LEFT => Self::Left,
+            SOUGHT => Self::Sought,
+            DENIED => Self::Denied(None),
+            RESET => Self::Denied(Some(With::Reset)),
+            PORT_UNREACHABLE => Self::Denied(Some(With::PortUnreachable)),
+            PROHIBITED => Self::Denied(Some(With::Prohibited)),
             u32::MAX => Self::Wanted,
             handle => Self::Flow(handle),
         }
@@ -62,6 +81,11 @@ impl Inspect {
         match self {
             Self::Nothing => 0,
             Self::Left => LEFT,
+            Self::Sought => SOUGHT,
+            Self::Denied(None) => DENIED,
+            Self::Denied(Some(With::Reset)) => RESET,
+            Self::Denied(Some(With::PortUnreachable)) => PORT_UNREACHABLE,
+            Self::Denied(Some(With::Prohibited)) => PROHIBITED,
             Self::Wanted => u32::MAX,
             Self::Flow(handle) => handle,
         }

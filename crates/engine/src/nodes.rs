@@ -13,6 +13,7 @@ pub mod neighbour;
 pub mod output;
 pub mod parse;
 pub mod pass;
+pub mod recognise;
 pub mod revise;
 
 use sluice_wire::Packet;

@@ -9,11 +9,12 @@ use sluice_nat::decision::NewSource;
 use sluice_nat::meter::Exceeded;
 use sluice_nat::{Address, Decision, Holding, Limits, PoolIndex, PortClass, TimeoutClass, Tracking, Tuple, decision};
 use sluice_table::flow::{Record, RecordIndex, Refused};
-use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 use sluice_wire::layers::{Flags, Layers};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use sluice_wire::{Direction, icmp};
 
+use crate::applications::Application;
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::Ctx;
 use crate::family::{Family, Parts, Session};
@@ -604,6 +605,16 @@ fn session<F: Family>(
         && is_inspected::<F>(inspection, meta, translation)
     {
         session.set_inspect(Inspect::Wanted);
+    }
+    if ctx
+        .policy
+        .seeks([meta.interface, translation.hops[0].interface() as u16])
+        && !is_icmp(protocol)
+    {
+        session.set_application(Application::Wanted);
+        if session.inspect() == Inspect::Nothing {
+            session.set_inspect(Inspect::Sought);
+        }
     }
     session.track_mut().tracking = tracking;
     session.track_mut().last_seen = ctx.now.stamp();

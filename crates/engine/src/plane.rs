@@ -16,6 +16,7 @@ use sluice_table::memory::Line;
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Publisher;
 
+use crate::applications::Recognition;
 use crate::batch::Hop;
 use crate::context::Owner;
 use crate::counters::WorkerCounters;
@@ -77,6 +78,9 @@ pub enum PlaneError {
     /// Shards are with workers that do other parts of the way.
     #[error("worker {0} is in charge of a shard, and the stages give it no sessions")]
     Stage(WorkerIndex),
+    /// There is nothing to find applications out with.
+    #[error(transparent)]
+    Applications(#[from] sluice_inspect::applications::Error),
     /// More neighbours or interfaces than a hop can name.
     #[error(
         "at most {} neighbours and {} interfaces are possible",
@@ -261,6 +265,10 @@ impl Plane {
         let (records, taken) = RecordQueue::new(wanted.map(|inspection| inspection.records).unwrap_or_default());
         counter.records = taken;
         let inspecting = Self::inspecting(self.policy.current(), &self.setup, &mut counter)?;
+        let recognition = match self.setup.applications {
+            Some(capacity) => Recognition::new(capacity)?,
+            None => Recognition::default(),
+        };
         let worker = Worker::new(Parts {
             own,
             role: self.setup.stages.role(own),
@@ -281,6 +289,7 @@ impl Plane {
             desk,
             events,
             records,
+            recognition,
             inspecting,
         });
         Ok((worker, counter))

@@ -15,6 +15,7 @@ use sluice_route::{Address, SourceValidation};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Context, Packet, validity};
 
+use crate::applications::Seeking;
 use crate::assist::Assist;
 use crate::batch::Meta;
 use crate::datagrams;
@@ -51,6 +52,8 @@ pub struct Setup {
     pub spare_addresses: u32,
     /// Subscribers of translation.
     pub subscribers: Subscribers,
+    /// How much of applications each worker looks at, where it does.
+    pub applications: Option<sluice_inspect::applications::Capacity>,
     /// How much is inspected at once in each shard, where anything is.
     pub inspection: Option<sluice_inspect::inspector::Plan>,
     /// Sessions of pools and router, where they are limited.
@@ -353,6 +356,8 @@ pub struct Policy {
     pub nat6: Nat<V6>,
     /// Inspection, where there is any.
     pub inspection: Option<Arc<Inspection>>,
+    /// Whose applications are looked for, where any are.
+    pub applications: Option<Arc<Seeking>>,
     /// The packet filter; all packets pass where there is none.
     pub filter: Option<Arc<Filters>>,
     /// Where single rules of the filter have changed since the last generations, in IPv4 and IPv6.
@@ -407,6 +412,7 @@ impl Policy {
             nat4: Nat::default(),
             nat6: Nat::default(),
             inspection: None,
+            applications: None,
             filter: None,
             filter_changes: Default::default(),
             timeouts: Schedule::default(),
@@ -453,6 +459,22 @@ impl Policy {
             self.keep_sessions();
         }
         self.inspection = Some(inspection);
+    }
+
+    /// Look for the applications of sessions by some interfaces. Call it when interfaces and rules of translation are there.
+    pub fn seek_by(&mut self, seeking: Arc<Seeking>) {
+        let routes = |(on, interface): (&bool, &Interface)| *on && interface.bridge.is_none();
+        if seeking.interfaces.iter().zip(&self.interfaces).any(routes) {
+            self.keep_sessions();
+        }
+        self.applications = Some(seeking);
+    }
+
+    /// Whether the applications of sessions between two interfaces are looked for.
+    #[inline(always)]
+    pub fn seeks(&self, interfaces: [u16; 2]) -> bool {
+        let seeking = self.applications.as_deref();
+        seeking.is_some_and(|seeking| interfaces.iter().any(|&interface| seeking.is_on(interface)))
     }
 
     /// Flows that are not translated have sessions, too: both directions have to find them.

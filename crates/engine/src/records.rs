@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::net::IpAddr;
 
 use sluice_inspect::Reason;
+use sluice_inspect::applications::Pair;
 use sluice_inspect::inspector::Story;
 use sluice_inspect::scope::Ends;
 use sluice_inspect::signature::{Service, Toward};
@@ -98,6 +99,8 @@ pub struct Ended {
     pub why: Ending,
     /// A rule had reported.
     pub alerted: bool,
+    /// Its application by nDPI, where that was looked for and is known.
+    pub application: Option<Pair>,
 }
 
 /// How far a flow has come.
@@ -126,7 +129,7 @@ pub enum Ending {
 
 impl Ended {
     /// Of a flow and its session.
-    pub fn of(story: &Story, protocol: u8, track: &Track, why: Ending) -> Self {
+    pub fn of(story: &Story, protocol: u8, track: &Track, application: Option<Pair>, why: Ending) -> Self {
         let answered = track.packets.iter().all(|&packets| packets > 0);
         let state = match track.tracking.state() {
             _ if why == Ending::Bypass => FlowState::Bypassed,
@@ -142,6 +145,7 @@ impl Ended {
             state,
             why,
             alerted: story.alerted,
+            application,
         }
     }
 }
@@ -228,14 +232,18 @@ impl RecordQueue {
         &self,
         about: Option<About>,
         story: &Story,
-        (protocol, track): (u8, &Track),
+        (protocol, track, application): (u8, &Track, Option<Pair>),
         why: Ending,
         counters: &WorkerCounters,
     ) {
         if self.wanted.flows
             && let Some(about) = about
         {
-            self.tell(about, Said::Flow(Ended::of(story, protocol, track, why)), counters);
+            self.tell(
+                about,
+                Said::Flow(Ended::of(story, protocol, track, application, why)),
+                counters,
+            );
         }
     }
 }

@@ -7,6 +7,7 @@ mod desk;
 
 use std::net::IpAddr;
 
+use sluice_inspect::applications::{Meant, Pair};
 use sluice_nat::PoolIndex;
 use sluice_route::Prefix;
 
@@ -87,6 +88,8 @@ pub struct Filter {
     pub pool: Option<PoolIndex>,
     /// Addresses of which one must be the inside host's.
     pub subscriber: Option<Prefix>,
+    /// What its application is.
+    pub application: Option<Meant>,
     /// Those alone whose outside address is from a pool.
     pub translated: bool,
 }
@@ -131,6 +134,8 @@ pub struct Shown {
     pub pool: Option<PoolIndex>,
     /// The first packet came from outside, by a destination rule.
     pub inbound: bool,
+    /// Its application, once packets have told it or it was given up; both numbers are 0 where it stayed unknown.
+    pub application: Option<Pair>,
     /// Shard.
     pub shard: u16,
 }
@@ -188,6 +193,9 @@ impl Filter {
             && self
                 .subscriber
                 .is_none_or(|net| net.contains(session.sides()[0].0.into()))
+            && self
+                .application
+                .is_none_or(|wanted| session.application.is_some_and(|known| wanted.has(known)))
             && (session.pool.is_some() || !self.translated)
     }
 }

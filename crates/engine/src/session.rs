@@ -78,8 +78,8 @@ macro_rules! session {
             pub hops: [u32; 2],
             /// Generation of the policy that decided.
             pub generation: u32,
-            /// Which queries pass.
-            pub queries: Queries,
+            /// Of ICMP [`Queries`], of other protocols an [`Application`](crate::applications::Application): see there.
+            pub(crate) particular: u32,
             /// What inspection decided.
             pub inspect: u32,
             /// IP protocol.
@@ -100,6 +100,16 @@ macro_rules! session {
         }
 
         impl $name {
+            /// Which queries pass: of a session of ICMP only.
+            pub fn queries(&self) -> Queries {
+                bytemuck::cast(self.particular)
+            }
+
+            /// The same, to be changed.
+            pub fn queries_mut(&mut self) -> &mut Queries {
+                bytemuck::cast_mut(&mut self.particular)
+            }
+
             /// The hop of a direction.
             #[inline(always)]
             pub fn hop(&self, direction: Direction) -> Hop {

@@ -14,6 +14,7 @@ use sluice_table::memory::Line;
 use sluice_table::wheel::{Verdict, Wheel};
 use sluice_wire::Direction;
 
+use crate::applications::{Application, Recognition};
 use crate::batch::put;
 use crate::counters::WorkerCounters;
 use crate::events::EventQueue;
@@ -195,6 +196,8 @@ pub struct Tools<'c> {
     pub events: &'c EventQueue,
     /// Where records of inspected flows go.
     pub records: &'c RecordQueue,
+    /// What applications are found out with.
+    pub recognition: &'c Recognition,
 }
 
 impl Tools<'_> {
@@ -292,15 +295,25 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
     }
 }
 
-/// A session ends that may be inspected: its flow goes, and what waited in it is returned.
+/// A session ends that may be looked at: its flow goes, and what waited in it is returned.
 #[inline(always)]
-fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: Ending, tools: &Tools<'_>) {
-    if let Inspect::Flow(handle) = session.inspect() {
-        close::<F>(shard, FlowHandle(handle), session, why, tools);
+pub fn uninspect<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: Ending, tools: &Tools<'_>) {
+    if session.inspect() != Inspect::Nothing {
+        look_away::<F>(shard, session, why, tools);
     }
 }
 
 #[inline(never)]
+fn look_away<F: Family>(shard: &mut Shard<'_>, session: &F::Session, why: Ending, tools: &Tools<'_>) {
+    let mut session = *session;
+    if let Application::Sought(place) = session.application() {
+        session.set_application(Application::Known(tools.recognition.give_up(place, tools.counters)));
+    }
+    if let Inspect::Flow(handle) = session.inspect() {
+        close::<F>(shard, FlowHandle(handle), &session, why, tools);
+    }
+}
+
 fn close<F: Family>(shard: &mut Shard<'_>, handle: FlowHandle, session: &F::Session, why: Ending, tools: &Tools<'_>) {
     let Some(inspector) = &mut shard.inspector else { return };
     tell_end::<F>(inspector, (shard.number, handle), session, why, tools);
@@ -322,14 +335,21 @@ pub fn tell_end<F: Family>(
     tools: &Tools<'_>,
 ) {
     let Some(story) = inspector.story(handle) else { return };
-    let Tools { records, counters, .. } = *tools;
+    let Tools {
+        records,
+        counters,
+        recognition,
+        ..
+    } = *tools;
     let about = About::flow(tools.now.nanoseconds, shard, &story, Direction::Forward);
     inspector.tell_unfinished(handle, &mut |_, transaction| {
         if let Some(about) = about {
             records.tell(about, Said::Transaction(*transaction), counters);
         }
     });
-    records.tell_end(about, &story, (session.protocol(), session.track()), why, counters);
+    let application = recognition.known(session.application());
+    let ended = (session.protocol(), session.track(), application);
+    records.tell_end(about, &story, ended, why, counters);
 }
 
 /// What a session held of its pool goes back.

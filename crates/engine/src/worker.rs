@@ -8,6 +8,7 @@ use sluice_table::hash::Hasher;
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Reader;
 
+use crate::applications::Recognition;
 use crate::batch::{Batch, Lists, Meta, put};
 use crate::capture::Tap;
 use crate::context::{Ctx, Generations, Owner, Revisions, Waiting};
@@ -19,7 +20,7 @@ use crate::inspection::{Inspecting, Told};
 use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
 use crate::leases::Settling;
 use crate::nodes::established::{Lookups, established};
-use crate::nodes::{complain, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, revise};
+use crate::nodes::{complain, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise, revise};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
 use crate::reason::{Own, Reason};
@@ -44,12 +45,14 @@ mod held;
 mod housekeep;
 mod make;
 mod moving;
+mod recognising;
 mod scans;
 
 pub use moving::HELD;
 
-/// Rounds of the nodes in one burst: a packet that opens a session takes two, its error another.
-const ROUNDS: usize = 5;
+/// Rounds of the nodes in one burst: a packet that opens a session takes two, what looks at it one each, an error another. One
+/// that comes back opens two sessions.
+const ROUNDS: usize = 8;
 
 /// Everything that a worker is made of.
 pub struct Parts<'m> {
@@ -83,6 +86,8 @@ pub struct Parts<'m> {
     pub events: EventQueue,
     /// Where records of inspected flows go.
     pub records: RecordQueue,
+    /// What it finds applications out with.
+    pub recognition: Recognition,
     /// What it inspects with, where anything is inspected.
     pub inspecting: Option<Box<Inspecting>>,
 }
@@ -138,6 +143,7 @@ struct State<'m> {
     records: RecordQueue,
     look4: Box<Lookups<V4>>,
     look6: Box<Lookups<V6>>,
+    recognition: Recognition,
     inspecting: Option<Box<Inspecting>>,
 }
 
@@ -199,6 +205,7 @@ impl<'m> Worker<'m> {
                 records: parts.records,
                 look4: Box::default(),
                 look6: Box::default(),
+                recognition: parts.recognition,
                 inspecting: parts.inspecting,
             },
             io: parts.io,
@@ -361,6 +368,7 @@ impl<'m> Worker<'m> {
                 counters: &state.counters,
                 events: &state.events,
                 records: &state.records,
+                recognition: &state.recognition,
                 owner: state.owner.as_deref_mut(),
                 revisions: Revisions::new(overdue),
                 defers: self.assisting.is_some() && matches!(source, Source::Port(_) | Source::Workers),
@@ -513,6 +521,14 @@ fn nodes(
             inspect::inspect::<V6>(batch, lists, ctx, work);
             after("inspect", lists);
         }
+        let end = cycles();
+        ctx.counters.cycles[Stage::Inspect as usize].add(end.wrapping_sub(now));
+        now = end;
+    }
+    if !lists.recognise4.is_empty() || !lists.recognise6.is_empty() {
+        recognise::recognise::<V4>(batch, lists, ctx);
+        recognise::recognise::<V6>(batch, lists, ctx);
+        after("recognise", lists);
         let end = cycles();
         ctx.counters.cycles[Stage::Inspect as usize].add(end.wrapping_sub(now));
         now = end;

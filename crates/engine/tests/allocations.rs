@@ -223,6 +223,7 @@ fn filtered(policy: &mut sluice_engine::policy::Policy, sessions: bool, kind: sl
         action,
         four: vec![Rule::any().with(Field::DestinationPort, port, port).unwrap()],
         six: Vec::new(),
+        applications: Vec::new(),
     };
     let mut rules = vec![
         to_port(Action::Log, 53),
@@ -382,4 +383,71 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
         allocates_nothing(&mut rig, INSIDE, &[]);
         inspected::ledger(&mut rig);
     }
+}
+
+#[test]
+fn applications_are_found_and_denied_without_allocation() {
+    use sluice_engine::applications::Seeking;
+    use sluice_filter::{Action, Counters, Filters, Kind, Named, Rule, Settings, Verdict, With, Written};
+    use sluice_inspect::applications::{Capacity, Names};
+    let mut rig = rig(|plan| {
+        plan.applications = Some(Capacity {
+            flows: 100,
+            memory: 1 << 20,
+            ..Capacity::default()
+        });
+        plan.policy = |policy| {
+            let names = Names::installed().unwrap();
+            let application = names.number("DNS").unwrap();
+            let rule = |action, applications| Written {
+                action: Action::Decide(action),
+                four: vec![Rule::any()],
+                six: Vec::new(),
+                applications,
+            };
+            let dns = Named {
+                master: None,
+                application,
+            };
+            let rules = [
+                rule(Verdict::Reject(With::Reset), vec![dns]),
+                rule(Verdict::Accept, Vec::new()),
+            ];
+            let settings = Settings {
+                kind: Kind::Best,
+                default: Verdict::Drop,
+                sessions: true,
+                workers: 1,
+            };
+            let filters = Filters::new(&rules, &settings, Counters::new(rules.len())).unwrap();
+            policy.filter_by(std::sync::Arc::new(filters));
+            policy.seek_by(std::sync::Arc::new(Seeking::new(vec![true, false], names.into())));
+        };
+    });
+    let dns = b"\x12\x34\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07example\x03org\x00\x00\x01\x00\x01";
+    let frame = |port, (to, payload): (u16, &[u8])| {
+        let source = std::net::SocketAddrV4::new(HOST.parse().unwrap(), port);
+        let remote = std::net::SocketAddrV4::new([198, 51, 100, 7].into(), to);
+        let frame = packet::udp4(source, remote).payload(payload);
+        frame.macs(HOST_MAC, INSIDE_MAC).build()
+    };
+    // More sessions than are looked at, some of them over at once and some not.
+    let frames: Vec<_> = (0..300)
+        .flat_map(|port| {
+            let said: (u16, &[u8]) = if port % 2 == 0 {
+                (53, dns)
+            } else {
+                (41_234, &[0xa5; 40])
+            };
+            [frame(1000 + port, said), frame(1000 + port, said)]
+        })
+        .collect();
+    allocates_nothing(&mut rig, INSIDE, &frames);
+    let counters = &rig.plane.counters()[0];
+    let [opened, found, _, _, refused, _] = counters.applications.each_ref().map(|counter| counter.get());
+    assert!(
+        opened >= 200 && found >= 100 && refused > 0,
+        "{opened} {found} {refused}"
+    );
+    assert!(rig.drops("filter-application") >= 200);
 }

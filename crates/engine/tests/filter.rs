@@ -35,6 +35,7 @@ fn to_port(action: Action, protocol: u32, port: u32) -> Written {
         action,
         four: vec![four],
         six: vec![six],
+        applications: Vec::new(),
     }
 }
 
@@ -43,6 +44,7 @@ fn of4(action: Action, rule: Rule<u32>) -> Written {
         action,
         four: vec![rule],
         six: Vec::new(),
+        applications: Vec::new(),
     }
 }
 
@@ -465,6 +467,7 @@ fn filter_is_not_passed_by_later_fragments_of_what_it_denies() {
             action: ACCEPT,
             four: vec![Rule::any()],
             six: vec![Rule::any()],
+            applications: Vec::new(),
         };
         filter(policy, true, &[of4(DROP, echo), of4(DROP, first), all]);
     }
@@ -540,6 +543,7 @@ fn filter_by_session_leaves_icmp_without_identifier_as_it_is() {
             action: ACCEPT,
             four: vec![Rule::any()],
             six: vec![Rule::any()],
+            applications: Vec::new(),
         };
         filter(policy, true, &[any]);
     }

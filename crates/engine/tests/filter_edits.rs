@@ -30,6 +30,7 @@ fn all_udp() -> Written {
         action: ACCEPT,
         four: vec![rule],
         six: vec![six],
+        applications: Vec::new(),
     }
 }
 
@@ -102,6 +103,7 @@ fn deny_to(address: [u8; 4]) -> Written {
         action: DROP,
         four: vec![any.between(source, Range { first: to, last: to }).unwrap()],
         six: Vec::new(),
+        applications: Vec::new(),
     }
 }
 

@@ -30,6 +30,7 @@ fn echo_from(interface: u16, action: Action) -> Written {
         action,
         four: vec![rule(interface, 8)],
         six: vec![rule(interface, 128)],
+        applications: Vec::new(),
     }
 }
 
@@ -150,6 +151,7 @@ fn filter_sees_messages_in_the_icmp_of_their_own_family_alone() {
             action: ACCEPT,
             four: vec![any()],
             six: vec![any()],
+            applications: Vec::new(),
         };
         filter(policy, &[messages]);
     });

@@ -15,6 +15,7 @@ fn overlapping(action: Action) -> Filters {
         action,
         four: vec![rule(0, 15), rule(4, 7)],
         six: Vec::new(),
+        applications: Vec::new(),
     };
     let settings = Settings {
         kind: Kind::Linear,

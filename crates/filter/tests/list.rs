@@ -101,7 +101,7 @@ fn check(list: &RuleList<usize>, meant: &mut Meant, headers: &[Header<u128>]) {
     for (header, fate) in headers.iter().zip(fates) {
         let (verdict, by) = meant.ask(header);
         let said = match fate.by {
-            By::Rule(place) => Some(*list.at(place).unwrap()),
+            By::Rule(place) | By::Application(place) => Some(*list.at(place).unwrap()),
             By::Limit(_) | By::Default => None,
         };
         assert_eq!((verdict, by), (fate.verdict, said), "{header:?}");
@@ -121,7 +121,7 @@ proptest! {
         headers in proptest::collection::vec(any_header(), 1..20),
     ) {
         let mut meant = Meant::default();
-        let written = |action, six| Written { action, four: Vec::new(), six };
+        let written = |action, six| Written { action, four: Vec::new(), six, applications: Vec::new() };
         for (name, (action, six)) in start.into_iter().enumerate() {
             meant.rules.push(Named { name, written: written(action, six) });
         }
@@ -175,6 +175,7 @@ fn port(port: u32) -> Written {
         action: Action::Decide(Verdict::Accept),
         four: vec![rule],
         six: Vec::new(),
+        applications: Vec::new(),
     }
 }
 
@@ -238,6 +239,7 @@ fn rule_of_many_boxes_that_was_hidden_comes_back_in_little_time_and_memory() {
         action: Action::Decide(Verdict::Accept),
         four,
         six: Vec::new(),
+        applications: Vec::new(),
     };
     let rules = [(of(vec![Rule::any()]), 0), (of((0..10_000).map(wide).collect()), 1)];
     let mut list = RuleList::new(rules.into_iter(), SETTINGS, Counters::new(2)).unwrap();

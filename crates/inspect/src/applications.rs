@@ -6,7 +6,8 @@
 
 use sluice_wire::Direction;
 
-use crate::bindings::ndpi::{Error, Figures, Module, Pair, Refusal};
+pub use crate::bindings::ndpi::{Error, Pair};
+use crate::bindings::ndpi::{Figures, Module, Refusal};
 use crate::signature::Service;
 
 /// How much a core looks at.
@@ -41,6 +42,18 @@ pub struct FlowState {
     slot: u32,
     /// Odd for as long as the flow is looked at.
     serial: u32,
+}
+
+impl FlowState {
+    /// Its place among [`Capacity::flows`].
+    pub fn slot(self) -> u32 {
+        self.slot
+    }
+
+    /// Which use of the place.
+    pub fn serial(self) -> u32 {
+        self.serial
+    }
 }
 
 /// What is known of a flow's application.
@@ -251,14 +264,70 @@ fn is_tcp(packet: &[u8]) -> bool {
     packet.get(place) == Some(&6)
 }
 
+/// Which applications a name means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Meant {
+    /// What has to carry it; where nothing is said, what is named may be what carries, too.
+    pub master: Option<u16>,
+    /// What is named.
+    pub application: u16,
+}
+
+impl Meant {
+    /// Whether an application is meant.
+    pub fn has(&self, pair: Pair) -> bool {
+        match self.master {
+            Some(master) => pair.master == master && pair.application == self.application,
+            None => {
+                [pair.master, pair.application].contains(&self.application) && pair != Pair::default()
+                    || pair == Pair::default() && self.application == 0
+            }
+        }
+    }
+}
+
 /// Names of protocols and applications, by number from 0 (`Unknown`) on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names(Box<[Box<str>]>);
 
 impl Names {
+    /// Those of the library that is installed. 20 ms.
+    pub fn installed() -> Result<Self, Error> {
+        let capacity = Capacity {
+            flows: 0,
+            memory: 0,
+            ..Capacity::default()
+        };
+        Applications::new(capacity).map(|applications| applications.names)
+    }
+
+    /// Both names of a pair, as nDPI's own tools write them: `TLS.Google`, `DNS`, `Unknown`.
+    pub fn text(&self, pair: Pair) -> String {
+        let name = |number| self.name(number).unwrap_or("?");
+        match pair.master {
+            0 => name(pair.application).into(),
+            master => format!("{}.{}", name(master), name(pair.application)),
+        }
+    }
+
     /// The name of a number.
     pub fn name(&self, number: u16) -> Option<&str> {
         self.0.get(usize::from(number)).map(|name| &**name)
+    }
+
+    /// What a name means, whatever its case: `Google`, `TLS`, `TLS.Google`.
+    pub fn meant(&self, text: &str) -> Option<Meant> {
+        if let Some(number) = self.number(text) {
+            return Some(Meant {
+                master: None,
+                application: number,
+            });
+        }
+        let (master, application) = text.split_once('.')?;
+        Some(Meant {
+            master: Some(self.number(master)?),
+            application: self.number(application)?,
+        })
     }
 
     /// The number of a name, whatever its case.

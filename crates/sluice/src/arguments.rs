@@ -392,6 +392,15 @@ pub enum Show {
         #[arg(long)]
         json: bool,
     },
+    /// Applications: sessions of each, and how many are looked at for it
+    Applications {
+        /// Those without sessions, too: what there are names for.
+        #[arg(long)]
+        all: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Inspection: rules in force and refused, what was looked at
     Inspection {
         /// Print JSON.
@@ -532,6 +541,9 @@ pub struct SessionArguments {
     /// The pool that the outside address is from.
     #[arg(long, value_name = "NAME")]
     pub pool: Option<String>,
+    /// The application by nDPI's name, or what carries it: Google, TLS, TLS.Google.
+    #[arg(long, value_name = "NAME")]
+    pub application: Option<String>,
 }
 
 impl SessionArguments {
@@ -547,6 +559,7 @@ impl SessionArguments {
             interface,
             subscriber,
             pool,
+            application,
         } = self.clone();
         SessionFilter {
             address,
@@ -558,6 +571,7 @@ impl SessionArguments {
             interface,
             subscriber,
             pool,
+            application,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod applications;
 pub mod arguments;
 pub mod bridges;
 pub mod check;

@@ -14,7 +14,7 @@ use crate::arguments::Show;
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
-use crate::{bridges, filter, inspection, nat};
+use crate::{applications, bridges, filter, inspection, nat};
 
 use Align::{Left, Right};
 
@@ -70,6 +70,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             as_json::<_, Alert>(&mut connect()?, path::ALERTS, &request, u64::MAX, output)
         }
         Show::Alerts { last, .. } => inspection::alerts(&mut connect()?, *last, output),
+        Show::Applications { all, json } => applications::status(&mut connect()?, *all, *json, output),
         Show::Inspection { json } => inspection::status(&mut connect()?, *json, output),
         Show::Neighbours { json: true, filter } => {
             as_json::<_, Neighbour>(&mut connect()?, path::NEIGHBOURS, &filter.filter(), u64::MAX, output)
@@ -271,6 +272,7 @@ fn session_table(
         ("EXPIRES", Right),
         ("UP", Right),
         ("DOWN", Right),
+        ("APPLICATION", Left),
     ]);
     each(client, path::SESSIONS, filter, limit, |session: Session| {
         columns.row(session_row(&session));
@@ -282,7 +284,7 @@ fn session_table(
     Ok(columns.flush(output)?)
 }
 
-fn session_row(session: &Session) -> [String; 8] {
+fn session_row(session: &Session) -> [String; 9] {
     let (up, down) = match session.initiator {
         Initiator::Inside => (session.forward, session.reverse),
         Initiator::Remote => (session.reverse, session.forward),
@@ -296,6 +298,7 @@ fn session_row(session: &Session) -> [String; 8] {
         format!("{} s", session.expires),
         grouped(up.packets),
         grouped(down.packets),
+        session.application.clone().unwrap_or_else(|| "-".into()),
     ]
 }
 

@@ -39,6 +39,7 @@ fn session(port: u16) -> Session {
         inside_interface: Some("inside".into()),
         outside_interface: Some("outside".into()),
         pool: Some("public".into()),
+        application: (port == 5_001).then(|| "TLS.Google".into()),
         shard: 3,
     }
 }
@@ -311,8 +312,10 @@ fn sessions_of_several_pages_are_one_table() {
         "s",
         "7",
         "5",
+        "-",
     ];
     assert_eq!(expected.to_vec(), cells);
+    assert_eq!(Some("TLS.Google"), lines[2].split_whitespace().last());
 }
 
 #[test]

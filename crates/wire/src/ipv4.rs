@@ -36,6 +36,12 @@ pub mod protocol {
     pub const UDP: u8 = 17;
     /// ICMPv6.
     pub const ICMPV6: u8 = 58;
+
+    /// Whether a protocol is ICMP, of either version of IP.
+    #[inline(always)]
+    pub const fn is_icmp(protocol: u8) -> bool {
+        matches!(protocol, ICMP | ICMPV6)
+    }
 }
 
 /// Kinds of options.

@@ -102,6 +102,7 @@ fn plane(steering: Steering, style: Style, workers: usize) -> Result<Plane, Fail
         unsolicited_syns: 0,
         spare_addresses: 0,
         meters: Default::default(),
+        applications: None,
         inspection: None,
         events: Default::default(),
         subscribers: Subscribers {

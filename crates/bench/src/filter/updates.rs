@@ -50,6 +50,7 @@ fn written(set: &Set) -> impl Iterator<Item = (Written, usize)> {
         action: Action::Decide(Verdict::Accept),
         four: vec![rule.clone()],
         six: Vec::new(),
+        applications: Vec::new(),
     };
     set.rules.iter().map(one).zip(0..)
 }
@@ -137,7 +138,7 @@ impl Editor {
         for header in timing::sample(traffic) {
             let expected = order.iter().find(|&&number| set.rules[number].has(&header));
             let found = match self.list.filters().four.would(&header).by {
-                By::Rule(place) => self.list.at(place),
+                By::Rule(place) | By::Application(place) => self.list.at(place),
                 By::Limit(_) | By::Default => None,
             };
             if expected != found {

@@ -261,6 +261,7 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
         unsolicited_syns: 0,
         spare_addresses: 0,
         meters: Default::default(),
+        applications: None,
         inspection: case.inspects.then(inspector_plan),
         events: Default::default(),
         subscribers: Subscribers {

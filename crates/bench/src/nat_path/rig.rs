@@ -242,6 +242,7 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
         unsolicited_syns: 0,
         spare_addresses: 0,
         meters: Default::default(),
+        applications: None,
         inspection: None,
         events: Default::default(),
         // Hosts have 63 flows each, and half as many where sessions come and go.

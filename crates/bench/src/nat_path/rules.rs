@@ -216,6 +216,7 @@ fn dropping(rule: Rule<u32>) -> Written {
         action: Action::Decide(Verdict::Drop),
         four: vec![rule],
         six: Vec::new(),
+        applications: Vec::new(),
     }
 }
 

@@ -183,6 +183,7 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failur
         unsolicited_syns: 0,
         spare_addresses: 0,
         meters: Default::default(),
+        applications: None,
         inspection: None,
         events: Default::default(),
         subscribers: Subscribers {

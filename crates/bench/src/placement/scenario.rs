@@ -156,6 +156,7 @@ impl Scenario {
                 action: Action::Decide(Verdict::Drop),
                 four: vec![rule],
                 six: Vec::new(),
+                applications: Vec::new(),
             };
             (written, ())
         });

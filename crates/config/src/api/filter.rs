@@ -207,6 +207,9 @@ pub struct SessionFilter {
     /// The pool that its outside address is from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// The application, or the protocol that carries it, by nDPI's name: `Google`, `TLS`, or both: `TLS.Google`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub application: Option<String>,
 }
 
 impl SessionFilter {
@@ -246,6 +249,11 @@ impl SessionFilter {
                 .pool
                 .as_ref()
                 .is_none_or(|pool| session.pool.as_ref() == Some(pool))
+            && self.application.as_ref().is_none_or(|wanted| {
+                let known = session.application.as_deref().unwrap_or_default();
+                let mut parts = [known].into_iter().chain(known.split('.'));
+                parts.any(|part| part.eq_ignore_ascii_case(wanted))
+            })
     }
 
     /// Whether it matches every session.

@@ -22,6 +22,7 @@
 //! | `GET /v1/drops` | [`Page`] of [`Drop`] |
 //! | `GET /v1/alerts` with [`AlertRequest`] | [`Page`] of [`Alert`], oldest first |
 //! | `GET /v1/inspection` | [`InspectionStatus`] |
+//! | `GET /v1/applications` | [`ApplicationsStatus`] |
 //! | `POST /v1/trace` with [`TraceRequest`] | a [`TraceRecord`] a line, as packets come |
 //! | `POST /v1/capture` with [`CaptureRequest`] | a pcapng stream, as packets come |
 //! | `POST /v1/apply` with [`ApplyRequest`] | [`ApplyAnswer`] |
@@ -30,6 +31,7 @@
 //! long as an answer has `next`, ask again with it as `cursor`. Entries that exist all the time are listed once; those
 //! that come or go meanwhile may be. A failure answers [`Failure`].
 
+mod applications;
 mod filter;
 mod inspection;
 mod nat;
@@ -37,6 +39,7 @@ mod packet_filter;
 mod packets;
 mod show;
 
+pub use applications::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
 pub use inspection::{Alert, AlertRequest, InspectionReason, InspectionStatus, RefusedSignature};
 pub use nat::{
@@ -95,6 +98,8 @@ pub mod path {
     pub const ALERTS: &str = "/v1/alerts";
     /// How inspection goes.
     pub const INSPECTION: &str = "/v1/inspection";
+    /// How looking for applications goes.
+    pub const APPLICATIONS: &str = "/v1/applications";
     /// Bridges.
     pub const BRIDGES: &str = "/v1/bridges";
     /// Workers and their cores.

@@ -203,6 +203,9 @@ pub struct Session {
     /// The pool that its outside address is from, where one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
+    /// Its application by nDPI's name, such as `TLS.Google`, once it is known; `Unknown` where it was looked for in vain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application: Option<String>,
     /// The shard that it lives in.
     pub shard: u16,
 }

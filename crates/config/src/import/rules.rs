@@ -142,6 +142,7 @@ fn bare(action: &Action) -> FilterRule {
         vlan: None,
         incoming: OneOrMore::default(),
         out: OneOrMore::default(),
+        application: OneOrMore::default(),
         with: with.unwrap_or_default(),
         rate: None,
         burst: None,

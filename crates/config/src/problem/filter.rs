@@ -59,9 +59,18 @@ pub enum FilterProblem {
         /// How many there may be.
         most: u64,
     },
-    /// Too many rules after which others are asked.
-    #[error("{0} rules that count, log or limit are too many")]
+    /// Too many rules that are asked one by one.
+    #[error("{0} rules that count, log or limit, or name applications, are too many")]
     TooManyGoingOn(usize),
+    /// A rule about applications, and nobody finds them out.
+    #[error("nobody looks for applications")]
+    NobodySeeks,
+    /// A rule about applications without sessions.
+    #[error("packet by packet, no application is known")]
+    NoSessions,
+    /// An application that is a protocol's.
+    #[error("`{0}` is what its protocol says")]
+    OfProtocol(String),
     /// A name of two rules.
     #[error("rule {0} has the same name")]
     DuplicateName(usize),
@@ -103,6 +112,9 @@ impl FilterProblem {
             Self::NotOfProtocol { key, of, .. } => format!("name {of} alone, or take `{key}` away"),
             Self::NotAMessage(_) => "write its number, or name the other protocol".into(),
             Self::NotOfAction { .. } => "take it away, or write the other action".into(),
+            Self::NobodySeeks => "add [applications] with `interfaces`".into(),
+            Self::NoSessions => "leave `sessions` out in [filter]".into(),
+            Self::OfProtocol(name) => format!("write `protocol = \"{}\"`", name.to_lowercase()),
             Self::NoRate => "write packets a second, such as `rate = 100`".into(),
             Self::ListSize(_) => "write at most 255".into(),
             Self::TooLarge { most, .. } => format!("at most {most} are possible; write prefixes and ranges for lists"),

@@ -3,12 +3,15 @@
 use super::Problem;
 use crate::validate::EXCEPTIONS;
 
-/// One thing that is wrong with `[inspection]`.
+/// One thing that is wrong with `[inspection]` or `[applications]`.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum InspectionProblem {
     /// No interfaces.
     #[error("nothing is inspected")]
     Nothing,
+    /// No interfaces whose applications are looked for.
+    #[error("no session's application is looked for")]
+    NothingNamed,
     /// No files.
     #[error("there are no signatures to compare flows with")]
     NoSignatures,
@@ -51,6 +54,7 @@ impl InspectionProblem {
     pub(super) fn hint(&self) -> String {
         match self {
             Self::Nothing => "name the interfaces whose flows are inspected: `interfaces = [\"lan\"]`".into(),
+            Self::NothingNamed => "name the interfaces whose sessions are looked at: `interfaces = [\"lan\"]`".into(),
             Self::BypassesAll => "name a `protocol`, `ports` or `networks`".into(),
             Self::NoSignatures => "add [[inspection.signatures]] with `file` and `dialect`".into(),
             Self::Twice(_) | Self::EveTypeTwice => "once is enough".into(),

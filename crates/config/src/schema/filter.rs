@@ -166,6 +166,9 @@ pub struct FilterRule {
     /// Interfaces that it leaves by.
     #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
     pub out: OneOrMore<Name>,
+    /// Applications of sessions, by nDPI's names: `BitTorrent`, `TLS.NetFlix`. The rule is asked when a session's is known.
+    #[serde(default, skip_serializing_if = "OneOrMore::is_empty")]
+    pub application: OneOrMore<Name>,
     /// With `reject`: what the sender is told.
     #[serde(default, skip_serializing_if = "is_default")]
     pub with: RejectWith,
@@ -213,7 +216,7 @@ impl FilterRule {
     }
 }
 
-/// The name of an interface.
+/// The name of an interface, or of an application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Name(pub String);

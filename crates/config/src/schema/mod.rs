@@ -2,6 +2,7 @@
 //!
 //! Keys are written in kebab-case. A key that is not listed is refused.
 
+mod applications;
 mod bridge;
 mod eve;
 mod filter;
@@ -12,6 +13,7 @@ mod nat;
 mod pool;
 mod system;
 
+pub use applications::Applications;
 pub use bridge::{Bridge, Fail, Invalid};
 pub use eve::{Eve, EveType};
 pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, Part, RejectWith, Verdict};
@@ -63,6 +65,9 @@ pub struct Document {
     /// What flows carry, compared with signatures; where it is not given, nothing is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub inspection: Option<Inspection>,
+    /// Which application a session is of; where it is not given, nobody looks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub applications: Option<Applications>,
     /// What the gateway itself answers and sends.
     pub gateway: Gateway,
     /// Fragments that wait for their first one.

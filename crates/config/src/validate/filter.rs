@@ -97,8 +97,10 @@ pub fn check_rules(name: &str, text: &str, running: &Config) -> Result<Vec<Inser
     let alone = document == empty && !rules.is_empty();
     let nameless: Vec<usize> = (0..rules.len()).filter(|&k| rules[k].name.is_none()).collect();
     document.interfaces = running.document.interfaces.clone();
+    document.applications = running.document.applications.clone();
     if let (Some(filter), Some(runs)) = (&mut document.filter, &running.document.filter) {
         (filter.addresses, filter.ports) = (runs.addresses.clone(), runs.ports.clone());
+        filter.sessions = runs.sessions;
         filter.rules = rules;
     }
     let machine = Machine {
@@ -132,7 +134,7 @@ pub fn check_rules(name: &str, text: &str, running: &Config) -> Result<Vec<Inser
 /// What rules take of what a filter may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Weight {
-    /// Rules that go on.
+    /// Rules that go on, or are about applications.
     going_on: usize,
     combinations: u64,
 }
@@ -141,7 +143,7 @@ impl Weight {
     /// That of a rule.
     pub fn of(rule: &FilterRule) -> Self {
         Self {
-            going_on: usize::from(goes_on(rule.action)),
+            going_on: usize::from(goes_on(rule.action) || !rule.selection.applications.is_empty()),
             combinations: rule.selection.combinations(),
         }
     }
@@ -319,6 +321,7 @@ impl Check<'_> {
             vlan: written.vlan,
             incoming: self.leads(&of("in"), &written.incoming),
             outgoing: self.leads(&of("out"), &written.out),
+            applications: self.named_applications(&of("application"), &written.application),
         };
         if !selection.concerns(false) && !selection.concerns(true) && !selection.sources.is_empty() {
             self.refuse(&of("to"), FilterProblem::MixedFamilies);
@@ -404,6 +407,28 @@ impl Check<'_> {
             .iter()
             .filter_map(|name| self.interface_index(at, &name.0))
             .collect()
+    }
+
+    /// Applications by name. Which names there are is known to whoever finds them out.
+    fn named_applications(&mut self, at: &[Step<'_>], names: &OneOrMore<schema::Name>) -> Vec<String> {
+        if names.is_empty() {
+            return Vec::new();
+        }
+        if self.document.applications.is_none() {
+            self.refuse(at, FilterProblem::NobodySeeks);
+        }
+        if self.document.filter.as_ref().is_some_and(|filter| !filter.sessions) {
+            self.refuse(at, FilterProblem::NoSessions);
+        }
+        let icmp = ["ICMP", "ICMPV6"];
+        if let Some(name) = names
+            .0
+            .iter()
+            .find(|name| icmp.iter().any(|icmp| icmp.eq_ignore_ascii_case(&name.0)))
+        {
+            self.refuse(at, FilterProblem::OfProtocol(name.0.clone()));
+        }
+        names.0.iter().map(|name| name.0.clone()).collect()
     }
 
     /// What the action needs and what belongs to others; rate and burst.

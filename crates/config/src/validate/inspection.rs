@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::Check;
 use crate::config::{EveTarget, Inspection, Interface, SignatureFile};
-use crate::problem::{InspectionProblem, Problem};
+use crate::problem::InspectionProblem;
 use crate::read::place;
 use crate::schema;
 
@@ -34,22 +34,7 @@ impl Check<'_> {
         if written.signatures.is_empty() {
             self.report(place!["inspection"], InspectionProblem::NoSignatures.into());
         }
-        let mut inspected = vec![false; interfaces.len()];
-        for (k, name) in written.interfaces.iter().enumerate() {
-            match interfaces.iter().position(|interface| interface.name == *name) {
-                Some(index) if inspected[index] => {
-                    let twice = InspectionProblem::Twice(name.clone());
-                    self.report(place!["inspection", "interfaces", k], twice.into());
-                }
-                Some(index) => inspected[index] = true,
-                None => {
-                    let known = interfaces.iter().map(|interface| interface.name.clone()).collect();
-                    let name = name.clone();
-                    let unknown = Problem::UnknownInterface { name, known };
-                    self.report(place!["inspection", "interfaces", k], unknown);
-                }
-            }
-        }
+        let inspected = self.chosen("inspection", &written.interfaces, interfaces);
         for name in written.exceptions.keys() {
             if !EXCEPTIONS.contains(&name.as_str()) {
                 let unknown = InspectionProblem::Exception(name.clone());

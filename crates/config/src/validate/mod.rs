@@ -1,6 +1,7 @@
 //! From a [`Document`] to a [`Valid`] configuration: every reference, range and rule of the field is checked here,
 //! and nowhere behind it.
 
+mod applications;
 mod bridges;
 mod filter;
 mod inspection;
@@ -101,6 +102,7 @@ impl Check<'_> {
         let rules = self.rules();
         let filter = self.filter();
         let inspection = self.inspection(&interfaces);
+        let applications = self.applications(&interfaces);
         let tables = memory::tables(self.document, &self.machine.entry);
         let document = self.document.clone();
         Some(Config {
@@ -117,6 +119,7 @@ impl Check<'_> {
             destination: rules.destination,
             filter,
             inspection,
+            applications,
         })
     }
 

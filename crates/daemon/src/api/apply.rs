@@ -9,7 +9,6 @@ use sluice_config::config::Neighbour;
 use sluice_config::{Change, Complaint, Config, Fault, check, difference, place};
 use sluice_engine::plane::PlaneError;
 use sluice_engine::policy::Policy;
-use sluice_filter::FilterError;
 use sluice_route::RouteSet;
 use tokio::time::Instant;
 
@@ -58,10 +57,13 @@ fn refused_pools(request: &ApplyRequest, error: &PlaneError) -> ApplyAnswer {
     }
 }
 
-/// A refusal of the filter's matcher.
-fn refused_filter(request: &ApplyRequest, error: &FilterError) -> ApplyAnswer {
-    ApplyAnswer::Refused {
-        complaints: place(&request.name, &request.text, vec![crate::filter::filter_fault(error)]).complaints(),
+/// A configuration without parameters.
+fn refused_build(request: &ApplyRequest, error: &BuildError) -> ApplyAnswer {
+    match crate::filter::filter_fault(error) {
+        Some(fault) => ApplyAnswer::Refused {
+            complaints: place(&request.name, &request.text, vec![fault]).complaints(),
+        },
+        None => refused(error.to_string()),
     }
 }
 
@@ -135,8 +137,7 @@ pub(super) async fn apply(
     let pools = build::pool_names(&checked.config, &control.pools());
     let (rules, routes, policy) = match built(&control, &checked.config, &pools) {
         Ok(built) => built,
-        Err(BuildError::Filter(error)) => return Ok(Json(refused_filter(&request, &error))),
-        Err(error) => return Ok(Json(refused(error.to_string()))),
+        Err(error) => return Ok(Json(refused_build(&request, &error))),
     };
     if let Err(error) = admitted(&control, &policy).await {
         return Ok(Json(refused_pools(&request, &error)));

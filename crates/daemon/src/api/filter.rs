@@ -166,7 +166,7 @@ fn decision(
             sluice_filter::Verdict::Reject(_) => Verdict::Reject,
         },
         rule: match by {
-            By::Rule(place) | By::Limit(place) => rule(place),
+            By::Rule(place) | By::Application(place) | By::Limit(place) => rule(place),
             By::Default => None,
         },
         before: before.into_iter().filter_map(rule).collect(),

@@ -1,5 +1,6 @@
 //! The control API: HTTP/1.1 over the control socket, with the types of `sluice_config::api`.
 
+mod applications;
 mod apply;
 mod bridges;
 mod filter;
@@ -76,6 +77,7 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::DROPS, get(lists::drops))
         .route(path::ALERTS, get(inspection::alerts))
         .route(path::INSPECTION, get(inspection::status))
+        .route(path::APPLICATIONS, get(applications::status))
         .route(path::SESSIONS, get(sessions::list))
         .route(path::CLEAR_SESSIONS, post(sessions::clear))
         .route(path::NAT, get(overview::overview))

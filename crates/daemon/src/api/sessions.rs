@@ -5,9 +5,10 @@ use axum::extract::{Query, State};
 use sluice_config::api::{Cleared, EndpointFilter, Flow, Initiator, Page, Position, Protocol, Session, SessionFilter};
 use sluice_engine::policy::Policy;
 use sluice_engine::request::{Cursor, Endpoint, Filter, Reply, Request, Shown};
+use sluice_inspect::applications::Meant;
 use sluice_route::Prefix;
 
-use super::{Refusal, Shared, nat};
+use super::{Refusal, Shared, applications, nat};
 use crate::build::PoolNames;
 use crate::control::Control;
 
@@ -47,7 +48,9 @@ fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> 
         .map(|address| nat::subscriber_net(control, address.into()));
     let plane = control.plane();
     let policy = plane.policy();
+    let application = wanted.application.as_deref();
     Ok(Filter {
+        application: application.map(|name| meant(policy, name)).transpose()?,
         subscriber: subscriber.map(prefix),
         pool,
         address: wanted.address.map(|filter| prefix(filter.0)),
@@ -62,6 +65,19 @@ fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> 
             .map(|name| interface(policy, name))
             .transpose()?,
         ..Filter::default()
+    })
+}
+
+/// What the name of an application means.
+fn meant(policy: &Policy, name: &str) -> Result<Meant, Refusal> {
+    let Some(seeking) = &policy.applications else {
+        return Err(applications::nobody());
+    };
+    let meant = seeking.names.meant(name);
+    meant.ok_or_else(|| {
+        Refusal::Wrong(format!(
+            "no application is called `{name}`: `show applications --all` lists them"
+        ))
     })
 }
 
@@ -163,6 +179,10 @@ fn session(shown: &Shown, policy: &Policy, pools: &PoolNames) -> Session {
         inside_interface: name(inside),
         outside_interface: name(outside),
         pool: shown.pool.and_then(|pool| pools.get(usize::from(pool))?.clone()),
+        application: shown.application.and_then(|pair| {
+            let seeking = policy.applications.as_deref()?;
+            Some(seeking.names.text(pair))
+        }),
         shard: shown.shard,
     }
 }

@@ -13,6 +13,7 @@ use sluice_filter::{
 };
 
 use super::BuildError;
+use super::applications::{UnknownApplication, named};
 
 /// A rule as the configuration has it.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,15 +37,19 @@ pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>,
     let Some(settings) = &config.document.filter else {
         return Ok(None);
     };
-    let listed = |(rule, text): (&FilterRule, &schema::FilterRule)| {
+    let listed = |(place, (rule, text)): (usize, (&FilterRule, &schema::FilterRule))| {
         let listed = Listed {
             text: text.clone(),
             rule: rule.clone(),
             inserted: false,
         };
-        Ok((written(rule)?, listed))
+        let written = written(rule).map_err(|error| match error {
+            BuildError::UnknownApplication(unknown) => UnknownApplication { rule: place, ..unknown }.into(),
+            error => error,
+        })?;
+        Ok((written, listed))
     };
-    let rules = config.filter.iter().zip(&settings.rules).map(listed);
+    let rules = config.filter.iter().zip(&settings.rules).enumerate().map(listed);
     let rules = rules.collect::<Result<Vec<_>, BuildError>>()?;
     let counters = match before {
         Some(before) => Counters::following(&before.filters().counters, places(before, &config.filter)),
@@ -124,6 +129,7 @@ pub fn written(rule: &FilterRule) -> Result<Written, BuildError> {
             IpAddr::V6(address) => address.to_bits(),
             IpAddr::V4(_) => 0,
         })?,
+        applications: named(&rule.selection.applications)?,
     })
 }
 

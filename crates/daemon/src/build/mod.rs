@@ -1,11 +1,13 @@
 //! From a valid configuration to the plain parameters of the data plane, which does not know it.
 
+mod applications;
 mod filter;
 mod inspection;
 mod interfaces;
 mod steering;
 mod translation;
 
+pub use applications::{UnknownApplication, application_names};
 pub use filter::{Listed, Rules, filters, written};
 pub use inspection::{RefusedRule, SignatureError, SignatureReport, inspection, inspection_plan, signatures};
 pub use interfaces::{Ports, faces_outside, interfaces, ports, routes};
@@ -53,9 +55,15 @@ pub enum BuildError {
     /// The filter's matcher.
     #[error(transparent)]
     Filter(#[from] sluice_filter::FilterError),
+    /// An application that a rule of the filter names.
+    #[error(transparent)]
+    UnknownApplication(#[from] UnknownApplication),
     /// A rule of the filter.
     #[error(transparent)]
     FilterRule(#[from] sluice_filter::Impossible),
+    /// What applications are found out with.
+    #[error(transparent)]
+    Applications(#[from] sluice_inspect::applications::Error),
     /// Timeouts.
     #[error(transparent)]
     Timeouts(#[from] TimeoutError),
@@ -121,6 +129,7 @@ pub fn setup(
         unsolicited_syns: config.document.nat.unsolicited_syns,
         spare_addresses: config.document.nat.spare_addresses,
         meters: Default::default(),
+        applications: applications::capacity(config),
         inspection: inspection_plan(config, shards.count()),
         events: Default::default(),
         subscribers: Subscribers {
@@ -154,6 +163,9 @@ pub fn policy(
     }
     if let Some(inspection) = inspection {
         policy.inspect_by(inspection.clone());
+    }
+    if let Some(seeking) = applications::seeking(config)? {
+        policy.seek_by(seeking);
     }
     policy.answers_syns = config.document.nat.unsolicited_syn == schema::UnsolicitedSyn::Unreachable;
     Ok(policy)

@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use sluice_config::api;
 use sluice_engine::records::{About, Ended, Ending, FlowState};
+use sluice_inspect::applications::Names;
 use sluice_inspect::signature::{Service, Signature, Toward};
 use sluice_inspect::transactions::names::{self, Message};
 use sluice_inspect::transactions::{Part, Transaction};
@@ -15,6 +16,8 @@ pub struct Scene<'a> {
     pub interfaces: &'a [String],
     /// When the engine's clock began.
     pub started: SystemTime,
+    /// What applications are called, where they are looked for.
+    pub applications: Option<&'a Names>,
 }
 
 impl Scene<'_> {
@@ -83,6 +86,10 @@ impl Scene<'_> {
                 },
                 alerted: ended.alerted,
             },
+            ndpi: ended.application.and_then(|pair| {
+                let proto = self.applications?.text(pair);
+                Some(Ndpi { proto })
+            }),
         };
         self.line(about, "flow", said)
     }
@@ -259,6 +266,14 @@ impl<'a> DropSaid<'a> {
 #[derive(Serialize)]
 struct FlowSaid {
     flow: Flow,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ndpi: Option<Ndpi>,
+}
+
+/// As nDPI's own records have it.
+#[derive(Serialize)]
+struct Ndpi {
+    proto: String,
 }
 
 #[derive(Serialize)]

@@ -1,8 +1,10 @@
+use std::sync::LazyLock;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use sluice_engine::records::{About, Ended, Ending, FlowState};
 use sluice_inspect::Reason;
+use sluice_inspect::applications::{Names, Pair};
 use sluice_inspect::ruleset::Ordered;
 use sluice_inspect::signature::{Action, Service, Toward};
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
@@ -20,10 +22,16 @@ fn rules() -> Ruleset {
     ordered.with(prefilter)
 }
 
+fn application_names() -> &'static Names {
+    static NAMES: LazyLock<Names> = LazyLock::new(|| Names::installed().unwrap());
+    &NAMES
+}
+
 fn scene(interfaces: &[String]) -> Scene<'_> {
     Scene {
         interfaces,
         started: SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+        applications: Some(application_names()),
     }
 }
 
@@ -104,13 +112,19 @@ fn flow_has_its_counts_its_time_and_why_it_ended() {
         state: FlowState::Closed,
         why: Ending::Timeout,
         alerted: true,
+        application: application_names()
+            .number("HTTP")
+            .map(|application| Pair { master: 0, application }),
     });
     let flow = json!({
         "pkts_toserver": 3, "pkts_toclient": 4, "bytes_toserver": 300, "bytes_toclient": 4_000,
         "start": "2023-11-14T22:13:20.000000Z", "end": "2023-11-14T22:14:21.000000Z", "age": 61,
         "state": "closed", "reason": "timeout", "alerted": true,
     });
-    let line = expected("flow", json!({"app_proto": "http", "flow": flow}));
+    let line = expected(
+        "flow",
+        json!({"app_proto": "http", "flow": flow, "ndpi": {"proto": "HTTP"}}),
+    );
     assert_eq!(line, read_back(said, Some(Service::Http)));
 }
 

@@ -7,7 +7,7 @@ use std::ops::Range;
 use sluice_inspect::Skipped;
 use sluice_inspect::stream::{Exception, Policy as Exceptional};
 use sluice_table::flow::RecordIndex;
-use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use sluice_wire::validity::{self, Validity};
@@ -125,15 +125,18 @@ fn look(packet: &mut Packet<'_>, interface: &Interface, ctx: &Ctx<'_, '_>) -> Re
     Ok(layers)
 }
 
-/// Flows that are inspected are looked up, everything else leaves.
+/// Flows that are inspected are looked up, and those whose application is looked for, as far as packets may tell it;
+/// everything else leaves.
 fn onward(slot: Slot, bridge: Bridge, inspects: bool, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
     let meta = batch.meta(slot);
+    let tells = meta.layers.fragment == Fragment::Whole && !is_icmp(meta.layers.protocol);
+    let looks = inspects || tells && ctx.policy.seeks([meta.interface, bridge.peer]);
     match meta.layers.class {
         Class::Ipv4 | Class::Ipv6 if inspects && meta.layers.fragment != Fragment::Whole => {
             put(&mut lists.fragments, slot);
         }
-        Class::Ipv4 if inspects => put(V4::lookups(lists), slot),
-        Class::Ipv6 if inspects => put(V6::lookups(lists), slot),
+        Class::Ipv4 if looks => put(V4::lookups(lists), slot),
+        Class::Ipv6 if looks => put(V6::lookups(lists), slot),
         _ => {
             if inspects {
                 ctx.counters.bypass_before(Skipped::NotIp);
@@ -177,13 +180,15 @@ pub fn fail(slot: Slot, reason: Reason, batch: &mut Batch<'_, '_>, lists: &mut L
         .policy
         .interface(meta.interface)
         .and_then(|interface| interface.bridge);
-    match bridge.filter(|bridge| bridge.fails_open) {
-        Some(bridge) => {
+    match bridge {
+        // Nothing depends on its application.
+        Some(bridge) if !inspects(ctx.policy, meta.interface, bridge) => send(slot, bridge.peer, batch, lists, ctx),
+        Some(bridge) if bridge.fails_open => {
             ctx.counters.bypass_before(Skipped::FailOpen);
             spare(meta, reason, ctx);
             send(slot, bridge.peer, batch, lists, ctx);
         }
-        None => lists.discard(slot, reason),
+        Some(_) | None => lists.discard(slot, reason),
     }
 }
 
@@ -191,7 +196,8 @@ pub fn fail(slot: Slot, reason: Reason, batch: &mut Batch<'_, '_>, lists: &mut L
 #[inline(always)]
 pub fn plan<F: Family>(policy: &Policy, meta: &Meta) -> Option<Plan<F>> {
     let bridge = policy.interface(meta.interface)?.bridge?;
-    Some(match inspects(policy, meta.interface, bridge) {
+    let keeps = inspects(policy, meta.interface, bridge) || policy.seeks([meta.interface, bridge.peer]);
+    Some(match keeps {
         true => Plan::Session(translation(meta.interface, bridge)),
         false => Plan::Drop(Own::Forgotten.into()),
     })
@@ -250,6 +256,9 @@ fn midstream<F: Family>(layers: &Layers, key: &F::Key) -> Option<Reason> {
 /// A packet of a flow whose beginning was not seen: what is said about connections in their midst.
 fn unseen(slot: Slot, reason: Reason, bridge: Bridge, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
     let inspection = ctx.policy.inspection.as_deref();
+    if !inspects(ctx.policy, batch.meta(slot).interface, bridge) {
+        return send(slot, bridge.peer, batch, lists, ctx);
+    }
     let said = inspection.map(|inspection| inspection.settings.policies.of(Exception::Midstream));
     if !matches!(said, Some(Exceptional::Pass | Exceptional::Bypass)) {
         return lists.discard(slot, reason);

@@ -4,13 +4,13 @@
 //! park (a SYN that nobody expects), drop. What is found is data in the session's record; only `established` touches the packet.
 
 use arrayvec::ArrayVec;
-use sluice_filter::{Filters, Header};
+use sluice_filter::{Filters, Header, Known};
 use sluice_nat::bindings::Inbound;
 use sluice_nat::rule::{self, Decided, SourceAction};
 use sluice_nat::{Address, PoolIndex, PortClass, RuleId, Target, TimeoutClass, Tuple};
 use sluice_route::SourceValidation;
 use sluice_wire::Context;
-use sluice_wire::ipv4::protocol::TCP;
+use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 use sluice_wire::layers::{Flags, Fragment};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
 
@@ -104,8 +104,9 @@ type Redirection<F> = Option<Decided<rule::Destination<<F as Family>::Address>>>
 /// What a source rule says of it.
 type Sourcing<F> = Option<Decided<SourceAction<<F as Family>::Address>>>;
 
-/// Ask rules and routes about a flow that came in by the interface of `meta`, and belongs to its shard.
-pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key) -> Plan<F> {
+/// Ask rules and routes about a flow that came in by the interface of `meta`, and belongs to its shard; rules of the filter
+/// with what is known of its application, but for what they refuse of that.
+pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, known: Option<Known>) -> Plan<F> {
     if let Some(plan) = bridge::plan(ctx.policy, meta) {
         return plan;
     }
@@ -120,7 +121,7 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key) -> Plan<F> 
             let passes = filter.is_none_or(|filter| {
                 let tuple = way.translated(tuple);
                 let header = filter::first_header::<F>(ctx.policy, meta, protocol, &tuple, interface);
-                filter::would_pass::<F>(F::filter(filter), &header)
+                filter::would_begin::<F>(F::filter(filter), &header, known)
             });
             if passes {
                 plan
@@ -240,7 +241,8 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
     // An error about a flow that nobody knows has none of its own.
     let inspection = ctx.policy.inspection.as_deref();
     let inspected = inspection.is_some_and(|on| on.is_on(meta.interface) || on.is_on(there.interface() as u16));
-    let kept = (ctx.policy.filters_sessions() || inspected) && !meta.layers.flags.has(Flags::ICMP_ERROR);
+    let sought = is_sought(ctx.policy, meta, F::protocol(key), there);
+    let kept = (ctx.policy.filters_sessions() || inspected || sought) && !meta.layers.flags.has(Flags::ICMP_ERROR);
     if way.target.is_none() && pool.is_none() && outside.is_none() && !kept {
         return Plan::Plain;
     }
@@ -260,6 +262,14 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
         mapped: way.mapped,
         hops: [there, back],
     })
+}
+
+/// Whether a flow has a session for the sake of its application: not a connection whose beginning was not seen, nor what its
+/// protocol says.
+fn is_sought(policy: &Policy, meta: &Meta, protocol: u8, there: Hop) -> bool {
+    policy.seeks([meta.interface, there.interface() as u16])
+        && !is_icmp(protocol)
+        && (protocol != TCP || meta.layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN)
 }
 
 /// Whether an address is one that inside hosts have outside.

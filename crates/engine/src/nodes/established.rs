@@ -1,12 +1,11 @@
 //! established: packets of known sessions: translated, counted, tracked, on their way.
 //!
-//! Exits: transmit, decide (no session), revise (session of an older policy), inspect (before anything is written), cut (too big, may be cut),
+//! Exits: transmit, decide (no session), revise (session of an older policy), inspect and recognise (before anything is written), cut (too big, may be cut),
 //! complain (TTL, MTU, the filter), unresolved (neighbour unknown), hand over (another worker's shard), hold (the shard is on its
 //! way here), queue (it is here, and receiving goes before), transmit as it came (over a bridge), drop.
 
 use core::hint::select_unpredictable;
 
-use sluice_inspect::Skipped;
 use sluice_nat::TimeoutClass;
 use sluice_nat::Tuple;
 use sluice_nat::rule::Changes;
@@ -22,7 +21,7 @@ use crate::context::{Ctx, Exit};
 use crate::counters::Cause;
 use crate::family::{Family, Session, Tracked};
 use crate::filter::{self, Refused};
-use crate::inspection::Inspect;
+use crate::inspection::turn_aside;
 use crate::io::{HAND, Slot};
 use crate::nodes::bridge;
 use crate::nodes::dont_fragment;
@@ -243,13 +242,17 @@ fn step<F: Family>(
             ctx.counters.sessions_revised.add(1);
         }
     }
-    let inspect = session.inspect();
-    if inspect != Inspect::Nothing && !lists.has_passed(slot) {
-        if inspect != Inspect::Left {
-            put(F::inspects(lists), (slot, index, direction));
-            return false;
-        }
-        ctx.counters.bypass_before(Skipped::Left);
+    if session.turns_aside()
+        && turn_aside::<F>(
+            slot,
+            layers,
+            (index, direction),
+            session,
+            lists,
+            (ctx.now, ctx.counters),
+        )
+    {
+        return false;
     }
     let hop = session.hop(direction);
     if layers.flags.has(Flags::ICMP_QUERY)
@@ -412,6 +415,8 @@ fn turn<F: Family>(
     (layers.source_port, layers.destination_port) = (as_sent.destination_port(), as_sent.source_port());
     meta.layers = layers;
     meta.origin = Origin::Hairpinned;
+    // The other session's application is looked for, too.
+    lists.recognised &= !(1 << (slot as usize % HAND));
     put(F::lookups(lists), slot);
 }
 

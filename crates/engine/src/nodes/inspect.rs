@@ -99,7 +99,7 @@ fn one<F: Family>(
     // What was decided before, and what is shed, costs no work.
     let open = match packet.session.inspect() {
         Inspect::Flow(handle) => Some(FlowHandle(handle)),
-        Inspect::Nothing | Inspect::Wanted | Inspect::Left => None,
+        Inspect::Nothing | Inspect::Wanted | Inspect::Left | Inspect::Sought | Inspect::Denied(_) => None,
     };
     let decided = open
         .zip(shard.inspector.as_deref_mut())
@@ -531,7 +531,7 @@ fn leave<F: Family>(
 fn flow<F: Family>(shard: &mut Shard<'_>, index: RecordIndex, session: &F::Session, now: Now) -> Option<FlowHandle> {
     match session.inspect() {
         Inspect::Flow(handle) => Some(FlowHandle(handle)),
-        Inspect::Nothing | Inspect::Left => None,
+        Inspect::Nothing | Inspect::Left | Inspect::Sought | Inspect::Denied(_) => None,
         Inspect::Wanted => {
             let inspector = shard.inspector.as_deref_mut()?;
             let handle = inspector.open(session.protocol() == protocol::TCP)?;

@@ -2,19 +2,26 @@
 //!
 //! Exits: established again (kept, or to be opened anew), drop.
 
+use sluice_filter::Known;
+use sluice_inspect::applications::Pair;
 use sluice_nat::rule::{self, SourceAction};
 use sluice_nat::{Address, PortClass, Target, Tuple};
-use sluice_table::flow::Record;
+use sluice_table::flow::{Record, RecordIndex};
 use sluice_wire::Direction;
+use sluice_wire::layers::Layers;
+use sluice_wire::tcp::flag::SYN;
 
+use crate::applications::Application;
 use crate::batch::{Batch, Hop, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::family::{Family, Session};
 use crate::filter;
+use crate::inspection::Inspect;
 use crate::leases::{Lessor, lessor, move_to};
 use crate::nodes::decide::{Plan, Translation, plan};
 use crate::policy::Policy;
-use crate::shard::end;
+use crate::records::Ending;
+use crate::shard::{Shard, Tools, end, uninspect};
 
 /// Decide again.
 #[inline(never)]
@@ -40,7 +47,8 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         }
         ctx.counters.sessions_revised.add(1);
         let tools = ctx.tools();
-        let kept = keeps::<F>(ctx, &meta, &session);
+        let known = filter::known::<F>(&session, ctx.recognition);
+        let kept = keeps::<F>(ctx, &meta, &session, known);
         let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
         let Some(shard) = shard else { continue };
         match kept {
@@ -61,6 +69,7 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
                     move_to::<F>(session, pool, &tools);
                 }
                 session.set_generation(generation);
+                follow_application::<F>(shard, index, ctx.policy, Asked::Again, &tools);
             }
             None => {
                 if lessor::<F>(&session, ctx.policy, meta.shard) == Lessor::Nobody {
@@ -71,6 +80,55 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         }
         put(F::lookups(lists), slot);
     }
+}
+
+/// How often rules have been asked about what is known of an application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// They are asked for the first time, and count.
+    First,
+    /// They were asked before.
+    Again,
+}
+
+/// What rules of the filter say about a session's application holds: it is dropped from now on, or no longer.
+pub fn follow_application<F: Family>(
+    shard: &mut Shard<'_>,
+    index: RecordIndex,
+    policy: &Policy,
+    asked: Asked,
+    tools: &Tools<'_>,
+) {
+    let Some(session) = F::table_ref(shard).get(index).copied() else {
+        return;
+    };
+    let is_denied = matches!(session.inspect(), Inspect::Denied(_));
+    let known = filter::known::<F>(&session, tools.recognition);
+    let counting = (asked == Asked::First).then_some(tools.now.nanoseconds);
+    let now = match filter::refuses::<F>(policy, &session, known, counting) {
+        Some(with) => Inspect::Denied(with),
+        None if !is_denied => return,
+        // What it said meanwhile nobody has heard: inspection goes on in its midst.
+        None if is_inspected(policy, &session, session.hop(Direction::Forward)) => Inspect::Wanted,
+        None => Inspect::Nothing,
+    };
+    if !is_denied {
+        uninspect::<F>(shard, &session, Ending::Forced, tools);
+    }
+    if let Some(session) = F::table(shard).get_mut(index) {
+        if let Some(Known {
+            master, application, ..
+        }) = known
+        {
+            session.set_application(Application::Known(Pair { master, application }));
+        }
+        session.set_inspect(now);
+    }
+}
+
+fn is_inspected<F: Family>(policy: &Policy, session: &impl Session<F>, there: Hop) -> bool {
+    let inspection = policy.inspection.as_deref();
+    inspection.is_some_and(|on| on.is_on(session.interface()) || on.is_on(there.interface() as u16))
 }
 
 /// Whether nothing but single rules has changed since a session was decided that does not come back. What comes back is
@@ -103,7 +161,7 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy) -> bool {
     let generations = policy.generation.wrapping_sub(session.generation());
     if let Some(filters) = &policy.filter
         && filter::may_concern::<F>(policy, generations, session)
-        && !filter::passes::<F>(policy, filters, session)
+        && (session.application() != Application::Nothing || !filter::passes::<F>(policy, filters, session, None))
     {
         return false;
     }
@@ -126,10 +184,9 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy) -> bool {
             nat.translates_source() && nat.pool().is_none() && reverse.destination() == outside
         }
         Some(SourceAction::Exempt) | None => {
-            let inspected = policy.inspection.as_deref().is_some_and(|inspection| {
-                inspection.is_on(session.interface()) || inspection.is_on(there.interface() as u16)
-            });
-            (nat.translates() || policy.filters_sessions() || inspected) && !nat.translates_source()
+            let inspected = is_inspected(policy, session, there);
+            let sought = policy.seeks([session.interface(), there.interface() as u16]);
+            (nat.translates() || policy.filters_sessions() || inspected || sought) && !nat.translates_source()
         }
     }
 }
@@ -144,7 +201,7 @@ fn leads_to<F: Family>(session: &F::Session, target: &Target<F::Address>) -> boo
 }
 
 /// The session's hops by the newest policy; none where its translation is no longer what rules and pools say.
-fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session) -> Option<[Hop; 2]> {
+fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known: Option<Known>) -> Option<[Hop; 2]> {
     let key = session.key(Direction::Forward);
     let hops = [session.hop(Direction::Forward), session.hop(Direction::Reverse)];
     let lessor = lessor::<F>(session, ctx.policy, meta.shard);
@@ -160,6 +217,10 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session) -> Opt
         } else {
             Origin::Received
         },
+        layers: Layers {
+            tcp_flags: SYN,
+            ..Layers::default()
+        },
         ..Meta::default()
     };
     let Translation {
@@ -168,12 +229,12 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session) -> Opt
         outside,
         mapped,
         hops,
-    } = match plan::<F>(ctx, &first, &key) {
+    } = match plan::<F>(ctx, &first, &key, known) {
         Plan::Session(translation) => translation,
         // A neighbour that is away for the moment does not end a session: it keeps its hops until the next commit.
         Plan::Wait(_) => {
             let filters = ctx.policy.filter.as_deref();
-            let passes = filters.is_none_or(|filters| filter::passes::<F>(ctx.policy, filters, session));
+            let passes = filters.is_none_or(|filters| filter::passes::<F>(ctx.policy, filters, session, known));
             return passes.then_some(hops);
         }
         _ => return None,

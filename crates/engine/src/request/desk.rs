@@ -2,6 +2,7 @@
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
+use sluice_inspect::applications::Pair;
 use sluice_nat::{Address as _, Tuple};
 use sluice_table::flow::{Record, RecordIndex};
 use sluice_wire::Direction;
@@ -14,7 +15,7 @@ use crate::inspection::Alerts;
 use crate::policy::Policy;
 use crate::records;
 use crate::shard::{Shard, Tools, end, remaining};
-use crate::time::{Now, TICKS_PER_SECOND};
+use crate::time::TICKS_PER_SECOND;
 
 /// The worker's end.
 #[derive(Debug)]
@@ -102,13 +103,12 @@ impl Desk {
         &mut self,
         shards: &mut [Option<Box<Shard<'_>>>],
         portion: u32,
-        now: Now,
         policy: &Policy,
         tools: &Tools<'_>,
     ) {
         if let Some((cursor, filter, mut into)) = self.listing.take() {
             let room = (into.capacity() - into.len()).min(portion as usize);
-            let next = step(shards, cursor, room as u32, now, policy, |_, _, shown| {
+            let next = step(shards, cursor, room as u32, tools, policy, |_, _, shown| {
                 if filter.matches(shown) {
                     into.push(*shown);
                 }
@@ -130,7 +130,7 @@ impl Desk {
         if let Some((cursor, filter, mut ended)) = self.clearing.take() {
             let mut meant = [(0, false, RecordIndex(0)); LOOKED_AT as usize];
             let mut count = 0;
-            let next = step(shards, cursor, portion, now, policy, |six, index, shown| {
+            let next = step(shards, cursor, portion, tools, policy, |six, index, shown| {
                 if filter.matches(shown)
                     && let Some(place) = meant.get_mut(count)
                 {
@@ -162,7 +162,7 @@ fn step(
     shards: &[Option<Box<Shard<'_>>>],
     mut cursor: Cursor,
     count: u32,
-    now: Now,
+    tools: &Tools<'_>,
     policy: &Policy,
     mut visit: impl FnMut(bool, RecordIndex, &Shown),
 ) -> Option<Cursor> {
@@ -173,11 +173,11 @@ fn step(
         }
         if let Some(shard) = &shards[place] {
             let next = if cursor.six {
-                scan::<V6>(shard, (cursor.record, count), now, policy, &mut |index, shown| {
+                scan::<V6>(shard, (cursor.record, count), tools, policy, &mut |index, shown| {
                     visit(true, index, shown)
                 })
             } else {
-                scan::<V4>(shard, (cursor.record, count), now, policy, &mut |index, shown| {
+                scan::<V4>(shard, (cursor.record, count), tools, policy, &mut |index, shown| {
                     visit(false, index, shown)
                 })
             };
@@ -193,12 +193,12 @@ fn step(
 fn scan<F: Family>(
     shard: &Shard<'_>,
     (from, count): (u32, u32),
-    now: Now,
+    tools: &Tools<'_>,
     policy: &Policy,
     visit: &mut impl FnMut(RecordIndex, &Shown),
 ) -> Option<u32> {
     F::table_ref(shard).scan(from, count, |index, session| {
-        visit(index, &show::<F>(shard.number, session, now, policy));
+        visit(index, &show::<F>(shard.number, session, tools, policy));
     })
 }
 
@@ -211,7 +211,7 @@ fn flow<T: Tuple>(tuple: &T) -> Flow {
     }
 }
 
-fn show<F: Family>(shard: u16, session: &F::Session, now: Now, policy: &Policy) -> Shown {
+fn show<F: Family>(shard: u16, session: &F::Session, tools: &Tools<'_>, policy: &Policy) -> Shown {
     let track = session.track();
     let tcp = session.protocol() == sluice_wire::ipv4::protocol::TCP;
     debug_assert!(session.links().is_live());
@@ -223,11 +223,20 @@ fn show<F: Family>(shard: u16, session: &F::Session, now: Now, policy: &Policy) 
         answered: track.tracking.answered(),
         packets: track.packets,
         bytes: track.bytes,
-        seconds_left: remaining::<F>(session, now, policy).div_ceil(TICKS_PER_SECOND as u32),
+        seconds_left: remaining::<F>(session, tools.now, policy).div_ceil(TICKS_PER_SECOND as u32),
         interface: session.interface(),
         egress: session.hop(Direction::Forward).interface() as u16,
         pool: session.nat().pool(),
         inbound: !session.nat().outbound(Direction::Forward),
+        application: application::<F>(session, tools, policy),
         shard,
     }
+}
+
+/// What is known of a session's application; of ICMP its protocol says it.
+fn application<F: Family>(session: &F::Session, tools: &Tools<'_>, policy: &Policy) -> Option<Pair> {
+    let interfaces = [session.interface(), session.hop(Direction::Forward).interface() as u16];
+    let seeking = policy.applications.as_deref().filter(|_| policy.seeks(interfaces));
+    let of_protocol = seeking.and_then(|seeking| seeking.of_protocol(session.protocol()));
+    of_protocol.or_else(|| tools.recognition.known(session.application()))
 }

@@ -13,7 +13,7 @@ use arrayvec::ArrayVec;
 impl Worker<'_> {
     /// Move the buffers of a burst. Returns the cycles spent on what other workers get.
     pub(super) fn dispose(&mut self, now: Now) -> u64 {
-        self.parts.lists.passed = 0;
+        (self.parts.lists.passed, self.parts.lists.recognised) = (0, 0);
         self.transmit();
         self.park(now);
         let mut over = 0;

@@ -24,6 +24,7 @@ impl Worker<'_> {
             meters: &state.setup.meters,
             events: &state.events,
             records: &state.records,
+            recognition: &state.recognition,
         };
         state.settling.follow(&mut state.shards, policy);
         state.settling.advance(&mut state.shards, policy, &tools);
@@ -50,8 +51,7 @@ impl Worker<'_> {
             };
             put(&mut self.resumed, (waiting, super::Resume::Unsolicited(reason)));
         }
-        self.desk
-            .advance(&mut state.shards, portion(packets), now, policy, &tools);
+        self.desk.advance(&mut state.shards, portion(packets), policy, &tools);
         self.drop_given_up(now);
         if let Some(place) = looked_at
             && self.parts.inspecting.is_some()

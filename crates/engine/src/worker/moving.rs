@@ -337,7 +337,9 @@ impl<'m> Worker<'m> {
         if let Some(giving) = &self.moving.giving
             && giving.leaving.is_none()
         {
-            self.free_held(usize::from(giving.shard));
+            let shard = giving.shard;
+            self.give_up_applications(shard, now);
+            self.free_held(usize::from(shard));
         }
         if let Some(giving) = &mut self.moving.giving
             && let Some(place) = self.parts.shards.get_mut(usize::from(giving.shard))

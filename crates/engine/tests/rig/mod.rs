@@ -114,6 +114,8 @@ pub struct Plan {
     pub unsolicited_syns: u32,
     /// How much is inspected, in each shard.
     pub inspection: Option<sluice_inspect::inspector::Plan>,
+    /// How much of applications is looked at, by each worker.
+    pub applications: Option<sluice_inspect::applications::Capacity>,
     /// Wraps a worker's devices.
     pub device: fn(MemoryIo) -> Box<dyn Handover>,
     /// Changes interfaces, before routes are derived from them.
@@ -155,6 +157,7 @@ impl Default for Plan {
             },
             unsolicited_syns: 0,
             inspection: None,
+            applications: None,
             device: |io| Box::new(io),
             interfaces: |_| {},
             routes: Vec::new(),
@@ -301,6 +304,7 @@ impl Rig {
             unsolicited_syns: plan.unsolicited_syns,
             spare_addresses: plan.spare_addresses,
             meters: Default::default(),
+            applications: plan.applications,
             inspection: plan.inspection,
             events: plan.events,
             subscribers: Subscribers {

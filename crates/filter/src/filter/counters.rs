@@ -161,7 +161,7 @@ impl Counters {
     #[inline]
     pub(super) fn decided<A: Address>(&self, by: By, header: &Header<A>, now: u64) {
         match by {
-            By::Rule(place) => {
+            By::Rule(place) | By::Application(place) => {
                 if let Some(counter) = self.of(place) {
                     counter.count(header.get(Field::Length), now);
                 }

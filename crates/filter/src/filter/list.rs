@@ -243,7 +243,7 @@ impl<T> RuleList<T> {
         let filters = &self.filters;
         // Whatever follows: where all is built anew it goes on counting.
         let counts = filters.counters.add(counter);
-        let Action::Decide(verdict) = written.action else {
+        let (Action::Decide(verdict), false) = (written.action, written.stands_aside()) else {
             return false;
         };
         let (Some(four), Some(six)) = (filters.four.matcher.best(), filters.six.matcher.best()) else {
@@ -268,7 +268,7 @@ impl<T> RuleList<T> {
     /// Whether a rule is no more in force. Where it is in part, all is to be built anew.
     fn remove_from_filters(&self, place: Place) -> bool {
         let (rule, filters) = (&self.rules[place as usize].written, &self.filters);
-        let (Action::Decide(_), Some(number)) = (rule.action, filters.decisions.number(place)) else {
+        let (false, Some(number)) = (rule.stands_aside(), filters.decisions.number(place)) else {
             return false;
         };
         let (Some(four), Some(six)) = (filters.four.matcher.best(), filters.six.matcher.best()) else {

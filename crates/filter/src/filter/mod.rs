@@ -1,13 +1,15 @@
 //! A list of rules with what they do, compiled into a snapshot that only single rules change in: what a packet's fate is.
 //!
-//! Rules that decide go into the matcher. Those after which others are asked, few as they are, are asked one by one, as far
-//! as they come before the one that decides.
+//! Rules that decide go into the matcher. Those after which others are asked, and those about applications, few as they are,
+//! are asked one by one, as far as they come before the one that decides.
 
+mod application;
 mod counters;
 mod kind;
 mod list;
 mod numbers;
 
+pub use application::{Known, Named};
 pub use counters::{Counter, Counters, LogRecord};
 pub use kind::Kind;
 pub use list::{Change, Fold, RuleList};
@@ -87,6 +89,16 @@ pub struct Written {
     pub four: Vec<Rule<u32>>,
     /// IPv6.
     pub six: Vec<Rule<u128>>,
+    /// Applications, of which the session's is one: then it is asked about sessions whose application is known, and no others.
+    /// Any where none is named.
+    pub applications: Vec<Named>,
+}
+
+impl Written {
+    /// Whether it is asked beside the matcher.
+    fn stands_aside(&self) -> bool {
+        !matches!(self.action, Action::Decide(_)) || !self.applications.is_empty()
+    }
 }
 
 /// Why a packet is what it is.
@@ -94,6 +106,8 @@ pub struct Written {
 pub enum By {
     /// A rule decided.
     Rule(Place),
+    /// A rule about the session's application decided.
+    Application(Place),
     /// A rule's rate was exceeded.
     Limit(Place),
     /// No rule decided.
@@ -141,13 +155,14 @@ pub struct Settings {
     pub workers: usize,
 }
 
-/// A box after whose rule others are asked.
+/// A box whose rule is asked beside the matcher.
 #[derive(Clone, Debug)]
-struct GoesOn<A> {
+struct Aside<A> {
     number: RuleNumber,
     place: Place,
     action: Action,
     rule: Rule<A>,
+    applications: Arc<[Named]>,
 }
 
 /// Rules of one family.
@@ -156,27 +171,28 @@ pub struct Filter<A: Address> {
     matcher: Any<A>,
     decisions: Arc<Decisions>,
     boxes: AtomicUsize,
-    goes_on: Box<[GoesOn<A>]>,
+    aside: Box<[Aside<A>]>,
     default: Verdict,
 }
 
 impl<A: Address> Filter<A> {
     /// Of boxes in order, each with the place of its rule and what that does.
     fn new<'r>(
-        boxes: impl Iterator<Item = (Place, Action, &'r Rule<A>)>,
+        boxes: impl Iterator<Item = (Place, &'r Written, &'r Rule<A>)>,
         settings: &Settings,
         decisions: Arc<Decisions>,
     ) -> Result<Self, FilterError> {
-        let (mut rules, mut goes_on) = (Vec::new(), Vec::new());
-        for (place, action, rule) in boxes {
+        let (mut rules, mut aside) = (Vec::new(), Vec::new());
+        for (place, written, rule) in boxes {
             let (number, rule) = (decisions.number(place).unwrap_or_default(), rule.clone());
-            match action {
-                Action::Decide(_) => rules.push((number, rule)),
-                action => goes_on.push(GoesOn {
+            match written.stands_aside() {
+                false => rules.push((number, rule)),
+                true => aside.push(Aside {
                     number,
                     place,
-                    action,
+                    action: written.action,
                     rule,
+                    applications: written.applications.as_slice().into(),
                 }),
             }
         }
@@ -187,7 +203,7 @@ impl<A: Address> Filter<A> {
             boxes: AtomicUsize::new(rules.len()),
             matcher: Any::new(rules, settings.kind, settings.workers)?,
             decisions,
-            goes_on: goes_on.into(),
+            aside: aside.into(),
             default: settings.default,
         })
     }
@@ -204,7 +220,9 @@ impl<A: Address> Filter<A> {
             let mut found = [None; BATCH];
             self.matcher.first_of_each(headers, &mut found[..headers.len()], worker);
             for ((header, found), fate) in headers.iter().zip(found).zip(fates) {
-                *fate = self.fate(header, found, |place, action| counters.note(place, action, header, now));
+                *fate = self.fate(header, None, found, |place, action| {
+                    counters.note(place, action, header, now)
+                });
                 counters.decided(fate.by, header, now);
             }
         }
@@ -212,19 +230,41 @@ impl<A: Address> Filter<A> {
 
     /// The fate of a packet if it came; nothing is counted, and no rate is exceeded.
     pub fn would(&self, header: &Header<A>) -> Fate {
+        self.would_as(header, None)
+    }
+
+    /// The same where its session's application is known.
+    pub fn would_as(&self, header: &Header<A>, known: Option<Known>) -> Fate {
+        self.fate(header, known, self.first(header), |_, _| true)
+    }
+
+    /// The fate of a session whose application is known now, by its first packet's header: rules about applications that match
+    /// have counted it; the others did when it began.
+    pub fn decide_as(&self, header: &Header<A>, known: Known, counters: &Counters, now: u64) -> Fate {
+        let fate = self.fate(header, Some(known), self.first(header), |place, action| {
+            let of_applications = self
+                .aside
+                .iter()
+                .any(|aside| aside.place == place && !aside.applications.is_empty());
+            !of_applications || counters.note(place, action, header, now)
+        });
+        if let By::Application(_) = fate.by {
+            counters.decided(fate.by, header, now);
+        }
+        fate
+    }
+
+    fn first(&self, header: &Header<A>) -> Option<RuleNumber> {
         let mut found = [None];
         self.matcher
             .first_of_each(core::slice::from_ref(header), &mut found, usize::MAX);
-        self.fate(header, found[0], |_, _| true)
+        found[0]
     }
 
     /// The same, and the rules that match before the one that decides.
     pub fn explain(&self, header: &Header<A>) -> (Vec<Place>, Fate) {
-        let mut found = [None];
-        self.matcher
-            .first_of_each(core::slice::from_ref(header), &mut found, usize::MAX);
         let mut before = Vec::new();
-        let fate = self.fate(header, found[0], |place, _| {
+        let fate = self.fate(header, None, self.first(header), |place, _| {
             before.push(place);
             true
         });
@@ -233,19 +273,40 @@ impl<A: Address> Filter<A> {
 
     /// `note` is told of each rule that matches before the one that decides, and says whether the packet may go on.
     #[inline(always)]
-    fn fate(&self, header: &Header<A>, found: Option<RuleNumber>, mut note: impl FnMut(Place, Action) -> bool) -> Fate {
+    fn fate(
+        &self,
+        header: &Header<A>,
+        known: Option<Known>,
+        found: Option<RuleNumber>,
+        mut note: impl FnMut(Place, Action) -> bool,
+    ) -> Fate {
         // Boxes of a rule follow one another, and may overlap: what several of them have, the rule matches once.
         let mut noted = None;
-        for goes_on in &self.goes_on {
-            if found.is_some_and(|found| found < goes_on.number) {
+        // A rule about applications that does not accept by now may do so when more is known.
+        let mut is_open = false;
+        for aside in &self.aside {
+            if found.is_some_and(|found| found < aside.number) {
                 break;
             }
-            if noted == Some(goes_on.place) || !goes_on.rule.has(header) {
+            if noted == Some(aside.place) || !aside.rule.has(header) {
                 continue;
             }
-            noted = Some(goes_on.place);
-            if !note(goes_on.place, goes_on.action) {
-                let by = By::Limit(goes_on.place);
+            if !application::is_of(&aside.applications, known) {
+                is_open |= known.is_some_and(|known| !known.is_all) && aside.action == Action::Decide(Verdict::Accept);
+                continue;
+            }
+            noted = Some(aside.place);
+            if let Action::Decide(verdict) = aside.action {
+                if is_open && verdict != Verdict::Accept {
+                    break;
+                }
+                return Fate {
+                    verdict,
+                    by: By::Application(aside.place),
+                };
+            }
+            if !note(aside.place, aside.action) {
+                let by = By::Limit(aside.place);
                 return Fate {
                     verdict: Verdict::Drop,
                     by,
@@ -271,7 +332,7 @@ impl<A: Address> Filter<A> {
 
     /// Whether there are no boxes at all.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0 && self.goes_on.is_empty()
+        self.len() == 0 && self.aside.is_empty()
     }
 
     /// Bytes that the matcher takes.
@@ -291,6 +352,8 @@ pub struct Filters {
     pub counters: Counters,
     /// The first packet of a flow is asked about, and those that follow pass.
     pub sessions: bool,
+    /// There are rules about applications.
+    pub applications: bool,
     decisions: Arc<Decisions>,
 }
 
@@ -304,13 +367,14 @@ impl Filters {
         let verdicts = written.iter().map(|rule| decides(rule.borrow())).collect();
         let decisions = Arc::new(Decisions::new(verdicts, later(written.len())));
         let boxes = || (0..).zip(written.iter().map(Borrow::borrow));
-        let four = boxes().flat_map(|(place, rule)| rule.four.iter().map(move |one| (place, rule.action, one)));
-        let six = boxes().flat_map(|(place, rule)| rule.six.iter().map(move |one| (place, rule.action, one)));
+        let four = boxes().flat_map(|(place, rule)| rule.four.iter().map(move |one| (place, rule, one)));
+        let six = boxes().flat_map(|(place, rule)| rule.six.iter().map(move |one| (place, rule, one)));
         Ok(Self {
             four: Filter::new(four, settings, decisions.clone())?,
             six: Filter::new(six, settings, decisions.clone())?,
             counters,
             sessions: settings.sessions,
+            applications: written.iter().any(|rule| !rule.borrow().applications.is_empty()),
             decisions,
         })
     }

@@ -18,6 +18,9 @@ use crate::transactions::Pending;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlowHandle(pub u32);
 
+/// No handle is below 1 shifted by so many bits: those numbers are for the engine.
+const RESERVED_BITS: u32 = 4;
+
 /// What is known of a flow, what every packet needs first.
 #[derive(Debug)]
 #[repr(C, align(64))]
@@ -75,7 +78,8 @@ impl Flows {
             free: (0..count).rev().collect(),
             notes: vec![0; count as usize * words].into(),
             words,
-            bits: 32 - count.leading_zeros(),
+            // No handle is one of the numbers that the engine has for itself.
+            bits: (32 - count.leading_zeros()).max(RESERVED_BITS),
         }
     }
 

@@ -1,0 +1,121 @@
+//! Applications: whose are looked for, and what they are called.
+
+use std::sync::{Arc, OnceLock};
+
+use sluice_config::{Config, nearest};
+use sluice_engine::applications::Seeking;
+use sluice_filter::Named;
+use sluice_inspect::applications::{Capacity, Error, Meant, Names};
+
+use super::BuildError;
+
+/// What applications are called: the same for the whole process, since it takes a while to find out.
+///
+/// # Errors
+/// The library is another one.
+pub fn application_names() -> Result<Arc<Names>, Error> {
+    static NAMES: OnceLock<Arc<Names>> = OnceLock::new();
+    if let Some(names) = NAMES.get() {
+        return Ok(names.clone());
+    }
+    let names = Arc::new(Names::installed()?);
+    Ok(NAMES.get_or_init(|| names).clone())
+}
+
+/// Whose applications are looked for; none where nobody's are.
+pub(super) fn seeking(config: &Config) -> Result<Option<Arc<Seeking>>, Error> {
+    let Some(applications) = &config.applications else {
+        return Ok(None);
+    };
+    let names = application_names()?;
+    Ok(Some(Arc::new(Seeking::new(applications.interfaces.clone(), names))))
+}
+
+/// How much each worker looks at.
+pub(super) fn capacity(config: &Config) -> Option<Capacity> {
+    let written = config.document.applications.as_ref()?;
+    Some(Capacity {
+        flows: written.flows,
+        memory: written.memory as usize,
+        tcp_packets: written.tcp_packets,
+        other_packets: written.other_packets,
+    })
+}
+
+/// A name that no application has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no application `{name}`{}", hint.as_deref().map(|hint| format!(": {hint}")).unwrap_or_default())]
+pub struct UnknownApplication {
+    /// As written.
+    pub name: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// Its place among those that the rule names.
+    pub place: usize,
+    /// The rule's place in the configuration.
+    pub rule: usize,
+}
+
+/// Applications that a rule names, by their numbers.
+pub(super) fn named(written: &[String]) -> Result<Vec<Named>, BuildError> {
+    if written.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names = application_names()?;
+    let one = |(place, name): (usize, &String)| {
+        let Meant { master, application } = names.meant(name).ok_or_else(|| UnknownApplication {
+            name: name.clone(),
+            hint: near(name, &names).map(|near| format!("did you mean `{near}`?")),
+            place,
+            rule: 0,
+        })?;
+        Ok(Named { master, application })
+    };
+    written.iter().enumerate().map(one).collect()
+}
+
+/// The name that is least unlike one that is none.
+fn near(written: &str, names: &Names) -> Option<String> {
+    let known: Vec<_> = names.iter().map(|(_, name)| name.to_owned()).collect();
+    let one = |part: &str| match names.number(part).and_then(|number| names.name(number)) {
+        Some(name) => Some(name.to_owned()),
+        None => nearest(part, &known).cloned(),
+    };
+    match written.split_once('.') {
+        Some((master, application)) => Some(format!("{}.{}", one(master)?, one(application)?)),
+        None => one(written),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::memory::EntryBytes;
+    use sluice_inspect::applications::Applications;
+
+    use super::*;
+
+    #[test]
+    fn session_that_is_looked_at_takes_no_more_than_is_planned_for() {
+        let planned = EntryBytes::default().sought;
+        assert!(planned >= Applications::FLOW as u64 + 64, "{}", Applications::FLOW);
+    }
+
+    #[test]
+    fn name_of_no_application_is_answered_with_the_nearest() {
+        let hint = |name: &str| match named(&[name.to_owned()]) {
+            Err(BuildError::UnknownApplication(unknown)) => unknown.hint,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(Some("did you mean `BitTorrent`?".into()), hint("BitTorent"));
+        assert_eq!(Some("did you mean `TLS.NetFlix`?".into()), hint("tls.Netflx"));
+        assert_eq!(None, hint("what nobody speaks"));
+    }
+
+    #[test]
+    fn names_of_applications_are_found_whatever_their_case() {
+        let names = ["bittorrent", "TLS.Google", "Unknown"].map(String::from);
+        let found = named(&names).unwrap();
+        let named = |master, application| Named { master, application };
+        assert_eq!(vec![named(None, 37), named(Some(91), 126), named(None, 0)], found);
+    }
+}

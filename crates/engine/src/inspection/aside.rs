@@ -1,0 +1,49 @@
+//! Where packets go whose session is looked at, before anything is written.
+
+use sluice_inspect::Skipped;
+use sluice_table::flow::RecordIndex;
+use sluice_wire::Direction;
+use sluice_wire::layers::{Flags, Layers};
+
+use super::Inspect;
+use crate::batch::{Lists, put};
+use crate::counters::WorkerCounters;
+use crate::family::{Family, Session};
+use crate::filter;
+use crate::io::Slot;
+use crate::time::Now;
+
+/// Whether a packet is looked at before anything is written: by inspection first, so that an application is known by what it
+/// has let go on, in order. Or it is dropped, as all of its session are.
+#[inline(never)]
+pub fn turn_aside<F: Family>(
+    slot: Slot,
+    layers: &Layers,
+    (index, direction): (RecordIndex, Direction),
+    session: &mut F::Session,
+    lists: &mut Lists,
+    (now, counters): (Now, &WorkerCounters),
+) -> bool {
+    let inspect = session.inspect();
+    let passed = lists.has_passed(slot);
+    if let Inspect::Denied(with) = inspect {
+        // As long as it goes on it is not to begin anew.
+        if session.refreshes(direction) && !layers.flags.has(Flags::ICMP_ERROR) {
+            session.track_mut().last_seen = now.stamp();
+        }
+        lists.refuse(slot, filter::denied(with, layers));
+        return true;
+    }
+    if matches!(inspect, Inspect::Wanted | Inspect::Flow(_)) && !passed {
+        put(F::inspects(lists), (slot, index, direction));
+        return true;
+    }
+    if session.application().is_open() && !lists.was_recognised(slot) {
+        put(F::recognises(lists), (slot, index, direction));
+        return true;
+    }
+    if inspect == Inspect::Left && !passed {
+        counters.bypass_before(Skipped::Left);
+    }
+    false
+}

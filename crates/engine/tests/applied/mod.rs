@@ -1,0 +1,215 @@
+//! What tests of applications share: sessions of real captures, sent through a gateway.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+#[path = "../../../inspect/tests/captured/mod.rs"]
+pub mod captured;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::sync::Arc;
+
+use captured::{Key, Packet};
+use sluice_engine::applications::Seeking;
+use sluice_engine::policy::Policy;
+use sluice_engine::request::{Filter, Shown};
+use sluice_inspect::applications::{Applications, Capacity, Guess, Names, Pair};
+use sluice_wire::{Checksums, Class, Direction, layers};
+
+use crate::rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, flow, v4};
+
+/// Enough for every session of a capture.
+pub const CAPACITY: Capacity = Capacity {
+    flows: 256,
+    memory: 4 << 20,
+    tcp_packets: 80,
+    other_packets: 24,
+};
+
+/// Applications of what comes and goes by the inside interface.
+pub fn seek(policy: &mut Policy) {
+    let names = Names::installed().unwrap();
+    policy.seek_by(Arc::new(Seeking::new(vec![true, false], Arc::new(names))));
+}
+
+/// A gateway that looks for them.
+pub fn plan() -> Plan {
+    Plan {
+        applications: Some(CAPACITY),
+        policy: seek,
+        ..Plan::default()
+    }
+}
+
+/// The packets of a capture; none where there are no captures.
+pub fn capture(name: &str) -> Option<Vec<Packet>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/captures/applications");
+    let path = folder.join(name);
+    if !path.exists() {
+        println!("no captures at {}: none was read", folder.display());
+        return None;
+    }
+    Some(captured::packets(&path))
+}
+
+/// Sessions of a capture that a gateway takes: of IPv4, begun, between two hosts. In order of their first packets.
+pub fn sessions(packets: &[Packet]) -> Vec<Vec<&Packet>> {
+    let mut keys: Vec<&Key> = Vec::new();
+    for packet in packets {
+        if !keys.contains(&&packet.key) {
+            keys.push(&packet.key);
+        }
+    }
+    let of = |key: &Key| packets.iter().filter(|packet| packet.key == *key).collect::<Vec<_>>();
+    let fits = |session: &Vec<&Packet>| {
+        let first = session[0];
+        let [from, to] = first.key.ends.map(|(address, _)| address);
+        let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) else {
+            return false;
+        };
+        let opens = match first.key.protocol {
+            6 => first.bytes[usize::from(first.bytes[0] & 15) * 4 + 13] & 0x17 == 2,
+            protocol => protocol == 17,
+        };
+        let hosts = [from, to]
+            .iter()
+            .all(|a| !a.is_multicast() && !a.is_broadcast() && !a.is_unspecified());
+        opens && hosts
+    };
+    keys.into_iter().map(of).filter(fits).collect()
+}
+
+/// What the same nDPI says of a session by itself.
+pub fn by_itself(session: &[&Packet]) -> Pair {
+    let mut applications = Applications::new(CAPACITY).unwrap();
+    let state = applications.open().unwrap();
+    let mut pair = Pair::default();
+    let mut note = |guess| {
+        if let Guess::Application {
+            master, application, ..
+        } = guess
+        {
+            pair = Pair { master, application };
+        }
+    };
+    for packet in session {
+        note(applications.packet(state, &packet.bytes, packet.direction, packet.time_ms));
+    }
+    note(applications.give_up(state));
+    pair
+}
+
+/// A session of a capture, between the inside host and a remote one.
+pub struct Played {
+    pub host: SocketAddrV4,
+    pub remote: SocketAddrV4,
+    /// The host as the remote sees it, once it has sent.
+    pub public: Option<SocketAddrV4>,
+}
+
+impl Played {
+    pub fn new(session: &[&Packet], port: u16) -> Self {
+        let [_, (to, remote_port)] = session[0].key.ends;
+        let IpAddr::V4(to) = to else { panic!("IPv4") };
+        // Hosts of the rig's own networks are elsewhere here.
+        let [a, b, c, d] = to.octets();
+        let to = match (a, b, c) {
+            (192, 168, 1) | (203, 0, 113) | (127, ..) | (169, 254, _) => Ipv4Addr::new(198, 51, 100, d),
+            _ => to,
+        };
+        Self {
+            host: SocketAddrV4::new(HOST.parse().unwrap(), port),
+            remote: SocketAddrV4::new(to, remote_port),
+            public: None,
+        }
+    }
+
+    /// Send a packet by worker `worker`; how many frames came out.
+    pub fn send(&mut self, rig: &mut Rig, worker: usize, packet: &Packet) -> usize {
+        let (interface, macs, from, to) = match packet.direction {
+            Direction::Forward => (INSIDE, [INSIDE_MAC, HOST_MAC], self.host, self.remote),
+            Direction::Reverse => {
+                let Some(public) = self.public else { return 0 };
+                (OUTSIDE, [OUTSIDE_MAC, ROUTER_MAC], self.remote, public)
+            }
+        };
+        let frame = addressed(&packet.bytes, macs, from, to);
+        rig.wires[worker].inject(interface, &frame, Checksums::Unverified);
+        rig.round();
+        let sent = rig.sent();
+        if packet.direction == Direction::Forward
+            && let Some(first) = sent.first()
+        {
+            self.public = Some(flow(&first.frame).0);
+        }
+        sent.len()
+    }
+
+    /// Send all of a session; how many frames came out.
+    pub fn play(&mut self, rig: &mut Rig, session: &[&Packet]) -> usize {
+        session.iter().map(|packet| self.send(rig, 0, packet)).sum()
+    }
+
+    /// What the gateway shows of it.
+    pub fn shown(&self, rig: &mut Rig) -> Option<Shown> {
+        let filter = Filter {
+            source: Some((*self.host.ip()).into()),
+            source_port: Some(self.host.port()),
+            destination: Some((*self.remote.ip()).into()),
+            ..Filter::default()
+        };
+        rig.sessions(filter).first().copied()
+    }
+
+    /// The application that it shows, by name.
+    pub fn application(&self, rig: &mut Rig) -> Option<String> {
+        let names = rig.plane.policy().applications.as_ref().unwrap().names.clone();
+        self.shown(rig)?.application.map(|pair| names.text(pair))
+    }
+}
+
+/// A packet from and to others than it was, its checksums as they must be.
+pub fn addressed(packet: &[u8], [to_mac, from_mac]: [[u8; 6]; 2], from: SocketAddrV4, to: SocketAddrV4) -> Vec<u8> {
+    let mut frame = [&to_mac[..], &from_mac, &[8, 0], packet].concat();
+    let ip = &mut frame[14..];
+    let length = usize::from(u16::from_be_bytes([ip[2], ip[3]])).min(ip.len());
+    let header = usize::from(ip[0] & 15) * 4;
+    ip[8] = 64;
+    ip[12..16].copy_from_slice(&from.ip().octets());
+    ip[16..20].copy_from_slice(&to.ip().octets());
+    ip[10..12].fill(0);
+    let sum = checksum(0, &ip[..header]);
+    ip[10..12].copy_from_slice(&sum.to_be_bytes());
+    let protocol = ip[9];
+    let (head, segment) = ip[..length].split_at_mut(header);
+    segment[..2].copy_from_slice(&from.port().to_be_bytes());
+    segment[2..4].copy_from_slice(&to.port().to_be_bytes());
+    let place = if protocol == 6 { 16 } else { 6 };
+    segment[place..place + 2].fill(0);
+    let pseudo = head[12..20]
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])));
+    let sum = checksum(
+        pseudo.sum::<u32>() + u32::from(protocol) + segment.len() as u32,
+        segment,
+    );
+    segment[place..place + 2].copy_from_slice(&sum.to_be_bytes());
+    let class = layers::parse(&frame).map(|layers| layers.class);
+    assert!(class.is_err() || class == Ok(Class::Ipv4));
+    frame
+}
+
+fn checksum(start: u32, bytes: &[u8]) -> u16 {
+    let words = bytes
+        .chunks(2)
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)));
+    let mut sum = start + words.sum::<u32>();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    !(sum as u16)
+}
+
+/// The address of the rig's host.
+pub fn host() -> u32 {
+    v4(HOST)
+}
