@@ -18,6 +18,7 @@ use sluice_filter::FilterError;
 use crate::alerts::{Alerts, Queues};
 use crate::api;
 use crate::build::{PoolNames, Rules, SignatureReport};
+use crate::compiling::Compiler;
 use crate::desk::{Desk, Gone};
 use crate::eve::{Eve, Scene};
 use crate::rules::RunningRules;
@@ -84,6 +85,8 @@ pub struct Control {
     pub(crate) alerts: Option<Alerts>,
     /// What became of signature files.
     pub(crate) signatures: SignatureReport,
+    /// Who compiles rules.
+    pub(crate) compiler: Compiler,
     /// Requests whose answering panicked.
     pub(crate) panics: AtomicU64,
 }
@@ -171,6 +174,7 @@ impl Control {
             watchdog,
             alerts,
             signatures: running.signatures,
+            compiler: running.compiler,
             panics: AtomicU64::new(0),
         };
         Ok((control, running.workers))

@@ -8,6 +8,7 @@
 //! Compiling takes long and much memory, so that it may be done in another process: [`Prefilter::store`] there,
 //! [`Prefilter::load`] here.
 
+mod bytes;
 mod cache;
 mod choice;
 mod plan;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use crate::bindings::vectorscan::{self, Block, Database, Replay, Scratch, Streaming};
 use crate::signature::{Buffer, Id, Protocol, Toward};
 
+pub use bytes::Short;
 pub use cache::CacheError;
 pub use choice::chosen;
 pub use plan::{Fingerprint, Plan};

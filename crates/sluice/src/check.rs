@@ -184,6 +184,7 @@ fn as_json(
             "loaded": signatures.loaded,
             "commented": signatures.commented,
             "bytes": signatures.search_bytes,
+            "search-ms": signatures.made.took.as_secs_f64() * 1e3,
             "refused": signatures.refused.iter().map(|refused| json!({
                 "file": refused.file,
                 "line": refused.line,

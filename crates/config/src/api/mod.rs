@@ -38,7 +38,7 @@ mod packets;
 mod show;
 
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
-pub use inspection::{Alert, AlertRequest, InspectionReason, InspectionStatus, RefusedSignature};
+pub use inspection::{Alert, AlertRequest, InspectionReason, InspectionStatus, RefusedSignature, SearchMade};
 pub use nat::{
     ByProtocol, Mapping, MappingFilter, Nat, NatRequest, Pool, PoolBlocks, PortBlock, Rule, RuleAction, RuleKind,
     Share, Span, Subscriber, SubscriberFilter, TableUse,

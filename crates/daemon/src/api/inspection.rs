@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Query, State};
-use sluice_config::api::{Alert, AlertRequest, InspectionReason, InspectionStatus, Page, RefusedSignature};
+use sluice_config::api::{Alert, AlertRequest, InspectionReason, InspectionStatus, Page, RefusedSignature, SearchMade};
 use sluice_engine::counters::{Counter, WorkerCounters};
 use sluice_engine::reason::Reason;
 use sluice_inspect::Skipped;
@@ -62,6 +62,12 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
             })
             .collect(),
         search_bytes: signatures.search_bytes as u64,
+        search: SearchMade {
+            loaded: signatures.made.compiled.is_none(),
+            why: signatures.made.compiled.clone(),
+            milliseconds: signatures.made.took.as_millis() as u64,
+            compiling: control.compiler.progress().get().map(|(done, total)| [done, total]),
+        },
         // A worker that looks again at what another let wait takes it away there.
         received: (control.counters.iter()).fold(0, |all, worker| all.wrapping_add(worker.to_inspect.get())),
         inspected: sum(|worker| &worker.inspected),

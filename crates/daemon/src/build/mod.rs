@@ -3,12 +3,14 @@
 mod filter;
 mod inspection;
 mod interfaces;
+mod signatures;
 mod steering;
 mod translation;
 
 pub use filter::{Listed, Rules, filters, written};
-pub use inspection::{RefusedRule, SignatureError, SignatureReport, inspection, inspection_plan, signatures};
+pub use inspection::{inspection, inspection_plan, signatures};
 pub use interfaces::{Ports, faces_outside, interfaces, ports, routes};
+pub use signatures::{ReadRules, RefusedRule, SignatureError, SignatureReport};
 pub use steering::steering;
 pub(crate) use translation::pool;
 pub use translation::{PoolNames, pool_names, translation};
