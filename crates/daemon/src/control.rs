@@ -84,9 +84,11 @@ pub struct Control {
     /// Alerts and records, where anything is inspected.
     pub(crate) alerts: Option<Alerts>,
     /// What became of signature files.
-    pub(crate) signatures: SignatureReport,
+    signatures: Mutex<Arc<SignatureReport>>,
     /// Who compiles rules.
     pub(crate) compiler: Compiler,
+    /// One at a time compiles.
+    pub(crate) compiling: tokio::sync::Mutex<()>,
     /// Requests whose answering panicked.
     pub(crate) panics: AtomicU64,
 }
@@ -150,6 +152,10 @@ impl Control {
             _ => None,
         };
         let alerts = inspection.map(|_| Alerts::new(queues.collect(), eve));
+        let policy = running.plane.policy();
+        if let (Some(alerts), Some(inspection)) = (&alerts, &policy.inspection) {
+            alerts.learn(policy.inspected, &inspection.rules);
+        }
         let desks = running
             .desks
             .into_iter()
@@ -173,8 +179,9 @@ impl Control {
             began: running.began,
             watchdog,
             alerts,
-            signatures: running.signatures,
+            signatures: Mutex::new(Arc::new(running.signatures)),
             compiler: running.compiler,
+            compiling: tokio::sync::Mutex::new(()),
             panics: AtomicU64::new(0),
         };
         Ok((control, running.workers))
@@ -183,9 +190,6 @@ impl Control {
     /// Take the workers' alerts and records.
     pub(crate) fn collect_alerts(&self) {
         let Some(alerts) = &self.alerts else { return };
-        let Some(inspection) = self.plane().policy().inspection.clone() else {
-            return;
-        };
         let config = self.config();
         let names: Vec<_> = config
             .interfaces
@@ -196,7 +200,7 @@ impl Control {
             interfaces: &names,
             started: self.started,
         };
-        alerts.collect(&inspection.rules, &scene);
+        alerts.collect(&scene);
         alerts.tell_statistics(&scene, self.began.elapsed(), |[written, lost]| {
             api::inspection::statistics(self, [written, lost])
         });
@@ -239,6 +243,21 @@ impl Control {
     /// Pools have other indexes.
     pub(crate) fn set_pools(&self, pools: PoolNames) {
         *lock(&self.pools) = pools;
+    }
+
+    /// What became of signature files.
+    pub(crate) fn signatures(&self) -> Arc<SignatureReport> {
+        lock(&self.signatures).clone()
+    }
+
+    /// The rules of inspection that a commit was made with run.
+    pub(crate) fn set_signatures(&self, report: SignatureReport) {
+        let plane = self.plane();
+        let policy = plane.policy();
+        if let (Some(alerts), Some(inspection)) = (&self.alerts, &policy.inspection) {
+            alerts.learn(policy.inspected, &inspection.rules);
+        }
+        *lock(&self.signatures) = Arc::new(report);
     }
 
     /// Rules of the packet filter.

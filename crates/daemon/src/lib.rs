@@ -13,6 +13,7 @@ mod eve;
 #[cfg(test)]
 mod faults;
 mod filter;
+mod known;
 mod load;
 mod log;
 mod machine;

@@ -75,10 +75,11 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
     // Before any device is open: it may take long. And before cores are the workers'.
     let compiler = Compiler::of(config).storing();
-    let (inspection, signatures) = match build::inspection(config, secrets, &compiler)? {
-        Some((inspection, report)) => (Some(inspection), report),
-        None => Default::default(),
-    };
+    let (inspection, signatures) =
+        match build::inspection(config, secrets, &compiler).map_err(|error| refused(vec![error.fault()]))? {
+            Some((inspection, report)) => (Some(inspection), report),
+            None => Default::default(),
+        };
     if inspection.is_some() {
         tracing::info!("{signatures}");
     }

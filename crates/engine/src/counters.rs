@@ -187,6 +187,8 @@ pub struct WorkerCounters {
     pub searched: Counter,
     /// Sessions that are no longer inspected, found clean or by policy.
     pub left: Counter,
+    /// Flows that went over to other rules than they began with.
+    pub reopened: Counter,
     /// Rules that matched, put into the worker's queue of alerts.
     pub alerts: Counter,
     /// Alerts that were lost because it was full.

@@ -353,6 +353,8 @@ pub struct Policy {
     pub nat6: Nat<V6>,
     /// Inspection, where there is any.
     pub inspection: Option<Arc<Inspection>>,
+    /// Generation of its rules.
+    pub inspected: u32,
     /// The packet filter; all packets pass where there is none.
     pub filter: Option<Arc<Filters>>,
     /// Where single rules of the filter have changed since the last generations, in IPv4 and IPv6.
@@ -407,6 +409,7 @@ impl Policy {
             nat4: Nat::default(),
             nat6: Nat::default(),
             inspection: None,
+            inspected: 0,
             filter: None,
             filter_changes: Default::default(),
             timeouts: Schedule::default(),

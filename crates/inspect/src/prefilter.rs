@@ -261,13 +261,19 @@ impl Prefilter {
     /// A scratch that serves every class; each core takes a clone.
     pub fn scratch(&self) -> Result<Scratch, vectorscan::Error> {
         let mut scratch = Scratch::new();
+        self.serve(&mut scratch)?;
+        Ok(scratch)
+    }
+
+    /// Grow a scratch to serve every class, too.
+    pub fn serve(&self, scratch: &mut Scratch) -> Result<(), vectorscan::Error> {
         for group in self.groups() {
             match &group.search {
                 Search::Block(database) => scratch.serve(database)?,
                 Search::Stream(database) => scratch.serve(database)?,
             }
         }
-        Ok(scratch)
+        Ok(())
     }
 }
 

@@ -87,6 +87,7 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
         ("  waiting", status.waiting),
         ("bytes searched", status.searched),
         ("flows no longer inspected", status.left),
+        ("flows gone over to other rules", status.reopened),
         ("workers overloaded", status.overloaded),
         ("overloads so far", status.overloads),
         ("alerts", status.alerts),

@@ -84,6 +84,8 @@ pub struct InspectionStatus {
     pub searched: u64,
     /// Flows that are no longer inspected, found clean or by policy.
     pub left: u64,
+    /// Flows that went over to other rules than they began with.
+    pub reopened: u64,
     /// Workers that have more to inspect than they can, now.
     pub overloaded: u64,
     /// How often workers had.
@@ -96,6 +98,16 @@ pub struct InspectionStatus {
     pub records: u64,
     /// Records that were lost because a queue was full, or could not be written.
     pub records_lost: u64,
+}
+
+/// Rules of inspection that give way to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AppliedRules {
+    /// How many are in force, and how they came to be searched for.
+    pub said: String,
+    /// Those that are not in force, and were not refused before.
+    pub refused: Vec<RefusedSignature>,
 }
 
 /// How rules came to be searched for.

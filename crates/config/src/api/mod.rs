@@ -38,7 +38,9 @@ mod packets;
 mod show;
 
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
-pub use inspection::{Alert, AlertRequest, InspectionReason, InspectionStatus, RefusedSignature, SearchMade};
+pub use inspection::{
+    Alert, AlertRequest, AppliedRules, InspectionReason, InspectionStatus, RefusedSignature, SearchMade,
+};
 pub use nat::{
     ByProtocol, Mapping, MappingFilter, Nat, NatRequest, Pool, PoolBlocks, PortBlock, Rule, RuleAction, RuleKind,
     Share, Span, Subscriber, SubscriberFilter, TableUse,
@@ -161,6 +163,9 @@ pub enum ApplyAnswer {
         changes: Vec<Change>,
         /// What it says that is seldom meant.
         advice: Vec<Complaint>,
+        /// What became of the rules of inspection, where there are others.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rules: Option<AppliedRules>,
     },
     /// It is wrong; the old one goes on.
     #[serde(rename_all = "kebab-case")]

@@ -7,6 +7,7 @@ use sluice_config::schema::{self, EveType, ExceptionPolicy, InspectionMode, Over
 use sluice_config::value::{IpProtocol, PortRanges, Prefix};
 use sluice_engine::inspection::{Class, Inspection, Limits, Overload, Shed};
 use sluice_engine::records::Records;
+use sluice_inspect::Ruleset;
 use sluice_inspect::inspector::{Plan, Settings};
 use sluice_inspect::protocols::Capacity;
 use sluice_inspect::rates::Rates;
@@ -42,10 +43,46 @@ pub fn inspection(
     };
     let (rules, report) = ReadRules::read(inspection, written)?.compiled(compiler)?;
     let [first, second] = secrets.sessions;
-    let on = Inspection {
+    let rates = Arc::new(Rates::new(RATES, [second, first]));
+    let on = composed(config, inspection, written, (rules.into(), rates));
+    Ok(Some((Arc::new(on), report)))
+}
+
+/// The same while another configuration runs: rules that are the same stay what they are, and what was counted for rules
+/// goes on.
+///
+/// # Errors
+/// As [`inspection`].
+pub fn other_inspection(
+    config: &Config,
+    (running, before): (&Inspection, &SignatureReport),
+    compiler: &Compiler,
+) -> Result<Option<(Arc<Inspection>, SignatureReport)>, SignatureError> {
+    let (Some(inspection), Some(written)) = (&config.inspection, &config.document.inspection) else {
+        return Ok(None);
+    };
+    let read = ReadRules::read(inspection, written)?;
+    let (rules, report) = match read.same(&running.rules, before) {
+        Some(report) => (running.rules.clone(), report),
+        None => {
+            let (rules, report) = read.compiled(compiler)?;
+            (Arc::new(rules), report)
+        }
+    };
+    let on = composed(config, inspection, written, (rules, running.rates.clone()));
+    Ok(Some((Arc::new(on), report)))
+}
+
+fn composed(
+    config: &Config,
+    inspection: &sluice_config::config::Inspection,
+    written: &schema::Inspection,
+    (rules, rates): (Arc<Ruleset>, Arc<Rates>),
+) -> Inspection {
+    Inspection {
         settings: settings(written),
-        rates: Arc::new(Rates::new(RATES, [second, first])),
-        rules: Arc::new(rules),
+        rates,
+        rules,
         alerts: written.alerts as usize,
         records: records(written),
         interfaces: inspection.interfaces.clone(),
@@ -56,8 +93,7 @@ pub fn inspection(
         },
         overload: written.overload.as_ref().map(overload).unwrap_or_default(),
         bypass: written.bypass.iter().map(bypassed).collect(),
-    };
-    Ok(Some((Arc::new(on), report)))
+    }
 }
 
 fn settings(written: &sluice_config::schema::Inspection) -> Settings {

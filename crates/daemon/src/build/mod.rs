@@ -8,7 +8,7 @@ mod steering;
 mod translation;
 
 pub use filter::{Listed, Rules, filters, written};
-pub use inspection::{inspection, inspection_plan, signatures};
+pub use inspection::{inspection, inspection_plan, other_inspection, signatures};
 pub use interfaces::{Ports, faces_outside, interfaces, ports, routes};
 pub use signatures::{ReadRules, RefusedRule, SignatureError, SignatureReport};
 pub use steering::steering;

@@ -119,18 +119,19 @@ impl Program {
         progress: &Progress,
         at: &dyn Fn(&Refused) -> At,
     ) -> Result<Ended, CompileError> {
-        // Workers' cores are not for it, and this thread, which it inherits its cores from, does nothing but wait.
-        if let Some(cores) = &self.cores {
-            let _ = rustix::thread::sched_setaffinity(None, cores);
-        }
-        let mut child = Command::new(&self.path)
+        // It inherits its cores from this thread, which has others before and afterwards.
+        let before = rustix::thread::sched_getaffinity(None).ok();
+        let stay_on = |cores: &Option<Cores>| cores.map(|cores| rustix::thread::sched_setaffinity(None, &cores));
+        stay_on(&self.cores);
+        let child = Command::new(&self.path)
             .args(&self.arguments)
             .arg(path)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .spawn()
-            .map_err(CompileError::Start)?;
+            .spawn();
+        stay_on(&before);
+        let mut child = child.map_err(CompileError::Start)?;
         let bytes = plan.bytes();
         let followed = std::thread::scope(|scope| {
             let (input, output) = (child.stdin.take(), child.stdout.take());

@@ -129,15 +129,15 @@ impl Compiler {
         }
     }
 
-    /// A process of this program compiles, on the cores that this one may use now; what is in the cache is used, and
-    /// stays as it is.
+    /// A process of this program compiles, on the cores that this one may use now and no worker has; what is in the cache is
+    /// used, and stays as it is.
     pub fn of(config: &sluice_config::Config) -> Self {
         Self {
             // The file that runs, whatever lies at its path by now.
             program: Some(Program {
                 path: "/proc/self/exe".into(),
                 arguments: vec![child::COMMAND.into()],
-                cores: sched_getaffinity(None).ok(),
+                cores: spare_cores(&config.cores),
                 patience: PATIENCE,
             }),
             cache: cache(config),
@@ -224,6 +224,16 @@ impl Compiler {
     }
 }
 
+/// The cores that this process may use and workers do not; all that it may, where no other is left.
+fn spare_cores(workers: &[u16]) -> Option<Cores> {
+    let all = sched_getaffinity(None).ok()?;
+    let mut spare = all;
+    for &core in workers.iter().filter(|&&core| usize::from(core) < CpuSet::MAX_CPU) {
+        spare.unset(core.into());
+    }
+    Some(if spare.count() > 0 { spare } else { all })
+}
+
 fn cache(config: &sluice_config::Config) -> Option<PathBuf> {
     config.inspection.as_ref()?.cache.clone()
 }
@@ -253,7 +263,9 @@ impl Drop for Passing {
 fn writable(folder: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let probe = folder.join(format!(".probe.{}", std::process::id()));
-    File::create(&probe)?;
+    // Of a process that died here; and no link is followed.
+    let _ = fs::remove_file(&probe);
+    File::create_new(&probe)?;
     fs::remove_file(probe)
 }
 
