@@ -50,6 +50,7 @@ def document(topology):
         "interfaces": {name: {"device": name, "mtu": topology.mtu} for name in ["left", "right"]},
         "bridges": {"wire": {"interfaces": ["left", "right"]}},
         "inspection": {
+            "cache": "",
             "interfaces": ["left", "right"],
             "flows": 1024,
             "signatures": [{"file": rules, "dialect": "suricata"}],

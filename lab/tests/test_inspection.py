@@ -35,6 +35,7 @@ def document(folder):
     made["inspection"] = {
         "interfaces": ["inside1", "inside2"],
         "eve": os.path.join(folder, "eve.json"),
+        "cache": "",
         "flows": 4096,
         "signatures": [{"file": os.path.join(folder, "lab.rules"), "dialect": "suricata"}],
     }

@@ -89,6 +89,8 @@ pub struct Inspection {
     pub signatures: Vec<SignatureFile>,
     /// A `classification.config`.
     pub classes: Option<PathBuf>,
+    /// Folder for compiled rules.
+    pub cache: Option<PathBuf>,
     /// Where records are written.
     pub eve: Option<EveTarget>,
 }

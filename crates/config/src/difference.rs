@@ -52,13 +52,24 @@ const FIXED: &[(&str, &str)] = &[
     ("fragments.packets", "the memory of the table is taken at start"),
     ("fragments.parked", "the memory of the table is taken at start"),
     ("fragments.timeout", "the table is made at start"),
-    ("inspection", "rules and what they are searched with are made at start"),
     ("applications", "what they are found out with is made at start"),
+    ("inspection.flows", "the memory of inspected flows is taken at start"),
+    ("inspection.window", "the memory of inspected flows is taken at start"),
+    ("inspection.held", "the places of segments that wait are made at start"),
+    ("inspection.messages", "parsers are made at start"),
+    ("inspection.decoders", "parsers are made at start"),
+    ("inspection.alerts", "the queues of alerts are made at start"),
+    ("inspection.fragments", "the memory of fragments is taken at start"),
+    ("inspection.fragment-bytes", "the memory of fragments is taken at start"),
+    ("inspection.eve", "queues and outputs of records are made at start"),
     ("control.socket", "the socket is opened at start"),
     ("control.log", "the log begins at start"),
     ("control.trace-limit", "the memory of traces is taken at start"),
     ("control.capture-limit", "the memory of captures is taken at start"),
 ];
+
+/// Tables that can't come or go as a whole, and why; what is below them may.
+const FIXED_AS_A_WHOLE: &[(&str, &str)] = &[("inspection", "what flows are inspected with is made at start")];
 
 /// Where a key came, went or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -179,9 +190,12 @@ fn walk(prefix: &str, old: &Table, new: &Table, changes: &mut Vec<Change>) {
 }
 
 fn change(key: String, kind: Kind) -> Change {
+    let as_a_whole = FIXED_AS_A_WHOLE.iter().filter(|(table, _)| *table == key);
     let fixed = FIXED
         .iter()
-        .find(|(pattern, _)| covers(pattern, &key))
+        .filter(|(pattern, _)| covers(pattern, &key))
+        .chain(as_a_whole)
+        .next()
         .map(|(_, why)| (*why).to_owned());
     Change { key, kind, fixed }
 }
@@ -274,6 +288,50 @@ pool = "public"
             "neighbours.reachable changed: the timers of neighbours are set at start",
         ];
         assert_eq!(expected.map(String::from).to_vec(), changes(BASE, &new));
+    }
+
+    #[test]
+    fn difference_of_what_flows_are_inspected_for_is_live() {
+        let old = BASE.to_owned()
+            + "[inspection]\ninterfaces = [\"inside\"]\n[[inspection.signatures]]\nfile = \"a\"\ndialect = \"snort3\"\n";
+        let new = old.replace("\"a\"", "\"b\"").replace(
+            "[\"inside\"]",
+            "[\"outside\"]\nmode = \"detect\"\ndepth = 9\ncache = \"\"",
+        ) + "[[inspection.bypass]]\nprotocol = \"udp\"\n[inspection.overload]\n\
+               [inspection.exceptions]\nmidstream = \"bypass\"\n[inspection.addresses]\nHOME_NET = \"any\"\n";
+        let expected = [
+            "addresses added",
+            "bypass added",
+            "cache changed",
+            "depth changed",
+            "exceptions added",
+            "interfaces changed",
+            "mode changed",
+            "overload added",
+            "signatures changed",
+        ];
+        assert_eq!(
+            expected.map(|change| format!("inspection.{change}")).to_vec(),
+            changes(&old, &new)
+        );
+    }
+
+    #[test]
+    fn difference_of_inspection_as_a_whole_and_of_its_memory_needs_a_restart() {
+        let with = |keys: &str| {
+            format!(
+                "{BASE}[inspection]\ninterfaces = [\"inside\"]\n{keys}\
+                 [[inspection.signatures]]\nfile = \"a\"\ndialect = \"snort3\"\n"
+            )
+        };
+        let whole = "what flows are inspected with is made at start";
+        assert_eq!(vec![format!("inspection added: {whole}")], changes(BASE, &with("")));
+        assert_eq!(vec![format!("inspection removed: {whole}")], changes(&with(""), BASE));
+        let keys = "flows = 100\nwindow = 512\nheld = 64\nmessages = 64\ndecoders = 1\nalerts = 16\nfragments = 1\n\
+                    fragment-bytes = 65_536\neve = \"f\"\n";
+        let changes = changes(&with(""), &with(keys));
+        assert_eq!(9, changes.len());
+        assert!(changes.iter().all(|change| change.ends_with("at start")), "{changes:?}");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use sluice_inspect::Ruleset;
 use sluice_inspect::signature::Action;
 
 use crate::eve::{self, Eve, Scene, Statistics};
+use crate::known::KnownRules;
 
 /// Alerts that are kept to be shown.
 const KEPT: usize = 1_000;
@@ -23,6 +24,7 @@ const AT_ONCE: usize = 10_000;
 pub struct Alerts(Mutex<Inside>);
 
 struct Inside {
+    known: KnownRules,
     queues: Vec<Queues>,
     last: VecDeque<api::Alert>,
     eve: Option<Eve>,
@@ -40,6 +42,7 @@ impl Alerts {
     /// Those of these queues, and where they are written to.
     pub fn new(queues: Vec<Queues>, eve: Option<Eve>) -> Self {
         Self(Mutex::new(Inside {
+            known: KnownRules::default(),
             queues,
             last: VecDeque::with_capacity(KEPT),
             eve,
@@ -50,9 +53,19 @@ impl Alerts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Rules of a generation run: alerts and records name them.
+    pub fn learn(&self, generation: u32, rules: &Ruleset) {
+        self.inside().known.learn(generation, rules);
+    }
+
     /// Take what the workers have told.
-    pub fn collect(&self, rules: &Ruleset, scene: &Scene<'_>) {
-        let Inside { queues, last, eve } = &mut *self.inside();
+    pub fn collect(&self, scene: &Scene<'_>) {
+        let Inside {
+            known,
+            queues,
+            last,
+            eve,
+        } = &mut *self.inside();
         for Queues { alerts, records } in queues {
             for _ in 0..AT_ONCE {
                 // In the order in which the worker told.
@@ -63,13 +76,13 @@ impl Alerts {
                     (None, None) => break,
                     (Some(alert), record) if record.is_none_or(|record| alert <= record) => {
                         if let Ok(alert) = alerts.pop() {
-                            take(&alert, rules, scene, last, eve.as_ref());
+                            take(&alert, known, scene, last, eve.as_ref());
                         }
                     }
                     _ => {
                         let record = records.as_mut().and_then(|records| records.pop().ok());
                         if let (Some(eve), Some(record)) = (&*eve, record) {
-                            eve.record(scene, rules, &record);
+                            eve.record(scene, known, &record);
                         }
                     }
                 }
@@ -111,8 +124,8 @@ impl Alerts {
 }
 
 /// An alert is kept, and written.
-fn take(alert: &Alert, rules: &Ruleset, scene: &Scene<'_>, last: &mut VecDeque<api::Alert>, eve: Option<&Eve>) {
-    let Some(shown) = shown(alert, rules, scene) else {
+fn take(alert: &Alert, known: &KnownRules, scene: &Scene<'_>, last: &mut VecDeque<api::Alert>, eve: Option<&Eve>) {
+    let Some(shown) = shown(alert, known, scene) else {
         return;
     };
     if let Some(eve) = eve {
@@ -125,8 +138,8 @@ fn take(alert: &Alert, rules: &Ruleset, scene: &Scene<'_>, last: &mut VecDeque<a
 }
 
 /// An alert with the words of its rule.
-pub(crate) fn shown(alert: &Alert, rules: &Ruleset, scene: &Scene<'_>) -> Option<api::Alert> {
-    let signature = &rules.rule(alert.rule)?.signature;
+pub(crate) fn shown(alert: &Alert, known: &KnownRules, scene: &Scene<'_>) -> Option<api::Alert> {
+    let rule = known.get(alert.rule)?;
     let about = &alert.about;
     let [source, destination] = about.addresses;
     let port = |port| matches!(about.protocol, 6 | 17).then_some(port);
@@ -138,12 +151,12 @@ pub(crate) fn shown(alert: &Alert, rules: &Ruleset, scene: &Scene<'_>) -> Option
             Action::Pass | Action::Alert => "alert",
         }
         .into(),
-        generator: signature.id.generator,
-        signature: signature.id.signature,
-        revision: signature.id.revision,
-        message: signature.message.to_string(),
-        class: signature.class.as_deref().unwrap_or_default().into(),
-        priority: signature.priority,
+        generator: rule.id.generator,
+        signature: rule.id.signature,
+        revision: rule.id.revision,
+        message: rule.message.to_string(),
+        class: rule.class.to_string(),
+        priority: rule.priority,
         interface: scene.interface(about.interface).into(),
         protocol: eve::protocol(about.protocol),
         source,

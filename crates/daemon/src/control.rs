@@ -18,6 +18,7 @@ use sluice_filter::FilterError;
 use crate::alerts::{Alerts, Queues};
 use crate::api;
 use crate::build::{PoolNames, Rules, SignatureReport};
+use crate::compiling::Compiler;
 use crate::desk::{Desk, Gone};
 use crate::eve::{Eve, Scene};
 use crate::rules::RunningRules;
@@ -83,7 +84,11 @@ pub struct Control {
     /// Alerts and records, where anything is inspected.
     pub(crate) alerts: Option<Alerts>,
     /// What became of signature files.
-    pub(crate) signatures: SignatureReport,
+    signatures: Mutex<Arc<SignatureReport>>,
+    /// Who compiles rules.
+    pub(crate) compiler: Compiler,
+    /// One at a time compiles.
+    pub(crate) compiling: tokio::sync::Mutex<()>,
     /// Requests whose answering panicked.
     pub(crate) panics: AtomicU64,
 }
@@ -147,6 +152,10 @@ impl Control {
             _ => None,
         };
         let alerts = inspection.map(|_| Alerts::new(queues.collect(), eve));
+        let policy = running.plane.policy();
+        if let (Some(alerts), Some(inspection)) = (&alerts, &policy.inspection) {
+            alerts.learn(policy.inspected, &inspection.rules);
+        }
         let desks = running
             .desks
             .into_iter()
@@ -170,7 +179,9 @@ impl Control {
             began: running.began,
             watchdog,
             alerts,
-            signatures: running.signatures,
+            signatures: Mutex::new(Arc::new(running.signatures)),
+            compiler: running.compiler,
+            compiling: tokio::sync::Mutex::new(()),
             panics: AtomicU64::new(0),
         };
         Ok((control, running.workers))
@@ -179,12 +190,7 @@ impl Control {
     /// Take the workers' alerts and records.
     pub(crate) fn collect_alerts(&self) {
         let Some(alerts) = &self.alerts else { return };
-        let (inspection, seeking) = {
-            let plane = self.plane();
-            let policy = plane.policy();
-            (policy.inspection.clone(), policy.applications.clone())
-        };
-        let Some(inspection) = inspection else { return };
+        let seeking = self.plane().policy().applications.clone();
         let config = self.config();
         let names: Vec<_> = config
             .interfaces
@@ -196,7 +202,7 @@ impl Control {
             started: self.started,
             applications: seeking.as_deref().map(|seeking| &*seeking.names),
         };
-        alerts.collect(&inspection.rules, &scene);
+        alerts.collect(&scene);
         alerts.tell_statistics(&scene, self.began.elapsed(), |[written, lost]| {
             api::inspection::statistics(self, [written, lost])
         });
@@ -239,6 +245,21 @@ impl Control {
     /// Pools have other indexes.
     pub(crate) fn set_pools(&self, pools: PoolNames) {
         *lock(&self.pools) = pools;
+    }
+
+    /// What became of signature files.
+    pub(crate) fn signatures(&self) -> Arc<SignatureReport> {
+        lock(&self.signatures).clone()
+    }
+
+    /// The rules of inspection that a commit was made with run.
+    pub(crate) fn set_signatures(&self, report: SignatureReport) {
+        let plane = self.plane();
+        let policy = plane.policy();
+        if let (Some(alerts), Some(inspection)) = (&self.alerts, &policy.inspection) {
+            alerts.learn(policy.inspected, &inspection.rules);
+        }
+        *lock(&self.signatures) = Arc::new(report);
     }
 
     /// Rules of the packet filter.

@@ -11,13 +11,13 @@ use sluice_config::config::EveTarget;
 use sluice_config::schema::{self, EveType};
 use sluice_engine::inspection::Alert;
 use sluice_engine::records::{Record, Said};
-use sluice_inspect::Ruleset;
 
 use line::{AlertSaid, DropSaid};
 pub use line::{Scene, protocol};
 use writer::Writer;
 
 use crate::DaemonError;
+use crate::known::KnownRules;
 
 /// Where records go, and which of them do.
 #[derive(Debug)]
@@ -114,11 +114,11 @@ impl Eve {
     }
 
     /// A worker has recorded something: it does so only where that is wanted.
-    pub fn record(&self, scene: &Scene<'_>, rules: &Ruleset, record: &Record) {
+    pub fn record(&self, scene: &Scene<'_>, known: &KnownRules, record: &Record) {
         let about = &record.about;
         let line = match &record.said {
             Said::Drop { reason, rule, length } => {
-                let rule = rule.and_then(|rule| rules.rule(rule)).map(|rule| &*rule.signature);
+                let rule = rule.and_then(|rule| known.get(rule));
                 Some(scene.line(about, "drop", DropSaid::new(*length, reason.name(), rule)))
             }
             Said::Flow(ended) => Some(scene.ended(about, ended)),

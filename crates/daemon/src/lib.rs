@@ -6,12 +6,14 @@ mod alerts;
 mod api;
 mod bridges;
 pub mod build;
+pub mod compiling;
 mod control;
 mod desk;
 mod eve;
 #[cfg(test)]
 mod faults;
 mod filter;
+mod known;
 mod load;
 mod log;
 mod machine;
@@ -89,6 +91,9 @@ pub enum DaemonError {
     /// A configuration without parameters.
     #[error(transparent)]
     Build(#[from] build::BuildError),
+    /// The process that compiles rules fails.
+    #[error(transparent)]
+    Compiling(#[from] compiling::ChildError),
     /// No rules to inspect by.
     #[error(transparent)]
     Signatures(#[from] build::SignatureError),

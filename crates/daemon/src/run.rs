@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
 
 use sluice_engine::reason::Reason;
 use tokio::runtime::Builder;
@@ -12,6 +13,9 @@ use crate::socket::Socket;
 use crate::start::{start, sum};
 use crate::watchdog::Watchdog;
 use crate::{DaemonError, Loaded, api, log};
+
+/// How long work that can't be given up is waited for in the end.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Run until SIGINT or SIGTERM; at SIGHUP the file of records is opened anew. The counters are written to `output` in the end.
 ///
@@ -72,8 +76,9 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
         }
     });
     tracing::info!("ending: what is in flight goes out");
-    // Requests under way end here, and with them their hold on the control.
-    drop(runtime);
+    // Requests under way end here, and with them their hold on the control. What compiles rules meanwhile is not waited
+    // for: its process ends with this one.
+    runtime.shutdown_timeout(PATIENCE);
     workers.stop(&control.counters);
     control.collect_alerts();
     control.release_links();

@@ -21,6 +21,7 @@ use sluice_engine::worker::Worker;
 use sluice_table::memory::{LINE, Line};
 
 use crate::build::{self, Secrets};
+use crate::compiling::Compiler;
 use crate::filter::{FilterOutlook, filter_fault};
 use crate::plan;
 use crate::ports::{self, outlook, steer};
@@ -45,6 +46,8 @@ pub struct Running {
     pub rules: Option<build::Rules>,
     /// What became of signature files.
     pub signatures: build::SignatureReport,
+    /// Who compiles rules.
+    pub compiler: Compiler,
     /// When the engine's clock began.
     pub began: Instant,
 }
@@ -70,6 +73,16 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         })
         .collect();
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
+    // Before any device is open: it may take long. And before cores are the workers'.
+    let compiler = Compiler::of(config).storing();
+    let (inspection, signatures) =
+        match build::inspection(config, secrets, &compiler).map_err(|error| refused(vec![error.fault()]))? {
+            Some((inspection, report)) => (Some(inspection), report),
+            None => Default::default(),
+        };
+    if inspection.is_some() {
+        tracing::info!("{signatures}");
+    }
     let (stages, assists) = stages(config);
     let mut setup = build::setup(config, ports, (stages, count), secrets)?;
     setup.assist = assists.then(|| assist(config, count));
@@ -91,13 +104,6 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         None => error.into(),
     })?;
     let took = built.elapsed();
-    let (inspection, signatures) = match build::inspection(config, secrets)? {
-        Some((inspection, report)) => (Some(inspection), report),
-        None => Default::default(),
-    };
-    if inspection.is_some() {
-        tracing::info!("{signatures}");
-    }
     let policy = build::policy(config, &macs, &pools, rules.as_ref(), inspection.as_ref())?;
     let routes = build::routes(config, &policy.interfaces)?;
     if let Some(rules) = &rules {
@@ -130,6 +136,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         pools,
         rules,
         signatures,
+        compiler,
         began,
     })
 }

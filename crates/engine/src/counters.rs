@@ -195,6 +195,8 @@ pub struct WorkerCounters {
     pub applications_moved: Counter,
     /// Sessions by the number of their application, 0 where it stayed unknown.
     pub recognised: Box<[Counter]>,
+    /// Flows that went over to other rules than they began with.
+    pub reopened: Counter,
     /// Rules that matched, put into the worker's queue of alerts.
     pub alerts: Counter,
     /// Alerts that were lost because it was full.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use sluice_filter::With;
-use sluice_inspect::inspector::{Settings, Tools};
+use sluice_inspect::inspector::{RuleNumber, Settings, Tools};
 use sluice_inspect::rates::Rates;
 use sluice_inspect::signature::Action;
 use sluice_inspect::stream::{Exception, Policy};
@@ -22,6 +22,7 @@ mod aside;
 pub mod assembly;
 mod holding;
 mod overload;
+pub mod renewal;
 pub mod sight;
 mod soon;
 
@@ -29,6 +30,7 @@ pub use aside::turn_aside;
 pub use assembly::{Assemblies, Limits};
 pub use holding::{Holding, Leaving, Released, Told};
 pub use overload::{Class, Load, Overload, Shed};
+use renewal::Taker;
 pub use soon::Soon;
 
 /// What a session says of inspection.
@@ -146,10 +148,8 @@ impl Inspection {
 pub struct Alert {
     /// The packet, whose flow has a number.
     pub about: About,
-    /// Its number in the ruleset.
-    pub rule: u32,
-    /// Generation of the policy with that ruleset.
-    pub generation: u32,
+    /// The rule.
+    pub rule: RuleNumber,
     /// What was done about it.
     pub action: Action,
     /// Packets and bytes of the session so far, the client's first.
@@ -184,7 +184,11 @@ impl AlertQueue {
 /// What a worker inspects with.
 pub struct Inspecting {
     /// What rules are asked with.
-    pub tools: Tools,
+    pub tools: Box<Tools>,
+    /// Of the rules that these are for, and those before.
+    pub generation: u32,
+    /// Where others come from.
+    pub renewals: Taker<Tools>,
     /// Packets that wait.
     pub holding: Holding,
     /// Datagrams that are put together.
@@ -197,6 +201,25 @@ pub struct Inspecting {
     pub parking: ArrayVec<(Slot, u32), HAND>,
     /// Parked packets that are to be dropped, by ticket, with room for all that wait.
     pub given_up: Vec<(u32, Reason)>,
+}
+
+impl Inspecting {
+    /// Ask rules of a generation.
+    #[inline(always)]
+    pub fn follow(&mut self, generation: u32) {
+        if self.generation != generation {
+            self.renew(generation);
+        }
+    }
+
+    #[cold]
+    fn renew(&mut self, generation: u32) {
+        while let Some(tools) = self.renewals.take(generation) {
+            let before = std::mem::replace(&mut self.tools, tools);
+            self.renewals.give_back(before);
+        }
+        self.generation = generation;
+    }
 }
 
 impl std::fmt::Debug for Inspecting {

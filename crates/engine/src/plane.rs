@@ -25,6 +25,7 @@ use crate::events::EventQueue;
 use crate::family::{Family, V4, V6};
 use crate::filter;
 use crate::identification::Drawn;
+use crate::inspection::renewal::{RenewalError, Renewals, relay};
 use crate::inspection::{AlertQueue, Assemblies, Holding, Inspecting, Load};
 use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
@@ -105,6 +106,9 @@ pub enum PlaneError {
     /// Sessions may still hold ports that the pools have lost: a pool that got one back would lend it twice.
     #[error("sessions that the last change of pools left without a port are still being ended")]
     Unsettled,
+    /// There are no other rules to inspect by.
+    #[error(transparent)]
+    Renewal(#[from] RenewalError),
 }
 
 /// The control thread's part.
@@ -119,6 +123,8 @@ pub struct Plane {
     counters: Vec<Arc<WorkerCounters>>,
     keeper: Option<NeighbourKeeper>,
     waiting: Waiting,
+    /// Where shards and workers get other rules of inspection.
+    renewals: Renewals,
     /// What shards number datagrams by.
     drawn: Arc<Drawn>,
     /// Memory of each shard.
@@ -191,6 +197,7 @@ impl Plane {
             next_hops,
             neighbours,
             waiting: Waiting::new(0),
+            renewals: Renewals::default(),
             drawn: Arc::default(),
             limits,
             quiescence,
@@ -230,14 +237,13 @@ impl Plane {
         for (number, _) in self.setup.owners.iter().enumerate().filter(|&(_, owner)| owner == own) {
             let number = number as u16;
             let drawn = self.drawn.clone();
-            shards.push(Shard::new(
-                number,
-                &self.setup,
-                policy,
-                self.now,
-                drawn,
-                memory(number),
-            )?);
+            let mut shard = Shard::new(number, &self.setup, policy, self.now, drawn, memory(number))?;
+            if shard.inspector.is_some() {
+                let (giver, taker) = relay();
+                shard.renewals = Some(taker);
+                self.renewals.shards.push(giver);
+            }
+            shards.push(shard);
         }
         let keeper = (own == policy.owner).then(|| self.keeper.take()).flatten();
         let owner = keeper.map(|keeper| {
@@ -264,7 +270,7 @@ impl Plane {
         let wanted = self.policy.current().inspection.as_ref();
         let (records, taken) = RecordQueue::new(wanted.map(|inspection| inspection.records).unwrap_or_default());
         counter.records = taken;
-        let inspecting = Self::inspecting(self.policy.current(), &self.setup, &mut counter)?;
+        let inspecting = Self::inspecting(self.policy.current(), &self.setup, &mut counter, &mut self.renewals)?;
         let recognition = match self.setup.applications {
             Some(capacity) => Recognition::new(capacity)?,
             None => Recognition::default(),
@@ -300,6 +306,7 @@ impl Plane {
         policy: &Policy,
         setup: &Setup,
         counter: &mut Counter,
+        renewals: &mut Renewals,
     ) -> Result<Option<Box<Inspecting>>, PlaneError> {
         let (Some(plan), Some(inspection)) = (&setup.inspection, &policy.inspection) else {
             return Ok(None);
@@ -311,8 +318,12 @@ impl Plane {
         let shards = setup.steering.shards().count() as usize;
         let held = u32::try_from(plan.streams.holds.saturating_mul(shards)).unwrap_or(u32::MAX);
         let secret = [setup.secret[1], setup.secret[0]];
+        let (giver, taker) = relay();
+        renewals.workers.push(giver);
         Ok(Some(Box::new(Inspecting {
-            tools: Tools::new(scratch, &inspection.rules),
+            tools: Box::new(Tools::new(scratch, &inspection.rules)),
+            generation: policy.inspected,
+            renewals: taker,
             holding: Holding::new(held),
             assemblies: Assemblies::new(inspection.fragments, secret),
             load: Load::default(),
@@ -341,6 +352,12 @@ impl Plane {
         policy.nat6.rules.adopt_hits(&current.nat6.rules);
         let generation = policy.generation;
         let leases = self.new_leases(&policy)?;
+        policy.inspected = current.inspected;
+        let (before, after) = (current.inspection.as_deref(), policy.inspection.as_deref());
+        let next = policy.inspected.wrapping_add(1);
+        let fresh = self
+            .renewals
+            .make(self.setup.inspection.as_ref(), (before, after), next)?;
         self.fib.apply(routes, &mut self.next_hops)?;
         if let Some(mut leases) = leases {
             self.before = self.policy.current().leases.clone();
@@ -350,6 +367,10 @@ impl Plane {
             policy.leases = self.policy.current().leases.clone();
         }
         self.filter_changed = Default::default();
+        if let Some(fresh) = fresh {
+            policy.inspected = next;
+            self.renewals.give(fresh);
+        }
         self.policy.publish(policy);
         Ok(generation)
     }
@@ -440,6 +461,7 @@ impl Plane {
     /// Free what no worker keeps any more. Call it now and then.
     pub fn collect(&mut self) {
         self.policy.collect();
+        self.renewals.collect();
         self.fib.reclaim();
         self.next_hops.reclaim();
     }

@@ -358,6 +358,8 @@ pub struct Policy {
     pub inspection: Option<Arc<Inspection>>,
     /// Whose applications are looked for, where any are.
     pub applications: Option<Arc<Seeking>>,
+    /// Generation of its rules.
+    pub inspected: u32,
     /// The packet filter; all packets pass where there is none.
     pub filter: Option<Arc<Filters>>,
     /// Where single rules of the filter have changed since the last generations, in IPv4 and IPv6.
@@ -413,6 +415,7 @@ impl Policy {
             nat6: Nat::default(),
             inspection: None,
             applications: None,
+            inspected: 0,
             filter: None,
             filter_changes: Default::default(),
             timeouts: Schedule::default(),

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use sluice_inspect::Reason;
 use sluice_inspect::applications::Pair;
-use sluice_inspect::inspector::Story;
+use sluice_inspect::inspector::{RuleNumber, Story};
 use sluice_inspect::scope::Ends;
 use sluice_inspect::signature::{Service, Toward};
 use sluice_inspect::transactions::Transaction;
@@ -161,8 +161,8 @@ pub enum Said {
     Drop {
         /// Why.
         reason: Reason,
-        /// The rule that did it, by its number in the ruleset.
-        rule: Option<u32>,
+        /// The rule that did it.
+        rule: Option<RuleNumber>,
         /// Bytes of its IP datagram; 0 where they are not known any more.
         length: u32,
     },
@@ -216,7 +216,7 @@ impl RecordQueue {
         &self,
         about: impl FnOnce() -> Option<About>,
         reason: Reason,
-        rule: Option<u32>,
+        rule: Option<RuleNumber>,
         length: u32,
         counters: &WorkerCounters,
     ) {

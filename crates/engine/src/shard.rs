@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrayvec::ArrayVec;
 use sluice_inspect::Inspector;
-use sluice_inspect::inspector::FlowHandle;
+use sluice_inspect::inspector::{Book, FlowHandle};
 use sluice_nat::meter::Meters;
 use sluice_nat::ports::TooSmall;
 use sluice_nat::{Bindings, Decision, Holding, Secret};
@@ -21,6 +21,7 @@ use crate::events::EventQueue;
 use crate::family::{Family, Session, V4, V6};
 use crate::identification::{Drawn, Numbers};
 use crate::inspection::Inspect;
+use crate::inspection::renewal::{FINISH, Taker};
 use crate::nodes::established::schedule_of;
 use crate::paths::{Paths, Returns};
 use crate::policy::{Policy, Setup};
@@ -53,6 +54,8 @@ pub struct Shard<'m> {
     pub numbers: Numbers,
     /// Inspection, where there is any.
     pub inspector: Option<Box<Inspector<'m>>>,
+    /// Where other rules come from.
+    pub renewals: Option<Taker<Book>>,
     /// Tickets of packets that waited in streams of sessions that ended.
     pub returned: Vec<u32>,
 }
@@ -149,12 +152,13 @@ impl<'m> Shard<'m> {
             )?,
             numbers: Numbers::new(drawn),
             inspector: None,
+            renewals: None,
             returned: Vec::new(),
         };
         if let (Some(plan), Some(inspection)) = (&setup.inspection, &policy.inspection) {
             let hasher = Hasher::new([setup.secret[1], setup.secret[0]]);
             let inspector = Inspector::new(plan, inspection.rules.clone(), streams, hasher)?;
-            shard.inspector = Some(Box::new(inspector));
+            shard.inspector = Some(Box::new(inspector.of_generation(policy.inspected)));
             shard.returned = Vec::with_capacity(plan.streams.holds);
         }
         if let Some(fitting) = setup.steering.fitting() {
@@ -162,6 +166,38 @@ impl<'m> Shard<'m> {
             shard.bindings6.fit(fitting.clone());
         }
         Ok(shard)
+    }
+
+    /// Let new flows be inspected by rules of a generation.
+    #[inline(always)]
+    pub fn follow_rules(&mut self, generation: u32, now: Now) {
+        if let Some(inspector) = &mut self.inspector
+            && inspector.generation() != generation
+        {
+            self.renew_rules(generation, now);
+        }
+    }
+
+    #[cold]
+    fn renew_rules(&mut self, generation: u32, now: Now) {
+        let (Some(inspector), Some(renewals)) = (&mut self.inspector, &mut self.renewals) else {
+            return;
+        };
+        while let Some(book) = renewals.take(generation) {
+            if let Some(over) = inspector.renew(book, now.nanoseconds.saturating_add(FINISH)) {
+                renewals.give_back(over);
+            }
+        }
+    }
+
+    /// Let go of rules that no flow goes by any more, or not for longer.
+    pub fn retire_rules(&mut self, now: Now) {
+        let (Some(inspector), Some(renewals)) = (&mut self.inspector, &mut self.renewals) else {
+            return;
+        };
+        if let Some(over) = inspector.retire(now.nanoseconds) {
+            renewals.give_back(over);
+        }
     }
 
     /// Sessions of IPv4 and IPv6.

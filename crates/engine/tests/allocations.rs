@@ -451,3 +451,33 @@ fn applications_are_found_and_denied_without_allocation() {
     );
     assert!(rig.drops("filter-application") >= 200);
 }
+
+#[test]
+fn rules_that_give_way_to_others_are_neither_made_nor_freed_in_the_worker() {
+    let mut rig = rig(|plan| {
+        let inspected = inspected::plan();
+        (plan.inspection, plan.policy) = (inspected.inspection, inspected::inspected);
+    });
+    rig.send(INSIDE, &question(1000).payload(b"before").build());
+    let (mut freed, routes) = (0, rig::policy(&Plan::default()).1);
+    for seconds in [1, 20, 20] {
+        let mut policy = rig.plane.policy().clone();
+        inspected::inspected(&mut policy);
+        rig.plane.commit(policy, &routes).unwrap();
+        rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + seconds * 1_000_000_000);
+        for port in [1000, 1000, 2000] {
+            let frame = question(port).payload(b"after").build();
+            rig.wires[0].inject(INSIDE, &frame, Checksums::Unverified);
+            let (now, worker) = (rig.now, &mut rig.workers[0]);
+            let rounds = || (0..8).for_each(|_| _ = worker.round(now));
+            let info = measure(rounds);
+            assert_eq!((0, 0), (info.count_total, info.count_current), "after {seconds} s");
+        }
+        rig.sent();
+        freed += measure(|| rig.plane.collect()).bytes_current;
+    }
+    // The control thread has.
+    assert!(freed < 0, "{freed}");
+    let reopened = rig.plane.counters()[0].reopened.get();
+    assert!(reopened > 0);
+}

@@ -80,7 +80,7 @@ fn packets_that_are_dropped_are_told_with_reason_and_rule() {
         .iter()
         .map(|record| match record.said {
             Said::Drop { reason, rule, length } => {
-                assert_eq!(Some(0), rule);
+                assert_eq!(Some(0), rule.map(|rule| rule.number));
                 (reason, length)
             }
             _ => panic!("{record:?}"),

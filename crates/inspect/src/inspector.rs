@@ -5,6 +5,7 @@
 //! that does not. Rules see the addresses that the inside sees.
 
 mod asking;
+mod book;
 mod flow;
 mod parser;
 mod story;
@@ -15,7 +16,8 @@ use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
 use sluice_wire::Direction;
 
-pub use asking::{Fate, Match, Report, Tools};
+pub use asking::{Fate, Match, Report, RuleNumber, Tools};
+pub use book::Book;
 pub use flow::FlowHandle;
 pub use story::Story;
 
@@ -31,7 +33,8 @@ use crate::signature::{Buffer, Toward};
 use crate::stream::{self, Ahead, Exception, Policies, Policy, Step, Streams};
 use crate::transactions::{Noting, Tell, Transactions, Wanted};
 use asking::Asking;
-use flow::{Flow, Flows, Scans};
+use book::Books;
+use flow::{Flow, Flows};
 use parser::Said;
 
 /// What is to become of a packet.
@@ -100,6 +103,13 @@ pub struct Plan {
     pub protocols: Capacity,
 }
 
+impl Plan {
+    /// Flows that there is a place for.
+    fn flow_places(&self) -> u32 {
+        self.flows.clamp(1, 1 << 24)
+    }
+}
+
 /// What happened, beside what streams and parsers count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -111,16 +121,17 @@ pub struct Counters {
     pub unsearched: u64,
     /// Transactions that were not told, for all places for those that are not over were in use.
     pub untold: u64,
+    /// Flows that went over to other rules than they began with.
+    pub reopened: u64,
 }
 
 /// Inspection of one shard.
 pub struct Inspector<'m> {
-    rules: Arc<Ruleset>,
+    books: Books,
     flows: Flows,
     /// Flow of each connection, by its place.
     owners: Box<[FlowHandle]>,
     streams: Streams<'m>,
-    scans: Scans,
     store: Store,
     transactions: Transactions,
     /// The next flow's.
@@ -159,16 +170,14 @@ pub enum Error {
 impl<'m> Inspector<'m> {
     /// A shard's, in `memory` for its streams of [`stream::Plan::lines`].
     pub fn new(plan: &Plan, rules: Arc<Ruleset>, memory: &'m mut [Line], hasher: Hasher) -> Result<Self, Error> {
-        let windows = u32::try_from(plan.streams.windows).unwrap_or(u32::MAX);
         Ok(Self {
-            flows: Flows::new(plan.flows, rules.note_words()),
+            flows: Flows::new(plan.flow_places()),
             streams: Streams::new(memory, &plan.streams, hasher)?,
-            scans: Scans::new(rules.prefilter(), windows)?,
             store: Store::new(&plan.protocols),
             transactions: Transactions::new(plan.protocols.transactions),
             next_number: 1,
             owners: vec![FlowHandle(0); plan.streams.connections].into(),
-            rules,
+            books: Books::new(Book::new(plan, rules, 0)?),
             counters: Counters::default(),
         })
     }
@@ -180,6 +189,9 @@ impl<'m> Inspector<'m> {
             false => stream::Handle::NONE,
         };
         let opened = self.flows.open(stream);
+        if let Some((flow, place)) = opened.and_then(|opened| self.flows.get(opened)) {
+            self.books.open(flow, place);
+        }
         match (opened, self.owners.get_mut(self.streams.place(stream))) {
             (Some(opened), Some(owner)) if tcp => *owner = opened,
             (None, _) if tcp => self.streams.close(stream, |_| {}),
@@ -194,7 +206,7 @@ impl<'m> Inspector<'m> {
             return;
         };
         self.streams.close(flow.stream, give);
-        self.scans.close(&mut flow.scans);
+        self.books.close(flow);
         flow.parser.release(&mut self.store);
         flow.pending.release(&mut self.transactions);
         self.flows.close(handle);
@@ -278,7 +290,7 @@ impl<'m> Inspector<'m> {
     /// Write down from now on what is searched: [`Tools::take_calls`] has it. Streams are numbered from `first` on, so that
     /// those of several shards are told apart.
     pub fn record(&mut self, tools: &mut Tools, first: u32) {
-        self.scans.record(first);
+        self.books.current().scans.record(first);
         tools.scratch.record();
     }
 
@@ -300,7 +312,7 @@ impl<'m> Inspector<'m> {
             && flow.stream != stream::Handle::NONE
         {
             self.streams.prefetch(flow.stream);
-            self.scans.prefetch(&flow.scans, direction as usize);
+            self.books.prefetch(flow, direction as usize);
         }
     }
 
@@ -370,9 +382,10 @@ impl<'m> Inspector<'m> {
         match step {
             Step::Fresh { from, offset, .. } => {
                 if offset == 0
-                    && let Some((flow, _)) = self.flows.get(handle)
+                    && let Some((flow, place)) = self.flows.get(handle)
                 {
-                    self.scans.begin(&mut flow.scans, direction as usize);
+                    let book = self.books.of(flow, place, round.now);
+                    book.scans.begin(&mut flow.scans, direction as usize);
                 }
                 self.fresh(handle, &mut seen, from, round)
             }
@@ -404,13 +417,14 @@ impl<'m> Inspector<'m> {
 
     /// The next bytes of a stream, from `from` of the segment on.
     fn fresh(&mut self, handle: FlowHandle, seen: &mut Seen<'_>, from: usize, round: &mut Round<'_>) -> Verdict {
-        let rules = &*self.rules;
-        let Some((flow, notes)) = self.flows.get(handle) else {
+        let Some((flow, place)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };
+        let book = self.books.of(flow, place, round.now);
+        let (generation, rules, scans, notes) = book.parts(place);
         let Flow {
             stream,
-            scans,
+            scans: states,
             parser,
             waiting,
             fate,
@@ -446,6 +460,7 @@ impl<'m> Inspector<'m> {
         macro_rules! asking {
             ($waiting:expr, $ends:expr, $unknown:expr) => {
                 Asking {
+                    generation,
                     rules,
                     rates: round.rates,
                     second: (round.now / 1_000_000_000) as u32,
@@ -488,7 +503,7 @@ impl<'m> Inspector<'m> {
                 others.begin();
             }
             mine.begin();
-            self.scans.begin(scans, place);
+            scans.begin(states, place);
         }
         let ends_stream = seen.facts.ends_stream();
         let payload = message(&self.streams, stream, direction, ends_stream);
@@ -526,7 +541,7 @@ impl<'m> Inspector<'m> {
                 && !bytes.is_empty()
             {
                 let (scratch, sink) = Asking::found(round.tools, group);
-                if !self.scans.scan(scans, place, bytes, scratch, sink) {
+                if !scans.scan(states, place, (bytes, payload.bytes), scratch, sink) {
                     self.counters.unsearched += 1;
                 }
             }
@@ -555,6 +570,7 @@ impl<'m> Inspector<'m> {
             (*fate, story.ended_by) = (Fate::Open, None);
         }
         self.counters.untold = self.transactions.lost;
+        self.counters.reopened = self.books.reopened;
         let deep = round.settings.depth > 0 && *searched >= round.settings.depth;
         let clean = deep && mine.is_over() && others.is_over();
         match *fate {
@@ -566,10 +582,11 @@ impl<'m> Inspector<'m> {
     }
 
     fn datagram(&mut self, handle: FlowHandle, mut seen: Seen<'_>, round: &mut Round<'_>) -> Verdict {
-        let rules = &*self.rules;
-        let Some((flow, notes)) = self.flows.get(handle) else {
+        let Some((flow, place)) = self.flows.get(handle) else {
             return Verdict::Drop(Reason::Closed);
         };
+        let book = self.books.of(flow, place, round.now);
+        let (generation, rules, _, notes) = book.parts(place);
         let Flow {
             parser,
             waiting,
@@ -595,6 +612,7 @@ impl<'m> Inspector<'m> {
         macro_rules! asking {
             () => {
                 Asking {
+                    generation,
                     rules,
                     rates: round.rates,
                     second: (round.now / 1_000_000_000) as u32,
@@ -656,6 +674,7 @@ impl<'m> Inspector<'m> {
             (*fate, story.ended_by) = (Fate::Open, None);
         }
         self.counters.untold = self.transactions.lost;
+        self.counters.reopened = self.books.reopened;
         match *fate {
             Fate::Dropped => Verdict::Drop(Reason::Signature),
             Fate::Rejected => Verdict::Reject(Reason::Signature),

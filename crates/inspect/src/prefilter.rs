@@ -8,6 +8,7 @@
 //! Compiling takes long and much memory, so that it may be done in another process: [`Prefilter::store`] there,
 //! [`Prefilter::load`] here.
 
+mod bytes;
 mod cache;
 mod choice;
 mod plan;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use crate::bindings::vectorscan::{self, Block, Database, Replay, Scratch, Streaming};
 use crate::signature::{Buffer, Id, Protocol, Toward};
 
+pub use bytes::Short;
 pub use cache::CacheError;
 pub use choice::chosen;
 pub use plan::{Fingerprint, Plan};
@@ -259,13 +261,19 @@ impl Prefilter {
     /// A scratch that serves every class; each core takes a clone.
     pub fn scratch(&self) -> Result<Scratch, vectorscan::Error> {
         let mut scratch = Scratch::new();
+        self.serve(&mut scratch)?;
+        Ok(scratch)
+    }
+
+    /// Grow a scratch to serve every class, too.
+    pub fn serve(&self, scratch: &mut Scratch) -> Result<(), vectorscan::Error> {
         for group in self.groups() {
             match &group.search {
                 Search::Block(database) => scratch.serve(database)?,
                 Search::Stream(database) => scratch.serve(database)?,
             }
         }
-        Ok(scratch)
+        Ok(())
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use sluice_table::hash::Hasher;
 
 use crate::scope::Ends;
-use crate::signature::{Rate, RateKind, Track};
+use crate::signature::{Id, Rate, RateKind, Track};
 
 /// Places that are tried for a key.
 const TRIES: usize = 8;
@@ -44,8 +44,9 @@ impl Rates {
         }
     }
 
-    /// A rule matched in a second, counted from the start: whether it fires.
-    pub fn fires(&self, rule: u32, rate: &Rate, ends: &Ends, second: u32) -> bool {
+    /// A rule matched in a second, counted from the start: whether it fires. It is told from others by its number, so that
+    /// it goes on counting where other rules come and go.
+    pub fn fires(&self, rule: Id, rate: &Rate, ends: &Ends, second: u32) -> bool {
         let count = self.count(self.key(rule, rate.track, ends), rate.seconds, second);
         match (rate.kind, count) {
             (_, None) => true,
@@ -57,7 +58,7 @@ impl Rates {
     }
 
     /// Never 0.
-    fn key(&self, rule: u32, track: Track, ends: &Ends) -> u64 {
+    fn key(&self, rule: Id, track: Track, ends: &Ends) -> u64 {
         let bits = |address: IpAddr| match address {
             IpAddr::V4(four) => four.to_ipv6_mapped().to_bits(),
             IpAddr::V6(six) => six.to_bits(),
@@ -68,7 +69,7 @@ impl Rates {
             Track::Both => [bits(ends.source), bits(ends.destination)],
             Track::Rule => [0, 0],
         };
-        let mut hash = u64::from(rule);
+        let mut hash = u64::from(rule.generator) << 32 | u64::from(rule.signature);
         for part in parts {
             hash = self.hasher.block([part as u64 ^ hash, (part >> 64) as u64]);
         }
@@ -124,6 +125,14 @@ mod tests {
         }
     }
 
+    fn rule(signature: u32) -> Id {
+        Id {
+            generator: 1,
+            signature,
+            revision: 1,
+        }
+    }
+
     fn fired(kind: RateKind, matches: &[(u8, u32)]) -> Vec<bool> {
         let rates = Rates::new(64, [1, 2]);
         let rate = Rate {
@@ -134,7 +143,7 @@ mod tests {
         };
         matches
             .iter()
-            .map(|&(who, second)| rates.fires(7, &rate, &from(who), second))
+            .map(|&(who, second)| rates.fires(rule(7), &rate, &from(who), second))
             .collect()
     }
 
@@ -168,7 +177,9 @@ mod tests {
             count: 9,
             seconds: 10,
         };
-        let fired = (0..=255).filter(|&who| rates.fires(1, &rate, &from(who), 0)).count();
+        let fired = (0..=255)
+            .filter(|&who| rates.fires(rule(1), &rate, &from(who), 0))
+            .count();
         assert_eq!(248, fired);
         assert_eq!(248, rates.full.load(Relaxed));
     }

@@ -94,6 +94,12 @@ impl Ordered {
         self.refused.push(Refused { line, id, why });
     }
 
+    /// Whether these rules are those of a ruleset, in the same order.
+    pub fn is_same(&self, ruleset: &Ruleset) -> bool {
+        let signatures = |rules: &[Rule]| rules.iter().map(|rule| rule.signature.clone()).collect::<Vec<_>>();
+        signatures(&self.rules) == signatures(ruleset.rules())
+    }
+
     /// What is to be searched for.
     pub fn plan(&self) -> prefilter::Plan {
         prefilter::Plan::of(self.rules.iter().map(|rule| &*rule.signature))

@@ -254,3 +254,44 @@ fn one_process_compiles_and_another_finds_the_same() {
     assert_eq!(3, compiled.lines().count());
     assert_eq!(compiled, run("load"));
 }
+
+#[test]
+fn plan_read_from_its_bytes_is_the_same_and_compiles_alike() {
+    let plan = Plan::of(&some_rules());
+    let bytes = plan.bytes();
+    let read = Plan::from_bytes(&bytes).unwrap();
+    assert_eq!((plan.fingerprint(), &bytes), (read.fingerprint(), &read.bytes()));
+    let (expected, found) = (
+        plan.compile(&mut |_, _| {}).unwrap(),
+        read.compile(&mut |_, _| {}).unwrap(),
+    );
+    assert_eq!(1, found.refused().len());
+    assert_eq!(expected.refused(), found.refused());
+    let data = all_contents(&some_rules());
+    for class in CLASSES {
+        assert_eq!(
+            made::found(&expected, class, &data),
+            made::found(&found, class, &data),
+            "{class:?}"
+        );
+    }
+}
+
+#[test]
+fn plan_that_is_cut_off_or_goes_on_is_not_read() {
+    let mut bytes = Plan::of(&some_rules()).bytes();
+    for end in [0, 1, bytes.len() / 2, bytes.len() - 1] {
+        assert!(Plan::from_bytes(&bytes[..end]).is_err(), "{end}");
+    }
+    bytes.push(0);
+    assert!(Plan::from_bytes(&bytes).is_err());
+}
+
+#[test]
+fn expression_that_is_being_compiled_is_known_by_what_is_done() {
+    let plan = Plan::of(&some_rules());
+    let lines: Vec<_> = (0..3)
+        .map(|done| plan.expression_at(done).map(|name| name.line))
+        .collect();
+    assert_eq!(vec![Some(43), Some(44), None], lines);
+}

@@ -244,7 +244,10 @@ fn stories_say_which_flow_and_by_what_rule_it_was_ended() {
     );
     connection.client(3, b"evil");
     let rule = story(&mut connection).ended_by.expect("a rule");
-    assert_eq!(2, connection.lab.rules.rule(rule).unwrap().signature.id.signature);
+    assert_eq!(
+        2,
+        connection.lab.rules.rule(rule.number).unwrap().signature.id.signature
+    );
     assert_eq!(1_000_000_000, story(&mut connection).seen[1]);
     close(connection);
     assert!(lab.inspector.story(handle).is_none());

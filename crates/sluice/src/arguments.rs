@@ -134,6 +134,14 @@ pub enum Command {
     /// Write packets of an interface, or dropped ones, as pcapng
     Capture(Capture),
 
+    /// Compile the patterns on standard input: the daemon calls it, for the memory that it takes goes with its process
+    #[command(hide = true)]
+    CompileSignatures {
+        /// File for what is compiled.
+        #[arg(value_name = "FILE")]
+        into: PathBuf,
+    },
+
     /// Print the completion of this command line for a shell
     ///
     /// For bash: sluice completion bash > /etc/bash_completion.d/sluice

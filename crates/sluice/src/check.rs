@@ -8,8 +8,7 @@ use sluice_daemon::config::config::{Interface, Link};
 use sluice_daemon::config::memory::Bytes;
 use sluice_daemon::config::{Config, place};
 use sluice_daemon::{
-    DaemonError, FilterOutlook, Loaded, Outlook, SignatureReport, Stages, filter_outlook, load, outlook, plan,
-    signatures,
+    FilterOutlook, Loaded, Outlook, SignatureReport, Stages, filter_outlook, load, outlook, plan, signatures,
 };
 
 use crate::columns::{Align, Columns, grouped};
@@ -26,7 +25,7 @@ pub fn check(file: &Path, json: bool, output: &mut dyn Write) -> Result<(), Comm
     let diagnosis = |faults| CommandError::Configuration(place(&loaded.name, &loaded.text, faults));
     let ports = outlook(&loaded.checked.config).map_err(diagnosis)?;
     let filter = filter_outlook(&loaded.checked.config).map_err(|fault| diagnosis(vec![fault]))?;
-    let signatures = signatures(&loaded.checked.config).map_err(DaemonError::from)?;
+    let signatures = signatures(&loaded.checked.config).map_err(|error| diagnosis(vec![error.fault()]))?;
     let found = (filter.as_ref(), signatures.as_ref());
     if json {
         as_json(&loaded, &ports, found, output)
@@ -184,6 +183,7 @@ fn as_json(
             "loaded": signatures.loaded,
             "commented": signatures.commented,
             "bytes": signatures.search_bytes,
+            "search-ms": signatures.made.took.as_secs_f64() * 1e3,
             "refused": signatures.refused.iter().map(|refused| json!({
                 "file": refused.file,
                 "line": refused.line,

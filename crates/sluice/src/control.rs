@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use sluice_daemon::config::Complaint;
-use sluice_daemon::config::api::{ApplyAnswer, ApplyRequest, Cleared, path};
+use sluice_daemon::config::api::{ApplyAnswer, ApplyRequest, Cleared, RefusedSignature, path};
 
 use crate::arguments::Clear;
 use crate::client::Client;
@@ -41,12 +41,19 @@ pub fn apply(
             generation,
             changes,
             advice,
+            rules,
         } if !json => {
             for change in &changes {
                 writeln!(output, "{change}")?;
             }
             for complaint in &advice {
                 writeln!(output, "{}", line(&name, complaint))?;
+            }
+            if let Some(rules) = rules {
+                writeln!(output, "{}", rules.said)?;
+                for RefusedSignature { file, line, why, .. } in &rules.refused {
+                    writeln!(output, "  {file}:{line}: {why}")?;
+                }
             }
             match (changes.is_empty(), dry_run) {
                 (true, _) => writeln!(output, "nothing differs from what runs")?,

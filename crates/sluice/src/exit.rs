@@ -56,6 +56,7 @@ impl CommandError {
             Self::Client(ClientError::Absent { .. }) => 5,
             Self::Configuration(_) | Self::Refused(_) => 3,
             Self::Daemon(sluice_daemon::DaemonError::Configuration(_)) => 3,
+            Self::Daemon(sluice_daemon::DaemonError::Compiling(error)) => error.status(),
             Self::NeedsRestart(_) => 4,
             Self::AllUnsaid(_) | Self::Listing(_) => 2,
             _ => 1,

@@ -15,9 +15,19 @@ use crate::exit::CommandError;
 /// Those of the output.
 pub fn completion(shell: Shell, output: &mut dyn Write) -> Result<(), CommandError> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut Arguments::command(), "sluice", &mut text);
+    clap_complete::generate(shell, &mut typed(), "sluice", &mut text);
     output.write_all(&text)?;
     Ok(())
+}
+
+/// The grammar without what nobody types.
+fn typed() -> clap::Command {
+    let whole = Arguments::command();
+    let typed = whole.get_subcommands().filter(|command| !command.is_hide_set());
+    clap::Command::new("sluice")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(whole.get_arguments().cloned())
+        .subcommands(typed.cloned())
 }
 
 /// Write the manual page, or those of all commands into a folder.

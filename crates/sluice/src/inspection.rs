@@ -59,6 +59,17 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
         ("rules in force", status.signatures),
         ("rules refused", status.refused.len() as u64),
         ("bytes of the search", status.search_bytes),
+    ] {
+        number(&mut columns, name, of);
+    }
+    let search = &status.search;
+    let how = if search.loaded { "  loaded" } else { "  compiled" };
+    columns.row([how.to_owned(), format!("in {} ms", grouped(search.milliseconds))]);
+    if let Some([done, total]) = search.compiling {
+        let how_far = format!("{} of {}", grouped(done), grouped(total));
+        columns.row(["  compiling other rules".to_owned(), how_far]);
+    }
+    for (name, of) in [
         ("packets received", status.received),
         ("  inspected", status.inspected),
         ("  bypassed", status.bypassed),
@@ -76,6 +87,7 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
         ("  waiting", status.waiting),
         ("bytes searched", status.searched),
         ("flows no longer inspected", status.left),
+        ("flows gone over to other rules", status.reopened),
         ("workers overloaded", status.overloaded),
         ("overloads so far", status.overloads),
         ("alerts", status.alerts),
@@ -86,6 +98,9 @@ pub fn status(client: &mut Client, json: bool, output: &mut dyn Write) -> Result
         number(&mut columns, name, of);
     }
     columns.flush(output)?;
+    if let Some(why) = &search.why {
+        writeln!(output, "\nnot loaded: {why}")?;
+    }
     if !status.refused.is_empty() {
         writeln!(output)?;
         let mut columns = Columns::new(&[("REFUSED", Right), ("LINE", Left), ("WHY", Left)]);

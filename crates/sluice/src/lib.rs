@@ -46,6 +46,10 @@ pub fn execute(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Comm
         Command::Filter(edit) => filter::edit(socket, edit, output),
         Command::Trace(trace) => packets::trace(socket, trace, output),
         Command::Capture(capture) => packets::capture(socket, capture, output),
+        Command::CompileSignatures { into } => {
+            let compiled = sluice_daemon::compiling::compile_child(&mut std::io::stdin(), into, output);
+            Ok(compiled.map_err(sluice_daemon::DaemonError::from)?)
+        }
         Command::Completion { shell } => generate::completion(*shell, output),
         Command::Man { into } => generate::man(into.as_deref(), output),
     }

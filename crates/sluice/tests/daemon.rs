@@ -12,10 +12,10 @@ use clap::Parser;
 use sluice_command::arguments::Arguments;
 use sluice_command::exit::CommandError;
 use sluice_config::api::{
-    ApplyAnswer, ApplyRequest, CaptureRequest, Cleared, Drop, Endpoint, Failure, Flow, Initiator, Mapping,
-    MappingFilter, Nat, NatRequest, Page, Pool, PoolBlocks, PortBlock, Position, Protocol, Rule, RuleAction, RuleKind,
-    Session, SessionFilter, Share, Span, Subscriber, SubscriberFilter, TableUse, TraceRecord, TraceRequest, TraceStep,
-    path,
+    AppliedRules, ApplyAnswer, ApplyRequest, CaptureRequest, Cleared, Drop, Endpoint, Failure, Flow, Initiator,
+    Mapping, MappingFilter, Nat, NatRequest, Page, Pool, PoolBlocks, PortBlock, Position, Protocol, RefusedSignature,
+    Rule, RuleAction, RuleKind, Session, SessionFilter, Share, Span, Subscriber, SubscriberFilter, TableUse,
+    TraceRecord, TraceRequest, TraceStep, path,
 };
 use sluice_config::{Change, Complaint, Kind};
 
@@ -99,6 +99,15 @@ async fn apply(Json(request): Json<ApplyRequest>) -> Json<ApplyAnswer> {
             generation: 2,
             changes: vec![change("routes", None)],
             advice: Vec::new(),
+            rules: Some(AppliedRules {
+                said: "9 of 10 signatures are in force".into(),
+                refused: vec![RefusedSignature {
+                    file: "lab.rules".into(),
+                    line: 7,
+                    signature: Some(5),
+                    why: "dce_iface: not here".into(),
+                }],
+            }),
         },
         "fixed" => ApplyAnswer::NeedsRestart {
             changes: vec![change("system.shards", Some("they are fixed"))],

@@ -55,6 +55,25 @@ fn completion_of_every_shell_is_printed() {
 }
 
 #[test]
+fn command_that_nobody_types_is_in_no_help_completion_or_page() {
+    let folder = tempfile::tempdir().unwrap();
+    assert!(sluice(&["man", folder.path().to_str().unwrap()]).status.success());
+    assert!(!folder.path().join("sluice-compile-signatures.1").exists());
+    for words in [
+        &["--help"][..],
+        &["completion", "bash"],
+        &["completion", "zsh"],
+        &["man"],
+    ] {
+        let text = String::from_utf8(sluice(words).stdout).unwrap();
+        assert!(
+            text.contains("capture") && !text.contains("compile-signatures"),
+            "{words:?}"
+        );
+    }
+}
+
+#[test]
 fn manual_pages_of_all_commands_are_written() {
     let folder = tempfile::tempdir().unwrap();
     assert!(sluice(&["man", folder.path().to_str().unwrap()]).status.success());

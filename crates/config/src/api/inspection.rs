@@ -64,6 +64,8 @@ pub struct InspectionStatus {
     pub refused: Vec<RefusedSignature>,
     /// Bytes of what they are searched with.
     pub search_bytes: u64,
+    /// How that was made.
+    pub search: SearchMade,
     /// Packets that came to inspection: those that were inspected, went on uninspected, were dropped, or still wait.
     pub received: u64,
     /// Packets that went on inspected.
@@ -82,6 +84,8 @@ pub struct InspectionStatus {
     pub searched: u64,
     /// Flows that are no longer inspected, found clean or by policy.
     pub left: u64,
+    /// Flows that went over to other rules than they began with.
+    pub reopened: u64,
     /// Workers that have more to inspect than they can, now.
     pub overloaded: u64,
     /// How often workers had.
@@ -94,6 +98,32 @@ pub struct InspectionStatus {
     pub records: u64,
     /// Records that were lost because a queue was full, or could not be written.
     pub records_lost: u64,
+}
+
+/// Rules of inspection that give way to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct AppliedRules {
+    /// How many are in force, and how they came to be searched for.
+    pub said: String,
+    /// Those that are not in force, and were not refused before.
+    pub refused: Vec<RefusedSignature>,
+}
+
+/// How rules came to be searched for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SearchMade {
+    /// It was in the cache; otherwise it was compiled.
+    pub loaded: bool,
+    /// Why it was not in the cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Milliseconds that it took.
+    pub milliseconds: u64,
+    /// What is compiled now for other rules: patterns that are done, and all of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compiling: Option<[u64; 2]>,
 }
 
 /// How many packets a reason had.

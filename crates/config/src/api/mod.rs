@@ -41,7 +41,9 @@ mod show;
 
 pub use applications::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
-pub use inspection::{Alert, AlertRequest, InspectionReason, InspectionStatus, RefusedSignature};
+pub use inspection::{
+    Alert, AlertRequest, AppliedRules, InspectionReason, InspectionStatus, RefusedSignature, SearchMade,
+};
 pub use nat::{
     ByProtocol, Mapping, MappingFilter, Nat, NatRequest, Pool, PoolBlocks, PortBlock, Rule, RuleAction, RuleKind,
     Share, Span, Subscriber, SubscriberFilter, TableUse,
@@ -166,6 +168,9 @@ pub enum ApplyAnswer {
         changes: Vec<Change>,
         /// What it says that is seldom meant.
         advice: Vec<Complaint>,
+        /// What became of the rules of inspection, where there are others.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rules: Option<AppliedRules>,
     },
     /// It is wrong; the old one goes on.
     #[serde(rename_all = "kebab-case")]

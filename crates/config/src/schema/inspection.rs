@@ -26,6 +26,9 @@ pub struct Inspection {
     /// Variables of rules that stand for ports: `HTTP_PORTS = "[80,8080]"`.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub ports: IndexMap<String, String>,
+    /// Folder in which compiled rules are kept from one start to the next, made where there is none; where it is relative,
+    /// in the folder of the configuration. "": they are compiled at each start.
+    pub cache: String,
     /// Flows that are inspected at a time.
     pub flows: u32,
     /// Bytes of each direction of a TCP connection that are kept, to be compared with what is sent again, and for rules
@@ -69,6 +72,7 @@ impl Default for Inspection {
             classes: None,
             addresses: IndexMap::new(),
             ports: IndexMap::new(),
+            cache: "/var/cache/sluice".into(),
             flows: 65_536,
             window: 4096,
             held: 4096,

@@ -51,6 +51,7 @@ impl Check<'_> {
             interfaces: inspected,
             signatures: files.collect(),
             classes: written.classes.as_deref().map(at),
+            cache: (!written.cache.is_empty()).then(|| at(&written.cache)),
             eve: written.eve.as_ref().and_then(|eve| self.eve(eve, at)),
         })
     }

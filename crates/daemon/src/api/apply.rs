@@ -1,5 +1,6 @@
 //! `apply`: another configuration, taken over as one commit or refused whole.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -7,11 +8,13 @@ use axum::extract::State;
 use sluice_config::api::{ApplyAnswer, ApplyRequest};
 use sluice_config::config::Neighbour;
 use sluice_config::{Change, Complaint, Config, Fault, check, difference, place};
+use sluice_engine::inspection::Inspection;
 use sluice_engine::plane::PlaneError;
 use sluice_engine::policy::Policy;
 use sluice_route::RouteSet;
 use tokio::time::Instant;
 
+use super::renewed::Renewed;
 use super::{Refusal, Shared};
 use crate::build::{self, BuildError, PoolNames, Rules};
 use crate::control::Control;
@@ -36,6 +39,22 @@ fn changes(old: &Config, new: &Config) -> Vec<Change> {
         }
     }
     changes
+}
+
+/// What differs from what runs, rules that were inserted or removed too.
+fn differing(control: &Control, config: &Config) -> Vec<Change> {
+    let running = control.config();
+    let edited = control.rules().as_ref().and_then(|rules| rules.edited(&running));
+    changes(edited.as_ref().unwrap_or(&running), config)
+}
+
+fn needs_restart(changes: &[Change]) -> Option<ApplyAnswer> {
+    let fixed: Vec<_> = changes
+        .iter()
+        .filter(|change| change.fixed.is_some())
+        .cloned()
+        .collect();
+    (!fixed.is_empty()).then_some(ApplyAnswer::NeedsRestart { changes: fixed })
 }
 
 /// A refusal about the pools as a whole, and what to do.
@@ -96,14 +115,17 @@ async fn admitted(control: &Control, policy: &Policy) -> Result<(), PlaneError> 
 /// What a configuration comes to.
 type Built = (Option<Rules>, RouteSet, Policy);
 
-fn built(control: &Control, config: &Config, pools: &PoolNames) -> Result<Built, BuildError> {
+fn built(
+    control: &Control,
+    config: &Config,
+    pools: &PoolNames,
+    inspection: Option<&Arc<Inspection>>,
+) -> Result<Built, BuildError> {
     let rules = {
         let running = control.rules();
         build::filters(config, running.as_ref().map(RunningRules::list))?
     };
-    // Rules of inspection are those of the start.
-    let inspection = control.plane().policy().inspection.clone();
-    let policy = build::policy(config, &control.macs, pools, rules.as_ref(), inspection.as_ref())?;
+    let policy = build::policy(config, &control.macs, pools, rules.as_ref(), inspection)?;
     let routes = build::routes(config, &policy.interfaces)?;
     Ok((rules, routes, policy))
 }
@@ -113,7 +135,6 @@ pub(super) async fn apply(
     State(control): Shared,
     Json(request): Json<ApplyRequest>,
 ) -> Result<Json<ApplyAnswer>, Refusal> {
-    let _one_at_a_time = control.stand_still().await;
     let checked = match check(&request.name, &request.text, &control.machine) {
         Ok(checked) => checked,
         Err(diagnosis) => {
@@ -126,16 +147,27 @@ pub(super) async fn apply(
             return Ok(Json(ApplyAnswer::Refused { complaints }));
         }
     };
-    let config = control.config();
-    let edited = control.rules().as_ref().and_then(|rules| rules.edited(&config));
-    let changes = changes(edited.as_ref().unwrap_or(&config), &checked.config);
-    if changes.iter().any(|change| change.fixed.is_some()) {
-        let changes = changes.into_iter().filter(|change| change.fixed.is_some()).collect();
-        return Ok(Json(ApplyAnswer::NeedsRestart { changes }));
+    if let Some(answer) = needs_restart(&differing(&control, &checked.config)) {
+        return Ok(Json(answer));
     }
+    // While everything goes on: rules may take long to compile.
+    let renewed = match Renewed::of(&control, &checked.config, request.dry_run).await {
+        Ok(renewed) => renewed,
+        Err(error) => return Ok(Json(error.answer(&request))),
+    };
+    let _one_at_a_time = control.stand_still().await;
+    let config = control.config();
+    let mut changes = differing(&control, &checked.config);
+    if let Some(answer) = needs_restart(&changes) {
+        return Ok(Json(answer));
+    }
+    let applied = renewed
+        .as_ref()
+        .and_then(|renewed| renewed.applied(&control, &mut changes));
     let advice = checked.advice.complaints();
     let pools = build::pool_names(&checked.config, &control.pools());
-    let (rules, routes, policy) = match built(&control, &checked.config, &pools) {
+    let inspection = renewed.as_ref().map(|renewed| &renewed.inspection);
+    let (rules, routes, policy) = match built(&control, &checked.config, &pools, inspection) {
         Ok(built) => built,
         Err(error) => return Ok(Json(refused_build(&request, &error))),
     };
@@ -149,6 +181,7 @@ pub(super) async fn apply(
             generation,
             changes,
             advice,
+            rules: applied,
         }));
     }
     let committed = {
@@ -161,12 +194,19 @@ pub(super) async fn apply(
             }
             *running = rules.map(RunningRules::new);
         }
+        drop(running);
         committed
     };
     let generation = match committed {
         Ok(generation) => generation.into(),
         Err(error) => return Ok(Json(refused(error.to_string()))),
     };
+    if let Some(renewed) = renewed {
+        if let Some(applied) = &applied {
+            tracing::info!("{}", applied.said);
+        }
+        control.set_signatures(renewed.report);
+    }
     control.set_pools(pools);
     control.set_config(checked.config);
     control.set_neighbours().await?;
@@ -178,6 +218,7 @@ pub(super) async fn apply(
         generation,
         changes,
         advice,
+        rules: applied,
     }))
 }
 

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use axum::extract::{Query, State};
-use sluice_config::api::{Alert, AlertRequest, InspectionReason, InspectionStatus, Page, RefusedSignature};
+use sluice_config::api::{Alert, AlertRequest, InspectionReason, InspectionStatus, Page, RefusedSignature, SearchMade};
 use sluice_engine::counters::{Counter, WorkerCounters};
 use sluice_engine::reason::Reason;
 use sluice_inspect::Skipped;
 
 use super::{Refusal, Shared};
+use crate::build::RefusedRule;
 use crate::control::Control;
 use crate::eve::{Decoder, Detect, Ips, Own, Statistics};
 
@@ -38,7 +39,7 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         .as_ref()
         .map(|alerts| alerts.counts())
         .unwrap_or_default();
-    let signatures = &control.signatures;
+    let signatures = control.signatures();
     let dropped_by_reason = by_reason(Reason::all().filter_map(|reason| match reason {
         Reason::Inspect(why) => Some((why.name(), why.help(), crate::run::drops(&control, reason))),
         _ => None,
@@ -51,17 +52,14 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
     let all = |reasons: &[InspectionReason]| reasons.iter().map(|reason| reason.packets).sum();
     Ok(Json(InspectionStatus {
         signatures: signatures.loaded as u64,
-        refused: signatures
-            .refused
-            .iter()
-            .map(|refused| RefusedSignature {
-                file: refused.file.display().to_string(),
-                line: refused.line,
-                signature: refused.id.map(|id| id.signature),
-                why: refused.why.clone(),
-            })
-            .collect(),
+        refused: signatures.refused.iter().map(refused_signature).collect(),
         search_bytes: signatures.search_bytes as u64,
+        search: SearchMade {
+            loaded: signatures.made.compiled.is_none(),
+            why: signatures.made.compiled.clone(),
+            milliseconds: signatures.made.took.as_millis() as u64,
+            compiling: control.compiler.progress().get().map(|(done, total)| [done, total]),
+        },
         // A worker that looks again at what another let wait takes it away there.
         received: (control.counters.iter()).fold(0, |all, worker| all.wrapping_add(worker.to_inspect.get())),
         inspected: sum(|worker| &worker.inspected),
@@ -72,6 +70,7 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         waiting: sum(|worker| &worker.inspection_waiting),
         searched: sum(|worker| &worker.searched),
         left: sum(|worker| &worker.left),
+        reopened: sum(|worker| &worker.reopened),
         overloaded: sum(|worker| &worker.overloaded),
         overloads: sum(|worker| &worker.overloads),
         alerts: sum(|worker| &worker.alerts),
@@ -79,6 +78,16 @@ pub(super) async fn status(State(control): Shared) -> Result<Json<InspectionStat
         records: written,
         records_lost: lost + sum(|worker| &worker.records_lost),
     }))
+}
+
+/// A rule that is not in force, as it is shown.
+pub(super) fn refused_signature(refused: &RefusedRule) -> RefusedSignature {
+    RefusedSignature {
+        file: refused.file.display().to_string(),
+        line: refused.line,
+        signature: refused.id.map(|id| id.signature),
+        why: refused.why.clone(),
+    }
 }
 
 fn sum(control: &Control, of: fn(&WorkerCounters) -> &Counter) -> u64 {

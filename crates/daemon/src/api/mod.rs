@@ -9,6 +9,7 @@ mod lists;
 mod nat;
 mod overview;
 mod packets;
+mod renewed;
 mod sessions;
 
 use std::sync::Arc;

@@ -1,195 +1,88 @@
-//! Inspection: signature files read, their rules compiled, and how much memory a shard inspects with.
+//! Inspection: what a configuration says of it, and how much memory a shard inspects with.
 
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use sluice_config::Config;
-use sluice_config::schema::{
-    self, EveType, ExceptionPolicy, InspectionMode, OverloadAction, OverloadClass, SignatureDialect,
-};
+use sluice_config::schema::{self, EveType, ExceptionPolicy, InspectionMode, OverloadAction, OverloadClass};
 use sluice_config::value::{IpProtocol, PortRanges, Prefix};
 use sluice_engine::inspection::{Class, Inspection, Limits, Overload, Shed};
 use sluice_engine::records::Records;
+use sluice_inspect::Ruleset;
 use sluice_inspect::inspector::{Plan, Settings};
-use sluice_inspect::prefilter;
 use sluice_inspect::protocols::Capacity;
 use sluice_inspect::rates::Rates;
-use sluice_inspect::ruleset::Ordered;
-use sluice_inspect::signature::{Id, Signature};
-use sluice_inspect::signatures::{Classes, ClassesError, Dialect, Fault, Variables, read};
 use sluice_inspect::stream::{self, Exception, Policies, Policy};
 use sluice_inspect::transactions::Wanted;
 
 use super::Secrets;
+use super::signatures::{ReadRules, SignatureError, SignatureReport};
+use crate::compiling::Compiler;
 
 /// Sources and destinations of rules that count matches, all together.
 const RATES: usize = 1 << 16;
-
-/// Why there are no rules to inspect by.
-#[derive(Debug, thiserror::Error)]
-pub enum SignatureError {
-    /// A file.
-    #[error("{}: {error}", path.display())]
-    File {
-        /// Its path.
-        path: PathBuf,
-        /// What the system says.
-        error: std::io::Error,
-    },
-    /// The file of classes.
-    #[error("{}: {error}", path.display())]
-    Classes {
-        /// Its path.
-        path: PathBuf,
-        /// What is wrong.
-        error: ClassesError,
-    },
-    /// A variable.
-    #[error("${name} in [inspection]: {fault}")]
-    Variable {
-        /// Its name.
-        name: String,
-        /// What is wrong.
-        fault: Fault,
-    },
-    /// No rule at all can be used.
-    #[error("none of the {0} rules in the signature files can be used")]
-    None(usize),
-    /// Vectorscan.
-    #[error("the rules can't be searched for: {0}")]
-    Search(#[from] prefilter::Error),
-}
-
-/// A rule that is not in force.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RefusedRule {
-    /// Its file.
-    pub file: PathBuf,
-    /// Its line.
-    pub line: u32,
-    /// Its number, where it has one.
-    pub id: Option<Id>,
-    /// The option that it needs, and why that is not possible.
-    pub why: String,
-}
-
-/// What became of the signature files.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SignatureReport {
-    /// Rules in force.
-    pub loaded: usize,
-    /// Rules that are not.
-    pub refused: Vec<RefusedRule>,
-    /// Rules that are commented out.
-    pub commented: usize,
-    /// Bytes of what is searched with.
-    pub search_bytes: usize,
-}
-
-impl std::fmt::Display for SignatureReport {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let all = self.loaded + self.refused.len();
-        write!(f, "{} of {all} signatures are in force", self.loaded)?;
-        match self.refused.len() {
-            0 => Ok(()),
-            refused => write!(f, ", {refused} are refused"),
-        }
-    }
-}
 
 /// What would become of the signature files. `None` where nothing is inspected.
 ///
 /// # Errors
 /// As [`inspection`].
 pub fn signatures(config: &Config) -> Result<Option<SignatureReport>, SignatureError> {
-    Ok(inspection(config, Secrets::FIXED)?.map(|(_, report)| report))
+    Ok(inspection(config, Secrets::FIXED, &Compiler::of(config))?.map(|(_, report)| report))
 }
 
-/// The rules, and what became of their files. `None` where nothing is inspected.
+/// What a configuration says of inspection, its rules, and what became of their files. `None` where nothing is inspected.
 ///
 /// # Errors
-/// A file that can't be read, or no rule that can be used.
+/// A file that can't be read, no rule that can be used, or nothing to search with.
 pub fn inspection(
     config: &Config,
     secrets: Secrets,
+    compiler: &Compiler,
 ) -> Result<Option<(Arc<Inspection>, SignatureReport)>, SignatureError> {
     let (Some(inspection), Some(written)) = (&config.inspection, &config.document.inspection) else {
         return Ok(None);
     };
-    let variables = variables(written)?;
-    let classes = match &inspection.classes {
-        Some(path) => {
-            let text = text(path)?;
-            Classes::read(&String::from_utf8_lossy(&text)).map_err(|error| SignatureError::Classes {
-                path: path.clone(),
-                error,
-            })?
-        }
-        None => Classes::default(),
-    };
-    let mut report = SignatureReport::default();
-    let mut signatures: Vec<Signature> = Vec::new();
-    let mut files = Vec::new();
-    for file in &inspection.signatures {
-        let found = read(&text(&file.path)?, dialect(file.dialect), &variables, &classes);
-        report.commented += found.commented;
-        report
-            .refused
-            .extend(found.refused.into_iter().map(|refusal| RefusedRule {
-                file: file.path.clone(),
-                line: refusal.line,
-                id: refusal.id,
-                why: format!("{}: {}", refusal.option, refusal.why),
-            }));
-        files.push((signatures.len(), file.path.clone()));
-        signatures.extend(found.signatures);
-    }
-    let total = signatures.len() + report.refused.len();
-    // Which file a rule is from is known by its number: they are unique within a file, and mostly between files.
-    let homes: Vec<(Id, PathBuf)> = signatures
-        .iter()
-        .enumerate()
-        .map(|(place, signature)| {
-            let file = files.iter().rev().find(|(first, _)| *first <= place);
-            (signature.id, file.map(|(_, path)| path.clone()).unwrap_or_default())
-        })
-        .collect();
-    let file_of = |id: Id| {
-        homes
-            .iter()
-            .find(|(of, _)| *of == id)
-            .map(|(_, path)| path.clone())
-            .unwrap_or_default()
-    };
-    let ordered = Ordered::new(signatures);
-    for refused in &ordered.refused {
-        report.refused.push(RefusedRule {
-            file: file_of(refused.id),
-            line: refused.line,
-            id: Some(refused.id),
-            why: refused.why.to_string(),
-        });
-    }
-    let prefilter = ordered.plan().compile(&mut |_, _| {})?;
-    for refused in prefilter.refused() {
-        report.refused.push(RefusedRule {
-            file: file_of(refused.id),
-            line: refused.line,
-            id: Some(refused.id),
-            why: refused.why.to_string(),
-        });
-    }
-    report.search_bytes = prefilter.groups().map(|group| group.size()).sum();
-    report.loaded = total - report.refused.len();
-    if report.loaded == 0 {
-        return Err(SignatureError::None(total));
-    }
+    let (rules, report) = ReadRules::read(inspection, written)?.compiled(compiler)?;
     let [first, second] = secrets.sessions;
-    let on = Inspection {
+    let rates = Arc::new(Rates::new(RATES, [second, first]));
+    let on = composed(config, inspection, written, (rules.into(), rates));
+    Ok(Some((Arc::new(on), report)))
+}
+
+/// The same while another configuration runs: rules that are the same stay what they are, and what was counted for rules
+/// goes on.
+///
+/// # Errors
+/// As [`inspection`].
+pub fn other_inspection(
+    config: &Config,
+    (running, before): (&Inspection, &SignatureReport),
+    compiler: &Compiler,
+) -> Result<Option<(Arc<Inspection>, SignatureReport)>, SignatureError> {
+    let (Some(inspection), Some(written)) = (&config.inspection, &config.document.inspection) else {
+        return Ok(None);
+    };
+    let read = ReadRules::read(inspection, written)?;
+    let (rules, report) = match read.same(&running.rules, before) {
+        Some(report) => (running.rules.clone(), report),
+        None => {
+            let (rules, report) = read.compiled(compiler)?;
+            (Arc::new(rules), report)
+        }
+    };
+    let on = composed(config, inspection, written, (rules, running.rates.clone()));
+    Ok(Some((Arc::new(on), report)))
+}
+
+fn composed(
+    config: &Config,
+    inspection: &sluice_config::config::Inspection,
+    written: &schema::Inspection,
+    (rules, rates): (Arc<Ruleset>, Arc<Rates>),
+) -> Inspection {
+    Inspection {
         settings: settings(written),
-        rates: Arc::new(Rates::new(RATES, [second, first])),
-        rules: Arc::new(ordered.with(prefilter)),
+        rates,
+        rules,
         alerts: written.alerts as usize,
         records: records(written),
         interfaces: inspection.interfaces.clone(),
@@ -200,38 +93,7 @@ pub fn inspection(
         },
         overload: written.overload.as_ref().map(overload).unwrap_or_default(),
         bypass: written.bypass.iter().map(bypassed).collect(),
-    };
-    Ok(Some((Arc::new(on), report)))
-}
-
-fn text(path: &Path) -> Result<Vec<u8>, SignatureError> {
-    fs::read(path).map_err(|error| SignatureError::File {
-        path: path.to_owned(),
-        error,
-    })
-}
-
-fn dialect(dialect: SignatureDialect) -> Dialect {
-    match dialect {
-        SignatureDialect::Suricata => Dialect::Suricata,
-        SignatureDialect::Snort2 => Dialect::Snort2,
-        SignatureDialect::Snort3 => Dialect::Snort3,
     }
-}
-
-fn variables(written: &sluice_config::schema::Inspection) -> Result<Variables, SignatureError> {
-    let mut variables = Variables::default();
-    let wrong = |name: &String| {
-        let name = name.clone();
-        |fault| SignatureError::Variable { name, fault }
-    };
-    for (name, text) in &written.addresses {
-        variables.set_addresses(name, text).map_err(wrong(name))?;
-    }
-    for (name, text) in &written.ports {
-        variables.set_ports(name, text).map_err(wrong(name))?;
-    }
-    Ok(variables)
 }
 
 fn settings(written: &sluice_config::schema::Inspection) -> Settings {

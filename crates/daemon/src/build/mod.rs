@@ -4,13 +4,15 @@ mod applications;
 mod filter;
 mod inspection;
 mod interfaces;
+mod signatures;
 mod steering;
 mod translation;
 
 pub use applications::{UnknownApplication, application_names};
 pub use filter::{Listed, Rules, filters, written};
-pub use inspection::{RefusedRule, SignatureError, SignatureReport, inspection, inspection_plan, signatures};
+pub use inspection::{inspection, inspection_plan, other_inspection, signatures};
 pub use interfaces::{Ports, faces_outside, interfaces, ports, routes};
+pub use signatures::{ReadRules, RefusedRule, SignatureError, SignatureReport};
 pub use steering::steering;
 pub(crate) use translation::pool;
 pub use translation::{PoolNames, pool_names, translation};

@@ -6,9 +6,11 @@ use serde::Serialize;
 use sluice_config::api;
 use sluice_engine::records::{About, Ended, Ending, FlowState};
 use sluice_inspect::applications::Names;
-use sluice_inspect::signature::{Service, Signature, Toward};
+use sluice_inspect::signature::{Service, Toward};
 use sluice_inspect::transactions::names::{self, Message};
 use sluice_inspect::transactions::{Part, Transaction};
+
+use crate::known::KnownRule;
 
 /// What is said of every record.
 pub struct Scene<'a> {
@@ -244,20 +246,20 @@ struct Dropped {
 
 impl<'a> DropSaid<'a> {
     /// Of a packet of so many bytes, 0 where they are not known, for a reason, by a rule if one did it.
-    pub fn new(length: u32, reason: &'static str, rule: Option<&'a Signature>) -> Self {
+    pub fn new(length: u32, reason: &'static str, rule: Option<&'a KnownRule>) -> Self {
         Self {
             drop: Dropped {
                 len: (length > 0).then_some(length),
                 reason,
             },
-            alert: rule.map(|signature| Rule {
+            alert: rule.map(|rule| Rule {
                 action: "blocked",
-                gid: signature.id.generator,
-                signature_id: signature.id.signature,
-                rev: signature.id.revision,
-                signature: &signature.message,
-                category: signature.class.as_deref().unwrap_or_default(),
-                severity: signature.priority,
+                gid: rule.id.generator,
+                signature_id: rule.id.signature,
+                rev: rule.id.revision,
+                signature: &rule.message,
+                category: &rule.class,
+                severity: rule.priority,
             }),
         }
     }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use sluice_engine::records::{About, Ended, Ending, FlowState};
 use sluice_inspect::Reason;
 use sluice_inspect::applications::{Names, Pair};
+use sluice_inspect::inspector::RuleNumber;
 use sluice_inspect::ruleset::Ordered;
 use sluice_inspect::signature::{Action, Service, Toward};
 use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
@@ -15,11 +16,18 @@ use super::*;
 const RULE: &str =
     r#"drop tcp any any -> any 80 (msg:"evil"; content:"evil"; classtype:trojan-activity; sid:7; rev:2;)"#;
 
-fn rules() -> Ruleset {
+const RULE_NUMBER: RuleNumber = RuleNumber {
+    generation: 3,
+    number: 0,
+};
+
+fn rules() -> KnownRules {
     let (variables, classes) = (Variables::default(), Classes::default());
     let ordered = Ordered::new(read(RULE.as_bytes(), Dialect::Suricata, &variables, &classes).signatures);
     let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
-    ordered.with(prefilter)
+    let mut known = KnownRules::default();
+    known.learn(3, &ordered.with(prefilter));
+    known
 }
 
 fn application_names() -> &'static Names {
@@ -85,7 +93,7 @@ fn expected(kind: &str, said: Value) -> Value {
 fn dropped_packet_has_its_reason_and_its_rule() {
     let mut said = Said::Drop {
         reason: Reason::Signature,
-        rule: Some(0),
+        rule: Some(RULE_NUMBER),
         length: 99,
     };
     let rule = json!({
@@ -218,8 +226,7 @@ fn alerts_are_written_where_they_are_wanted_and_statistics_when_it_is_time() {
     let folder = tempfile::tempdir().unwrap();
     let alert = Alert {
         about: about(None),
-        rule: 0,
-        generation: 1,
+        rule: RULE_NUMBER,
         action: Action::Drop,
         packets: [1, 0],
         bytes: [40, 0],

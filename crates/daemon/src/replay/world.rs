@@ -24,6 +24,7 @@ use super::ReplayError;
 use super::captures::{CaptureError, Captured};
 use super::summary::{self, InventedNeighbour, Summary};
 use crate::build::{self, Secrets};
+use crate::compiling::Compiler;
 
 /// Nanoseconds of a tick of the session timers: time passes in steps of as many, or more.
 const TICK: u64 = 10_000_000;
@@ -139,7 +140,8 @@ impl<'m> World<'m> {
         memory: &'m mut [Vec<Line>],
         cycles: fn() -> u64,
     ) -> Result<Self, ReplayError> {
-        let inspection = build::inspection(config, Secrets::FIXED)?.map(|(inspection, _)| inspection);
+        let inspection =
+            build::inspection(config, Secrets::FIXED, &Compiler::here())?.map(|(inspection, _)| inspection);
         let (plane, readdress) = plane(config, workers, inspection.as_ref())?;
         let room = config
             .interfaces

@@ -50,6 +50,7 @@ pub fn inspect<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
     if packets.is_empty() {
         return;
     }
+    work.follow(policy.inspected);
     let soon = Soon::of::<F>(&packets, batch, ctx.shards);
     for (place, &(slot, index, direction)) in packets.iter().enumerate() {
         soon.ask(place, &packets, batch, ctx.shards);
@@ -92,6 +93,7 @@ fn one<F: Family>(
     let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_deref_mut) else {
         return lists.discard(slot, Own::Forgotten);
     };
+    shard.follow_rules(ctx.policy.inspected, ctx.now);
     // An error about a flow is none of its data.
     if meta.layers.flags.has(Flags::ICMP_ERROR) {
         return skip::<F>(slot, Skipped::IcmpError, lists, ctx.counters);
@@ -130,7 +132,6 @@ fn one<F: Family>(
         handle,
         shard,
         now: ctx.now.nanoseconds,
-        generation: ctx.policy.generation,
         counters: ctx.counters,
         ends: &tools,
     };
@@ -164,7 +165,6 @@ struct Look<'a, 'm, F: Family> {
     handle: FlowHandle,
     shard: &'a mut Shard<'m>,
     now: u64,
-    generation: u32,
     counters: &'a WorkerCounters,
     /// What it takes to end a flow, and to tell of it.
     ends: &'a shard::Tools<'a>,
@@ -183,7 +183,7 @@ impl<F: Family> Look<'_, '_, F> {
             ..
         } = self.packet;
         let track = session.track();
-        let (at, generation, counters) = (self.now, self.generation, self.counters);
+        let (at, counters) = (self.now, self.counters);
         let (number, records) = (self.shard.number, self.ends.records);
         let Some(inspector) = self.shard.inspector.as_deref_mut() else {
             return Verdict::Skip(Skipped::NoMemory);
@@ -196,7 +196,6 @@ impl<F: Family> Look<'_, '_, F> {
                     ..About::packet(at, flow, ends, meta.interface)
                 },
                 rule: matched.rule,
-                generation,
                 action: matched.action,
                 packets: track.packets,
                 bytes: track.bytes,
@@ -237,6 +236,7 @@ impl<F: Family> Look<'_, '_, F> {
         let before = inspector.counters;
         let verdict = inspector.packet(self.handle, seen, &mut round);
         counters.searched.add(inspector.counters.searched - before.searched);
+        counters.reopened.add(inspector.counters.reopened - before.reopened);
         counters.records_lost.add(inspector.counters.untold - before.untold);
         verdict
     }

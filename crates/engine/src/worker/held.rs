@@ -124,6 +124,20 @@ impl Worker<'_> {
         self.drop_all(gone);
     }
 
+    /// Let this worker, which may have no shards, and one of its shards follow what the policy says of rules, without
+    /// packets too.
+    pub(super) fn look_after_rules(&mut self, place: Option<usize>, now: Now) {
+        let generation = self.policy.load().inspected;
+        if let Some(work) = self.parts.inspecting.as_deref_mut() {
+            work.follow(generation);
+        }
+        let shard = place.and_then(|place| self.parts.shards.get_mut(place)?.as_deref_mut());
+        if let Some(shard) = shard {
+            shard.follow_rules(generation, now);
+            shard.retire_rules(now);
+        }
+    }
+
     /// A shard goes to another worker: what is held of its streams goes on, and after it.
     pub(super) fn free_held(&mut self, place: usize) {
         let Some(work) = self.parts.inspecting.as_deref_mut() else {

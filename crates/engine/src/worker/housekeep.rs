@@ -53,10 +53,11 @@ impl Worker<'_> {
         }
         self.desk.advance(&mut state.shards, portion(packets), policy, &tools);
         self.drop_given_up(now);
-        if let Some(place) = looked_at
-            && self.parts.inspecting.is_some()
-        {
-            self.look_after_held(place, now);
+        if self.parts.inspecting.is_some() {
+            if let Some(place) = looked_at {
+                self.look_after_held(place, now);
+            }
+            self.look_after_rules(looked_at, now);
         }
         let policy = self.policy.load();
         let state = &mut self.parts;

@@ -29,8 +29,13 @@ drop tcp any any -> any 99 (msg:"long"; content:"planted here"; sid:5;)
 
 /// The rules, on what comes or goes by the inside.
 pub fn inspected(policy: &mut Policy) {
+    inspected_by(policy, RULES);
+}
+
+/// Others.
+pub fn inspected_by(policy: &mut Policy, rules: &str) {
     let file = read(
-        RULES.as_bytes(),
+        rules.as_bytes(),
         Dialect::Suricata,
         &Variables::default(),
         &Classes::default(),

@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 
 use super::story::Story;
-use crate::bindings::vectorscan::{Calls, Next, Scratch};
+use crate::bindings::vectorscan::{self, Calls, Next, Scratch};
 use crate::evaluate::{Answer, Buffers, Evaluator, Facts};
 use crate::prefilter::Group;
 use crate::rates::Rates;
@@ -31,8 +31,25 @@ impl Tools {
         Self {
             evaluator: Evaluator::default(),
             scratch,
-            found: Found::for_rules(rules),
+            found: Found::for_rules(rules.rules().len()),
         }
+    }
+
+    /// Of a worker, for rules and those that give way to them.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn serving(rules: [&Ruleset; 2]) -> Result<Self, vectorscan::Error> {
+        let mut scratch = Scratch::new();
+        for rules in rules {
+            rules.prefilter().serve(&mut scratch)?;
+        }
+        let most = rules.iter().map(|rules| rules.rules().len()).max();
+        Ok(Self {
+            evaluator: Evaluator::default(),
+            scratch,
+            found: Found::for_rules(most.unwrap_or(0)),
+        })
     }
 
     /// What was searched since [`super::Inspector::record`].
@@ -59,10 +76,10 @@ struct Found {
 }
 
 impl Found {
-    fn for_rules(rules: &Ruleset) -> Self {
+    fn for_rules(count: usize) -> Self {
         Self {
             rules: Vec::with_capacity(CANDIDATES),
-            is_there: vec![0; rules.rules().len().div_ceil(64)].into(),
+            is_there: vec![0; count.div_ceil(64)].into(),
             overflown: 0,
         }
     }
@@ -143,6 +160,15 @@ pub enum Fate {
     Rejected,
 }
 
+/// A rule: its number in the rules of a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleNumber {
+    /// Which rules.
+    pub generation: u32,
+    /// Its place among them.
+    pub number: u32,
+}
+
 /// A rule that matched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
@@ -150,8 +176,8 @@ pub struct Match {
     pub flow: u64,
     /// Its application, where it is known.
     pub service: Option<Service>,
-    /// Its number in the ruleset.
-    pub rule: u32,
+    /// Which.
+    pub rule: RuleNumber,
     /// What was done about it.
     pub action: Action,
 }
@@ -161,6 +187,7 @@ pub type Report<'r> = &'r mut dyn FnMut(Match);
 
 /// Asking about one packet of one flow.
 pub(super) struct Asking<'a> {
+    pub generation: u32,
     pub rules: &'a Ruleset,
     pub rates: &'a Rates,
     pub second: u32,
@@ -302,14 +329,16 @@ impl Asking<'_> {
         let signature = &rule.signature;
         let fires = signature
             .rate
-            .is_none_or(|rate| self.rates.fires(number, &rate, self.ends, self.second));
+            .is_none_or(|rate| self.rates.fires(signature.id, &rate, self.ends, self.second));
         if !fires && signature.rate.is_some_and(|rate| rate.kind == RateKind::After) {
             return;
         }
         self.waiting.any = true;
         let _ = self.waiting.spoken.try_push(number);
+        let generation = self.generation;
+        let rule_number = RuleNumber { generation, number };
         if matches!(signature.action, Action::Drop | Action::Reject) {
-            self.story.ended_by = Some(number);
+            self.story.ended_by = Some(rule_number);
         }
         match signature.action {
             Action::Pass => *self.fate = Fate::Passed(Skipped::Rule),
@@ -322,7 +351,7 @@ impl Asking<'_> {
             (self.report)(Match {
                 flow: self.story.number,
                 service: self.ends.service,
-                rule: number,
+                rule: rule_number,
                 action: signature.action,
             });
         }

@@ -27,6 +27,8 @@ const RESERVED_BITS: u32 = 4;
 pub(super) struct Flow {
     serial: u32,
     is_open: bool,
+    /// Of the rules that it goes by.
+    pub generation: u32,
     /// Who sent last.
     pub turn: Option<Direction>,
     pub fate: Fate,
@@ -50,17 +52,15 @@ pub(super) struct Flow {
 pub(super) struct Flows {
     flows: Box<[Flow]>,
     free: Vec<u32>,
-    notes: Box<[u64]>,
-    words: usize,
     bits: u32,
 }
 
 impl Flows {
-    pub fn new(count: u32, words: usize) -> Self {
-        let count = count.clamp(1, 1 << 24);
+    pub fn new(count: u32) -> Self {
         let flow = |_| Flow {
             serial: 0,
             is_open: false,
+            generation: 0,
             stream: stream::Handle::NONE,
             scans: [None; 2],
             parser: Parser::default(),
@@ -76,8 +76,6 @@ impl Flows {
         Self {
             flows: (0..count).map(flow).collect(),
             free: (0..count).rev().collect(),
-            notes: vec![0; count as usize * words].into(),
-            words,
             // No handle is one of the numbers that the engine has for itself.
             bits: (32 - count.leading_zeros()).max(RESERVED_BITS),
         }
@@ -97,18 +95,15 @@ impl Flows {
         (flow.scans, flow.fate, flow.service, flow.searched, flow.turn) = ([None; 2], Fate::Open, None, 0, None);
         (flow.parser, flow.story, flow.pending, flow.of_ports) = Default::default();
         flow.waiting.iter_mut().for_each(Waiting::begin);
-        let from = place as usize * self.words;
-        self.notes[from..from + self.words].fill(0);
         Some(FlowHandle(flow.serial << self.bits | place))
     }
 
-    /// A flow and its notes.
-    pub fn get(&mut self, handle: FlowHandle) -> Option<(&mut Flow, &mut [u64])> {
+    /// A flow and its place.
+    pub fn get(&mut self, handle: FlowHandle) -> Option<(&mut Flow, usize)> {
         let place = (handle.0 & ((1 << self.bits) - 1)) as usize;
         let flow = self.flows.get_mut(place)?;
         let is_it = flow.is_open && flow.serial == handle.0 >> self.bits;
-        let notes = self.notes.get_mut(place * self.words..(place + 1) * self.words)?;
-        is_it.then_some((flow, notes))
+        is_it.then_some((flow, place))
     }
 
     /// Ask for the first line of a flow, some time before it is looked at.
@@ -150,12 +145,13 @@ impl Scans {
         Ok(Self([pool(Toward::Server)?, pool(Toward::Client)?]))
     }
 
-    /// Search the next bytes of a direction. False where there is no state for it.
+    /// Search the next bytes of a direction, and what is kept of its message where nothing of that was searched for these
+    /// rules. False where there is no state for it.
     pub fn scan(
         &mut self,
         states: &mut [Option<u32>; 2],
         direction: usize,
-        bytes: &[u8],
+        (mut bytes, message): (&[u8], &[u8]),
         scratch: &mut Scratch,
         sink: impl FnMut(u32, u64) -> Next,
     ) -> bool {
@@ -165,6 +161,9 @@ impl Scans {
         let state = &mut states[direction];
         if state.is_none() {
             *state = pool.open();
+            if message.len() > bytes.len() {
+                bytes = message;
+            }
         }
         let Some(state) = *state else { return false };
         pool.scan(state, bytes, scratch, sink);

@@ -1,6 +1,6 @@
 //! What a flow is told of when it is spoken of: which it is, since when, and what became of it.
 
-use super::{FlowHandle, Inspector};
+use super::{FlowHandle, Inspector, RuleNumber};
 use crate::scope::Ends;
 use crate::signature::Service;
 use crate::transactions::{Noting, Tell, Wanted};
@@ -18,8 +18,8 @@ pub struct Story {
     pub interface: u16,
     /// A rule has reported.
     pub alerted: bool,
-    /// The rule that ended it, by its number in the ruleset.
-    pub ended_by: Option<u32>,
+    /// The rule that ended it.
+    pub ended_by: Option<RuleNumber>,
     /// The application.
     pub service: Option<Service>,
 }
@@ -37,15 +37,8 @@ impl Inspector<'_> {
     /// A flow that was just opened begins with a packet between these ends, from the client's side, at a nanosecond.
     pub fn introduce(&mut self, handle: FlowHandle, ends: Ends, interface: u16, now: u64) {
         let number = self.next_number;
-        let rules = &self.rules;
-        let single = &rules.of_packet(ends.protocol).by_port;
-        let of_ports = [ends, ends.turned()].map(|Ends { toward, ports, .. }| {
-            let streamed = rules.of_ports(rules.of_stream(toward), ports);
-            (streamed, rules.of_ports(single, ports))
-        });
         if let Some((flow, _)) = self.flows.get(handle) {
             self.next_number += 1;
-            flow.of_ports = of_ports;
             flow.story = Story {
                 number,
                 seen: [now; 2],
@@ -53,6 +46,7 @@ impl Inspector<'_> {
                 interface,
                 ..Story::default()
             };
+            self.books.introduce(flow);
         }
     }
 

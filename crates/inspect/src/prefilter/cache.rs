@@ -13,10 +13,10 @@ use std::sync::Arc;
 use rustix::fs::OFlags;
 use sha2::{Digest, Sha256};
 
-use super::plan::protocol_code;
+use super::bytes::{Reader, Short, Writer};
 use super::{Class, Fingerprint, Group, Prefilter, Refused, Search};
 use crate::bindings::vectorscan::{self, Database, Platform};
-use crate::signature::{Id, Protocol};
+use crate::signature::Id;
 
 const MAGIC: &[u8; 8] = b"SLUICEPF";
 /// Raised with every change of what follows.
@@ -89,6 +89,12 @@ pub enum CacheError {
     Vectorscan(#[from] vectorscan::Error),
 }
 
+impl From<Short> for CacheError {
+    fn from(_: Short) -> Self {
+        Self::Content
+    }
+}
+
 impl Prefilter {
     /// Writes it to a file that only this user may write. Whoever reads the path sees the old file or the new one.
     pub fn store(&self, path: &Path) -> Result<(), CacheError> {
@@ -118,7 +124,7 @@ impl Prefilter {
             expected: expected as u64,
             found: file.len() as u64,
         };
-        let short = |_: CacheError| length(HEADER);
+        let short = |_: Short| length(HEADER);
         if reader.take(MAGIC.len()).map_err(short)? != MAGIC {
             return Err(CacheError::Magic);
         }
@@ -173,7 +179,7 @@ impl Prefilter {
         }
         out.number(self.unconditional.len() as u32);
         for (protocol, rules) in &self.unconditional {
-            out.0.extend(protocol_code(*protocol));
+            out.protocol(*protocol);
             out.list(rules);
         }
         self.by_port.iter().for_each(|rules| out.list(rules));
@@ -256,58 +262,7 @@ pub fn trusted(uid: u32, mode: u32) -> Result<(), CacheError> {
     }
 }
 
-struct Writer(Vec<u8>);
-
-impl Writer {
-    fn number(&mut self, number: u32) {
-        self.0.extend(number.to_le_bytes());
-    }
-
-    fn list(&mut self, list: &[u32]) {
-        self.number(list.len() as u32);
-        list.iter().for_each(|&number| self.number(number));
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        self.0.extend((bytes.len() as u64).to_le_bytes());
-        self.0.extend(bytes);
-    }
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn take(&mut self, count: usize) -> Result<&'a [u8], CacheError> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or(CacheError::Content)?;
-        self.0 = rest;
-        Ok(taken)
-    }
-
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], CacheError> {
-        let taken = self.take(N)?;
-        Ok(taken.try_into().expect("so many bytes were taken"))
-    }
-
-    fn number(&mut self) -> Result<u32, CacheError> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn long(&mut self) -> Result<u64, CacheError> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn list(&mut self) -> Result<Box<[u32]>, CacheError> {
-        let count = self.number()? as usize;
-        let bytes = self.take(count.checked_mul(4).ok_or(CacheError::Content)?)?;
-        let numbers = bytes.as_chunks::<4>().0.iter();
-        Ok(numbers.map(|&bytes| u32::from_le_bytes(bytes)).collect())
-    }
-
-    fn bytes(&mut self) -> Result<&'a [u8], CacheError> {
-        let count = usize::try_from(self.long()?).map_err(|_| CacheError::Content)?;
-        self.take(count)
-    }
-
+impl Reader<'_> {
     fn prefilter(mut self, fingerprint: Fingerprint) -> Result<Prefilter, CacheError> {
         let mut groups = [const { None }; Class::COUNT];
         for _ in 0..self.number()? {
@@ -317,7 +272,7 @@ impl<'a> Reader<'a> {
         }
         let mut unconditional = Vec::new();
         for _ in 0..self.number()? {
-            unconditional.push((protocol(self.array()?)?, self.list()?));
+            unconditional.push((self.protocol()?, self.list()?));
         }
         let mut by_port: [Box<[u32]>; Class::COUNT] = Default::default();
         for rules in &mut by_port {
@@ -370,17 +325,4 @@ impl<'a> Reader<'a> {
             expressions,
         })
     }
-}
-
-/// The opposite of [`protocol_code`].
-fn protocol(code: [u8; 2]) -> Result<Protocol, CacheError> {
-    Ok(match code {
-        [0, 0] => Protocol::Ip,
-        [1, 0] => Protocol::Tcp,
-        [2, 0] => Protocol::Udp,
-        [3, 0] => Protocol::Icmp,
-        [4, 0] => Protocol::Application,
-        [5, number] => Protocol::Number(number),
-        _ => return Err(CacheError::Content),
-    })
 }

@@ -1,9 +1,9 @@
 //! From signatures to databases.
 
+mod written;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-use sha2::{Digest, Sha256};
 
 use super::choice::{Choice, choice, classes};
 use super::{Class, Error, Group, Prefilter, Refused, Search};
@@ -154,57 +154,11 @@ impl Plan {
         plan
     }
 
-    /// What tells it from others.
-    pub fn fingerprint(&self) -> Fingerprint {
-        let mut text = Sha256::new();
-        // Lengths stand before what they count, so that no two plans are written alike.
-        let number = |text: &mut Sha256, number: usize| text.update((number as u64).to_le_bytes());
-        let list = |text: &mut Sha256, rules: &[u32]| {
-            number(text, rules.len());
-            rules.iter().for_each(|rule| text.update(rule.to_le_bytes()));
-        };
-        let needle = |text: &mut Sha256, needle: &Needle| {
-            let (flags, bytes): ([bool; 5], &[u8]) = match needle {
-                Needle::Literal { bytes, caseless } => ([false, *caseless, false, false, false], bytes),
-                Needle::Expression { source, flags } => {
-                    ([true, flags[0], flags[1], flags[2], flags[3]], source.as_bytes())
-                }
-            };
-            text.update(flags.map(u8::from));
-            number(text, bytes.len());
-            text.update(bytes);
-        };
-        for needles in &self.literals {
-            number(&mut text, needles.len());
-            for (literal, rules) in needles {
-                needle(&mut text, literal);
-                list(&mut text, rules);
-            }
-        }
-        number(&mut text, self.expressive.len());
-        for expressive in &self.expressive {
-            list(&mut text, &[expressive.rule]);
-            number(&mut text, expressive.candidates.len());
-            for (candidate, classes) in &expressive.candidates {
-                needle(&mut text, candidate);
-                number(&mut text, classes.len());
-                classes.iter().for_each(|class| number(&mut text, class.index()));
-            }
-        }
-        number(&mut text, self.unconditional.len());
-        for (protocol, rules) in &self.unconditional {
-            text.update(protocol_code(*protocol));
-            list(&mut text, rules);
-        }
-        self.by_port.iter().for_each(|rules| list(&mut text, rules));
-        number(&mut text, self.names.len());
-        for name in &self.names {
-            list(
-                &mut text,
-                &[name.line, name.id.generator, name.id.signature, name.id.revision],
-            );
-        }
-        Fingerprint(text.finalize().into())
+    /// The rule whose expressions are compiled by themselves when so many patterns are done; none where others are, or
+    /// all of a class together.
+    pub fn expression_at(&self, done: usize) -> Option<&Refused> {
+        let rule = self.expressive.get(done)?.rule;
+        self.names.get(rule as usize)
     }
 
     /// Compiles the databases; `progress` is told how many patterns are done, and of how many.
@@ -327,16 +281,4 @@ fn group(class: Class, search: Search, needles: &[(Needle, Vec<u32>)]) -> Group 
     }
     group.starts = starts.into();
     group
-}
-
-/// A protocol as two bytes.
-pub fn protocol_code(protocol: Protocol) -> [u8; 2] {
-    match protocol {
-        Protocol::Ip => [0, 0],
-        Protocol::Tcp => [1, 0],
-        Protocol::Udp => [2, 0],
-        Protocol::Icmp => [3, 0],
-        Protocol::Application => [4, 0],
-        Protocol::Number(number) => [5, number],
-    }
 }

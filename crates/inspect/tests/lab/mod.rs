@@ -81,7 +81,7 @@ impl Lab {
     /// A packet of a flow.
     pub fn packet(&mut self, handle: FlowHandle, seen: Seen<'_>) -> Verdict {
         let (rules, fired, said) = (&self.rules, &mut self.fired, &mut self.said);
-        let mut report = |matched: Match| fired.push(rules.rule(matched.rule).unwrap().signature.id.signature);
+        let mut report = |matched: Match| fired.push(rules.rule(matched.rule.number).unwrap().signature.id.signature);
         let mut round = Round {
             settings: &self.settings,
             rates: &self.rates,

@@ -1,0 +1,95 @@
+//! The rules of inspection at `apply`: read anew each time, and compiled where they are others.
+
+use std::sync::Arc;
+
+use sluice_config::api::{AppliedRules, ApplyAnswer, ApplyRequest};
+use sluice_config::{Change, Config, Kind, place};
+use sluice_engine::inspection::Inspection;
+
+use super::inspection::refused_signature;
+use crate::build::{self, RefusedRule, SignatureError, SignatureReport};
+use crate::control::Control;
+
+/// What a configuration says of inspection, and what became of its rules.
+pub(super) struct Renewed {
+    pub inspection: Arc<Inspection>,
+    pub report: SignatureReport,
+}
+
+/// Why there is nothing to inspect by.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RenewalError {
+    /// The rules.
+    #[error(transparent)]
+    Signatures(#[from] SignatureError),
+    /// What read them panicked.
+    #[error("a fault of the program: {0}")]
+    Fault(#[from] tokio::task::JoinError),
+}
+
+impl RenewalError {
+    /// The configuration is refused, and what runs goes on.
+    pub fn answer(&self, request: &ApplyRequest) -> ApplyAnswer {
+        tracing::warn!("{} is refused, the rules of inspection stay: {self}", request.name);
+        let fault = match self {
+            Self::Signatures(error) => error.fault(),
+            Self::Fault(_) => sluice_config::Fault {
+                key: vec!["inspection".into()],
+                what: self.to_string(),
+                hint: None,
+            },
+        };
+        ApplyAnswer::Refused {
+            complaints: place(&request.name, &request.text, vec![fault]).complaints(),
+        }
+    }
+}
+
+impl Renewed {
+    /// Read the rules of a configuration, and compile them where other ones run. Requests are answered meanwhile. `None`
+    /// where nothing is inspected.
+    pub async fn of(control: &Control, config: &Config, is_dry: bool) -> Result<Option<Self>, RenewalError> {
+        let running = control.plane().policy().inspection.clone();
+        let Some(running) = running.filter(|_| config.inspection.is_some()) else {
+            return Ok(None);
+        };
+        let _one_at_a_time = control.compiling.lock().await;
+        let (config, before) = (config.clone(), control.signatures());
+        let compiler = control.compiler.following(&config, !is_dry);
+        let other = move || build::other_inspection(&config, (&running, &before), &compiler);
+        let made = tokio::task::spawn_blocking(other).await??;
+        Ok(made.map(|(inspection, report)| Self { inspection, report }))
+    }
+
+    /// What is to be said of the rules, where they are others than those that run, or others are refused; they are among the
+    /// changes then.
+    pub fn applied(&self, control: &Control, changes: &mut Vec<Change>) -> Option<AppliedRules> {
+        let running = control.plane().policy().inspection.clone()?;
+        let before = control.signatures();
+        if Arc::ptr_eq(&running.rules, &self.inspection.rules) && before.refused == self.report.refused {
+            return None;
+        }
+        if !changes.iter().any(|change| change.key.starts_with("inspection.")) {
+            // The configuration is the same, and a file that it names is not.
+            changes.push(Change {
+                key: "inspection.signatures".into(),
+                kind: Kind::Changed,
+                fixed: None,
+            });
+        }
+        let is_new = |refused: &&RefusedRule| {
+            let same = |known: &RefusedRule| (known.id, &known.why) == (refused.id, &refused.why);
+            !before.refused.iter().any(same)
+        };
+        Some(AppliedRules {
+            said: self.report.to_string(),
+            refused: self
+                .report
+                .refused
+                .iter()
+                .filter(is_new)
+                .map(refused_signature)
+                .collect(),
+        })
+    }
+}

@@ -1,0 +1,349 @@
+//! Rules of inspection: their files read, and what finds them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use sluice_config::config;
+use sluice_config::schema::{self, SignatureDialect};
+use sluice_inspect::Ruleset;
+use sluice_inspect::prefilter::{Prefilter, Refused};
+use sluice_inspect::ruleset::Ordered;
+use sluice_inspect::signature::{Id, Signature};
+use sluice_inspect::signatures::{Classes, ClassesError, Dialect, Fault, Variables, read};
+
+use crate::compiling::{At, CompileError, Compiler, Made};
+
+/// Why there are no rules to inspect by.
+#[derive(Debug, thiserror::Error)]
+pub enum SignatureError {
+    /// A file.
+    #[error("{}: {error}", path.display())]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// What the system says.
+        error: std::io::Error,
+    },
+    /// The file of classes.
+    #[error("{}: {error}", path.display())]
+    Classes {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong.
+        error: ClassesError,
+    },
+    /// A variable.
+    #[error("${name} in [inspection]: {fault}")]
+    Variable {
+        /// Its table.
+        table: &'static str,
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        fault: Fault,
+    },
+    /// No rule at all can be used.
+    #[error("none of the {count} rules in the signature files can be used{}", first(.refused))]
+    None {
+        /// How many there are.
+        count: usize,
+        /// Why.
+        refused: Vec<RefusedRule>,
+    },
+    /// What they are searched with.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
+}
+
+/// Where the first of them is, and why it is refused.
+fn first(refused: &[RefusedRule]) -> String {
+    refused
+        .first()
+        .map_or_else(String::new, |RefusedRule { file, line, why, .. }| {
+            format!("; the first, {}:{line}: {why}", file.display())
+        })
+}
+
+impl SignatureError {
+    /// At its place in the configuration.
+    pub fn fault(&self) -> sluice_config::Fault {
+        let below: &[&str] = match self {
+            Self::File { .. } | Self::None { .. } => &["signatures"],
+            Self::Classes { .. } => &["classes"],
+            Self::Variable { table, name, .. } => &[table, name],
+            Self::Compile(_) => &[],
+        };
+        sluice_config::Fault {
+            key: ["inspection"]
+                .iter()
+                .chain(below)
+                .map(|&step| step.to_owned())
+                .collect(),
+            what: self.to_string(),
+            hint: None,
+        }
+    }
+}
+
+/// A rule that is not in force.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRule {
+    /// Its file.
+    pub file: PathBuf,
+    /// Its line.
+    pub line: u32,
+    /// Its number, where it has one.
+    pub id: Option<Id>,
+    /// The option that it needs, and why that is not possible.
+    pub why: String,
+}
+
+/// What became of the signature files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SignatureReport {
+    /// Rules in force.
+    pub loaded: usize,
+    /// Rules that are not.
+    pub refused: Vec<RefusedRule>,
+    /// Rules that are commented out.
+    pub commented: usize,
+    /// Bytes of what is searched with.
+    pub search_bytes: usize,
+    /// How that was made.
+    pub made: Made,
+}
+
+impl std::fmt::Display for SignatureReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let all = self.loaded + self.refused.len();
+        write!(f, "{} of {all} signatures are in force", self.loaded)?;
+        match self.refused.len() {
+            0 => Ok(()),
+            refused => write!(f, ", {refused} are refused"),
+        }?;
+        write!(f, "; {}", self.made)
+    }
+}
+
+/// Where rules are from. Numbers are unique within a file, and mostly between files.
+struct Homes(Vec<(u32, Id, PathBuf)>);
+
+impl Homes {
+    fn of(&self, line: u32, id: Id) -> PathBuf {
+        let home = self.0.iter().find(|(at, of, _)| (*at, *of) == (line, id));
+        home.map(|(.., path)| path.clone()).unwrap_or_default()
+    }
+
+    fn refused(&self, line: u32, id: Id, why: &str) -> RefusedRule {
+        RefusedRule {
+            file: self.of(line, id),
+            line,
+            id: Some(id),
+            why: why.to_owned(),
+        }
+    }
+}
+
+/// Rules that were read, and are not searched for yet.
+pub struct ReadRules {
+    ordered: Ordered,
+    report: SignatureReport,
+    homes: Homes,
+    total: usize,
+}
+
+impl ReadRules {
+    /// The rules of the files.
+    ///
+    /// # Errors
+    /// A file that can't be read, or a variable that stands for nothing.
+    pub fn read(inspection: &config::Inspection, written: &schema::Inspection) -> Result<Self, SignatureError> {
+        let variables = variables(written)?;
+        let classes = match &inspection.classes {
+            Some(path) => {
+                let text = text(path)?;
+                Classes::read(&String::from_utf8_lossy(&text)).map_err(|error| SignatureError::Classes {
+                    path: path.clone(),
+                    error,
+                })?
+            }
+            None => Classes::default(),
+        };
+        let mut report = SignatureReport::default();
+        let mut signatures: Vec<Signature> = Vec::new();
+        let mut homes = Homes(Vec::new());
+        for file in &inspection.signatures {
+            let found = read(&text(&file.path)?, dialect(file.dialect), &variables, &classes);
+            report.commented += found.commented;
+            report
+                .refused
+                .extend(found.refused.into_iter().map(|refusal| RefusedRule {
+                    file: file.path.clone(),
+                    line: refusal.line,
+                    id: refusal.id,
+                    why: format!("{}: {}", refusal.option, refusal.why),
+                }));
+            let here = |signature: &Signature| (signature.line, signature.id, file.path.clone());
+            homes.0.extend(found.signatures.iter().map(here));
+            signatures.extend(found.signatures);
+        }
+        let total = signatures.len() + report.refused.len();
+        let ordered = Ordered::new(signatures);
+        let refused = ordered.refused.iter();
+        let refused = refused.map(|refused| homes.refused(refused.line, refused.id, &refused.why));
+        report.refused.extend(refused);
+        Ok(Self {
+            ordered,
+            report,
+            homes,
+            total,
+        })
+    }
+
+    /// Whether they are those that run, whose report is with them: what became of the files now then.
+    pub fn same(&self, running: &Ruleset, before: &SignatureReport) -> Option<SignatureReport> {
+        let same = self.ordered.is_same(running);
+        same.then(|| self.reported(running.prefilter(), before.made.clone()))
+    }
+
+    fn reported(&self, prefilter: &Prefilter, made: Made) -> SignatureReport {
+        let mut report = self.report.clone();
+        let refused = prefilter.refused().iter();
+        let refused = refused.map(|refused| self.homes.refused(refused.line, refused.id, &refused.why));
+        report.refused.extend(refused);
+        report.search_bytes = prefilter.groups().map(|group| group.size()).sum();
+        report.loaded = self.total - report.refused.len();
+        SignatureReport { made, ..report }
+    }
+
+    fn none(&self, refused: Vec<RefusedRule>) -> SignatureError {
+        let count = self.total;
+        SignatureError::None { count, refused }
+    }
+
+    /// The rules with what finds them, and what became of their files.
+    ///
+    /// # Errors
+    /// What searches can't be had, or no rule can be used.
+    pub fn compiled(self, compiler: &Compiler) -> Result<(Ruleset, SignatureReport), SignatureError> {
+        let at = |refused: &Refused| At::line(self.homes.of(refused.line, refused.id), refused.line);
+        let (prefilter, made) = match self.report.refused.len() < self.total {
+            true => compiler.prefilter(self.ordered.plan(), &at)?,
+            false => return Err(self.none(self.report.refused.clone())),
+        };
+        let report = self.reported(&prefilter, made);
+        match report.loaded {
+            0 => Err(self.none(report.refused)),
+            _ => Ok((self.ordered.with(prefilter), report)),
+        }
+    }
+}
+
+fn text(path: &Path) -> Result<Vec<u8>, SignatureError> {
+    fs::read(path).map_err(|error| SignatureError::File {
+        path: path.to_owned(),
+        error,
+    })
+}
+
+fn dialect(dialect: SignatureDialect) -> Dialect {
+    match dialect {
+        SignatureDialect::Suricata => Dialect::Suricata,
+        SignatureDialect::Snort2 => Dialect::Snort2,
+        SignatureDialect::Snort3 => Dialect::Snort3,
+    }
+}
+
+fn variables(written: &schema::Inspection) -> Result<Variables, SignatureError> {
+    let mut variables = Variables::default();
+    let wrong = |table, name: &String| {
+        let name = name.clone();
+        move |fault| SignatureError::Variable { table, name, fault }
+    };
+    for (name, text) in &written.addresses {
+        variables.set_addresses(name, text).map_err(wrong("addresses", name))?;
+    }
+    for (name, text) in &written.ports {
+        variables.set_ports(name, text).map_err(wrong("ports", name))?;
+    }
+    Ok(variables)
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_config::memory::EntryBytes;
+    use sluice_config::{Config, Machine, Valid, check};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::build::{Secrets, inspection, other_inspection};
+
+    const RULES: &str = "alert tcp any any -> $HOME_NET 80 (msg:\"a\"; content:\"evil\"; sid:1;)\n";
+
+    fn config(folder: &TempDir, keys: &str) -> Valid<Config> {
+        let text = format!(
+            "[interfaces.a]\ndevice = \"null:\"\naddresses = [\"10.0.0.1/24\"]\n\
+             [inspection]\ninterfaces = [\"a\"]\ncache = \"\"\n\
+             [[inspection.signatures]]\nfile = \"some.rules\"\ndialect = \"suricata\"\n{keys}"
+        );
+        let machine = Machine {
+            cores: vec![0, 1],
+            memory: 1 << 40,
+            entry: EntryBytes::default(),
+        };
+        let name = folder.path().join("sluice.toml");
+        let checked = check(name.to_str().unwrap(), &text, &machine);
+        checked.unwrap_or_else(|wrong| panic!("{wrong}")).config
+    }
+
+    fn write(folder: &TempDir, rules: &str) {
+        fs::write(folder.path().join("some.rules"), rules).unwrap();
+    }
+
+    #[test]
+    fn rules_read_again_stay_what_they_are_unless_they_say_something_else() {
+        let folder = TempDir::new().unwrap();
+        write(&folder, RULES);
+        let (here, plain) = (Compiler::here(), config(&folder, ""));
+        let (running, report) = inspection(&plain, Secrets::FIXED, &here).unwrap().unwrap();
+        let again = |config: &Config| {
+            let other = other_inspection(config, (&running, &report), &here).unwrap().unwrap();
+            assert!(std::sync::Arc::ptr_eq(&running.rates, &other.0.rates));
+            (std::sync::Arc::ptr_eq(&running.rules, &other.0.rules), other.1)
+        };
+        assert_eq!((true, report.clone()), again(&plain));
+        // What does not concern the rules.
+        let detects = config(&folder, "[inspection.exceptions]\nmidstream = \"bypass\"\n");
+        assert!(again(&detects).0);
+        assert!(!again(&config(&folder, "[inspection.addresses]\nHOME_NET = \"10.0.0.0/24\"\n")).0);
+        // The pattern is the same, and what is done about it is not.
+        write(&folder, &RULES.replace("alert", "drop"));
+        assert!(!again(&plain).0);
+        write(
+            &folder,
+            &(RULES.to_owned() + "alert tcp any any -> any any (msg:\"b\"; lua:x; sid:2;)\n"),
+        );
+        let (is_same, other) = again(&plain);
+        assert_eq!((true, 1, 1), (is_same, other.loaded, other.refused.len()));
+    }
+
+    #[test]
+    fn rules_that_cannot_be_had_are_refused_at_their_place() {
+        let folder = TempDir::new().unwrap();
+        let here = Compiler::here();
+        let fault = |config: &Config| {
+            let error = inspection(config, Secrets::FIXED, &here).err().unwrap();
+            error.fault()
+        };
+        let missing = fault(&config(&folder, ""));
+        assert_eq!(vec!["inspection", "signatures"], missing.key);
+        assert!(missing.what.contains("some.rules"), "{}", missing.what);
+        write(&folder, "alert nonsense\n");
+        let unusable = fault(&config(&folder, ""));
+        assert_eq!(vec!["inspection", "signatures"], unusable.key);
+        assert!(unusable.what.contains("some.rules:1: "), "{}", unusable.what);
+        write(&folder, RULES);
+        let wrong = fault(&config(&folder, "[inspection.ports]\nWEB = \"eighty\"\n"));
+        assert_eq!(vec!["inspection", "ports", "WEB"], wrong.key);
+    }
+}

@@ -1,0 +1,97 @@
+//! What rules of inspection say, by their numbers: of those that run, and of some before them, which packets still name.
+
+use std::collections::VecDeque;
+
+use sluice_inspect::Ruleset;
+use sluice_inspect::inspector::RuleNumber;
+use sluice_inspect::signature::{Id, Signature};
+
+/// Generations that are known: a flow that a rule ended is told of as long as it sends.
+const KEPT: usize = 4;
+
+/// What is said of a rule, without what it asks for: most of its memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownRule {
+    /// Its number in its file.
+    pub id: Id,
+    /// What it says.
+    pub message: Box<str>,
+    /// Its class.
+    pub class: Box<str>,
+    /// 1 is the most urgent.
+    pub priority: u8,
+}
+
+impl From<&Signature> for KnownRule {
+    fn from(signature: &Signature) -> Self {
+        Self {
+            id: signature.id,
+            message: signature.message.clone(),
+            class: signature.class.clone().unwrap_or_default(),
+            priority: signature.priority,
+        }
+    }
+}
+
+/// Rules of the last generations.
+#[derive(Debug, Default)]
+pub struct KnownRules(VecDeque<(u32, Box<[KnownRule]>)>);
+
+impl KnownRules {
+    /// Rules of a generation run.
+    pub fn learn(&mut self, generation: u32, rules: &Ruleset) {
+        if self.0.back().is_some_and(|(known, _)| *known == generation) {
+            return;
+        }
+        if self.0.len() == KEPT {
+            self.0.pop_front();
+        }
+        let known = rules.rules().iter().map(|rule| KnownRule::from(&*rule.signature));
+        self.0.push_back((generation, known.collect()));
+    }
+
+    /// A rule; none where it is of too long ago.
+    pub fn get(&self, rule: RuleNumber) -> Option<&KnownRule> {
+        let (_, rules) = self
+            .0
+            .iter()
+            .rev()
+            .find(|(generation, _)| *generation == rule.generation)?;
+        rules.get(rule.number as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sluice_inspect::ruleset::Ordered;
+    use sluice_inspect::signatures::{Classes, Dialect, Variables, read};
+
+    use super::*;
+
+    fn rules(signature: u32) -> Ruleset {
+        let text = format!("alert udp any any -> any any (msg:\"rule {signature}\"; content:\"x\"; sid:{signature};)");
+        let (variables, classes) = (Variables::default(), Classes::default());
+        let ordered = Ordered::new(read(text.as_bytes(), Dialect::Suricata, &variables, &classes).signatures);
+        let prefilter = ordered.plan().compile(&mut |_, _| {}).unwrap();
+        ordered.with(prefilter)
+    }
+
+    #[test]
+    fn rules_of_the_last_generations_are_known_by_their_numbers() {
+        let mut known = KnownRules::default();
+        for generation in 1..=5 {
+            known.learn(generation, &rules(generation * 10));
+            // Rules that went on are learnt once.
+            known.learn(generation, &rules(generation * 10));
+        }
+        let said = |generation, number| {
+            let rule = known.get(RuleNumber { generation, number });
+            rule.map(|rule| rule.id.signature)
+        };
+        assert_eq!(
+            [None, Some(20), Some(50), None],
+            [said(1, 0), said(2, 0), said(5, 0), said(6, 0)]
+        );
+        assert_eq!(None, said(5, 1));
+    }
+}
