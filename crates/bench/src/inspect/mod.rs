@@ -301,11 +301,36 @@ fn measure(bench: &mut Bench<'_>, cases: &[Case], run: &mut Run<'_>) -> Result<(
         let found = cases.iter().zip(&figures).find(|(case, _)| wanted(case));
         found.map(|(_, figures)| Figure::of(&figures.work).median)
     };
-    for (case, figures) in cases.iter().zip(&figures) {
+    let all = &figures;
+    for (case, figures) in cases.iter().zip(all) {
         let mut row = figures.row(case);
         let like = |other: &Case| other.inspects == case.inspects && other.kind == case.kind;
         let rss = work(&|other| like(other) && other.model == Model::Rss && other.cores == case.cores);
         let alone = work(&|other| like(other) && other.model == Model::Even && other.cores == 1);
+        // Rounds in which all had the same neighbours are compared, and the median of that is taken.
+        let rates = |model, cores: usize| -> &[f64] {
+            let like = |(other, _): &(&Case, &Figures)| like(other) && (other.model, other.cores) == (model, cores);
+            let found = cases.iter().zip(all).find(like);
+            found.map_or(&[], |(_, figures)| &figures.mpps)
+        };
+        let one_by_one =
+            |base: &[f64]| -> Vec<f64> { figures.mpps.iter().zip(base).map(|(rate, base)| rate / base).collect() };
+        let [even, moving] = [Model::Even, Model::EvenMoving].map(|model| rates(model, case.cores));
+        let better: Vec<f64> = even
+            .iter()
+            .zip(moving)
+            .map(|(even, moving)| even.max(*moving))
+            .collect();
+        for (name, base) in [
+            ("over_rss", rates(Model::Rss, case.cores)),
+            ("over_rss_on_one_core", rates(Model::Rss, 1)),
+            ("over_even", even),
+            ("over_better_even", &better),
+        ] {
+            if !base.is_empty() {
+                row = row.figure(name, &one_by_one(base));
+            }
+        }
         let over = |base: f64| figures.work.iter().map(move |work| work - base);
         if let Some(rss) = rss.filter(|_| case.model.splits()) {
             let each = over(rss).zip(&figures.handed);

@@ -87,7 +87,7 @@ pub fn p3(rows: &[Row]) -> String {
             &format!("{a:.0} / {b:.0} / {c:.0} Mb/s"),
         );
         let on = of("on");
-        let [a, b, c, d] = ["even", "even-moving", "role-split", "rss"].map(|model| on.of(model, "mbps"));
+        let [a, c] = ["even", "role-split"].map(|model| on.of(model, "mbps"));
         line(
             &format!("Table 3: {bytes} bytes, even / role-split"),
             &format!("{even} / {split} Mb/s"),
@@ -96,22 +96,26 @@ pub fn p3(rows: &[Row]) -> String {
         line(
             &format!("Table 3: {bytes} bytes, role-split over even (over the better)"),
             &format!("{:.2}", split / even),
-            &format!("{:.2} ({:.2})", c / a, c / a.max(b)),
+            &format!(
+                "{:.2} ({:.2})",
+                on.of("role-split", "over_even"),
+                on.of("role-split", "over_better_even")
+            ),
         );
         line(
             &format!("{bytes} bytes, role-split over rss (expected)"),
             "",
-            &format!("{:.2} ({:.2})", c / d, on.expected()),
+            &format!("{:.2} ({:.2})", on.of("role-split", "over_rss"), on.expected()),
         );
         line(
             &format!("{bytes} bytes, even over rss, both on one core"),
             "",
-            &format!("{:.2}", on.cores("even", "1", "mbps") / on.cores("rss", "1", "mbps")),
+            &format!("{:.2}", on.cores("even", "1", "over_rss")),
         );
         line(
             &format!("{bytes} bytes, one queue: role-split over rss"),
             "",
-            &format!("{:.2}", c / on.cores("rss", "1", "mbps")),
+            &format!("{:.2}", on.of("role-split", "over_rss_on_one_core")),
         );
         let waits = |model| on.of(model, "lock_cycles") / on.of(model, "work_cycles") * 100.0;
         line(
@@ -151,11 +155,10 @@ pub fn p3(rows: &[Row]) -> String {
             traffic: "elephant",
             inspection: "on",
         };
-        let over = of.of("role-split", "mbps") / of.of("rss", "mbps");
         line(
             &format!("{bytes} bytes, one flow has half: role-split over rss"),
             "",
-            &format!("{over:.2}"),
+            &format!("{:.2}", of.of("role-split", "over_rss")),
         );
     }
     for bytes in ["64", "512"] {
@@ -206,12 +209,16 @@ mod tests {
             row("even-moving", 2, "off", 800.0),
             row("role-split", 2, "off", 700.0),
             row("rss", 1, "on", 100.0),
-            row("even", 1, "on", 95.0),
+            row("even", 1, "on", 95.0).figure("over_rss", &[0.95]),
             row("even", 2, "on", 150.0),
             row("even-moving", 2, "on", 160.0),
             row("rss", 2, "on", 200.0),
             split("off", row("role-split", 2, "on", 1.0)),
-            split("128", row("role-split", 2, "on", 180.0)),
+            split("128", row("role-split", 2, "on", 180.0))
+                .figure("over_even", &[1.2])
+                .figure("over_better_even", &[1.12])
+                .figure("over_rss", &[0.9])
+                .figure("over_rss_on_one_core", &[1.8]),
             // Another part's, with the same keys and one more.
             row("even", 2, "on", 1.0)
                 .key("load_share", 0.5)
