@@ -7,6 +7,8 @@
 mod asking;
 mod book;
 mod flow;
+mod held;
+mod known;
 mod parser;
 mod story;
 
@@ -22,19 +24,20 @@ pub use flow::FlowHandle;
 pub use story::Story;
 
 use crate::bindings::vectorscan;
-use crate::evaluate::{Buffers, Facts, View};
+use crate::evaluate::{Facts, View};
 use crate::prefilter::Class;
-use crate::protocols::{self, Capacity, Piece, Slot, Store};
+use crate::protocols::{self, Capacity, Store};
 use crate::rates::Rates;
 use crate::reason::{Reason, Skipped};
-use crate::ruleset::{OfPorts, Ruleset};
+use crate::ruleset::Ruleset;
 use crate::scope::Ends;
-use crate::signature::{Buffer, Toward};
+use crate::signature::Toward;
 use crate::stream::{self, Ahead, Exception, Policies, Policy, Step, Streams};
 use crate::transactions::{Noting, Tell, Transactions, Wanted};
 use asking::Asking;
 use book::Books;
 use flow::{Flow, Flows};
+use known::{Known, by_packet, message, piece_of_message};
 use parser::Said;
 
 /// What is to become of a packet.
@@ -210,76 +213,6 @@ impl<'m> Inspector<'m> {
         flow.parser.release(&mut self.store);
         flow.pending.release(&mut self.transactions);
         self.flows.close(handle);
-    }
-
-    /// Keep the ticket of a packet that waits. False, and it stays with the caller, where it can't be kept.
-    pub fn held(&mut self, handle: FlowHandle, direction: Direction, ahead: Ahead, ticket: u32, now: u64) -> bool {
-        let Some((flow, _)) = self.flows.get(handle) else {
-            return false;
-        };
-        let stream = flow.stream;
-        self.streams.held(stream, direction, ahead, ticket, now)
-    }
-
-    /// The ticket of a packet that waits no longer.
-    pub fn next_held(&mut self, handle: FlowHandle, direction: Direction) -> Option<u32> {
-        let (flow, _) = self.flows.get(handle)?;
-        match flow.fate {
-            Fate::Open => self.streams.next_held(flow.stream, direction),
-            _ => self.streams.take_held(flow.stream, direction),
-        }
-    }
-
-    /// Let go of packets that waited too long, of one stream. `give` gets the ticket of each, and why it is to be dropped,
-    /// where it is. False where none has.
-    pub fn overdue(&mut self, now: u64, settings: &Settings, mut give: impl FnMut(u32, Option<Overdue>)) -> bool {
-        let Some((stream, direction)) = self.streams.overdue(now) else {
-            return false;
-        };
-        let owner = self.owners.get(self.streams.place(stream)).copied();
-        let policy = settings.policies.of(Exception::GapOverdue);
-        if policy == Policy::Pass {
-            self.streams.skip(stream, direction);
-            while let Some(ticket) = self.streams.next_held(stream, direction) {
-                give(ticket, None);
-            }
-            return true;
-        }
-        let (fate, drops) = match policy {
-            Policy::Bypass => (Some(Fate::Passed(Skipped::GapOverdue)), false),
-            Policy::DropFlow => (Some(Fate::Dropped), true),
-            Policy::DropPacket | Policy::Pass => (None, true),
-        };
-        let story = owner.and_then(|owner| self.story(owner));
-        let dropped = |direction| {
-            drops.then_some(Overdue {
-                reason: Reason::GapOverdue,
-                story,
-                direction,
-            })
-        };
-        if let (Some(fate), Some((flow, _))) = (fate, owner.and_then(|owner| self.flows.get(owner))) {
-            flow.fate = fate;
-        }
-        self.give_held_of(stream, direction, |ticket| give(ticket, dropped(direction)));
-        if fate.is_some() {
-            let other = direction.opposite();
-            self.give_held_of(stream, other, |ticket| give(ticket, dropped(other)));
-        }
-        true
-    }
-
-    fn give_held_of(&mut self, stream: stream::Handle, direction: Direction, mut give: impl FnMut(u32)) {
-        while let Some(ticket) = self.streams.take_held(stream, direction) {
-            give(ticket);
-        }
-    }
-
-    /// Let go of all packets that wait: `give` gets their tickets.
-    pub fn give_held(&mut self, mut give: impl FnMut(u32)) {
-        while let Some((stream, direction)) = self.streams.overdue(u64::MAX) {
-            self.give_held_of(stream, direction, &mut give);
-        }
     }
 
     /// The streams, for their counters and timeouts.
@@ -681,100 +614,6 @@ impl<'m> Inspector<'m> {
             Fate::Open if round.settings.depth > 0 && *searched >= round.settings.depth => Verdict::Leave(None),
             Fate::Open | Fate::Passed(_) => Verdict::Pass,
         }
-    }
-}
-
-/// Rules about single packets.
-fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class, of_ports: &OfPorts) {
-    let rules = asking.rules;
-    if let Some(group) = rules.prefilter().group(class)
-        && !known.payload.bytes.is_empty()
-    {
-        asking.block(group, known.payload.bytes, known);
-    }
-    let single = rules.of_packet(asking.ends.protocol);
-    asking.ask_listed(single.always.iter(), known);
-    asking.ask_of_ports(&single.by_port, of_ports, known);
-}
-
-/// A buffer of a message has grown, or the message has ended: its rules are found and asked.
-fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot: Slot<'_>, piece: &Piece) {
-    let known = Known {
-        payload,
-        slot: Some(slot),
-        unknown: false,
-    };
-    match piece {
-        Piece::Anomaly(_) => {}
-        Piece::End => {
-            asking.ask_waiting(&known);
-            asking.ask_all(asking.rules.by_message(), &known);
-        }
-        Piece::Grew { buffer, fresh, .. } => {
-            asking.ask_waiting(&known);
-            let rules = asking.rules;
-            // What a client sends as a body is a file, too.
-            let also = match buffer {
-                Buffer::HttpClientBody => Some(Buffer::FileData),
-                Buffer::FileData => Some(Buffer::HttpClientBody),
-                _ => None,
-            };
-            for buffer in [Some(*buffer), also].into_iter().flatten() {
-                let Some(group) = rules.prefilter().group(Class::Buffer(buffer)) else {
-                    continue;
-                };
-                let bytes = slot.buffer(buffer).bytes;
-                let overlap = group.overlap().map_or(usize::MAX, |bytes| bytes as usize);
-                let begin = fresh.start.saturating_sub(overlap);
-                if let Some(data) = bytes.get(begin..fresh.end.min(bytes.len()))
-                    && !data.is_empty()
-                {
-                    asking.block(group, data, &known);
-                }
-            }
-        }
-    }
-}
-
-/// What rules can look at.
-struct Known<'a> {
-    payload: View<'a>,
-    slot: Option<Slot<'a>>,
-    /// The protocol, and so its buffers, may still become known.
-    unknown: bool,
-}
-
-impl Buffers for Known<'_> {
-    fn view(&self, buffer: Buffer) -> Option<View<'_>> {
-        if buffer == Buffer::Payload {
-            return Some(self.payload);
-        }
-        match &self.slot {
-            Some(slot) => {
-                let view = slot.buffer(buffer);
-                Some(View {
-                    bytes: view.bytes,
-                    base: view.base,
-                    complete: view.complete,
-                })
-            }
-            None => self.unknown.then_some(View {
-                bytes: &[],
-                base: 0,
-                complete: false,
-            }),
-        }
-    }
-}
-
-/// The current message of a direction.
-fn message<'s>(streams: &'s Streams<'_>, stream: stream::Handle, direction: Direction, complete: bool) -> View<'s> {
-    let view = streams.view(stream, direction);
-    let skip = view.message.saturating_sub(view.offset) as usize;
-    View {
-        bytes: view.bytes.get(skip..).unwrap_or_default(),
-        base: view.offset.max(view.message) - view.message,
-        complete,
     }
 }
 

@@ -1,0 +1,110 @@
+//! What rules can look at: the message as far as it has come, the buffers of its protocol, a packet by itself.
+
+use sluice_wire::Direction;
+
+use super::asking::Asking;
+use crate::evaluate::{Buffers, View};
+use crate::prefilter::Class;
+use crate::protocols::{Piece, Slot};
+use crate::ruleset::OfPorts;
+use crate::signature::Buffer;
+use crate::stream::{self, Streams};
+
+/// Rules about single packets.
+pub(super) fn by_packet(asking: &mut Asking<'_>, known: &Known<'_>, class: Class, of_ports: &OfPorts) {
+    let rules = asking.rules;
+    if let Some(group) = rules.prefilter().group(class)
+        && !known.payload.bytes.is_empty()
+    {
+        asking.block(group, known.payload.bytes, known);
+    }
+    let single = rules.of_packet(asking.ends.protocol);
+    asking.ask_listed(single.always.iter(), known);
+    asking.ask_of_ports(&single.by_port, of_ports, known);
+}
+
+/// A buffer of a message has grown, or the message has ended: its rules are found and asked.
+pub(super) fn piece_of_message(asking: &mut Asking<'_>, payload: View<'_>, slot: Slot<'_>, piece: &Piece) {
+    let known = Known {
+        payload,
+        slot: Some(slot),
+        unknown: false,
+    };
+    match piece {
+        Piece::Anomaly(_) => {}
+        Piece::End => {
+            asking.ask_waiting(&known);
+            asking.ask_all(asking.rules.by_message(), &known);
+        }
+        Piece::Grew { buffer, fresh, .. } => {
+            asking.ask_waiting(&known);
+            let rules = asking.rules;
+            // What a client sends as a body is a file, too.
+            let also = match buffer {
+                Buffer::HttpClientBody => Some(Buffer::FileData),
+                Buffer::FileData => Some(Buffer::HttpClientBody),
+                _ => None,
+            };
+            for buffer in [Some(*buffer), also].into_iter().flatten() {
+                let Some(group) = rules.prefilter().group(Class::Buffer(buffer)) else {
+                    continue;
+                };
+                let bytes = slot.buffer(buffer).bytes;
+                let overlap = group.overlap().map_or(usize::MAX, |bytes| bytes as usize);
+                let begin = fresh.start.saturating_sub(overlap);
+                if let Some(data) = bytes.get(begin..fresh.end.min(bytes.len()))
+                    && !data.is_empty()
+                {
+                    asking.block(group, data, &known);
+                }
+            }
+        }
+    }
+}
+
+/// What rules can look at.
+pub(super) struct Known<'a> {
+    pub payload: View<'a>,
+    pub slot: Option<Slot<'a>>,
+    /// The protocol, and so its buffers, may still become known.
+    pub unknown: bool,
+}
+
+impl Buffers for Known<'_> {
+    fn view(&self, buffer: Buffer) -> Option<View<'_>> {
+        if buffer == Buffer::Payload {
+            return Some(self.payload);
+        }
+        match &self.slot {
+            Some(slot) => {
+                let view = slot.buffer(buffer);
+                Some(View {
+                    bytes: view.bytes,
+                    base: view.base,
+                    complete: view.complete,
+                })
+            }
+            None => self.unknown.then_some(View {
+                bytes: &[],
+                base: 0,
+                complete: false,
+            }),
+        }
+    }
+}
+
+/// The current message of a direction.
+pub(super) fn message<'s>(
+    streams: &'s Streams<'_>,
+    stream: stream::Handle,
+    direction: Direction,
+    complete: bool,
+) -> View<'s> {
+    let view = streams.view(stream, direction);
+    let skip = view.message.saturating_sub(view.offset) as usize;
+    View {
+        bytes: view.bytes.get(skip..).unwrap_or_default(),
+        base: view.offset.max(view.message) - view.message,
+        complete,
+    }
+}
