@@ -29,6 +29,8 @@ def document(folder):
         "eve": os.path.join(folder, "eve.json"),
         "cache": os.path.join(folder, "cache"),
         "flows": 4096,
+        # What is lost before the gateway for longer than a second is sent again, and no reason to end a flow here.
+        "exceptions": {"gap-overdue": "drop-packet"},
         "signatures": [{"file": os.path.join(folder, "lab.rules"), "dialect": "suricata"}],
     }
     return made
