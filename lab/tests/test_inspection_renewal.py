@@ -88,7 +88,7 @@ def test_download_under_way_arrives_whole_while_rules_change(topology, gateway, 
     # New flows at once.
     assert ["SECOND"] == _blocks(topology)
     assert reopened == gateway.show("inspection")["reopened"]
-    assert 0 == fetching.wait(60)
+    assert 0 == fetching.wait(60), gateway.show("inspection")["dropped-by-reason"]
     with open(target, "rb") as file:
         assert served.digest == hashlib.sha256(file.read()).hexdigest()
     assert gateway.show("inspection")["reopened"] > reopened
