@@ -36,6 +36,12 @@ impl<T> Deref for Valid<T> {
 /// Place of an interface in [`Config::interfaces`].
 pub type InterfaceIndex = u16;
 
+/// Number of a virtual router: its place in [`Config::routers`].
+pub type RouterIndex = u16;
+
+/// The router that the top level is about.
+pub const DEFAULT_ROUTER: RouterIndex = 0;
+
 /// Place of a pool in [`Config::pools`].
 pub type PoolIndex = u16;
 
@@ -55,6 +61,8 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Interfaces in the order of the file.
     pub interfaces: Vec<Interface>,
+    /// Virtual routers by number.
+    pub routers: Vec<Router>,
     /// Static routes; those of the links follow from the addresses and are not listed.
     pub routes: Vec<Route>,
     /// Neighbours that are never asked.
@@ -65,7 +73,8 @@ pub struct Config {
     pub source: Vec<SourceRule>,
     /// Destination rules in the order of the file; the most specific decides.
     pub destination: Vec<DestinationRule>,
-    /// Rules of the packet filter in the order of the file; its settings are in `document`.
+    /// Rules of the packet filters, those of the default router first, each router's in the order of the file; their settings
+    /// are in `document`.
     pub filter: Vec<FilterRule>,
     /// What flows are inspected for, where any are; its settings are in `document`.
     pub inspection: Option<Inspection>,
@@ -116,11 +125,52 @@ pub struct SignatureFile {
 }
 
 impl Config {
+    /// What holds for the packet filters of all routers, and what becomes of the default router's packets that none of its
+    /// rules decides about; none where no router has a filter.
+    pub fn filter_settings(&self) -> Option<schema::Filter> {
+        let mut written = self
+            .document
+            .routers
+            .values()
+            .filter_map(|router| router.filter.as_ref());
+        match (&self.document.filter, written.next()) {
+            (Some(settings), _) => Some(settings.clone()),
+            (None, Some(settings)) => Some(schema::Filter {
+                default: schema::Verdict::Accept,
+                ..settings.clone()
+            }),
+            (None, None) => None,
+        }
+    }
+
+    /// The texts of [`Config::filter`], in its order.
+    pub fn filter_texts(&self) -> Vec<schema::FilterRule> {
+        let rules = self.document.filter.iter().flat_map(|filter| &filter.rules);
+        let mut texts: Vec<_> = rules.cloned().collect();
+        for router in self.document.routers.values() {
+            let Some(filter) = &router.filter else { continue };
+            texts.extend(filter.rules.iter().cloned());
+            texts.push(schema::FilterRule::of(filter.default.into()));
+        }
+        texts
+    }
+
     /// The interface with this name.
     pub fn interface(&self, name: &str) -> Option<(InterfaceIndex, &Interface)> {
         let index = self.interfaces.iter().position(|interface| interface.name == name)?;
         Some((index as InterfaceIndex, self.interfaces.get(index)?))
     }
+}
+
+/// A virtual router.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Router {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Limits of its sessions.
+    pub limits: schema::SessionLimits,
+    /// It has a packet filter.
+    pub filters: bool,
 }
 
 /// An interface.
@@ -130,6 +180,8 @@ pub struct Interface {
     pub name: String,
     /// What it is made of.
     pub link: Link,
+    /// The virtual router that it is in.
+    pub router: RouterIndex,
     /// Its addresses, each with the prefix length of the link.
     pub addresses: Vec<InterfaceAddress>,
     /// Largest IP packet in bytes.
@@ -190,6 +242,8 @@ pub enum Link {
 /// A static route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
+    /// The virtual router that has it.
+    pub router: RouterIndex,
     /// Destination network.
     pub to: Prefix,
     /// Where it leads.
@@ -223,6 +277,8 @@ pub struct Neighbour {
 pub struct Pool {
     /// Its name in the configuration.
     pub name: String,
+    /// The virtual router whose rules name it.
+    pub router: RouterIndex,
     /// Addresses in the order of the file; no two overlap.
     pub addresses: Vec<AddressRange>,
     /// From the first to the last port and ICMP identifier that is given out.
@@ -300,6 +356,8 @@ impl Default for Timeouts {
 /// What becomes of the source of what comes from a network and leaves by an interface.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceRule {
+    /// The virtual router that has it.
+    pub router: RouterIndex,
     /// Network of the inside hosts; IPv4.
     pub from: ipnet::Ipv4Net,
     /// The protocol; any where none is named.
@@ -324,6 +382,8 @@ pub enum SourceAction {
 /// What becomes of the destination of what is addressed to outside addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DestinationRule {
+    /// The virtual router that has it.
+    pub router: RouterIndex,
     /// TCP or UDP; any where none is named.
     pub protocol: Option<Transport>,
     /// The outside addresses.

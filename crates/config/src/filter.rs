@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::config::InterfaceIndex;
+use crate::config::{InterfaceIndex, RouterIndex};
 use crate::schema::{Action, RejectWith};
 use crate::value::{Numbers, TcpFlags};
 
@@ -14,8 +14,12 @@ pub(crate) const ICMPV6: u8 = 58;
 /// A rule. Lists without an element stand for everything.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilterRule {
-    /// Its name, or its number counted from 1.
+    /// Its name, or its number counted from 1; behind the name of its router and a slash where that is not the default one.
     pub name: String,
+    /// The router whose packets it is asked about; all where only one has a filter, and that is the default one.
+    pub router: Option<RouterIndex>,
+    /// It is what becomes of packets that no rule of its router decides about.
+    pub is_default: bool,
     /// What it does.
     pub action: Action,
     /// What senders are told.

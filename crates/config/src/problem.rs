@@ -4,6 +4,7 @@ mod bridge;
 mod filter;
 mod inspection;
 mod pool;
+mod router;
 mod stage;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -12,6 +13,7 @@ pub use self::bridge::BridgeProblem;
 pub use self::filter::FilterProblem;
 pub use self::inspection::InspectionProblem;
 pub use self::pool::PoolProblem;
+pub use self::router::RouterProblem;
 pub(crate) use self::stage::BURST;
 pub use self::stage::StageProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
@@ -76,6 +78,9 @@ pub enum Problem {
     /// Something about bridges.
     #[error("{0}")]
     Bridge(BridgeProblem),
+    /// About virtual routers.
+    #[error(transparent)]
+    Router(RouterProblem),
     /// Something about inspection.
     #[error("{0}")]
     Inspection(InspectionProblem),
@@ -415,6 +420,7 @@ impl Problem {
             Self::UnknownCore { cores, .. } => format!("cores are {}", list(cores)),
             Self::DuplicateCore(_) => "each worker has a core of its own".into(),
             Self::Stage(problem) => problem.hint(),
+            Self::Router(problem) => problem.hint(),
             Self::Bridge(problem) => problem.hint(),
             Self::Inspection(problem) => problem.hint(),
             Self::ShardsNotPowerOfTwo(shards) => {

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use sluice_config::api::InsertPlace;
+use sluice_config::config::{DEFAULT_ROUTER, RouterIndex};
 use sluice_config::{Config, FilterProblem, Inserted, Weight};
 use sluice_engine::plane::Plane;
 use sluice_filter::{Change, Place, Written};
@@ -74,6 +75,7 @@ impl RunningRules {
         let names = self
             .list
             .iter()
+            .filter(|(_, listed)| !listed.rule.is_default)
             .map(|(place, listed)| (listed.rule.name.clone(), place));
         self.names = names.collect();
     }
@@ -85,7 +87,7 @@ impl RunningRules {
     pub fn insert(&mut self, rules: Vec<Inserted>, at: &InsertPlace, plane: &mut Plane) -> Result<Edited, EditError> {
         let index = match at {
             InsertPlace::First => 0,
-            InsertPlace::Last => self.list.len(),
+            InsertPlace::Last => self.end_of(rules.first().and_then(|new| new.rule.router)),
             InsertPlace::Before(name) => self.index(name)?,
         };
         if let Some(known) = rules.iter().find(|new| self.names.contains_key(&new.rule.name)) {
@@ -153,6 +155,13 @@ impl RunningRules {
         }
     }
 
+    /// Behind the last rule of a router that decides before its default.
+    fn end_of(&self, router: Option<RouterIndex>) -> usize {
+        let mut listed = self.list.iter().map(|(_, listed)| &listed.rule);
+        let default = listed.position(|rule| rule.is_default && rule.router == router);
+        default.unwrap_or(self.list.len())
+    }
+
     fn index(&self, name: &str) -> Result<usize, EditError> {
         let place = self.names.get(name);
         let index = place.and_then(|&place| self.list.index_of(place));
@@ -162,8 +171,21 @@ impl RunningRules {
     /// The configuration with the rules as they are now; none where it has them so.
     pub fn edited(&self, config: &Config) -> Option<Config> {
         let mut config = self.edited.then(|| config.clone())?;
+        let names: Vec<_> = config.routers.iter().map(|router| router.name.clone()).collect();
+        let texts = |router: RouterIndex| {
+            let of_router = |listed: &&Listed| listed.rule.router.unwrap_or(DEFAULT_ROUTER) == router;
+            let listed = self.list.iter().map(|(_, listed)| listed).filter(of_router);
+            let listed = listed.filter(|listed| !listed.rule.is_default);
+            listed.map(|listed| listed.text.clone()).collect()
+        };
         if let Some(filter) = &mut config.document.filter {
-            filter.rules = self.list.iter().map(|(_, listed)| listed.text.clone()).collect();
+            filter.rules = texts(DEFAULT_ROUTER);
+        }
+        for (router, name) in (1..).zip(names.iter().skip(1)) {
+            let written = config.document.routers.get_mut(name);
+            if let Some(filter) = written.and_then(|written| written.filter.as_mut()) {
+                filter.rules = texts(router);
+            }
         }
         config.filter = self.list.iter().map(|(_, listed)| listed.rule.clone()).collect();
         Some(config)

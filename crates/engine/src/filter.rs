@@ -64,7 +64,8 @@ impl<F: Family> Asked<F> {
 /// Ask about a single packet: what has become of it if it does not pass. What waits for a neighbour comes again, and counts
 /// then; what won't pass need not wait.
 pub fn ask<F: Family>(exit: &Exit<'_>, header: &Header<F::Number>, waits: bool, now: u64) -> Result<(), Refused> {
-    let Some(filters) = exit.policy.filter.as_deref() else {
+    let context = header.get(Field::Context);
+    let Some(filters) = exit.policy.filter_of(context) else {
         return Ok(());
     };
     let filter = F::filter(filters);
@@ -135,7 +136,8 @@ pub fn refuses<F: Family>(
     known: Option<Known>,
     counting: Option<u64>,
 ) -> Option<Option<With>> {
-    let filters = policy.filter.as_deref().filter(|filters| filters.applications)?;
+    let filters = policy.filter_of(session.forward().context());
+    let filters = filters.filter(|filters| filters.applications)?;
     let (known, hop) = (known?, session.hop(Direction::Forward));
     if hop.is_bridge() || hop == Hop::HAIRPIN {
         return None;

@@ -3,6 +3,7 @@
 
 use sluice_nat::Address;
 use sluice_nat::rule::{DestinationAction, Prefix};
+use sluice_wire::Context;
 
 use crate::family::Family;
 use crate::policy::{Interface, Nat};
@@ -10,19 +11,19 @@ use crate::policy::{Interface, Nat};
 /// A source rule for more than this is not about networks of hosts alone.
 const SHORTEST: u8 = 4;
 
-/// Ranges in ascending order, apart from each other.
+/// Ranges of each virtual router in ascending order, apart from each other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hosts<A>(Vec<(A, A)>);
+pub struct Hosts<A>(Vec<(Context, A, A)>);
 
 impl<A: Address> Hosts<A> {
     /// Of ranges in any order.
-    pub fn new(mut ranges: Vec<(A, A)>) -> Self {
+    pub fn new(mut ranges: Vec<(Context, A, A)>) -> Self {
         ranges.sort_unstable();
-        let mut merged: Vec<(A, A)> = Vec::new();
-        for (first, last) in ranges {
+        let mut merged: Vec<(Context, A, A)> = Vec::new();
+        for (context, first, last) in ranges {
             match merged.last_mut() {
-                Some((_, end)) if first <= *end => *end = last.max(*end),
-                _ => merged.push((first, last)),
+                Some((same, _, end)) if *same == context && first <= *end => *end = last.max(*end),
+                _ => merged.push((context, first, last)),
             }
         }
         Self(merged)
@@ -31,58 +32,63 @@ impl<A: Address> Hosts<A> {
     /// Those whose addresses rules translate, and those that rules lead to.
     pub fn of<F: Family<Address = A>>(nat: &Nat<F>, interfaces: &[Interface]) -> Self {
         let mut ranges = Vec::new();
-        let range = |prefix: Prefix<A>| {
+        let range = |context: Context, prefix: Prefix<A>| {
             let first = prefix.address.number();
             let bits = u32::from(A::BITS - prefix.length);
             (
+                context,
                 prefix.address,
                 A::from_number(first | 1u128.checked_shl(bits).map_or(u128::MAX, |one| one - 1)),
             )
         };
-        let mut all = false;
+        let mut all = Vec::new();
         for (_, rule, _) in nat.rules.sources(usize::MAX) {
             match rule.inside.length < SHORTEST {
-                true => all = true,
-                false => ranges.push(range(rule.inside)),
+                true => all.push(rule.context),
+                false => ranges.push(range(rule.context, rule.inside)),
             }
         }
         for (_, rule, _) in nat.rules.destinations(usize::MAX) {
             match rule.action {
-                DestinationAction::Host(host, _) => ranges.push((host, host)),
+                DestinationAction::Host(host, _) => ranges.push((rule.context, host, host)),
                 DestinationAction::Static(address) => {
                     let length = rule.external.length;
-                    ranges.push(range(Prefix { address, length }));
+                    ranges.push(range(rule.context, Prefix { address, length }));
                 }
                 DestinationAction::Exempt => {}
             }
         }
-        let inside = interfaces.iter().filter(|interface| all && !interface.outside);
-        for (address, length) in inside.flat_map(|interface| &interface.link.addresses) {
-            let number = match (*address, A::BITS) {
-                (sluice_route::Address::V4(address), 32) => u128::from(address),
-                (sluice_route::Address::V6(address), 128) => address,
-                _ => continue,
-            };
-            let bits = u32::from(A::BITS - length);
-            let first = 1u128.checked_shl(bits).map_or(0, |one| number & !(one - 1));
-            ranges.push(range(Prefix {
-                address: A::from_number(first),
-                length: *length,
-            }));
+        let is_inside = |interface: &&Interface| all.contains(&interface.context) && !interface.outside;
+        for interface in interfaces.iter().filter(is_inside) {
+            for (address, length) in &interface.link.addresses {
+                let number = match (*address, A::BITS) {
+                    (sluice_route::Address::V4(address), 32) => u128::from(address),
+                    (sluice_route::Address::V6(address), 128) => address,
+                    _ => continue,
+                };
+                let bits = u32::from(A::BITS - length);
+                let first = 1u128.checked_shl(bits).map_or(0, |one| number & !(one - 1));
+                let prefix = Prefix {
+                    address: A::from_number(first),
+                    length: *length,
+                };
+                ranges.push(range(interface.context, prefix));
+            }
         }
         Self::new(ranges)
     }
 
     #[inline(always)]
-    fn has(&self, address: A) -> bool {
-        let after = self.0.partition_point(|(first, _)| *first <= address);
-        after.checked_sub(1).is_some_and(|at| address <= self.0[at].1)
+    fn has(&self, context: Context, address: A) -> bool {
+        let after = self.0.partition_point(|range| (range.0, range.1) <= (context, address));
+        let before = after.checked_sub(1).and_then(|at| self.0.get(at));
+        before.is_some_and(|range| range.0 == context && address <= range.2)
     }
 
     /// Of the two ends of a flow, by address and port, the host's and the other one. Which comes first makes no difference.
     #[inline(always)]
-    pub fn ends<P: Ord>(&self, one: (A, P), other: (A, P)) -> ((A, P), (A, P)) {
-        let in_order = match (self.has(one.0), self.has(other.0)) {
+    pub fn ends<P: Ord>(&self, context: Context, one: (A, P), other: (A, P)) -> ((A, P), (A, P)) {
+        let in_order = match (self.has(context, one.0), self.has(context, other.0)) {
             (true, false) => true,
             (false, true) => false,
             _ => one <= other,
@@ -98,19 +104,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hosts_ends_do_not_depend_on_direction(
-            ranges in prop::collection::vec((0u32..100, 0u32..20), 0..6), one in 0u32..130, other in 0u32..130,
+        fn hosts_ends_do_not_depend_on_direction_and_are_those_of_the_router(
+            ranges in prop::collection::vec((0u32..2, 0u32..100, 0u32..20), 0..6), one in 0u32..130, other in 0u32..130,
         ) {
-            let hosts = Hosts::new(ranges.iter().map(|&(first, length)| (first, first + length)).collect());
-            let ends = |one, other| {
-                let ((host, ()), (other, ())) = hosts.ends((one, ()), (other, ()));
-                (host, other)
-            };
-            prop_assert_eq!(ends(one, other), ends(other, one));
-            let has = |address| ranges.iter().any(|&(first, length)| first <= address && address <= first + length);
-            prop_assert_eq!(has(one), hosts.has(one));
-            if has(one) && !has(other) {
-                prop_assert_eq!((one, other), ends(other, one));
+            let hosts = Hosts::new(ranges.iter().map(|&(context, first, length)| (context, first, first + length)).collect());
+            for context in 0..2 {
+                let ends = |one, other| {
+                    let ((host, ()), (other, ())) = hosts.ends(context, (one, ()), (other, ()));
+                    (host, other)
+                };
+                prop_assert_eq!(ends(one, other), ends(other, one));
+                let holds = |address, &(of, first, length): &(u32, u32, u32)| {
+                    of == context && first <= address && address <= first + length
+                };
+                let has = |address| ranges.iter().any(|range| holds(address, range));
+                prop_assert_eq!(has(one), hosts.has(context, one));
+                if has(one) && !has(other) {
+                    prop_assert_eq!((one, other), ends(other, one));
+                }
             }
         }
     }

@@ -58,7 +58,7 @@ pub fn lessor<F: Family>(session: &F::Session, policy: &Policy, shard: u16) -> L
         return Lessor::Pool(then);
     }
     // Mappings and blocks stay with their pool; a port alone may come to another.
-    let heir = pools.lends(address, port, port).filter(|&heir| {
+    let heir = pools.lends(public.context(), address, port, port).filter(|&heir| {
         let takes = |pool: &ValidPool<F::Address>| pool.is_plain() && stays(pool);
         session.nat().holding().lent() == Holding::PORT && pools.get(heir).is_some_and(takes)
     });

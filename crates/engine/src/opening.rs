@@ -12,7 +12,7 @@ use sluice_table::flow::{Record, RecordIndex, Refused};
 use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 use sluice_wire::layers::{Flags, Layers};
 use sluice_wire::tcp::flag::{ACK, FIN, RST, SYN};
-use sluice_wire::{Direction, icmp};
+use sluice_wire::{Context, Direction, icmp};
 
 use crate::applications::Application;
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
@@ -214,7 +214,7 @@ impl<F: Family> Openings<F> {
         let table = F::table_ref(shard_of(ctx, meta).ok_or_else(forgotten)?);
         let full = table.len() + before >= table.capacity()
             && table.len() + self.made_in(batch, meta.shard) >= table.capacity();
-        let counted = admit_all::<F>(ctx, &opening.translation, full)?;
+        let counted = admit_all::<F>(ctx, &opening.translation, F::tuple(key).context(), full)?;
         let shard = shard_of(ctx, meta).ok_or_else(forgotten)?;
         match make::<F>(shard, key, opening, full, now) {
             Ok((mut made, overlaps)) => {
@@ -223,7 +223,8 @@ impl<F: Family> Openings<F> {
             }
             Err(refusal) => {
                 if counted != Holding::NOTHING {
-                    ctx.tools().leave(counted_by::<F>(&opening.translation, counted));
+                    let counted = counted_by::<F>(&opening.translation, counted);
+                    ctx.tools().leave(counted, F::tuple(key).context());
                 }
                 Err(refusal)
             }
@@ -390,17 +391,26 @@ fn admit<F: Family>(layers: &Layers, key: &F::Key, picks_up: bool) -> Result<(),
 
 /// Whether pool and virtual router take one more session, and who counts it.
 #[inline(always)]
-fn admit_all<F: Family>(ctx: &Ctx<'_, '_>, translation: &Translation<F>, full: bool) -> Result<Holding, Refusal> {
+fn admit_all<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    translation: &Translation<F>,
+    context: Context,
+    full: bool,
+) -> Result<Holding, Refusal> {
     let nat = F::nat(ctx.policy);
     let pool = translation.pool.or(translation.mapped);
     let limited = pool
         .and_then(|pool| nat.pools.get(pool))
         .filter(|pool| pool.is_limited());
-    if full || limited.is_none() && nat.limits == Limits::default() {
+    let router = ctx
+        .policy
+        .router(context)
+        .map_or(Limits::default(), |router| router.limits);
+    if full || limited.is_none() && router == Limits::default() {
         return Ok(Holding::NOTHING);
     }
     let limits = limited.map(|pool| *pool.limits()).unwrap_or_default();
-    admit_limited(ctx, pool, limits, nat.limits).map_err(|reason| {
+    admit_limited(ctx, (pool, limits), (context, router)).map_err(|reason| {
         let inside = translation.mapped.is_none();
         (inside.then_some(Complaint::NoResources), reason.into())
     })
@@ -409,9 +419,8 @@ fn admit_all<F: Family>(ctx: &Ctx<'_, '_>, translation: &Translation<F>, full: b
 #[cold]
 fn admit_limited(
     ctx: &Ctx<'_, '_>,
-    pool: Option<PoolIndex>,
-    limits: Limits,
-    router: Limits,
+    (pool, limits): (Option<PoolIndex>, Limits),
+    (context, router): (Context, Limits),
 ) -> Result<Holding, sluice_nat::Reason> {
     let (meters, now) = (&ctx.setup.meters, ctx.now.nanoseconds);
     let mut counted = Holding::NOTHING;
@@ -425,8 +434,10 @@ fn admit_limited(
         })?;
         counted = counted | Holding::POOL;
     }
-    if router != Limits::default() {
-        let admitted = meters.router().admit(&router, now);
+    if router != Limits::default()
+        && let Some(meter) = meters.router(context)
+    {
+        let admitted = meter.admit(&router, now);
         admitted.map_err(|exceeded| {
             if let Some(meter) = pool
                 .and_then(|pool| meters.pool(pool))
@@ -454,7 +465,7 @@ fn counted_by<F: Family>(translation: &Translation<F>, counted: Holding) -> Deci
 #[cold]
 fn give_back<F: Family>(ctx: &mut Ctx<'_, '_>, meta: &Meta, key: &F::Key, made: &decision::Translation<F::Tuple>) {
     let now = ctx.now.nanoseconds;
-    ctx.tools().leave(made.decision);
+    ctx.tools().leave(made.decision, F::tuple(key).context());
     if let Some(shard) = shard_of(ctx, meta) {
         F::bindings(shard).release(made.decision, F::protocol(key), F::tuple(key), &made.reverse, now);
     }

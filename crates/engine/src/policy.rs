@@ -4,6 +4,7 @@ use sluice_filter::Filters;
 use sluice_nat::bindings::Room;
 use sluice_nat::event::EventKinds;
 use sluice_nat::meter::Meters;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use sluice_nat::rule::Changes;
@@ -230,8 +231,6 @@ pub struct Nat<F: Family> {
     pub changes: Changes,
     /// Pools.
     pub pools: Pools<F::Address>,
-    /// Limits of the virtual router's sessions.
-    pub limits: sluice_nat::Limits,
     /// Where flows that are not translated have sessions too: networks of the hosts that translation knows.
     pub hosts: Option<Hosts<F::Address>>,
 }
@@ -242,7 +241,6 @@ impl<F: Family> Default for Nat<F> {
             rules: Rules::default(),
             changes: Changes::default(),
             pools: Pools::default(),
-            limits: sluice_nat::Limits::default(),
             hosts: None,
         }
     }
@@ -333,6 +331,17 @@ impl Leases {
     }
 }
 
+/// A virtual router. Its number is the context of what comes in by its interfaces.
+#[derive(Clone, Debug, Default)]
+pub struct Router {
+    /// Name in the configuration; empty where there is no router of this number.
+    pub name: String,
+    /// Limits of its sessions, of both families together.
+    pub limits: sluice_nat::Limits,
+    /// The packet filter is asked about what it forwards.
+    pub filters: bool,
+}
+
 /// A commit.
 #[derive(Clone, Debug)]
 pub struct Policy {
@@ -340,6 +349,8 @@ pub struct Policy {
     pub generation: u32,
     /// Generation of the last commit: since then only single rules have changed.
     pub committed: u32,
+    /// Virtual routers by number.
+    pub routers: Vec<Router>,
     /// Interfaces in the order of the configuration.
     pub interfaces: Vec<Interface>,
     /// By port: the interface of untagged frames, if any.
@@ -409,6 +420,7 @@ impl Policy {
             answers_syns: true,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
+            routers: vec![Router::default()],
             interfaces,
             untagged,
             nat4: Nat::default(),
@@ -447,29 +459,28 @@ impl Policy {
         (!senders.contains(&own)).then_some(sender)
     }
 
-    /// Ask a filter about packets. Call it when interfaces and rules of translation are there.
+    /// Ask a filter about the packets of the routers that have one, of all where none says so. Call it when routers,
+    /// interfaces and rules of translation are there.
     pub fn filter_by(&mut self, filter: Arc<Filters>) {
+        if !self.routers.iter().any(|router| router.filters) {
+            self.routers.iter_mut().for_each(|router| router.filters = true);
+        }
         if filter.sessions {
-            self.keep_sessions();
+            let filters: Vec<bool> = self.routers.iter().map(|router| router.filters).collect();
+            self.keep_sessions(|context, _| filters.get(context as usize).is_some_and(|filters| *filters));
         }
         self.filter = Some(filter);
     }
 
     /// Inspect the flows of some interfaces. Call it when interfaces and rules of translation are there.
     pub fn inspect_by(&mut self, inspection: Arc<Inspection>) {
-        let routes = |(on, interface): (&bool, &Interface)| *on && interface.bridge.is_none();
-        if inspection.interfaces.iter().zip(&self.interfaces).any(routes) {
-            self.keep_sessions();
-        }
+        self.keep_sessions(|_, interface| inspection.is_on(interface));
         self.inspection = Some(inspection);
     }
 
     /// Look for the applications of sessions by some interfaces. Call it when interfaces and rules of translation are there.
     pub fn seek_by(&mut self, seeking: Arc<Seeking>) {
-        let routes = |(on, interface): (&bool, &Interface)| *on && interface.bridge.is_none();
-        if seeking.interfaces.iter().zip(&self.interfaces).any(routes) {
-            self.keep_sessions();
-        }
+        self.keep_sessions(|_, interface| seeking.is_on(interface));
         self.applications = Some(seeking);
     }
 
@@ -480,23 +491,35 @@ impl Policy {
         seeking.is_some_and(|seeking| interfaces.iter().any(|&interface| seeking.is_on(interface)))
     }
 
-    /// Flows that are not translated have sessions, too: both directions have to find them.
-    fn keep_sessions(&mut self) {
-        for interface in self
-            .interfaces
-            .iter_mut()
-            .filter(|interface| interface.bridge.is_none())
-        {
-            interface.stateful = [true; 2];
+    /// Flows that are not translated have sessions, too, in the routers of some interfaces: both directions have to find them.
+    fn keep_sessions(&mut self, wanted: impl Fn(Context, u16) -> bool) {
+        let routed = |interface: &&Interface| interface.bridge.is_none();
+        let wanting = (0..).zip(&self.interfaces).filter(|(_, interface)| routed(interface));
+        let wanting = wanting.filter(|(number, interface)| wanted(interface.context, *number));
+        let contexts: HashSet<Context> = wanting.map(|(_, interface)| interface.context).collect();
+        if contexts.is_empty() {
+            return;
+        }
+        for interface in &mut self.interfaces {
+            if interface.bridge.is_none() && contexts.contains(&interface.context) {
+                interface.stateful = [true; 2];
+            }
         }
         self.nat4.hosts = Some(Hosts::of(&self.nat4, &self.interfaces));
         self.nat6.hosts = Some(Hosts::of(&self.nat6, &self.interfaces));
     }
 
-    /// The filter, where it is asked about the first packets of flows that are not translated.
+    /// The filter, where it is asked about a router's packets.
     #[inline(always)]
-    pub fn filters_sessions(&self) -> bool {
-        self.filter.as_ref().is_some_and(|filter| filter.sessions)
+    pub fn filter_of(&self, context: Context) -> Option<&Filters> {
+        let filter = self.filter.as_deref()?;
+        self.router(context)?.filters.then_some(filter)
+    }
+
+    /// Whether the filter is asked about the first packets of a router's flows that are not translated.
+    #[inline(always)]
+    pub fn filters_sessions(&self, context: Context) -> bool {
+        self.filter_of(context).is_some_and(|filter| filter.sessions)
     }
 
     /// Whether an interface is one of a bridge's.
@@ -516,6 +539,12 @@ impl Policy {
             Some(interface) => interface.context,
             None => 0,
         }
+    }
+
+    /// The virtual router of a context; none where that is of a bridge.
+    #[inline(always)]
+    pub fn router(&self, context: Context) -> Option<&Router> {
+        self.routers.get(context as usize)
     }
 
     /// The interface `number`.

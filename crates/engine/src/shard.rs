@@ -7,12 +7,12 @@ use sluice_inspect::Inspector;
 use sluice_inspect::inspector::{Book, FlowHandle};
 use sluice_nat::meter::Meters;
 use sluice_nat::ports::TooSmall;
-use sluice_nat::{Bindings, Decision, Holding, Secret};
+use sluice_nat::{Bindings, Decision, Holding, Secret, Tuple};
 use sluice_table::flow::{FlowTable, Misfit, Record, RecordIndex};
 use sluice_table::hash::Hasher;
 use sluice_table::memory::Line;
 use sluice_table::wheel::{Verdict, Wheel};
-use sluice_wire::Direction;
+use sluice_wire::{Context, Direction};
 
 use crate::applications::{Application, Recognition};
 use crate::batch::put;
@@ -246,13 +246,15 @@ impl Tools<'_> {
 
     /// A session is counted no more.
     #[inline(always)]
-    pub fn leave(&self, nat: Decision) {
+    pub fn leave(&self, nat: Decision, router: Context) {
         let holding = nat.holding();
         if holding.has(Holding::POOL) {
             self.leave_pool(nat);
         }
-        if holding.has(Holding::ROUTER) {
-            self.meters.router().leave();
+        if holding.has(Holding::ROUTER)
+            && let Some(meter) = self.meters.router(router)
+        {
+            meter.leave();
         }
     }
 }
@@ -312,7 +314,7 @@ fn end_all<F: Family>(shard: &mut Shard<'_>, silent: &[RecordIndex], tools: &Too
         }
         if let Some(session) = F::table(shard).remove(index, hashes[0], hashes[1]) {
             uninspect::<F>(shard, &session, Ending::Timeout, tools);
-            tools.leave(session.nat());
+            tools.leave(session.nat(), session.forward().context());
             if let Some(ending) = ending {
                 F::bindings(shard).give_back(ending, tools.now.nanoseconds);
             }
@@ -393,7 +395,7 @@ pub fn tell_end<F: Family>(
 fn release<F: Family>(shard: &mut Shard<'_>, session: &F::Session, tools: &Tools<'_>) {
     uninspect::<F>(shard, session, Ending::Forced, tools);
     let (forward, reverse, now) = (session.forward(), session.reverse(), tools.now.nanoseconds);
-    tools.leave(session.nat());
+    tools.leave(session.nat(), forward.context());
     F::bindings(shard).release(session.nat(), session.protocol(), forward, reverse, now);
 }
 

@@ -242,12 +242,15 @@ impl Steering {
         );
         // The flow as packets from its host name it.
         let ends = |host, other| match &nat.hosts {
-            Some(hosts) => hosts.ends(host, other),
+            Some(hosts) => hosts.ends(tuple.context(), host, other),
             None => (host, other),
         };
         let (mut host, mut other) = ends(source, destination);
         if outside {
-            match nat.pools.home_of_lent(self.shards, destination.0, destination.1) {
+            match nat
+                .pools
+                .home_of_lent(self.shards, tuple.context(), destination.0, destination.1)
+            {
                 Some(Home::Unit(unit)) => return self.of_unit::<F>(destination.0, unit),
                 Some(Home::Shard(shard)) => return shard as u16,
                 Some(Home::Inside(inside)) => (host, other) = ends((inside, destination.1), source),
@@ -272,7 +275,7 @@ fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, outside: bool) -> F::Address {
     let tuple = F::tuple(key);
     let (source, destination) = (tuple.source(), tuple.destination());
     let other = |host, other| match &nat.hosts {
-        Some(hosts) => hosts.ends((host, ()), (other, ())).1.0,
+        Some(hosts) => hosts.ends(tuple.context(), (host, ()), (other, ())).1.0,
         None => other,
     };
     match forwarded::<F>(nat, key).filter(|_| outside) {
@@ -285,7 +288,7 @@ fn remote<F: Family>(nat: &Nat<F>, key: &F::Key, outside: bool) -> F::Address {
 /// Whether an address stands for others.
 #[inline(always)]
 fn is_public<F: Family>(nat: &Nat<F>, context: Context, address: F::Address) -> bool {
-    nat.pools.owner(address).is_some() || nat.rules.stands_in_for(context, address)
+    nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address)
 }
 
 /// The inside host and port that a destination rule leads to.

@@ -600,7 +600,7 @@ fn pool_and_router_limits_refuse_the_new_and_count_what_ends() {
         let mut rig = rig(Plan {
             workers,
             change_pool: |pool| pool.limits.sessions = Some(5),
-            policy: |policy| policy.nat4.limits.sessions = Some(4),
+            policy: |policy| policy.routers[0].limits.sessions = Some(4),
             ..Plan::default()
         });
         let open = |rig: &mut Rig, port: u16| rig.host_sends(&packet::udp4(inside(port), socket(REMOTES[0])))[0].port;
@@ -610,10 +610,16 @@ fn pool_and_router_limits_refuse_the_new_and_count_what_ends() {
         assert_eq!(0, rig.live());
         assert_eq!(4, (7000..7010).filter(|&port| open(&mut rig, port) == OUTSIDE).count());
         let meters = &rig.plane.setup().meters;
-        assert_eq!((4, 4), (meters.router().sessions(), meters.pool(0).unwrap().sessions()));
+        assert_eq!(
+            (4, 4),
+            (meters.router(0).unwrap().sessions(), meters.pool(0).unwrap().sessions())
+        );
         rig.seconds(310);
         let meters = &rig.plane.setup().meters;
-        assert_eq!((0, 0), (meters.router().sessions(), meters.pool(0).unwrap().sessions()));
+        assert_eq!(
+            (0, 0),
+            (meters.router(0).unwrap().sessions(), meters.pool(0).unwrap().sessions())
+        );
     }
 }
 

@@ -121,7 +121,7 @@ fn public(rig: &mut Rig, host: u8, port: u16) -> Option<SocketAddrV4> {
 
 /// The shard that a pool deals a port to; none where no pool has it.
 fn shard_of(rig: &Rig, pools: &Pools<u32>, address: u32, port: u16) -> Option<u32> {
-    let pool = pools.get(pools.lends(address, port, port)?)?;
+    let pool = pools.get(pools.lends(0, address, port, port)?)?;
     Some(pool.shard_of(rig.plane.setup().steering.shards(), address, port))
 }
 
@@ -147,7 +147,7 @@ fn check(rig: &mut Rig, places: &[Place], settled: bool) {
         );
         if settled {
             assert_eq!(Some(session.shard.into()), shard);
-            assert_eq!(pools.lends(address.to_bits(), port, port), session.pool);
+            assert_eq!(pools.lends(0, address.to_bits(), port, port), session.pool);
             *held.entry(session.pool.unwrap()).or_insert(0) += 1;
         }
     }
@@ -202,7 +202,7 @@ proptest! {
             match step {
                 Step::Send(host, port) => {
                     let lends = |public: &SocketAddrV4| {
-                        let lessor = pools(&now).unwrap().lends(public.ip().to_bits(), public.port(), public.port());
+                        let lessor = pools(&now).unwrap().lends(0, public.ip().to_bits(), public.port(), public.port());
                         lessor.is_some() && lessor == pool_of(&now, host)
                     };
                     let expected = known.get(&(host, port)).copied().filter(lends);

@@ -372,7 +372,12 @@ fn forwarded_flows_between_hosts_that_translation_knows_come_to_one_shard() {
                 let stranger = of(Ipv4Addr::from_bits(first.to_bits() + u32::from(number)), 80 + number);
                 let there = (stranger, of(*external.ip(), 80), true);
                 let back = (of(host(3), 8080), stranger, number % 3 == 0);
-                let [there, back] = shards_of(&rig, Some(Hosts::new(networks.into())), protocol, [there, back]);
+                let [there, back] = shards_of(
+                    &rig,
+                    Some(Hosts::new(networks.map(|(first, last)| (0, first, last)).into())),
+                    protocol,
+                    [there, back],
+                );
                 assert_eq!(there, back, "{stranger} {protocol}");
             }
         }

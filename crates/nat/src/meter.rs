@@ -4,6 +4,8 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use sluice_wire::Context;
+
 use crate::behaviour::{Limits, Rate};
 
 /// What was refused.
@@ -62,12 +64,15 @@ pub(crate) fn spacing(rate: Rate) -> (u64, u64) {
     (between, between * u64::from(rate.burst.max(1) - 1))
 }
 
-/// Meters of the pools, by index, and of the virtual router.
+/// Meters of the pools and of the virtual routers, by index.
 #[derive(Debug)]
 pub struct Meters {
     pools: Box<[Meter]>,
-    router: Meter,
+    routers: Box<[Meter]>,
 }
+
+/// Virtual routers with a lower number can be limited.
+pub const LIMITED_ROUTERS: usize = 4096;
 
 /// Pools with a lower index can be limited.
 pub const LIMITED_POOLS: usize = 1024;
@@ -76,7 +81,7 @@ impl Default for Meters {
     fn default() -> Self {
         Self {
             pools: (0..LIMITED_POOLS).map(|_| Meter::default()).collect(),
-            router: Meter::default(),
+            routers: (0..LIMITED_ROUTERS).map(|_| Meter::default()).collect(),
         }
     }
 }
@@ -87,9 +92,9 @@ impl Meters {
         self.pools.get(usize::from(pool))
     }
 
-    /// The virtual router's.
-    pub fn router(&self) -> &Meter {
-        &self.router
+    /// A virtual router's; none from [`LIMITED_ROUTERS`] on.
+    pub fn router(&self, router: Context) -> Option<&Meter> {
+        self.routers.get(router as usize)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::deterministic::{Deterministic, Plan};
 use crate::ports::PortClass;
 use crate::shard::{BLOCK, BLOCKS, Shards};
 use crate::timeout::{Schedule, Timeouts};
+use sluice_wire::Context;
 
 /// Place of a pool in the configuration, counted from 0.
 pub type PoolIndex = u16;
@@ -37,6 +38,8 @@ pub enum Pairing {
 /// A pool as configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pool<A> {
+    /// The virtual router whose addresses these are: those of others are not told apart from any other address.
+    pub context: Context,
     /// Ranges of addresses, first and last; they need not touch (RFC 6888, REQ-3).
     pub addresses: Vec<(A, A)>,
     /// Ports, and ICMP identifiers.
@@ -77,6 +80,7 @@ impl<A: Address> Pool<A> {
     /// A pool of one range of addresses with ports 1024 to 65535 and the default timeouts.
     pub fn new(first: A, last: A) -> Self {
         Self {
+            context: 0,
             addresses: vec![(first, last)],
             ports: 1024..=u16::MAX,
             reserved: Vec::new(),
@@ -474,8 +478,8 @@ impl<A: Address> ValidPool<A> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pools<A> {
     pools: Box<[ValidPool<A>]>,
-    /// Every range of every pool by first address: first, last, pool.
-    owners: Box<[(A, A, PoolIndex)]>,
+    /// Every range of every pool by virtual router and first address: router, first, last, pool.
+    owners: Box<[(Context, A, A, PoolIndex)]>,
     /// Sessions of some pool keep their port.
     keeps_ports: bool,
 }
@@ -510,11 +514,17 @@ impl<A: Address> Pools<A> {
                 continue;
             };
             valid.push(check(index, pool)?);
-            owners.extend(pool.addresses.iter().map(|&(first, last)| (first, last, index)));
+            let context = pool.context;
+            owners.extend(
+                pool.addresses
+                    .iter()
+                    .map(|&(first, last)| (context, first, last, index)),
+            );
         }
         owners.sort_unstable();
-        for (k, &(first, last, pool)) in owners.iter().enumerate() {
-            for &(from, _, other) in owners[k + 1..].iter().take_while(|range| range.0 <= last) {
+        for (k, &(context, first, last, pool)) in owners.iter().enumerate() {
+            let near = |range: &&(Context, A, A, PoolIndex)| range.0 == context && range.1 <= last;
+            for &(_, from, _, other) in owners[k + 1..].iter().take_while(near) {
                 let (a, b) = (valid[usize::from(pool)].ports, valid[usize::from(other)].ports);
                 if a.0 <= b.1 && b.0 <= a.1 {
                     return Err(PoolError::Overlap {
@@ -556,51 +566,70 @@ impl<A: Address> Pools<A> {
             .map(|(index, pool)| (index as PoolIndex, pool))
     }
 
-    /// A pool that has the address. What arrives there of no session and no rule is unsolicited.
+    /// A pool of a virtual router that has the address. What arrives there of no session and no rule is unsolicited.
     #[inline]
-    pub fn owner(&self, address: A) -> Option<PoolIndex> {
-        self.owners_of(address).next()
+    pub fn owner(&self, context: Context, address: A) -> Option<PoolIndex> {
+        self.owners_of(context, address).next()
     }
 
-    /// A pool that has the address and lends one of the ports from `first` to `last`.
-    pub fn lends(&self, address: A, first: u16, last: u16) -> Option<PoolIndex> {
-        self.lends_within((address, address), first, last)
+    /// A pool of a virtual router that has the address and lends one of the ports from `first` to `last`.
+    pub fn lends(&self, context: Context, address: A, first: u16, last: u16) -> Option<PoolIndex> {
+        self.lends_within(context, (address, address), first, last)
             .map(|(index, _)| index)
     }
 
     /// The same of the addresses from a first to a last one, and the address.
-    pub fn lends_within(&self, addresses: (A, A), first: u16, last: u16) -> Option<(PoolIndex, A)> {
+    pub fn lends_within(&self, context: Context, addresses: (A, A), first: u16, last: u16) -> Option<(PoolIndex, A)> {
         let lends = |pool: PoolIndex| self.get(pool).is_some_and(|pool| pool.has_port_within(first, last));
-        let before = self.owners.partition_point(|range| range.0 <= addresses.1);
-        let mut owners = self.owners[..before].iter().filter(|range| addresses.0 <= range.1);
-        let owner = owners.find(|range| lends(range.2))?;
-        Some((owner.2, owner.0.max(addresses.0)))
+        let owners = self.ranges(context, addresses.1).iter();
+        let owner = owners
+            .filter(|range| addresses.0 <= range.2)
+            .find(|range| lends(range.3))?;
+        Some((owner.3, owner.1.max(addresses.0)))
     }
 
     /// The shard or host that has an outside port, where a pool lends it.
     #[inline]
-    pub fn home_of_lent(&self, shards: Shards, address: A, port: u16) -> Option<Home<A>> {
-        self.owners_of(address)
+    pub fn home_of_lent(&self, shards: Shards, context: Context, address: A, port: u16) -> Option<Home<A>> {
+        self.owners_of(context, address)
             .map(|index| &self.pools[usize::from(index)])
             .find(|pool| pool.has_port(port))
             .map(|pool| pool.home(shards, address, port))
     }
 
     /// Whether an outside port is of a pool whose sessions keep their port.
-    pub fn preserves(&self, address: A, port: u16) -> bool {
+    pub fn preserves(&self, context: Context, address: A, port: u16) -> bool {
         self.keeps_ports && {
-            let mut owners = self.owners_of(address).map(|index| &self.pools[usize::from(index)]);
+            let mut owners = self
+                .owners_of(context, address)
+                .map(|index| &self.pools[usize::from(index)]);
             let preserves = |pool: &ValidPool<A>| pool.selection == PortSelection::Preserve;
             owners.find(|pool| pool.has_port(port)).is_some_and(preserves)
         }
     }
 
+    /// The ranges of a virtual router that begin at an address or before.
+    #[inline]
+    fn ranges(&self, context: Context, address: A) -> &[(Context, A, A, PoolIndex)] {
+        let before = self
+            .owners
+            .partition_point(|range| (range.0, range.1) <= (context, address));
+        let ranges = self.owners.get(..before).unwrap_or_default();
+        // Most processes have one router.
+        match ranges.first() {
+            Some(first) if first.0 != context => {
+                let others = ranges.partition_point(|range| range.0 < context);
+                ranges.get(others..).unwrap_or_default()
+            }
+            _ => ranges,
+        }
+    }
+
     /// The pools that have an address: several share one where their ports differ.
     #[inline]
-    fn owners_of(&self, address: A) -> impl Iterator<Item = PoolIndex> {
-        let before = self.owners.partition_point(|range| range.0 <= address);
+    fn owners_of(&self, context: Context, address: A) -> impl Iterator<Item = PoolIndex> {
         // Ranges overlap only where pools share addresses by ports: then an earlier range may be the longer one.
-        let owners = self.owners[..before].iter().rev();
-        owners.filter(move |range| address <= range.1).map(|range| range.2)
+        let owners = self.ranges(context, address).iter().rev();
+        owners.filter(move |range| address <= range.2).map(|range| range.3)
     }
 }

@@ -394,7 +394,7 @@ proptest! {
 
 /// The pool whose port a shard lends.
 fn lender(pools: &Pools<u32>, shards: Shards, shard: u32, lease: Lease<u32>) -> Option<u16> {
-    let pool = pools.lends(lease.address, lease.port, lease.port)?;
+    let pool = pools.lends(0, lease.address, lease.port, lease.port)?;
     let of = pools.get(pool)?.shard_of(shards, lease.address, lease.port);
     (of == shard).then_some(pool)
 }

@@ -466,6 +466,9 @@ pub enum FilterEdit {
         /// Rules as `[[filter.rules]]` in a file, `-` for standard input.
         #[arg(long, value_name = "FILE", conflicts_with = "rules")]
         file: Option<PathBuf>,
+        /// The router whose filter takes them.
+        #[arg(long, value_name = "NAME")]
+        router: Option<String>,
         /// Before the rule of this name.
         #[arg(long, value_name = "NAME", conflicts_with = "last")]
         before: Option<String>,

@@ -62,6 +62,7 @@ pub fn edit(socket: &Path, edit: &FilterEdit, output: &mut dyn Write) -> Result<
         FilterEdit::Insert {
             rules,
             file,
+            router,
             before,
             last,
             json,
@@ -75,7 +76,12 @@ pub fn edit(socket: &Path, edit: &FilterEdit, output: &mut dyn Write) -> Result<
                 (None, true) => InsertPlace::Last,
                 (None, false) => InsertPlace::First,
             };
-            let request = InsertRequest { name, text, place };
+            let request = InsertRequest {
+                name,
+                text,
+                router: router.clone(),
+                place,
+            };
             (client.post(path::INSERT_RULES, &request)?, "inserted", json)
         }
         FilterEdit::Remove { names, json } => {

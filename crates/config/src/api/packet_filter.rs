@@ -95,6 +95,9 @@ pub struct InsertRequest {
     pub name: String,
     /// `[[filter.rules]]`, each with a name.
     pub text: String,
+    /// The router whose filter takes them; `default` where not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router: Option<String>,
     /// Where they come, in their order.
     #[serde(default)]
     pub place: InsertPlace,

@@ -63,6 +63,16 @@ pub enum Verdict {
     Reject,
 }
 
+impl From<Verdict> for Action {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Accept => Self::Accept,
+            Verdict::Drop => Self::Drop,
+            Verdict::Reject => Self::Reject,
+        }
+    }
+}
+
 /// What a rule does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -181,6 +191,31 @@ pub struct FilterRule {
 }
 
 impl FilterRule {
+    /// A rule that does something with all packets.
+    pub fn of(action: Action) -> Self {
+        Self {
+            name: None,
+            action,
+            from: OneOrMore::default(),
+            to: OneOrMore::default(),
+            protocol: OneOrMore::default(),
+            from_port: OneOrMore::default(),
+            to_port: OneOrMore::default(),
+            icmp: OneOrMore::default(),
+            flags: None,
+            fragment: None,
+            dscp: OneOrMore::default(),
+            length: None,
+            vlan: None,
+            incoming: OneOrMore::default(),
+            out: OneOrMore::default(),
+            application: OneOrMore::default(),
+            with: RejectWith::default(),
+            rate: None,
+            burst: None,
+        }
+    }
+
     /// What it matches, by key, as it is written.
     pub fn matches(&self) -> Vec<(String, String)> {
         let Ok(table) = toml::Table::try_from(self) else {

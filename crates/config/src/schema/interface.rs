@@ -20,6 +20,9 @@ pub struct Interface {
     /// One tag or two: `"100"`, `"100.200"`; with `parent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<Tags>,
+    /// The virtual router that it is in: `default` where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router: Option<String>,
     /// Addresses of the gateway, each with the prefix length of the link.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<InterfaceAddress>,
@@ -52,6 +55,7 @@ impl Default for Interface {
             bond: None,
             parent: None,
             vlan: None,
+            router: None,
             addresses: Vec::new(),
             mtu: None,
             queues: None,

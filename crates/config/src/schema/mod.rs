@@ -11,6 +11,7 @@ mod inspection;
 mod interface;
 mod nat;
 mod pool;
+mod router;
 mod system;
 
 pub use applications::Applications;
@@ -27,6 +28,7 @@ pub use nat::{DestinationRule, ExemptRule, Nat, SourceRule, StaticRule, Unsolici
 pub use pool::{
     Algorithm, Block, Deterministic, Filtering, Mapping, Pairing, Pool, PortSelection, SessionLimits, SubscriberLimits,
 };
+pub use router::{Router, RouterNat};
 pub use system::{
     Control, Hugepages, Idle, LogLevel, Model, Rebalance, Roles, Sessions, Stage, Steering, System, Timeouts, Transmit,
     Watchdog,
@@ -52,6 +54,9 @@ pub struct Document {
     /// Pairs of interfaces that pass each other everything, by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub bridges: IndexMap<String, Bridge>,
+    /// Virtual routers beside the one that the top level is about, by name.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub routers: IndexMap<String, Router>,
     /// Static routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,

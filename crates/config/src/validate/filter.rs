@@ -5,12 +5,13 @@ use std::net::IpAddr;
 
 use indexmap::IndexMap;
 
+use super::routers::{Scope, router_number, scopes};
 use super::{Check, Machine};
-use crate::config::{Config, InterfaceIndex};
+use crate::config::{Config, DEFAULT_ROUTER, InterfaceIndex};
 use crate::diagnosis::Diagnosis;
 use crate::filter::{FilterRule, ICMP, ICMPV6, Selection};
 use crate::memory::EntryBytes;
-use crate::problem::FilterProblem;
+use crate::problem::{FilterProblem, RouterProblem};
 use crate::read::{Step, place, read};
 use crate::schema::{self, Action, Document, Filter, RejectWith};
 use crate::value::{Addresses, IpProtocol, Message, OneOrMore, Ports};
@@ -80,11 +81,12 @@ pub struct Inserted {
     pub rule: FilterRule,
 }
 
-/// Check rules that are to be inserted into the filter of a configuration: `text` has `[[filter.rules]]` alone, each with a name.
+/// Check rules that are to be inserted into the filter of a configuration, of its default router where none is named: `text`
+/// has `[[filter.rules]]` alone, each with a name.
 ///
 /// # Errors
 /// Everything that is wrong with it, as far as one reading can tell.
-pub fn check_rules(name: &str, text: &str, running: &Config) -> Result<Vec<Inserted>, Diagnosis> {
+pub fn check_rules(name: &str, text: &str, router: Option<&str>, running: &Config) -> Result<Vec<Inserted>, Diagnosis> {
     let (mut document, places) = read(text).map_err(|found| Diagnosis::new(name, text, found))?;
     let rules = document
         .filter
@@ -97,8 +99,17 @@ pub fn check_rules(name: &str, text: &str, running: &Config) -> Result<Vec<Inser
     let alone = document == empty && !rules.is_empty();
     let nameless: Vec<usize> = (0..rules.len()).filter(|&k| rules[k].name.is_none()).collect();
     document.interfaces = running.document.interfaces.clone();
+    document.routers = running.document.routers.clone();
     document.applications = running.document.applications.clone();
-    if let (Some(filter), Some(runs)) = (&mut document.filter, &running.document.filter) {
+    let runs = match router {
+        Some(router) => running
+            .document
+            .routers
+            .get(router)
+            .and_then(|router| router.filter.as_ref()),
+        None => running.document.filter.as_ref(),
+    };
+    if let (Some(filter), Some(runs)) = (&mut document.filter, runs) {
         (filter.addresses, filter.ports) = (runs.addresses.clone(), runs.ports.clone());
         filter.sessions = runs.sessions;
         filter.rules = rules;
@@ -114,6 +125,7 @@ pub fn check_rules(name: &str, text: &str, running: &Config) -> Result<Vec<Inser
         places,
         machine: &machine,
         found: Vec::new(),
+        scope: Scope::top(&document),
     };
     if !alone {
         check.refuse(&[], FilterProblem::NotRules);
@@ -121,7 +133,18 @@ pub fn check_rules(name: &str, text: &str, running: &Config) -> Result<Vec<Inser
     for k in nameless {
         check.refuse(place!["filter", "rules", k], FilterProblem::NoName);
     }
-    let rules = check.filter();
+    // The text says nothing of a router: places in it are those of the top level.
+    check.scope.router = router
+        .and_then(|name| router_number(&document, name))
+        .unwrap_or(DEFAULT_ROUTER);
+    let mut rules = check.filter();
+    let several = running.filter.iter().any(|rule| rule.router.is_some());
+    for rule in &mut rules {
+        rule.router = several.then_some(check.scope.router);
+        if let Some(router) = router {
+            rule.name = format!("{router}/{}", rule.name);
+        }
+    }
     let found = std::mem::take(&mut check.found);
     if found.iter().any(|located| !located.advice) {
         return Err(Diagnosis::new(name, text, found));
@@ -181,8 +204,52 @@ impl Weight {
 }
 
 impl Check<'_> {
-    pub(super) fn filter(&mut self) -> Vec<FilterRule> {
-        let Some(filter) = &self.document.filter else {
+    /// The rules of all routers' filters.
+    pub(super) fn filters(&mut self) -> Vec<FilterRule> {
+        let scopes = scopes(self.document);
+        let mut filters = scopes.iter().filter(|scope| scope.filter.is_some());
+        // Most have one filter, and no need to ask whose packets they are.
+        let alone = filters.next().is_none_or(|first| first.router == DEFAULT_ROUTER) && filters.next().is_none();
+        let mut all = Vec::new();
+        for scope in scopes {
+            self.scope = scope;
+            self.shares_settings();
+            let mut rules = self.filter();
+            for rule in rules.iter_mut().filter(|_| !alone) {
+                rule.router = Some(scope.router);
+            }
+            all.extend(rules);
+        }
+        self.scope = Scope::top(self.document);
+        let weight = all.iter().map(Weight::of).fold(Weight::default(), Weight::with);
+        if let Err(problem) = weight.check() {
+            self.refuse(place!["filter", "rules"], problem);
+        }
+        all
+    }
+
+    /// One matcher finds the rules of all routers.
+    fn shares_settings(&mut self) {
+        let scopes = scopes(self.document);
+        let first = scopes.iter().find_map(|scope| scope.filter);
+        let (Some(first), Some(own)) = (first, self.scope.filter) else {
+            return;
+        };
+        for (key, differs) in [
+            ("sessions", own.sessions != first.sessions),
+            ("matcher", own.matcher != first.matcher),
+            ("list-size", own.list_size != first.list_size),
+            ("list-search", own.list_search != first.list_search),
+            ("trie-memory", own.trie_memory != first.trie_memory),
+        ] {
+            if differs {
+                self.report(place!["filter", key], RouterProblem::FiltersDiffer(key).into());
+            }
+        }
+    }
+
+    fn filter(&mut self) -> Vec<FilterRule> {
+        let Some(filter) = self.scope.filter else {
             return Vec::new();
         };
         let groups = Groups {
@@ -214,19 +281,36 @@ impl Check<'_> {
             let selection = self.selected(at, written, &groups);
             let rate = self.action(at, written);
             rules.push(FilterRule {
-                name: written.name.clone().unwrap_or_else(|| (k + 1).to_string()),
+                name: self.in_router(written.name.clone().unwrap_or_else(|| (k + 1).to_string())),
+                router: None,
+                is_default: false,
                 action: written.action,
                 with: written.with,
                 rate,
                 selection,
             });
         }
-        let weight = rules.iter().map(Weight::of).fold(Weight::default(), Weight::with);
-        if let Err(problem) = weight.check() {
-            self.refuse(place!["filter", "rules"], problem);
-        }
         self.never_decide(&rules);
+        if self.scope.table.is_some() {
+            rules.push(FilterRule {
+                name: self.in_router("default".into()),
+                router: None,
+                is_default: true,
+                action: filter.default.into(),
+                with: RejectWith::default(),
+                rate: (0, 0),
+                selection: Selection::default(),
+            });
+        }
         rules
+    }
+
+    /// A name as it is known to all routers.
+    fn in_router(&self, name: String) -> String {
+        match self.scope.table {
+            Some(router) => format!("{router}/{name}"),
+            None => name,
+        }
     }
 
     fn refuse(&mut self, at: &[Step<'_>], problem: FilterProblem) {
@@ -405,7 +489,7 @@ impl Check<'_> {
         names
             .0
             .iter()
-            .filter_map(|name| self.interface_index(at, &name.0))
+            .filter_map(|name| self.own_interface(at, &name.0))
             .collect()
     }
 
@@ -417,7 +501,7 @@ impl Check<'_> {
         if self.document.applications.is_none() {
             self.refuse(at, FilterProblem::NobodySeeks);
         }
-        if self.document.filter.as_ref().is_some_and(|filter| !filter.sessions) {
+        if self.scope.filter.is_some_and(|filter| !filter.sessions) {
             self.refuse(at, FilterProblem::NoSessions);
         }
         let icmp = ["ICMP", "ICMPV6"];

@@ -4,8 +4,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use super::routers::{DEFAULT, of_router};
 use super::{Check, is_link_local};
-use crate::config::{Interface, Link};
+use crate::config::{Interface, InterfaceIndex, Link, RouterIndex};
 use crate::problem::Problem;
 use crate::read::place;
 use crate::schema;
@@ -54,6 +55,7 @@ impl Check<'_> {
         let advertisements = self.advertisements(name, written);
         Some(Interface {
             name: name.to_owned(),
+            router: self.router_of(name, written),
             link: self.link(name, written)?,
             addresses: written.addresses.clone(),
             mtu,
@@ -248,16 +250,19 @@ impl Check<'_> {
         }
     }
 
-    /// Addresses are unique, and no two links share a network. Link-local ones count on their link alone.
+    /// Addresses of a router are unique, and no two of its links share a network. Link-local ones count on their link alone.
     fn links(&mut self) {
-        let mut seen: Vec<(&String, InterfaceAddress)> = Vec::new();
+        // Routers are told apart by name: one that is not there is reported elsewhere.
+        let mut seen: Vec<(&String, Option<&String>, InterfaceAddress)> = Vec::new();
         for (name, written) in &self.document.interfaces {
             for (k, &address) in written.addresses.iter().enumerate() {
                 let at = place!["interfaces", name, "addresses", k];
+                let router = written.router.as_ref().filter(|router| *router != DEFAULT);
                 let near = |other: &String| other == name || !is_link_local(address.address());
-                if let Some((other, _)) = seen
-                    .iter()
-                    .find(|(other, seen)| near(other) && seen.address() == address.address())
+                let mut of_router = seen.iter().filter(|(_, other, _)| *other == router);
+                if let Some((other, ..)) = of_router
+                    .clone()
+                    .find(|(other, _, seen)| near(other) && seen.address() == address.address())
                 {
                     let other = (*other).clone();
                     self.report(
@@ -267,9 +272,8 @@ impl Check<'_> {
                             other,
                         },
                     );
-                } else if let Some((other, other_address)) = seen
-                    .iter()
-                    .find(|(other, seen)| *other != name && near(other) && overlap(seen.net(), address.net()))
+                } else if let Some((other, _, other_address)) = of_router
+                    .find(|(other, _, seen)| *other != name && near(other) && overlap(seen.net(), address.net()))
                 {
                     let (other, other_address) = ((*other).clone(), *other_address);
                     self.report(
@@ -281,7 +285,7 @@ impl Check<'_> {
                         },
                     );
                 }
-                seen.push((name, address));
+                seen.push((name, router, address));
             }
         }
     }
@@ -292,10 +296,8 @@ fn overlap(a: IpNet, b: IpNet) -> bool {
 }
 
 /// The interface whose link an address is on: the longest network that holds it.
-pub(super) fn attached(interfaces: &[Interface], address: IpAddr) -> Option<usize> {
-    interfaces
-        .iter()
-        .enumerate()
+pub(super) fn attached(interfaces: &[Interface], router: RouterIndex, address: IpAddr) -> Option<InterfaceIndex> {
+    of_router(interfaces, router)
         .flat_map(|(index, interface)| interface.addresses.iter().map(move |own| (index, own.net())))
         .filter(|(_, net)| net.contains(&address))
         .max_by_key(|(_, net)| net.prefix_len())

@@ -8,6 +8,7 @@ mod inspection;
 mod interfaces;
 mod nat;
 mod pool;
+mod routers;
 mod routes;
 mod rules;
 mod stages;
@@ -16,6 +17,8 @@ mod system;
 pub use self::bridges::MOST_BRIDGES;
 pub use self::filter::{Inserted, Weight, check_rules};
 pub use self::inspection::EXCEPTIONS;
+pub use self::routers::MOST_ROUTERS;
+use self::routers::Scope;
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -61,6 +64,7 @@ pub fn check(name: &str, text: &str, machine: &Machine) -> Result<Checked, Diagn
         places,
         machine,
         found: Vec::new(),
+        scope: Scope::top(&document),
     };
     let config = check.config();
     let found = std::mem::take(&mut check.found);
@@ -83,6 +87,8 @@ struct Check<'a> {
     places: Places<'a>,
     machine: &'a Machine,
     found: Vec<Located>,
+    /// The part that is being checked.
+    scope: Scope<'a>,
 }
 
 impl Check<'_> {
@@ -92,6 +98,7 @@ impl Check<'_> {
         self.sizes();
         self.watchdog();
         let timeouts = self.timeouts(place!["sessions", "timeouts"], &self.document.sessions.timeouts, None);
+        let routers = self.routers();
         let interfaces = self.interfaces(cores.len());
         // Routes and rules name interfaces by their place: it means nothing where some are missing.
         let mut interfaces = interfaces?;
@@ -100,7 +107,7 @@ impl Check<'_> {
         let neighbours = self.neighbours(&interfaces);
         let pools = self.pools(&interfaces, &timeouts);
         let rules = self.rules();
-        let filter = self.filter();
+        let filter = self.filters();
         let inspection = self.inspection(&interfaces);
         let applications = self.applications(&interfaces);
         let tables = memory::tables(self.document, &self.machine.entry);
@@ -112,6 +119,7 @@ impl Check<'_> {
             tables,
             timeouts,
             interfaces,
+            routers,
             routes,
             neighbours,
             pools,
@@ -123,14 +131,17 @@ impl Check<'_> {
         })
     }
 
+    /// The path is within the part that is being checked.
     fn report(&mut self, path: &[Step<'_>], problem: Problem) {
-        self.found.push(Located::new(problem, self.places.value(path)));
+        let span = self.places.value(&self.scope.place(path));
+        self.found.push(Located::new(problem, span));
     }
 
     fn advise(&mut self, path: &[Step<'_>], problem: Problem) {
+        let span = self.places.value(&self.scope.place(path));
         self.found.push(Located {
             problem,
-            span: self.places.value(path),
+            span,
             advice: true,
         });
     }

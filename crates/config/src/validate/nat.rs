@@ -4,8 +4,9 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use super::routers::{of_router, scopes};
 use super::{Check, unusable};
-use crate::config::{Interface, Pool, Timeouts};
+use crate::config::{Interface, Pool, RouterIndex, Timeouts};
 use crate::problem::Problem;
 use crate::read::place;
 use crate::schema;
@@ -26,7 +27,7 @@ const MOST_PARKED: u32 = 1 << 16;
 impl Check<'_> {
     pub(super) fn pools(&mut self, interfaces: &[Interface], inherited: &Timeouts) -> Vec<Pool> {
         let document = self.document;
-        let mut pools = Vec::new();
+        let (mut pools, mut routers) = (Vec::new(), Vec::new());
         self.session_limits(place!["nat", "limits"], &document.nat.limits);
         self.in_range(
             place!["nat", "spare-addresses"],
@@ -65,15 +66,17 @@ impl Check<'_> {
             let count = written.addresses.iter().map(AddressRange::count).sum();
             let at = place!["nat", "pools", name, "addresses"];
             self.in_range(at, "a number of addresses", count, 0..=MOST_ADDRESSES);
+            let router = self.pool_router(name);
+            routers.push(router);
             for (k, &range) in written.addresses.iter().enumerate() {
                 self.pool_range(name, k, range);
-                self.pool_beside_interfaces(name, k, range, interfaces);
-                self.pool_beside_pools(index, name, k, range);
+                self.pool_beside_interfaces((name, router), k, range, interfaces);
+                self.pool_beside_pools((index, &routers), name, k, range);
             }
-            if !document.nat.source.iter().any(|rule| rule.pool == *name) {
+            if !scopes(document).iter().any(|scope| scope.names(name)) {
                 self.advise(place!["nat", "pools", name], Problem::UnusedPool(name.clone()));
             }
-            pools.extend(self.pool(name, written, inherited));
+            pools.extend(self.pool(name, written, inherited).map(|pool| Pool { router, ..pool }));
         }
         pools
     }
@@ -97,14 +100,19 @@ impl Check<'_> {
 
     /// The gateway opens no connections of its own, so that a pool may hold the address of the interface that its
     /// rules lead out by. Elsewhere hosts would reach the pool instead of the gateway.
-    fn pool_beside_interfaces(&mut self, pool: &str, k: usize, range: AddressRange, interfaces: &[Interface]) {
+    fn pool_beside_interfaces(
+        &mut self,
+        (pool, router): (&str, RouterIndex),
+        k: usize,
+        range: AddressRange,
+        interfaces: &[Interface],
+    ) {
         let at = place!["nat", "pools", pool, "addresses", k];
-        for interface in interfaces {
-            let leads_out = self
-                .document
-                .nat
-                .source
+        let scopes = scopes(self.document);
+        for (_, interface) in of_router(interfaces, router) {
+            let leads_out = scopes
                 .iter()
+                .flat_map(|scope| scope.source)
                 .any(|rule| rule.pool == pool && rule.out.as_ref().is_none_or(|out| *out == interface.name));
             for own in &interface.addresses {
                 let (IpAddr::V4(address), IpNet::V4(net)) = (own.address(), own.net()) else {
@@ -141,8 +149,14 @@ impl Check<'_> {
         }
     }
 
-    /// Pools may share addresses as long as their ports differ.
-    fn pool_beside_pools(&mut self, index: usize, pool: &str, k: usize, range: AddressRange) {
+    /// Pools of a router may share addresses as long as their ports differ.
+    fn pool_beside_pools(
+        &mut self,
+        (index, routers): (usize, &[RouterIndex]),
+        pool: &str,
+        k: usize,
+        range: AddressRange,
+    ) {
         let document = self.document;
         let Some(written) = document.nat.pools.get(pool) else {
             return;
@@ -151,9 +165,11 @@ impl Check<'_> {
             .nat
             .pools
             .iter()
+            .zip(routers)
             .take(index)
-            .filter(|(_, other)| ports_overlap(other, written));
-        let others = earlier.flat_map(|(name, other)| other.addresses.iter().map(move |range| (name.as_str(), range)));
+            .filter(|((_, other), router)| Some(*router) == routers.get(index) && ports_overlap(other, written));
+        let others =
+            earlier.flat_map(|((name, other), _)| other.addresses.iter().map(move |range| (name.as_str(), range)));
         let own = written.addresses.iter().take(k).map(|range| (pool, range));
         let found = others
             .chain(own)

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::{Check, unusable};
-use crate::config::{Pool, Timeouts};
+use crate::config::{DEFAULT_ROUTER, Pool, Timeouts};
 use crate::problem::{PoolProblem, Problem};
 use crate::read::{Step, place};
 use crate::schema::{
@@ -52,6 +52,7 @@ impl Check<'_> {
         let ports = ports?;
         Some(Pool {
             name: name.to_owned(),
+            router: DEFAULT_ROUTER,
             addresses: written.addresses.clone(),
             ports,
             reserved: PortRanges::from(ports).without(&PortRanges(free)),

@@ -4,32 +4,35 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use super::interfaces::attached;
+use super::routers::{Scope, of_router, scopes};
 use super::{Check, is_link_local};
-use crate::config::{Interface, InterfaceIndex, Neighbour, Route, Way};
+use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Neighbour, Route, RouterIndex, Way};
 use crate::problem::Problem;
 use crate::read::{Step, place};
 use crate::schema;
 
 impl Check<'_> {
     pub(super) fn routes(&mut self, interfaces: &[Interface]) -> Vec<Route> {
-        let document = self.document;
-        let mut seen = HashSet::new();
         let mut routes = Vec::new();
-        for (k, written) in document.routes.iter().enumerate() {
-            if !seen.insert(written.to) {
-                self.report(place!["routes", k, "to"], Problem::DuplicateRoute(written.to));
+        for scope in scopes(self.document) {
+            self.scope = scope;
+            let router = scope.router;
+            let mut seen = HashSet::new();
+            for (k, written) in scope.routes.iter().enumerate() {
+                if !seen.insert(written.to) {
+                    self.report(place!["routes", k, "to"], Problem::DuplicateRoute(written.to));
+                }
+                let to = written.to;
+                routes.extend(self.way(k, written, interfaces).map(|way| Route { router, to, way }));
             }
-            routes.extend(
-                self.way(k, written, interfaces)
-                    .map(|way| Route { to: written.to, way }),
-            );
         }
+        self.scope = Scope::top(self.document);
         routes
     }
 
     fn way(&mut self, k: usize, written: &schema::Route, interfaces: &[Interface]) -> Option<Way> {
         let named = match &written.interface {
-            Some(name) => Some(self.interface_index(place!["routes", k, "interface"], name)?),
+            Some(name) => Some(self.own_interface(place!["routes", k, "interface"], name)?),
             None => None,
         };
         match (written.via, named, written.action) {
@@ -49,7 +52,7 @@ impl Check<'_> {
                     self.report(at, Problem::FamiliesDiffer { via, to: written.to });
                     return None;
                 }
-                self.on_link(at, via, named, interfaces)
+                self.on_link(at, via, named, (self.scope.router, interfaces))
                     .map(|interface| Way::Gateway(via, interface))
             }
         }
@@ -67,7 +70,9 @@ impl Check<'_> {
                 None => None,
             };
             let at = place!["neighbours", "static", k, "address"];
-            let Some(interface) = self.on_link(at, written.address, named, interfaces) else {
+            let router = named.and_then(|named| interfaces.get(usize::from(named)));
+            let router = router.map_or(DEFAULT_ROUTER, |interface| interface.router);
+            let Some(interface) = self.on_link(at, written.address, named, (router, interfaces)) else {
                 continue;
             };
             if made
@@ -85,20 +90,19 @@ impl Check<'_> {
         made
     }
 
-    /// The interface whose link a neighbour is on; the named one must be it.
+    /// The interface of a router whose link a neighbour is on; the named one must be it.
     fn on_link(
         &mut self,
         at: &[Step<'_>],
         address: IpAddr,
         named: Option<InterfaceIndex>,
-        interfaces: &[Interface],
+        (router, interfaces): (RouterIndex, &[Interface]),
     ) -> Option<InterfaceIndex> {
         if !self.host(at, address) {
             return None;
         }
-        if interfaces
-            .iter()
-            .any(|interface| interface.addresses.iter().any(|own| own.address() == address))
+        if of_router(interfaces, router)
+            .any(|(_, interface)| interface.addresses.iter().any(|own| own.address() == address))
         {
             self.report(at, Problem::OwnAddress(address));
             return None;
@@ -109,7 +113,7 @@ impl Check<'_> {
             }
             return named;
         }
-        let on = attached(interfaces, address).and_then(|index| InterfaceIndex::try_from(index).ok());
+        let on = attached(interfaces, router, address);
         match (on, named) {
             (Some(on), None) => Some(on),
             (Some(on), Some(named)) if on == named => Some(on),
@@ -131,7 +135,7 @@ impl Check<'_> {
                 None
             }
             (None, _) => {
-                let links = interfaces.iter().flat_map(|interface| {
+                let links = of_router(interfaces, router).flat_map(|(_, interface)| {
                     let family = interface
                         .addresses
                         .iter()

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::Ipv4Net;
 
 use super::Check;
+use super::routers::{Scope, scopes};
 use crate::config::{DestinationAction, DestinationRule, InterfaceIndex, PoolIndex, SourceAction, SourceRule};
 use crate::problem::Problem;
 use crate::read::{Step, place};
@@ -24,19 +25,31 @@ pub(super) struct Rules {
 }
 
 impl Check<'_> {
+    /// The rules of all routers.
     pub(super) fn rules(&mut self) -> Rules {
+        let mut all = Rules::default();
+        for scope in scopes(self.document) {
+            self.scope = scope;
+            let rules = self.rules_of(scope);
+            all.source.extend(rules.source);
+            all.destination.extend(rules.destination);
+        }
+        self.scope = Scope::top(self.document);
+        all
+    }
+
+    fn rules_of(&mut self, scope: Scope<'_>) -> Rules {
         let mut rules = Rules::default();
-        let nat = &self.document.nat;
-        for (k, written) in nat.source.iter().enumerate() {
+        for (k, written) in scope.source.iter().enumerate() {
             self.source_rule(place!["nat", "source", k], written, &mut rules);
         }
-        for (k, written) in nat.destination.iter().enumerate() {
+        for (k, written) in scope.destination.iter().enumerate() {
             self.destination_rule(k, written, &mut rules);
         }
-        for (k, written) in nat.one_to_one.iter().enumerate() {
+        for (k, written) in scope.one_to_one.iter().enumerate() {
             self.static_rule(k, written, &mut rules);
         }
-        for (k, written) in nat.exempt.iter().enumerate() {
+        for (k, written) in scope.exempt.iter().enumerate() {
             self.exempt_rule(k, written, &mut rules);
         }
         rules
@@ -83,6 +96,7 @@ impl Check<'_> {
             _ => {}
         }
         let rule = DestinationRule {
+            router: self.scope.router,
             protocol: written.protocol,
             address: Ipv4Net::from(written.address),
             ports: written.port,
@@ -105,14 +119,16 @@ impl Check<'_> {
             let (inside, outside) = (written.inside, written.outside);
             return self.report(at, Problem::StaticSizes { inside, outside });
         }
-        let earlier = self.document.nat.one_to_one.iter().take(k);
+        let earlier = self.scope.one_to_one.iter().take(k);
         let mut earlier = earlier.filter_map(|other| other.outside.ipv4());
         if earlier.any(|other| other != outside && (other.contains(&outside) || outside.contains(&other))) {
             self.report(at, Problem::StaticsOverlap(written.outside));
         }
         let range = AddressRange::new(outside.network(), outside.broadcast());
-        let pools = self.document.nat.pools.iter();
-        let mut held = pools.flat_map(|(name, pool)| pool.addresses.iter().map(move |range| (name, range)));
+        let pools = self.scope.pools(self.document);
+        let mut held = pools
+            .into_iter()
+            .flat_map(|(name, pool)| pool.addresses.iter().map(move |range| (name, range)));
         let held = held.find_map(|(name, other)| Some((name.clone(), range?.overlap(other)?)));
         if let Some((pool, overlap)) = held {
             let outside = written.outside;
@@ -121,6 +137,7 @@ impl Check<'_> {
         let from = place!["nat", "static", k, "inside"];
         self.add_source(from, Some(inside), None, out, SourceAction::Static(outside), rules);
         let rule = DestinationRule {
+            router: self.scope.router,
             protocol: None,
             address: outside,
             ports: None,
@@ -138,6 +155,7 @@ impl Check<'_> {
                 let at = place!["nat", "exempt", k, "to"];
                 if let Some(address) = self.network(at, to) {
                     let rule = DestinationRule {
+                        router: self.scope.router,
                         protocol: written.protocol,
                         address,
                         ports: written.port,
@@ -170,7 +188,7 @@ impl Check<'_> {
 
     /// The interface that a rule names: none where it names none.
     fn leaves_by(&mut self, at: &[Step<'_>], out: Option<&String>) -> Option<InterfaceIndex> {
-        out.and_then(|out| self.interface_index(at, out))
+        out.and_then(|out| self.own_interface(at, out))
     }
 
     fn add_source(
@@ -187,6 +205,7 @@ impl Check<'_> {
             return self.report(at, Problem::DuplicateSource(Prefix::of(from.into())));
         }
         rules.source.push(SourceRule {
+            router: self.scope.router,
             from,
             protocol,
             out,
@@ -224,9 +243,9 @@ impl Check<'_> {
             let free = pool.ports.without(&pool.reserved_ports);
             free.iter().find_map(|free| free.overlap(&wanted)).filter(|_| holds)
         };
-        let pools = &self.document.nat.pools;
+        let pools = self.scope.pools(self.document);
         let found = pools
-            .iter()
+            .into_iter()
             .find_map(|(name, pool)| Some((name.clone(), lent(pool, written.address)?)));
         if let Some((pool, ports)) = found {
             let problem = Problem::ForwardsLentPort {

@@ -25,7 +25,7 @@ pub(super) async fn show(
 ) -> Result<Json<PacketFilter>, Refusal> {
     let config = control.config();
     let rules = control.rules();
-    let (Some(settings), Some(rules)) = (&config.document.filter, &*rules) else {
+    let (Some(settings), Some(rules)) = (config.filter_settings(), &*rules) else {
         return Err(no_filter());
     };
     let (list, filters) = (rules.list(), rules.list().filters());
@@ -58,7 +58,12 @@ pub(super) async fn insert(
     Json(request): Json<InsertRequest>,
 ) -> Result<Json<EditAnswer>, Refusal> {
     let _no_commit = control.committing.lock().await;
-    let inserted = match check_rules(&request.name, &request.text, &control.config()) {
+    let inserted = match check_rules(
+        &request.name,
+        &request.text,
+        request.router.as_deref(),
+        &control.config(),
+    ) {
         Ok(inserted) => inserted,
         Err(diagnosis) => {
             let complaints = diagnosis.complaints();

@@ -34,12 +34,12 @@ pub type Rules = RuleList<Listed>;
 /// # Errors
 /// The matcher would take too much memory.
 pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>, BuildError> {
-    let Some(settings) = &config.document.filter else {
+    let Some(settings) = &config.filter_settings() else {
         return Ok(None);
     };
-    let listed = |(place, (rule, text)): (usize, (&FilterRule, &schema::FilterRule))| {
+    let listed = |(place, (rule, text)): (usize, (&FilterRule, schema::FilterRule))| {
         let listed = Listed {
-            text: text.clone(),
+            text,
             rule: rule.clone(),
             inserted: false,
         };
@@ -49,7 +49,7 @@ pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>,
         })?;
         Ok((written, listed))
     };
-    let rules = config.filter.iter().zip(&settings.rules).enumerate().map(listed);
+    let rules = config.filter.iter().zip(config.filter_texts()).enumerate().map(listed);
     let rules = rules.collect::<Result<Vec<_>, BuildError>>()?;
     let counters = match before {
         Some(before) => Counters::following(&before.filters().counters, places(before, &config.filter)),
@@ -66,7 +66,13 @@ pub fn filters(config: &Config, before: Option<&Rules>) -> Result<Option<Rules>,
 
 /// Where each rule was before. Rules are the same where they do and match the same, whatever their names and places are.
 fn places<'c>(old: &'c Rules, new: &'c [FilterRule]) -> impl Iterator<Item = Option<Place>> + 'c {
-    let text = |rule: &FilterRule| format!("{:?}", (rule.action, rule.with, rule.rate, &rule.selection));
+    let text = |rule: &FilterRule| {
+        let FilterRule { action, with, rate, .. } = rule;
+        format!(
+            "{:?}",
+            (rule.router, rule.is_default, action, with, rate, &rule.selection)
+        )
+    };
     let mut known: HashMap<String, VecDeque<Place>> = HashMap::new();
     for (place, listed) in old.iter() {
         known.entry(text(&listed.rule)).or_default().push_back(place);
@@ -121,11 +127,11 @@ pub fn written(rule: &FilterRule) -> Result<Written, BuildError> {
     };
     Ok(Written {
         action,
-        four: boxes(&rule.selection, false, |address| match address {
+        four: boxes(rule, false, |address| match address {
             IpAddr::V4(address) => address.to_bits(),
             IpAddr::V6(_) => 0,
         })?,
-        six: boxes(&rule.selection, true, |address| match address {
+        six: boxes(rule, true, |address| match address {
             IpAddr::V6(address) => address.to_bits(),
             IpAddr::V4(_) => 0,
         })?,
@@ -135,10 +141,16 @@ pub fn written(rule: &FilterRule) -> Result<Written, BuildError> {
 
 /// Every combination of what a rule names.
 fn boxes<A: Address>(
-    selection: &Selection,
+    rule: &FilterRule,
     six: bool,
     number: impl Fn(IpAddr) -> A + Copy,
 ) -> Result<Vec<Rule<A>>, Impossible> {
+    let selection = &rule.selection;
+    let routers: Vec<_> = rule
+        .router
+        .iter()
+        .map(|&router| (router.into(), router.into()))
+        .collect();
     let (Some(sources), Some(destinations), true) = (
         Selection::addresses(&selection.sources, six),
         Selection::addresses(&selection.destinations, six),
@@ -173,7 +185,8 @@ fn boxes<A: Address>(
             .collect()
     };
     let interfaces = |list: &[u16]| list.iter().map(|&number| (number.into(), number.into())).collect();
-    let fields: [(Field, Vec<(u32, u32)>); 10] = [
+    let fields: [(Field, Vec<(u32, u32)>); 11] = [
+        (Field::Context, routers),
         (Field::Protocol, bytes(&selection.protocols_of(six))),
         (Field::SourcePort, wide(&selection.source_ports)),
         (Field::DestinationPort, wide(&selection.destination_ports)),

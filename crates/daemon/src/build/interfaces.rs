@@ -1,10 +1,11 @@
 //! Interfaces, their ports, their routes.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 use sluice_config::Config;
-use sluice_config::config::{Interface as Configured, InterfaceIndex, Link, SourceAction, Way};
+use sluice_config::config::{Interface as Configured, InterfaceIndex, Link, RouterIndex, SourceAction, Way};
 use sluice_config::schema;
 use sluice_engine::io::PortIndex;
 use sluice_engine::policy::{Advertise, Bridge, Interface, bridge_context};
@@ -46,7 +47,10 @@ fn place(config: &Config, ports: &Ports, index: InterfaceIndex) -> (PortIndex, V
 /// The interfaces as the engine has them. `macs` has the Ethernet address of each port.
 pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
     let ports = ports(config);
-    let translates = !config.source.is_empty() || !config.destination.is_empty();
+    let translates = |router: RouterIndex| {
+        config.source.iter().any(|rule| rule.router == router)
+            || config.destination.iter().any(|rule| rule.router == router)
+    };
     (0..)
         .zip(config.interfaces.iter().zip(sides(config)))
         .map(|(index, (configured, side))| {
@@ -63,8 +67,8 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                 context: configured
                     .bridge
                     .as_ref()
-                    .map_or(0, |bridge| bridge_context(bridge.number)),
-                stateful: [translates && configured.bridge.is_none(), false],
+                    .map_or(configured.router.into(), |bridge| bridge_context(bridge.number)),
+                stateful: [translates(configured.router) && configured.bridge.is_none(), false],
                 outside: side != Side::Inside && configured.bridge.is_none(),
                 validation: match configured.source_validation {
                     schema::SourceValidation::Strict => SourceValidation::Strict,
@@ -99,12 +103,24 @@ enum Side {
 /// The sides of all interfaces. Source rules lead out where they say, or anywhere where one names no interface; destination
 /// rules are asked first on the others, but not where the hosts are whose sources are translated.
 fn sides(config: &Config) -> Vec<Side> {
+    let mut routers: Vec<_> = config.interfaces.iter().map(|interface| interface.router).collect();
+    routers.sort_unstable();
+    routers.dedup();
+    let found = routers.iter().flat_map(|&router| sides_of(config, router));
+    let found: HashMap<InterfaceIndex, Side> = found.collect();
+    let side = |index| found.get(&index).copied().unwrap_or(Side::Inside);
+    (0..).zip(&config.interfaces).map(|(index, _)| side(index)).collect()
+}
+
+/// The sides of a router's interfaces.
+fn sides_of(config: &Config, router: RouterIndex) -> Vec<(InterfaceIndex, Side)> {
     let rules: Vec<_> = config
         .source
         .iter()
-        .filter(|rule| rule.action != SourceAction::Exempt)
+        .filter(|rule| rule.router == router && rule.action != SourceAction::Exempt)
         .collect();
     let anywhere = rules.iter().any(|rule| rule.out.is_none());
+    let forwards = config.destination.iter().any(|rule| rule.router == router);
     let has_hosts = |interface: &Configured| {
         interface.addresses.iter().any(|own| match own.net() {
             IpNet::V4(net) => rules
@@ -115,17 +131,22 @@ fn sides(config: &Config) -> Vec<Side> {
     };
     let side = |(index, interface): (InterfaceIndex, &Configured)| {
         let named = rules.iter().any(|rule| rule.out == Some(index));
-        let (has_hosts, forwards) = (has_hosts(interface), !config.destination.is_empty());
-        match named {
+        let has_hosts = has_hosts(interface);
+        let side = match named {
             true => Side::Outside,
             false if has_hosts && anywhere => Side::Both,
             false if has_hosts || !anywhere && !forwards => Side::Inside,
             // Most likely it only carries VLANs.
             false if interface.addresses.is_empty() => Side::Both,
             false => Side::Outside,
-        }
+        };
+        (index, side)
     };
-    (0..).zip(&config.interfaces).map(side).collect()
+    let interfaces = (0..).zip(&config.interfaces);
+    interfaces
+        .filter(|(_, interface)| interface.router == router)
+        .map(side)
+        .collect()
 }
 
 /// Whether the card of an interface is to hash what packets to outside addresses have in common: they come in by the interface,

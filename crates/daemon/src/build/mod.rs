@@ -28,7 +28,7 @@ use sluice_engine::io::WorkerIndex;
 use sluice_engine::owners::Owners;
 use sluice_engine::placement::Part;
 use sluice_engine::plane::NeighbourLimits;
-use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Setup, Subscribers};
+use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Router, Setup, Subscribers};
 use sluice_engine::stages::Stages;
 use sluice_nat::deterministic::DeterministicError;
 use sluice_nat::timeout::{Schedule, TimeoutError};
@@ -160,6 +160,7 @@ pub fn policy(
     policy.nat4 = translation(config, pools)?;
     policy.timeouts = Schedule::new(&timeouts(&config.timeouts))?;
     policy.limits = limits(config);
+    policy.routers = routers(config);
     if let Some(rules) = filter {
         policy.filter_by(rules.filters().clone());
     }
@@ -171,6 +172,16 @@ pub fn policy(
     }
     policy.answers_syns = config.document.nat.unsolicited_syn == schema::UnsolicitedSyn::Unreachable;
     Ok(policy)
+}
+
+/// Virtual routers by number.
+fn routers(config: &Config) -> Vec<Router> {
+    let router = |router: &sluice_config::config::Router| Router {
+        name: router.name.clone(),
+        limits: translation::limits(&router.limits),
+        filters: router.filters,
+    };
+    config.routers.iter().map(router).collect()
 }
 
 /// Limits of the gateway's own traffic.

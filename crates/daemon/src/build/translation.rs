@@ -57,7 +57,6 @@ pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildE
         rules,
         pools,
         changes: Changes::default(),
-        limits: limits(&config.document.nat.limits),
         hosts: None,
     })
 }
@@ -66,6 +65,7 @@ pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildE
 pub(crate) fn pool(configured: &configured::Pool) -> Pool<u32> {
     let range = |range: &AddressRange| (range.first().to_bits(), range.last().to_bits());
     Pool {
+        context: configured.router.into(),
         addresses: configured.addresses.iter().map(range).collect(),
         ports: configured.ports.first()..=configured.ports.last(),
         reserved: configured
@@ -139,7 +139,7 @@ fn deterministic(written: &schema::Deterministic) -> Deterministic<u32> {
     }
 }
 
-fn limits(written: &schema::SessionLimits) -> Limits {
+pub(super) fn limits(written: &schema::SessionLimits) -> Limits {
     Limits {
         sessions: written.sessions,
         rate: written.new_sessions.map(rate),
@@ -155,6 +155,7 @@ fn rate(written: schema::Rate) -> Rate {
 
 fn source(rule: &SourceRule, index: impl Fn(u16) -> PoolIndex) -> sluice_nat::SourceRule<u32> {
     sluice_nat::SourceRule {
+        context: rule.router.into(),
         protocol: rule.protocol.map(number),
         outside: rule.out,
         ..sluice_nat::SourceRule::of(
@@ -170,6 +171,7 @@ fn source(rule: &SourceRule, index: impl Fn(u16) -> PoolIndex) -> sluice_nat::So
 
 fn destination(rule: &DestinationRule) -> sluice_nat::DestinationRule<u32> {
     sluice_nat::DestinationRule {
+        context: rule.router.into(),
         protocol: rule.protocol.map(number),
         ports: rule.ports.map(|ports| (ports.first(), ports.last())),
         ..sluice_nat::DestinationRule::of(
@@ -234,7 +236,7 @@ mod tests {
         assert_eq!(vec![None, name("e"), name("c"), name("d")], third);
         let nat = translation(&config(&["e", "c", "d"]), &third).unwrap();
         assert_eq!(0, nat.pools.get(0).unwrap().addresses());
-        assert_eq!(Some(2), nat.pools.owner(0xc633_6401));
+        assert_eq!(Some(2), nat.pools.owner(0, 0xc633_6401));
     }
 
     #[test]

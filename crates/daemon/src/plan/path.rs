@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::{IpNet, Ipv4Net};
 use sluice_config::Config;
-use sluice_config::config::{InterfaceIndex, SourceAction, SourceRule, Way};
+use sluice_config::config::{DEFAULT_ROUTER, InterfaceIndex, RouterIndex, SourceAction, SourceRule, Way};
 
 /// Remote hosts behind a default route: a network that is in use.
 const REMOTES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(8, 8, 0, 0), 16);
@@ -32,9 +32,17 @@ type Behind = (InterfaceIndex, Ipv4Net, bool);
 /// The path by which packets of the first source rule that translates go, or those between the first two interfaces. `None` where IPv4 has no
 /// way through.
 pub fn path(config: &Config) -> Option<Path> {
-    let networks = networks(config);
     let translates = |rule: &&SourceRule| !matches!(rule.action, SourceAction::Exempt);
     let rule = config.source.iter().find(translates);
+    // Where nothing is translated, the router with the first address.
+    let with_address = config
+        .interfaces
+        .iter()
+        .find(|interface| !interface.addresses.is_empty());
+    let router = rule
+        .map(|rule| rule.router)
+        .or(with_address.map(|interface| interface.router));
+    let networks = networks(config, router.unwrap_or(DEFAULT_ROUTER));
     let default = networks.iter().find(|(_, network, _)| network.prefix_len() == 0);
     let outside = rule.and_then(|rule| rule.out).or(default.map(|&(outside, ..)| outside));
     let outside = outside.or(networks.last().map(|&(outside, ..)| outside))?;
@@ -61,13 +69,17 @@ pub fn path(config: &Config) -> Option<Path> {
     })
 }
 
-/// IPv4 networks behind interfaces: those of the links first.
-fn networks(config: &Config) -> Vec<Behind> {
-    let links = (0..).zip(&config.interfaces).flat_map(|(index, interface)| {
+/// IPv4 networks behind a router's interfaces: those of the links first.
+fn networks(config: &Config, router: RouterIndex) -> Vec<Behind> {
+    let interfaces = (0..)
+        .zip(&config.interfaces)
+        .filter(|(_, interface)| interface.router == router);
+    let links = interfaces.flat_map(|(index, interface)| {
         let nets = interface.addresses.iter().map(|address| address.net());
         nets.filter_map(move |net| Some((index, four(net)?, true)))
     });
-    let routes = config.routes.iter().filter_map(|route| {
+    let routes = config.routes.iter().filter(|route| route.router == router);
+    let routes = routes.filter_map(|route| {
         let (index, on_link) = match route.way {
             Way::Gateway(IpAddr::V4(_), index) => (index, false),
             Way::Link(index) => (index, true),

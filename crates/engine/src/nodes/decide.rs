@@ -117,7 +117,10 @@ pub fn plan<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, known: Opti
             let interface = way.outgoing();
             let sourcing = rules.decide_source(tuple, protocol, interface).filter(|_| !way.settled);
             let plan = join::<F>(ctx, meta, key, &way, sourcing);
-            let filter = ctx.policy.filter.as_deref().filter(|filter| asks(filter, &plan));
+            let filter = ctx
+                .policy
+                .filter_of(tuple.context())
+                .filter(|filter| asks(filter, &plan));
             let passes = filter.is_none_or(|filter| {
                 let tuple = way.translated(tuple);
                 let header = filter::first_header::<F>(ctx.policy, meta, protocol, &tuple, interface);
@@ -157,7 +160,7 @@ fn way<F: Family>(
         Some(rule::Destination::Exempt) => exempt = true,
         None => {}
     }
-    let pooled = !exempt && target.is_none() && nat.pools.owner(tuple.destination()).is_some();
+    let pooled = !exempt && target.is_none() && nat.pools.owner(tuple.context(), tuple.destination()).is_some();
     if outside && pooled {
         match inbound::<F>(ctx, meta, key) {
             Inbound::Inside {
@@ -242,7 +245,8 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
     let inspection = ctx.policy.inspection.as_deref();
     let inspected = inspection.is_some_and(|on| on.is_on(meta.interface) || on.is_on(there.interface() as u16));
     let sought = is_sought(ctx.policy, meta, F::protocol(key), there);
-    let kept = (ctx.policy.filters_sessions() || inspected || sought) && !meta.layers.flags.has(Flags::ICMP_ERROR);
+    let kept = (ctx.policy.filters_sessions(F::tuple(key).context()) || inspected || sought)
+        && !meta.layers.flags.has(Flags::ICMP_ERROR);
     if way.target.is_none() && pool.is_none() && outside.is_none() && !kept {
         return Plan::Plain;
     }
@@ -276,7 +280,7 @@ fn is_sought(policy: &Policy, meta: &Meta, protocol: u8, there: Hop) -> bool {
 #[inline]
 fn is_outside_address<F: Family>(ctx: &Ctx<'_, '_>, context: Context, address: F::Address) -> bool {
     let nat = F::nat(ctx.policy);
-    nat.pools.owner(address).is_some() || nat.rules.stands_in_for(context, address)
+    nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address)
 }
 
 /// Who is behind an outside address and port.
@@ -349,7 +353,7 @@ fn unsolicited<F: Family>(
         && meta.layers.fragment == Fragment::Whole
         && meta.layers.tcp_flags & (SYN | ACK | RST | FIN) == SYN;
     let pools = &F::nat(ctx.policy).pools;
-    let pool = pools.owner(F::tuple(key).destination());
+    let pool = pools.owner(F::tuple(key).context(), F::tuple(key).destination());
     let timeouts = pool
         .and_then(|pool| pools.get(pool))
         .map_or(&ctx.policy.timeouts, |pool| pool.timeouts());
@@ -367,7 +371,10 @@ fn unsolicited<F: Family>(
 #[inline(always)]
 fn followed<F: Family>(policy: &Policy, meta: &Meta, plan: Plan<F>) -> Plan<F> {
     let opens = matches!(plan, Plan::Session(_)) && meta.layers.fragment == Fragment::Later;
-    match opens && policy.filter.is_some() {
+    let context = policy
+        .interface(meta.interface)
+        .map_or(0, |interface| interface.context);
+    match opens && policy.filter_of(context).is_some() {
         true => Plan::Drop(sluice_filter::Reason::Fragment.into()),
         false => plan,
     }
@@ -393,7 +400,7 @@ fn screen<F: Family>(
     way: &Way<F>,
     plan: &Plan<F>,
 ) -> Option<Header<F::Number>> {
-    let filter = ctx.policy.filter.as_deref()?;
+    let filter = ctx.policy.filter_of(F::tuple(key).context())?;
     let error = meta.layers.flags.has(Flags::ICMP_ERROR);
     if !asks(filter, plan) || error && matches!(plan, Plan::Session(_)) {
         return None;

@@ -191,7 +191,11 @@ fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> C
         Cause::IcmpError
     } else if meta.layers.fragment != Fragment::Whole {
         Cause::Fragment
-    } else if outside && nat.pools.preserves(tuple.destination(), tuple.destination_port()) {
+    } else if outside
+        && nat
+            .pools
+            .preserves(tuple.context(), tuple.destination(), tuple.destination_port())
+    {
         Cause::KeptPort
     } else {
         Cause::Session

@@ -83,13 +83,13 @@ fn screen<F: Family>(
             Destination::Unknown(wanted) => wanted.interface,
             Destination::Local | Destination::Refused(_) => continue,
         };
-        if meta.own() || F::is_group(addresses[place]) {
-            continue;
-        }
         let context = ctx
             .policy
             .interface(meta.interface)
             .map_or(0, |interface| interface.context);
+        if meta.own() || F::is_group(addresses[place]) || ctx.policy.filter_of(context).is_none() {
+            continue;
+        }
         let key = F::key(&meta.layers, frame, context);
         asked.ask(
             place,

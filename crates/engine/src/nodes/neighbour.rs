@@ -88,7 +88,8 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
 fn answers_for(interface: &Interface, policy: &Policy, address: u32) -> bool {
     let plain = Address::V4(address);
     let nat = &policy.nat4;
-    let stands_in = || nat.pools.owner(address).is_some() || nat.rules.stands_in_for(interface.context, address);
+    let stands_in =
+        || nat.pools.owner(interface.context, address).is_some() || nat.rules.stands_in_for(interface.context, address);
     interface.link.owns(plain) || interface.outside && interface.link.is_on_link(plain) && stands_in()
 }
 

@@ -159,7 +159,8 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy) -> bool {
         return false;
     }
     let generations = policy.generation.wrapping_sub(session.generation());
-    if let Some(filters) = &policy.filter
+    let context = session.forward().context();
+    if let Some(filters) = policy.filter_of(context)
         && filter::may_concern::<F>(policy, generations, session)
         && (session.application() != Application::Nothing || !filter::passes::<F>(policy, filters, session, None))
     {
@@ -186,7 +187,7 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy) -> bool {
         Some(SourceAction::Exempt) | None => {
             let inspected = is_inspected(policy, session, there);
             let sought = policy.seeks([session.interface(), there.interface() as u16]);
-            (nat.translates() || policy.filters_sessions() || inspected || sought) && !nat.translates_source()
+            (nat.translates() || policy.filters_sessions(context) || inspected || sought) && !nat.translates_source()
         }
     }
 }
@@ -233,7 +234,7 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
         Plan::Session(translation) => translation,
         // A neighbour that is away for the moment does not end a session: it keeps its hops until the next commit.
         Plan::Wait(_) => {
-            let filters = ctx.policy.filter.as_deref();
+            let filters = ctx.policy.filter_of(session.forward().context());
             let passes = filters.is_none_or(|filters| filter::passes::<F>(ctx.policy, filters, session, known));
             return passes.then_some(hops);
         }

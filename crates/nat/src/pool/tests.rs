@@ -19,8 +19,8 @@ fn rfc6888_req3_non_contiguous_ranges_count_and_index() {
     }
     assert_eq!(None, pool.index_of(BASE + 3));
     assert_eq!(None, pool.index_of(BASE - 1));
-    assert_eq!(Some(0), pools.owner(BASE + 100));
-    assert_eq!(None, pools.owner(BASE + 102));
+    assert_eq!(Some(0), pools.owner(0, BASE + 100));
+    assert_eq!(None, pools.owner(0, BASE + 102));
 }
 
 #[test]
@@ -38,10 +38,10 @@ fn pools_overlapping_addresses_and_ports_are_refused() {
         ..other
     };
     let pools = Pools::new(&[one, low]).unwrap();
-    assert_eq!(Some(0), pools.lends(BASE + 9, 1024, 1024));
-    assert_eq!(Some(1), pools.lends(BASE + 9, 80, 80));
-    assert_eq!(Some(0), pools.owner(BASE + 8));
-    assert_eq!(Some(1), pools.owner(BASE + 20));
+    assert_eq!(Some(0), pools.lends(0, BASE + 9, 1024, 1024));
+    assert_eq!(Some(1), pools.lends(0, BASE + 9, 80, 80));
+    assert_eq!(Some(0), pools.owner(0, BASE + 8));
+    assert_eq!(Some(1), pools.owner(0, BASE + 20));
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn pools_do_not_lend_what_is_reserved() {
         (1, 1023, false),
         (1, u16::MAX, true),
     ] {
-        assert_eq!(lent.then_some(0), pools.lends(BASE, first, last), "{first}-{last}");
+        assert_eq!(lent.then_some(0), pools.lends(0, BASE, first, last), "{first}-{last}");
     }
 }
 

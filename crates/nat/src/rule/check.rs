@@ -170,7 +170,7 @@ pub fn destination<A: Address>(rule: RuleId, named: &DestinationRule<A>, pools: 
     let (from, to) = (named.external.address, named.external.last());
     if shares
         && named.action != DestinationAction::Exempt
-        && let Some((pool, address)) = pools.lends_within((from, to), first, last)
+        && let Some((pool, address)) = pools.lends_within(named.context, (from, to), first, last)
     {
         let address = address.display();
         return Err(RuleError::Lent {

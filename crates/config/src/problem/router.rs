@@ -1,0 +1,72 @@
+//! What can be wrong with virtual routers.
+
+use super::{Problem, nearest};
+
+/// One thing that is wrong with `[routers]`, or with who is in which.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum RouterProblem {
+    /// A router that is not there.
+    #[error("there is no router `{name}`")]
+    Unknown {
+        /// As written.
+        name: String,
+        /// The routers there are.
+        known: Vec<String>,
+    },
+    /// An interface of another router.
+    #[error("interface `{interface}` is in router `{router}`, not in this one")]
+    Elsewhere {
+        /// The interface.
+        interface: String,
+        /// Its router.
+        router: String,
+    },
+    /// Something of the top level's in the table of the router `default`.
+    #[error("`{0}` of the router `default` stands at the top level")]
+    OfDefault(&'static str),
+    /// A pool that two routers name.
+    #[error("rules of router `{one}` and of router `{other}` name the pool `{pool}`")]
+    SharedPool {
+        /// The pool.
+        pool: String,
+        /// A router.
+        one: String,
+        /// Another.
+        other: String,
+    },
+    /// Settings of filters that all share.
+    #[error("the filters of all routers have the same `{0}`, and this one is another")]
+    FiltersDiffer(&'static str),
+    /// Too many.
+    #[error("{0} routers are more than there can be")]
+    TooMany(usize),
+}
+
+impl RouterProblem {
+    /// What to do about it.
+    pub(super) fn hint(&self) -> String {
+        match self {
+            Self::Unknown { name, known } => match nearest(name, known) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("write [routers.{name}]"),
+            },
+            Self::Elsewhere { router, .. } if router == "default" => {
+                "name an interface of this router, or write it at the top level".into()
+            }
+            Self::Elsewhere { router, .. } => {
+                format!("name an interface of this router, or write it in [routers.{router}]")
+            }
+            Self::OfDefault("limits") => "write [nat.limits]".into(),
+            Self::OfDefault(key) => format!("write [{key}]"),
+            Self::SharedPool { .. } => "give each router a pool of its own".into(),
+            Self::FiltersDiffer(_) => "write the same in each".into(),
+            Self::TooMany(_) => format!("at most {} are possible", crate::validate::MOST_ROUTERS),
+        }
+    }
+}
+
+impl From<RouterProblem> for Problem {
+    fn from(problem: RouterProblem) -> Self {
+        Self::Router(problem)
+    }
+}

@@ -1,0 +1,198 @@
+//! Virtual routers: which there are, who is in which, and what part of the file is about which.
+
+use super::Check;
+use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Router, RouterIndex};
+use crate::problem::RouterProblem;
+use crate::read::{Step, place};
+use crate::schema::{self, Document};
+
+/// Most virtual routers: a context has room for more, tables by router have not.
+pub const MOST_ROUTERS: usize = 4096;
+
+/// The part of the file that is about one router.
+#[derive(Clone, Copy)]
+pub(super) struct Scope<'a> {
+    /// The router.
+    pub router: RouterIndex,
+    /// Its table; none where its part is the top level.
+    pub table: Option<&'a str>,
+    pub routes: &'a [schema::Route],
+    pub source: &'a [schema::SourceRule],
+    pub destination: &'a [schema::DestinationRule],
+    pub one_to_one: &'a [schema::StaticRule],
+    pub exempt: &'a [schema::ExemptRule],
+    pub filter: Option<&'a schema::Filter>,
+}
+
+impl<'a> Scope<'a> {
+    /// What is about the default router.
+    pub fn top(document: &'a Document) -> Self {
+        let nat = &document.nat;
+        Self {
+            router: DEFAULT_ROUTER,
+            table: None,
+            routes: &document.routes,
+            source: &nat.source,
+            destination: &nat.destination,
+            one_to_one: &nat.one_to_one,
+            exempt: &nat.exempt,
+            filter: document.filter.as_ref(),
+        }
+    }
+
+    fn of(router: RouterIndex, name: &'a str, written: &'a schema::Router) -> Self {
+        let nat = &written.nat;
+        Self {
+            router,
+            table: Some(name),
+            routes: &written.routes,
+            source: &nat.source,
+            destination: &nat.destination,
+            one_to_one: &nat.one_to_one,
+            exempt: &nat.exempt,
+            filter: written.filter.as_ref(),
+        }
+    }
+
+    /// Whether one of its rules names a pool.
+    pub fn names(&self, pool: &str) -> bool {
+        self.source.iter().any(|rule| rule.pool == pool)
+    }
+
+    /// The pools that its rules name.
+    pub fn pools(&self, document: &'a Document) -> Vec<(&'a String, &'a schema::Pool)> {
+        let is_named = |(name, _): &(&String, &schema::Pool)| self.names(name);
+        document.nat.pools.iter().filter(is_named).collect()
+    }
+
+    /// The path of something in it.
+    pub fn place<'s>(&self, path: &[Step<'s>]) -> Vec<Step<'s>>
+    where
+        'a: 's,
+    {
+        match self.table {
+            Some(name) => [place!["routers", name], path].concat(),
+            None => path.to_vec(),
+        }
+    }
+}
+
+/// The number of the router with a name: `default` is the first, the others follow in the order of the file.
+pub(super) fn router_number(document: &Document, name: &str) -> Option<RouterIndex> {
+    if name == DEFAULT {
+        return Some(DEFAULT_ROUTER);
+    }
+    let mut others = document.routers.keys().filter(|name| *name != DEFAULT);
+    let place = others.position(|other| other == name)?;
+    RouterIndex::try_from(place + 1).ok()
+}
+
+/// The router that the top level is about.
+pub const DEFAULT: &str = "default";
+
+/// The parts of a file: the default router's first, the others in order.
+pub(super) fn scopes(document: &Document) -> Vec<Scope<'_>> {
+    let others = document.routers.iter().filter(|(name, _)| *name != DEFAULT);
+    let others = (1..)
+        .zip(others)
+        .map(|(router, (name, written))| Scope::of(router, name, written));
+    std::iter::once(Scope::top(document)).chain(others).collect()
+}
+
+impl Check<'_> {
+    pub(super) fn routers(&mut self) -> Vec<Router> {
+        let document = self.document;
+        let count = document.routers.len();
+        if count >= MOST_ROUTERS {
+            self.report(place!["routers"], RouterProblem::TooMany(count).into());
+        }
+        let mut routers = vec![Router {
+            name: DEFAULT.into(),
+            limits: document.nat.limits,
+            filters: document.filter.is_some(),
+        }];
+        for (name, written) in &document.routers {
+            self.name(place!["routers", name], name);
+            self.session_limits(place!["routers", name, "limits"], &written.limits);
+            if name == DEFAULT {
+                self.only_settings(written);
+                continue;
+            }
+            routers.push(Router {
+                name: name.clone(),
+                limits: written.limits,
+                filters: written.filter.is_some(),
+            });
+        }
+        routers
+    }
+
+    fn only_settings(&mut self, written: &schema::Router) {
+        let nothing = schema::Router::default();
+        for (key, differs) in [
+            ("routes", written.routes != nothing.routes),
+            ("nat", written.nat != nothing.nat),
+            ("filter", written.filter.is_some()),
+            ("limits", written.limits != nothing.limits),
+        ] {
+            if differs {
+                self.report(place!["routers", DEFAULT, key], RouterProblem::OfDefault(key).into());
+            }
+        }
+    }
+
+    /// The router that an interface is in.
+    pub(super) fn router_of(&mut self, name: &str, written: &schema::Interface) -> RouterIndex {
+        let Some(router) = &written.router else {
+            return DEFAULT_ROUTER;
+        };
+        let number = router_number(self.document, router);
+        if number.is_none() {
+            let known = self.document.routers.keys().cloned().collect();
+            let name_of = router.clone();
+            let at = place!["interfaces", name, "router"];
+            self.report(at, RouterProblem::Unknown { name: name_of, known }.into());
+        }
+        number.unwrap_or(DEFAULT_ROUTER)
+    }
+
+    /// The place of an interface that the part under way names: it must be in its router.
+    pub(super) fn own_interface(&mut self, path: &[Step<'_>], name: &str) -> Option<InterfaceIndex> {
+        let index = self.interface_index(path, name)?;
+        let written = self.document.interfaces.get(name)?;
+        let router = written.router.as_deref().unwrap_or(DEFAULT);
+        if router_number(self.document, router) != Some(self.scope.router) {
+            let (interface, router) = (name.to_owned(), router.to_owned());
+            self.report(path, RouterProblem::Elsewhere { interface, router }.into());
+            return None;
+        }
+        Some(index)
+    }
+
+    /// The router whose rules name a pool, and another one's where two do.
+    pub(super) fn pool_router(&mut self, pool: &str) -> RouterIndex {
+        let scopes = scopes(self.document);
+        let mut naming = scopes.iter().filter(|scope| scope.names(pool));
+        let (one, other) = (naming.next(), naming.next());
+        if let (Some(one), Some(other)) = (one, other) {
+            let name = |scope: &Scope<'_>| scope.table.unwrap_or(DEFAULT).to_owned();
+            let problem = RouterProblem::SharedPool {
+                pool: pool.to_owned(),
+                one: name(one),
+                other: name(other),
+            };
+            self.report(place!["nat", "pools", pool], problem.into());
+        }
+        one.map_or(DEFAULT_ROUTER, |scope| scope.router)
+    }
+}
+
+/// The interfaces of a router, with their places.
+pub(super) fn of_router(
+    interfaces: &[Interface],
+    router: RouterIndex,
+) -> impl Iterator<Item = (InterfaceIndex, &Interface)> {
+    (0..)
+        .zip(interfaces)
+        .filter(move |(_, interface)| interface.router == router)
+}
