@@ -159,10 +159,10 @@ pub(crate) fn leads_to(plane: &Plane, address: std::net::IpAddr) -> Option<u16> 
         neighbours: plane.neighbours().clone(),
     };
     let found = match address {
-        std::net::IpAddr::V4(address) => paths.find::<V4>(address.to_bits()),
+        std::net::IpAddr::V4(address) => paths.find::<V4>(0, address.to_bits()),
         std::net::IpAddr::V6(address) => {
             let bits = address.to_bits();
-            paths.find::<V6>([(bits >> 64) as u64, bits as u64])
+            paths.find::<V6>(0, [(bits >> 64) as u64, bits as u64])
         }
     };
     match found {

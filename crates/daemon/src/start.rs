@@ -113,7 +113,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let mut plane = Plane::new(
         setup,
         policy,
-        &routes,
+        &[routes],
         build::neighbour_limits(config),
         count,
         Now::at(0),

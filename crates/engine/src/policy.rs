@@ -11,7 +11,7 @@ use sluice_nat::shard::Shards;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
 use sluice_route::policer::Class;
-use sluice_route::{Address, SourceValidation};
+use sluice_route::{Address, RouterIndex, SourceValidation};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Context, Packet, validity};
 
@@ -159,7 +159,9 @@ pub struct Interface {
     pub mtu: u16,
     /// Its addresses and networks.
     pub link: sluice_route::Interface,
-    /// Virtual router.
+    /// Its virtual router.
+    pub router: RouterIndex,
+    /// What keeps its flows apart from those of other routers.
     pub context: Context,
     /// A translation rule may concern IPv4, IPv6 packets that come in here.
     pub stateful: [bool; 2],
@@ -344,6 +346,8 @@ pub struct Policy {
     pub interfaces: Vec<Interface>,
     /// By port: the interface of untagged frames, if any.
     pub untagged: Vec<Option<u16>>,
+    /// By interface: its router.
+    routers: Vec<RouterIndex>,
     /// SYNs that nobody expects are answered, after a while; otherwise dropped at once.
     pub answers_syns: bool,
     /// Some interface limits TCP's segment size.
@@ -409,6 +413,7 @@ impl Policy {
             answers_syns: true,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
+            routers: interfaces.iter().map(|interface| interface.router).collect(),
             interfaces,
             untagged,
             nat4: Nat::default(),
@@ -516,6 +521,12 @@ impl Policy {
             Some(interface) => interface.context,
             None => 0,
         }
+    }
+
+    /// The router of an interface; the first one's where there is no such interface.
+    #[inline(always)]
+    pub fn router_of(&self, interface: u16) -> RouterIndex {
+        self.routers.get(interface as usize).copied().unwrap_or(0)
     }
 
     /// The interface `number`.

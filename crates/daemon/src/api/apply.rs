@@ -187,7 +187,7 @@ pub(super) async fn apply(
     let committed = {
         // No fold comes between the two.
         let mut running = control.rules();
-        let committed = control.plane().commit(policy, &routes);
+        let committed = control.plane().commit(policy, std::slice::from_ref(&routes));
         if committed.is_ok() {
             if let Some(rules) = &*running {
                 crate::filter::write_log(&config, rules.list());

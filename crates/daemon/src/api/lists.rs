@@ -117,7 +117,7 @@ pub(super) async fn routes(State(control): Shared) -> Json<Page<Route>> {
                 .any(|network| network == prefix)
         })
     };
-    let items = plane.fib().iter().filter_map(|(prefix, next_hop)| {
+    let items = plane.fib().iter(0).filter_map(|(prefix, next_hop)| {
         let (via, interface, kind) = match table.get(next_hop) {
             NextHop::Local(index) => (None, name(index), "local"),
             NextHop::Attached(index) if connected(prefix, index) => (None, name(index), "connected"),

@@ -60,6 +60,7 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                 mac,
                 mtu: configured.mtu,
                 link: link(configured, index, mac),
+                router: 0,
                 context: configured
                     .bridge
                     .as_ref()

@@ -113,7 +113,7 @@ fn plane(
     )?;
     let routes = build::routes(config, &policy.interfaces)?;
     let limits = build::neighbour_limits(config);
-    let plane = Plane::new(setup, policy, &routes, limits, workers.into(), Now::at(0))?;
+    let plane = Plane::new(setup, policy, &[routes], limits, workers.into(), Now::at(0))?;
     Ok((plane, readdress))
 }
 
