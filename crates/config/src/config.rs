@@ -171,6 +171,8 @@ pub struct Router {
     pub limits: schema::SessionLimits,
     /// It has a packet filter.
     pub filters: bool,
+    /// It has a network namespace for routing daemons and services.
+    pub daemon: bool,
 }
 
 /// An interface.

@@ -131,11 +131,13 @@ pub(crate) fn header<A: sluice_filter::Address>(
     packet: &Packet,
     [source, destination]: [A; 2],
     [incoming, outgoing]: [u16; 2],
+    router: u16,
 ) -> Header<A> {
     let header = Header::new(source, destination)
         .with(Field::Protocol, packet.protocol.into())
         .with(Field::Incoming, incoming.into())
         .with(Field::Outgoing, outgoing.into())
+        .with(Field::Context, router.into())
         .with(Field::Length, if packet.source.0.is_ipv4() { 40 } else { 60 });
     let header = match (packet.source.1, packet.destination.1) {
         (Some(from), Some(to)) => header
@@ -151,18 +153,18 @@ pub(crate) fn header<A: sluice_filter::Address>(
     }
 }
 
-/// The interface that the route to an address leads out by.
-pub(crate) fn leads_to(plane: &Plane, address: std::net::IpAddr) -> Option<u16> {
+/// The interface that a router's route to an address leads out by.
+pub(crate) fn leads_to(plane: &Plane, router: u16, address: std::net::IpAddr) -> Option<u16> {
     let paths = Paths {
         fib: plane.fib().reader(),
         next_hops: plane.next_hops().table(),
         neighbours: plane.neighbours().clone(),
     };
     let found = match address {
-        std::net::IpAddr::V4(address) => paths.find::<V4>(address.to_bits()),
+        std::net::IpAddr::V4(address) => paths.find::<V4>(router, address.to_bits()),
         std::net::IpAddr::V6(address) => {
             let bits = address.to_bits();
-            paths.find::<V6>([(bits >> 64) as u64, bits as u64])
+            paths.find::<V6>(router, [(bits >> 64) as u64, bits as u64])
         }
     };
     match found {

@@ -7,6 +7,7 @@ use sluice_nat::icmp::{translate_error4, translate_error6};
 use sluice_nat::rewrite::{Rewrite, Transport, rewrite_plain4, rewrite_plain6, rewrite4, rewrite6};
 use sluice_nat::tracking::Segment;
 use sluice_nat::{Bindings, Decision, PoolIndex, Tuple};
+use sluice_route::RouterIndex;
 use sluice_table::flow::{FlowTable, Record};
 use sluice_table::hash::Hasher;
 use sluice_table::prefix::NO_ROUTE;
@@ -173,10 +174,10 @@ pub trait Family: Copy + std::fmt::Debug + Sized + 'static {
         direction: Direction,
         hops: u8,
     ) -> Result<(), Reason>;
-    /// The value of the longest route to an address; [`sluice_table::prefix::NO_ROUTE`] where there is none.
-    fn route(paths: &Paths, address: Self::Address) -> u32;
-    /// The same of many.
-    fn routes(paths: &Paths, addresses: &[Self::Address], values: &mut [u32]);
+    /// The value of a router's longest route to an address; [`sluice_table::prefix::NO_ROUTE`] where there is none.
+    fn route(paths: &Paths, router: RouterIndex, address: Self::Address) -> u32;
+    /// The same of many, each by its router.
+    fn routes(paths: &Paths, routers: &[RouterIndex], addresses: &[Self::Address], values: &mut [u32]);
     /// An address as routing has it.
     fn address(address: Self::Address) -> sluice_route::Address;
     /// Source and destination of a packet.
@@ -252,16 +253,17 @@ fn never_cut(_: &[u8; ipv6::LENGTH]) -> bool {
     true
 }
 
-fn routes4(paths: &Paths, addresses: &[u32], values: &mut [u32]) {
-    paths.fib.v4.lookup_batch(addresses, values);
+fn routes4(paths: &Paths, routers: &[RouterIndex], addresses: &[u32], values: &mut [u32]) {
+    paths.fib.v4.lookup_batch(routers, addresses, values);
 }
 
-fn routes6(paths: &Paths, addresses: &[[u64; 2]], values: &mut [u32]) {
+fn routes6(paths: &Paths, routers: &[RouterIndex], addresses: &[[u64; 2]], values: &mut [u32]) {
     let mut numbers = [0; HAND];
     for (number, &address) in numbers.iter_mut().zip(addresses) {
         *number = joined(address);
     }
-    paths.fib.v6.lookup_batch(&numbers[..addresses.len().min(HAND)], values);
+    let numbers = &numbers[..addresses.len().min(HAND)];
+    paths.fib.v6.lookup_batch(routers, numbers, values);
 }
 
 macro_rules! family {
@@ -431,12 +433,12 @@ macro_rules! family {
                 Ok($error(frame, layers, &quote, &rewrite, hops)?)
             }
             #[inline(always)]
-            fn route(paths: &Paths, address: $address) -> u32 {
-                paths.fib.$fib.lookup($bits(address)).unwrap_or(NO_ROUTE)
+            fn route(paths: &Paths, router: RouterIndex, address: $address) -> u32 {
+                paths.fib.$fib.lookup(router, $bits(address)).unwrap_or(NO_ROUTE)
             }
             #[inline(always)]
-            fn routes(paths: &Paths, addresses: &[$address], values: &mut [u32]) {
-                $routes(paths, addresses, values)
+            fn routes(paths: &Paths, routers: &[RouterIndex], addresses: &[$address], values: &mut [u32]) {
+                $routes(paths, routers, addresses, values)
             }
             #[inline(always)]
             fn address(address: $address) -> sluice_route::Address {

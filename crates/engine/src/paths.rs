@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use sluice_route::neighbour::{NeighbourIndex, Neighbours};
-use sluice_route::{Address, FibReader, InterfaceIndex, NextHop, NextHops, Reason, SourceValidation, validate_source};
+use sluice_route::{
+    Address, FibReader, InterfaceIndex, NextHop, NextHops, Reason, RouterIndex, SourceValidation, validate_source,
+};
 
 use crate::batch::Hop;
 use crate::family::Family;
@@ -42,10 +44,10 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Where an address leads.
+    /// Where an address leads by the routes of a router.
     #[inline]
-    pub fn find<F: Family>(&self, address: F::Address) -> Destination {
-        self.destination::<F>(F::route(self, address), address)
+    pub fn find<F: Family>(&self, router: RouterIndex, address: F::Address) -> Destination {
+        self.destination::<F>(F::route(self, router, address), address)
     }
 
     /// Where a next hop leads that the route of `address` names.
@@ -123,15 +125,17 @@ impl Paths {
         self.neighbours.release(NeighbourIndex(hop.neighbour()));
     }
 
-    /// Whether a packet from `source` may come in by `interface` (BCP 38, RFC 3704).
+    /// Whether a packet from `source` may come in by `interface`, which is `router`'s (BCP 38, RFC 3704).
     #[inline]
     pub fn validate_source<F: Family>(
         &self,
         validation: SourceValidation,
+        router: RouterIndex,
         interface: u16,
         source: F::Address,
     ) -> Result<(), Reason> {
-        validate_source(validation, F::address(source), interface, &self.fib, &self.next_hops)
+        let source = F::address(source);
+        validate_source(validation, router, source, interface, &self.fib, &self.next_hops)
     }
 }
 

@@ -147,11 +147,11 @@ pub struct Plane {
 pub const FOLLOW: u64 = 400_000_000;
 
 impl Plane {
-    /// A plane for `workers` workers with its first policy and routes.
+    /// A plane for `workers` workers with its first policy and routes, these by router.
     pub fn new(
         setup: Setup,
         mut policy: Policy,
-        routes: &RouteSet,
+        routes: &[RouteSet],
         limits: NeighbourLimits,
         workers: usize,
         now: Now,
@@ -183,7 +183,7 @@ impl Plane {
             quiescence.clone(),
         );
         let mut fib = Fib::new(quiescence.clone());
-        fib.apply(routes, &mut next_hops)?;
+        fib.apply_all(routes, &mut next_hops)?;
         let (interfaces, shards) = (policy.interfaces.len(), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
         Ok(Self {
@@ -333,9 +333,9 @@ impl Plane {
         })))
     }
 
-    /// Take a new policy and new routes as one commit, or refuse both: memory was made for the interfaces of the start,
+    /// Take a new policy and new routes, these by router, as one commit, or refuse both: memory was made for the interfaces of the start,
     /// and for its pools with some room. The policy's generation, leases and owner are set here.
-    pub fn commit(&mut self, mut policy: Policy, routes: &RouteSet) -> Result<u32, PlaneError> {
+    pub fn commit(&mut self, mut policy: Policy, routes: &[RouteSet]) -> Result<u32, PlaneError> {
         let most = self.counters.first().map_or(0, |counters| counters.interfaces.len());
         if policy.interfaces.len() > most {
             return Err(PlaneError::MoreInterfaces(policy.interfaces.len(), most));
@@ -358,7 +358,7 @@ impl Plane {
         let fresh = self
             .renewals
             .make(self.setup.inspection.as_ref(), (before, after), next)?;
-        self.fib.apply(routes, &mut self.next_hops)?;
+        self.fib.apply_all(routes, &mut self.next_hops)?;
         if let Some(mut leases) = leases {
             self.before = self.policy.current().leases.clone();
             leases.follow(&self.before, generation);

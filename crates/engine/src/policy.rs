@@ -12,7 +12,7 @@ use sluice_nat::shard::Shards;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
 use sluice_route::policer::Class;
-use sluice_route::{Address, SourceValidation};
+use sluice_route::{Address, RouterIndex, SourceValidation};
 use sluice_wire::vlan::{self, Tag};
 use sluice_wire::{Context, Packet, validity};
 
@@ -160,7 +160,9 @@ pub struct Interface {
     pub mtu: u16,
     /// Its addresses and networks.
     pub link: sluice_route::Interface,
-    /// Virtual router.
+    /// Its virtual router.
+    pub router: RouterIndex,
+    /// What keeps its flows apart from those of other routers.
     pub context: Context,
     /// A translation rule may concern IPv4, IPv6 packets that come in here.
     pub stateful: [bool; 2],
@@ -355,6 +357,8 @@ pub struct Policy {
     pub interfaces: Vec<Interface>,
     /// By port: the interface of untagged frames, if any.
     pub untagged: Vec<Option<u16>>,
+    /// By interface: its router.
+    router_of: Vec<RouterIndex>,
     /// SYNs that nobody expects are answered, after a while; otherwise dropped at once.
     pub answers_syns: bool,
     /// Some interface limits TCP's segment size.
@@ -421,6 +425,7 @@ impl Policy {
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
             routers: vec![Router::default()],
+            router_of: interfaces.iter().map(|interface| interface.router).collect(),
             interfaces,
             untagged,
             nat4: Nat::default(),
@@ -545,6 +550,18 @@ impl Policy {
     #[inline(always)]
     pub fn router(&self, context: Context) -> Option<&Router> {
         self.routers.get(context as usize)
+    }
+
+    /// The number of the virtual router with a name.
+    pub fn router_named(&self, name: &str) -> Option<RouterIndex> {
+        let place = self.routers.iter().position(|router| router.name == name)?;
+        Some(place as RouterIndex)
+    }
+
+    /// The router of an interface; the first one's where there is no such interface.
+    #[inline(always)]
+    pub fn router_of(&self, interface: u16) -> RouterIndex {
+        self.router_of.get(interface as usize).copied().unwrap_or(0)
     }
 
     /// The interface `number`.

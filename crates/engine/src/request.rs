@@ -10,6 +10,7 @@ use std::net::IpAddr;
 use sluice_inspect::applications::{Meant, Pair};
 use sluice_nat::PoolIndex;
 use sluice_route::Prefix;
+use sluice_wire::Context;
 
 pub use self::bindings::{BindingFilter, Bound, ShownBlock, ShownMapping, ShownSubscriber, Use};
 pub use self::desk::{Counter, Desk, desk};
@@ -52,6 +53,8 @@ impl Endpoint {
 /// Which sessions are meant: those that meet every condition given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
+    /// Whose sessions: of a virtual router, by its number.
+    pub context: Option<Context>,
     /// The first packet's source.
     pub source: Option<IpAddr>,
     /// The first packet's source port or ICMP identifier.
@@ -110,6 +113,8 @@ pub struct Flow {
 /// A session, to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
+    /// What keeps its flows apart from others': the virtual router's number, or a bridge's context.
+    pub context: Context,
     /// As the first packet.
     pub forward: Flow,
     /// As the answers.
@@ -160,7 +165,8 @@ impl Filter {
         fn is<T: PartialEq>(wanted: Option<T>, value: T) -> bool {
             wanted.is_none_or(|wanted| wanted == value)
         }
-        is(self.source, session.forward.source)
+        is(self.context, session.context)
+            && is(self.source, session.forward.source)
             && is(self.source_port, session.forward.source_port)
             && is(self.destination, session.forward.destination)
             && is(self.destination_port, session.forward.destination_port)

@@ -367,7 +367,7 @@ fn inspection_of_fragments_and_of_what_is_shed_allocates_nothing() {
             }];
         });
         let (_, routes) = rig::policy(&Plan::default());
-        rig.plane.commit(policy, &routes).unwrap();
+        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
         // The first of each opens what is kept.
         let mut frames = Vec::new();
         for number in 0..40 {
@@ -463,7 +463,7 @@ fn rules_that_give_way_to_others_are_neither_made_nor_freed_in_the_worker() {
     for seconds in [1, 20, 20] {
         let mut policy = rig.plane.policy().clone();
         inspected::inspected(&mut policy);
-        rig.plane.commit(policy, &routes).unwrap();
+        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
         rig.now = sluice_engine::time::Now::at(rig.now.nanoseconds + seconds * 1_000_000_000);
         for port in [1000, 1000, 2000] {
             let frame = question(port).payload(b"after").build();

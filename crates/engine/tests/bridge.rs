@@ -456,7 +456,7 @@ fn sessions_of_a_bridge_outlive_a_change_of_policy() {
     let good = data(CLIENT, SERVER, 0, b"some ev").build();
     assert_eq!(1, over(&mut rig, INSIDE, &good).len());
     let (policy, routes) = rig::policy(&plan());
-    rig.plane.commit(policy, &routes).unwrap();
+    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
     let bad = data(CLIENT, SERVER, 7, b"il").build();
     assert_eq!(0, over(&mut rig, INSIDE, &bad).len());
     assert_eq!(1, rig.live());

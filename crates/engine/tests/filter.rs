@@ -262,7 +262,7 @@ fn filter_commit_that_denies_ends_the_session_and_one_that_does_not_keeps_it() {
         ..Plan::default()
     };
     let (policy, routes) = rig::policy(&after);
-    rig.plane.commit(policy, &routes).unwrap();
+    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
     assert!(rig.host_sends(&packet::tcp4(host(), server(80)).flags(ACK)).is_empty());
     assert_eq!(1, rig.router_sends(&packet::udp4(server(53), host())).len());
     assert_eq!(1, rig.live());

@@ -62,7 +62,7 @@ fn commit(rig: &mut Rig, plan: &Plan, change: fn(&mut Policy)) {
         ..Plan::default()
     });
     change(&mut policy);
-    rig.plane.commit(policy, &routes).unwrap();
+    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
     rig.round();
 }
 

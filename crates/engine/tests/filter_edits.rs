@@ -185,7 +185,7 @@ fn commit_that_is_refused_leaves_what_sessions_have_to_follow() {
     let mut larger = edited.rig.plane.policy().clone();
     larger.nat4.pools = sluice_nat::Pools::new(&[sluice_nat::Pool::new(0x0a00_0000, 0x0a00_ffff)]).unwrap();
     let routes = sluice_route::RouteSet::new(&[], &[]).unwrap();
-    assert!(edited.rig.plane.commit(larger, &routes).is_err());
+    assert!(edited.rig.plane.commit(larger, std::slice::from_ref(&routes)).is_err());
     edited.follow();
     assert!(!edited.passes(&flow));
     assert_eq!(0, edited.rig.live());

@@ -21,7 +21,7 @@ fn question(port: u16) -> Frame {
 
 fn commit(rig: &mut Rig, plan: &Plan) {
     let (policy, routes) = rig::policy(plan);
-    rig.plane.commit(policy, &routes).unwrap();
+    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
     rig.plane.collect();
 }
 
@@ -198,5 +198,5 @@ fn commit_of_an_interface_more_is_refused() {
     let mut third = policy.interfaces[1].clone();
     third.tags = vec![sluice_wire::vlan::Tag::vlan(7)];
     policy.interfaces.push(third);
-    assert!(rig.plane.commit(policy, &routes).is_err());
+    assert!(rig.plane.commit(policy, std::slice::from_ref(&routes)).is_err());
 }

@@ -42,7 +42,7 @@ fn commit(rig: &mut Rig, change: fn(&mut Policy)) -> Result<u32, PlaneError> {
         policy: change,
         ..plan()
     });
-    rig.plane.commit(policy, &routes)
+    rig.plane.commit(policy, std::slice::from_ref(&routes))
 }
 
 fn reopened(rig: &Rig) -> u64 {
@@ -286,7 +286,7 @@ fn commit_that_is_refused_leaves_the_rules() {
         },
         ..plan()
     });
-    assert!(rig.plane.commit(policy, &routes).is_err());
+    assert!(rig.plane.commit(policy, std::slice::from_ref(&routes)).is_err());
     rig.pass(OVER);
     let after = Talk::open(&mut rig, 40_001);
     for talk in [&before, &after] {

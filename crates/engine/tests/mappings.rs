@@ -677,7 +677,7 @@ fn pool_that_maps_in_another_way_ends_its_sessions_and_lends_again() {
             })
             .0;
         }
-        rig.plane.commit(policy, &routes).unwrap();
+        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
         while !rig.plane.is_settled() {
             rig.round();
         }
@@ -690,7 +690,7 @@ fn pool_that_maps_in_another_way_ends_its_sessions_and_lends_again() {
         pool: vec![(rig::POOL.to_bits(), rig::POOL.to_bits() + 2)],
         ..plan()
     });
-    rig.plane.commit(policy, &routes).unwrap();
+    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
     while !rig.plane.is_settled() {
         rig.round();
     }

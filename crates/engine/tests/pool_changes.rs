@@ -80,7 +80,7 @@ fn commit(rig: &mut Rig, places: &[Place]) -> bool {
 fn commit_of(rig: &mut Rig, places: &[Place], pools: Pools<u32>) -> bool {
     let (mut policy, routes) = rig::policy(&Plan::default());
     policy.nat4 = nat(places, pools);
-    rig.plane.commit(policy, &routes).is_ok()
+    rig.plane.commit(policy, std::slice::from_ref(&routes)).is_ok()
 }
 
 fn settle(rig: &mut Rig) {

@@ -500,11 +500,11 @@ fn protocol_without_ports_survives_a_commit_that_changes_nothing() {
     let sent = rig.host_sends(&gre(HOST, "198.51.100.7"));
     let before = ends(&sent, &rig);
     let (policy, routes) = rig::policy(&plan());
-    rig.plane.commit(policy, &routes).unwrap();
+    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
     let sent = rig.host_sends(&gre(HOST, "198.51.100.7"));
     assert_eq!((before, 1), (ends(&sent, &rig), rig.live()));
     let (policy, routes) = rig::policy(&Plan::default());
-    rig.plane.commit(policy, &routes).unwrap();
+    rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
     assert!(rig.host_sends(&gre(HOST, "198.51.100.7")).is_empty());
     rig.pass(300);
     assert_eq!(0, rig.live());

@@ -395,5 +395,8 @@ fn pool_that_keeps_hosts_together_is_refused_where_flows_spread() {
     };
     let (policy, routes) = rig::policy(&Plan::default());
     let mut rig = rig(plan);
-    assert!(matches!(rig.plane.commit(policy, &routes), Err(PlaneError::Apart)));
+    assert!(matches!(
+        rig.plane.commit(policy, std::slice::from_ref(&routes)),
+        Err(PlaneError::Apart)
+    ));
 }

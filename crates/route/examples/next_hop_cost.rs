@@ -30,13 +30,13 @@ fn main() {
         via,
     };
     let routes = RouteSet::new(&[interface], &[route]).expect("valid routes");
-    fib.apply(&routes, &mut next_hops).expect("room for the routes");
+    fib.apply(0, &routes, &mut next_hops).expect("room for the routes");
     for host in 1..=HOSTS {
         let (address, mac) = (Address::V4(network + host), [2, 0, 0, 0, 0, host as u8]);
         keeper.hear(0, address, Some(mac), Heard::Solicitation, true, 0, &mut |_| {});
     }
     let (reader, table) = (fib.reader(), next_hops.table());
-    let default = fib.get(route.prefix).expect("the default route");
+    let default = fib.get(0, route.prefix).expect("the default route");
     let neighbour = neighbours.find(0, gateway).expect("the gateway");
     assert!(table.bind(default, neighbour, &neighbours));
     let mut sum = 0u64;
@@ -47,7 +47,7 @@ fn main() {
                 let begin = Instant::now();
                 for destinations in destinations.chunks_exact(64) {
                     let mut values = [0; 64];
-                    reader.v4.lookup_batch(destinations, &mut values);
+                    reader.v4.lookup_batch(&[0; 64], destinations, &mut values);
                     for (value, destination) in values.iter().zip(destinations) {
                         let mac = match table.bound(*value) {
                             Some((_, neighbour)) => neighbours.mac_to_send(neighbour),

@@ -1,11 +1,12 @@
 //! Virtual routers: forwarding tables, next hops, neighbours, and what is decided by address alone.
 //!
-//! A destination leads by a [`Fib`] to a next hop ([`NextHops`]), and that to a neighbour's MAC
+//! A destination leads by the [`Fib`] of all routers to a next hop ([`NextHops`]), and that to a neighbour's MAC
 //! ([`neighbour::Neighbours`]). All three are read by every worker without locks while routes and neighbours change.
 #![forbid(unsafe_code)]
 
 pub mod address;
 pub mod fib;
+pub mod generations;
 pub mod neighbour;
 pub mod next_hop;
 pub mod policer;
@@ -15,10 +16,12 @@ pub mod source;
 
 pub use address::{Address, InterfaceIndex, Prefix};
 pub use fib::{Fib, FibReader};
+pub use generations::Generations;
 pub use next_hop::{NextHop, NextHopKeeper, NextHops, Refusal};
 pub use policer::TokenBucket;
 pub use reason::Reason;
 pub use routes::{Interface, Route, RouteError, RouteSet, Via};
+pub use sluice_table::prefix::{MAX_ROUTERS, RouterIndex};
 pub use source::{SourceValidation, validate_source};
 
 /// Nanoseconds since a start that the caller chooses; never read from a clock here.

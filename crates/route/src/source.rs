@@ -1,6 +1,6 @@
 //! Source validation: BCP 38, RFC 3704.
 
-use crate::{Address, FibReader, InterfaceIndex, NextHop, NextHops, Reason, Refusal};
+use crate::{Address, FibReader, InterfaceIndex, NextHop, NextHops, Reason, Refusal, RouterIndex};
 
 /// How the source address of a packet is held against the routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -14,11 +14,12 @@ pub enum SourceValidation {
     Off,
 }
 
-/// Validate the source of a packet that came in by `arrival`. With `Strict` and `Loose`, an address of the gateway
+/// Validate the source of a packet that came in by `arrival`, an interface of `router`. With `Strict` and `Loose`, an address of the gateway
 /// itself, a refused prefix or a broadcast address is no valid source either.
 #[inline]
 pub fn validate_source(
     mode: SourceValidation,
+    router: RouterIndex,
     source: Address,
     arrival: InterfaceIndex,
     fib: &FibReader,
@@ -28,7 +29,7 @@ pub fn validate_source(
     if mode == SourceValidation::Off || source.is_link_local() {
         return Ok(());
     }
-    let route = fib.find(source).ok_or(Reason::SourceValidation)?;
+    let route = fib.find(router, source).ok_or(Reason::SourceValidation)?;
     let interface = match next_hops.get(route.value) {
         NextHop::Attached(interface) | NextHop::Gateway { interface, .. } => interface,
         NextHop::Drop(Refusal::LinkLocal) => return Err(Reason::LinkLocal),

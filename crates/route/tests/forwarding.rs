@@ -65,12 +65,12 @@ impl Router {
             neighbours,
             quiescence,
         };
-        router.fib.apply(routes, &mut router.keeper).unwrap();
+        router.fib.apply(0, routes, &mut router.keeper).unwrap();
         router
     }
 
     fn to(&self, destination: &str) -> NextHop {
-        let found = self.fib.reader().find(address(destination));
+        let found = self.fib.reader().find(0, address(destination));
         self.keeper.table().get(found.map_or(u32::MAX, |found| found.value))
     }
 }
@@ -107,7 +107,7 @@ fn rfc3927_s2_7_no_default_route_leads_to_link_local_addresses_but_one_of_their_
         Some(router.to("169.253.7.7"))
     );
     let table = router.keeper.table();
-    let validated = |mode| validate_source(mode, address("169.254.7.7"), 0, &router.fib.reader(), &table);
+    let validated = |mode| validate_source(mode, 0, address("169.254.7.7"), 0, &router.fib.reader(), &table);
     assert_eq!(Err(Reason::LinkLocal), validated(SourceValidation::Loose));
     assert_eq!(Err(Reason::LinkLocal), validated(SourceValidation::Strict));
     assert_eq!(Ok(()), validated(SourceValidation::Off));
@@ -202,25 +202,25 @@ fn applied_difference_touches_only_what_differs() {
     let mut router = Router::new(&RouteSet::new(&two(), &first).unwrap());
     let reader = router.fib.reader();
     let generations = reader.generations.clone();
-    let untouched = generations.group4(0xc633_6401);
-    let changed = generations.group4(0xcb00_7101);
+    let untouched = generations.group4(0, 0xc633_6401);
+    let changed = generations.group4(0, 0xcb00_7101);
     let applied = router
         .fib
-        .apply(&RouteSet::new(&two(), &second).unwrap(), &mut router.keeper)
+        .apply(0, &RouteSet::new(&two(), &second).unwrap(), &mut router.keeper)
         .unwrap();
     assert_eq!((1, 1, 1), (applied.added, applied.changed, applied.removed));
     assert_eq!(NextHop::Drop(Refusal::Blackhole), router.to("203.0.113.1"));
     assert_eq!(NextHop::Drop(Refusal::NoRoute), router.to("8.8.8.8"));
-    assert!(generations.group4(0xcb00_7101) > changed);
+    assert!(generations.group4(0, 0xcb00_7101) > changed);
     // The default route is gone: every group is to be decided again, once.
-    assert_eq!(untouched + 1, generations.group4(0xc633_6401));
-    let all = generations.all();
+    assert_eq!(untouched + 1, generations.group4(0, 0xc633_6401));
+    let all = generations.all(0);
     let again = router
         .fib
-        .apply(&RouteSet::new(&two(), &second).unwrap(), &mut router.keeper)
+        .apply(0, &RouteSet::new(&two(), &second).unwrap(), &mut router.keeper)
         .unwrap();
     assert_eq!((0, 0, 0), (again.added, again.changed, again.removed));
-    assert_eq!(all, generations.all());
+    assert_eq!(all, generations.all(0));
 }
 
 #[test]
@@ -229,13 +229,40 @@ fn exhausted_next_hops_refuse_the_change_whole() {
     let mut keeper = NextHopKeeper::new(8, Arc::new(Neighbours::new(1, [0, 0])), quiescence.clone());
     let mut fib = Fib::new(quiescence);
     let few = RouteSet::new(&two(), &[]).unwrap();
-    fib.apply(&few, &mut keeper).unwrap();
-    let (routes, used) = (fib.len(), keeper.len());
+    fib.apply(0, &few, &mut keeper).unwrap();
+    let (routes, used) = (fib.len(0), keeper.len());
     let many: Vec<_> = (10..30)
         .map(|n| by(&format!("198.51.{n}.0/24"), &format!("10.0.0.{n}")))
         .collect();
-    assert!(fib.apply(&RouteSet::new(&two(), &many).unwrap(), &mut keeper).is_err());
-    assert_eq!((routes, used), (fib.len(), keeper.len()));
+    assert!(
+        fib.apply(0, &RouteSet::new(&two(), &many).unwrap(), &mut keeper)
+            .is_err()
+    );
+    let both = [RouteSet::default(), RouteSet::new(&two(), &many).unwrap()];
+    assert!(fib.apply_all(&both, &mut keeper).is_err());
+    assert_eq!((routes, used), (fib.len(0), keeper.len()));
+}
+
+#[test]
+fn routers_have_routes_and_generations_of_their_own() {
+    let mut router = Router::new(&RouteSet::default());
+    let sets = ["10.0.0.9", "192.0.2.1"].map(|via| RouteSet::new(&two(), &[by("198.51.100.0/24", via)]).unwrap());
+    let applied = router.fib.apply_all(&sets, &mut router.keeper).unwrap();
+    let each = sets[0].len();
+    assert_eq!((2 * each, 0), (applied.added, applied.removed));
+    let reader = router.fib.reader();
+    let generations = [0, 1].map(|number| reader.generations.all(number));
+    let to = |number| {
+        let found = reader.find(number, address("198.51.100.7")).map(|found| found.value);
+        router.keeper.table().get(found.unwrap_or(u32::MAX)).interface()
+    };
+    assert_eq!([Some(0), Some(1), None], [to(0), to(1), to(2)]);
+    // The second router is gone: nothing of the first one changes.
+    let applied = router.fib.apply_all(&sets[..1], &mut router.keeper).unwrap();
+    assert_eq!((0, 0, each), (applied.added, applied.changed, applied.removed));
+    assert_eq!(generations[0], reader.generations.all(0));
+    assert!(generations[1] < reader.generations.all(1));
+    assert!(router.fib.is_empty(1));
 }
 
 #[test]
@@ -247,7 +274,7 @@ fn next_hop_slot_waits_for_readers_and_gives_its_neighbour_back() {
     keeper.hear(1, gateway, Some(mac), Heard::Solicitation, true, 0, &mut |_| {});
     let neighbour = router.neighbours.find(1, gateway).unwrap();
     let table = router.keeper.table();
-    let index = router.fib.get(prefix("0.0.0.0/0")).unwrap();
+    let index = router.fib.get(0, prefix("0.0.0.0/0")).unwrap();
     assert_eq!(None, table.bound(index));
     assert!(table.bind(index, neighbour, &router.neighbours));
     assert!(!table.bind(index, neighbour, &router.neighbours));
@@ -256,7 +283,7 @@ fn next_hop_slot_waits_for_readers_and_gives_its_neighbour_back() {
     router.quiescence.online(0);
     router
         .fib
-        .apply(&RouteSet::new(&two(), &[]).unwrap(), &mut router.keeper)
+        .apply(0, &RouteSet::new(&two(), &[]).unwrap(), &mut router.keeper)
         .unwrap();
     router.keeper.reclaim();
     assert_eq!(1, router.neighbours.uses(neighbour));
@@ -270,7 +297,7 @@ fn source_validation_by_mode_accepts_and_refuses() {
     let routes = [by("0.0.0.0/0", "192.0.2.1"), by("198.51.100.0/24", "10.0.0.9")];
     let router = Router::new(&RouteSet::new(&two(), &routes).unwrap());
     let (reader, table) = (router.fib.reader(), router.keeper.table());
-    let valid = |mode, source, arrival| validate_source(mode, address(source), arrival, &reader, &table).is_ok();
+    let valid = |mode, source, arrival| validate_source(mode, 0, address(source), arrival, &reader, &table).is_ok();
     use SourceValidation::{Loose, Off, Strict};
     let cases = [
         // source, arrival, strict, loose
@@ -327,13 +354,13 @@ proptest! {
                 .map(|(prefix, gateway)| Route { prefix: *prefix, via: Via::Gateway { address: *gateway, interface: None } })
                 .collect();
             let wanted = RouteSet::new(&two(), &configured).unwrap();
-            router.fib.apply(&wanted, &mut router.keeper).unwrap();
+            router.fib.apply(0, &wanted, &mut router.keeper).unwrap();
             let table = router.keeper.table();
-            let live: Vec<_> = router.fib.iter().map(|(prefix, index)| (prefix, table.get(index))).collect();
+            let live: Vec<_> = router.fib.iter(0).map(|(prefix, index)| (prefix, table.get(index))).collect();
             prop_assert_eq!(wanted.iter().collect::<Vec<_>>(), live);
         }
-        router.fib.apply(&RouteSet::default(), &mut router.keeper).unwrap();
-        prop_assert!(router.fib.is_empty());
+        router.fib.apply(0, &RouteSet::default(), &mut router.keeper).unwrap();
+        prop_assert!(router.fib.is_empty(0));
         prop_assert!(router.keeper.is_empty());
     }
 }

@@ -285,7 +285,11 @@ fn interface_file(text: &str) -> Result<InterfaceFile, String> {
 #[derive(Debug, Subcommand)]
 pub enum Show {
     /// Interfaces: device, driver, link, addresses, what went through
+    #[command(alias = "links")]
     Interfaces {
+        /// Those of this virtual router.
+        #[arg(long, value_name = "NAME")]
+        router: Option<String>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -329,6 +333,9 @@ pub enum Show {
         /// With --match: the interface that it comes in by, where it is not the one that leads back to its source.
         #[arg(long = "in", value_name = "INTERFACE", requires = "packet")]
         incoming: Option<String>,
+        /// With --match: the virtual router whose packet it is, where it is not that of --in.
+        #[arg(long, value_name = "NAME", requires = "packet")]
+        router: Option<String>,
         /// With --match: the interface that it leaves by, where it is not the one that leads to its destination.
         #[arg(long, value_name = "INTERFACE", requires = "packet")]
         out: Option<String>,
@@ -364,8 +371,20 @@ pub enum Show {
         #[arg(long, value_name = "NUMBER")]
         limit: Option<u64>,
     },
+    /// Virtual routers: interfaces, routes, neighbours, limits, what went through
+    Routers {
+        /// This one.
+        #[arg(long, value_name = "NAME")]
+        router: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Routes: connected and static ones
     Routes {
+        /// Those of this virtual router.
+        #[arg(long, value_name = "NAME")]
+        router: Option<String>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -555,6 +574,9 @@ pub struct SessionArguments {
     /// The application by nDPI's name, or what carries it: Google, TLS, TLS.Google.
     #[arg(long, value_name = "NAME")]
     pub application: Option<String>,
+    /// The virtual router.
+    #[arg(long, value_name = "NAME")]
+    pub router: Option<String>,
 }
 
 impl SessionArguments {
@@ -571,6 +593,7 @@ impl SessionArguments {
             subscriber,
             pool,
             application,
+            router,
         } = self.clone();
         SessionFilter {
             address,
@@ -583,6 +606,7 @@ impl SessionArguments {
             subscriber,
             pool,
             application,
+            router,
         }
     }
 }
@@ -656,6 +680,9 @@ pub struct NeighbourArguments {
     /// The interface whose link they are on.
     #[arg(long, value_name = "NAME")]
     pub interface: Option<String>,
+    /// The virtual router.
+    #[arg(long, value_name = "NAME")]
+    pub router: Option<String>,
 }
 
 impl NeighbourArguments {
@@ -664,6 +691,7 @@ impl NeighbourArguments {
         NeighbourFilter {
             address: self.address,
             interface: self.interface.clone(),
+            router: self.router.clone(),
         }
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_daemon::config::api::{
     Alert, AlertRequest, Bridge, Core, Drop, FilterRequest, Flow, Initiator, Interface, NatRequest, Neighbour,
-    Protocol, Route, Session, SessionFilter, path,
+    Protocol, Route, Router, RouterFilter, Session, SessionFilter, path,
 };
 
 use crate::arguments::Show;
@@ -41,6 +41,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             rules,
             packet,
             incoming,
+            router,
             out,
             json,
         } => {
@@ -48,6 +49,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                 rules: if packet.is_some() { 0 } else { *rules },
                 packet: packet.clone(),
                 incoming: incoming.clone(),
+                router: router.clone(),
                 out: out.clone(),
             };
             filter::filter(&mut connect()?, &request, *json, output)
@@ -57,10 +59,16 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             nat::subscribers(&mut connect()?, &filter.filter(), (limit, *json), output)
         }
         Show::Mapping { filter, json, .. } => nat::mapping(&mut connect()?, &filter.filter(), *json, output),
-        Show::Interfaces { json: true } => {
-            as_json::<_, Interface>(&mut connect()?, path::INTERFACES, &(), u64::MAX, output)
+        Show::Interfaces { json: true, router } => {
+            as_json::<_, Interface>(&mut connect()?, path::INTERFACES, &of(router), u64::MAX, output)
         }
-        Show::Routes { json: true } => as_json::<_, Route>(&mut connect()?, path::ROUTES, &(), u64::MAX, output),
+        Show::Routers { json: true, router } => {
+            as_json::<_, Router>(&mut connect()?, path::ROUTERS, &of(router), u64::MAX, output)
+        }
+        Show::Routers { router, .. } => routers(&mut connect()?, &of(router), output),
+        Show::Routes { json: true, router } => {
+            as_json::<_, Route>(&mut connect()?, path::ROUTES, &of(router), u64::MAX, output)
+        }
         Show::Cores { json: true } => as_json::<_, Core>(&mut connect()?, path::CORES, &(), u64::MAX, output),
         Show::Bridges { json: true } => as_json::<_, Bridge>(&mut connect()?, path::BRIDGES, &(), u64::MAX, output),
         Show::Bridges { .. } => bridges::bridges(&mut connect()?, output),
@@ -98,9 +106,10 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
         Show::Sessions { filter, limit, .. } => {
             session_table(&mut connect()?, &filter.filter(), limit.unwrap_or(u64::MAX), output)
         }
-        Show::Interfaces { .. } => {
+        Show::Interfaces { router, .. } => {
             let titles = [
                 ("INTERFACE", Left),
+                ("ROUTER", Left),
                 ("DEVICE", Left),
                 ("DRIVER", Left),
                 ("LINK", Left),
@@ -113,12 +122,13 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             table(
                 &mut connect()?,
                 path::INTERFACES,
-                &(),
+                &of(router),
                 &titles,
                 output,
                 |row: Interface| {
                     Some([
                         row.name,
+                        or_dash(row.router),
                         row.device,
                         row.driver,
                         row.link,
@@ -131,17 +141,31 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                 },
             )
         }
-        Show::Routes { .. } => {
-            let titles = [("TO", Left), ("VIA", Left), ("INTERFACE", Left), ("KIND", Left)];
-            table(&mut connect()?, path::ROUTES, &(), &titles, output, |row: Route| {
-                let via = row.via.map_or("-".into(), |via| via.to_string());
-                Some([row.to, via, row.interface.unwrap_or("-".into()), row.kind])
-            })
+        Show::Routes { router, .. } => {
+            let titles = [
+                ("ROUTER", Left),
+                ("TO", Left),
+                ("VIA", Left),
+                ("INTERFACE", Left),
+                ("KIND", Left),
+            ];
+            table(
+                &mut connect()?,
+                path::ROUTES,
+                &of(router),
+                &titles,
+                output,
+                |row: Route| {
+                    let via = row.via.map_or("-".into(), |via| via.to_string());
+                    Some([row.router, row.to, via, row.interface.unwrap_or("-".into()), row.kind])
+                },
+            )
         }
         Show::Neighbours { filter, .. } => {
             let titles = [
                 ("ADDRESS", Left),
                 ("MAC", Left),
+                ("ROUTER", Left),
                 ("INTERFACE", Left),
                 ("STATE", Left),
                 ("WAITING", Right),
@@ -157,6 +181,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                     Some([
                         row.address.to_string(),
                         mac,
+                        row.router,
                         row.interface,
                         row.state,
                         row.parked.to_string(),
@@ -197,6 +222,43 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             })
         }
     }
+}
+
+/// Of this router, or of all.
+fn of(router: &Option<String>) -> RouterFilter {
+    RouterFilter { router: router.clone() }
+}
+
+fn or_dash(text: String) -> String {
+    if text.is_empty() { "-".into() } else { text }
+}
+
+fn routers(client: &mut Client, wanted: &RouterFilter, output: &mut dyn Write) -> Result<(), CommandError> {
+    let titles = [
+        ("ROUTER", Left),
+        ("ROUTES", Right),
+        ("NEIGHBOURS", Right),
+        ("NAT RULES", Right),
+        ("FILTER", Left),
+        ("RECEIVED", Right),
+        ("SENT", Right),
+        ("DROPPED", Right),
+        ("INTERFACES", Left),
+    ];
+    table(client, path::ROUTERS, wanted, &titles, output, |row: Router| {
+        let [four, six] = row.routes;
+        Some([
+            row.name,
+            grouped(four + six),
+            grouped(row.neighbours),
+            grouped(row.nat_rules),
+            if row.filter { "yes" } else { "no" }.into(),
+            grouped(row.received),
+            grouped(row.sent),
+            grouped(row.dropped),
+            row.interfaces.join(" "),
+        ])
+    })
 }
 
 pub(crate) fn table<Q: Serialize, T: DeserializeOwned, const N: usize>(

@@ -144,6 +144,7 @@ mod tests {
 
     fn interface(name: &str, link: &str, [received, sent]: [u64; 2], dropped: u64) -> Interface {
         Interface {
+            router: "default".into(),
             name: name.into(),
             device: "null:".into(),
             driver: "null".into(),

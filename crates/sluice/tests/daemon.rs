@@ -29,6 +29,7 @@ fn session(port: u16) -> Session {
         bytes: packets * 100,
     };
     Session {
+        router: "default".into(),
         protocol: Protocol(6),
         forward: flow("10.0.0.2", port, "192.0.2.1", 443, 7),
         reverse: flow("192.0.2.1", 443, "198.51.100.1", port + 1_000, 5),

@@ -53,13 +53,13 @@ fn loaded<A: Address>(
     routes: usize,
     route: fn(u64, usize) -> (A, u8),
 ) -> (PrefixTable<A>, Vec<A>, f64) {
-    let mut table = PrefixTable::with_direct_from(Arc::new(Quiescence::new(1)), direct_from);
+    let mut table = PrefixTable::with(Arc::new(Quiescence::new(1)), 1, direct_from);
     let mut draw = draws();
     let begin = Instant::now();
-    while table.len() < routes {
+    while table.len(0) < routes {
         let (address, length) = route(draw(), routes);
         table
-            .insert(address.masked(length), length, table.len() as u32)
+            .insert(0, address.masked(length), length, table.len(0) as u32)
             .expect("a valid route");
     }
     let insert = begin.elapsed().as_secs_f64() * 1e6 / routes as f64;
@@ -74,13 +74,13 @@ fn measure<A: Address>(name: &str, direct_from: usize, routes: usize, route: fn(
     let mut sum = 0u64;
     let batch = tenth_percentile(&addresses, |addresses| {
         for addresses in addresses.chunks_exact(64) {
-            reader.lookup_batch(addresses, &mut values);
+            reader.lookup_batch(&[0; 64], addresses, &mut values);
             sum += values[0] as u64;
         }
     });
     let single = tenth_percentile(&addresses, |addresses| {
         for address in addresses {
-            sum += reader.lookup(*address).unwrap_or(0) as u64;
+            sum += reader.lookup(0, *address).unwrap_or(0) as u64;
         }
     });
     std::hint::black_box(sum);
@@ -91,7 +91,7 @@ fn measure<A: Address>(name: &str, direct_from: usize, routes: usize, route: fn(
 fn array_over_24_bits(routes: usize) {
     let (table, addresses, _) = loaded(1000, routes, route4);
     let array: Vec<u32> = (0..1u32 << 24)
-        .map(|high| table.lookup(high << 8).unwrap_or(u32::MAX))
+        .map(|high| table.lookup(0, high << 8).unwrap_or(u32::MAX))
         .collect();
     let mut sum = 0u64;
     let single = tenth_percentile(&addresses, |addresses| {

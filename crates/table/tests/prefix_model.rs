@@ -34,7 +34,7 @@ fn explored(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 }
 
 fn table(quiescence: &Arc<Quiescence>) -> PrefixTable<u32> {
-    PrefixTable::with_direct_from(quiescence.clone(), usize::MAX)
+    PrefixTable::with(quiescence.clone(), 1, usize::MAX)
 }
 
 #[test]
@@ -42,15 +42,15 @@ fn reader_during_insertion_sees_the_old_or_the_new_route() {
     explored(2, || {
         let quiescence = Arc::new(Quiescence::new(1));
         let mut table = table(&quiescence);
-        table.insert(0x0a00_0000, 8, 1).unwrap();
+        table.insert(0, 0x0a00_0000, 8, 1).unwrap();
         let reader = table.reader();
         let looking = thread::spawn(move || {
             quiescence.online(0);
-            let found = reader.lookup(0x0a80_0000);
+            let found = reader.lookup(0, 0x0a80_0000);
             assert!(matches!(found, Some(1 | 2)), "{found:?}");
-            assert_eq!(Some(1), reader.lookup(0x0a7f_ffff));
+            assert_eq!(Some(1), reader.lookup(0, 0x0a7f_ffff));
         });
-        table.insert(0x0a80_0000, 9, 2).unwrap();
+        table.insert(0, 0x0a80_0000, 9, 2).unwrap();
         looking.join().unwrap();
     });
 }
@@ -60,20 +60,20 @@ fn reused_block_is_never_read_by_a_reader_of_its_former_life() {
     explored(2, || {
         let quiescence = Arc::new(Quiescence::new(1));
         let mut table = table(&quiescence);
-        table.insert(0x0a00_0000, 9, 1).unwrap();
+        table.insert(0, 0x0a00_0000, 9, 1).unwrap();
         let reader = table.reader();
         let readers = quiescence.clone();
         let looking = thread::spawn(move || {
             readers.online(0);
-            assert_eq!(Some(1), reader.lookup(0x0a00_0000));
+            assert_eq!(Some(1), reader.lookup(0, 0x0a00_0000));
             readers.pass(0);
-            assert_eq!(Some(1), reader.lookup(0x0a00_0000));
+            assert_eq!(Some(1), reader.lookup(0, 0x0a00_0000));
             readers.offline(0);
         });
         // The first change retires the block of the root; the second takes its room for a smaller one, where the
         // reader allows it.
-        table.insert(0x1400_0000, 8, 2).unwrap();
-        table.insert(0x1e80_0000, 9, 3).unwrap();
+        table.insert(0, 0x1400_0000, 8, 2).unwrap();
+        table.insert(0, 0x1e80_0000, 9, 3).unwrap();
         looking.join().unwrap();
         table.reclaim();
         assert_eq!(0, table.retired());

@@ -57,7 +57,7 @@ fn address6() -> impl Strategy<Value = u128> {
 
 fn agrees<A: Address>(edits: Vec<Edit<A>>, probes: Vec<A>, direct_from: usize) -> Result<(), TestCaseError> {
     let quiescence = Arc::new(Quiescence::new(1));
-    let mut table = PrefixTable::with_direct_from(quiescence.clone(), direct_from);
+    let mut table = PrefixTable::with(quiescence.clone(), 1, direct_from);
     let reader = table.reader();
     let mut linear = Linear(BTreeMap::new());
     quiescence.online(0);
@@ -65,25 +65,25 @@ fn agrees<A: Address>(edits: Vec<Edit<A>>, probes: Vec<A>, direct_from: usize) -
         let (expected, old) = match edit.value {
             Some(value) => (
                 linear.0.insert((edit.prefix, edit.length), value),
-                table.insert(edit.prefix, edit.length, value).unwrap(),
+                table.insert(0, edit.prefix, edit.length, value).unwrap(),
             ),
             None => (
                 linear.0.remove(&(edit.prefix, edit.length)),
-                table.remove(edit.prefix, edit.length).unwrap(),
+                table.remove(0, edit.prefix, edit.length).unwrap(),
             ),
         };
         prop_assert_eq!(expected, old);
-        prop_assert_eq!(linear.find(edit.prefix), reader.find(edit.prefix));
+        prop_assert_eq!(linear.find(edit.prefix), reader.find(0, edit.prefix));
         quiescence.pass(0);
     }
     let mut probes = probes;
     probes.extend(edits.iter().map(|edit| edit.prefix));
     let mut values = vec![0; probes.len()];
-    reader.lookup_batch(&probes, &mut values);
+    reader.lookup_batch(&vec![0; probes.len()], &probes, &mut values);
     for (probe, value) in probes.iter().zip(values) {
         let expected = linear.find(*probe);
-        prop_assert_eq!(expected, reader.find(*probe));
-        prop_assert_eq!(expected.map(|found| found.value), reader.lookup(*probe));
+        prop_assert_eq!(expected, reader.find(0, *probe));
+        prop_assert_eq!(expected.map(|found| found.value), reader.lookup(0, *probe));
         prop_assert_eq!(expected.map_or(NO_ROUTE, |found| found.value), value);
     }
     let expected: Vec<_> = linear
@@ -91,17 +91,17 @@ fn agrees<A: Address>(edits: Vec<Edit<A>>, probes: Vec<A>, direct_from: usize) -
         .iter()
         .map(|(&(prefix, length), &value)| (prefix, length, value))
         .collect();
-    prop_assert_eq!(expected.len(), table.len());
-    prop_assert_eq!(expected, table.iter().collect::<Vec<_>>());
+    prop_assert_eq!(expected.len(), table.len(0));
+    prop_assert_eq!(expected, table.iter(0).collect::<Vec<_>>());
     // Empty again: nothing matches, and every block has come back.
     for edit in &edits {
-        table.remove(edit.prefix, edit.length).unwrap();
+        table.remove(0, edit.prefix, edit.length).unwrap();
     }
     quiescence.pass(0);
     table.reclaim();
     prop_assert_eq!(0, table.retired());
     for probe in &probes {
-        prop_assert_eq!(None, reader.find(*probe));
+        prop_assert_eq!(None, reader.find(0, *probe));
     }
     Ok(())
 }
@@ -130,15 +130,15 @@ proptest! {
 fn refused_prefixes_change_nothing() {
     use sluice_table::prefix::{MAX_VALUE, PrefixError};
     let mut table = PrefixTable::<u32>::new(Arc::new(Quiescence::new(0)));
-    assert_eq!(Err(PrefixError::Length(33)), table.insert(0, 33, 1));
-    assert_eq!(Err(PrefixError::HostBits), table.insert(1, 31, 1));
+    assert_eq!(Err(PrefixError::Length(33)), table.insert(0, 0, 33, 1));
+    assert_eq!(Err(PrefixError::HostBits), table.insert(0, 1, 31, 1));
     assert_eq!(
         Err(PrefixError::Value(MAX_VALUE + 1)),
-        table.insert(0, 0, MAX_VALUE + 1)
+        table.insert(0, 0, 0, MAX_VALUE + 1)
     );
-    assert_eq!(Err(PrefixError::Length(255)), table.remove(0, 255));
-    assert!(table.is_empty());
-    assert_eq!(None, table.lookup(0));
+    assert_eq!(Err(PrefixError::Length(255)), table.remove(0, 0, 255));
+    assert!(table.is_empty(0));
+    assert_eq!(None, table.lookup(0, 0));
 }
 
 #[test]
@@ -151,13 +151,13 @@ fn memory_under_lasting_change_stays_bounded() {
         for route in 0..500u32 {
             let length = 16 + (route % 17) as u8;
             table
-                .insert((route.wrapping_mul(0x9e37_79b9)).masked(length), length, round)
+                .insert(0, (route.wrapping_mul(0x9e37_79b9)).masked(length), length, round)
                 .unwrap();
         }
         for route in 0..500u32 {
             let length = 16 + (route % 17) as u8;
             table
-                .remove((route.wrapping_mul(0x9e37_79b9)).masked(length), length)
+                .remove(0, (route.wrapping_mul(0x9e37_79b9)).masked(length), length)
                 .unwrap();
             quiescence.pass(0);
         }
@@ -173,8 +173,8 @@ fn blocks_wait_for_a_reader_that_does_not_pass() {
     let quiescence = Arc::new(Quiescence::new(2));
     let mut table = PrefixTable::<u32>::new(quiescence.clone());
     quiescence.online(0);
-    table.insert(0x0a000000, 24, 1).unwrap();
-    table.insert(0x0a000100, 24, 2).unwrap();
+    table.insert(0, 0x0a000000, 24, 1).unwrap();
+    table.insert(0, 0x0a000100, 24, 2).unwrap();
     table.reclaim();
     let waiting = table.retired();
     assert!(waiting > 0);
@@ -186,8 +186,8 @@ fn blocks_wait_for_a_reader_that_does_not_pass() {
 #[test]
 fn lookups_during_changes_see_old_or_new_routes() {
     let quiescence = Arc::new(Quiescence::new(2));
-    let mut table = PrefixTable::<u32>::with_direct_from(quiescence.clone(), 40);
-    table.insert(0x0a00_0000, 8, 1).unwrap();
+    let mut table = PrefixTable::<u32>::with(quiescence.clone(), 1, 40);
+    table.insert(0, 0x0a00_0000, 8, 1).unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         for reader in 0..2 {
@@ -200,7 +200,7 @@ fn lookups_during_changes_see_old_or_new_routes() {
                         address = address.wrapping_mul(0x9e37_79b9).wrapping_add(0x7f4a_7c15);
                         let inside = 0x0a00_0000 | address >> 8;
                         // The value of a longer route is the third byte of its prefix, plus 2.
-                        let found = view.lookup(inside);
+                        let found = view.lookup(0, inside);
                         let own = (inside >> 8 & 0xff) + 2;
                         assert!(found == Some(1) || found == Some(own), "{inside:x}: {found:?}");
                     }
@@ -215,13 +215,74 @@ fn lookups_during_changes_see_old_or_new_routes() {
             let length = 24 + (draw >> 28) as u8 % 9;
             let prefix = (0x0a00_0000 | (draw >> 4 & 0x3_ffff)).masked(length);
             if draw >> 27 & 1 == 0 {
-                table.insert(prefix, length, (prefix >> 8 & 0xff) + 2).unwrap();
+                table.insert(0, prefix, length, (prefix >> 8 & 0xff) + 2).unwrap();
             } else {
-                table.remove(prefix, length).unwrap();
+                table.remove(0, prefix, length).unwrap();
             }
         }
         done.store(true, std::sync::atomic::Ordering::Relaxed);
     });
     table.reclaim();
     assert_eq!(0, table.retired());
+}
+
+#[test]
+fn routes_of_one_router_are_no_others() {
+    let quiescence = Arc::new(Quiescence::new(0));
+    let mut table = PrefixTable::<u32>::with(quiescence, 300, 8);
+    // Router 7 gets an array over the first 16 bits, its neighbours do not; router 9 has a default route alone.
+    for net in 0..20u32 {
+        table.insert(7, 0x0a00_0000 | net << 8, 24, net).unwrap();
+    }
+    table.insert(8, 0x0a00_0000, 8, 100).unwrap();
+    table.insert(9, 0, 0, 200).unwrap();
+    let reader = table.reader();
+    let routers: Vec<_> = (0..150).map(|lane| [7, 8, 9, 10, 4095][lane % 5]).collect();
+    let addresses: Vec<_> = (0..150u32).map(|lane| 0x0a00_0001 | (lane / 5) << 8).collect();
+    let expected: Vec<_> = (0..150u32)
+        .map(|lane| match (lane % 5, lane / 5) {
+            (0, net @ 0..20) => net,
+            (1, _) => 100,
+            (2, _) => 200,
+            _ => NO_ROUTE,
+        })
+        .collect();
+    let mut values = vec![0; 150];
+    reader.lookup_batch(&routers, &addresses, &mut values);
+    assert_eq!(expected, values);
+    let singly = routers.iter().zip(&addresses);
+    let singly = singly.map(|(router, address)| reader.lookup(*router, *address).unwrap_or(NO_ROUTE));
+    assert_eq!(expected, singly.collect::<Vec<_>>());
+    assert_eq!([20, 1, 1, 0], [7, 8, 9, 10].map(|router| table.len(router)));
+    assert!(table.insert(300, 0, 0, 1).is_err());
+}
+
+#[test]
+fn cleared_router_gives_all_its_blocks_back() {
+    let quiescence = Arc::new(Quiescence::new(1));
+    let mut table = PrefixTable::<u32>::with(quiescence.clone(), 4, 8);
+    table.insert(2, 0x0a00_0000, 8, 5).unwrap();
+    let mut bytes = 0;
+    for round in 0..10 {
+        for net in 0..100u32 {
+            table.insert(1, 0x0a00_0000 | net << 10, 25, net).unwrap();
+        }
+        table.insert(1, 0, 0, 100).unwrap();
+        let mut gone = Vec::new();
+        quiescence.online(0);
+        table.clear(1, |value| gone.push(value));
+        gone.sort();
+        assert_eq!((0..=100).collect::<Vec<_>>(), gone);
+        assert!(table.is_empty(1));
+        assert_eq!(None, table.lookup(1, 0x0a00_0001));
+        assert_eq!(Some(5), table.lookup(2, 0x0a00_0001));
+        assert!(table.retired() > 0);
+        quiescence.offline(0);
+        table.reclaim();
+        assert_eq!(0, table.retired());
+        if round == 1 {
+            bytes = table.bytes();
+        }
+    }
+    assert_eq!(bytes, table.bytes());
 }

@@ -112,7 +112,7 @@ fn plane(steering: Steering, style: Style, workers: usize) -> Result<Plane, Fail
         },
     };
     let limits = NeighbourLimits::default();
-    Ok(Plane::new(setup, policy, &routes, limits, workers, Now::at(0))?)
+    Ok(Plane::new(setup, policy, &[routes], limits, workers, Now::at(0))?)
 }
 
 impl Rig {

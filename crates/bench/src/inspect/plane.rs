@@ -179,6 +179,7 @@ fn interface(index: u16) -> Interface {
             index,
             addresses: Vec::new(),
         },
+        router: 0,
         context: bridge_context(0),
         stateful: [false; 2],
         outside: false,
@@ -274,7 +275,7 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
     Ok(Plane::new(
         setup,
         policy,
-        &routes,
+        &[routes],
         NeighbourLimits::default(),
         case.cores,
         Now::at(0),

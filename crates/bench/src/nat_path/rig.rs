@@ -255,7 +255,7 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
     Ok(Plane::new(
         setup,
         policy,
-        &routes,
+        &[routes],
         NeighbourLimits::default(),
         1,
         Now::at(0),

@@ -62,6 +62,7 @@ pub fn interfaces(job: Job) -> Result<Vec<Interface>, Failure> {
                 index,
                 addresses: vec![(address(own)?, length)],
             },
+            router: 0,
             context: 0,
             stateful: [job == Job::Translate, job == Job::Translate6],
             outside: job != Job::Forward && index == 1,

@@ -193,7 +193,7 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failur
         },
     };
     let limits = NeighbourLimits::default();
-    Ok(Plane::new(setup, policy, &routes, limits, workers, Now::at(0))?)
+    Ok(Plane::new(setup, policy, &[routes], limits, workers, Now::at(0))?)
 }
 
 /// Memory for all shards of a plane.

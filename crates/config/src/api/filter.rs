@@ -210,6 +210,9 @@ pub struct SessionFilter {
     /// The application, or the protocol that carries it, by nDPI's name: `Google`, `TLS`, or both: `TLS.Google`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub application: Option<String>,
+    /// The virtual router.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router: Option<String>,
 }
 
 impl SessionFilter {
@@ -242,6 +245,7 @@ impl SessionFilter {
             && self.interface.as_ref().is_none_or(|name| {
                 session.inside_interface.as_ref() == Some(name) || session.outside_interface.as_ref() == Some(name)
             })
+            && self.router.as_ref().is_none_or(|name| *name == session.router)
             && self
                 .subscriber
                 .is_none_or(|subscriber| session.inside().address == subscriber)
@@ -272,6 +276,9 @@ pub struct NeighbourFilter {
     /// The interface.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
+    /// The virtual router.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router: Option<String>,
 }
 
 impl NeighbourFilter {
@@ -279,6 +286,7 @@ impl NeighbourFilter {
     pub fn matches(&self, neighbour: &Neighbour) -> bool {
         self.address.is_none_or(|net| net.matches(neighbour.address))
             && self.interface.as_ref().is_none_or(|name| *name == neighbour.interface)
+            && self.router.as_ref().is_none_or(|name| *name == neighbour.router)
     }
 
     /// Whether it matches every neighbour.

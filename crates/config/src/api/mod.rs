@@ -3,7 +3,7 @@
 //! | request | answers |
 //! | --- | --- |
 //! | `GET /v1/status` | [`Status`] |
-//! | `GET /v1/interfaces` | [`Page`] of [`Interface`] |
+//! | `GET /v1/interfaces` with [`RouterFilter`] | [`Page`] of [`Interface`] |
 //! | `GET /v1/sessions` with [`SessionFilter`] and [`Position`] | [`Page`] of [`Session`] |
 //! | `POST /v1/sessions/clear` with [`SessionFilter`] | [`Cleared`] |
 //! | `GET /v1/nat` with [`NatRequest`] | [`Nat`] |
@@ -15,7 +15,8 @@
 //! | `GET /v1/mappings` with [`MappingFilter`] and [`Position`] | [`Page`] of [`Mapping`] |
 //! | `POST /v1/mappings/clear` with [`MappingFilter`] | [`Cleared`] |
 //! | `GET /v1/subscribers` with [`SubscriberFilter`] and [`Position`] | [`Page`] of [`Subscriber`] |
-//! | `GET /v1/routes` | [`Page`] of [`Route`] |
+//! | `GET /v1/routers` | [`Page`] of [`Router`] |
+//! | `GET /v1/routes` with [`RouterFilter`] | [`Page`] of [`Route`] |
 //! | `GET /v1/neighbours` with [`NeighbourFilter`] and [`Position`] | [`Page`] of [`Neighbour`] |
 //! | `POST /v1/neighbours/clear` with [`NeighbourFilter`] | [`Cleared`] |
 //! | `GET /v1/cores` | [`Page`] of [`Core`] |
@@ -37,6 +38,7 @@ mod inspection;
 mod nat;
 mod packet_filter;
 mod packets;
+mod routers;
 mod show;
 
 pub use applications::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
@@ -53,6 +55,7 @@ pub use packet_filter::{
     RemoveRequest,
 };
 pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
+pub use routers::{Router, RouterFilter};
 pub use show::{
     Bridge, BridgeSide, Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status,
 };
@@ -90,6 +93,8 @@ pub mod path {
     pub const SUBSCRIBERS: &str = "/v1/subscribers";
     /// Ports that inside addresses have by computation.
     pub const SHARES: &str = "/v1/shares";
+    /// Virtual routers.
+    pub const ROUTERS: &str = "/v1/routers";
     /// Routes.
     pub const ROUTES: &str = "/v1/routes";
     /// Neighbours.

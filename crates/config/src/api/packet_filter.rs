@@ -22,6 +22,9 @@ pub struct FilterRequest {
     /// The interface that it comes in by; where the route to its source leads if not given.
     #[serde(rename = "in", skip_serializing_if = "Option::is_none")]
     pub incoming: Option<String>,
+    /// The virtual router whose packet it is; of the interface that it comes in by if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router: Option<String>,
     /// The interface that it leaves by; where the route to its destination leads if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub out: Option<String>,

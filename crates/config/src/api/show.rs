@@ -75,6 +75,8 @@ pub struct BridgeSide {
 pub struct Interface {
     /// Its name in the configuration.
     pub name: String,
+    /// The virtual router that it is in; empty where it is in a bridge.
+    pub router: String,
     /// Its device as written; of a VLAN, its parent and tags.
     pub device: String,
     /// What moves its frames: `AF_XDP`, `AF_PACKET`, the driver of a card.
@@ -179,6 +181,8 @@ pub enum Initiator {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Session {
+    /// The virtual router that has it; empty on a bridge.
+    pub router: String,
     /// The protocol.
     pub protocol: Protocol,
     /// The direction of the first packet.
@@ -240,6 +244,8 @@ impl Session {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Route {
+    /// The router that has it.
+    pub router: String,
     /// Destination network.
     pub to: String,
     /// The gateway, where there is one.
@@ -256,6 +262,8 @@ pub struct Route {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Neighbour {
+    /// The router whose interface it is behind.
+    pub router: String,
     /// Its address.
     pub address: IpAddr,
     /// Its Ethernet address, where known.

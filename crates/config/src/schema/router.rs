@@ -12,6 +12,9 @@ use super::{Filter, Route};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Router {
+    /// It has a network namespace, `sluice-NAME`, with an interface for each of its own, in which routing daemons and services
+    /// run: what is addressed to it, and is not answered by itself, comes there.
+    pub daemon: bool,
     /// Static routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,

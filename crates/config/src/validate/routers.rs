@@ -110,6 +110,7 @@ impl Check<'_> {
             name: DEFAULT.into(),
             limits: document.nat.limits,
             filters: document.filter.is_some(),
+            daemon: document.routers.get(DEFAULT).is_some_and(|written| written.daemon),
         }];
         for (name, written) in &document.routers {
             self.name(place!["routers", name], name);
@@ -122,6 +123,7 @@ impl Check<'_> {
                 name: name.clone(),
                 limits: written.limits,
                 filters: written.filter.is_some(),
+                daemon: written.daemon,
             });
         }
         routers

@@ -113,7 +113,7 @@ async fn admitted(control: &Control, policy: &Policy) -> Result<(), PlaneError> 
 }
 
 /// What a configuration comes to.
-type Built = (Option<Rules>, RouteSet, Policy);
+type Built = (Option<Rules>, Vec<RouteSet>, Policy);
 
 fn built(
     control: &Control,

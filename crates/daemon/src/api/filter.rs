@@ -12,6 +12,7 @@ use sluice_config::{Config, check_rules};
 use sluice_engine::plane::Plane;
 use sluice_filter::{By, Counter, Fate, Place};
 
+use super::sessions::router;
 use super::{Refusal, Shared};
 use crate::build::{Listed, Rules};
 use crate::control::Control;
@@ -134,6 +135,11 @@ fn decision(
 ) -> Result<Decision, Refusal> {
     let filters = rules.filters();
     let packet: Packet = packet.parse().map_err(Refusal::Wrong)?;
+    let named = router(control.plane().policy(), request.router.as_deref())?;
+    let came = request.incoming.as_ref().and_then(|name| config.interface(name));
+    let router = named
+        .or(came.map(|(_, interface)| interface.router))
+        .unwrap_or_default();
     let place = |name: &Option<String>, address: IpAddr| match name {
         Some(name) => {
             let found = config.interface(name).map(|(index, _)| index);
@@ -141,7 +147,7 @@ fn decision(
                 .map(Some)
                 .ok_or_else(|| Refusal::Wrong(format!("there is no interface `{name}`")))
         }
-        None => Ok(leads_to(&control.plane(), address)),
+        None => Ok(leads_to(&control.plane(), router, address)),
     };
     let incoming = place(&request.incoming, packet.source.0)?;
     let outgoing = place(&request.out, packet.destination.0)?;
@@ -149,11 +155,11 @@ fn decision(
     let (before, fate) = match (packet.source.0, packet.destination.0) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let ends = [source.to_bits(), destination.to_bits()];
-            filters.four.explain(&header(&packet, ends, interfaces))
+            filters.four.explain(&header(&packet, ends, interfaces, router))
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let ends = [source.to_bits(), destination.to_bits()];
-            filters.six.explain(&header(&packet, ends, interfaces))
+            filters.six.explain(&header(&packet, ends, interfaces, router))
         }
         _ => {
             return Err(Refusal::Wrong(

@@ -1,18 +1,19 @@
 //! Everything that `show` lists beside sessions.
 
-use std::net::IpAddr;
-
 use axum::Json;
 use axum::extract::{Query, State};
-use sluice_config::api::{Cleared, Core, Counter, Drop, Interface, Neighbour, NeighbourFilter, Page, Route, Status};
+use sluice_config::api::{
+    Cleared, Core, Counter, Drop, Interface, Neighbour, NeighbourFilter, Page, RouterFilter, Status,
+};
 use sluice_config::config::Link;
 use sluice_engine::counters::{Cause, InterfaceCounters, Stage};
+use sluice_engine::policy;
 use sluice_engine::reason::{Own, Reason};
 use sluice_engine::request::{Reply, Request};
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
-use sluice_route::{NextHop, Prefix, Refusal as RouteRefusal};
 
-use super::sessions::interface;
+use super::routers::router_name;
+use super::sessions::{interface, router};
 use super::{Refusal, Shared};
 use crate::control::Control;
 use crate::start::{mac_text, sum};
@@ -39,16 +40,28 @@ pub(super) async fn status(State(control): Shared) -> Json<Status> {
 }
 
 /// `GET /v1/interfaces`
-pub(super) async fn interfaces(State(control): Shared) -> Json<Page<Interface>> {
+pub(super) async fn interfaces(
+    State(control): Shared,
+    Query(wanted): Query<RouterFilter>,
+) -> Result<Json<Page<Interface>>, Refusal> {
     let config = control.config();
     let plane = control.plane();
+    let router = router(plane.policy(), wanted.router.as_deref())?;
     let items = (0..).zip(&plane.policy().interfaces).zip(&config.interfaces);
+    let is_wanted = |interface: &policy::Interface| {
+        router.is_none_or(|router| interface.bridge.is_none() && interface.router == router)
+    };
+    let items = items.filter(|((_, interface), _)| is_wanted(interface));
     let items = items.map(|((number, interface), configured)| {
         let port = usize::from(interface.port);
         let device = control.devices.ports().get(port);
         let total = |value: fn(&InterfaceCounters) -> u64| sum(&control.counters, number, value);
         Interface {
             name: interface.name.clone(),
+            router: match interface.bridge {
+                Some(_) => String::new(),
+                None => router_name(plane.policy(), interface.router),
+            },
             device: match &configured.link {
                 Link::Device { device, .. } => device.to_string(),
                 Link::Bond { members, .. } => members.iter().map(ToString::to_string).collect::<Vec<_>>().join("+"),
@@ -81,7 +94,7 @@ pub(super) async fn interfaces(State(control): Shared) -> Json<Page<Interface>> 
                 .map_or(Vec::new(), device_counters),
         }
     });
-    Json(Page::whole(items.collect()))
+    Ok(Json(Page::whole(items.collect())))
 }
 
 fn counter(name: &str, count: u64) -> Counter {
@@ -103,42 +116,6 @@ fn device_counters(port: &sluice_dpdk::Port) -> Vec<Counter> {
     ]
 }
 
-/// `GET /v1/routes`
-pub(super) async fn routes(State(control): Shared) -> Json<Page<Route>> {
-    let plane = control.plane();
-    let policy = plane.policy();
-    let table = plane.next_hops().table();
-    let name = |index: u16| policy.interface(index).map(|interface| interface.name.clone());
-    let connected = |prefix: Prefix, index: u16| {
-        policy.interface(index).is_some_and(|interface| {
-            let networks = interface.link.addresses.iter();
-            networks
-                .map(|&(own, length)| Prefix::new(own, length))
-                .any(|network| network == prefix)
-        })
-    };
-    let items = plane.fib().iter().filter_map(|(prefix, next_hop)| {
-        let (via, interface, kind) = match table.get(next_hop) {
-            NextHop::Local(index) => (None, name(index), "local"),
-            NextHop::Attached(index) if connected(prefix, index) => (None, name(index), "connected"),
-            NextHop::Attached(index) => (None, name(index), "static"),
-            NextHop::Gateway { interface, address } => (Some(IpAddr::from(address)), name(interface), "static"),
-            NextHop::Drop(RouteRefusal::Blackhole) => (None, None, "blackhole"),
-            NextHop::Drop(RouteRefusal::Unreachable) => (None, None, "unreachable"),
-            NextHop::Drop(RouteRefusal::Prohibit) => (None, None, "prohibit"),
-            // Broadcast addresses of the links and link-local ones, which nobody configured.
-            NextHop::Drop(_) => return None,
-        };
-        Some(Route {
-            to: prefix.to_string(),
-            via,
-            interface,
-            kind: kind.into(),
-        })
-    });
-    Json(Page::whole(items.collect()))
-}
-
 /// `GET /v1/neighbours`
 pub(super) async fn neighbours(State(control): Shared, Query(filter): Query<NeighbourFilter>) -> Json<Page<Neighbour>> {
     let listed = known(&control).into_iter().map(|(_, neighbour)| neighbour);
@@ -155,7 +132,9 @@ fn known(control: &Control) -> Vec<(sluice_route::neighbour::Neighbour, Neighbou
     live.filter(|neighbour| neighbour.state != NeighbourState::Free)
         .map(|neighbour| {
             let interface = plane.policy().interface(neighbour.interface);
+            let router = plane.policy().router_of(neighbour.interface);
             let listed = Neighbour {
+                router: router_name(plane.policy(), router),
                 address: neighbour.address.into(),
                 mac: neighbour.state.has_mac().then(|| mac_text(neighbour.mac)),
                 interface: interface.map_or(String::new(), |interface| interface.name.clone()),

@@ -10,6 +10,7 @@ mod nat;
 mod overview;
 mod packets;
 mod renewed;
+mod routers;
 mod sessions;
 
 use std::sync::Arc;
@@ -70,7 +71,8 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
     Router::new()
         .route(path::STATUS, get(lists::status))
         .route(path::INTERFACES, get(lists::interfaces))
-        .route(path::ROUTES, get(lists::routes))
+        .route(path::ROUTERS, get(routers::routers))
+        .route(path::ROUTES, get(routers::routes))
         .route(path::NEIGHBOURS, get(lists::neighbours))
         .route(path::CLEAR_NEIGHBOURS, post(lists::clear_neighbours))
         .route(path::CORES, get(lists::cores))

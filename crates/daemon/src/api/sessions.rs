@@ -6,7 +6,7 @@ use sluice_config::api::{Cleared, EndpointFilter, Flow, Initiator, Page, Positio
 use sluice_engine::policy::Policy;
 use sluice_engine::request::{Cursor, Endpoint, Filter, Reply, Request, Shown};
 use sluice_inspect::applications::Meant;
-use sluice_route::Prefix;
+use sluice_route::{Prefix, RouterIndex};
 
 use super::{Refusal, Shared, applications, nat};
 use crate::build::PoolNames;
@@ -37,6 +37,14 @@ pub(super) fn interface(policy: &Policy, name: &str) -> Result<u16, Refusal> {
         .ok_or_else(|| Refusal::Wrong(format!("no interface is called `{name}`: show interfaces lists them")))
 }
 
+/// The number of the virtual router with a name, where one is given.
+pub(super) fn router(policy: &Policy, name: Option<&str>) -> Result<Option<RouterIndex>, Refusal> {
+    let Some(name) = name else { return Ok(None) };
+    let number = policy.router_named(name);
+    let unknown = || Refusal::Wrong(format!("no router is called `{name}`: show routers lists them"));
+    number.ok_or_else(unknown).map(Some)
+}
+
 fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> {
     let pool = wanted
         .pool
@@ -50,6 +58,7 @@ fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> 
     let policy = plane.policy();
     let application = wanted.application.as_deref();
     Ok(Filter {
+        context: router(policy, wanted.router.as_deref())?.map(Into::into),
         application: application.map(|name| meant(policy, name)).transpose()?,
         subscriber: subscriber.map(prefix),
         pool,
@@ -165,6 +174,9 @@ fn session(shown: &Shown, policy: &Policy, pools: &PoolNames) -> Session {
     };
     let plain = if shown.answered { "answered" } else { "unanswered" };
     Session {
+        router: policy
+            .router(shown.context)
+            .map_or(String::new(), |router| router.name.clone()),
         protocol: Protocol(shown.protocol),
         forward: flow(&shown.forward, 0),
         reverse: flow(&shown.reverse, 1),

@@ -64,6 +64,7 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                 mac,
                 mtu: configured.mtu,
                 link: link(configured, index, mac),
+                router: configured.router,
                 context: configured
                     .bridge
                     .as_ref()
@@ -190,14 +191,26 @@ fn advertise(configured: &Configured) -> Option<Advertise> {
     })
 }
 
-/// The routes: to the interfaces' addresses and networks, and the configured ones.
+/// The routes by router: to its interfaces' addresses and networks, and the configured ones.
 ///
 /// # Errors
 /// Addresses or routes that contradict one another.
-pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<RouteSet, BuildError> {
-    let links: Vec<_> = interfaces.iter().map(|interface| interface.link.clone()).collect();
-    let configured: Vec<_> = config.routes.iter().map(route).collect();
-    Ok(RouteSet::new(&links, &configured)?)
+pub fn routes(config: &Config, interfaces: &[Interface]) -> Result<Vec<RouteSet>, BuildError> {
+    let mut links = vec![Vec::new(); config.routers.len()];
+    for interface in interfaces.iter().filter(|interface| interface.bridge.is_none()) {
+        if let Some(links) = links.get_mut(usize::from(interface.router)) {
+            links.push(interface.link.clone());
+        }
+    }
+    let mut configured = vec![Vec::new(); config.routers.len()];
+    for written in &config.routes {
+        if let Some(routes) = configured.get_mut(usize::from(written.router)) {
+            routes.push(route(written));
+        }
+    }
+    let sets = links.iter().zip(&configured);
+    let sets = sets.map(|(links, configured)| RouteSet::new(links, configured));
+    Ok(sets.collect::<Result<_, _>>()?)
 }
 
 fn route(configured: &sluice_config::config::Route) -> Route {

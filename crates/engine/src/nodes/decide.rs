@@ -8,7 +8,7 @@ use sluice_filter::{Filters, Header, Known};
 use sluice_nat::bindings::Inbound;
 use sluice_nat::rule::{self, Decided, SourceAction};
 use sluice_nat::{Address, PoolIndex, PortClass, RuleId, Target, TimeoutClass, Tuple};
-use sluice_route::SourceValidation;
+use sluice_route::{RouterIndex, SourceValidation};
 use sluice_wire::Context;
 use sluice_wire::ipv4::protocol::{TCP, is_icmp};
 use sluice_wire::layers::{Flags, Fragment};
@@ -151,6 +151,7 @@ fn way<F: Family>(
         return Err(Plan::Plain);
     }
     let came = ctx.policy.interface(interface);
+    let router = ctx.policy.router_of(interface);
     let turned = meta.origin == Origin::Hairpinned;
     let outside = turned || came.is_some_and(|i| i.outside);
     let validation = came.map_or(SourceValidation::Strict, |i| i.validation);
@@ -173,7 +174,7 @@ fn way<F: Family>(
     let public = target.is_some() || pooled;
     // What a rule sends from inside on to outside need not come back first.
     let leads_out = |target: &Target<F::Address>| {
-        let interface = leaves(ctx.paths.find::<F>(target.address));
+        let interface = leaves(ctx.paths.find::<F>(router, target.address));
         let interface = interface.and_then(|number| ctx.policy.interface(number));
         interface.is_some_and(|interface| interface.outside)
     };
@@ -185,7 +186,7 @@ fn way<F: Family>(
     if F::is_group(address) {
         return Err(Plan::Drop(Own::Multicast.into()));
     }
-    let destination = ctx.paths.find::<F>(address);
+    let destination = ctx.paths.find::<F>(router, address);
     if target.is_none() && public {
         // An interface's own address may be a pool's too: what asks for the gateway itself is answered by it.
         let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
@@ -202,12 +203,14 @@ fn way<F: Family>(
     }
     if (destination != Destination::Local || comes_back)
         && !turned
-        && let Err(reason) = ctx.paths.validate_source::<F>(validation, interface, tuple.source())
+        && let Err(reason) = ctx
+            .paths
+            .validate_source::<F>(validation, router, interface, tuple.source())
     {
         return Err(Plan::Drop(reason.into()));
     }
     if comes_back {
-        return Err(hairpin::<F>(ctx, key, destination));
+        return Err(hairpin::<F>(ctx, router, key, destination));
     }
     let there = match destination {
         Destination::Hop(_) | Destination::Unknown(_) => destination,
@@ -252,7 +255,8 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
     }
     let tuple = F::tuple(key);
     let turned = meta.origin == Origin::Hairpinned;
-    let back = match ctx.paths.find::<F>(tuple.source()) {
+    let router = ctx.policy.router_of(meta.interface);
+    let back = match ctx.paths.find::<F>(router, tuple.source()) {
         _ if turned && is_outside_address::<F>(ctx, tuple.context(), tuple.source()) => Hop::HAIRPIN,
         Destination::Hop(hop) => hop,
         Destination::Unknown(wanted) => return Plan::Wait(wanted),
@@ -306,7 +310,7 @@ fn leaves(destination: Destination) -> Option<u16> {
 /// A packet from inside to an outside address that is translated: its source is translated as if it left, and then it
 /// comes back (RFC 4787, REQ-9).
 #[cold]
-fn hairpin<F: Family>(ctx: &Ctx<'_, '_>, key: &F::Key, destination: Destination) -> Plan<F> {
+fn hairpin<F: Family>(ctx: &Ctx<'_, '_>, router: RouterIndex, key: &F::Key, destination: Destination) -> Plan<F> {
     let (nat, tuple) = (F::nat(ctx.policy), F::tuple(key));
     let interfaces = (0u16..).zip(&ctx.policy.interfaces);
     let outside = interfaces
@@ -322,7 +326,7 @@ fn hairpin<F: Family>(ctx: &Ctx<'_, '_>, key: &F::Key, destination: Destination)
         Some(SourceAction::Static(address)) => outside = Some(address),
         Some(SourceAction::Exempt) | None => return Plan::Hairpin,
     }
-    match ctx.paths.find::<F>(tuple.source()) {
+    match ctx.paths.find::<F>(router, tuple.source()) {
         Destination::Hop(back) => Plan::Session(Translation {
             target: None,
             pool,

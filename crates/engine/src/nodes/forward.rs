@@ -25,12 +25,14 @@ use crate::segment_size;
 pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
     let mut slots = std::mem::take(F::forwards(lists));
     let mut addresses = [F::Address::default(); HAND];
-    let mut routes = [0u32; HAND];
+    let (mut routers, mut routes) = ([0; HAND], [0u32; HAND]);
     for (place, &slot) in slots.iter().enumerate() {
-        let layers = &batch.meta(slot).layers;
-        addresses[place] = F::destination(layers, batch.packets[slot as usize].bytes());
+        let meta = batch.meta(slot);
+        addresses[place] = F::destination(&meta.layers, batch.packets[slot as usize].bytes());
+        routers[place] = ctx.policy.router_of(meta.interface);
     }
-    F::routes(ctx.paths, &addresses[..slots.len()], &mut routes[..slots.len()]);
+    let count = slots.len();
+    F::routes(ctx.paths, &routers[..count], &addresses[..count], &mut routes[..count]);
     if let Some(filter) = ctx.policy.filter.as_deref().filter(|filter| !filter.sessions) {
         screen::<F>(batch, &mut slots, (&mut addresses, &mut routes), lists, filter, ctx);
     }
@@ -247,8 +249,8 @@ fn validate<F: Family>(ctx: &Ctx<'_, '_>, interface: u16, layers: &Layers, frame
     if validation == SourceValidation::Off {
         return Ok(());
     }
-    ctx.paths
-        .validate_source::<F>(validation, interface, F::addresses(layers, frame).0)
+    let (router, source) = (ctx.policy.router_of(interface), F::addresses(layers, frame).0);
+    ctx.paths.validate_source::<F>(validation, router, interface, source)
 }
 
 fn validation(ctx: &Ctx<'_, '_>, interface: u16) -> SourceValidation {

@@ -216,6 +216,7 @@ fn show<F: Family>(shard: u16, session: &F::Session, tools: &Tools<'_>, policy: 
     let tcp = session.protocol() == sluice_wire::ipv4::protocol::TCP;
     debug_assert!(session.links().is_live());
     Shown {
+        context: session.forward().context(),
         forward: flow(session.forward()),
         reverse: flow(session.reverse()),
         protocol: session.protocol(),

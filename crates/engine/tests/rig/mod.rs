@@ -195,6 +195,7 @@ fn interface(index: u16, mac: [u8; 6], addresses: &[&str], mtu: u16, stateful: b
             index,
             addresses: addresses.collect(),
         },
+        router: 0,
         context: 0,
         stateful: [stateful, false],
         outside: stateful && index == OUTSIDE,
@@ -313,7 +314,7 @@ impl Rig {
             },
         };
         let now = Now::at(1_000_000_000);
-        let mut plane = Plane::new(setup, policy, &routes, plan.limits, plan.workers, now).unwrap();
+        let mut plane = Plane::new(setup, policy, &[routes], plan.limits, plan.workers, now).unwrap();
         let lines = plane.lines().total();
         let exchange = std::sync::Arc::new(Exchange::new(plan.shards as usize, plan.workers - 1, plan.ring));
         let (mut workers, mut wires, mut desks) = (Vec::new(), Vec::new(), Vec::new());

@@ -68,7 +68,7 @@ impl Account {
                 }
                 return Some(position);
             }
-            self.grow(segments)?;
+            self.grow(units, segments)?;
         }
     }
 
@@ -95,9 +95,9 @@ impl Account {
         self.by_position.insert(position, units);
     }
 
-    /// Half of what there is, in one more segment.
-    fn grow(&mut self, segments: &Segments) -> Option<()> {
-        let units = (self.units / 2).clamp(FIRST, (1 << OFFSET_BITS) - 1);
+    /// Half of what there is, and at least so many units, in one more segment.
+    fn grow(&mut self, needed: u32, segments: &Segments) -> Option<()> {
+        let units = (self.units / 2).clamp(needed.max(FIRST), (1 << OFFSET_BITS) - 1);
         let segment = segments.0.get(self.segments)?;
         let words = (0..units * UNIT).map(|_| AtomicU32::new(0)).collect();
         segment.set(words).ok()?;

@@ -1,9 +1,9 @@
-//! Longest-prefix tables: changed route by route by one control thread while workers look up.
+//! Longest-prefix tables of many routers: changed route by route by one control thread while workers look up.
 //!
-//! A table is a trie of 8 bits per level. A node is a compressed block: runs of equal slots are stored once, found
-//! by rank in a bitmap, so small tables are small and a full Internet table stays within a few megabytes. A table
-//! that grows past some thousand routes puts an array over its first 16 bits in front. The default route is a word
-//! of its own, so that changing it costs one store whatever the table holds.
+//! A router's routes are a trie of 8 bits per level; the nodes of all routers share one memory. A node is a compressed block: runs of equal slots are stored once, found
+//! by rank in a bitmap, so small tables are small and a full Internet table stays within a few megabytes. A router
+//! that grows past some thousand routes gets an array over its first 16 bits in front. Its default route is a word
+//! of its own, so that changing it costs one store whatever it holds.
 //!
 //! Every word is an atomic. The writer never changes what a run of a published block covers: it publishes a new
 //! block by one store into the parent and gives the old one back once every reader has passed a quiescent point
@@ -24,5 +24,5 @@ mod sync {
 
 pub use address::Address;
 pub use quiescence::Quiescence;
-pub use reader::{Match, NO_ROUTE, PrefixReader};
+pub use reader::{MAX_ROUTERS, Match, NO_ROUTE, PrefixReader, RouterIndex};
 pub use table::{MAX_VALUE, PrefixError, PrefixTable};

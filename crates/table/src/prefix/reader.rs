@@ -1,9 +1,9 @@
 //! Looking up.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::Address;
-use super::memory::Segments;
+use super::memory::{Position, Segments};
 use super::node::{EMPTY, VALUE, entry, entry_index, header, is_branch, position, rank_of_length, step};
 use super::sync::{AtomicU32, Ordering};
 
@@ -13,17 +13,52 @@ pub const NO_ROUTE: u32 = u32::MAX;
 /// Addresses that go through the levels of the trie together.
 const LANES: usize = 64;
 
+/// Number of a virtual router.
+pub type RouterIndex = u16;
+
+/// Most routers of a table.
+pub const MAX_ROUTERS: usize = 4096;
+
+/// Where a router's routes begin.
+#[derive(Debug)]
+pub(super) struct Root {
+    /// Entry over all addresses but for the default route.
+    pub entry: AtomicU32,
+    /// Leaf of the default route.
+    pub default: AtomicU32,
+    /// Place of the entries at 16 bits plus 1, once the router has many routes: 65,536 of them. 0 before.
+    pub direct: AtomicU32,
+}
+
 /// What readers share with the writer.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// Entry over all addresses but for the default route.
-    pub root: AtomicU32,
-    /// Leaf of the default route.
-    pub default: AtomicU32,
-    /// Entries at 16 bits, once the table is large: 65,536 of them.
-    pub direct: OnceLock<Box<[AtomicU32]>>,
-    /// The blocks.
+    /// By router, there from the start.
+    pub roots: Box<[Root]>,
+    /// The blocks of all routers.
     pub segments: Segments,
+}
+
+impl Shared {
+    /// No routes, for so many routers.
+    pub fn new(routers: usize) -> Self {
+        let root = |_| Root {
+            entry: AtomicU32::new(EMPTY),
+            default: AtomicU32::new(EMPTY),
+            direct: AtomicU32::new(0),
+        };
+        Self {
+            roots: (0..routers.min(MAX_ROUTERS)).map(root).collect(),
+            segments: Segments::new(),
+        }
+    }
+
+    /// The entries at 16 bits of a root that has them.
+    #[inline(always)]
+    pub fn direct(&self, root: &Root) -> Option<&[AtomicU32]> {
+        let position: Position = root.direct.load(Ordering::Acquire).checked_sub(1)?;
+        Some(self.segments.at(position))
+    }
 }
 
 /// The longest route that matches an address.
@@ -55,17 +90,17 @@ impl<A> Clone for PrefixReader<A> {
 }
 
 impl<A: Address> PrefixReader<A> {
-    /// The value of the longest route that matches `address`.
+    /// The value of the longest route of `router` that matches `address`.
     #[inline]
-    pub fn lookup(&self, address: A) -> Option<u32> {
-        let leaf = self.leaf(address);
+    pub fn lookup(&self, router: RouterIndex, address: A) -> Option<u32> {
+        let leaf = self.leaf(router, address);
         (leaf != EMPTY).then_some(leaf & VALUE)
     }
 
-    /// The longest route that matches `address`.
+    /// The longest route of `router` that matches `address`.
     #[inline]
-    pub fn find(&self, address: A) -> Option<Match> {
-        let leaf = self.leaf(address);
+    pub fn find(&self, router: RouterIndex, address: A) -> Option<Match> {
+        let leaf = self.leaf(router, address);
         let length = rank_of_length(leaf).checked_sub(1)? as u8;
         Some(Match {
             value: leaf & VALUE,
@@ -74,38 +109,101 @@ impl<A: Address> PrefixReader<A> {
     }
 
     #[inline(always)]
-    fn leaf(&self, address: A) -> u32 {
+    fn leaf(&self, router: RouterIndex, address: A) -> u32 {
         let shared = &*self.shared;
-        let (mut at, mut level) = match shared.direct.get() {
+        let Some(root) = shared.roots.get(router as usize) else {
+            return EMPTY;
+        };
+        let (mut at, mut level) = match shared.direct(root) {
             Some(direct) => (entry(direct, address.high()), 2),
-            None => (shared.root.load(Ordering::Acquire), 0),
+            None => (root.entry.load(Ordering::Acquire), 0),
         };
         while is_branch(at) && level < A::BITS as u32 / 8 {
             at = step(&shared.segments, at, address.byte(level));
             level += 1;
         }
         if at == EMPTY {
-            shared.default.load(Ordering::Acquire)
+            root.default.load(Ordering::Acquire)
         } else {
             at
         }
     }
 
-    /// Look up `addresses` together and write the value, or [`NO_ROUTE`], of each to `values`, as far as both
-    /// reach. Each level is a pass of loads that do not depend on one another, so that misses overlap.
-    pub fn lookup_batch(&self, addresses: &[A], values: &mut [u32]) {
-        let count = values.len().min(addresses.len());
-        let values = &mut values[..count];
-        for (addresses, values) in addresses.chunks(LANES).zip(values.chunks_mut(LANES)) {
-            self.lookup_lanes(addresses, values);
+    /// Look up `addresses`, each among the routes of its router, together and write the value, or [`NO_ROUTE`], of each
+    /// to `values`, as far as all three reach. Each level is a pass of loads that do not depend on one another, so that
+    /// misses overlap.
+    pub fn lookup_batch(&self, routers: &[RouterIndex], addresses: &[A], values: &mut [u32]) {
+        let count = values.len().min(addresses.len()).min(routers.len());
+        let lanes = routers[..count].chunks(LANES).zip(addresses[..count].chunks(LANES));
+        for ((routers, addresses), values) in lanes.zip(values[..count].chunks_mut(LANES)) {
+            self.lookup_lanes(routers, addresses, values);
         }
     }
 
     #[inline]
-    fn lookup_lanes(&self, addresses: &[A], values: &mut [u32]) {
+    fn lookup_lanes(&self, routers: &[RouterIndex], addresses: &[A], values: &mut [u32]) {
         let shared = &*self.shared;
-        // `values` holds entries until the last pass.
-        let mut level = match shared.direct.get() {
+        // Most batches are one router's.
+        let first = routers.first().copied().unwrap_or(0);
+        let same = routers.iter().fold(0, |all, router| all | (router ^ first)) == 0;
+        // `values` holds entries until the last pass; those of lane `k` are at level `begun[k]` when it starts.
+        let mut begun = [0u8; LANES];
+        let mut level = match shared.roots.get(first as usize) {
+            Some(root) if same => {
+                let level = self.begin(root, addresses, values);
+                begun = [level; LANES];
+                level as u32
+            }
+            _ => {
+                for (((router, address), value), begun) in
+                    routers.iter().zip(addresses).zip(values.iter_mut()).zip(&mut begun)
+                {
+                    (*value, *begun) = match shared.roots.get(*router as usize) {
+                        Some(root) => match shared.direct(root) {
+                            Some(direct) => (entry(direct, address.high()), 2),
+                            None => (root.entry.load(Ordering::Acquire), 0),
+                        },
+                        None => (EMPTY, 0),
+                    };
+                }
+                begun[..routers.len()].iter().fold(2, |level, begun| level.min(*begun)) as u32
+            }
+        };
+        let mut words = [0u32; LANES];
+        while level < A::BITS as u32 / 8 && values.iter().fold(0, |all, entry| all | entry) & (1 << 31) != 0 {
+            let here = |entry: u32, begun: u8| is_branch(entry) && begun as u32 <= level;
+            for (((address, value), word), begun) in addresses.iter().zip(values.iter()).zip(&mut words).zip(&begun) {
+                if here(*value, *begun) {
+                    *word = header(shared.segments.at(position(*value)), address.byte(level));
+                }
+            }
+            for (((address, value), word), begun) in addresses.iter().zip(values.iter_mut()).zip(&words).zip(&begun) {
+                if here(*value, *begun) {
+                    let block = shared.segments.at(position(*value));
+                    *value = entry(block, entry_index(*word, address.byte(level)));
+                }
+            }
+            level += 1;
+        }
+        let default = |router: RouterIndex| {
+            let root = shared.roots.get(router as usize);
+            root.map_or(EMPTY, |root| root.default.load(Ordering::Acquire))
+        };
+        let of_first = default(first);
+        for (value, router) in values.iter_mut().zip(routers) {
+            let leaf = match *value {
+                EMPTY if same => of_first,
+                EMPTY => default(*router),
+                entry => entry,
+            };
+            *value = if leaf == EMPTY { NO_ROUTE } else { leaf & VALUE };
+        }
+    }
+
+    /// First entries of addresses that are all of one router, and the level that they are at.
+    #[inline(always)]
+    fn begin(&self, root: &Root, addresses: &[A], values: &mut [u32]) -> u8 {
+        match self.shared.direct(root) {
             Some(direct) => {
                 for (address, value) in addresses.iter().zip(values.iter_mut()) {
                     *value = entry(direct, address.high());
@@ -113,29 +211,9 @@ impl<A: Address> PrefixReader<A> {
                 2
             }
             None => {
-                values.fill(shared.root.load(Ordering::Acquire));
+                values.fill(root.entry.load(Ordering::Acquire));
                 0
             }
-        };
-        let mut words = [0u32; LANES];
-        while level < A::BITS as u32 / 8 && values.iter().fold(0, |all, entry| all | entry) & (1 << 31) != 0 {
-            for ((address, value), word) in addresses.iter().zip(values.iter()).zip(&mut words) {
-                if is_branch(*value) {
-                    *word = header(shared.segments.at(position(*value)), address.byte(level));
-                }
-            }
-            for ((address, value), word) in addresses.iter().zip(values.iter_mut()).zip(&words) {
-                if is_branch(*value) {
-                    let block = shared.segments.at(position(*value));
-                    *value = entry(block, entry_index(*word, address.byte(level)));
-                }
-            }
-            level += 1;
-        }
-        let default = shared.default.load(Ordering::Acquire);
-        for value in values {
-            let leaf = if *value == EMPTY { default } else { *value };
-            *value = if leaf == EMPTY { NO_ROUTE } else { leaf & VALUE };
         }
     }
 }

@@ -2,22 +2,25 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::marker::PhantomData;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use super::memory::{Account, Position, Segments};
 use super::node::{
     EMPTY, HEADER, SLOTS, VALUE, branch, entry, entry_index, header, header_of, is_branch, leaf, position,
     rank_of_length, runs, spread, step, store_block, store_entries,
 };
-use super::reader::{Match, PrefixReader, Shared};
-use super::sync::{AtomicU32, Ordering};
+use super::reader::{MAX_ROUTERS, Match, PrefixReader, Root, RouterIndex, Shared};
+use super::sync::Ordering;
 use super::{Address, Quiescence};
 
 /// Largest value that a route may have.
 pub const MAX_VALUE: u32 = VALUE;
 
-/// Routes from which on the array over the first 16 bits (256 KiB) pays.
+/// Routes of a router from which on the array over the first 16 bits (256 KiB) pays.
 const DIRECT_FROM: usize = 1000;
+
+/// Words of that array.
+const DIRECT: u32 = 1 << 16;
 
 /// Why a route is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,10 +37,14 @@ pub enum PrefixError {
     /// The table's address space is used up.
     #[error("the prefix table is full")]
     Full,
+    /// The table is made for fewer routers.
+    #[error("the prefix table has no place for router {0}")]
+    Router(RouterIndex),
 }
 
 /// One change of the trie: within a prefix, leaves that `replaces` says become `to`.
 struct Change<A> {
+    router: RouterIndex,
     prefix: A,
     length: u8,
     to: u32,
@@ -56,15 +63,40 @@ impl<A> Change<A> {
     }
 }
 
-/// A longest-prefix table and its routes. One thread owns it and changes it; others look up through
-/// [`PrefixTable::reader`].
+/// The routes of one router, as only the writer needs them.
+#[derive(Debug)]
+struct Routes<A> {
+    list: BTreeMap<(A, u8), u32>,
+    /// Routes of each length, so that a removal probes only for those that exist.
+    lengths: [u32; 129],
+}
+
+impl<A: Address> Routes<A> {
+    fn new() -> Self {
+        Self {
+            list: BTreeMap::new(),
+            lengths: [0; 129],
+        }
+    }
+
+    /// The longest route shorter than `length`, other than the default route, that covers `prefix`.
+    fn covering(&self, prefix: A, length: u8) -> Option<Match> {
+        let shorter = (1..length).rev().filter(|&shorter| self.lengths[shorter as usize] > 0);
+        shorter.into_iter().find_map(|length| {
+            let value = *self.list.get(&(prefix.masked(length), length))?;
+            Some(Match { value, length })
+        })
+    }
+}
+
+/// The longest-prefix tables of many routers, with their routes. One thread owns them and changes them; others look up
+/// through [`PrefixTable::reader`].
 #[derive(Debug)]
 pub struct PrefixTable<A> {
     shared: Arc<Shared>,
     quiescence: Arc<Quiescence>,
-    routes: BTreeMap<(A, u8), u32>,
-    /// Routes of each length, so that a removal probes only for those that exist.
-    lengths: [u32; 129],
+    /// By router; none of those that have had no route.
+    routes: Vec<Option<Box<Routes<A>>>>,
     account: Account,
     /// Blocks unpublished in the change under way.
     unpublished: Vec<(Position, u32)>,
@@ -74,28 +106,23 @@ pub struct PrefixTable<A> {
 }
 
 impl<A: Address> PrefixTable<A> {
-    /// An empty table whose readers are those of `quiescence`.
+    /// Empty tables of [`MAX_ROUTERS`] routers whose readers are those of `quiescence`.
     pub fn new(quiescence: Arc<Quiescence>) -> Self {
-        Self::with_direct_from(quiescence, DIRECT_FROM)
+        Self::with(quiescence, MAX_ROUTERS, DIRECT_FROM)
     }
 
-    /// As [`PrefixTable::new`], with the array over the first 16 bits from `routes` routes on.
-    pub fn with_direct_from(quiescence: Arc<Quiescence>, routes: usize) -> Self {
-        let shared = Shared {
-            root: AtomicU32::new(EMPTY),
-            default: AtomicU32::new(EMPTY),
-            direct: OnceLock::new(),
-            segments: Segments::new(),
-        };
+    /// As [`PrefixTable::new`], for so many routers, with the array over the first 16 bits from `direct_from` routes of
+    /// a router on.
+    pub fn with(quiescence: Arc<Quiescence>, routers: usize, direct_from: usize) -> Self {
+        let shared = Shared::new(routers);
         Self {
+            routes: shared.roots.iter().map(|_| None).collect(),
             shared: Arc::new(shared),
             quiescence,
-            routes: BTreeMap::new(),
-            lengths: [0; 129],
             account: Account::default(),
             unpublished: Vec::new(),
             retired: VecDeque::new(),
-            direct_from: routes,
+            direct_from,
         }
     }
 
@@ -108,7 +135,13 @@ impl<A: Address> PrefixTable<A> {
     }
 
     /// Add a route, or change the value of one; returns the value that it had.
-    pub fn insert(&mut self, prefix: A, length: u8, value: u32) -> Result<Option<u32>, PrefixError> {
+    pub fn insert(
+        &mut self,
+        router: RouterIndex,
+        prefix: A,
+        length: u8,
+        value: u32,
+    ) -> Result<Option<u32>, PrefixError> {
         checked(prefix, length)?;
         if value > MAX_VALUE {
             return Err(PrefixError::Value(value));
@@ -117,40 +150,66 @@ impl<A: Address> PrefixTable<A> {
         if !self.account.has_room() {
             return Err(PrefixError::Full);
         }
-        let old = self.routes.insert((prefix, length), value);
+        let routes = self
+            .routes
+            .get_mut(router as usize)
+            .ok_or(PrefixError::Router(router))?;
+        let routes = routes.get_or_insert_with(|| Box::new(Routes::new()));
+        let old = routes.list.insert((prefix, length), value);
         if old.is_none() {
-            self.lengths[length as usize] += 1;
+            routes.lengths[length as usize] += 1;
         }
+        let many = routes.list.len() >= self.direct_from;
         if old != Some(value) {
             self.commit(Change {
+                router,
                 prefix,
                 length,
                 to: leaf(length, value),
                 inserts: true,
             });
         }
-        if self.shared.direct.get().is_none() && self.routes.len() >= self.direct_from {
-            let entries = (0..=u16::MAX).map(|high| AtomicU32::new(self.at_16(high))).collect();
-            // Only this thread sets it.
-            let _ = self.shared.direct.set(entries);
+        if many {
+            self.put_in_front(router);
         }
         Ok(old)
     }
 
+    /// Put the array over the first 16 bits in front of a router's trie.
+    fn put_in_front(&mut self, router: RouterIndex) {
+        let shared = self.shared.clone();
+        let root = self.root(router, &shared);
+        if shared.direct(root).is_some() {
+            return;
+        }
+        let place = self.account.take(DIRECT, &shared.segments);
+        let place = place.expect("room was checked before the change");
+        for (high, word) in (0..=u16::MAX).zip(shared.segments.at(place)) {
+            word.store(self.at_16(root, high), Ordering::Relaxed);
+        }
+        root.direct.store(place + 1, Ordering::Release);
+    }
+
     /// Remove a route; returns its value.
-    pub fn remove(&mut self, prefix: A, length: u8) -> Result<Option<u32>, PrefixError> {
+    pub fn remove(&mut self, router: RouterIndex, prefix: A, length: u8) -> Result<Option<u32>, PrefixError> {
         checked(prefix, length)?;
         self.reclaim();
         if !self.account.has_room() {
             return Err(PrefixError::Full);
         }
-        let old = self.routes.remove(&(prefix, length));
+        let routes = self
+            .routes
+            .get_mut(router as usize)
+            .ok_or(PrefixError::Router(router))?;
+        let Some(routes) = routes else { return Ok(None) };
+        let old = routes.list.remove(&(prefix, length));
         if old.is_some() {
-            self.lengths[length as usize] -= 1;
-            let to = self
+            routes.lengths[length as usize] -= 1;
+            let to = routes
                 .covering(prefix, length)
                 .map_or(EMPTY, |route| leaf(route.length, route.value));
             self.commit(Change {
+                router,
                 prefix,
                 length,
                 to,
@@ -160,46 +219,85 @@ impl<A: Address> PrefixTable<A> {
         Ok(old)
     }
 
+    /// Remove all routes of a router, and hand each value to `gone`.
+    pub fn clear(&mut self, router: RouterIndex, mut gone: impl FnMut(u32)) {
+        let Some(routes) = self.routes.get_mut(router as usize).and_then(Option::take) else {
+            return;
+        };
+        let shared = self.shared.clone();
+        let root = self.root(router, &shared);
+        let direct = root.direct.swap(0, Ordering::AcqRel);
+        let old = root.entry.swap(EMPTY, Ordering::AcqRel);
+        root.default.store(EMPTY, Ordering::Release);
+        if let Some(place) = direct.checked_sub(1) {
+            self.unpublished.push((place, DIRECT));
+        }
+        self.unpublish(old, &shared.segments);
+        self.retire();
+        routes.list.values().for_each(|value| gone(*value));
+    }
+
+    /// Note all blocks below an entry.
+    fn unpublish(&mut self, at: u32, segments: &Segments) {
+        if !is_branch(at) {
+            return;
+        }
+        let block = segments.at(position(at));
+        let runs = runs(block);
+        for word in block.iter().skip(HEADER).take(runs) {
+            self.unpublish(word.load(Ordering::Relaxed), segments);
+        }
+        self.unpublished.push((position(at), (HEADER + runs) as u32));
+    }
+
+    fn root<'s>(&self, router: RouterIndex, shared: &'s Shared) -> &'s Root {
+        &shared.roots[router as usize]
+    }
+
+    fn list(&self, router: RouterIndex) -> Option<&BTreeMap<(A, u8), u32>> {
+        let routes = self.routes.get(router as usize)?.as_ref()?;
+        Some(&routes.list)
+    }
+
     /// The value of exactly this route.
-    pub fn get(&self, prefix: A, length: u8) -> Option<u32> {
-        self.routes.get(&(prefix, length)).copied()
+    pub fn get(&self, router: RouterIndex, prefix: A, length: u8) -> Option<u32> {
+        self.list(router)?.get(&(prefix, length)).copied()
     }
 
     /// The value of the longest route that matches.
-    pub fn lookup(&self, address: A) -> Option<u32> {
-        self.reader().lookup(address)
+    pub fn lookup(&self, router: RouterIndex, address: A) -> Option<u32> {
+        self.reader().lookup(router, address)
     }
 
-    /// All routes as (prefix, length, value), by prefix, shorter ones first.
-    pub fn iter(&self) -> impl Iterator<Item = (A, u8, u32)> + '_ {
-        self.routes
-            .iter()
+    /// All routes of a router as (prefix, length, value), by prefix, shorter ones first.
+    pub fn iter(&self, router: RouterIndex) -> impl Iterator<Item = (A, u8, u32)> + '_ {
+        self.list(router)
+            .into_iter()
+            .flatten()
             .map(|(&(prefix, length), &value)| (prefix, length, value))
     }
 
-    /// Number of routes.
-    pub fn len(&self) -> usize {
-        self.routes.len()
+    /// Number of routes of a router.
+    pub fn len(&self, router: RouterIndex) -> usize {
+        self.list(router).map_or(0, BTreeMap::len)
     }
 
-    /// Whether there is no route.
-    pub fn is_empty(&self) -> bool {
-        self.routes.is_empty()
+    /// Whether a router has no route.
+    pub fn is_empty(&self, router: RouterIndex) -> bool {
+        self.len(router) == 0
     }
 
-    /// Bytes allocated for lookups: blocks and the array over the first 16 bits.
+    /// Bytes allocated for lookups: blocks, arrays over the first 16 bits, and roots.
     pub fn bytes(&self) -> usize {
-        let direct = self
-            .shared
-            .direct
-            .get()
-            .map_or(0, |direct| direct.len() * size_of::<u32>());
-        self.account.bytes() + direct + size_of::<Shared>()
+        self.account.bytes() + self.shared.roots.len() * size_of::<Root>() + size_of::<Shared>()
     }
 
-    /// Bytes of the route list that only the control thread reads, estimated from its entries.
+    /// Bytes of the lists of routes that only the control thread reads, estimated from their entries.
     pub fn list_bytes(&self) -> usize {
-        self.routes.len() * size_of::<((A, u8), u32)>() * 3 / 2
+        let lists = self.routes.iter().flatten();
+        lists
+            .map(|routes| routes.list.len() * size_of::<((A, u8), u32)>() * 3 / 2 + size_of::<Routes<A>>())
+            .sum()
     }
 
     /// Use the blocks again that no reader can hold. Every change does it; call it when changes stop.
@@ -221,36 +319,34 @@ impl<A: Address> PrefixTable<A> {
         self.retired.len()
     }
 
-    /// The longest route shorter than `length`, other than the default route, that covers `prefix`.
-    fn covering(&self, prefix: A, length: u8) -> Option<Match> {
-        let shorter = (1..length).rev().filter(|&shorter| self.lengths[shorter as usize] > 0);
-        shorter.into_iter().find_map(|length| {
-            let value = *self.routes.get(&(prefix.masked(length), length))?;
-            Some(Match { value, length })
-        })
-    }
-
     /// Carry out a change, publish it and retire what it replaced.
     fn commit(&mut self, change: Change<A>) {
+        let shared = self.shared.clone();
+        let root = self.root(change.router, &shared);
         if change.length == 0 {
-            self.shared.default.store(change.to, Ordering::Release);
+            root.default.store(change.to, Ordering::Release);
             return;
         }
-        let old = self.shared.root.load(Ordering::Relaxed);
+        let old = root.entry.load(Ordering::Relaxed);
         let new = self.apply(old, 0, &change);
         if new != old {
-            self.shared.root.store(new, Ordering::Release);
+            root.entry.store(new, Ordering::Release);
         }
-        if let Some(direct) = self.shared.direct.get() {
+        if let Some(direct) = shared.direct(root) {
             let first = change.prefix.high();
             let last = first + (1 << 16u8.saturating_sub(change.length));
             for (high, word) in direct.iter().enumerate().take(last).skip(first) {
-                let now = self.at_16(high as u16);
+                let now = self.at_16(root, high as u16);
                 if word.load(Ordering::Relaxed) != now {
                     word.store(now, Ordering::Release);
                 }
             }
         }
+        self.retire();
+    }
+
+    /// Let what is unpublished wait for the readers.
+    fn retire(&mut self) {
         if !self.unpublished.is_empty() {
             let epoch = self.quiescence.advance();
             self.retired.extend(
@@ -262,9 +358,9 @@ impl<A: Address> PrefixTable<A> {
     }
 
     /// The trie's entry for addresses that begin with `high`.
-    fn at_16(&self, high: u16) -> u32 {
+    fn at_16(&self, root: &Root, high: u16) -> u32 {
         let address = A::from_high(high);
-        let mut at = self.shared.root.load(Ordering::Relaxed);
+        let mut at = root.entry.load(Ordering::Relaxed);
         for level in 0..2 {
             if is_branch(at) {
                 at = step(&self.shared.segments, at, address.byte(level));

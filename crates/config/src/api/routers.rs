@@ -1,0 +1,44 @@
+//! `/v1/routers`: virtual routers.
+
+use serde::{Deserialize, Serialize};
+
+use crate::schema::SessionLimits;
+
+/// Of which router; of all where none is named.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct RouterFilter {
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router: Option<String>,
+}
+
+/// A virtual router.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Router {
+    /// Its name.
+    pub name: String,
+    /// Its interfaces.
+    pub interfaces: Vec<String>,
+    /// Routes of IPv4 and IPv6, those to its links included.
+    pub routes: [u64; 2],
+    /// Neighbours that are known, or asked for.
+    pub neighbours: u64,
+    /// Pools that its rules name.
+    pub pools: Vec<String>,
+    /// Rules of translation.
+    pub nat_rules: u64,
+    /// Whether a packet filter is asked about its packets.
+    pub filter: bool,
+    /// Limits of its sessions.
+    pub limits: SessionLimits,
+    /// Sessions that count against the limits; none are counted where there are none.
+    pub limited_sessions: u64,
+    /// Packets that came in, left, and were dropped, at its interfaces.
+    pub received: u64,
+    /// Packets that left.
+    pub sent: u64,
+    /// Packets that were dropped.
+    pub dropped: u64,
+}

@@ -1,0 +1,131 @@
+//! Virtual routers, and their routes.
+
+use std::net::IpAddr;
+
+use axum::Json;
+use axum::extract::{Query, State};
+use sluice_config::api::{Page, Route, Router, RouterFilter};
+use sluice_engine::counters::InterfaceCounters;
+use sluice_engine::policy::{self, Policy};
+use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
+use sluice_route::{Address, NextHop, Prefix, Refusal as RouteRefusal, RouterIndex};
+
+use super::sessions::router;
+use super::{Refusal, Shared};
+use crate::start::sum;
+
+/// The virtual routers that there are, by number.
+fn numbered(policy: &Policy) -> impl Iterator<Item = (RouterIndex, &policy::Router)> {
+    let all = (0..).zip(&policy.routers);
+    all.filter(|(_, router)| !router.name.is_empty())
+}
+
+/// The name of a router.
+pub(super) fn router_name(policy: &Policy, number: RouterIndex) -> String {
+    let router = policy.router(number.into());
+    router.map_or(String::new(), |router| router.name.clone())
+}
+
+/// `GET /v1/routers`
+pub(super) async fn routers(
+    State(control): Shared,
+    Query(wanted): Query<RouterFilter>,
+) -> Result<Json<Page<Router>>, Refusal> {
+    let config = control.config();
+    let plane = control.plane();
+    let policy = plane.policy();
+    let wanted = router(policy, wanted.router.as_deref())?;
+    let mut neighbours = vec![0; policy.routers.len()];
+    let table = plane.neighbours();
+    for place in (0..table.capacity() as u32).map(NeighbourIndex) {
+        let known = table
+            .snapshot(place)
+            .filter(|known| known.state != NeighbourState::Free);
+        let router = known.map(|known| usize::from(policy.router_of(known.interface)));
+        if let Some(count) = router.and_then(|router| neighbours.get_mut(router)) {
+            *count += 1;
+        }
+    }
+    let item = |(number, router): (RouterIndex, &policy::Router)| {
+        let own = (0..).zip(&policy.interfaces);
+        let own = own.filter(|(_, interface)| interface.bridge.is_none() && interface.router == number);
+        let own: Vec<(usize, _)> = own.collect();
+        let total = |value: fn(&InterfaceCounters) -> u64| {
+            own.iter()
+                .map(|(interface, _)| sum(&control.counters, *interface, value))
+                .sum()
+        };
+        let mut routes = [0; 2];
+        for (prefix, _) in plane.fib().iter(number) {
+            routes[usize::from(matches!(prefix.address(), Address::V6(_)))] += 1;
+        }
+        let rules = config.source.iter().filter(|rule| rule.router == number).count()
+            + config.destination.iter().filter(|rule| rule.router == number).count();
+        let written = config.routers.get(usize::from(number));
+        let pools = config.pools.iter().filter(|pool| pool.router == number);
+        let meter = plane.setup().meters.router(number.into());
+        Router {
+            name: router.name.clone(),
+            interfaces: own.iter().map(|(_, interface)| interface.name.clone()).collect(),
+            routes,
+            neighbours: neighbours.get(usize::from(number)).copied().unwrap_or(0),
+            pools: pools.map(|pool| pool.name.clone()).collect(),
+            nat_rules: rules as u64,
+            filter: router.filters,
+            limits: written.map_or_else(Default::default, |written| written.limits),
+            limited_sessions: meter.map_or(0, |meter| meter.sessions().into()),
+            received: total(|counters| counters.received.get()),
+            sent: total(|counters| counters.sent.get()),
+            dropped: total(|counters| counters.all_drops()),
+        }
+    };
+    let is_wanted = |(number, _): &(RouterIndex, &policy::Router)| wanted.is_none_or(|wanted| wanted == *number);
+    Ok(Json(Page::whole(
+        numbered(policy).filter(is_wanted).map(item).collect(),
+    )))
+}
+
+/// `GET /v1/routes`
+pub(super) async fn routes(
+    State(control): Shared,
+    Query(wanted): Query<RouterFilter>,
+) -> Result<Json<Page<Route>>, Refusal> {
+    let plane = control.plane();
+    let policy = plane.policy();
+    let table = plane.next_hops().table();
+    let name = |index: u16| policy.interface(index).map(|interface| interface.name.clone());
+    let connected = |prefix: Prefix, index: u16| {
+        policy.interface(index).is_some_and(|interface| {
+            let networks = interface.link.addresses.iter();
+            networks
+                .map(|&(own, length)| Prefix::new(own, length))
+                .any(|network| network == prefix)
+        })
+    };
+    let wanted = router(policy, wanted.router.as_deref())?;
+    let mut items = Vec::new();
+    for (number, router) in numbered(policy).filter(|(number, _)| wanted.is_none_or(|wanted| wanted == *number)) {
+        let routes = plane.fib().iter(number);
+        items.extend(routes.filter_map(|(prefix, next_hop)| {
+            let (via, interface, kind) = match table.get(next_hop) {
+                NextHop::Local(index) => (None, name(index), "local"),
+                NextHop::Attached(index) if connected(prefix, index) => (None, name(index), "connected"),
+                NextHop::Attached(index) => (None, name(index), "static"),
+                NextHop::Gateway { interface, address } => (Some(IpAddr::from(address)), name(interface), "static"),
+                NextHop::Drop(RouteRefusal::Blackhole) => (None, None, "blackhole"),
+                NextHop::Drop(RouteRefusal::Unreachable) => (None, None, "unreachable"),
+                NextHop::Drop(RouteRefusal::Prohibit) => (None, None, "prohibit"),
+                // Broadcast addresses of the links and link-local ones, which nobody configured.
+                NextHop::Drop(_) => return None,
+            };
+            Some(Route {
+                router: router.name.clone(),
+                to: prefix.to_string(),
+                via,
+                interface,
+                kind: kind.into(),
+            })
+        }));
+    }
+    Ok(Json(Page::whole(items)))
+}
