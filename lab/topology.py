@@ -106,3 +106,44 @@ class Bridged:
         """End all programs and take the topology down."""
         for host in reversed(self.hosts):
             host.remove()
+
+
+class Customers:
+    """Two customers with the same addresses, each behind a virtual router of its own, with a provider of its own:
+
+        red-host ── red-in ┐         ┌ red-out ── red-server
+                           ├ gateway ┤
+        blue-host ─ blue-in┘         └ blue-out ─ blue-server
+    """
+
+    NAMES = ["red", "blue"]
+
+    def __init__(self, folder="/run/lab/customers", mtu=1500):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        self.folder = folder
+        self.gateway = Host("gateway", folder)
+        self.gateway.setting("net.ipv6.conf.default.disable_ipv6=1")
+        self.hosts, self.customers, self.servers = [self.gateway], {}, {}
+        for name in self.NAMES:
+            host = self.customers[name] = Host(f"{name}-host", folder)
+            server = self.servers[name] = Host(f"{name}-server", folder)
+            self.hosts += [host, server]
+            connect(self.gateway, f"{name}-in", host, "eth0", mtu)
+            connect(self.gateway, f"{name}-out", server, "eth0", mtu)
+            host.address, server.address = "10.0.0.2", "198.51.100.1"
+            host.run("ip", "address", "add", "10.0.0.2/24", "dev", "eth0")
+            host.run("ip", "route", "add", "default", "via", "10.0.0.1")
+            host.run("ip", "-6", "address", "add", "2001:db8:1::2/64", "dev", "eth0", "nodad")
+            host.run("ip", "-6", "route", "add", "default", "via", "2001:db8:1::1")
+            server.setting("net.ipv4.icmp_ratelimit=0")
+            server.run("ip", "address", "add", "198.51.100.1/25", "dev", "eth0")
+            server.run("ip", "route", "add", "203.0.113.0/24", "via", "198.51.100.2")
+            server.run("ip", "-6", "address", "add", "2001:db8:a::1/64", "dev", "eth0", "nodad")
+            server.run("ip", "-6", "route", "add", "default", "via", "2001:db8:a::2")
+
+    def remove(self):
+        """End all programs and take the topology down."""
+        for host in reversed(self.hosts):
+            host.remove()
+        shutil.rmtree(self.folder, ignore_errors=True)

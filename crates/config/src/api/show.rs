@@ -76,6 +76,7 @@ pub struct Interface {
     /// Its name in the configuration.
     pub name: String,
     /// The virtual router that it is in; empty where it is in a bridge.
+    #[serde(default)]
     pub router: String,
     /// Its device as written; of a VLAN, its parent and tags.
     pub device: String,
@@ -182,6 +183,7 @@ pub enum Initiator {
 #[serde(rename_all = "kebab-case")]
 pub struct Session {
     /// The virtual router that has it; empty on a bridge.
+    #[serde(default)]
     pub router: String,
     /// The protocol.
     pub protocol: Protocol,
@@ -245,6 +247,7 @@ impl Session {
 #[serde(rename_all = "kebab-case")]
 pub struct Route {
     /// The router that has it.
+    #[serde(default)]
     pub router: String,
     /// Destination network.
     pub to: String,
@@ -263,6 +266,7 @@ pub struct Route {
 #[serde(rename_all = "kebab-case")]
 pub struct Neighbour {
     /// The router whose interface it is behind.
+    #[serde(default)]
     pub router: String,
     /// Its address.
     pub address: IpAddr,

@@ -1,0 +1,153 @@
+"""Virtual routers with the same addresses everywhere: nothing of one reaches the other, and one changes alone."""
+
+import copy
+import os
+import socket
+import subprocess
+
+import pytest
+
+from lab import waiting
+from lab.gateway import Sluice
+from lab.topology import Customers
+
+pytestmark = pytest.mark.sluice
+
+NAMES = Customers.NAMES
+
+
+def router(name):
+    """A router of a customer: translated onto a pool, and denied one port."""
+    return {
+        "routes": [{"to": "203.0.113.0/24", "action": "blackhole"}],
+        "nat": {
+            "source": [{"from": "10.0.0.0/24", "out": f"{name}-out", "pool": f"{name}-pool"}],
+            "destination": [
+                {"protocol": "tcp", "address": "203.0.113.40", "port": 8080, "to": "10.0.0.2", "to-port": 80},
+            ],
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def topology():
+    made = Customers()
+    for name in NAMES:
+        for host in [made.customers[name], made.servers[name]]:
+            folder = os.path.join(made.folder, host.name)
+            os.makedirs(folder)
+            with open(os.path.join(folder, "who"), "w", encoding="ascii") as file:
+                file.write(host.name)
+            host.spawn("python3", "-m", "http.server", "80", "--directory", folder)
+            host.wait_listening(80)
+    yield made
+    made.remove()
+
+
+@pytest.fixture(scope="module")
+def document():
+    interfaces = {}
+    for name in NAMES:
+        interfaces[f"{name}-in"] = {
+            "device": f"{name}-in", "router": name, "addresses": ["10.0.0.1/24", "2001:db8:1::1/64"],
+        }
+        interfaces[f"{name}-out"] = {
+            "device": f"{name}-out", "router": name, "addresses": ["198.51.100.2/25", "2001:db8:a::2/64"],
+        }
+    return {
+        "system": {"name": "lab", "workers": 1},
+        "sessions": {"ipv4": 4096, "ipv6": 1024},
+        "control": {"socket": "/run/lab/control", "log": "debug"},
+        "interfaces": interfaces,
+        "routers": {name: router(name) for name in NAMES},
+        "nat": {"pools": {f"{name}-pool": {"addresses": ["203.0.113.16/28"]} for name in NAMES}},
+    }
+
+
+@pytest.fixture(scope="module")
+def gateway(topology, binary, document):
+    made = Sluice(topology.gateway, binary, document)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(autouse=True)
+def as_configured(gateway, document):
+    yield
+    if gateway.document != document:
+        gateway.apply(document)
+
+
+def who(host, url="http://198.51.100.1/who", check=True):
+    return host.run("curl", "-sS", "--max-time", "5", url, check=check)
+
+
+def test_customers_with_the_same_addresses_reach_each_its_own_server_by_the_same_pool(gateway, topology):
+    for name in NAMES:
+        assert f"{name}-server" == who(topology.customers[name])
+    for name in NAMES:
+        rows = gateway.show("sessions", "--router", name)["sessions"]
+        assert {name} == {row["router"] for row in rows}
+        assert {("10.0.0.2", "198.51.100.1")} == {
+            (row["forward"]["source"], row["forward"]["destination"]) for row in rows if row["protocol"] == "tcp"
+        }
+        assert {f"{name}-pool"} == {row["pool"] for row in rows}
+
+
+def test_port_forwarded_by_two_routers_leads_each_to_its_own_host(gateway, topology):
+    for name in NAMES:
+        assert f"{name}-host" == who(topology.servers[name], "http://203.0.113.40:8080/who")
+
+
+def test_ping_and_ipv6_of_both_work_at_once(gateway, topology):
+    for name in NAMES:
+        for target in ["198.51.100.1", "10.0.0.1", "2001:db8:a::1", "2001:db8:1::1"]:
+            assert "3 received" in topology.customers[name].run("ping", "-c3", "-i0.2", "-W3", target), (name, target)
+
+
+def test_filter_of_one_router_denies_nothing_in_the_other(gateway, topology, document):
+    changed = copy.deepcopy(document)
+    changed["routers"]["red"]["filter"] = {
+        "default": "accept", "rules": [{"name": "web", "action": "reject", "protocol": "tcp", "to-port": 80}],
+    }
+    gateway.apply(changed)
+    assert "Failed to connect" in who(topology.customers["red"], check=False)
+    assert "blue-server" == who(topology.customers["blue"])
+    rules = {row["name"]: row["hits"]["packets"] for row in gateway.show("filter")["rules"]}
+    assert ["red/web", "red/default"] == list(rules)
+    assert 1 <= rules["red/web"]
+    gateway.command("filter", "insert", "--router", "red", 'name = "let", action = "accept", to-port = 80')
+    waiting.until(lambda: who(topology.customers["red"], check=False) == "red-server", "the inserted rule to count")
+    gateway.command("filter", "remove", "red/let")
+    assert "Failed to connect" in who(topology.customers["red"], check=False)
+
+
+def test_limits_of_one_router_leave_the_other_alone(gateway, topology, document):
+    changed = copy.deepcopy(document)
+    changed["routers"]["red"]["limits"] = {"sessions": 1}
+    gateway.apply(changed)
+    gateway.command("clear", "sessions", "--router", "red")
+    held = topology.customers["red"].open_socket(kind=socket.SOCK_STREAM)
+    held.connect(("198.51.100.1", 80))
+    waiting.until(lambda: gateway.show("routers", "--router", "red")["routers"][0]["limited-sessions"] == 1, "a session")
+    assert "" != who(topology.customers["red"], check=False) != "red-server"
+    assert 1 <= gateway.drops()["router-sessions"]
+    assert "blue-server" == who(topology.customers["blue"])
+    held.close()
+
+
+def test_routes_and_neighbours_are_listed_by_router(gateway, topology):
+    for name in NAMES:
+        who(topology.customers[name])
+        routes = gateway.show("routes", "--router", name)["routes"]
+        assert {name} == {row["router"] for row in routes}
+        assert {("203.0.113.0/24", "blackhole"), ("10.0.0.0/24", "connected")} <= {
+            (row["to"], row["kind"]) for row in routes
+        }
+        neighbours = gateway.show("neighbours", "--router", name)["neighbours"]
+        assert {f"{name}-in", f"{name}-out"} == {row["interface"] for row in neighbours}
+    assert "there is no router" in subprocess.run(
+        [gateway.binary, "check", gateway.write('[interfaces.a]\ndevice = "null:"\nrouter = "x"\n', "wrong.toml")],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, encoding="utf-8",
+    ).stdout
