@@ -114,7 +114,7 @@ def test_filter_of_one_router_denies_nothing_in_the_other(gateway, topology, doc
     gateway.apply(changed)
     assert "Failed to connect" in who(topology.customers["red"], check=False)
     assert "blue-server" == who(topology.customers["blue"])
-    rules = {row["name"]: row["hits"]["packets"] for row in gateway.show("filter")["rules"]}
+    rules = {row["name"]: row["packets"] for row in gateway.show("filter")["rules"]}
     assert ["red/web", "red/default"] == list(rules)
     assert 1 <= rules["red/web"]
     gateway.command("filter", "insert", "--router", "red", 'name = "let", action = "accept", to-port = 80')
