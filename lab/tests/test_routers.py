@@ -10,6 +10,7 @@ import pytest
 from lab import waiting
 from lab.gateway import Sluice
 from lab.topology import Customers
+from lab.wire import ARP, ICMP, IP, Dot1Q, Ether, Wire
 
 pytestmark = pytest.mark.sluice
 
@@ -151,3 +152,106 @@ def test_routes_and_neighbours_are_listed_by_router(gateway, topology):
         [gateway.binary, "check", gateway.write('[interfaces.a]\ndevice = "null:"\nrouter = "x"\n', "wrong.toml")],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, encoding="utf-8",
     ).stdout
+
+
+def linked(document):
+    """Red reaches a network of blue's provider over a virtual link, translated there."""
+    changed = copy.deepcopy(document)
+    changed["interfaces"]["red-blue"] = {"peer": "blue-red", "router": "red", "addresses": ["100.64.0.0/31"]}
+    changed["interfaces"]["blue-red"] = {"peer": "red-blue", "router": "blue", "addresses": ["100.64.0.1/31"]}
+    changed["routers"]["red"]["routes"].append({"to": "192.0.2.0/24", "via": "100.64.0.1"})
+    changed["routers"]["red"]["nat"]["source"].append({"from": "10.0.0.0/24", "out": "red-blue", "pool": "link"})
+    changed["nat"]["pools"]["link"] = {"addresses": ["100.64.1.1"]}
+    changed["routers"]["blue"]["routes"] += [
+        {"to": "192.0.2.0/24", "via": "198.51.100.1"}, {"to": "100.64.1.0/24", "via": "100.64.0.0"},
+    ]
+    return changed
+
+
+@pytest.fixture(scope="module")
+def far(topology):
+    server = topology.servers["blue"]
+    server.run("ip", "address", "add", "192.0.2.1/32", "dev", "lo")
+    server.run("ip", "route", "add", "100.64.0.0/16", "via", "198.51.100.2")
+    with open(os.path.join(topology.folder, server.name, "download"), "wb") as file:
+        file.write(os.urandom(4 << 20))
+    return "192.0.2.1"
+
+
+def test_virtual_link_that_comes_while_packets_flow_leads_from_one_router_to_the_other(gateway, topology, document, far):
+    ping = topology.customers["blue"].spawn("ping", "-n", "-i", "0.02", "198.51.100.1")
+    gateway.apply(linked(document))
+    customer = topology.customers["red"]
+    assert "3 received" in customer.run("ping", "-c3", "-i0.2", "-W3", far)
+    assert "blue-server" == who(customer, f"http://{far}/who")
+    took = customer.run("curl", "-sS", "--max-time", "20", "-o", "/dev/null", "-w", "%{size_download}", f"http://{far}/download")
+    assert str(4 << 20) == took
+    # Each pass is a session of its own: translated in red, plain in blue.
+    rows = gateway.show("interfaces", "--router", "red")["interfaces"]
+    ends = {row["name"]: row for row in gateway.show("interfaces")["interfaces"] if row["name"] in ["red-blue", "blue-red"]}
+    assert {"red-in", "red-out", "red-blue"} == {row["name"] for row in rows}
+    assert ends["red-blue"]["sent"] == ends["blue-red"]["received"] > 1000
+    assert ends["red-blue"]["received"] == ends["blue-red"]["sent"] > 1000
+    gateway.apply(document)
+    assert {"red-in", "red-out"} == {row["name"] for row in gateway.show("interfaces", "--router", "red")["interfaces"]}
+    assert "blue-server" not in who(customer, f"http://{far}/who", check=False)
+    gateway.apply(linked(document))
+    assert "blue-server" == who(customer, f"http://{far}/who")
+    ping.signal(2)
+    ping.wait(5)
+    assert " 0% packet loss" in ping.output
+
+
+def test_routes_in_a_circle_end_after_as_many_routers_as_a_packet_may_pass(gateway, topology, document):
+    changed = linked(document)
+    changed["routers"]["red"]["nat"] = {}
+    changed["routers"]["red"]["routes"].append({"to": "192.0.3.0/24", "via": "100.64.0.1"})
+    changed["routers"]["blue"]["routes"].append({"to": "192.0.3.0/24", "via": "100.64.0.0"})
+    del changed["nat"]["pools"]["red-pool"], changed["nat"]["pools"]["link"]
+    gateway.apply(changed)
+    before = gateway.drops().get("too-many-passes", 0)
+    topology.customers["red"].run("ping", "-c3", "-i0.2", "-W1", "192.0.3.1", check=False)
+    waiting.until(lambda: gateway.drops()["too-many-passes"] >= before + 3, "packets to be dropped on their fourth way")
+
+
+def test_router_that_goes_and_comes_back_disturbs_no_other(gateway, topology, document):
+    ping = topology.customers["blue"].spawn("ping", "-n", "-i", "0.02", "198.51.100.1")
+    changed = copy.deepcopy(document)
+    for _ in range(3):
+        del changed["routers"]["red"], changed["nat"]["pools"]["red-pool"]
+        for name in ["red-in", "red-out"]:
+            changed["interfaces"][name] = {"device": name}
+        gateway.apply(changed)
+        assert ["default", "blue"] == [row["name"] for row in gateway.show("routers")["routers"]]
+        assert [] == [row for row in gateway.show("sessions")["sessions"] if row["router"] not in ["blue", "default"]]
+        assert "red-server" not in who(topology.customers["red"], check=False)
+        changed = copy.deepcopy(document)
+        gateway.apply(changed)
+        assert "red-server" == who(topology.customers["red"])
+    ping.signal(2)
+    ping.wait(5)
+    assert " 0% packet loss" in ping.output
+
+
+def test_vlan_of_a_router_comes_and_goes_while_the_daemon_runs(gateway, topology, document):
+    changed = copy.deepcopy(document)
+    changed["interfaces"]["red-in.7"] = {
+        "parent": "red-in", "vlan": 7, "router": "green", "addresses": ["10.0.0.1/24"],
+    }
+    changed["routers"]["green"] = {}
+    gateway.apply(changed)
+    customer = topology.customers["red"]
+    mac = gateway.show("interfaces", "--router", "green")["interfaces"][0]["mac"]
+    with Wire(customer, "eth0") as wire:
+        echo = Ether(src=customer.mac(), dst=mac) / Dot1Q(vlan=7) / IP(src="10.0.0.9", dst="10.0.0.1") / ICMP(id=7) / b"x"
+        ask = Ether(src=customer.mac(), dst="ff:ff:ff:ff:ff:ff") / Dot1Q(vlan=7) / ARP(
+            op="who-has", hwsrc=customer.mac(), psrc="10.0.0.9", pdst="10.0.0.1"
+        )
+        wire.send(ask)
+        wire.send(echo)
+        # The kernel takes the tag out of what it shows.
+        answer = wire.expect(lambda frame: ICMP in frame and frame[ICMP].type == 0 and frame[ICMP].id == 7)
+        assert "10.0.0.9" == answer[IP].dst
+        gateway.apply(document)
+        wire.send(echo)
+    waiting.until(lambda: gateway.drops()["unknown-vlan"] >= 1, "the VLAN to be gone")

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::filter::FilterRule;
 use crate::memory::Table;
+use crate::numbering::Numbering;
 use crate::schema;
 use crate::value::{AddressRange, Device, InterfaceAddress, Mac, MssClamp, PortRange, Prefix, Tags, Transport};
 
@@ -59,7 +60,9 @@ pub struct Config {
     pub tables: Vec<Table>,
     /// Timeouts of sessions that no pool takes part in.
     pub timeouts: Timeouts,
-    /// Interfaces in the order of the file.
+    /// Which number is whose.
+    pub numbering: Numbering,
+    /// Interfaces by number: in the order of the file, where the process has just begun.
     pub interfaces: Vec<Interface>,
     /// Virtual routers by number.
     pub routers: Vec<Router>,
@@ -124,6 +127,30 @@ pub struct SignatureFile {
     pub dialect: schema::SignatureDialect,
 }
 
+impl Interface {
+    /// Nothing, at a number that rests.
+    pub(crate) fn gone() -> Self {
+        Self {
+            name: String::new(),
+            link: Link::Gone,
+            router: DEFAULT_ROUTER,
+            addresses: Vec::new(),
+            mtu: 1_500,
+            mac: None,
+            source_validation: schema::SourceValidation::Loose,
+            advertisements: None,
+            left_to_offload: schema::LeftToOffload::Complete,
+            mss_clamp: None,
+            bridge: None,
+        }
+    }
+
+    /// Whether there is such an interface: a number may rest.
+    pub fn exists(&self) -> bool {
+        self.link != Link::Gone
+    }
+}
+
 impl Config {
     /// What holds for the packet filters of all routers, and what becomes of the default router's packets that none of its
     /// rules decides about; none where no router has a filter.
@@ -165,7 +192,7 @@ impl Config {
 /// A virtual router.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Router {
-    /// Its name in the configuration.
+    /// Its name in the configuration; empty where the number rests.
     pub name: String,
     /// Limits of its sessions.
     pub limits: schema::SessionLimits,
@@ -232,6 +259,13 @@ pub enum Link {
         /// As for a device.
         queues: Option<u16>,
     },
+    /// An end of a virtual link.
+    Virtual {
+        /// The other end.
+        peer: InterfaceIndex,
+    },
+    /// Nothing: an interface that is no longer there, whose number rests.
+    Gone,
     /// Tagged frames of another interface, which has a device or is a bond.
     Vlan {
         /// The interface that carries them.

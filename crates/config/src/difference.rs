@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use crate::config::Config;
+use crate::schema;
 
 /// Keys that are fixed at start, and why. `*` stands for any name. A key covers everything below it.
 const FIXED: &[(&str, &str)] = &[
@@ -143,75 +144,64 @@ impl Difference {
 
 /// Compare two configurations, defaults written out.
 pub fn difference(old: &Config, new: &Config) -> Difference {
-    let mut changes = Vec::new();
+    let mut found = Vec::new();
     let tree = |config: &Config| Table::try_from(&config.document).unwrap_or_default();
     let (old_tree, new_tree) = (tree(old), tree(new));
-    walk("", &old_tree, &new_tree, &mut changes);
-    let names = |config: &Config| {
-        config
-            .interfaces
-            .iter()
-            .map(|interface| interface.name.clone())
-            .collect::<Vec<_>>()
+    walk(&[], &old_tree, &new_tree, &mut found);
+    // Interfaces without a device come and go; what a device is part of is opened at start.
+    let is_live = |path: &[&str]| match path {
+        ["interfaces", name, rest @ ..] => {
+            let written = [old, new].map(|config| config.document.interfaces.get(*name));
+            let device = |written: &schema::Interface| written.device.is_some() || written.bond.is_some();
+            !written.into_iter().flatten().any(device) && rest.iter().all(|key| LIVE.contains(key))
+        }
+        _ => false,
     };
-    let (old_names, new_names) = (names(old), names(new));
-    let same_set = old_names.len() == new_names.len() && old_names.iter().all(|name| new_names.contains(name));
-    if same_set && old_names != new_names {
-        let fixed = Some("the order of the interfaces numbers their ports at start".to_owned());
-        changes.push(Change {
-            key: "interfaces".into(),
-            kind: Kind::Changed,
-            fixed,
-        });
-    }
+    let change = |(path, kind): (Vec<&str>, Kind)| Change {
+        key: path.join("."),
+        kind,
+        fixed: fixed(&path).filter(|_| !is_live(&path)),
+    };
+    let mut changes: Vec<_> = found.into_iter().map(change).collect();
     changes.sort_by(|a, b| a.key.cmp(&b.key));
     Difference { changes }
 }
 
-fn walk(prefix: &str, old: &Table, new: &Table, changes: &mut Vec<Change>) {
-    let key_of = |key: &str| {
-        if prefix.is_empty() {
-            key.to_owned()
-        } else {
-            format!("{prefix}.{key}")
-        }
-    };
+/// Keys that change while the process runs, of interfaces without a device.
+const LIVE: &[&str] = &["parent", "vlan", "peer", "mtu"];
+
+fn walk<'t>(prefix: &[&'t str], old: &'t Table, new: &'t Table, found: &mut Vec<(Vec<&'t str>, Kind)>) {
+    let path = |key: &'t str| [prefix, &[key]].concat();
     for (key, old_value) in old {
-        let key_path = key_of(key);
         match (old_value, new.get(key)) {
-            (Value::Table(old), Some(Value::Table(new))) => walk(&key_path, old, new, changes),
-            (_, None) => changes.push(change(key_path, Kind::Removed)),
-            (old, Some(new)) if old != new => changes.push(change(key_path, Kind::Changed)),
+            (Value::Table(old), Some(Value::Table(new))) => walk(&path(key), old, new, found),
+            (_, None) => found.push((path(key), Kind::Removed)),
+            (old, Some(new)) if old != new => found.push((path(key), Kind::Changed)),
             _ => {}
         }
     }
     let added = new.keys().filter(|key| !old.contains_key(*key));
-    changes.extend(added.map(|key| change(key_of(key), Kind::Added)));
+    found.extend(added.map(|key| (path(key), Kind::Added)));
 }
 
-fn change(key: String, kind: Kind) -> Change {
+/// Why what is at a path is fixed at start.
+fn fixed(path: &[&str]) -> Option<String> {
+    let key = path.join(".");
     let as_a_whole = FIXED_AS_A_WHOLE.iter().filter(|(table, _)| *table == key);
-    let fixed = FIXED
-        .iter()
-        .filter(|(pattern, _)| covers(pattern, &key))
-        .chain(as_a_whole)
-        .next()
-        .map(|(_, why)| (*why).to_owned());
-    Change { key, kind, fixed }
+    let fixed = FIXED.iter().filter(|(pattern, _)| covers(pattern, path));
+    fixed.chain(as_a_whole).next().map(|(_, why)| (*why).to_owned())
 }
 
 /// A whole interface that comes or goes is covered by what is below it.
-fn covers(pattern: &str, key: &str) -> bool {
-    let mut steps = key.split('.');
-    let mut matched = 0;
-    for expected in pattern.split('.') {
-        match steps.next() {
-            Some(step) if expected == "*" || step == expected => matched += 1,
-            Some(_) => return false,
-            None => break,
-        }
-    }
-    matched > 0 && (matched == pattern.split('.').count() || pattern.split('.').nth(matched - 1) == Some("*"))
+fn covers(pattern: &str, path: &[&str]) -> bool {
+    let pattern: Vec<_> = pattern.split('.').collect();
+    let matched = pattern
+        .iter()
+        .zip(path)
+        .take_while(|(expected, step)| **expected == "*" || expected == step);
+    let matched = matched.count();
+    let reached = matched == pattern.len() || matched == path.len();
+    reached && (matched == pattern.len() || matched > 0 && pattern[matched - 1] == "*")
 }
 
 #[cfg(test)]
@@ -344,11 +334,20 @@ pool = "public"
     }
 
     #[test]
-    fn difference_of_the_order_of_interfaces_needs_a_restart() {
-        let mut parts: Vec<&str> = BASE.split("\n[").collect();
-        parts.swap(1, 2);
-        let new = parts.join("\n[");
-        let expected = "interfaces changed: the order of the interfaces numbers their ports at start";
-        assert_eq!(vec![expected.to_owned()], changes(BASE, &new));
+    fn difference_of_the_order_of_interfaces_is_none() {
+        let (inside, outside) = BASE.split_once("[interfaces.outside]").unwrap();
+        let (outside, rest) = outside.split_once("[nat.pools.public]").unwrap();
+        let turned = format!("[interfaces.outside]{outside}{inside}[nat.pools.public]{rest}");
+        assert_eq!(Vec::<String>::new(), changes(BASE, &turned));
+    }
+
+    #[test]
+    fn difference_of_interfaces_without_a_device_is_live_whatever_their_names() {
+        let vlan = |id: u16| format!("[interfaces.\"inside.7\"]\nparent = \"inside\"\nvlan = {id}\n{BASE}");
+        assert_eq!(vec!["interfaces.inside.7 added"], changes(BASE, &vlan(7)));
+        assert_eq!(vec!["interfaces.inside.7.vlan changed"], changes(&vlan(7), &vlan(8)));
+        let device = |name: &str| format!("[interfaces.\"x.1\"]\ndevice = \"tap:{name}\"\n{BASE}");
+        let expected = vec!["interfaces.x.1.device changed: devices are opened at start"];
+        assert_eq!(expected, changes(&device("a"), &device("b")));
     }
 }

@@ -20,6 +20,7 @@ pub mod filter;
 pub mod hostile;
 pub mod import;
 pub mod memory;
+mod numbering;
 mod problem;
 mod read;
 pub mod schema;
@@ -29,8 +30,9 @@ pub mod value;
 pub use config::{Config, Valid};
 pub use diagnosis::{Complaint, Diagnosis, Located};
 pub use difference::{Change, Difference, Kind, difference};
+pub use numbering::{Number, Numbering, Numbers};
 pub use problem::{FilterProblem, Problem, nearest};
-pub use validate::{Checked, EXCEPTIONS, Inserted, Machine, Weight, check, check_rules};
+pub use validate::{Checked, EXCEPTIONS, Inserted, MOST_ROUTERS, Machine, Weight, check, check_numbered, check_rules};
 
 /// Read a text without asking what its values mean.
 ///

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use sluice_config::config::InterfaceIndex;
-use sluice_config::{Config, Machine, Valid};
+use sluice_config::{Config, MOST_ROUTERS, Machine, Numbering, Valid};
 use sluice_dpdk::interface::Interface;
 use sluice_dpdk::{Devices, tsc};
 use sluice_engine::assist::Assist;
@@ -21,6 +21,7 @@ use crate::build::{PoolNames, Rules, SignatureReport};
 use crate::compiling::Compiler;
 use crate::desk::{Desk, Gone};
 use crate::eve::{Eve, Scene};
+use crate::numbers::Resting;
 use crate::rules::RunningRules;
 use crate::shares::Shares;
 use crate::start::Running;
@@ -87,6 +88,8 @@ pub struct Control {
     signatures: Mutex<Arc<SignatureReport>>,
     /// Who compiles rules.
     pub(crate) compiler: Compiler,
+    /// Numbers of interfaces and routers that are gone.
+    resting: Mutex<Resting>,
     /// One at a time compiles.
     pub(crate) compiling: tokio::sync::Mutex<()>,
     /// Requests whose answering panicked.
@@ -181,6 +184,7 @@ impl Control {
             alerts,
             signatures: Mutex::new(Arc::new(running.signatures)),
             compiler: running.compiler,
+            resting: Mutex::default(),
             compiling: tokio::sync::Mutex::new(()),
             panics: AtomicU64::new(0),
         };
@@ -232,8 +236,15 @@ impl Control {
         lock(&self.config).clone()
     }
 
+    /// What another configuration is numbered by.
+    pub(crate) fn numbering(&self) -> Numbering {
+        let room = self.counters.first().map_or(0, |worker| worker.interfaces.len());
+        lock(&self.resting).numbering(&self.config().numbering, [room, MOST_ROUTERS], Instant::now())
+    }
+
     /// Another configuration runs.
     pub(crate) fn set_config(&self, config: Valid<Config>) {
+        lock(&self.resting).follow(&config.numbering, Instant::now());
         *lock(&self.config) = Arc::new(config);
     }
 

@@ -17,6 +17,7 @@ mod known;
 mod load;
 mod log;
 mod machine;
+mod numbers;
 mod packet_text;
 mod pcapng;
 pub mod plan;

@@ -110,9 +110,13 @@ pub struct Meta {
     pub egress: u16,
     /// Where it comes from.
     pub origin: Origin,
+    /// Virtual links that it has crossed.
+    pub crossed: u8,
     /// Identification of the fragments of its datagram when they leave; 0 where it is none.
     pub identification: u16,
 }
+
+const _: () = assert!(size_of::<Meta>() == 32);
 
 impl Meta {
     /// Whether the gateway itself made it.
@@ -172,6 +176,8 @@ pub struct Note {
     pub ports: (u16, u16),
     /// Identification that fragments leave with.
     pub identification: u16,
+    /// Virtual links that it has crossed.
+    pub crossed: u8,
 }
 
 impl Note {
@@ -184,6 +190,7 @@ impl Note {
             origin: meta.origin,
             ports,
             identification: meta.identification,
+            crossed: meta.crossed,
         }
     }
 
@@ -202,7 +209,7 @@ impl Note {
             Stage::Received(port) => (6, u64::from(port), 0),
             Stage::Forward => (7, 0, 0),
         };
-        let from = u64::from(self.interface) << 8 | self.origin.pack() << 24;
+        let from = u64::from(self.interface) << 8 | self.origin.pack() << 24 | u64::from(self.crossed & 7) << 26;
         let ports = u64::from(self.ports.0) << 16 | u64::from(self.ports.1);
         [
             stage | from | ports << 32,
@@ -243,6 +250,7 @@ impl Note {
             stage,
             interface: (first >> 8) as u16,
             origin: Origin::unpack(first >> 24),
+            crossed: (first >> 26) as u8 & 7,
             ports: ((first >> 48) as u16, (first >> 32) as u16),
             identification: (second >> 48) as u16,
         })
@@ -358,6 +366,8 @@ pub struct Lists {
     pub hand_over: ArrayVec<(Slot, WorkerIndex, Cause, Carried), HAND>,
     /// Dropped.
     pub drop: ArrayVec<(Slot, Reason), HAND>,
+    /// Out by an end of a virtual link.
+    pub cross: Slots,
     /// To be sent, by port.
     pub transmit: Vec<Slots>,
 }
@@ -389,11 +399,12 @@ impl Lists {
         put(&mut self.drop, (slot, reason.into()));
     }
 
-    /// Send a packet.
+    /// Send a packet; one without a port goes over a virtual link.
     #[inline(always)]
     pub fn send(&mut self, port: PortIndex, slot: Slot) {
-        if let Some(list) = self.transmit.get_mut(port as usize) {
-            put(list, slot);
+        match self.transmit.get_mut(port as usize) {
+            Some(list) => put(list, slot),
+            None => put(&mut self.cross, slot),
         }
     }
 
@@ -443,6 +454,7 @@ impl Lists {
             ("fragments", &self.fragments),
             ("discover", &self.neighbour),
             ("gateway", &self.gateway),
+            ("cross", &self.cross),
             ("taken-in", &self.taken),
             ("hold", &self.hold),
             ("queue", &self.queue),
@@ -523,6 +535,7 @@ impl Lists {
             && self.inspect6.is_empty()
             && self.recognise4.is_empty()
             && self.recognise6.is_empty()
+            && self.cross.is_empty()
     }
 
     /// Drop what nodes have left to do.
@@ -540,6 +553,7 @@ impl Lists {
             &mut self.fragments,
             &mut self.neighbour,
             &mut self.gateway,
+            &mut self.cross,
         ];
         for list in lists {
             for slot in list.drain(..) {

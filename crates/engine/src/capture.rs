@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::batch::{Batch, Lists};
 use crate::io::Slot;
+use crate::policy::Policy;
 use crate::reason::Reason;
 use crate::time::Now;
 
@@ -112,6 +113,20 @@ impl Tap {
         for (packet, meta) in all.take(slots.end).skip(slots.start) {
             if wanted.is_none_or(|wanted| meta.interface == wanted) {
                 self.copy(packet.bytes(), meta.interface, Seen::Received, now);
+            }
+        }
+    }
+
+    /// Frames cross virtual links: sent at one end, received at the other, the same bytes.
+    pub(crate) fn crossing(&mut self, batch: &Batch<'_, '_>, slots: &[Slot], policy: &Policy, now: Now) {
+        for &slot in slots {
+            let egress = batch.meta(slot).egress;
+            let peer = policy.interface(egress).and_then(|interface| interface.peer);
+            let frame = batch.packets[slot as usize].bytes();
+            match self.which {
+                Which::Interface(wanted) if wanted == egress => self.copy(frame, wanted, Seen::Sent, now),
+                Which::Interface(wanted) if Some(wanted) == peer => self.copy(frame, wanted, Seen::Received, now),
+                Which::Interface(_) | Which::Received | Which::Drops => {}
             }
         }
     }

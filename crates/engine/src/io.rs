@@ -25,6 +25,9 @@ pub type Slot = u8;
 /// A port of this worker: an interface, in the order of the configuration.
 pub type PortIndex = u16;
 
+/// In the place of a port: the interface is an end of a virtual link, or gone.
+pub const NO_PORT: PortIndex = PortIndex::MAX;
+
 /// A worker, counted from 0.
 pub type WorkerIndex = u16;
 

@@ -2,6 +2,7 @@
 
 pub mod bridge;
 pub mod complain;
+pub mod cross;
 pub mod cut;
 pub mod decide;
 pub mod established;

@@ -89,8 +89,8 @@ pub enum PlaneError {
         Hop::INTERFACES
     )]
     TooMany,
-    /// Counters have room for the interfaces of the start.
-    #[error("{0} interfaces, but there is room for the {1} of the start only")]
+    /// Counters have room for so many interfaces.
+    #[error("{0} interfaces, but there is room for {1} only")]
     MoreInterfaces(usize, usize),
     /// The memory of port leases was made for smaller pools.
     #[error("the pools need {needed} bytes for their port leases, {reserved} were reserved at the start")]
@@ -184,7 +184,7 @@ impl Plane {
         );
         let mut fib = Fib::new(quiescence.clone());
         fib.apply_all(routes, &mut next_hops)?;
-        let (interfaces, shards) = (policy.interfaces.len(), setup.owners.len());
+        let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
         Ok(Self {
             keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
@@ -261,7 +261,10 @@ impl Plane {
                 policer: Policer::new(policy.limits, self.now.nanoseconds),
                 limits: policy.limits,
                 datagrams: Datagrams::new(self.setup.fragments, self.setup.secret),
-                advertise_at: vec![(self.now.nanoseconds, None); policy.interfaces.len()],
+                advertise_at: vec![
+                    (self.now.nanoseconds, None);
+                    self.counters.first().map_or(0, |own| own.interfaces.len())
+                ],
             }
         });
         let (desk, mut counter) = desk();

@@ -61,6 +61,8 @@ pub struct Setup {
     pub meters: Arc<Meters>,
     /// Events of translation.
     pub events: Events,
+    /// Interfaces that there is room for; at least those of the start.
+    pub interfaces: usize,
 }
 
 /// What is kept of the events of translation until somebody takes it.
@@ -150,7 +152,7 @@ pub struct Port {
 pub struct Interface {
     /// Name in the configuration.
     pub name: String,
-    /// Its port.
+    /// Its port; [`crate::io::NO_PORT`] of an end of a virtual link.
     pub port: PortIndex,
     /// Its tags, outermost first; none for untagged.
     pub tags: Vec<Tag>,
@@ -179,6 +181,8 @@ pub struct Interface {
     /// Largest TCP segment in bytes of data that SYNs over IPv4 may offer, whether they come in or go out here; 20 less
     /// over IPv6, whose header is as much longer.
     pub segment_size: Option<u16>,
+    /// It is an end of a virtual link: the other end.
+    pub peer: Option<u16>,
     /// It is one of the two interfaces of a bridge, and no router's.
     pub bridge: Option<Bridge>,
 }

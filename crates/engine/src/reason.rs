@@ -48,6 +48,7 @@ reasons! {
         LeftToOffload = "left-to-offload", "checksum left to offload by a local sender, refused by configuration";
         DeviceRefused = "device-refused", "frame from the device in a form that can't be used";
         InterfaceGone = "interface-gone", "the egress interface is no longer configured";
+        TooManyPasses = "too-many-passes", "passed as many virtual routers as a packet may: their routes lead in a circle, or on and on";
         Loop = "loop", "more passes through the gateway than allowed";
         Forgotten = "forgotten", "a node left it nowhere: a bug, please report";
     }

@@ -312,6 +312,8 @@ pub enum Request {
         interface: Option<u16>,
         /// With this address only.
         address: Option<sluice_route::Address>,
+        /// Those too that were set.
+        permanent: bool,
     },
     /// Set a neighbour that is never asked for.
     SetNeighbour {

@@ -20,7 +20,9 @@ use crate::inspection::{Inspecting, Told};
 use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
 use crate::leases::Settling;
 use crate::nodes::established::{Lookups, established};
-use crate::nodes::{complain, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise, revise};
+use crate::nodes::{
+    complain, cross, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise, revise,
+};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
 use crate::reason::{Own, Reason};
@@ -52,7 +54,7 @@ pub use moving::HELD;
 
 /// Rounds of the nodes in one burst: a packet that opens a session takes two, what looks at it one each, an error another. One
 /// that comes back opens two sessions.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 8 * cross::MOST_PASSES as usize;
 
 /// Everything that a worker is made of.
 pub struct Parts<'m> {
@@ -154,6 +156,8 @@ enum Resume {
     Ready,
     /// It is a fragment that inspection let wait: what it was told of its datagram, and whether that was inspected.
     Fragment(Told, bool),
+    /// It came over a virtual link.
+    Crossed,
     /// Its neighbour does not answer.
     Failed,
     /// It is a SYN that nobody expected when it came, for this reason.
@@ -429,6 +433,15 @@ impl<'m> Worker<'m> {
                     mark,
                     &mut tracer,
                 );
+                if !lists.cross.is_empty() {
+                    if let Some(tap) = &mut self.tap {
+                        tap.crossing(&batch, &lists.cross, ctx.policy, now);
+                    }
+                    cross::cross(&mut batch, lists, &mut ctx);
+                    if let Some(tracer) = &mut tracer {
+                        tracer.after("cross", lists);
+                    }
+                }
             }
             lists.abandon(Own::Loop);
             if let Some(tracer) = tracer {

@@ -409,6 +409,7 @@ fn neighbours_cleared_are_asked_for_again_and_configured_ones_stay() {
     let clear = Request::ClearNeighbours {
         interface: None,
         address: None,
+        permanent: false,
     };
     assert!(matches!(rig.ask(0, clear), Reply::Cleared(1)));
     rig.sent();

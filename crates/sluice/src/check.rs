@@ -201,6 +201,11 @@ fn device(config: &Config, interface: &Interface) -> String {
     match &interface.link {
         Link::Device { device, .. } => device.to_string(),
         Link::Bond { members, .. } => members.iter().map(ToString::to_string).collect::<Vec<_>>().join("+"),
+        Link::Virtual { peer } => {
+            let peer = config.interfaces.get(usize::from(*peer)).map_or("?", |peer| &peer.name);
+            format!("link to {peer}")
+        }
+        Link::Gone => String::new(),
         Link::Vlan { parent, tags } => {
             let parent = config
                 .interfaces

@@ -105,6 +105,7 @@ fn plane(steering: Steering, style: Style, workers: usize) -> Result<Plane, Fail
         applications: None,
         inspection: None,
         events: Default::default(),
+        interfaces: 0,
         subscribers: Subscribers {
             most: FLOWS,
             blocks: FLOWS,

@@ -265,6 +265,7 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
         applications: None,
         inspection: case.inspects.then(inspector_plan),
         events: Default::default(),
+        interfaces: 0,
         subscribers: Subscribers {
             most: 64,
             blocks: 64,

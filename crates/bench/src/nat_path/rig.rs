@@ -245,6 +245,7 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
         applications: None,
         inspection: None,
         events: Default::default(),
+        interfaces: 0,
         // Hosts have 63 flows each, and half as many where sessions come and go.
         subscribers: Subscribers {
             most: sessions / if short { 24 } else { 48 } + 256,

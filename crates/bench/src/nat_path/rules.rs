@@ -70,6 +70,7 @@ pub fn interfaces(job: Job) -> Result<Vec<Interface>, Failure> {
             validity: validity::Policy::default(),
             complete_checksums: true,
             segment_size: None,
+            peer: None,
             bridge: None,
             advertise: None,
         });

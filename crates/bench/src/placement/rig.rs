@@ -186,6 +186,7 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failur
         applications: None,
         inspection: None,
         events: Default::default(),
+        interfaces: 0,
         subscribers: Subscribers {
             most: CAPACITY,
             blocks: CAPACITY,

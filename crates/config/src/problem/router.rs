@@ -34,6 +34,33 @@ pub enum RouterProblem {
         /// Another.
         other: String,
     },
+    /// A key that an end of a virtual link does not have.
+    #[error("`{0}` is of devices, and this is an end of a virtual link")]
+    NotOnLink(&'static str),
+    /// A link whose other end leads elsewhere.
+    #[error("interface `{peer}` is not the other end of `{name}`")]
+    PeerElsewhere {
+        /// One end.
+        name: String,
+        /// What it names.
+        peer: String,
+    },
+    /// A link within one router.
+    #[error("interface `{0}` is in the same router")]
+    LinkToItself(String),
+    /// Two MTUs.
+    #[error("packets of {own} bytes would leave here, and `{peer}` takes {its}")]
+    LinkMtu {
+        /// This end's.
+        own: u16,
+        /// The other end.
+        peer: String,
+        /// Its.
+        its: u16,
+    },
+    /// VLANs over a virtual link.
+    #[error("`{0}` is an end of a virtual link, which carries no tags")]
+    TagsOnLink(String),
     /// Settings of filters that all share.
     #[error("the filters of all routers have the same `{0}`, and this one is another")]
     FiltersDiffer(&'static str),
@@ -59,6 +86,11 @@ impl RouterProblem {
             Self::OfDefault("limits") => "write [nat.limits]".into(),
             Self::OfDefault(key) => format!("write [{key}]"),
             Self::SharedPool { .. } => "give each router a pool of its own".into(),
+            Self::NotOnLink(_) => "leave it out".into(),
+            Self::PeerElsewhere { name, peer } => format!("write `peer = \"{name}\"` in [interfaces.{peer}]"),
+            Self::LinkToItself(_) => "a virtual link leads from one router to another".into(),
+            Self::LinkMtu { .. } => "write the same `mtu` at both ends".into(),
+            Self::TagsOnLink(_) => "make another link in the place of the VLAN".into(),
             Self::FiltersDiffer(_) => "write the same in each".into(),
             Self::TooMany(_) => format!("at most {} are possible", crate::validate::MOST_ROUTERS),
         }

@@ -1,10 +1,10 @@
-//! `[interfaces.NAME]`: a device, a bond of devices, or a VLAN of another interface.
+//! `[interfaces.NAME]`: a device, a bond of devices, a VLAN of another interface, or an end of a virtual link.
 
 use serde::{Deserialize, Serialize};
 
 use crate::value::{Device, InterfaceAddress, Mac, MssClamp, Period, Tags};
 
-/// `[interfaces.NAME]`. Exactly one of `device`, `bond` and `parent` says what it is made of.
+/// `[interfaces.NAME]`. Exactly one of `device`, `bond`, `parent` and `peer` says what it is made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Interface {
@@ -20,6 +20,10 @@ pub struct Interface {
     /// One tag or two: `"100"`, `"100.200"`; with `parent`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vlan: Option<Tags>,
+    /// The other end of a virtual link, an interface of another virtual router whose `peer` is this one: what leaves by one end
+    /// comes in by the other, without a copy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<String>,
     /// The virtual router that it is in: `default` where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
@@ -55,6 +59,7 @@ impl Default for Interface {
             bond: None,
             parent: None,
             vlan: None,
+            peer: None,
             router: None,
             addresses: Vec::new(),
             mtu: None,

@@ -1,7 +1,7 @@
 //! Bridges: two interfaces each, which nothing else uses.
 
 use super::Check;
-use crate::config::{Bridged, Interface, InterfaceIndex, Link};
+use crate::config::{Bridged, DEFAULT_ROUTER, Interface, InterfaceIndex, Link};
 use crate::problem::BridgeProblem;
 use crate::read::{Step, place};
 use crate::schema;
@@ -67,6 +67,8 @@ impl Check<'_> {
             .iter()
             .find(|other| matches!(other.link, Link::Vlan { parent, .. } if parent == index));
         let routed = [
+            (matches!(interface.link, Link::Virtual { .. }), "peer"),
+            (interface.router != DEFAULT_ROUTER, "router"),
             (!interface.addresses.is_empty(), "addresses"),
             (interface.advertisements.is_some(), "router-advertisements"),
             (interface.mss_clamp.is_some(), "mss-clamp"),

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use indexmap::IndexMap;
 
-use super::routers::{Scope, router_number, scopes};
+use super::routers::Scope;
 use super::{Check, Machine};
 use crate::config::{Config, DEFAULT_ROUTER, InterfaceIndex};
 use crate::diagnosis::Diagnosis;
@@ -126,6 +126,7 @@ pub fn check_rules(name: &str, text: &str, router: Option<&str>, running: &Confi
         machine: &machine,
         found: Vec::new(),
         scope: Scope::top(&document),
+        numbering: running.numbering.clone(),
     };
     if !alone {
         check.refuse(&[], FilterProblem::NotRules);
@@ -135,7 +136,7 @@ pub fn check_rules(name: &str, text: &str, router: Option<&str>, running: &Confi
     }
     // The text says nothing of a router: places in it are those of the top level.
     check.scope.router = router
-        .and_then(|name| router_number(&document, name))
+        .and_then(|name| check.router_number(name))
         .unwrap_or(DEFAULT_ROUTER);
     let mut rules = check.filter();
     let several = running.filter.iter().any(|rule| rule.router.is_some());
@@ -206,7 +207,7 @@ impl Weight {
 impl Check<'_> {
     /// The rules of all routers' filters.
     pub(super) fn filters(&mut self) -> Vec<FilterRule> {
-        let scopes = scopes(self.document);
+        let scopes = self.scopes();
         let mut filters = scopes.iter().filter(|scope| scope.filter.is_some());
         // Most have one filter, and no need to ask whose packets they are.
         let alone = filters.next().is_none_or(|first| first.router == DEFAULT_ROUTER) && filters.next().is_none();
@@ -230,7 +231,7 @@ impl Check<'_> {
 
     /// One matcher finds the rules of all routers.
     fn shares_settings(&mut self) {
-        let scopes = scopes(self.document);
+        let scopes = self.scopes();
         let first = scopes.iter().find_map(|scope| scope.filter);
         let (Some(first), Some(own)) = (first, self.scope.filter) else {
             return;

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::routers::{DEFAULT, of_router};
 use super::{Check, is_link_local};
 use crate::config::{Interface, InterfaceIndex, Link, RouterIndex};
-use crate::problem::Problem;
+use crate::problem::{Problem, RouterProblem};
 use crate::read::place;
 use crate::schema;
 use crate::value::{Device, DeviceKind, InterfaceAddress, Period};
@@ -16,16 +16,21 @@ use crate::value::{Device, DeviceKind, InterfaceAddress, Period};
 const ETHERNET_MTU: u16 = 1_500;
 
 impl Check<'_> {
-    /// All interfaces in the order of the file; `None` where one of them could not be made.
+    /// All interfaces by number; `None` where one of them could not be made.
     pub(super) fn interfaces(&mut self, workers: usize) -> Option<Vec<Interface>> {
         let document = self.document;
         if document.interfaces.is_empty() {
             self.report(place!["interfaces"], Problem::NoInterfaces);
         }
-        let made: Vec<_> = document
-            .interfaces
-            .iter()
-            .map(|(name, written)| self.interface(name, written, workers))
+        let numbers = self.numbering.interfaces.clone();
+        let made: Vec<_> = numbers
+            .names()
+            .map(
+                |name| match name.and_then(|name| document.interfaces.get_key_value(name)) {
+                    Some((name, written)) => self.interface(name, written, workers),
+                    None => Some(Interface::gone()),
+                },
+            )
             .collect();
         self.devices();
         self.vlans();
@@ -86,7 +91,14 @@ impl Check<'_> {
             self.report(&at("vlan"), Problem::VlanWithoutParent);
             return None;
         }
+        if let (Some(peer), None, None, None) = (&written.peer, &written.device, &written.bond, &written.parent) {
+            return self.virtual_link(name, written, peer);
+        }
         match (&written.device, &written.bond, &written.parent) {
+            _ if written.peer.is_some() => {
+                self.report(place!["interfaces", name], Problem::SeveralBehind(name.to_owned()));
+                None
+            }
             (Some(device), None, None) => Some(Link::Device {
                 device: device.clone(),
                 queues,
@@ -130,6 +142,36 @@ impl Check<'_> {
                 None
             }
         }
+    }
+
+    /// An end of a virtual link: the other end names it back, and is in another router.
+    fn virtual_link(&mut self, name: &str, written: &schema::Interface, peer: &str) -> Option<Link> {
+        let at = |key| [place!["interfaces", name], place![key]].concat();
+        for (key, is_there) in [("queues", written.queues.is_some()), ("mac", written.mac.is_some())] {
+            if is_there {
+                self.report(&at(key), RouterProblem::NotOnLink(key).into());
+            }
+        }
+        let index = self.interface_index(&at("peer"), peer)?;
+        let other = self.document.interfaces.get(peer)?;
+        if other.peer.as_deref() != Some(name) {
+            let (name, peer) = (name.to_owned(), peer.to_owned());
+            self.report(&at("peer"), RouterProblem::PeerElsewhere { name, peer }.into());
+        } else if other.router.as_deref().unwrap_or(DEFAULT) == written.router.as_deref().unwrap_or(DEFAULT) {
+            self.report(&at("peer"), RouterProblem::LinkToItself(peer.to_owned()).into());
+        } else if self.mtu(other) != self.mtu(written) {
+            let (own, its) = (self.mtu(written), self.mtu(other));
+            self.report(
+                &at("mtu"),
+                RouterProblem::LinkMtu {
+                    own,
+                    peer: peer.to_owned(),
+                    its,
+                }
+                .into(),
+            );
+        }
+        Some(Link::Virtual { peer: index })
     }
 
     fn advertisements(&mut self, name: &str, written: &schema::Interface) -> Option<schema::RouterAdvertisements> {
@@ -218,7 +260,13 @@ impl Check<'_> {
             else {
                 continue;
             };
-            if parent.parent.is_some() {
+            if parent.peer.is_some() {
+                let parent = parent_name.clone();
+                self.report(
+                    place!["interfaces", name, "parent"],
+                    RouterProblem::TagsOnLink(parent).into(),
+                );
+            } else if parent.parent.is_some() {
                 self.report(
                     place!["interfaces", name, "parent"],
                     Problem::ParentIsVlan(parent_name.clone()),

@@ -17,6 +17,7 @@ mod system;
 pub use self::bridges::MOST_BRIDGES;
 pub use self::filter::{Inserted, Weight, check_rules};
 pub use self::inspection::EXCEPTIONS;
+use self::routers::DEFAULT;
 pub use self::routers::MOST_ROUTERS;
 use self::routers::Scope;
 
@@ -27,6 +28,7 @@ use std::ops::RangeInclusive;
 use crate::config::{Config, InterfaceIndex, Valid};
 use crate::diagnosis::{Diagnosis, Located};
 use crate::memory::{self, EntryBytes};
+use crate::numbering::Numbering;
 use crate::problem::Problem;
 use crate::read::{Places, Step, place, read};
 use crate::schema::Document;
@@ -57,6 +59,14 @@ pub struct Checked {
 /// # Errors
 /// Everything that is wrong with it, as far as one reading can tell.
 pub fn check(name: &str, text: &str, machine: &Machine) -> Result<Checked, Diagnosis> {
+    check_numbered(name, text, machine, &Numbering::default())
+}
+
+/// The same for a process that runs: what it has already keeps its number.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_numbered(name: &str, text: &str, machine: &Machine, numbering: &Numbering) -> Result<Checked, Diagnosis> {
     let (document, places) = read(text).map_err(|found| Diagnosis::new(name, text, found))?;
     let mut check = Check {
         name,
@@ -65,6 +75,7 @@ pub fn check(name: &str, text: &str, machine: &Machine) -> Result<Checked, Diagn
         machine,
         found: Vec::new(),
         scope: Scope::top(&document),
+        numbering: numbering_of(&document, numbering),
     };
     let config = check.config();
     let found = std::mem::take(&mut check.found);
@@ -89,6 +100,21 @@ struct Check<'a> {
     found: Vec<Located>,
     /// The part that is being checked.
     scope: Scope<'a>,
+    /// Whose numbers interfaces and routers have.
+    numbering: Numbering,
+}
+
+/// The numbers of what a file has.
+fn numbering_of(document: &Document, before: &Numbering) -> Numbering {
+    let others = document
+        .routers
+        .keys()
+        .map(String::as_str)
+        .filter(|name| *name != DEFAULT);
+    Numbering {
+        interfaces: before.interfaces.with(document.interfaces.keys().map(String::as_str)),
+        routers: before.routers.with([DEFAULT].into_iter().chain(others)),
+    }
 }
 
 impl Check<'_> {
@@ -118,6 +144,7 @@ impl Check<'_> {
             stages,
             tables,
             timeouts,
+            numbering: self.numbering.clone(),
             interfaces,
             routers,
             routes,
@@ -184,7 +211,7 @@ impl Check<'_> {
 
     /// The place of an interface that is named; reported where there is none.
     fn interface_index(&mut self, path: &[Step<'_>], name: &str) -> Option<InterfaceIndex> {
-        let index = self.document.interfaces.get_index_of(name);
+        let index = self.numbering.interfaces.of(name);
         if index.is_none() {
             let known = self.document.interfaces.keys().cloned().collect();
             self.report(

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use super::routers::{of_router, scopes};
+use super::routers::of_router;
 use super::{Check, unusable};
 use crate::config::{Interface, Pool, RouterIndex, Timeouts};
 use crate::problem::Problem;
@@ -73,7 +73,7 @@ impl Check<'_> {
                 self.pool_beside_interfaces((name, router), k, range, interfaces);
                 self.pool_beside_pools((index, &routers), name, k, range);
             }
-            if !scopes(document).iter().any(|scope| scope.names(name)) {
+            if !self.scopes().iter().any(|scope| scope.names(name)) {
                 self.advise(place!["nat", "pools", name], Problem::UnusedPool(name.clone()));
             }
             pools.extend(self.pool(name, written, inherited).map(|pool| Pool { router, ..pool }));
@@ -108,7 +108,7 @@ impl Check<'_> {
         interfaces: &[Interface],
     ) {
         let at = place!["nat", "pools", pool, "addresses", k];
-        let scopes = scopes(self.document);
+        let scopes = self.scopes();
         for (_, interface) in of_router(interfaces, router) {
             let leads_out = scopes
                 .iter()

@@ -77,56 +77,61 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The number of the router with a name: `default` is the first, the others follow in the order of the file.
-pub(super) fn router_number(document: &Document, name: &str) -> Option<RouterIndex> {
-    if name == DEFAULT {
-        return Some(DEFAULT_ROUTER);
-    }
-    let mut others = document.routers.keys().filter(|name| *name != DEFAULT);
-    let place = others.position(|other| other == name)?;
-    RouterIndex::try_from(place + 1).ok()
-}
-
 /// The router that the top level is about.
 pub const DEFAULT: &str = "default";
 
-/// The parts of a file: the default router's first, the others in order.
-pub(super) fn scopes(document: &Document) -> Vec<Scope<'_>> {
-    let others = document.routers.iter().filter(|(name, _)| *name != DEFAULT);
-    let others = (1..)
-        .zip(others)
-        .map(|(router, (name, written))| Scope::of(router, name, written));
-    std::iter::once(Scope::top(document)).chain(others).collect()
-}
+impl<'a> Check<'a> {
+    /// The parts of the file: the default router's first, the others in order.
+    pub(super) fn scopes(&self) -> Vec<Scope<'a>> {
+        let document = self.document;
+        let others = document.routers.iter().filter(|(name, _)| *name != DEFAULT);
+        let others = others.filter_map(|(name, written)| Some(Scope::of(self.router_number(name)?, name, written)));
+        std::iter::once(Scope::top(document)).chain(others).collect()
+    }
 
-impl Check<'_> {
+    /// The number of the router with a name.
+    pub(super) fn router_number(&self, name: &str) -> Option<RouterIndex> {
+        let number = self.numbering.routers.of(name)?;
+        RouterIndex::try_from(number).ok()
+    }
+
     pub(super) fn routers(&mut self) -> Vec<Router> {
         let document = self.document;
         let count = document.routers.len();
         if count >= MOST_ROUTERS {
             self.report(place!["routers"], RouterProblem::TooMany(count).into());
         }
-        let mut routers = vec![Router {
-            name: DEFAULT.into(),
-            limits: document.nat.limits,
-            filters: document.filter.is_some(),
-            daemon: document.routers.get(DEFAULT).is_some_and(|written| written.daemon),
-        }];
         for (name, written) in &document.routers {
             self.name(place!["routers", name], name);
             self.session_limits(place!["routers", name, "limits"], &written.limits);
             if name == DEFAULT {
                 self.only_settings(written);
-                continue;
             }
-            routers.push(Router {
-                name: name.clone(),
-                limits: written.limits,
-                filters: written.filter.is_some(),
-                daemon: written.daemon,
-            });
         }
-        routers
+        let router = |name: &str| {
+            let written = document.routers.get(name);
+            let (filters, limits) = match name {
+                DEFAULT => (document.filter.is_some(), document.nat.limits),
+                _ => {
+                    let limits = written.map(|written| written.limits);
+                    (
+                        written.is_some_and(|written| written.filter.is_some()),
+                        limits.unwrap_or_default(),
+                    )
+                }
+            };
+            Router {
+                name: name.to_owned(),
+                limits,
+                filters,
+                daemon: written.is_some_and(|written| written.daemon),
+            }
+        };
+        self.numbering
+            .routers
+            .names()
+            .map(|name| router(name.unwrap_or_default()))
+            .collect()
     }
 
     fn only_settings(&mut self, written: &schema::Router) {
@@ -148,7 +153,7 @@ impl Check<'_> {
         let Some(router) = &written.router else {
             return DEFAULT_ROUTER;
         };
-        let number = router_number(self.document, router);
+        let number = self.router_number(router);
         if number.is_none() {
             let known = self.document.routers.keys().cloned().collect();
             let name_of = router.clone();
@@ -163,7 +168,7 @@ impl Check<'_> {
         let index = self.interface_index(path, name)?;
         let written = self.document.interfaces.get(name)?;
         let router = written.router.as_deref().unwrap_or(DEFAULT);
-        if router_number(self.document, router) != Some(self.scope.router) {
+        if self.router_number(router) != Some(self.scope.router) {
             let (interface, router) = (name.to_owned(), router.to_owned());
             self.report(path, RouterProblem::Elsewhere { interface, router }.into());
             return None;
@@ -173,7 +178,7 @@ impl Check<'_> {
 
     /// The router whose rules name a pool, and another one's where two do.
     pub(super) fn pool_router(&mut self, pool: &str) -> RouterIndex {
-        let scopes = scopes(self.document);
+        let scopes = self.scopes();
         let mut naming = scopes.iter().filter(|scope| scope.names(pool));
         let (one, other) = (naming.next(), naming.next());
         if let (Some(one), Some(other)) = (one, other) {

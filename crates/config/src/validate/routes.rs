@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 
 use super::interfaces::attached;
-use super::routers::{Scope, of_router, scopes};
+use super::routers::{Scope, of_router};
 use super::{Check, is_link_local};
 use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Neighbour, Route, RouterIndex, Way};
 use crate::problem::Problem;
@@ -14,7 +14,7 @@ use crate::schema;
 impl Check<'_> {
     pub(super) fn routes(&mut self, interfaces: &[Interface]) -> Vec<Route> {
         let mut routes = Vec::new();
-        for scope in scopes(self.document) {
+        for scope in self.scopes() {
             self.scope = scope;
             let router = scope.router;
             let mut seen = HashSet::new();

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use ipnet::Ipv4Net;
 
 use super::Check;
-use super::routers::{Scope, scopes};
+use super::routers::Scope;
 use crate::config::{DestinationAction, DestinationRule, InterfaceIndex, PoolIndex, SourceAction, SourceRule};
 use crate::problem::Problem;
 use crate::read::{Step, place};
@@ -28,7 +28,7 @@ impl Check<'_> {
     /// The rules of all routers.
     pub(super) fn rules(&mut self) -> Rules {
         let mut all = Rules::default();
-        for scope in scopes(self.document) {
+        for scope in self.scopes() {
             self.scope = scope;
             let rules = self.rules_of(scope);
             all.source.extend(rules.source);

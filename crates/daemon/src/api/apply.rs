@@ -7,17 +7,20 @@ use axum::Json;
 use axum::extract::State;
 use sluice_config::api::{ApplyAnswer, ApplyRequest};
 use sluice_config::config::Neighbour;
-use sluice_config::{Change, Complaint, Config, Fault, check, difference, place};
+use sluice_config::{Change, Complaint, Config, Fault, check_numbered, difference, place};
 use sluice_engine::inspection::Inspection;
 use sluice_engine::plane::PlaneError;
 use sluice_engine::policy::Policy;
-use sluice_route::RouteSet;
+use sluice_engine::request::{Filter, Request};
+use sluice_route::{Address, RouteSet};
 use tokio::time::Instant;
 
 use super::renewed::Renewed;
+use super::sessions::clear_standing;
 use super::{Refusal, Shared};
 use crate::build::{self, BuildError, PoolNames, Rules};
 use crate::control::Control;
+use crate::numbers::gone;
 use crate::rules::RunningRules;
 
 /// How long a change waits for the one before to be seen through.
@@ -28,17 +31,7 @@ const LOOK: Duration = Duration::from_millis(2);
 
 /// What differs, and what of it a running process can't take over.
 fn changes(old: &Config, new: &Config) -> Vec<Change> {
-    let mut changes = difference(old, new).changes;
-    for change in &mut changes {
-        let stays = |neighbour: &Neighbour| {
-            let same = |other: &Neighbour| (other.interface, other.address) == (neighbour.interface, neighbour.address);
-            new.neighbours.iter().any(same)
-        };
-        if change.key == "neighbours.static" && !old.neighbours.iter().all(stays) {
-            change.fixed = Some("a static neighbour is forgotten at a restart".into());
-        }
-    }
-    changes
+    difference(old, new).changes
 }
 
 /// What differs from what runs, rules that were inserted or removed too.
@@ -135,7 +128,8 @@ pub(super) async fn apply(
     State(control): Shared,
     Json(request): Json<ApplyRequest>,
 ) -> Result<Json<ApplyAnswer>, Refusal> {
-    let checked = match check(&request.name, &request.text, &control.machine) {
+    let (known, numbering) = (control.config(), control.numbering());
+    let checked = match check_numbered(&request.name, &request.text, &control.machine, &numbering) {
         Ok(checked) => checked,
         Err(diagnosis) => {
             let complaints = diagnosis.complaints();
@@ -157,6 +151,11 @@ pub(super) async fn apply(
     };
     let _one_at_a_time = control.stand_still().await;
     let config = control.config();
+    if !Arc::ptr_eq(&config, &known) {
+        return Ok(Json(refused(
+            "another configuration was taken over meanwhile: apply it again".into(),
+        )));
+    }
     let mut changes = differing(&control, &checked.config);
     if let Some(answer) = needs_restart(&changes) {
         return Ok(Json(answer));
@@ -209,6 +208,7 @@ pub(super) async fn apply(
     }
     control.set_pools(pools);
     control.set_config(checked.config);
+    forget(&control, &config).await?;
     control.set_neighbours().await?;
     if changes.iter().any(|change| change.key.starts_with("nat.")) {
         control.record_shares();
@@ -222,33 +222,37 @@ pub(super) async fn apply(
     }))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use sluice_config::Machine;
-    use sluice_config::memory::EntryBytes;
-
-    #[test]
-    fn static_neighbours_come_and_change_live_and_go_at_a_restart() {
-        let config = |neighbours: &str| {
-            let text = format!("[interfaces.a]\ndevice = \"null:\"\naddresses = [\"10.0.0.1/24\"]\n{neighbours}");
-            let machine = Machine {
-                cores: vec![0, 1],
-                memory: 1 << 40,
-                entry: EntryBytes::default(),
-            };
-            check("test", &text, &machine)
-                .unwrap_or_else(|wrong| panic!("{wrong}"))
-                .config
+/// What knows interfaces, routers and static neighbours that are gone since the configuration `before` is forgotten.
+async fn forget(control: &Control, before: &Config) -> Result<(), Refusal> {
+    let config = control.config();
+    for (number, name) in gone(&before.numbering.routers, &config.numbering.routers) {
+        let filter = Filter {
+            context: u32::try_from(number).ok(),
+            ..Filter::default()
         };
-        let neighbour = |last: u8, mac: u8| {
-            format!("[[neighbours.static]]\naddress = \"10.0.0.{last}\"\nmac = \"02:00:00:00:00:0{mac}\"\n")
-        };
-        let (none, one, moved) = (config(""), config(&neighbour(2, 1)), config(&neighbour(2, 2)));
-        let fixed = |old, new| changes(old, new).iter().any(|change| change.fixed.is_some());
-        assert!(!fixed(&none, &one));
-        assert!(!fixed(&one, &moved));
-        assert!(fixed(&one, &none));
-        assert!(fixed(&one, &config(&neighbour(3, 1))));
+        let count = clear_standing(control, filter).await?;
+        tracing::info!("router {name} is gone, {count} sessions with it");
     }
+    for (number, name) in gone(&before.numbering.interfaces, &config.numbering.interfaces) {
+        tracing::info!("interface {name} is gone");
+        clear_neighbours(control, number as u16, None).await?;
+    }
+    let stays = |neighbour: &&Neighbour| {
+        let same = |other: &Neighbour| (other.interface, other.address) == (neighbour.interface, neighbour.address);
+        config.neighbours.iter().any(same)
+    };
+    for neighbour in before.neighbours.iter().filter(|neighbour| !stays(neighbour)) {
+        clear_neighbours(control, neighbour.interface, Some(neighbour.address.into())).await?;
+    }
+    Ok(())
+}
+
+async fn clear_neighbours(control: &Control, interface: u16, address: Option<Address>) -> Result<(), Refusal> {
+    let request = Request::ClearNeighbours {
+        interface: Some(interface),
+        address,
+        permanent: true,
+    };
+    control.ask_owner(request).await?;
+    Ok(())
 }

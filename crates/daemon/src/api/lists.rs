@@ -7,6 +7,7 @@ use sluice_config::api::{
 };
 use sluice_config::config::Link;
 use sluice_engine::counters::{Cause, InterfaceCounters, Stage};
+use sluice_engine::io::NO_PORT;
 use sluice_engine::policy;
 use sluice_engine::reason::{Own, Reason};
 use sluice_engine::request::{Reply, Request};
@@ -52,11 +53,11 @@ pub(super) async fn interfaces(
         router.is_none_or(|router| interface.bridge.is_none() && interface.router == router)
     };
     let items = items.filter(|((_, interface), _)| is_wanted(interface));
-    let items = items.map(|((number, interface), configured)| {
+    let items = items.filter_map(|((number, interface), configured)| {
         let port = usize::from(interface.port);
         let device = control.devices.ports().get(port);
         let total = |value: fn(&InterfaceCounters) -> u64| sum(&control.counters, number, value);
-        Interface {
+        Some(Interface {
             name: interface.name.clone(),
             router: match interface.bridge {
                 Some(_) => String::new(),
@@ -65,6 +66,11 @@ pub(super) async fn interfaces(
             device: match &configured.link {
                 Link::Device { device, .. } => device.to_string(),
                 Link::Bond { members, .. } => members.iter().map(ToString::to_string).collect::<Vec<_>>().join("+"),
+                Link::Virtual { peer } => {
+                    let peer = config.interfaces.get(usize::from(*peer)).map_or("?", |peer| &peer.name);
+                    format!("link to {peer}")
+                }
+                Link::Gone => return None,
                 Link::Vlan { parent, tags } => {
                     let parent = config
                         .interfaces
@@ -74,7 +80,12 @@ pub(super) async fn interfaces(
                 }
             },
             driver: device.map_or(String::new(), |port| port.driver().to_string()),
-            link: if control.link_is_up(port) { "up" } else { "down" }.into(),
+            link: if interface.port == NO_PORT || control.link_is_up(port) {
+                "up"
+            } else {
+                "down"
+            }
+            .into(),
             mac: mac_text(interface.mac),
             mtu: interface.mtu,
             queues: device.map_or(0, |port| port.queues()),
@@ -92,7 +103,7 @@ pub(super) async fn interfaces(
             counters: device
                 .filter(|_| interface.tags.is_empty())
                 .map_or(Vec::new(), device_counters),
-        }
+        })
     });
     Ok(Json(Page::whole(items.collect())))
 }
@@ -167,6 +178,7 @@ pub(super) async fn clear_neighbours(
         let request = Request::ClearNeighbours {
             interface: Some(neighbour.interface),
             address: Some(neighbour.address),
+            permanent: false,
         };
         if let Reply::Cleared(removed) = control.ask_owner(request).await? {
             count += removed;

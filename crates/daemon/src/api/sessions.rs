@@ -143,6 +143,13 @@ pub(super) async fn clear(State(control): Shared, Json(wanted): Json<SessionFilt
 pub(super) async fn clear_all(control: &Control, filter: Filter) -> Result<Json<Cleared>, Refusal> {
     // No shard may go from a worker that is still to be asked to one that has been.
     let _none_moves = control.stand_still().await;
+    let count = clear_standing(control, filter).await?;
+    tracing::info!("{count} sessions cleared on request");
+    Ok(Json(Cleared { count }))
+}
+
+/// End the sessions that are meant, while no shard moves. Returns how many.
+pub(super) async fn clear_standing(control: &Control, filter: Filter) -> Result<u64, Refusal> {
     let mut count = 0;
     for worker in 0..control.workers() {
         let request = Request::Clear {
@@ -154,8 +161,7 @@ pub(super) async fn clear_all(control: &Control, filter: Filter) -> Result<Json<
             count += ended;
         }
     }
-    tracing::info!("{count} sessions cleared on request");
-    Ok(Json(Cleared { count }))
+    Ok(count)
 }
 
 fn session(shown: &Shown, policy: &Policy, pools: &PoolNames) -> Session {

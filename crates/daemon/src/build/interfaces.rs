@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use sluice_config::Config;
 use sluice_config::config::{Interface as Configured, InterfaceIndex, Link, RouterIndex, SourceAction, Way};
 use sluice_config::schema;
-use sluice_engine::io::PortIndex;
+use sluice_engine::io::{NO_PORT, PortIndex};
 use sluice_engine::policy::{Advertise, Bridge, Interface, bridge_context};
 use sluice_route::{Address, Prefix, Refusal, Route, RouteSet, SourceValidation, Via};
 use sluice_wire::vlan::Tag;
@@ -20,7 +20,7 @@ pub type Ports = Vec<InterfaceIndex>;
 
 /// The ports of a configuration.
 pub fn ports(config: &Config) -> Ports {
-    let has_device = |interface: &Configured| !matches!(interface.link, Link::Vlan { .. });
+    let has_device = |interface: &Configured| matches!(interface.link, Link::Device { .. } | Link::Bond { .. });
     (0..)
         .zip(&config.interfaces)
         .filter(|(_, interface)| has_device(interface))
@@ -40,8 +40,8 @@ fn place(config: &Config, ports: &Ports, index: InterfaceIndex) -> (PortIndex, V
         ),
         _ => (index, Vec::new()),
     };
-    let port = ports.iter().position(|&owner| owner == device).unwrap_or(0);
-    (port as PortIndex, tags)
+    let port = ports.iter().position(|&owner| owner == device);
+    (port.map_or(NO_PORT, |port| port as PortIndex), tags)
 }
 
 /// The interfaces as the engine has them. `macs` has the Ethernet address of each port.
@@ -55,7 +55,12 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
         .zip(config.interfaces.iter().zip(sides(config)))
         .map(|(index, (configured, side))| {
             let (port, tags) = place(config, &ports, index);
-            let own = macs.get(usize::from(port)).copied().unwrap_or_default();
+            // An end of a virtual link has a locally administered address.
+            let [high, low] = index.to_be_bytes();
+            let own = macs
+                .get(usize::from(port))
+                .copied()
+                .unwrap_or([2, 0x53, 0x6c, 2, high, low]);
             let mac = configured.mac.map_or(own, |mac| mac.bytes());
             Interface {
                 name: configured.name.clone(),
@@ -80,6 +85,10 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                 complete_checksums: configured.left_to_offload == schema::LeftToOffload::Complete,
                 advertise: advertise(configured),
                 segment_size: configured.mss_clamp.map(|clamp| clamp.segment_size(configured.mtu)),
+                peer: match configured.link {
+                    Link::Virtual { peer } => Some(peer),
+                    _ => None,
+                },
                 bridge: configured.bridge.as_ref().map(|bridge| Bridge {
                     peer: bridge.peer,
                     drops_invalid: bridge.settings.invalid == schema::Invalid::Drop,

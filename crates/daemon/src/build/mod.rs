@@ -134,6 +134,7 @@ pub fn setup(
         applications: applications::capacity(config),
         inspection: inspection_plan(config, shards.count()),
         events: Default::default(),
+        interfaces: config.interfaces.len() + SPARE_INTERFACES,
         subscribers: Subscribers {
             most: config.document.nat.subscribers,
             blocks: config.document.nat.port_blocks,
@@ -240,6 +241,9 @@ pub(crate) fn timeouts(timeouts: &Timeouts) -> sluice_nat::Timeouts {
         inbound_refresh: timeouts.inbound_refresh,
     }
 }
+
+/// Interfaces that may come while the process runs, beyond those of the start: each has its counters in every worker.
+const SPARE_INTERFACES: usize = 1024;
 
 /// The worker that receives from a device with one queue.
 pub const FIRST: WorkerIndex = 0;

@@ -44,6 +44,9 @@ pub enum ReplayError {
         /// Those configured.
         known: Vec<String>,
     },
+    /// A capture for an end of a virtual link.
+    #[error("interface {0} is an end of a virtual link: packets come in by devices")]
+    Virtual(String),
     /// A VLAN, whose frames are those of its parent.
     #[error("`{vlan}` is a VLAN of `{parent}`: its tagged frames belong into the capture of `{parent}`")]
     Vlan {
@@ -166,7 +169,10 @@ pub(crate) fn by_port<'a>(
                 parent: parent.map_or_else(String::new, |parent| parent.name.clone()),
             });
         }
-        let port = ports.iter().position(|&owner| owner == index).unwrap_or(0) as PortIndex;
+        let Some(port) = ports.iter().position(|&owner| owner == index) else {
+            return Err(ReplayError::Virtual(name.clone()));
+        };
+        let port = port as PortIndex;
         if found.iter().any(|(other, _)| *other == port) {
             return Err(ReplayError::Twice(name.clone()));
         }

@@ -54,7 +54,7 @@ pub fn parse(
             };
             put(list, slot as Slot);
         } else {
-            unlike(slot as Slot, packet, meta, lists, ctx, port, &mut tally);
+            unlike(slot as Slot, packet, meta, lists, ctx, (port, untagged), &mut tally);
         }
     }
     tally.flush(ctx);
@@ -69,19 +69,18 @@ pub fn parse(
     }
 }
 
-/// Every packet but the plain ones of IPv4.
+/// Every packet but the plain ones of IPv4: of a port, and of its interface for frames without tags.
 #[inline(never)]
-fn unlike(
+pub(super) fn unlike(
     slot: Slot,
     packet: &mut Packet<'_>,
     meta: &mut Meta,
     lists: &mut Lists,
     ctx: &Ctx<'_, '_>,
-    port: PortIndex,
+    (port, untagged): (PortIndex, Option<u16>),
     tally: &mut Tally,
 ) {
     let policy = ctx.policy;
-    let untagged = policy.untagged.get(port as usize).copied().flatten();
     let checksums = packet.checksums();
     let frame = packet.bytes();
     let length = frame.len() as u64;
@@ -106,7 +105,7 @@ fn unlike(
         Ok(layers) => layers,
         Err(fault) => {
             tally.count(ctx, tally.interface, length);
-            (meta.interface, meta.layers) = (tally.interface, Layers::default());
+            (meta.interface, meta.layers, meta.crossed) = (tally.interface, Layers::default(), 0);
             return lists.discard(slot, fault);
         }
     };
@@ -118,7 +117,7 @@ fn unlike(
     meta.layers = layers;
     meta.interface = number.unwrap_or(tally.interface);
     meta.origin = Origin::Received;
-    meta.identification = 0;
+    (meta.identification, meta.crossed) = (0, 0);
     tally.count(ctx, meta.interface, length);
     let Some(interface) = number.and_then(|number| policy.interface(number)) else {
         return lists.discard(slot, Own::UnknownVlan);
@@ -221,6 +220,15 @@ impl Tally {
         let any = || policy.interfaces.iter().position(|i| i.port == port).map(|i| i as u16);
         Self {
             interface: untagged.or_else(any).unwrap_or(0),
+            frames: 0,
+            bytes: 0,
+        }
+    }
+
+    /// Of an interface, nothing counted yet.
+    pub fn at(interface: u16) -> Self {
+        Self {
+            interface,
             frames: 0,
             bytes: 0,
         }

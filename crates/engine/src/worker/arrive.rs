@@ -11,9 +11,9 @@ use crate::context::{Ctx, Waiting};
 use crate::family::{Family, V4, V6};
 use crate::inspection::Told;
 use crate::io::{BATCH, Carried, HAND, PortIndex, Slot};
-use crate::nodes::bridge;
 use crate::nodes::complain::own;
 use crate::nodes::parse::classify;
+use crate::nodes::{bridge, cross};
 use crate::policy::Interface;
 use crate::reason::{Own, Reason};
 use crate::unsolicited;
@@ -47,6 +47,7 @@ pub fn from_workers(
                 interface: note.interface,
                 origin: note.origin,
                 identification: note.identification,
+                crossed: note.crossed,
                 ..Meta::default()
             };
             put(V4::lookups(lists), place);
@@ -81,6 +82,7 @@ pub fn from_workers(
         meta.interface = note.interface;
         meta.origin = note.origin;
         meta.identification = note.identification;
+        meta.crossed = note.crossed;
         match note.stage {
             Stage::Session if layers.class == Class::Ipv4 => put(V4::lookups(lists), place),
             Stage::Session => put(V6::lookups(lists), place),
@@ -131,7 +133,11 @@ pub fn from_parking(
         let meta = &mut batch.meta[slot];
         meta.interface = waiting.interface;
         meta.origin = waiting.origin;
-        meta.identification = 0;
+        (meta.identification, meta.crossed) = (0, 0);
+        if resume == Resume::Crossed {
+            cross::arrive(place, waiting.interface, 1, batch, lists, ctx);
+            continue;
+        }
         let Ok(layers) = layers::parse(batch.packets[slot].bytes()) else {
             lists.discard(place, Own::Forgotten);
             continue;
@@ -144,7 +150,7 @@ pub fn from_parking(
         let reason = Reason::from(sluice_route::Reason::NeighbourUnresolved);
         match (resume, ctx.policy.interface(waiting.interface)) {
             (Resume::Unsolicited(reason), Some(_)) => unsolicited::answer(place, reason, batch, lists, ctx),
-            (Resume::Fragment(..), _) => lists.discard(place, Own::Forgotten),
+            (Resume::Fragment(..) | Resume::Crossed, _) => lists.discard(place, Own::Forgotten),
             (Resume::Unsolicited(_), None) => lists.discard(place, Own::InterfaceGone),
             (Resume::Failed, _) => lists.complain(place, Complaint::HostUnreachable, reason),
             (Resume::Ready, None) => lists.discard(place, Own::InterfaceGone),

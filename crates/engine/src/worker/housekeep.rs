@@ -138,7 +138,11 @@ impl Worker<'_> {
                 let reply = self.release();
                 self.desk.answer(reply);
             }
-            Request::ClearNeighbours { interface, address } => {
+            Request::ClearNeighbours {
+                interface,
+                address,
+                permanent,
+            } => {
                 let mut removed = 0;
                 if let Some(crate::context::Owner { keeper, actions, .. }) = owner {
                     let table = keeper.table().clone();
@@ -147,7 +151,7 @@ impl Worker<'_> {
                         let Some(entry) = table.snapshot(index) else { continue };
                         let meant = interface.is_none_or(|wanted| wanted == entry.interface)
                             && address.is_none_or(|wanted| wanted == entry.address)
-                            && entry.state != sluice_route::neighbour::State::Permanent;
+                            && (permanent || entry.state != sluice_route::neighbour::State::Permanent);
                         if meant {
                             keeper.remove(index, now.nanoseconds, &mut |action| put(actions, action));
                             removed += 1;

@@ -204,6 +204,7 @@ fn interface(index: u16, mac: [u8; 6], addresses: &[&str], mtu: u16, stateful: b
         complete_checksums: true,
         advertise: None,
         segment_size: None,
+        peer: None,
         bridge: None,
     }
 }
@@ -308,6 +309,7 @@ impl Rig {
             applications: plan.applications,
             inspection: plan.inspection,
             events: plan.events,
+            interfaces: 0,
             subscribers: Subscribers {
                 prefix: [plan.subscriber_prefix, 128],
                 ..Subscribers::default()

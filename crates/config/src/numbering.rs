@@ -1,0 +1,88 @@
+//! Numbers of interfaces and virtual routers: those of the file's order at start, kept by name as long as a process runs, because
+//! sessions, routes and neighbours are known by them.
+
+/// A number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Number {
+    /// Something of this name has it.
+    Of(String),
+    /// Nobody has it, and something new may.
+    Free,
+    /// Nobody has it, and somebody may still know what had it.
+    Rests,
+}
+
+/// The numbers of one kind, counted from 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Numbers(pub Vec<Number>);
+
+impl Numbers {
+    /// The numbers with these names: known names keep theirs, new ones get free ones or further ones, and those of names
+    /// that are gone rest.
+    pub fn with<'n>(&self, names: impl Iterator<Item = &'n str> + Clone) -> Self {
+        let kept = |number: &Number| match number {
+            Number::Of(name) if !names.clone().any(|wanted| wanted == name) => Number::Rests,
+            number => number.clone(),
+        };
+        let mut numbers: Vec<Number> = self.0.iter().map(kept).collect();
+        for name in names.clone() {
+            if numbers
+                .iter()
+                .any(|number| matches!(number, Number::Of(known) if known == name))
+            {
+                continue;
+            }
+            let new = Number::Of(name.to_owned());
+            match numbers.iter_mut().find(|number| **number == Number::Free) {
+                Some(free) => *free = new,
+                None => numbers.push(new),
+            }
+        }
+        Self(numbers)
+    }
+
+    /// The number of a name.
+    pub fn of(&self, name: &str) -> Option<usize> {
+        self.0
+            .iter()
+            .position(|number| matches!(number, Number::Of(known) if known == name))
+    }
+
+    /// The name of each number, where it has one.
+    pub fn names(&self) -> impl Iterator<Item = Option<&str>> {
+        self.0.iter().map(|number| match number {
+            Number::Of(name) => Some(name.as_str()),
+            Number::Free | Number::Rests => None,
+        })
+    }
+}
+
+/// The numbers of a configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Numbering {
+    /// Interfaces.
+    pub interfaces: Numbers,
+    /// Virtual routers; the first one is the default router.
+    pub routers: Numbers,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stay_with_their_names_and_those_of_what_is_gone_rest() {
+        let start = Numbers::default().with(["a", "b", "c"].into_iter());
+        assert_eq!(vec![Some("a"), Some("b"), Some("c")], start.names().collect::<Vec<_>>());
+        let second = start.with(["d", "c", "a"].into_iter());
+        assert_eq!(Number::Rests, second.0[1]);
+        assert_eq!(
+            vec![Some("a"), None, Some("c"), Some("d")],
+            second.names().collect::<Vec<_>>()
+        );
+        let mut rested = second.clone();
+        rested.0[1] = Number::Free;
+        let third = rested.with(["a", "c", "d", "e"].into_iter());
+        assert_eq!((Some(1), Some(3), None), (third.of("e"), third.of("d"), third.of("b")));
+    }
+}
