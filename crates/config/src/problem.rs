@@ -139,7 +139,7 @@ pub enum Problem {
     #[error("interface `{0}` has no device")]
     NothingBehind(String),
     /// An interface that is made of several things.
-    #[error("interface `{0}` has more than one of `device`, `bond` and `parent`")]
+    #[error("interface `{0}` has more than one of `device`, `bond`, `parent` and `peer`")]
     SeveralBehind(String),
     /// Tags without the interface that carries them.
     #[error("`vlan` without `parent`")]

@@ -35,6 +35,7 @@ pub mod session;
 pub mod shard;
 pub mod stages;
 pub mod steering;
+pub mod tagged;
 pub mod time;
 pub mod trace;
 pub mod unsolicited;

@@ -27,6 +27,7 @@ use crate::io::{PortIndex, WorkerIndex};
 use crate::owners::Owners;
 use crate::stages::Stages;
 use crate::steering::Steering;
+use crate::tagged::Tagged;
 
 /// What is fixed from start to end, because memory and devices hang on it.
 #[derive(Clone, Debug)]
@@ -361,6 +362,8 @@ pub struct Policy {
     pub interfaces: Vec<Interface>,
     /// By port: the interface of untagged frames, if any.
     pub untagged: Vec<Option<u16>>,
+    /// Those of frames with tags.
+    tagged: Arc<Tagged>,
     /// By interface: its router.
     router_of: Vec<RouterIndex>,
     /// SYNs that nobody expects are answered, after a while; otherwise dropped at once.
@@ -430,6 +433,7 @@ impl Policy {
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
             routers: vec![Router::default()],
             router_of: interfaces.iter().map(|interface| interface.router).collect(),
+            tagged: Tagged::of(ports, &interfaces).into(),
             interfaces,
             untagged,
             nat4: Nat::default(),
@@ -447,16 +451,9 @@ impl Policy {
     }
 
     /// The interface of a port's frames with these tags.
+    #[inline]
     pub fn tagged(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
-        let same = |i: &Interface| {
-            i.port == port
-                && i.tags.len() == tags.iter().flatten().count()
-                && i.tags
-                    .iter()
-                    .zip(tags.iter().flatten())
-                    .all(|(a, b)| a.protocol == b.protocol && a.id() == b.id())
-        };
-        self.interfaces.iter().position(same).map(|place| place as u16)
+        self.tagged.find(port, tags)
     }
 
     /// The worker that must send by a port in the place of `own`; none where that may.

@@ -52,6 +52,7 @@ fn as_text(
     let config = &loaded.checked.config;
     let mut interfaces = Columns::new(&[
         ("INTERFACE", Left),
+        ("ROUTER", Left),
         ("DEVICE", Left),
         ("DRIVER", Left),
         ("MTU", Right),
@@ -65,6 +66,7 @@ fn as_text(
             .map(|port| &port.choice);
         interfaces.row([
             interface.name.clone(),
+            router(config, interface),
             device(config, interface),
             choice.map_or("-".into(), |choice| choice.driver.to_string()),
             interface.mtu.to_string(),
@@ -214,6 +216,13 @@ fn device(config: &Config, interface: &Interface) -> String {
             format!("{parent} vlan {tags}")
         }
     }
+}
+
+/// The router that an interface is in; none where it is in a bridge.
+fn router(config: &Config, interface: &Interface) -> String {
+    let router = config.routers.get(usize::from(interface.router));
+    let router = router.filter(|_| interface.bridge.is_none());
+    router.map_or("-".into(), |router| router.name.clone())
 }
 
 fn addresses(interface: &Interface) -> Vec<String> {
