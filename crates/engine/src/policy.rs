@@ -25,6 +25,7 @@ use crate::hosts::Hosts;
 use crate::inspection::Inspection;
 use crate::io::{PortIndex, WorkerIndex};
 use crate::owners::Owners;
+use crate::punt;
 use crate::stages::Stages;
 use crate::steering::Steering;
 use crate::tagged::Tagged;
@@ -184,6 +185,8 @@ pub struct Interface {
     pub segment_size: Option<u16>,
     /// It is an end of a virtual link: the other end.
     pub peer: Option<u16>,
+    /// Its router has a host, which gets what is addressed to the router and is not answered in its place.
+    pub host: bool,
     /// It is one of the two interfaces of a bridge, and no router's.
     pub bridge: Option<Bridge>,
 }
@@ -390,6 +393,8 @@ pub struct Policy {
     pub timeouts: Schedule,
     /// Limits of the gateway's own traffic.
     pub limits: Limits,
+    /// What hosts get, by the number of their router.
+    pub hosts: Vec<Arc<punt::Host>>,
     /// Worker that owns neighbours and the gateway's own traffic.
     pub owner: WorkerIndex,
     /// Where port leases lie.
@@ -445,6 +450,7 @@ impl Policy {
             filter_changes: Default::default(),
             timeouts: Schedule::default(),
             limits: LIMITS,
+            hosts: vec![Arc::default()],
             owner: 0,
             leases: Leases::default(),
         }
@@ -563,6 +569,12 @@ impl Policy {
     #[inline(always)]
     pub fn router_of(&self, interface: u16) -> RouterIndex {
         self.router_of.get(interface as usize).copied().unwrap_or(0)
+    }
+
+    /// The host of the router that the interface `number` belongs to.
+    pub fn host(&self, number: u16) -> Option<&punt::Host> {
+        let interface = self.interface(number).filter(|interface| interface.host)?;
+        self.hosts.get(usize::from(interface.router)).map(|host| &**host)
     }
 
     /// The interface `number`.
