@@ -13,6 +13,7 @@ mod eve;
 #[cfg(test)]
 mod faults;
 mod filter;
+pub mod host;
 mod known;
 mod load;
 mod log;
