@@ -118,7 +118,8 @@ impl Control {
         }
     }
 
-    fn has_link(&self, interface: InterfaceIndex) -> bool {
+    /// Whether the link of an interface is up.
+    pub(crate) fn has_link(&self, interface: InterfaceIndex) -> bool {
         let port = self
             .plane()
             .policy()

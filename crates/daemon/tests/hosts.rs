@@ -86,7 +86,7 @@ impl Workers {
         };
         let queues = Queues {
             to_hosts: vec![taken, also],
-            from_hosts: giver,
+            from_hosts: Some(giver),
         };
         (workers, queues)
     }
@@ -175,8 +175,13 @@ fn host_has_the_interfaces_of_its_router_and_the_kernel_keeps_still() {
             }
             // What no route knows goes to Sluice, and no daemon sees a route for it.
             let to = |address: &str| ip(&format!("-n sluice-red route get {address}"));
-            assert!(to("198.51.100.7").contains("dev inside src 192.168.1.1"));
-            assert!(to("2001:db8:9::7").contains("dev inside src 2001:db8:1::1"));
+            for (far, own) in [("198.51.100.7", "192.168.1.1"), ("2001:db8:9::7", "2001:db8:1::1")] {
+                let way = to(far);
+                assert!(
+                    way.contains("dev inside") && way.contains(&format!("src {own}")),
+                    "{way}"
+                );
+            }
             assert!(!ip("-n sluice-red route show").contains("default"));
             assert!(!ip("-n sluice-red -6 route show").contains("default"));
             within("sluice-red", || {

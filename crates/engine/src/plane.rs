@@ -356,6 +356,7 @@ impl Plane {
         policy.generation = current.generation.wrapping_add(1);
         policy.committed = policy.generation;
         policy.owner = current.owner;
+        policy.adopt_hosts(current);
         policy.nat4.rules.take_changed();
         policy.nat6.rules.take_changed();
         (policy.nat4.changes, policy.nat6.changes) = Default::default();

@@ -375,6 +375,8 @@ pub struct Policy {
     pub limits_segments: bool,
     /// Some interfaces are bridged.
     pub bridges: bool,
+    /// Some routers have hosts.
+    pub hosted: bool,
     /// IPv4 translation.
     pub nat4: Nat<V4>,
     /// IPv6 translation.
@@ -436,6 +438,7 @@ impl Policy {
             answers_syns: true,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
+            hosted: interfaces.iter().any(|interface| interface.host),
             routers: vec![Router::default()],
             router_of: interfaces.iter().map(|interface| interface.router).collect(),
             tagged: Tagged::of(ports, &interfaces).into(),
@@ -569,6 +572,17 @@ impl Policy {
     #[inline(always)]
     pub fn router_of(&self, interface: u16) -> RouterIndex {
         self.router_of.get(interface as usize).copied().unwrap_or(0)
+    }
+
+    /// Routers that were there before keep their hosts, with what these have been given, where nothing about them changes.
+    pub fn adopt_hosts(&mut self, before: &Self) {
+        for (router, host) in self.routers.iter().zip(&mut self.hosts) {
+            let same = before.routers.iter().position(|other| other.name == router.name);
+            let old = same.and_then(|place| before.hosts.get(place));
+            if let Some(old) = old.filter(|old| old.is_like(host)) {
+                *host = old.clone();
+            }
+        }
     }
 
     /// The host of the router that the interface `number` belongs to.

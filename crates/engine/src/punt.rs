@@ -156,9 +156,9 @@ impl Host {
         }
     }
 
-    /// Whether it has these settings.
-    pub fn has(&self, limits: &Limits, multicast: Multicast) -> bool {
-        self.limits == *limits && self.multicast == multicast
+    /// Whether another one has the same settings.
+    pub fn is_like(&self, other: &Self) -> bool {
+        (self.limits, self.multicast) == (other.limits, other.multicast)
     }
 
     /// Which groups' packets it gets.

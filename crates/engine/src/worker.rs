@@ -127,6 +127,8 @@ pub struct Worker<'m> {
     resumed: ArrayVec<(Waiting, Resume), HAND>,
     syns: Syns,
     host: Option<Taker>,
+    /// Hosts may send something by this worker.
+    serves_hosts: bool,
     moving: Moving<'m>,
     /// What it takes over shards from others with, where it has none of its own.
     assisting: Option<Box<Assisting>>,
@@ -243,6 +245,7 @@ impl<'m> Worker<'m> {
             resumed: ArrayVec::new(),
             syns,
             host: parts.host,
+            serves_hosts: false,
             moving: Moving::default(),
             behind: 0,
             gone: Vec::with_capacity(held),

@@ -54,7 +54,7 @@ pub struct Queues {
     /// From each worker.
     pub to_hosts: Vec<Taker>,
     /// To the one that sends for the gateway.
-    pub from_hosts: Giver,
+    pub from_hosts: Option<Giver>,
 }
 
 /// An interface as the kernel has it in a host.
@@ -95,7 +95,7 @@ struct Running {
 pub struct Hosts {
     running: Mutex<BTreeMap<String, Running>>,
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -118,7 +118,7 @@ impl Hosts {
         let hosts = Self {
             running: Mutex::default(),
             shared,
-            thread: Some(thread),
+            thread: Mutex::new(Some(thread)),
         };
         hosts.update(routers)?;
         Ok(hosts)
@@ -223,7 +223,7 @@ impl Hosts {
     }
 
     /// End in order: namespaces are removed.
-    pub fn stop(mut self) {
+    pub fn stop(&self) {
         for (_, host) in std::mem::take(&mut *lock(&self.running)) {
             if let Err(error) = self.end(host) {
                 tracing::warn!("{error}");
@@ -232,9 +232,9 @@ impl Hosts {
         self.finish();
     }
 
-    fn finish(&mut self) {
+    fn finish(&self) {
         self.shared.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
+        if let Some(thread) = lock(&self.thread).take() {
             let _ = thread.join();
         }
     }

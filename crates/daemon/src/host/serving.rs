@@ -17,6 +17,9 @@ use super::{HostCounts, Queues, lock};
 /// How long it sleeps at most: workers don't wake it, for that would be a system call of theirs.
 const NAP: Duration = Duration::from_millis(1);
 
+/// The same where there are no hosts.
+const LONG_NAP: Duration = Duration::from_millis(20);
+
 /// Frames that one interface or one worker may bring before others have their turn.
 const TURN: usize = 64;
 
@@ -150,19 +153,22 @@ impl Server {
     /// Until it is to end.
     fn serve(&mut self) {
         let mut events = Vec::with_capacity(TURN);
-        let nap = rustix::time::Timespec {
-            tv_sec: 0,
-            tv_nsec: NAP.as_nanos() as i64,
-        };
-        let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut busy = false;
         while !self.shared.stop.load(Ordering::Relaxed) {
-            let wait = if busy { &at_once } else { &nap };
+            let wait = match (busy, self.taps.is_empty()) {
+                (true, _) => Duration::ZERO,
+                (false, false) => NAP,
+                (false, true) => LONG_NAP,
+            };
+            let wait = rustix::time::Timespec {
+                tv_sec: 0,
+                tv_nsec: wait.as_nanos() as i64,
+            };
             events.clear();
             let found = epoll::wait(
                 &self.shared.epoll,
                 rustix::buffer::spare_capacity(&mut events),
-                Some(wait),
+                Some(&wait),
             );
             if let Err(error) = found
                 && error != rustix::io::Errno::INTR
@@ -220,7 +226,12 @@ impl Server {
                     return;
                 }
             };
-            let given = self.queues.from_hosts.give(index, [&self.frame[..length], &[]]);
+            let frame = [&self.frame[..length], &[]];
+            let given = self
+                .queues
+                .from_hosts
+                .as_mut()
+                .is_some_and(|queue| queue.give(index, frame));
             let counter = if given { &self.shared.sent } else { &self.shared.lost };
             counter.fetch_add(1, Ordering::Relaxed);
         }

@@ -12,6 +12,11 @@ use crate::reason::Own;
 const PORTION: usize = 32;
 
 impl Worker<'_> {
+    /// Whether hosts may send something by this worker: then it does not sleep for long.
+    pub fn serves_hosts(&self) -> bool {
+        self.serves_hosts
+    }
+
     /// Whether hosts have sent something.
     #[inline(always)]
     pub(super) fn hosts_sent(&self) -> bool {
