@@ -148,15 +148,22 @@ impl Hosts {
             }
             let before = running.remove(&router.name);
             match self.settle(before, router) {
-                Ok(host) => _ = running.insert(host.router.name.clone(), host),
+                Ok((host, settled)) => {
+                    first = first.and(settled);
+                    running.insert(host.router.name.clone(), host);
+                }
                 Err(error) => first = first.and(Err(error)),
             }
         }
         first
     }
 
-    /// Let a host be as a router says.
-    fn settle(&self, before: Option<Running>, router: HostRouter) -> Result<Running, HostError> {
+    /// Let a host be as a router says, as far as that can be had.
+    fn settle(
+        &self,
+        before: Option<Running>,
+        mut router: HostRouter,
+    ) -> Result<(Running, Result<(), HostError>), HostError> {
         let name = namespace_name(&router.name);
         let (namespace, known) = match before {
             Some(host) => (host.namespace, Some((host.router, host.links))),
@@ -169,25 +176,26 @@ impl Hosts {
                 (namespace, None)
             }
         };
+        let old = || known.iter().flat_map(|(_, links)| links.keys().copied());
         // Interfaces that stay are held open already.
-        let mut taps = self
-            .shared
-            .taps_of(known.iter().flat_map(|(_, links)| links.keys().copied()));
-        let settled = links::settle(&namespace, &router, known.as_ref(), &mut taps);
-        let (links, taps, error) = match settled {
-            Ok((links, error)) => (links, taps, error),
-            Err(error) => (BTreeMap::new(), BTreeMap::new(), Some(error)),
+        let mut taps = self.shared.taps_of(old());
+        let (links, wrong) = match links::settle(&namespace, &router, known.as_ref(), &mut taps) {
+            Ok(settled) => settled,
+            Err(error) => (BTreeMap::new(), Some(error)),
         };
-        let old = known.iter().flat_map(|(_, links)| links.keys().copied());
-        self.shared.replace(old, taps);
-        match error {
-            Some(error) => Err(HostError::interface(&router.name, error)),
-            None => Ok(Running {
-                namespace,
-                router,
-                links,
-            }),
-        }
+        taps.retain(|index, _| links.contains_key(index));
+        self.shared.replace(old(), taps);
+        let settled = wrong.map_or(Ok(()), |error| Err(HostError::interface(&router.name, error)));
+        // What is missing is asked for again by the next change.
+        router
+            .interfaces
+            .retain(|interface| links.contains_key(&interface.index));
+        let host = Running {
+            namespace,
+            router,
+            links,
+        };
+        Ok((host, settled))
     }
 
     fn end(&self, host: Running) -> Result<(), HostError> {
