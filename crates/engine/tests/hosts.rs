@@ -11,14 +11,14 @@ use sluice_testkit::packet::{self, Frame, IpNumber, Transport, flag};
 use sluice_wire::ethernet::{BROADCAST, multicast4, multicast6};
 use sluice_wire::vlan::Tag;
 
-fn hosted(interfaces: &mut Vec<sluice_engine::policy::Interface>) {
+fn hosted(interfaces: &mut [sluice_engine::policy::Interface]) {
     interfaces.iter_mut().for_each(|interface| interface.host = true);
 }
 
 fn plan(translate: bool) -> Plan {
     Plan {
         translate,
-        interfaces: hosted,
+        interfaces: |interfaces| hosted(interfaces),
         ..Plan::default()
     }
 }
@@ -433,4 +433,42 @@ fn each_worker_punts_what_it_receives_and_the_owner_sends() {
     let answer = packet::tcp4("192.168.1.1:179", "192.168.1.10:40000");
     let expected = answer.clone().macs(INSIDE_MAC, HOST_MAC).build();
     assert_eq!(vec![(INSIDE, expected)], host_of(&mut rig, INSIDE, &answer.build()));
+}
+
+#[test]
+fn routers_are_policed_apart() {
+    let mut rig = Rig::new(Plan {
+        interfaces: |interfaces| {
+            hosted(interfaces);
+            interfaces[1].router = 1;
+        },
+        policy: |policy| {
+            policy.routers = vec![Default::default(); 2];
+            let few = Host::new([(1, 2); Class::ALL.len()], Multicast::LinkLocal);
+            policy.hosts = vec![Arc::new(few), Arc::default()];
+        },
+        ..plan(false)
+    });
+    let hello = group(89, HOST, "224.0.0.5").build();
+    (0..10).for_each(|_| assert_eq!(0, rig.send(INSIDE, &hello).len()));
+    (0..10).for_each(|_| assert_eq!(0, rig.send(OUTSIDE, &hello).len()));
+    let interfaces: Vec<_> = punted(&mut rig)
+        .into_iter()
+        .map(|(_, interface, _)| interface)
+        .collect();
+    assert_eq!([[INSIDE; 2].to_vec(), [OUTSIDE; 10].to_vec()].concat(), interfaces);
+    assert_eq!(vec![("punt-policed-routing", 8)], rig.all_drops());
+}
+
+#[test]
+fn host_stays_over_a_commit_that_does_not_change_it() {
+    let mut rig = Rig::new(plan(false));
+    let (_, routes) = rig::policy(&plan(false));
+    rig.send(INSIDE, &group(89, HOST, "224.0.0.5").build());
+    for (limits, expected) in [(LIMITS, 1), ([(7, 7); Class::ALL.len()], 0)] {
+        let mut policy = rig.plane.policy().clone();
+        policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal))];
+        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+        assert_eq!(expected, rig.plane.policy().hosts[0].passed(Class::Routing));
+    }
 }
