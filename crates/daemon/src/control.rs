@@ -480,6 +480,12 @@ impl Control {
                 "{panics} requests to the control socket failed by a fault of the program"
             ));
         }
+        let panics = self.hosts.panics();
+        if panics > 0 {
+            warnings.push(format!(
+                "serving routers' hosts failed {panics} times by a fault of the program, and went on"
+            ));
+        }
         warnings
     }
 

@@ -5,12 +5,13 @@ use std::fs;
 use std::io::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_dpdk::tap::Tap;
 
 use super::namespace::Namespace;
 use super::netlink::Netlink;
-use super::{HostInterface, HostRouter};
+use super::{HostCounts, HostInterface, HostRouter};
 
 /// Why a host can't be had.
 #[derive(Debug, thiserror::Error)]
@@ -51,8 +52,46 @@ impl HostError {
     }
 }
 
-/// TAP interfaces by their place in the configuration.
-pub type Taps = BTreeMap<u16, Arc<Tap>>;
+/// An interface, and what has become of frames there.
+#[derive(Debug)]
+pub struct Line {
+    /// The interface.
+    pub tap: Tap,
+    /// Written to the namespace.
+    pub delivered: AtomicU64,
+    /// Not taken there.
+    pub undelivered: AtomicU64,
+    /// Given to the worker.
+    pub sent: AtomicU64,
+    /// Not taken by it.
+    pub lost: AtomicU64,
+}
+
+impl Line {
+    fn new(tap: Tap) -> Self {
+        Self {
+            tap,
+            delivered: AtomicU64::new(0),
+            undelivered: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// What has become of frames.
+    pub fn counts(&self) -> HostCounts {
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        HostCounts {
+            delivered: value(&self.delivered),
+            sent: value(&self.sent),
+            undelivered: value(&self.undelivered),
+            lost: value(&self.lost),
+        }
+    }
+}
+
+/// Interfaces by their place in the configuration.
+pub type Taps = BTreeMap<u16, Arc<Line>>;
 
 /// Of interfaces by their place in the configuration, the kernel's number.
 pub type Numbers = BTreeMap<u16, u32>;
@@ -113,7 +152,7 @@ pub fn settle(
             netlink.delete_link(link.index)?;
         }
         // An interface may have another place in the configuration than before.
-        let mut held: BTreeMap<String, Arc<Tap>> = Default::default();
+        let mut held: BTreeMap<String, Arc<Line>> = Default::default();
         if let Some((old, _)) = known {
             let named = |interface: &HostInterface| Some((interface.name.clone(), taps.remove(&interface.index)?));
             held.extend(old.interfaces.iter().filter_map(named));
@@ -147,11 +186,11 @@ fn one(
     netlink: &mut Netlink,
     interface: &HostInterface,
     old: Option<&HostInterface>,
-    held: Option<Arc<Tap>>,
-) -> Result<(u32, Arc<Tap>), Error> {
+    held: Option<Arc<Line>>,
+) -> Result<(u32, Arc<Line>), Error> {
     let tap = match held {
         Some(tap) => tap,
-        None => Arc::new(Tap::open(&interface.name)?),
+        None => Arc::new(Line::new(Tap::open(&interface.name)?)),
     };
     let links = netlink.links()?;
     let link = links.iter().find(|link| link.name == interface.name);

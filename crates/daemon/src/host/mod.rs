@@ -75,12 +75,23 @@ pub struct HostCounts {
     pub delivered: u64,
     /// Given to the worker.
     pub sent: u64,
-    /// For namespaces that had no such interface, or did not take them.
+    /// Not taken by the namespace: its interface was down there, or its kernel had no memory.
     pub undelivered: u64,
     /// Sent by namespaces while the queue to the worker was full.
     pub lost: u64,
-    /// Times that the thread that serves hosts failed by a fault of the program, and went on.
-    pub panics: u64,
+}
+
+impl std::ops::Add for HostCounts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            delivered: self.delivered + other.delivered,
+            sent: self.sent + other.sent,
+            undelivered: self.undelivered + other.undelivered,
+            lost: self.lost + other.lost,
+        }
+    }
 }
 
 /// A host that runs.
@@ -225,9 +236,22 @@ impl Hosts {
         links.collect()
     }
 
-    /// What has become of frames.
-    pub fn counts(&self) -> HostCounts {
-        self.shared.counts()
+    /// What has become of frames of a router's host since its interfaces were made; none where it has no host.
+    pub fn counts(&self, router: &str) -> Option<HostCounts> {
+        let running = lock(&self.running);
+        let taps = self.shared.taps_of(running.get(router)?.links.keys().copied());
+        let counts = taps.values().map(|line| line.counts());
+        Some(counts.fold(HostCounts::default(), |sum, counts| sum + counts))
+    }
+
+    /// Frames for interfaces that no host has: they were on their way when it lost them.
+    pub fn strays(&self) -> u64 {
+        self.shared.strays.load(Ordering::Relaxed)
+    }
+
+    /// Times that the thread that serves hosts failed by a fault of the program, and went on.
+    pub fn panics(&self) -> u64 {
+        self.shared.panics.load(Ordering::Relaxed)
     }
 
     /// End in order: namespaces are removed.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::event::epoll;
 
 use super::links::Taps;
-use super::{HostCounts, Queues, lock};
+use super::{Queues, lock};
 
 /// How long it sleeps at most: workers don't wake it, for that would be a system call of theirs.
 const NAP: Duration = Duration::from_millis(1);
@@ -36,11 +36,10 @@ pub struct Shared {
     epoll: OwnedFd,
     /// The thread is to end.
     pub stop: AtomicBool,
-    delivered: AtomicU64,
-    sent: AtomicU64,
-    undelivered: AtomicU64,
-    lost: AtomicU64,
-    panics: AtomicU64,
+    /// Frames for interfaces that are not there.
+    pub strays: AtomicU64,
+    /// Faults of the thread.
+    pub panics: AtomicU64,
 }
 
 impl Shared {
@@ -52,10 +51,7 @@ impl Shared {
             version: AtomicU64::new(1),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             stop: AtomicBool::new(false),
-            delivered: AtomicU64::new(0),
-            sent: AtomicU64::new(0),
-            undelivered: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
+            strays: AtomicU64::new(0),
             panics: AtomicU64::new(0),
         })
     }
@@ -73,23 +69,17 @@ impl Shared {
         let mut taps = lock(&self.taps);
         let down = lock(&self.down);
         let gone: Taps = old.filter_map(|index| Some((index, taps.remove(&index)?))).collect();
-        for tap in gone.values() {
-            let _ = epoll::delete(&self.epoll, tap);
+        for line in gone.values() {
+            let _ = epoll::delete(&self.epoll, &line.tap);
         }
-        for (index, tap) in new {
-            if down.get(&index).is_some_and(|&down| down) {
-                let _ = tap.set_carrier(false);
-            }
-            let watched = epoll::add(
-                &self.epoll,
-                &tap,
-                epoll::EventData::new_u64(index.into()),
-                epoll::EventFlags::IN,
-            );
-            if let Err(error) = watched {
+        for (index, line) in new {
+            // It may have had another place, and another state there.
+            let _ = line.tap.set_carrier(!down.get(&index).is_some_and(|&down| down));
+            let number = epoll::EventData::new_u64(index.into());
+            if let Err(error) = epoll::add(&self.epoll, &line.tap, number, epoll::EventFlags::IN) {
                 tracing::warn!("an interface of a host can't be listened to: {error}");
             }
-            taps.insert(index, tap);
+            taps.insert(index, line);
         }
         self.version.fetch_add(1, Ordering::Release);
     }
@@ -102,20 +92,8 @@ impl Shared {
         }
         down.insert(index, !up);
         drop(down);
-        if let Some(tap) = lock(&self.taps).get(&index) {
-            let _ = tap.set_carrier(up);
-        }
-    }
-
-    /// What has become of frames.
-    pub fn counts(&self) -> HostCounts {
-        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        HostCounts {
-            delivered: value(&self.delivered),
-            sent: value(&self.sent),
-            undelivered: value(&self.undelivered),
-            lost: value(&self.lost),
-            panics: value(&self.panics),
+        if let Some(line) = lock(&self.taps).get(&index) {
+            let _ = line.tap.set_carrier(up);
         }
     }
 }
@@ -201,11 +179,10 @@ impl Server {
                 more |= turn + 1 == TURN;
                 let frame = &mut self.frame[..length];
                 queue.take(frame);
-                let sent = self.taps.get(&index).is_some_and(|tap| tap.send(frame).is_ok());
-                let counter = if sent {
-                    &self.shared.delivered
-                } else {
-                    &self.shared.undelivered
+                let counter = match self.taps.get(&index) {
+                    Some(line) if line.tap.send(frame).is_ok() => &line.delivered,
+                    Some(line) => &line.undelivered,
+                    None => &self.shared.strays,
                 };
                 counter.fetch_add(1, Ordering::Relaxed);
             }
@@ -215,14 +192,14 @@ impl Server {
 
     /// What a host sends by an interface.
     fn collect(&mut self, index: u16) {
-        let Some(tap) = self.taps.get(&index) else { return };
+        let Some(line) = self.taps.get(&index) else { return };
         for _ in 0..TURN {
-            let length = match tap.receive(&mut self.frame) {
+            let length = match line.tap.receive(&mut self.frame) {
                 Ok(Some(length)) => length,
                 Ok(None) => return,
                 // It was deleted: nobody asks for it again until it is made anew.
                 Err(_) => {
-                    let _ = epoll::delete(&self.shared.epoll, tap);
+                    let _ = epoll::delete(&self.shared.epoll, &line.tap);
                     return;
                 }
             };
@@ -232,7 +209,7 @@ impl Server {
                 .from_hosts
                 .as_mut()
                 .is_some_and(|queue| queue.give(index, frame));
-            let counter = if given { &self.shared.sent } else { &self.shared.lost };
+            let counter = if given { &line.sent } else { &line.lost };
             counter.fetch_add(1, Ordering::Relaxed);
         }
     }
