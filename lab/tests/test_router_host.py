@@ -42,10 +42,17 @@ def gateway(topology, binary, document):
 @pytest.fixture(scope="module")
 def router(gateway, topology):
     """The router's host, as a host of the lab."""
-    made = Host("sluice-default", topology.folder, make=False)
-    yield made
-    for process in made.processes:
-        process.stop()
+    return Host("sluice-default", topology.folder, make=False)
+
+
+@pytest.fixture
+def daemons(topology, router):
+    """Programs of the router and of Alice that end with the test."""
+    before = [len(host.processes) for host in [topology.alice, router]]
+    yield
+    for host, count in zip([topology.alice, router], before):
+        for process in host.processes[count:]:
+            process.stop()
 
 
 def connect(client, server, address, port, family=socket.AF_INET):
@@ -87,8 +94,9 @@ def test_connection_over_ipv6_reaches_the_host(topology, router, client, address
 
 
 @pytest.mark.parametrize("address", ["192.168.1.1", "2001:db8:1::1", "198.51.100.2"])
-def test_echo_request_is_answered_once(topology, router, address):
-    output = topology.alice.run("ping", "-n", "-c", "5", "-i", "0.1", "-W", "5", address)
+@pytest.mark.parametrize("size", [56, 3000])
+def test_echo_request_is_answered_once(topology, router, address, size):
+    output = topology.alice.run("ping", "-n", "-c", "5", "-i", "0.1", "-W", "5", "-s", size, address)
     assert "5 received" in output and "DUP" not in output
 
 
@@ -232,7 +240,7 @@ def bird(host, folder, own, link, other):
     return control
 
 
-def test_ospf_of_bird_becomes_full_and_learns_routes(topology, router, folder):
+def test_ospf_of_bird_becomes_full_and_learns_routes(topology, router, daemons, folder):
     alice = topology.alice
     alice.run("ip", "link", "add", "stub", "type", "veth", "peer", "name", "end")
     alice.run("ip", "link", "set", "end", "up")
@@ -251,6 +259,69 @@ def test_ospf_of_bird_becomes_full_and_learns_routes(topology, router, folder):
     waiting.until(lambda: "10.77.0.0/24 via 192.168.1.2" in router.run("ip", "route"), "alice's network in the host", 20)
     waiting.until(lambda: "198.51.100.0/25 via 192.168.1.1" in alice.run("ip", "route"), "the outside at alice", 20)
     alice.run("ip", "route", "replace", "default", "via", alice.gateway)
+
+
+FRR = """
+hostname router
+log file {folder}/{daemon}.log
+router bgp 65001
+ bgp router-id 192.168.1.1
+ no bgp ebgp-requires-policy
+ timers bgp 1 3
+ neighbor 192.168.1.2 remote-as 65002
+ neighbor 192.168.1.2 timers connect 1
+ address-family ipv4 unicast
+  redistribute connected
+  redistribute kernel
+ exit-address-family
+"""
+
+BGP_OF_BIRD = """
+router id 192.168.1.2;
+protocol device { scan time 1; }
+protocol static { ipv4; route 10.88.0.0/16 blackhole; }
+protocol bgp {
+  local 192.168.1.2 as 65002;
+  neighbor 192.168.1.1 as 65001;
+  connect retry time 1;
+  connect delay time 1;
+  ipv4 { import all; export all; };
+}
+"""
+
+
+def frr(host, folder):
+    """FRR's zebra and bgpd in a host; what asks them."""
+    os.chmod(folder, 0o777)
+    for daemon in ["zebra", "bgpd"]:
+        configured = os.path.join(folder, f"{daemon}.conf")
+        with open(configured, "w", encoding="utf-8") as file:
+            file.write(FRR.format(folder=folder, daemon=daemon) if daemon == "bgpd" else "hostname router\n")
+        api, place = os.path.join(folder, "zserv.api"), ["-i", f"{folder}/{daemon}.pid", "--vty_socket", folder]
+        host.spawn(f"/usr/lib/frr/{daemon}", "-f", configured, "-z", api, *place)
+        waiting.until(lambda daemon=daemon: os.path.exists(f"{folder}/{daemon}.vty"), f"{daemon} to listen")
+    return lambda words: host.run("vtysh", "--vty_socket", folder, "-c", words, check=False)
+
+
+def test_bgp_of_frr_sees_links_and_addresses_and_exchanges_routes(topology, router, daemons, folder):
+    show = frr(router, folder)
+    path = os.path.join(folder, "alice.conf")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(BGP_OF_BIRD)
+    control = os.path.join(folder, "alice.ctl")
+    topology.alice.spawn("bird", "-f", "-c", path, "-s", control, label="bird")
+    waiting.until(lambda: "B>* 10.88.0.0/16 [20/0] via 192.168.1.2, inside1" in show("show ip route"), "alice's route", 40)
+    known = show("show ip route")
+    for network, link in [("192.168.1.0/24", "inside1"), ("198.51.100.0/25", "outside"), ("192.168.100.0/24", "staff")]:
+        assert f"C>* {network} is directly connected, {link}" in known
+    # What leads to Sluice is nobody's route.
+    assert "0.0.0.0/0" not in known
+    heard = waiting.until(
+        lambda: [text for text in [topology.alice.run("birdc", "-s", control, "show", "route")] if "198.51.100.0/25" in text],
+        "the router's routes at alice", 20,
+    )
+    assert "0.0.0.0/0" not in heard[0]
+    assert "via 192.168.1.2 dev inside1 proto bgp" in router.run("ip", "route", "show", "10.88.0.0/16")
 
 
 def test_host_outlives_a_gateway_that_is_killed(topology, gateway, router):
