@@ -23,7 +23,8 @@ pub(crate) fn routers(config: &Config, policy: &Policy) -> Vec<HostRouter> {
             configured.is_some_and(|configured| configured.router == number)
         };
         let interfaces = (0..).zip(&policy.interfaces).filter(meant);
-        interfaces.filter(|(_, interface)| interface.host)
+        // A number may be nobody's.
+        interfaces.filter(|(_, interface)| interface.host && !interface.name.is_empty())
     };
     let router = |(number, router): (RouterIndex, &sluice_config::config::Router)| HostRouter {
         name: router.name.clone(),
@@ -51,7 +52,9 @@ pub(crate) fn routers(config: &Config, policy: &Policy) -> Vec<HostRouter> {
             default_route(config, number, six).or_else(first)
         }),
     };
-    let with_hosts = (0..).zip(&config.routers).filter(|(_, router)| router.daemon);
+    let with_hosts = (0..)
+        .zip(&config.routers)
+        .filter(|(_, router)| router.daemon && !router.name.is_empty());
     with_hosts.map(router).collect()
 }
 
