@@ -62,8 +62,9 @@ class Sluice:
 
     kind = "sluice"
 
-    def __init__(self, host, binary, document=None):
+    def __init__(self, host, binary, document=None, names=False):
         self.host = host
+        self.names = names
         self.binary = binary
         self.document = document or configuration.standard()
         self.process = None
@@ -77,7 +78,7 @@ class Sluice:
 
     def start(self):
         """Start the daemon; returns when it forwards."""
-        self.process = self.host.spawn(self.binary, "run", "-c", self.write(), label="sluice")
+        self.process = self.host.spawn(self.binary, "run", "-c", self.write(), label="sluice", names=self.names)
 
         def serves():
             if not self.process.running:

@@ -24,10 +24,12 @@ def _set_network(descriptor):
 class Host:
     """A network namespace with a name, its programs and its sockets."""
 
-    def __init__(self, name, folder):
+    def __init__(self, name, folder, make=True):
         self.name = name
         self.folder = folder
         self.processes = []
+        if not make:
+            return
         subprocess.run(["ip", "netns", "add", name], check=True)
         self.run("ip", "link", "set", "lo", "up")
         # Addresses are usable at once, and nothing is sent that a test did not ask for.
@@ -46,11 +48,13 @@ class Host:
             raise AssertionError(f"{self.name}: {' '.join(command)} ended with {result.returncode}:\n{result.stdout}")
         return result.stdout
 
-    def spawn(self, *command, label=None):
-        """Start a program that runs beside the test until the host ends."""
+    def spawn(self, *command, label=None, names=False):
+        """Start a program that runs beside the test until the host ends; with `names` it may name namespaces for all."""
         command = [str(word) for word in command]
         log = os.path.join(self.folder, f"{self.name}-{label or os.path.basename(command[0])}-{len(self.processes)}.log")
-        process = Process(["ip", "netns", "exec", self.name, *command], log)
+        # What `ip netns exec` starts has mounts of its own.
+        enter = ["nsenter", f"--net=/run/netns/{self.name}"] if names else ["ip", "netns", "exec", self.name]
+        process = Process([*enter, *command], log)
         self.processes.append(process)
         return process
 

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use sluice_config::config::InterfaceIndex;
+use sluice_engine::io::NO_PORT;
 
 use crate::control::Control;
 
@@ -118,13 +119,14 @@ impl Control {
         }
     }
 
-    fn has_link(&self, interface: InterfaceIndex) -> bool {
+    /// Whether the link of an interface is up. A virtual one always is.
+    pub(crate) fn has_link(&self, interface: InterfaceIndex) -> bool {
         let port = self
             .plane()
             .policy()
             .interface(interface)
             .map(|interface| interface.port);
-        port.is_some_and(|port| self.link_is_up(usize::from(port)))
+        port.is_some_and(|port| port == NO_PORT || self.link_is_up(usize::from(port)))
     }
 
     /// Take the link of an interface up or down; false where its device can't.

@@ -21,6 +21,8 @@ use crate::build::{PoolNames, Rules, SignatureReport};
 use crate::compiling::Compiler;
 use crate::desk::{Desk, Gone};
 use crate::eve::{Eve, Scene};
+use crate::host::Hosts;
+use crate::hosts;
 use crate::numbers::Resting;
 use crate::rules::RunningRules;
 use crate::shares::Shares;
@@ -82,6 +84,8 @@ pub struct Control {
     loads: Mutex<Vec<Load>>,
     /// Interfaces whose links are held down, as the other sides of their bridges are.
     held_links: Mutex<Vec<InterfaceIndex>>,
+    /// Hosts of routers.
+    pub(crate) hosts: Arc<Hosts>,
     /// Alerts and records, where anything is inspected.
     pub(crate) alerts: Option<Alerts>,
     /// What became of signature files.
@@ -136,13 +140,14 @@ impl Control {
     /// The control of a running data plane; its workers are given apart.
     ///
     /// # Errors
-    /// The file of records can't be opened.
+    /// The file of records can't be opened, or a router has no host that should.
     pub fn new(
         loaded: Loaded,
         mut running: Running,
         watchdog: Watchdog,
     ) -> Result<(Self, crate::workers::Workers), DaemonError> {
         let counters = running.plane.counters().to_vec();
+        let hosts = hosts::start(&loaded.checked.config, running.plane.policy(), &mut running.desks)?;
         let queues = running.desks.iter_mut().filter_map(|desk| {
             let (alerts, records) = (desk.alerts.take()?, desk.records.take());
             Some(Queues { alerts, records })
@@ -181,6 +186,7 @@ impl Control {
                 .unwrap_or(SystemTime::UNIX_EPOCH),
             began: running.began,
             watchdog,
+            hosts: Arc::new(hosts),
             alerts,
             signatures: Mutex::new(Arc::new(running.signatures)),
             compiler: running.compiler,
@@ -472,6 +478,12 @@ impl Control {
         if panics > 0 {
             warnings.push(format!(
                 "{panics} requests to the control socket failed by a fault of the program"
+            ));
+        }
+        let panics = self.hosts.panics();
+        if panics > 0 {
+            warnings.push(format!(
+                "serving routers' hosts failed {panics} times by a fault of the program, and went on"
             ));
         }
         warnings

@@ -13,6 +13,8 @@ mod eve;
 #[cfg(test)]
 mod faults;
 mod filter;
+pub mod host;
+mod hosts;
 mod known;
 mod load;
 mod log;
@@ -86,6 +88,9 @@ pub enum DaemonError {
     /// A worker can't be had.
     #[error(transparent)]
     Worker(#[from] sluice_dpdk::workers::WorkerError),
+    /// The host of a router can't be had.
+    #[error(transparent)]
+    Host(#[from] host::HostError),
     /// A worker ended.
     #[error(transparent)]
     Gone(#[from] desk::Gone),

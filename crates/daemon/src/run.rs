@@ -70,6 +70,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
             () = control.housekeep() => Ok(()),
             () = control.rebalance() => Ok(()),
             () = control.follow_links() => Ok(()),
+            () = control.follow_hosts() => Ok(()),
             () = reopen => Ok(()),
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
@@ -82,6 +83,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
     workers.stop(&control.counters);
     control.collect_alerts();
     control.release_links();
+    control.hosts.stop();
     control.finish_records();
     print(&control, output).map_err(DaemonError::Output)?;
     drop(socket);

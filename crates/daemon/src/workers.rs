@@ -15,6 +15,9 @@ use sluice_engine::worker::Worker;
 /// Longest time that what is in flight gets to leave.
 const DRAIN: Duration = Duration::from_millis(500);
 
+/// Longest sleep of the worker that sends for routers' hosts: these can't wake it.
+const HOSTS: Duration = Duration::from_millis(1);
+
 /// The running workers.
 #[derive(Debug)]
 pub struct Workers {
@@ -102,6 +105,9 @@ fn rounds(mut worker: Worker<'static>, stop: &Stop, quiet: &AtomicBool, mut idle
         if idle.sleeps_next() {
             worker.sleep();
         }
-        idle.quiet();
+        match worker.serves_hosts() {
+            true => idle.quiet_within(HOSTS),
+            false => idle.quiet(),
+        }
     }
 }

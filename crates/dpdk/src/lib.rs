@@ -24,6 +24,7 @@ mod ring;
 mod set;
 pub mod steering;
 mod sys;
+pub mod tap;
 pub mod tsc;
 pub mod workers;
 

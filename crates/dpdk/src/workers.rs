@@ -215,8 +215,14 @@ impl Idle {
     /// A round brought nothing.
     #[inline]
     pub fn quiet(&mut self) {
+        self.quiet_within(Duration::MAX);
+    }
+
+    /// The same where something may come that wakes nobody: it sleeps so long at most.
+    #[inline]
+    pub fn quiet_within(&mut self, most: Duration) {
         if let Some(sleep) = self.waiting.sleep.filter(|_| self.sleeps_next()) {
-            self.sleep(sleep);
+            self.sleep(sleep.min(most));
         } else if self.rounds >= self.waiting.spin {
             std::hint::spin_loop();
         }

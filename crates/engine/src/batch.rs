@@ -342,6 +342,10 @@ pub struct Lists {
     pub neighbour: Slots,
     /// Addressed to the gateway.
     pub gateway: Slots,
+    /// For the host of a router.
+    pub punt: Slots,
+    /// From the host of a router.
+    pub host: Slots,
     /// Next hop not resolved.
     pub unresolved: ArrayVec<(Slot, Wanted), HAND>,
     /// To be parked until a neighbour is known.
@@ -455,6 +459,8 @@ impl Lists {
             ("discover", &self.neighbour),
             ("gateway", &self.gateway),
             ("cross", &self.cross),
+            ("punt", &self.punt),
+            ("host", &self.host),
             ("taken-in", &self.taken),
             ("hold", &self.hold),
             ("queue", &self.queue),
@@ -527,6 +533,8 @@ impl Lists {
             &self.fragments,
             &self.neighbour,
             &self.gateway,
+            &self.punt,
+            &self.host,
         ];
         lists.iter().all(|list| list.is_empty())
             && self.unresolved.is_empty()
@@ -554,6 +562,8 @@ impl Lists {
             &mut self.neighbour,
             &mut self.gateway,
             &mut self.cross,
+            &mut self.punt,
+            &mut self.host,
         ];
         for list in lists {
             for slot in list.drain(..) {

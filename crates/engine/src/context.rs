@@ -14,6 +14,7 @@ use crate::events::EventQueue;
 use crate::io::{HAND, Parked, WorkerIndex};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
+use crate::punt::PuntQueue;
 use crate::records::RecordQueue;
 use crate::shard::{Shard, Tools};
 use crate::stages::Role;
@@ -172,6 +173,8 @@ pub struct Ctx<'c, 'm> {
     pub events: &'c EventQueue,
     /// Where records of inspected flows go.
     pub records: &'c RecordQueue,
+    /// Where packets for hosts go.
+    pub punts: &'c PuntQueue,
     /// What applications are found out with.
     pub recognition: &'c Recognition,
     /// What the owner has.

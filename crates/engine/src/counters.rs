@@ -123,6 +123,8 @@ pub struct WorkerCounters {
     pub bursts: Counter,
     /// Packets in those bursts.
     pub packets: Counter,
+    /// Packets put into the worker's queue for routers' hosts.
+    pub punted: Counter,
     /// Packets given to other workers, by why, in the order of [`Cause::ALL`].
     pub handed_over: [Counter; Cause::ALL.len()],
     /// Frames received for another worker to parse, less those parsed for another: they are no interface's yet.

@@ -27,6 +27,7 @@ pub mod paths;
 pub mod placement;
 pub mod plane;
 pub mod policy;
+pub mod punt;
 pub mod reason;
 pub mod records;
 pub mod request;

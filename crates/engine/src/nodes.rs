@@ -9,11 +9,13 @@ pub mod established;
 pub mod forward;
 pub mod fragments;
 pub mod gateway;
+pub mod host;
 pub mod inspect;
 pub mod neighbour;
 pub mod output;
 pub mod parse;
 pub mod pass;
+pub mod punt;
 pub mod recognise;
 pub mod revise;
 

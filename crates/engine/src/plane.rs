@@ -31,6 +31,7 @@ use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
 use crate::placement::Part;
 use crate::policy::{Leases, Nat, Policy, Setup};
+use crate::punt::{self, PuntQueue};
 use crate::records::RecordQueue;
 use crate::request::{Counter, desk};
 use crate::shard::{Lines, Shard, ShardError};
@@ -273,6 +274,12 @@ impl Plane {
         let wanted = self.policy.current().inspection.as_ref();
         let (records, taken) = RecordQueue::new(wanted.map(|inspection| inspection.records).unwrap_or_default());
         counter.records = taken;
+        let (punts, taken) = PuntQueue::new();
+        counter.to_hosts = Some(taken);
+        let host = owner.is_some().then(|| punt::queue(punt::ROOM)).map(|(giver, taker)| {
+            counter.from_hosts = Some(giver);
+            taker
+        });
         let inspecting = Self::inspecting(self.policy.current(), &self.setup, &mut counter, &mut self.renewals)?;
         let recognition = match self.setup.applications {
             Some(capacity) => Recognition::new(capacity)?,
@@ -298,6 +305,8 @@ impl Plane {
             desk,
             events,
             records,
+            punts,
+            host,
             recognition,
             inspecting,
         });
@@ -347,6 +356,7 @@ impl Plane {
         policy.generation = current.generation.wrapping_add(1);
         policy.committed = policy.generation;
         policy.owner = current.owner;
+        policy.adopt_hosts(current);
         policy.nat4.rules.take_changed();
         policy.nat6.rules.take_changed();
         (policy.nat4.changes, policy.nat6.changes) = Default::default();

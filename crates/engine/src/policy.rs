@@ -25,6 +25,7 @@ use crate::hosts::Hosts;
 use crate::inspection::Inspection;
 use crate::io::{PortIndex, WorkerIndex};
 use crate::owners::Owners;
+use crate::punt;
 use crate::stages::Stages;
 use crate::steering::Steering;
 use crate::tagged::Tagged;
@@ -184,6 +185,8 @@ pub struct Interface {
     pub segment_size: Option<u16>,
     /// It is an end of a virtual link: the other end.
     pub peer: Option<u16>,
+    /// Its router has a host, which gets what is addressed to the router and is not answered in its place.
+    pub host: bool,
     /// It is one of the two interfaces of a bridge, and no router's.
     pub bridge: Option<Bridge>,
 }
@@ -372,6 +375,8 @@ pub struct Policy {
     pub limits_segments: bool,
     /// Some interfaces are bridged.
     pub bridges: bool,
+    /// Some routers have hosts.
+    pub hosted: bool,
     /// IPv4 translation.
     pub nat4: Nat<V4>,
     /// IPv6 translation.
@@ -390,6 +395,8 @@ pub struct Policy {
     pub timeouts: Schedule,
     /// Limits of the gateway's own traffic.
     pub limits: Limits,
+    /// What hosts get, by the number of their router.
+    pub hosts: Vec<Arc<punt::Host>>,
     /// Worker that owns neighbours and the gateway's own traffic.
     pub owner: WorkerIndex,
     /// Where port leases lie.
@@ -431,6 +438,7 @@ impl Policy {
             answers_syns: true,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
+            hosted: interfaces.iter().any(|interface| interface.host),
             routers: vec![Router::default()],
             router_of: interfaces.iter().map(|interface| interface.router).collect(),
             tagged: Tagged::of(ports, &interfaces).into(),
@@ -445,6 +453,7 @@ impl Policy {
             filter_changes: Default::default(),
             timeouts: Schedule::default(),
             limits: LIMITS,
+            hosts: vec![Arc::default()],
             owner: 0,
             leases: Leases::default(),
         }
@@ -563,6 +572,23 @@ impl Policy {
     #[inline(always)]
     pub fn router_of(&self, interface: u16) -> RouterIndex {
         self.router_of.get(interface as usize).copied().unwrap_or(0)
+    }
+
+    /// Routers that were there before keep their hosts, with what these have been given, where nothing about them changes.
+    pub fn adopt_hosts(&mut self, before: &Self) {
+        for (router, host) in self.routers.iter().zip(&mut self.hosts) {
+            let same = before.routers.iter().position(|other| other.name == router.name);
+            let old = same.and_then(|place| before.hosts.get(place));
+            if let Some(old) = old.filter(|old| old.is_like(host)) {
+                *host = old.clone();
+            }
+        }
+    }
+
+    /// The host of the router that the interface `number` belongs to.
+    pub fn host(&self, number: u16) -> Option<&punt::Host> {
+        let interface = self.interface(number).filter(|interface| interface.host)?;
+        self.hosts.get(usize::from(interface.router)).map(|host| &**host)
     }
 
     /// The interface `number`.

@@ -32,6 +32,11 @@ reasons! {
         PolicedNeighbour = "policed-neighbour", "ARP or neighbour discovery above the configured rate";
         PolicedEcho = "policed-echo", "ICMP echo to the gateway above the configured rate";
         PolicedOther = "policed-other", "other traffic to the gateway above the configured rate";
+        PuntPolicedRouting = "punt-policed-routing", "routing protocols for a router's host above the configured rate";
+        PuntPolicedBfd = "punt-policed-bfd", "BFD for a router's host above the configured rate";
+        PuntPolicedDhcp = "punt-policed-dhcp", "DHCP for a router's host above the configured rate";
+        PuntPolicedRest = "punt-policed-rest", "other traffic for a router's host above the configured rate";
+        PuntQueueFull = "punt-queue-full", "more came for routers' hosts than the queue to them holds";
         SessionsFull = "sessions-full", "session table of the shard is full; the new flow was refused";
         SessionClash = "session-clash", "the translated flow has the same addresses and ports as another session";
         TransmitFull = "transmit-full", "the device's transmit queue was full";

@@ -23,8 +23,10 @@ use crate::nodes::established::{Lookups, established};
 use crate::nodes::{
     complain, cross, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise, revise,
 };
+use crate::nodes::{host as sending, punt};
 use crate::paths::Paths;
 use crate::policy::{Policy, Setup};
+use crate::punt::{PuntQueue, Taker};
 use crate::reason::{Own, Reason};
 use crate::records::RecordQueue;
 use crate::request::Desk;
@@ -44,6 +46,7 @@ mod assisting;
 mod bring;
 mod dispose;
 mod held;
+mod host;
 mod housekeep;
 mod make;
 mod moving;
@@ -88,6 +91,10 @@ pub struct Parts<'m> {
     pub events: EventQueue,
     /// Where records of inspected flows go.
     pub records: RecordQueue,
+    /// Where packets for routers' hosts go.
+    pub punts: PuntQueue,
+    /// What these hosts send, where this worker is the owner.
+    pub host: Option<Taker>,
     /// What it finds applications out with.
     pub recognition: Recognition,
     /// What it inspects with, where anything is inspected.
@@ -119,6 +126,9 @@ pub struct Worker<'m> {
     rooms: Vec<usize>,
     resumed: ArrayVec<(Waiting, Resume), HAND>,
     syns: Syns,
+    host: Option<Taker>,
+    /// Hosts may send something by this worker.
+    serves_hosts: bool,
     moving: Moving<'m>,
     /// What it takes over shards from others with, where it has none of its own.
     assisting: Option<Box<Assisting>>,
@@ -143,6 +153,7 @@ struct State<'m> {
     settling: Settling,
     events: EventQueue,
     records: RecordQueue,
+    punts: PuntQueue,
     look4: Box<Lookups<V4>>,
     look6: Box<Lookups<V6>>,
     recognition: Recognition,
@@ -174,6 +185,8 @@ enum Source {
     Held,
     /// What waited for its turn.
     Queue,
+    /// What hosts send.
+    Hosts,
     Nothing,
 }
 
@@ -207,6 +220,7 @@ impl<'m> Worker<'m> {
                 settling: Settling::default(),
                 events: parts.events,
                 records: parts.records,
+                punts: parts.punts,
                 look4: Box::default(),
                 look6: Box::default(),
                 recognition: parts.recognition,
@@ -230,6 +244,8 @@ impl<'m> Worker<'m> {
             rooms: Vec::with_capacity(rooms),
             resumed: ArrayVec::new(),
             syns,
+            host: parts.host,
+            serves_hosts: false,
             moving: Moving::default(),
             behind: 0,
             gone: Vec::with_capacity(held),
@@ -259,6 +275,9 @@ impl<'m> Worker<'m> {
         self.housekeep(packets, now);
         self.count(Stage::Housekeeping, start);
         packets += self.resume_all(now);
+        if self.hosts_sent() {
+            packets += self.burst(Source::Hosts, now);
+        }
         if self.is_moving() {
             packets += self.move_on(now);
         }
@@ -334,6 +353,7 @@ impl<'m> Worker<'m> {
             Source::Parking => self.unpark(),
             Source::Held => self.unhold(),
             Source::Queue => self.unqueue(),
+            Source::Hosts => self.take_from_hosts(),
             Source::Nothing => 0,
         };
         if count == 0 && source != Source::Nothing {
@@ -372,6 +392,7 @@ impl<'m> Worker<'m> {
                 counters: &state.counters,
                 events: &state.events,
                 records: &state.records,
+                punts: &state.punts,
                 recognition: &state.recognition,
                 owner: state.owner.as_deref_mut(),
                 revisions: Revisions::new(overdue),
@@ -393,6 +414,7 @@ impl<'m> Worker<'m> {
                     state.counters.cycles[Stage::TakeOver as usize].add(mark.wrapping_sub(received));
                 }
                 Source::Parking => arrive::from_parking(&mut batch, lists, &mut ctx, &mut self.resumed),
+                Source::Hosts => host::sent(&mut batch, lists, &ctx, count),
                 Source::Nothing => {}
             }
             if let Source::Port(port) = source
@@ -558,6 +580,14 @@ fn nodes(
     if !lists.gateway.is_empty() {
         gateway::gateway(batch, lists, ctx);
         after("gateway", lists);
+    }
+    if !lists.host.is_empty() {
+        sending::host(batch, lists, ctx);
+        after("host", lists);
+    }
+    if !lists.punt.is_empty() {
+        punt::punt(batch, lists, ctx);
+        after("punt", lists);
     }
     if !lists.neighbour.is_empty() {
         neighbour::discover(batch, lists, ctx);

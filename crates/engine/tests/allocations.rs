@@ -481,3 +481,20 @@ fn rules_that_give_way_to_others_are_neither_made_nor_freed_in_the_worker() {
     let reopened = rig.plane.counters()[0].reopened.get();
     assert!(reopened > 0);
 }
+
+#[test]
+fn hosts_packets_allocate_nothing() {
+    let mut rig = rig(|plan| plan.interfaces = |interfaces| interfaces.iter_mut().for_each(|one| one.host = true));
+    let syn = |port: u16| {
+        let source = std::net::SocketAddrV4::new(HOST.parse().unwrap(), port);
+        let target = "192.168.1.1:179".parse::<std::net::SocketAddrV4>().unwrap();
+        packet::tcp4(source, target).macs(HOST_MAC, INSIDE_MAC)
+    };
+    let frames: Vec<_> = (0..500).map(|port| syn(1000 + port).build()).collect();
+    assert_eq!(0, allocates_nothing(&mut rig, INSIDE, &frames));
+    assert_eq!(500, rig.plane.counters()[0].punted.get());
+    let answer = packet::tcp4("192.168.1.1:179", "192.168.1.10:40000").build();
+    let queue = rig.desks[0].from_hosts.as_mut().unwrap();
+    (0..500).for_each(|_| assert!(queue.give(INSIDE, [&answer, &[]])));
+    assert_eq!(500, allocates_nothing(&mut rig, INSIDE, &[]));
+}

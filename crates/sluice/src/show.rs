@@ -243,6 +243,7 @@ fn routers(client: &mut Client, wanted: &RouterFilter, output: &mut dyn Write) -
         ("RECEIVED", Right),
         ("SENT", Right),
         ("DROPPED", Right),
+        ("HOST", Left),
         ("INTERFACES", Left),
     ];
     table(client, path::ROUTERS, wanted, &titles, output, |row: Router| {
@@ -256,6 +257,7 @@ fn routers(client: &mut Client, wanted: &RouterFilter, output: &mut dyn Write) -
             grouped(row.received),
             grouped(row.sent),
             grouped(row.dropped),
+            row.host.map_or("-".into(), |host| host.namespace),
             row.interfaces.join(" "),
         ])
     })

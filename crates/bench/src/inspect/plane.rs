@@ -187,6 +187,7 @@ fn interface(index: u16) -> Interface {
         validity: validity::Policy::default(),
         complete_checksums: true,
         segment_size: None,
+        host: false,
         bridge: Some(Bridge {
             peer: 1 - index,
             drops_invalid: false,

@@ -55,7 +55,7 @@ pub use packet_filter::{
     RemoveRequest,
 };
 pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
-pub use routers::{Router, RouterFilter};
+pub use routers::{Router, RouterFilter, RouterHost};
 pub use show::{
     Bridge, BridgeSide, Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status,
 };

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Counter;
 use crate::schema::SessionLimits;
 
 /// Of which router; of all where none is named.
@@ -41,4 +42,25 @@ pub struct Router {
     pub sent: u64,
     /// Packets that were dropped.
     pub dropped: u64,
+    /// Its host, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<RouterHost>,
+}
+
+/// The host of a router: where its daemons live.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RouterHost {
+    /// Its network namespace.
+    pub namespace: String,
+    /// Packets that workers have given it, by class; ARP is counted and answered in its place.
+    pub punted: Vec<Counter>,
+    /// Of these, packets that its kernel has taken.
+    pub delivered: u64,
+    /// And those that it has not.
+    pub undelivered: u64,
+    /// Packets that it has sent.
+    pub sent: u64,
+    /// Packets that it has sent and that were lost, because more came than the worker took.
+    pub lost: u64,
 }

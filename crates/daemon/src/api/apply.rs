@@ -209,6 +209,7 @@ pub(super) async fn apply(
     control.set_pools(pools);
     control.set_config(checked.config);
     forget(&control, &config).await?;
+    control.settle_hosts().await;
     control.set_neighbours().await?;
     if changes.iter().any(|change| change.key.starts_with("nat.")) {
         control.record_shares();

@@ -4,14 +4,17 @@ use std::net::IpAddr;
 
 use axum::Json;
 use axum::extract::{Query, State};
-use sluice_config::api::{Page, Route, Router, RouterFilter};
+use sluice_config::api::{Counter, Page, Route, Router, RouterFilter, RouterHost};
 use sluice_engine::counters::InterfaceCounters;
 use sluice_engine::policy::{self, Policy};
+use sluice_engine::punt::Class;
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
 use sluice_route::{Address, NextHop, Prefix, Refusal as RouteRefusal, RouterIndex};
 
 use super::sessions::router;
 use super::{Refusal, Shared};
+use crate::control::Control;
+use crate::host::namespace_name;
 use crate::start::sum;
 
 /// The virtual routers that there are, by number.
@@ -77,12 +80,32 @@ pub(super) async fn routers(
             received: total(|counters| counters.received.get()),
             sent: total(|counters| counters.sent.get()),
             dropped: total(|counters| counters.all_drops()),
+            host: host(&control, policy, number),
         }
     };
     let is_wanted = |(number, _): &(RouterIndex, &policy::Router)| wanted.is_none_or(|wanted| wanted == *number);
     Ok(Json(Page::whole(
         numbered(policy).filter(is_wanted).map(item).collect(),
     )))
+}
+
+/// The host of a router.
+fn host(control: &Control, policy: &Policy, number: RouterIndex) -> Option<RouterHost> {
+    let name = &policy.router(number.into())?.name;
+    let counts = control.hosts.counts(name)?;
+    let given = policy.hosts.get(usize::from(number))?;
+    let punted = Class::ALL.iter().map(|&class| Counter {
+        name: class.name().into(),
+        count: given.passed(class),
+    });
+    Some(RouterHost {
+        namespace: namespace_name(name),
+        punted: punted.collect(),
+        delivered: counts.delivered,
+        undelivered: counts.undelivered,
+        sent: counts.sent,
+        lost: counts.lost,
+    })
 }
 
 /// `GET /v1/routes`

@@ -84,6 +84,11 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                 validity: validity::Policy::default(),
                 complete_checksums: configured.left_to_offload == schema::LeftToOffload::Complete,
                 advertise: advertise(configured),
+                host: configured.bridge.is_none()
+                    && config
+                        .routers
+                        .get(usize::from(configured.router))
+                        .is_some_and(|router| router.daemon),
                 segment_size: configured.mss_clamp.map(|clamp| clamp.segment_size(configured.mtu)),
                 peer: match configured.link {
                     Link::Virtual { peer } => Some(peer),

@@ -162,6 +162,7 @@ pub fn policy(
     policy.timeouts = Schedule::new(&timeouts(&config.timeouts))?;
     policy.limits = limits(config);
     policy.routers = routers(config);
+    policy.hosts = config.routers.iter().map(|_| Arc::default()).collect();
     if let Some(rules) = filter {
         policy.filter_by(rules.filters().clone());
     }

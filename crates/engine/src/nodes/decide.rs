@@ -188,9 +188,11 @@ fn way<F: Family>(
     }
     let destination = ctx.paths.find::<F>(router, address);
     if target.is_none() && public {
-        // An interface's own address may be a pool's too: what asks for the gateway itself is answered by it.
+        // An interface's own address may be a pool's too: what asks for the gateway itself is answered by it, and what
+        // no inside host expects is its host's.
         let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
-        if matches!(destination, Destination::Local) && asks {
+        let has_host = || ctx.policy.host(interface).is_some();
+        if matches!(destination, Destination::Local) && (asks || has_host()) {
             return Err(Plan::Gateway);
         }
         if outside {

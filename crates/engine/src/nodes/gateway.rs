@@ -1,10 +1,11 @@
 //! gateway: what is addressed to the gateway itself, policed by class so that a flood of one leaves the others alone.
 //!
-//! Exits: forward (an echo reply), complain (nothing listens there), taken in, hand over (the owner), drop.
+//! Exits: forward (an echo reply), punt (its router has a host), complain (nothing listens there), taken in, hand over (the
+//! owner), drop.
 
 use sluice_route::policer::Class as Policed;
 use sluice_wire::ipv4::protocol;
-use sluice_wire::layers::{Class, Flags, Fragment};
+use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use sluice_wire::{icmp, icmpv6};
 
 use crate::batch::{Batch, Complaint, Lists, Note, Stage, put};
@@ -18,6 +19,10 @@ use crate::reason::Own;
 pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
     for slot in std::mem::take(&mut lists.gateway) {
         let meta = *batch.meta(slot);
+        if !is_answered(&meta.layers) && ctx.policy.host(meta.interface).is_some() {
+            put(&mut lists.punt, slot);
+            continue;
+        }
         let Some(owner) = ctx.owner.as_deref_mut() else {
             lists.hand_over(slot, ctx.policy.owner, Note::new(Stage::Gateway, &meta));
             continue;
@@ -65,4 +70,10 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
         }
         own(slot, batch, lists);
     }
+}
+
+/// Whether a packet is a query that the gateway takes in, whoever else lives at its addresses.
+fn is_answered(layers: &Layers) -> bool {
+    let query = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
+    query && layers.fragment == Fragment::Whole
 }

@@ -15,6 +15,7 @@ use crate::batch::{Batch, Complaint, Lists, Meta, Note, Stage, put};
 use crate::context::{Ctx, Owner};
 use crate::nodes::parse::classify;
 use crate::policy::{Interface, Policy};
+use crate::punt;
 use crate::reason::{Own, Reason};
 
 /// What a discovery message comes to.
@@ -48,6 +49,11 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             lists.discard(slot, Own::InterfaceGone);
             continue;
         };
+        if meta.layers.class == Class::Arp
+            && let Some(host) = policy.host(meta.interface)
+        {
+            host.count(punt::Class::Arp);
+        }
         let packet = &mut batch.packets[slot as usize];
         let outcome = match meta.layers.class {
             Class::Arp => hear_arp(packet, &meta, interface, policy, owner, now),

@@ -1,6 +1,6 @@
 //! parse: where the headers are, whether they are valid, and which way the packet goes.
 //!
-//! Exits: lookup4, lookup6, forward4, forward6, fragments, neighbour, gateway, bridge, drop.
+//! Exits: lookup4, lookup6, forward4, forward6, fragments, neighbour, gateway, bridge, punt (a group's), drop.
 
 use std::ops::Range;
 
@@ -190,6 +190,7 @@ pub fn classify(slot: Slot, packet: &Packet<'_>, layers: &Layers, interface: &In
             }
         }
         Class::Arp => put(&mut lists.neighbour, slot),
+        Class::Ipv4 | Class::Ipv6 if interface.host => put(&mut lists.punt, slot),
         Class::Ipv4 | Class::Ipv6 => lists.discard(slot, Own::Multicast),
         Class::Other => lists.discard(slot, Own::UnknownEthertype),
     }

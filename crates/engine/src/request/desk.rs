@@ -13,6 +13,7 @@ use crate::events::Taken;
 use crate::family::{Family, Session, V4, V6};
 use crate::inspection::Alerts;
 use crate::policy::Policy;
+use crate::punt;
 use crate::records;
 use crate::shard::{Shard, Tools, end, remaining};
 use crate::time::TICKS_PER_SECOND;
@@ -40,6 +41,10 @@ pub struct Counter {
     pub alerts: Option<Alerts>,
     /// The worker's records of inspected flows, where they are wanted.
     pub records: Option<records::Taken>,
+    /// What the worker has for routers' hosts.
+    pub to_hosts: Option<punt::Taker>,
+    /// Where routers' hosts send by, of the worker that owns what the gateway itself sends.
+    pub from_hosts: Option<punt::Giver>,
 }
 
 /// Both ends of a worker's requests.
@@ -60,6 +65,8 @@ pub fn desk() -> (Desk, Counter) {
             events: None,
             alerts: None,
             records: None,
+            to_hosts: None,
+            from_hosts: None,
         },
     )
 }

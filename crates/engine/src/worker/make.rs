@@ -35,6 +35,7 @@ impl Worker<'_> {
             counters: &state.counters,
             events: &state.events,
             records: &state.records,
+            punts: &state.punts,
             recognition: &state.recognition,
             owner: state.owner.as_deref_mut(),
             revisions: Revisions::default(),

@@ -1,0 +1,227 @@
+//! The interfaces of a host, as they should be.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Error, ErrorKind};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sluice_dpdk::tap::Tap;
+
+use super::namespace::Namespace;
+use super::netlink::Netlink;
+use super::{HostCounts, HostInterface, HostRouter};
+
+/// Why a host can't be had.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The namespace.
+    #[error(
+        "the network namespace {name} can't be had: {error}; a router with a daemon needs the right to make namespaces \
+         (CAP_SYS_ADMIN) and a writable /run/netns"
+    )]
+    Namespace {
+        /// Its name.
+        name: String,
+        /// Why.
+        error: Error,
+    },
+    /// An interface in it.
+    #[error("the host of router {router}: {error}; it needs /dev/net/tun, and names of at most 15 bytes")]
+    Interface {
+        /// The router.
+        router: String,
+        /// Why.
+        error: Error,
+    },
+    /// Who serves them.
+    #[error("hosts of routers can't be served: {0}; raise the limits on threads and descriptors (ulimit -u -n)")]
+    Thread(#[from] Error),
+}
+
+impl HostError {
+    pub(super) fn namespace(name: &str, error: Error) -> Self {
+        let name = name.into();
+        Self::Namespace { name, error }
+    }
+
+    pub(super) fn interface(router: &str, error: Error) -> Self {
+        let router = router.into();
+        Self::Interface { router, error }
+    }
+}
+
+/// An interface, and what has become of frames there.
+#[derive(Debug)]
+pub struct Line {
+    /// The interface.
+    pub tap: Tap,
+    /// Written to the namespace.
+    pub delivered: AtomicU64,
+    /// Not taken there.
+    pub undelivered: AtomicU64,
+    /// Given to the worker.
+    pub sent: AtomicU64,
+    /// Not taken by it.
+    pub lost: AtomicU64,
+}
+
+impl Line {
+    fn new(tap: Tap) -> Self {
+        Self {
+            tap,
+            delivered: AtomicU64::new(0),
+            undelivered: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+        }
+    }
+
+    /// What has become of frames.
+    pub fn counts(&self) -> HostCounts {
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        HostCounts {
+            delivered: value(&self.delivered),
+            sent: value(&self.sent),
+            undelivered: value(&self.undelivered),
+            lost: value(&self.lost),
+        }
+    }
+}
+
+/// Interfaces by their place in the configuration.
+pub type Taps = BTreeMap<u16, Arc<Line>>;
+
+/// Of interfaces by their place in the configuration, the kernel's number.
+pub type Numbers = BTreeMap<u16, u32>;
+
+/// What is the same on every link of a host, and before there is one: the kernel forwards nothing, takes no
+/// advertisements, asks for no address twice, and lets everything in that Sluice has let through.
+const SETTINGS: [(&str, &str, &str); 9] = [
+    ("ipv4", "forwarding", "0"),
+    ("ipv4", "rp_filter", "0"),
+    ("ipv4", "accept_redirects", "0"),
+    ("ipv6", "disable_ipv6", "0"),
+    ("ipv6", "forwarding", "0"),
+    ("ipv6", "accept_ra", "0"),
+    ("ipv6", "accept_redirects", "0"),
+    ("ipv6", "accept_dad", "0"),
+    // Sluice's own link-local address is among those that it gets.
+    ("ipv6", "addr_gen_mode", "1"),
+];
+
+fn set(interface: &str) -> Result<(), Error> {
+    for (family, name, value) in SETTINGS {
+        let path = Path::new("/proc/sys/net")
+            .join(family)
+            .join("conf")
+            .join(interface)
+            .join(name);
+        match fs::write(&path, value) {
+            // A kernel without IPv6, or one that has it for single links alone.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) if name == "addr_gen_mode" && error.kind() == ErrorKind::InvalidInput => {}
+            Err(error) => return Err(Error::other(format!("{}: {error}", path.display()))),
+            Ok(()) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Let a namespace have a router's interfaces. `taps` has those that are held open already, and then those of the router.
+/// Returns the kernel's numbers, and what went wrong on the way.
+pub fn settle(
+    namespace: &Namespace,
+    router: &HostRouter,
+    known: Option<&(HostRouter, Numbers)>,
+    taps: &mut Taps,
+) -> Result<(Numbers, Option<Error>), Error> {
+    namespace.within(|| {
+        let mut netlink = Netlink::open()?;
+        if known.is_none() {
+            for interface in ["all", "default"] {
+                set(interface)?;
+            }
+        }
+        let before = netlink.links()?;
+        let lo = before.iter().find(|link| link.name == "lo");
+        lo.map_or(Ok(()), |lo| netlink.set_up(lo.index))?;
+        let wanted = |name: &str| router.interfaces.iter().any(|interface| interface.name == name);
+        for link in before.iter().filter(|link| link.ours && !wanted(&link.name)) {
+            netlink.delete_link(link.index)?;
+        }
+        // An interface may have another place in the configuration than before.
+        let mut held: BTreeMap<String, Arc<Line>> = Default::default();
+        if let Some((old, _)) = known {
+            let named = |interface: &HostInterface| Some((interface.name.clone(), taps.remove(&interface.index)?));
+            held.extend(old.interfaces.iter().filter_map(named));
+        }
+        taps.clear();
+        let (mut numbers, mut wrong) = (Numbers::new(), None);
+        for interface in &router.interfaces {
+            let old = known.and_then(|(old, _)| old.interfaces.iter().find(|old| old.name == interface.name));
+            match one(&mut netlink, interface, old, held.remove(&interface.name)) {
+                Ok((number, tap)) => {
+                    numbers.insert(interface.index, number);
+                    taps.insert(interface.index, tap);
+                }
+                Err(error) => {
+                    wrong.get_or_insert(Error::other(format!("{}: {error}", interface.name)));
+                }
+            }
+        }
+        for (six, uplink) in [false, true].into_iter().zip(router.uplinks) {
+            let link = uplink.and_then(|uplink| numbers.get(&uplink).copied());
+            if let Err(error) = netlink.set_last_resort(six, link) {
+                wrong.get_or_insert(Error::other(format!("the route of last resort: {error}")));
+            }
+        }
+        Ok((numbers, wrong))
+    })
+}
+
+/// Let the namespace have an interface.
+fn one(
+    netlink: &mut Netlink,
+    interface: &HostInterface,
+    old: Option<&HostInterface>,
+    held: Option<Arc<Line>>,
+) -> Result<(u32, Arc<Line>), Error> {
+    let tap = match held {
+        Some(tap) => tap,
+        None => Arc::new(Line::new(Tap::open(&interface.name)?)),
+    };
+    let links = netlink.links()?;
+    let link = links.iter().find(|link| link.name == interface.name);
+    let number = link.ok_or(ErrorKind::NotFound)?.index;
+    if old.is_none() {
+        set(&interface.name)?;
+    }
+    netlink.set_link(number, interface.mac, interface.mtu)?;
+    let present = netlink.addresses()?;
+    let present = present.iter().filter(|address| address.link == number);
+    // What daemons have set stays.
+    let was_set = |address| old.is_some_and(|old| old.addresses.contains(address));
+    for address in present {
+        let stays = interface.addresses.contains(&address.address);
+        if !stays && (address.ours || was_set(&address.address)) {
+            netlink.delete_address(number, address.address)?;
+        }
+    }
+    for &address in &interface.addresses {
+        netlink.add_address(number, address)?;
+    }
+    Ok((number, tap))
+}
+
+/// Take every interface out of a namespace that Sluice has made.
+pub fn delete(namespace: &Namespace) -> Result<(), Error> {
+    namespace.within(|| {
+        let mut netlink = Netlink::open()?;
+        for link in netlink.links()?.iter().filter(|link| link.ours) {
+            netlink.delete_link(link.index)?;
+        }
+        Ok(())
+    })
+}

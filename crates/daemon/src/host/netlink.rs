@@ -1,0 +1,321 @@
+//! Requests to the kernel about links, addresses, routes and rules of a network namespace: as few as hosts need, one after
+//! the other, each waited for.
+
+use std::io::Error;
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+/// Message types and flags of linux/netlink.h and linux/rtnetlink.h.
+mod number {
+    pub const ERROR: u16 = 2;
+    pub const DONE: u16 = 3;
+    pub const NEW_LINK: u16 = 16;
+    pub const DELETE_LINK: u16 = 17;
+    pub const GET_LINK: u16 = 18;
+    pub const NEW_ADDRESS: u16 = 20;
+    pub const DELETE_ADDRESS: u16 = 21;
+    pub const GET_ADDRESS: u16 = 22;
+    pub const NEW_ROUTE: u16 = 24;
+    pub const DELETE_ROUTE: u16 = 25;
+    pub const NEW_RULE: u16 = 32;
+    pub const REQUEST: u16 = 1;
+    pub const ACKNOWLEDGE: u16 = 4;
+    pub const DUMP: u16 = 0x300;
+    pub const REPLACE: u16 = 0x100;
+    pub const EXCLUSIVE: u16 = 0x200;
+    pub const CREATE: u16 = 0x400;
+}
+
+const HEADER: usize = 16;
+const UP: u32 = 1;
+const NO_ARP: u32 = 0x80;
+const NO_DETECTION: u32 = 2;
+
+/// What marks the links that Sluice has made, so that those of a process before this one are known.
+const GROUP: u32 = 0x534c;
+/// What marks the addresses (`IFA_PROTO`): others are daemons'.
+const ORIGIN: u8 = 0x53;
+/// The table of routes that Linux asks last, where nothing else knows the way. No daemon looks there.
+const LAST_TABLE: u8 = 253;
+/// Where rules lead to it: behind all others.
+const LAST_RULE: u32 = 32_767;
+
+/// A request under construction.
+struct Request(Vec<u8>);
+
+impl Request {
+    fn new(kind: u16, flags: u16, body: &[u8]) -> Self {
+        let mut bytes = vec![0; HEADER];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&(flags | number::REQUEST).to_ne_bytes());
+        bytes.extend_from_slice(body);
+        Self(bytes)
+    }
+
+    fn with(mut self, attribute: u16, value: &[u8]) -> Self {
+        let length = (4 + value.len()) as u16;
+        self.0.extend_from_slice(&length.to_ne_bytes());
+        self.0.extend_from_slice(&attribute.to_ne_bytes());
+        self.0.extend_from_slice(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    fn finish(mut self, sequence: u32) -> Vec<u8> {
+        let length = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&length.to_ne_bytes());
+        self.0[8..12].copy_from_slice(&sequence.to_ne_bytes());
+        self.0
+    }
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// The attributes behind a body of so many bytes.
+fn attributes(message: &[u8], body: usize) -> impl Iterator<Item = (u16, &[u8])> {
+    let mut rest = message.get(body..).unwrap_or_default();
+    std::iter::from_fn(move || {
+        let length = usize::from(half(rest, 0)?);
+        let value = rest.get(4..length)?;
+        let kind = half(rest, 2)? & 0x3fff;
+        rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn bytes(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().into(),
+        IpAddr::V6(address) => address.octets().into(),
+    }
+}
+
+fn family(six: bool) -> u8 {
+    (if six { AddressFamily::INET6 } else { AddressFamily::INET }).as_raw() as u8
+}
+
+/// A link of the namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its number.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Sluice has made it.
+    pub ours: bool,
+}
+
+/// An address of the namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The number of its link.
+    pub link: u32,
+    /// It, and the length of its network.
+    pub address: (IpAddr, u8),
+    /// Sluice has set it.
+    pub ours: bool,
+}
+
+/// A socket to the kernel, of the network namespace that it was made in.
+#[derive(Debug)]
+pub struct Netlink {
+    socket: OwnedFd,
+    sequence: u32,
+}
+
+impl Netlink {
+    /// Of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn open() -> Result<Self, Error> {
+        let kind = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
+        let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, None)?;
+        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, 0))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Ask, and give every message of the answer, its header cut off, to `each`.
+    fn ask(&mut self, request: Request, mut each: impl FnMut(&[u8])) -> Result<(), Error> {
+        self.sequence += 1;
+        let request = request.finish(self.sequence);
+        rustix::net::send(&self.socket, &request, SendFlags::empty())?;
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            let (length, _) = rustix::net::recv(&self.socket, &mut buffer[..], RecvFlags::empty())?;
+            let mut rest = &buffer[..length];
+            while let (Some(length), Some(kind), Some(sequence)) = (word(rest, 0), half(rest, 4), word(rest, 8)) {
+                let body = rest.get(HEADER..length as usize).unwrap_or_default();
+                rest = rest
+                    .get((length as usize).next_multiple_of(4).max(HEADER)..)
+                    .unwrap_or_default();
+                match kind {
+                    _ if sequence != self.sequence => {}
+                    number::DONE => return Ok(()),
+                    number::ERROR => {
+                        return match word(body, 0).map(|code| code as i32) {
+                            Some(0) => Ok(()),
+                            Some(code) => Err(Error::from_raw_os_error(code.wrapping_neg())),
+                            None => Err(Error::other("an answer without a number")),
+                        };
+                    }
+                    _ => each(body),
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, kind: u16, flags: u16, body: &[u8], values: &[(u16, &[u8])]) -> Result<(), Error> {
+        let request = Request::new(kind, flags | number::ACKNOWLEDGE, body);
+        let add = |request: Request, &(attribute, value): &(u16, &[u8])| request.with(attribute, value);
+        self.ask(values.iter().fold(request, add), |_| {})
+    }
+
+    /// Every link.
+    pub fn links(&mut self) -> Result<Vec<Link>, Error> {
+        let mut links = Vec::new();
+        self.ask(Request::new(number::GET_LINK, number::DUMP, &[0; 16]), |message| {
+            let Some(index) = word(message, 4) else { return };
+            let (mut name, mut ours) = (String::new(), false);
+            for (kind, value) in attributes(message, 16) {
+                match kind {
+                    3 => name = String::from_utf8_lossy(value).trim_end_matches('\0').into(),
+                    27 => ours = word(value, 0) == Some(GROUP),
+                    _ => {}
+                }
+            }
+            links.push(Link { index, name, ours });
+        })?;
+        Ok(links)
+    }
+
+    /// Bring a link up.
+    pub fn set_up(&mut self, link: u32) -> Result<(), Error> {
+        self.tell(number::NEW_LINK, 0, &link_body(link, UP, UP), &[])
+    }
+
+    /// Give a link its Ethernet address and MTU, let nobody resolve addresses there, mark it as ours, and bring it up.
+    pub fn set_link(&mut self, link: u32, mac: [u8; 6], mtu: u16) -> Result<(), Error> {
+        let values: [(u16, &[u8]); 3] = [
+            (1, &mac),
+            (4, &u32::from(mtu).to_ne_bytes()),
+            (27, &GROUP.to_ne_bytes()),
+        ];
+        self.tell(number::NEW_LINK, 0, &link_body(link, UP | NO_ARP, UP | NO_ARP), &values)
+    }
+
+    /// Delete a link.
+    pub fn delete_link(&mut self, link: u32) -> Result<(), Error> {
+        self.tell(number::DELETE_LINK, 0, &link_body(link, 0, 0), &[])
+    }
+
+    /// Every address.
+    pub fn addresses(&mut self) -> Result<Vec<Address>, Error> {
+        let mut addresses = Vec::new();
+        self.ask(Request::new(number::GET_ADDRESS, number::DUMP, &[0; 8]), |message| {
+            let (Some(&length), Some(link)) = (message.get(1), word(message, 4)) else {
+                return;
+            };
+            let (mut address, mut local, mut ours) = (None, None, false);
+            for (kind, value) in attributes(message, 8) {
+                let known = || match value.len() {
+                    4 => <[u8; 4]>::try_from(value).ok().map(IpAddr::from),
+                    _ => <[u8; 16]>::try_from(value).ok().map(IpAddr::from),
+                };
+                match kind {
+                    1 => address = known(),
+                    2 => local = known(),
+                    11 => ours = value == [ORIGIN],
+                    _ => {}
+                }
+            }
+            if let Some(address) = local.or(address) {
+                addresses.push(Address {
+                    link,
+                    address: (address, length),
+                    ours,
+                });
+            }
+        })?;
+        Ok(addresses)
+    }
+
+    /// Give a link an address, without asking whether somebody else has it.
+    pub fn add_address(&mut self, link: u32, (address, length): (IpAddr, u8)) -> Result<(), Error> {
+        let value = bytes(address);
+        let flags = NO_DETECTION.to_ne_bytes();
+        let broadcast = match address {
+            IpAddr::V4(own) if length < 31 => {
+                Some((own.to_bits() | u32::MAX.checked_shr(length.into()).unwrap_or(0)).to_be_bytes())
+            }
+            _ => None,
+        };
+        let mut values: Vec<(u16, &[u8])> = vec![(1, &value), (2, &value), (11, &[ORIGIN])];
+        match &broadcast {
+            Some(broadcast) => values.push((4, broadcast)),
+            None if address.is_ipv6() => values.push((8, &flags)),
+            None => {}
+        }
+        let body = address_body(link, (address, length));
+        self.tell(number::NEW_ADDRESS, number::CREATE | number::REPLACE, &body, &values)
+    }
+
+    /// Take an address from a link.
+    pub fn delete_address(&mut self, link: u32, address: (IpAddr, u8)) -> Result<(), Error> {
+        let value = bytes(address.0);
+        let values: [(u16, &[u8]); 2] = [(1, &value), (2, &value)];
+        self.tell(number::DELETE_ADDRESS, 0, &address_body(link, address), &values)
+    }
+
+    /// What no route knows goes out by a link; nowhere where there is none.
+    pub fn set_last_resort(&mut self, six: bool, link: Option<u32>) -> Result<(), Error> {
+        if six {
+            // Linux asks this table for IPv4 by itself.
+            let body = [family(true), 0, 0, 0, LAST_TABLE, 0, 0, 1, 0, 0, 0, 0];
+            let create = number::CREATE | number::EXCLUSIVE;
+            match self.tell(number::NEW_RULE, create, &body, &[(6, &LAST_RULE.to_ne_bytes())]) {
+                Err(error) if error.raw_os_error() != Some(rustix::io::Errno::EXIST.raw_os_error()) => {
+                    return Err(error);
+                }
+                _ => {}
+            }
+        }
+        let (universe, on_link) = (0, 253);
+        let scope = if six { universe } else { on_link };
+        // Of static origin, unicast.
+        let mut body = [family(six), 0, 0, 0, LAST_TABLE, 4, scope, 1, 0, 0, 0, 0];
+        let Some(link) = link else {
+            (body[6], body[7]) = (255, 0);
+            return match self.tell(number::DELETE_ROUTE, 0, &body, &[]) {
+                Err(error) if error.raw_os_error() != Some(rustix::io::Errno::SRCH.raw_os_error()) => Err(error),
+                _ => Ok(()),
+            };
+        };
+        let create = number::CREATE | number::REPLACE;
+        self.tell(number::NEW_ROUTE, create, &body, &[(4, &link.to_ne_bytes())])
+    }
+}
+
+fn link_body(link: u32, flags: u32, change: u32) -> [u8; 16] {
+    let mut body = [0; 16];
+    body[4..8].copy_from_slice(&link.to_ne_bytes());
+    body[8..12].copy_from_slice(&flags.to_ne_bytes());
+    body[12..].copy_from_slice(&change.to_ne_bytes());
+    body
+}
+
+fn address_body(link: u32, (address, length): (IpAddr, u8)) -> [u8; 8] {
+    let near = matches!(address, IpAddr::V6(six) if six.is_unicast_link_local());
+    let scope = if near { 253 } else { 0 };
+    let [a, b, c, d] = link.to_ne_bytes();
+    [family(address.is_ipv6()), length, 0, scope, a, b, c, d]
+}

@@ -1,0 +1,110 @@
+//! Which routers have hosts, and how their links are.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use sluice_config::Config;
+use sluice_config::config::{RouterIndex, Way};
+use sluice_engine::policy::Policy;
+use sluice_engine::request::Counter;
+use sluice_route::Address;
+
+use crate::control::Control;
+use crate::host::{HostError, HostInterface, HostRouter, Hosts, Queues};
+
+/// How often links are looked at.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// The routers with hosts, and what these have, by a configuration and the policy that was made of it.
+pub(crate) fn routers(config: &Config, policy: &Policy) -> Vec<HostRouter> {
+    let interfaces = |number: RouterIndex| {
+        let meant = move |(index, _): &(u16, _)| {
+            let configured = config.interfaces.get(usize::from(*index));
+            configured.is_some_and(|configured| configured.router == number)
+        };
+        let interfaces = (0..).zip(&policy.interfaces).filter(meant);
+        // A number may be nobody's.
+        interfaces.filter(|(_, interface)| interface.host && !interface.name.is_empty())
+    };
+    let router = |(number, router): (RouterIndex, &sluice_config::config::Router)| HostRouter {
+        name: router.name.clone(),
+        interfaces: interfaces(number)
+            .map(|(index, interface)| HostInterface {
+                index,
+                name: interface.name.clone(),
+                mac: interface.mac,
+                mtu: interface.mtu,
+                addresses: interface
+                    .link
+                    .addresses
+                    .iter()
+                    .map(|&(own, length)| (plain(own), length))
+                    .collect(),
+            })
+            .collect(),
+        uplinks: [false, true].map(|six| {
+            let of_family = |own: &Address| plain(*own).is_ipv6() == six && !own.is_link_local();
+            let first = || {
+                interfaces(number)
+                    .find(|(_, interface)| interface.link.addresses.iter().any(|(own, _)| of_family(own)))
+                    .map(|(index, _)| index)
+            };
+            default_route(config, number, six).or_else(first)
+        }),
+    };
+    let with_hosts = (0..)
+        .zip(&config.routers)
+        .filter(|(_, router)| router.daemon && !router.name.is_empty());
+    with_hosts.map(router).collect()
+}
+
+fn plain(address: Address) -> IpAddr {
+    match address {
+        Address::V4(bits) => Ipv4Addr::from_bits(bits).into(),
+        Address::V6(bits) => Ipv6Addr::from_bits(bits).into(),
+    }
+}
+
+/// The interface that a router's configured default route leads to.
+fn default_route(config: &Config, router: RouterIndex, six: bool) -> Option<u16> {
+    let routes = config.routes.iter().filter(|route| route.router == router);
+    let mut defaults = routes.filter(|route| {
+        let net = route.to.net();
+        net.prefix_len() == 0 && net.addr().is_ipv6() == six
+    });
+    defaults.find_map(|route| match route.way {
+        Way::Gateway(_, interface) | Way::Link(interface) => Some(interface),
+        Way::Nowhere(_) => None,
+    })
+}
+
+/// Make the hosts, with the workers' queues for them.
+pub(crate) fn start(config: &Config, policy: &Policy, desks: &mut [Counter]) -> Result<Hosts, HostError> {
+    let to_hosts = desks.iter_mut().filter_map(|desk| desk.to_hosts.take()).collect();
+    let from_hosts = desks.iter_mut().find_map(|desk| desk.from_hosts.take());
+    let queues = Queues { to_hosts, from_hosts };
+    Hosts::start(routers(config, policy), queues)
+}
+
+impl Control {
+    /// Let hosts be as the configuration says that runs.
+    pub(crate) async fn settle_hosts(&self) {
+        let wanted = routers(&self.config(), self.plane().policy());
+        let hosts = self.hosts.clone();
+        match tokio::task::spawn_blocking(move || hosts.update(wanted)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!("{error}"),
+            Err(error) => tracing::error!("hosts of routers stay as they were: {error}"),
+        }
+    }
+
+    /// Let the interfaces of hosts have a carrier where their links are up, for ever.
+    pub(crate) async fn follow_hosts(&self) {
+        loop {
+            for link in self.hosts.links() {
+                self.hosts.set_link(link.index, self.has_link(link.index));
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! TAP interfaces of the kernel: frames between this process and a network namespace.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Error, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+
+/// A TAP interface that is held open. It stays when nobody holds it, without a carrier, until it is deleted.
+#[derive(Debug)]
+pub struct Tap {
+    file: File,
+}
+
+impl Tap {
+    /// Make the TAP interface of that name in the calling thread's network namespace, or take it over where there is one
+    /// that nobody holds.
+    ///
+    /// # Errors
+    /// There is no `/dev/net/tun`, this process may not, the name is too long, another kind of interface has it, or another
+    /// process holds it.
+    pub fn open(name: &str) -> Result<Self, Error> {
+        // SAFETY: plain data, all zeros valid.
+        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+        let room = request.ifr_name.len() - 1;
+        if name.is_empty() || name.len() > room {
+            return Err(Error::from(ErrorKind::InvalidInput));
+        }
+        for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = from as libc::c_char;
+        }
+        request.ifr_ifru.ifru_flags = (libc::IFF_TAP | libc::IFF_NO_PI) as libc::c_short;
+        let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
+        let mut options = OpenOptions::new();
+        let file = options
+            .read(true)
+            .write(true)
+            .custom_flags(flags)
+            .open("/dev/net/tun")?;
+        // SAFETY: a request of the layout that this code reads and writes, alive during the call.
+        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } != 0 {
+            return Err(Error::last_os_error());
+        }
+        // SAFETY: takes its argument by value.
+        if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETPERSIST as _, 1 as libc::c_int) } != 0 {
+            return Err(Error::last_os_error());
+        }
+        Ok(Self { file })
+    }
+
+    /// Say whether there is a carrier.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn set_carrier(&self, up: bool) -> Result<(), Error> {
+        let up = libc::c_int::from(up);
+        // SAFETY: this code reads an integer, which is alive during the call.
+        match unsafe { libc::ioctl(self.file.as_raw_fd(), libc::TUNSETCARRIER as _, &raw const up) } {
+            0 => Ok(()),
+            _ => Err(Error::last_os_error()),
+        }
+    }
+
+    /// The next frame that the namespace has sent; none where none waits. What is longer than `into` is cut.
+    ///
+    /// # Errors
+    /// The interface is gone.
+    pub fn receive(&self, into: &mut [u8]) -> Result<Option<usize>, Error> {
+        match (&self.file).read(into) {
+            Ok(length) => Ok(Some(length)),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Let the namespace receive a frame.
+    ///
+    /// # Errors
+    /// The interface is down there, or gone, or the kernel has no memory left.
+    pub fn send(&self, frame: &[u8]) -> Result<(), Error> {
+        (&self.file).write(frame).map(|_| ())
+    }
+}
+
+impl AsFd for Tap {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+/// Give the calling thread a network namespace of its own, new and empty.
+///
+/// # Errors
+/// This process may not.
+pub fn leave_network() -> Result<(), Error> {
+    // SAFETY: concerns the network of the calling thread alone, and no memory.
+    match unsafe { libc::unshare(libc::CLONE_NEWNET) } {
+        0 => Ok(()),
+        _ => Err(Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_that_no_interface_can_have_is_refused() {
+        for name in ["", "a-name-of-sixteen"] {
+            assert_eq!(ErrorKind::InvalidInput, Tap::open(name).expect_err(name).kind());
+        }
+    }
+}

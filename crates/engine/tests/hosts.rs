@@ -1,0 +1,474 @@
+//! Hosts of routers: what they get, what is kept from them, and what they send.
+
+mod rig;
+
+use std::sync::Arc;
+
+use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, is_valid};
+use sluice_engine::policy::Policy;
+use sluice_engine::punt::{Class, Host, LIMITS, Multicast};
+use sluice_testkit::packet::{self, Frame, IpNumber, Transport, flag};
+use sluice_wire::ethernet::{BROADCAST, multicast4, multicast6};
+use sluice_wire::vlan::Tag;
+
+fn hosted(interfaces: &mut [sluice_engine::policy::Interface]) {
+    interfaces.iter_mut().for_each(|interface| interface.host = true);
+}
+
+fn plan(translate: bool) -> Plan {
+    Plan {
+        translate,
+        interfaces: |interfaces| hosted(interfaces),
+        ..Plan::default()
+    }
+}
+
+/// What hosts have got since the last call: worker, interface, frame.
+fn punted(rig: &mut Rig) -> Vec<(usize, u16, Vec<u8>)> {
+    let mut all = Vec::new();
+    for (worker, desk) in rig.desks.iter_mut().enumerate() {
+        let taker = desk.to_hosts.as_mut().unwrap();
+        while let Some((interface, length)) = taker.head() {
+            let mut frame = vec![0; length];
+            taker.take(&mut frame);
+            all.push((worker, interface, frame));
+        }
+    }
+    all
+}
+
+/// A host sends a frame by an interface; what comes out.
+fn host_of(rig: &mut Rig, interface: u16, frame: &[u8]) -> Vec<(u16, Vec<u8>)> {
+    let owner = rig.owner;
+    let queue = rig.desks[owner].from_hosts.as_mut().unwrap();
+    assert!(queue.give(interface, [frame, &[]]));
+    rig.round();
+    rig.sent().into_iter().map(|sent| (sent.port, sent.frame)).collect()
+}
+
+fn group(protocol: u8, source: &str, group: &str) -> Frame {
+    let (source, group): (std::net::Ipv4Addr, std::net::Ipv4Addr) = (source.parse().unwrap(), group.parse().unwrap());
+    packet::frame4(source, group, Transport::Raw(IpNumber(protocol)))
+        .macs(HOST_MAC, multicast4(group.to_bits()))
+        .payload(b"a message of some protocol")
+}
+
+fn group6(protocol: u8, group: &str) -> Frame {
+    let group: std::net::Ipv6Addr = group.parse().unwrap();
+    packet::frame6("fe80::10".parse().unwrap(), group, Transport::Raw(IpNumber(protocol)))
+        .macs(HOST_MAC, multicast6(group.to_bits()))
+        .payload(b"a message of some protocol")
+}
+
+#[test]
+fn connection_to_an_own_address_comes_to_the_host_as_it_was_sent() {
+    for translate in [false, true] {
+        let mut rig = Rig::new(plan(translate));
+        // To the address of the link, and to that of another link of the same router.
+        for target in ["192.168.1.1:179", "203.0.113.1:22"] {
+            let syn = packet::tcp4("192.168.1.10:40000", target).flags(flag::SYN);
+            let syn = syn.macs(HOST_MAC, INSIDE_MAC).ttl(1);
+            assert_eq!(0, rig.send(INSIDE, &syn.clone().padded(60).build()).len());
+            assert_eq!(
+                vec![(0, INSIDE, syn.build())],
+                punted(&mut rig),
+                "{:?}",
+                rig.all_drops()
+            );
+        }
+        let six = packet::tcp6("[2001:db8:1::10]:40000", "[2001:db8:1::1]:179").macs(HOST_MAC, INSIDE_MAC);
+        rig.send(INSIDE, &six.build());
+        assert_eq!(
+            vec![(0, INSIDE, six.build())],
+            punted(&mut rig),
+            "{:?}",
+            rig.all_drops()
+        );
+        assert_eq!(Vec::<(&str, u64)>::new(), rig.all_drops());
+        let counters = &rig.plane.counters()[0];
+        assert_eq!((3, 3), (counters.punted.get(), counters.interfaces[0].taken_in.get()));
+    }
+}
+
+#[test]
+fn echo_request_is_answered_for_the_host_and_the_answer_to_its_own_is_given_to_it() {
+    let mut rig = Rig::new(plan(true));
+    let ping = packet::icmp4_echo(HOST, "192.168.1.1", 7, 1);
+    assert_eq!(1, rig.host_sends(&ping).len());
+    let ping = packet::icmp6_echo("2001:db8:1::10", "2001:db8:1::1", 7, 1);
+    assert_eq!(1, rig.host_sends(&ping).len());
+    assert_eq!(0, punted(&mut rig).len());
+    let answer = packet::icmp4_echo_reply(HOST, "192.168.1.1", 7, 1).macs(HOST_MAC, INSIDE_MAC);
+    assert_eq!(0, rig.host_sends(&answer).len());
+    assert_eq!(
+        vec![(0, INSIDE, answer.build())],
+        punted(&mut rig),
+        "{:?}",
+        rig.all_drops()
+    );
+}
+
+#[test]
+fn groups_of_the_link_reach_the_host_and_others_do_not() {
+    let mut rig = Rig::new(plan(true));
+    let heard = [
+        group(89, HOST, "224.0.0.5").ttl(1),
+        group(112, HOST, "224.0.0.18").ttl(255),
+        packet::udp4("192.168.1.10:520", "224.0.0.9:520").macs(HOST_MAC, multicast4(0xe000_0009)),
+        packet::udp4("0.0.0.0:68", "255.255.255.255:67").macs(HOST_MAC, BROADCAST),
+        group6(89, "ff02::5").ttl(1),
+    ];
+    for frame in &heard {
+        assert_eq!(0, rig.send(INSIDE, &frame.build()).len());
+        assert_eq!(
+            vec![(0, INSIDE, frame.build())],
+            punted(&mut rig),
+            "{:?}",
+            rig.all_drops()
+        );
+    }
+    let others = [
+        group(89, HOST, "239.1.1.1"),
+        packet::udp4("192.168.1.10:5000", "255.255.255.255:5000").macs(HOST_MAC, BROADCAST),
+        packet::icmp4_echo(HOST, "224.0.0.1", 1, 1).macs(HOST_MAC, multicast4(0xe000_0001)),
+        // For the router itself, but in a frame for everybody.
+        packet::udp4("192.168.1.10:5000", "192.168.1.1:5000").macs(HOST_MAC, BROADCAST),
+        group6(89, "ff05::5"),
+    ];
+    for frame in &others {
+        rig.send(INSIDE, &frame.build());
+        assert_eq!(0, punted(&mut rig).len(), "{frame:?}");
+    }
+    assert_eq!(vec![("multicast", others.len() as u64)], rig.all_drops());
+}
+
+#[test]
+fn host_that_wants_no_groups_gets_none() {
+    let mut rig = Rig::new(Plan {
+        policy: |policy| policy.hosts = vec![Arc::new(Host::new(LIMITS, Multicast::None))],
+        ..plan(false)
+    });
+    rig.send(INSIDE, &group(89, HOST, "224.0.0.5").build());
+    assert_eq!(0, punted(&mut rig).len());
+    assert_eq!(vec![("multicast", 1)], rig.all_drops());
+}
+
+#[test]
+fn router_without_a_host_takes_part_in_nothing() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        ..Plan::default()
+    });
+    rig.send(INSIDE, &group(89, HOST, "224.0.0.5").build());
+    let syn = packet::tcp4("192.168.1.10:40000", "192.168.1.1:179").flags(flag::SYN);
+    rig.host_sends(&syn);
+    assert_eq!(0, punted(&mut rig).len());
+    assert_eq!(vec![("multicast", 1), ("no-local-service", 1)], rig.all_drops());
+}
+
+#[test]
+fn flood_of_a_class_leaves_the_others_alone() {
+    fn small(policy: &mut Policy) {
+        policy.hosts = vec![Arc::new(Host::new([(10, 4); Class::ALL.len()], Multicast::LinkLocal))];
+    }
+    let mut rig = Rig::new(Plan {
+        policy: small,
+        ..plan(true)
+    });
+    let udp = |port: u16| {
+        let target = std::net::SocketAddrV4::new("192.168.1.1".parse().unwrap(), port);
+        packet::udp4("192.168.1.10:50000", target)
+    };
+    let classes = [
+        ("punt-policed-rest", udp(5000)),
+        ("punt-policed-dhcp", udp(67)),
+        ("punt-policed-bfd", udp(3784)),
+        (
+            "punt-policed-routing",
+            packet::tcp4("192.168.1.10:40000", "192.168.1.1:179"),
+        ),
+    ];
+    for (_, frame) in &classes {
+        (0..20).for_each(|_| assert_eq!(0, rig.host_sends(frame).len()));
+        assert_eq!(4, punted(&mut rig).len());
+    }
+    let mut expected: Vec<_> = classes.iter().map(|(name, _)| (*name, 16)).collect();
+    expected.sort();
+    let mut drops = rig.all_drops();
+    drops.sort();
+    assert_eq!(expected, drops);
+    // With time each may come again.
+    rig.pass(100);
+    rig.host_sends(&classes[3].1);
+    assert_eq!(1, punted(&mut rig).len());
+    let host = &rig.plane.policy().hosts[0];
+    assert_eq!((5, 4), (host.passed(Class::Routing), host.passed(Class::Rest)));
+}
+
+#[test]
+fn queue_that_nobody_empties_drops_what_comes_next() {
+    let mut rig = Rig::new(Plan {
+        policy: |policy| {
+            let limits = [(1_000_000, 1_000_000); Class::ALL.len()];
+            policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal))];
+        },
+        ..plan(false)
+    });
+    let frame = packet::udp4("192.168.1.10:5000", "192.168.1.1:5000").payload(&[0; 1400]);
+    (0..1000).for_each(|_| assert_eq!(0, rig.host_sends(&frame).len()));
+    let refused = rig.drops("punt-queue-full");
+    assert!(refused > 0);
+    assert_eq!(1000 - refused, punted(&mut rig).len() as u64);
+    rig.host_sends(&frame);
+    assert_eq!(1, punted(&mut rig).len());
+}
+
+/// A pool with the outside interface's own address.
+fn masquerading() -> Plan {
+    Plan {
+        pool: vec![(rig::v4("203.0.113.1"), rig::v4("203.0.113.1"))],
+        unsolicited_syns: 8,
+        ..plan(true)
+    }
+}
+
+#[test]
+fn own_address_of_a_pool_is_the_hosts_but_for_what_sessions_expect() {
+    let mut rig = Rig::new(masquerading());
+    let question = packet::udp4("192.168.1.10:5000", "198.51.100.7:53");
+    let public = rig.public(&question);
+    let answer = packet::udp4("198.51.100.7:53".parse::<std::net::SocketAddrV4>().unwrap(), public);
+    assert_eq!(1, rig.router_sends(&answer).len());
+    assert_eq!(0, punted(&mut rig).len());
+    let syn = packet::tcp4("198.51.100.7:40000", "203.0.113.1:179").flags(flag::SYN);
+    let syn = syn.macs(ROUTER_MAC, OUTSIDE_MAC);
+    assert_eq!(0, rig.send(OUTSIDE, &syn.build()).len());
+    assert_eq!(
+        vec![(0, OUTSIDE, syn.build())],
+        punted(&mut rig),
+        "{:?}",
+        rig.all_drops()
+    );
+    // An error about what the host sent.
+    let sent = packet::udp4("203.0.113.1:5000", "198.51.100.9:9");
+    let error = packet::icmp4_error("198.51.100.9", "203.0.113.1", 3, 3, &sent.build(), 28);
+    rig.router_sends(&error);
+    assert_eq!(1, punted(&mut rig).len(), "{:?}", rig.all_drops());
+    // An address of a pool alone is nobody's.
+    assert_eq!(Vec::<(&str, u64)>::new(), rig.all_drops());
+}
+
+#[test]
+fn frame_of_a_tagged_interface_loses_its_tags_and_what_the_host_sends_gets_them() {
+    let mut rig = Rig::new(Plan {
+        interfaces: |interfaces| {
+            hosted(interfaces);
+            interfaces[0].tags = vec![Tag::service(300), Tag::vlan(30)];
+        },
+        ..plan(false)
+    });
+    let syn = packet::tcp4("192.168.1.10:40000", "192.168.1.1:179").macs(HOST_MAC, INSIDE_MAC);
+    let tagged = syn.clone().tag(0x88a8, 300).tag(0x8100, 30);
+    rig.send(INSIDE, &tagged.build());
+    assert_eq!(
+        vec![(0, INSIDE, syn.build())],
+        punted(&mut rig),
+        "{:?}",
+        rig.all_drops()
+    );
+    let answer = packet::tcp4("192.168.1.1:179", "192.168.1.10:40000").ttl(1);
+    let expected = answer
+        .clone()
+        .tag(0x88a8, 300)
+        .tag(0x8100, 30)
+        .macs(INSIDE_MAC, HOST_MAC);
+    // Whom the frame names: the interface itself, as the kernel does on a link without ARP.
+    let sent = host_of(&mut rig, INSIDE, &answer.macs(INSIDE_MAC, INSIDE_MAC).build());
+    assert_eq!(vec![(INSIDE, expected.build())], sent, "{:?}", rig.all_drops());
+    let hello = group(89, "192.168.1.1", "224.0.0.5")
+        .ttl(1)
+        .macs(INSIDE_MAC, multicast4(0xe000_0005));
+    let expected = hello.clone().tag(0x88a8, 300).tag(0x8100, 30);
+    assert_eq!(
+        vec![(INSIDE, expected.build())],
+        host_of(&mut rig, INSIDE, &hello.build())
+    );
+    assert_eq!(2, rig.plane.counters()[0].interfaces[0].made.get());
+}
+
+#[test]
+fn groups_and_everybody_have_their_own_mac_addresses_and_keep_their_time_to_live() {
+    let mut rig = Rig::new(plan(true));
+    for (target, mac) in [
+        ("224.0.0.5", multicast4(0xe000_0005)),
+        ("239.129.1.2", [1, 0, 0x5e, 1, 1, 2]),
+        ("255.255.255.255", BROADCAST),
+        ("203.0.113.255", BROADCAST),
+    ] {
+        let target: std::net::Ipv4Addr = target.parse().unwrap();
+        let source = "203.0.113.1".parse().unwrap();
+        let frame = packet::frame4(source, target, Transport::Udp(520, 520)).ttl(1);
+        let expected = frame.clone().macs(OUTSIDE_MAC, mac).build();
+        let sent = host_of(&mut rig, OUTSIDE, &frame.macs(OUTSIDE_MAC, OUTSIDE_MAC).build());
+        assert_eq!(vec![(OUTSIDE, expected)], sent, "{target}");
+    }
+    let hello = group6(89, "ff02::5").ttl(1);
+    let expected = hello.clone().macs(INSIDE_MAC, multicast6(0xff02 << 112 | 5)).build();
+    assert_eq!(vec![(INSIDE, expected)], host_of(&mut rig, INSIDE, &hello.build()));
+}
+
+#[test]
+fn what_a_host_sends_far_away_is_routed_untranslated() {
+    let mut rig = Rig::new(plan(true));
+    // By the wrong interface: where it leaves is for routes to say.
+    for interface in [INSIDE, OUTSIDE] {
+        let syn = packet::tcp4("203.0.113.1:40000", "198.51.100.7:80")
+            .flags(flag::SYN)
+            .ttl(1);
+        let expected = syn.clone().macs(OUTSIDE_MAC, ROUTER_MAC).build();
+        assert_eq!(
+            vec![(OUTSIDE, expected)],
+            host_of(&mut rig, interface, &syn.build()),
+            "{:?}",
+            rig.all_drops()
+        );
+        let syn = packet::tcp6("[2001:db8:2::1]:40000", "[2001:db8:9::7]:80").flags(flag::SYN);
+        let expected = syn.clone().macs(OUTSIDE_MAC, ROUTER_MAC).build();
+        assert_eq!(vec![(OUTSIDE, expected)], host_of(&mut rig, interface, &syn.build()));
+    }
+    assert_eq!(0, rig.live());
+}
+
+#[test]
+fn neighbour_of_a_host_is_asked_for_and_its_packet_waits() {
+    let mut rig = Rig::new(Plan {
+        known_neighbours: false,
+        ..plan(true)
+    });
+    let syn = packet::tcp4("192.168.1.1:179", "192.168.1.10:40000").ttl(1);
+    let sent = host_of(&mut rig, INSIDE, &syn.build());
+    let question = packet::arp_request(INSIDE_MAC, "192.168.1.1", HOST);
+    assert_eq!(vec![(INSIDE, question)], sent, "{:?}", rig.all_drops());
+    let sent = rig.send(INSIDE, &packet::arp_reply(HOST_MAC, HOST, INSIDE_MAC, "192.168.1.1"));
+    let sent: Vec<_> = sent.into_iter().map(|sent| sent.frame).collect();
+    assert_eq!(
+        vec![syn.macs(INSIDE_MAC, HOST_MAC).build()],
+        sent,
+        "{:?}",
+        rig.all_drops()
+    );
+    assert_eq!(1, rig.plane.policy().hosts[0].passed(Class::Arp));
+    // One of whom only the link knows.
+    let six = packet::udp6("[fe80::1]:521", "[fe80::10]:521");
+    let sent = host_of(&mut rig, INSIDE, &six.build());
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!([0x33, 0x33], sent[0].1[..2]);
+    let option = [&[2, 1][..], &HOST_MAC].concat();
+    let flags = 0x6000_0000;
+    let advertised = packet::neighbour("fe80::10", "2001:db8:1::1", 136, flags, "fe80::10", &option);
+    let sent = rig.send(INSIDE, &advertised.macs(HOST_MAC, INSIDE_MAC).build());
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(six.macs(INSIDE_MAC, HOST_MAC).build(), sent[0].frame);
+}
+
+#[test]
+fn what_is_no_packet_of_a_host_is_dropped_and_counted() {
+    let mut rig = Rig::new(Plan {
+        interfaces: |interfaces| interfaces[0].host = true,
+        ..plan(true)
+    });
+    let frame = packet::udp4("192.168.1.1:5000", "192.168.1.10:5000");
+    let arp = packet::arp_request(INSIDE_MAC, "192.168.1.1", HOST);
+    let short = frame.build()[..20].to_vec();
+    for (interface, bytes) in [
+        (INSIDE, arp),
+        (INSIDE, short),
+        (INSIDE, frame.clone().tag(0x8100, 5).build()),
+        (INSIDE, vec![0; 60_000]),
+        (OUTSIDE, frame.build()),
+        (99, frame.build()),
+    ] {
+        assert_eq!(0, host_of(&mut rig, interface, &bytes).len());
+    }
+    let dropped: u64 = rig.all_drops().iter().map(|(_, count)| count).sum();
+    assert_eq!(5, dropped, "{:?}", rig.all_drops());
+    assert_eq!((1, 2), (rig.drops("interface-gone"), rig.drops("unknown-ethertype")));
+    // What follows is whole.
+    let expected = frame.clone().macs(INSIDE_MAC, HOST_MAC).build();
+    assert_eq!(vec![(INSIDE, expected)], host_of(&mut rig, INSIDE, &frame.build()));
+}
+
+#[test]
+fn frame_longer_than_the_link_takes_is_cut() {
+    let mut rig = Rig::new(Plan {
+        interfaces: |interfaces| {
+            hosted(interfaces);
+            interfaces[0].mtu = 600;
+        },
+        ..plan(false)
+    });
+    let mut frame = packet::udp4("192.168.1.1:5000", "192.168.1.10:5000").payload(&[7; 1000]);
+    if let packet::Network::V4(header) = &mut frame.network {
+        header.dont_fragment = false;
+    }
+    let sent = host_of(&mut rig, INSIDE, &frame.build());
+    assert_eq!(2, sent.len(), "{:?}", rig.all_drops());
+    assert!(sent.iter().all(|(_, frame)| is_valid(frame) && frame[..6] == HOST_MAC));
+}
+
+#[test]
+fn each_worker_punts_what_it_receives_and_the_owner_sends() {
+    let mut rig = Rig::new(Plan {
+        workers: 3,
+        senders: vec![1],
+        ..plan(false)
+    });
+    let syn = packet::tcp4("192.168.1.10:40000", "192.168.1.1:179").macs(HOST_MAC, INSIDE_MAC);
+    for worker in 0..3 {
+        rig.send_at(worker, INSIDE, &syn.build());
+        assert_eq!(vec![(worker, INSIDE, syn.build())], punted(&mut rig));
+    }
+    let with_queue = rig.desks.iter().filter(|desk| desk.from_hosts.is_some()).count();
+    assert_eq!(1, with_queue);
+    let answer = packet::tcp4("192.168.1.1:179", "192.168.1.10:40000");
+    let expected = answer.clone().macs(INSIDE_MAC, HOST_MAC).build();
+    assert_eq!(vec![(INSIDE, expected)], host_of(&mut rig, INSIDE, &answer.build()));
+}
+
+#[test]
+fn routers_are_policed_apart() {
+    let mut rig = Rig::new(Plan {
+        interfaces: |interfaces| {
+            hosted(interfaces);
+            interfaces[1].router = 1;
+        },
+        policy: |policy| {
+            policy.routers = vec![Default::default(); 2];
+            let few = Host::new([(1, 2); Class::ALL.len()], Multicast::LinkLocal);
+            policy.hosts = vec![Arc::new(few), Arc::default()];
+        },
+        ..plan(false)
+    });
+    let hello = group(89, HOST, "224.0.0.5").build();
+    (0..10).for_each(|_| assert_eq!(0, rig.send(INSIDE, &hello).len()));
+    (0..10).for_each(|_| assert_eq!(0, rig.send(OUTSIDE, &hello).len()));
+    let interfaces: Vec<_> = punted(&mut rig)
+        .into_iter()
+        .map(|(_, interface, _)| interface)
+        .collect();
+    assert_eq!([[INSIDE; 2].to_vec(), [OUTSIDE; 10].to_vec()].concat(), interfaces);
+    assert_eq!(vec![("punt-policed-routing", 8)], rig.all_drops());
+}
+
+#[test]
+fn host_stays_over_a_commit_that_does_not_change_it() {
+    let mut rig = Rig::new(plan(false));
+    let (_, routes) = rig::policy(&plan(false));
+    rig.send(INSIDE, &group(89, HOST, "224.0.0.5").build());
+    for (limits, expected) in [(LIMITS, 1), ([(7, 7); Class::ALL.len()], 0)] {
+        let mut policy = rig.plane.policy().clone();
+        policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal))];
+        rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
+        assert_eq!(expected, rig.plane.policy().hosts[0].passed(Class::Routing));
+    }
+}
