@@ -407,6 +407,9 @@ impl Plane {
     /// told too.
     pub fn replace_filter(&mut self, filters: Arc<Filters>) {
         let mut policy = self.policy.current().clone();
+        if !policy.routers.iter().any(|router| router.filters) {
+            policy.routers.iter_mut().for_each(|router| router.filters = true);
+        }
         policy.filter = Some(filters);
         self.policy.publish(policy);
     }
