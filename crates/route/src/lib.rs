@@ -11,6 +11,7 @@ pub mod neighbour;
 pub mod next_hop;
 pub mod policer;
 pub mod reason;
+pub mod rib;
 pub mod routes;
 pub mod source;
 
