@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod feed;
 pub mod fib;
 pub mod generations;
 pub mod neighbour;

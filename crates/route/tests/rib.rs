@@ -61,8 +61,12 @@ impl World {
         };
         for (interface, own, network) in [(0, "10.0.0.1", "10.0.0.0/24"), (1, "192.0.2.1", "192.0.2.0/24")] {
             let own = format!("{own}/32");
-            world.offer(&own, Origin::Connected, 0, &[Hop::new(Way::Local(interface))]).unwrap();
-            world.offer(network, Origin::Connected, 0, &[Hop::new(Way::Attached(interface))]).unwrap();
+            world
+                .offer(&own, Origin::Connected, 0, &[Hop::new(Way::Local(interface))])
+                .unwrap();
+            world
+                .offer(network, Origin::Connected, 0, &[Hop::new(Way::Attached(interface))])
+                .unwrap();
         }
         world.publish();
         world
@@ -104,12 +108,19 @@ fn lowest_distance_then_metric_is_used_and_the_next_one_when_it_goes() {
     let hops = |last: u8| [on(0, &format!("10.0.0.{last}"))];
     world.offer("10.9.0.0/16", Origin::Fpm, 110, &hops(2)).unwrap();
     world.offer("10.9.0.0/16", Origin::Static, 1, &hops(3)).unwrap();
-    world.target("10.9.0.0/16", Origin::Kernel, (110, 20), Target::Hops(&hops(4))).unwrap();
-    world.target("10.9.0.0/16", Origin::Kernel, (110, 10), Target::Hops(&hops(5))).unwrap();
+    world
+        .target("10.9.0.0/16", Origin::Kernel, (110, 20), Target::Hops(&hops(4)))
+        .unwrap();
+    world
+        .target("10.9.0.0/16", Origin::Kernel, (110, 10), Target::Hops(&hops(5)))
+        .unwrap();
     assert_eq!(Some(vec![(to(0, "10.0.0.3"), 1)]), world.to("10.9.0.0/16"));
     let shown = world.rib.get(prefix("10.9.0.0/16"));
     assert_eq!(4, shown.len());
-    assert_eq!((Origin::Static, true, 7 * SECOND), (shown[0].origin, shown[0].selected, shown[0].since));
+    assert_eq!(
+        (Origin::Static, true, 7 * SECOND),
+        (shown[0].origin, shown[0].selected, shown[0].since)
+    );
     assert!(shown[1..].iter().all(|shown| !shown.selected));
 
     assert!(world.rib.withdraw(prefix("10.9.0.0/16"), Origin::Static, 0));
@@ -125,14 +136,22 @@ fn lowest_distance_then_metric_is_used_and_the_next_one_when_it_goes() {
 #[test]
 fn route_withdrawn_and_offered_again_is_one_change_and_offered_as_it_is_none() {
     let mut world = world();
-    world.offer("10.9.0.0/16", Origin::Fpm, 20, &[on(0, "10.0.0.2")]).unwrap();
+    world
+        .offer("10.9.0.0/16", Origin::Fpm, 20, &[on(0, "10.0.0.2")])
+        .unwrap();
     assert_eq!(vec!["set 10.9.0.0/16"], world.publish());
     world.rib.withdraw(prefix("10.9.0.0/16"), Origin::Fpm, 0);
-    world.offer("10.9.0.0/16", Origin::Fpm, 20, &[on(0, "10.0.0.3")]).unwrap();
+    world
+        .offer("10.9.0.0/16", Origin::Fpm, 20, &[on(0, "10.0.0.3")])
+        .unwrap();
     assert_eq!(vec!["set 10.9.0.0/16"], world.publish());
-    world.offer("10.9.0.0/16", Origin::Fpm, 20, &[on(0, "10.0.0.3")]).unwrap();
+    world
+        .offer("10.9.0.0/16", Origin::Fpm, 20, &[on(0, "10.0.0.3")])
+        .unwrap();
     assert_eq!(Vec::<String>::new(), world.publish());
-    world.offer("10.8.0.0/16", Origin::Fpm, 20, &[on(0, "10.0.0.3")]).unwrap();
+    world
+        .offer("10.8.0.0/16", Origin::Fpm, 20, &[on(0, "10.0.0.3")])
+        .unwrap();
     world.rib.withdraw(prefix("10.8.0.0/16"), Origin::Fpm, 0);
     assert_eq!(Vec::<String>::new(), world.publish());
 }
@@ -140,11 +159,17 @@ fn route_withdrawn_and_offered_again_is_one_change_and_offered_as_it_is_none() {
 #[test]
 fn what_leads_nowhere_any_more_is_removed_after_what_takes_its_place() {
     let mut world = world();
-    world.offer("10.9.0.0/16", Origin::Fpm, 20, &[on(0, "10.0.0.2")]).unwrap();
+    world
+        .offer("10.9.0.0/16", Origin::Fpm, 20, &[on(0, "10.0.0.2")])
+        .unwrap();
     world.publish();
     world.rib.withdraw(prefix("10.9.0.0/16"), Origin::Fpm, 0);
-    world.offer("10.9.0.0/17", Origin::Fpm, 20, &[on(0, "10.0.0.2")]).unwrap();
-    world.offer("10.9.128.0/17", Origin::Fpm, 20, &[on(0, "10.0.0.2")]).unwrap();
+    world
+        .offer("10.9.0.0/17", Origin::Fpm, 20, &[on(0, "10.0.0.2")])
+        .unwrap();
+    world
+        .offer("10.9.128.0/17", Origin::Fpm, 20, &[on(0, "10.0.0.2")])
+        .unwrap();
     assert_eq!(
         vec!["set 10.9.0.0/17", "set 10.9.128.0/17", "remove 10.9.0.0/16"],
         world.publish()
@@ -154,14 +179,22 @@ fn what_leads_nowhere_any_more_is_removed_after_what_takes_its_place() {
 #[test]
 fn gateway_behind_other_routes_is_found_and_followed() {
     let mut world = world();
-    world.offer("203.0.113.0/24", Origin::Fpm, 200, &[via("172.16.0.1")]).unwrap();
+    world
+        .offer("203.0.113.0/24", Origin::Fpm, 200, &[via("172.16.0.1")])
+        .unwrap();
     assert_eq!(None, world.to("203.0.113.0/24"));
     assert_eq!(1, world.rib.counts().unreachable);
-    world.offer("172.16.0.0/16", Origin::Static, 1, &[via("172.17.0.1")]).unwrap();
-    world.offer("172.17.0.0/16", Origin::Static, 1, &[via("10.0.0.2")]).unwrap();
+    world
+        .offer("172.16.0.0/16", Origin::Static, 1, &[via("172.17.0.1")])
+        .unwrap();
+    world
+        .offer("172.17.0.0/16", Origin::Static, 1, &[via("10.0.0.2")])
+        .unwrap();
     assert_eq!(Some(vec![(to(0, "10.0.0.2"), 1)]), world.to("203.0.113.0/24"));
     // A more specific route to what it goes through.
-    world.offer("172.17.0.1/32", Origin::Fpm, 110, &[on(1, "192.0.2.9")]).unwrap();
+    world
+        .offer("172.17.0.1/32", Origin::Fpm, 110, &[on(1, "192.0.2.9")])
+        .unwrap();
     assert_eq!(Some(vec![(to(1, "192.0.2.9"), 1)]), world.to("203.0.113.0/24"));
     world.rib.withdraw(prefix("172.17.0.1/32"), Origin::Fpm, 0);
     assert_eq!(Some(vec![(to(0, "10.0.0.2"), 1)]), world.to("203.0.113.0/24"));
@@ -178,7 +211,9 @@ fn gateway_is_not_found_by_the_default_route_unless_that_is_allowed() {
             ..Settings::default()
         });
         world.offer("0.0.0.0/0", Origin::Static, 1, &[via("10.0.0.2")]).unwrap();
-        world.offer("203.0.113.0/24", Origin::Fpm, 200, &[via("172.16.0.1")]).unwrap();
+        world
+            .offer("203.0.113.0/24", Origin::Fpm, 200, &[via("172.16.0.1")])
+            .unwrap();
         let expected = by_default_route.then(|| vec![(to(0, "10.0.0.2"), 1)]);
         assert_eq!(expected, world.to("203.0.113.0/24"));
     }
@@ -187,14 +222,22 @@ fn gateway_is_not_found_by_the_default_route_unless_that_is_allowed() {
 #[test]
 fn routes_through_each_other_and_ways_that_are_too_long_lead_nowhere() {
     let mut world = world();
-    world.offer("172.16.0.0/16", Origin::Static, 1, &[via("10.0.0.2")]).unwrap();
-    world.offer("172.17.0.0/16", Origin::Static, 1, &[via("172.16.0.1")]).unwrap();
+    world
+        .offer("172.16.0.0/16", Origin::Static, 1, &[via("10.0.0.2")])
+        .unwrap();
+    world
+        .offer("172.17.0.0/16", Origin::Static, 1, &[via("172.16.0.1")])
+        .unwrap();
     assert_eq!(Some(vec![(to(0, "10.0.0.2"), 1)]), world.to("172.17.0.0/16"));
-    world.offer("172.16.0.0/16", Origin::Static, 1, &[via("172.17.0.1")]).unwrap();
+    world
+        .offer("172.16.0.0/16", Origin::Static, 1, &[via("172.17.0.1")])
+        .unwrap();
     assert_eq!(None, world.to("172.17.0.0/16"));
     assert_eq!(None, world.to("172.16.0.0/16"));
     assert_eq!(2, world.rib.counts().loops);
-    world.offer("172.16.0.0/16", Origin::Static, 1, &[via("10.0.0.2")]).unwrap();
+    world
+        .offer("172.16.0.0/16", Origin::Static, 1, &[via("10.0.0.2")])
+        .unwrap();
     assert_eq!(Some(vec![(to(0, "10.0.0.2"), 1)]), world.to("172.17.0.0/16"));
     assert_eq!(0, world.rib.counts().loops);
 
@@ -213,7 +256,9 @@ fn route_to_nowhere_takes_what_goes_through_it_along() {
     let hole = [Hop::new(Way::Drop(Refusal::Blackhole))];
     world.offer("192.0.2.66/32", Origin::Static, 1, &hole).unwrap();
     world.offer("172.16.66.66/32", Origin::Static, 1, &hole).unwrap();
-    world.offer("203.0.113.7/32", Origin::Fpm, 200, &[via("172.16.66.66")]).unwrap();
+    world
+        .offer("203.0.113.7/32", Origin::Fpm, 200, &[via("172.16.66.66")])
+        .unwrap();
     let nowhere = Some(vec![(NextHop::Drop(Refusal::Blackhole), 1)]);
     assert_eq!(nowhere, world.to("203.0.113.7/32"));
 }
@@ -221,9 +266,20 @@ fn route_to_nowhere_takes_what_goes_through_it_along() {
 #[test]
 fn interface_that_goes_down_withdraws_routes_over_it_until_it_is_up() {
     let mut world = world();
-    world.offer("10.9.0.0/16", Origin::Static, 1, &[via("10.0.0.2")]).unwrap();
-    world.offer("10.9.0.0/16", Origin::Fpm, 110, &[on(1, "192.0.2.2")]).unwrap();
-    world.offer("10.8.0.0/16", Origin::Fpm, 110, &[on(0, "10.0.0.2"), on(1, "192.0.2.2")]).unwrap();
+    world
+        .offer("10.9.0.0/16", Origin::Static, 1, &[via("10.0.0.2")])
+        .unwrap();
+    world
+        .offer("10.9.0.0/16", Origin::Fpm, 110, &[on(1, "192.0.2.2")])
+        .unwrap();
+    world
+        .offer(
+            "10.8.0.0/16",
+            Origin::Fpm,
+            110,
+            &[on(0, "10.0.0.2"), on(1, "192.0.2.2")],
+        )
+        .unwrap();
     assert_eq!(Some(vec![(to(0, "10.0.0.2"), 1)]), world.to("10.9.0.0/16"));
     world.rib.set_link(0, false);
     assert_eq!(Some(vec![(to(1, "192.0.2.2"), 1)]), world.to("10.9.0.0/16"));
@@ -252,7 +308,14 @@ fn own_and_broadcast_addresses_are_no_gateways() {
 #[test]
 fn shares_of_a_next_hop_are_divided_where_it_leads_on_to_several() {
     let mut world = world();
-    world.offer("172.16.0.0/16", Origin::Static, 1, &[on(0, "10.0.0.2"), on(0, "10.0.0.3")]).unwrap();
+    world
+        .offer(
+            "172.16.0.0/16",
+            Origin::Static,
+            1,
+            &[on(0, "10.0.0.2"), on(0, "10.0.0.3")],
+        )
+        .unwrap();
     let mut hops = [via("172.16.0.1"), on(1, "192.0.2.9")];
     hops[0].weight = 3;
     world.offer("203.0.113.0/24", Origin::Fpm, 200, &hops).unwrap();
@@ -264,8 +327,12 @@ fn shares_of_a_next_hop_are_divided_where_it_leads_on_to_several() {
 fn group_that_changes_takes_its_routes_along_and_stays_as_long_as_they_use_it() {
     let mut world = world();
     let group: Group = world.rib.add_group(&[on(0, "10.0.0.2")]).unwrap();
-    world.target("10.9.0.0/16", Origin::Fpm, (20, 0), Target::Group(group)).unwrap();
-    world.target("10.8.0.0/16", Origin::Fpm, (20, 0), Target::Group(group)).unwrap();
+    world
+        .target("10.9.0.0/16", Origin::Fpm, (20, 0), Target::Group(group))
+        .unwrap();
+    world
+        .target("10.8.0.0/16", Origin::Fpm, (20, 0), Target::Group(group))
+        .unwrap();
     world.publish();
     world.rib.change_group(group, &[on(1, "192.0.2.2")]).unwrap();
     let mut told = world.publish();
@@ -322,13 +389,19 @@ fn routes_beyond_the_quota_are_refused_and_counted_those_there_still_change() {
     let (first, second) = ([on(0, "10.0.0.2")], [on(0, "10.0.0.3")]);
     world.offer("10.7.0.0/16", Origin::Fpm, 20, &first).unwrap();
     world.offer("10.8.0.0/16", Origin::Kernel, 20, &first).unwrap();
-    assert_eq!(Err(RibError::Quota(2)), world.offer("10.9.0.0/16", Origin::Fpm, 20, &first));
+    assert_eq!(
+        Err(RibError::Quota(2)),
+        world.offer("10.9.0.0/16", Origin::Fpm, 20, &first)
+    );
     assert_eq!(Ok(()), world.offer("10.7.0.0/16", Origin::Fpm, 20, &second));
     assert_eq!(Ok(()), world.offer("10.9.0.0/16", Origin::Static, 1, &first));
     assert_eq!(Some(vec![(to(0, "10.0.0.3"), 1)]), world.to("10.7.0.0/16"));
     assert_eq!(1, world.rib.counts().refused_quota);
     let many = vec![on(0, "10.0.0.2"); 65];
-    assert_eq!(Err(RibError::Hops(65)), world.offer("10.7.0.0/16", Origin::Fpm, 20, &many));
+    assert_eq!(
+        Err(RibError::Hops(65)),
+        world.offer("10.7.0.0/16", Origin::Fpm, 20, &many)
+    );
     assert_eq!(Err(RibError::Hops(0)), world.offer("10.7.0.0/16", Origin::Fpm, 20, &[]));
     assert_eq!(2, world.rib.counts().refused_hops);
 }

@@ -15,7 +15,10 @@ struct Table(BTreeMap<Prefix, Shares>);
 impl Sink for Table {
     fn set(&mut self, prefix: Prefix, set: &ResolvedSet) {
         let sum: f64 = set.members().iter().map(|(_, weight)| f64::from(*weight)).sum();
-        let shares = set.members().iter().map(|(hop, weight)| (*hop, f64::from(*weight) / sum));
+        let shares = set
+            .members()
+            .iter()
+            .map(|(hop, weight)| (*hop, f64::from(*weight) / sum));
         self.0.insert(prefix, shares.collect());
     }
 
@@ -116,7 +119,10 @@ impl Model {
             for offer in self.offers(prefix) {
                 let shares = self.sum(self.hops(offer), |way| match way {
                     Way::Via(next) => self.via(next, &path),
-                    Way::Attached(interface) => self.up(NextHop::Gateway { interface, address: gateway }),
+                    Way::Attached(interface) => self.up(NextHop::Gateway {
+                        interface,
+                        address: gateway,
+                    }),
                     Way::Local(_) => Shares::new(),
                     way => self.direct(way),
                 });
@@ -156,7 +162,10 @@ impl Model {
                 (!shares.is_empty()).then_some(shares)
             })
         };
-        prefixes.into_iter().filter_map(|prefix| Some((prefix, lead(prefix)?))).collect()
+        prefixes
+            .into_iter()
+            .filter_map(|prefix| Some((prefix, lead(prefix)?)))
+            .collect()
     }
 }
 
@@ -222,7 +231,10 @@ fn steps() -> impl Strategy<Value = Step> {
 fn compare(model: &Model, table: &Table) -> Result<(), TestCaseError> {
     let expected = model.routes();
     let keys = |routes: &BTreeMap<Prefix, Shares>| -> Vec<(Prefix, Vec<NextHop>)> {
-        routes.iter().map(|(prefix, shares)| (*prefix, shares.keys().copied().collect())).collect()
+        routes
+            .iter()
+            .map(|(prefix, shares)| (*prefix, shares.keys().copied().collect()))
+            .collect()
     };
     prop_assert_eq!(keys(&expected), keys(&table.0));
     for (prefix, shares) in &expected {

@@ -124,7 +124,10 @@ pub(super) fn touch<A: Family>(table: &mut Table<A>, common: &mut Common, place:
 pub(super) fn mark_stale<A: Family>(table: &mut Table<A>, common: &mut Common, origin: Origin) {
     for place in 0..table.entries.places() {
         let entry = &mut table.entries[place];
-        if entry.fact().is_some_and(|fact| fact.origin() == origin && !fact.is_stale()) {
+        if entry
+            .fact()
+            .is_some_and(|fact| fact.origin() == origin && !fact.is_stale())
+        {
             entry.set_stale(true);
             common.stale[origin as usize] += 1;
         }

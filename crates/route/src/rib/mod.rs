@@ -335,7 +335,12 @@ impl Rib {
     fn shown<'r, A: Family>(&'r self, table: &'r Table<A>, place: u32) -> impl Iterator<Item = Shown<'r>> + 'r {
         let entry = &table.entries[place];
         // A free place has no offer, used or spare.
-        let offers = entry.fact().is_some().then(|| table.offers(place)).into_iter().flatten();
+        let offers = entry
+            .fact()
+            .is_some()
+            .then(|| table.offers(place))
+            .into_iter()
+            .flatten();
         offers.enumerate().filter_map(move |(number, fact)| {
             let set = self.common.sets.get(fact.set)?;
             Some(Shown {

@@ -44,7 +44,9 @@ impl Rib {
 
     fn resolve_sets(&mut self) {
         for index in std::mem::take(&mut self.common.sets.dirty) {
-            let Some(set) = self.common.sets.get(index) else { continue };
+            let Some(set) = self.common.sets.get(index) else {
+                continue;
+            };
             let (before, heads, spare_uses) = (set.resolved.is_some(), set.heads, set.spare_uses);
             let resolved = self.view().resolve(&set.hops);
             let flips = before != resolved.is_some();
@@ -120,7 +122,9 @@ fn choose<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     if used.as_ref().is_some_and(same) {
         return;
     }
-    let Some(spare) = table.find_spare(place, same) else { return };
+    let Some(spare) = table.find_spare(place, same) else {
+        return;
+    };
     table.remove_spare(spare);
     common.sets.count_spare(best.set, false);
     if let Some(used) = used {

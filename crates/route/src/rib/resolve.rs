@@ -152,11 +152,13 @@ impl View<'_> {
             let (hop, _) = self.direct(hop.way).pop_first()?;
             return Some(ResolvedSet([(hop, 1)].into()));
         }
-        let shares = combine(hops, |way| match way {
-            Way::Via(gateway) => self.common.floating.get(&gateway).map(|found| found.shares.clone()),
-            _ => Some(self.direct(way)),
-        }
-        .unwrap_or_default());
+        let shares = combine(hops, |way| {
+            match way {
+                Way::Via(gateway) => self.common.floating.get(&gateway).map(|found| found.shares.clone()),
+                _ => Some(self.direct(way)),
+            }
+            .unwrap_or_default()
+        });
         finish(shares)
     }
 }
@@ -196,7 +198,10 @@ fn common_divisor(mut a: u64, mut b: u64) -> u64 {
 
 /// Bring shares down to 1 to 255.
 fn reduce(shares: &mut Shares) {
-    let divisor = shares.values().fold(0, |divisor, &share| common_divisor(divisor, share)).max(1);
+    let divisor = shares
+        .values()
+        .fold(0, |divisor, &share| common_divisor(divisor, share))
+        .max(1);
     shares.values_mut().for_each(|share| *share /= divisor);
     let largest = shares.values().copied().max().unwrap_or(0);
     if largest > 255 {

@@ -167,7 +167,10 @@ impl Sets {
         if hops.len() > MAX_HOPS {
             return Err(RibError::Hops(hops.len()));
         }
-        let set = self.get_mut(group.0).filter(|set| set.is_group).ok_or(RibError::Group)?;
+        let set = self
+            .get_mut(group.0)
+            .filter(|set| set.is_group)
+            .ok_or(RibError::Group)?;
         let old = std::mem::replace(&mut set.hops, hops.into());
         set.is_floating = is_floating(hops);
         self.mark(group.0);

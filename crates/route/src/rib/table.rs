@@ -253,7 +253,9 @@ impl<A: Family> Table<A> {
 
     /// The entries of prefixes that hold an address, the longest first.
     pub fn covering(&self, address: A) -> impl Iterator<Item = u32> + '_ {
-        let lengths = (0..=A::BITS).rev().filter(|&length| self.lengths[usize::from(length)] > 0);
+        let lengths = (0..=A::BITS)
+            .rev()
+            .filter(|&length| self.lengths[usize::from(length)] > 0);
         lengths.filter_map(move |length| self.find(address.masked(length), length))
     }
 
@@ -278,7 +280,9 @@ impl<A: Family> Table<A> {
     /// Take an entry away that has no offer.
     pub fn remove(&mut self, place: u32) {
         let (address, length) = (self.entries[place].address, self.entries[place].length);
-        let found = self.index.find_entry(hash(self.key, address, length), |&other| other == place);
+        let found = self
+            .index
+            .find_entry(hash(self.key, address, length), |&other| other == place);
         if let Ok(found) = found {
             found.remove();
             self.lengths[usize::from(length)] -= 1;
