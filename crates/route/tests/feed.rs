@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use sluice_route::feed::fpm::{FrameError, Frames, LONGEST};
-use sluice_route::feed::netlink::kind;
+use sluice_route::feed::netlink::{TORN, kind};
 use sluice_route::feed::writer::{DELETE, SET, Writer, frame};
-use sluice_route::feed::{Feed, Links, MAIN_TABLE, OWN_PROTOCOL, Refused, Teller, hostile};
+use sluice_route::feed::{Feed, Links, Listed, MAIN_TABLE, OWN_PROTOCOL, Refused, Teller, hostile};
 use sluice_route::rib::{Hop, Offer, Origin, ResolvedSet, Rib, Settings, Sink, Target, Way};
 use sluice_route::{Address, NextHop, Prefix, Refusal};
 
@@ -390,12 +390,18 @@ fn routes_to_nowhere_say_why() {
 }
 
 #[test]
-fn listing_is_over_when_it_says_so() {
+fn listing_is_over_when_it_says_so_and_torn_where_a_part_of_it_is() {
     let mut router = Router::new(Origin::Kernel);
-    assert!(!router.feed.take_done());
-    router.told(&[Writer::new(kind::DONE, 2, &[0; 4]).finish()]);
-    assert!(router.feed.take_done());
-    assert!(!router.feed.take_done());
+    let done = Writer::new(kind::DONE, 2, &[0; 4]).finish();
+    assert_eq!(None, router.feed.take_listed());
+    router.told(std::slice::from_ref(&done));
+    assert_eq!(Some(Listed::Whole), router.feed.take_listed());
+    assert_eq!(None, router.feed.take_listed());
+    let route = Writer::route((kind::NEW_ROUTE, 2 | TORN), prefix("10.9.0.0/16"), 3, 6).finish();
+    router.told(&[route]).told(&[done.clone()]);
+    assert_eq!(Some(Listed::Torn), router.feed.take_listed());
+    router.told(&[done]);
+    assert_eq!(Some(Listed::Whole), router.feed.take_listed());
 }
 
 #[test]

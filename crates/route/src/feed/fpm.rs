@@ -29,17 +29,17 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// Room for what comes next, at least a frame's.
-    pub fn room(&mut self, read: impl FnOnce(&mut Vec<u8>)) {
+    /// Where what comes next is put, after what has not been taken.
+    pub fn room(&mut self, bytes: usize) -> &mut Vec<u8> {
         self.bytes.drain(..self.taken);
         self.taken = 0;
-        self.bytes.reserve(LONGEST);
-        read(&mut self.bytes);
+        self.bytes.reserve(bytes);
+        &mut self.bytes
     }
 
     /// What came.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.room(|room| room.extend_from_slice(bytes));
+        self.room(bytes.len()).extend_from_slice(bytes);
     }
 
     /// The messages of the next whole frame; none where it has not come to its end.

@@ -130,6 +130,15 @@ impl FeedCounts {
     }
 }
 
+/// How a listing has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listed {
+    /// It has everything.
+    Whole,
+    /// What is listed changed meanwhile, and some of it may be missing.
+    Torn,
+}
+
 /// What one teller has told.
 #[derive(Debug)]
 pub struct Feed {
@@ -139,7 +148,9 @@ pub struct Feed {
     /// Next hops of the message under way.
     hops: Vec<Hop>,
     /// The listing that was asked for has come to its end.
-    done: bool,
+    listed: Option<Listed>,
+    /// What is listed changed meanwhile.
+    is_torn: bool,
 }
 
 impl Feed {
@@ -150,7 +161,8 @@ impl Feed {
             objects: Objects::default(),
             counts: FeedCounts::default(),
             hops: Vec::with_capacity(MAX_HOPS),
-            done: false,
+            listed: None,
+            is_torn: false,
         }
     }
 
@@ -173,26 +185,30 @@ impl Feed {
     /// stale.
     pub fn begin(&mut self, rib: &mut Rib) {
         self.objects.clear(rib);
-        self.done = false;
+        (self.listed, self.is_torn) = (None, false);
         rib.begin_replay(self.teller.origin);
     }
 
-    /// Whether a listing has come to its end since this was asked last.
-    pub fn take_done(&mut self) -> bool {
-        std::mem::take(&mut self.done)
+    /// Whether a listing has come to its end since this was asked last, and how.
+    pub fn take_listed(&mut self) -> Option<Listed> {
+        self.listed.take()
     }
 
     /// Follow messages, in order. What came of them is there with the next [`Rib::publish`].
     pub fn follow(&mut self, rib: &mut Rib, bytes: &[u8], now: Time) {
         for message in netlink::messages(bytes) {
             self.counts.messages += 1;
+            if let Ok(message) = &message {
+                self.is_torn |= message.flags & netlink::TORN != 0;
+            }
             let followed = message.and_then(|message| match message.kind {
                 kind::NEW_ROUTE => self.new_route(rib, message.body, now),
                 kind::DELETE_ROUTE => self.delete_route(rib, message.body),
                 kind::NEW_NEXT_HOP => self.new_next_hop(rib, message.body),
                 kind::DELETE_NEXT_HOP => self.delete_next_hop(rib, message.body),
                 kind::DONE => {
-                    self.done = true;
+                    let is_torn = std::mem::take(&mut self.is_torn) || message.flags & netlink::TORN != 0;
+                    self.listed = Some(if is_torn { Listed::Torn } else { Listed::Whole });
                     Ok(())
                 }
                 kind::NOOP => Ok(()),

@@ -37,6 +37,8 @@ pub mod kind {
     pub const GET_NEXT_HOP: u16 = 106;
 }
 
+/// NLM_F_DUMP_INTR: a listing has missed a change.
+pub const TORN: u16 = 0x10;
 /// IPv4.
 pub const INET: u8 = 2;
 /// IPv6.
