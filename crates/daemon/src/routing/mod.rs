@@ -300,6 +300,7 @@ where
         if let Err(error) = (&mut running.0).await
             && error.is_panic()
         {
+            shared.state().listens = None;
             count(&shared.tally.panics, 1);
             tracing::error!("router {}: hearing of routes panicked, and begins again", shared.name);
             shared.lose("the connection is ended");
