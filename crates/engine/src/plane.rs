@@ -31,7 +31,7 @@ use crate::inspection::{AlertQueue, Assemblies, Holding, Inspecting, Load};
 use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
 use crate::placement::Part;
-use crate::policy::{Leases, Nat, Policy, Setup};
+use crate::policy::{self, Leases, Nat, Policy, Setup};
 use crate::records::RecordQueue;
 use crate::request::{Counter, desk};
 use crate::shard::{Lines, Shard, ShardError};
@@ -186,7 +186,7 @@ impl Plane {
         );
         let mut fib = Fib::new(quiescence.clone());
         let mut ribs = Ribs::new(Default::default(), setup.secret);
-        ribs.apply_all(routes, &mut fib, &mut next_hops, now.nanoseconds)?;
+        ribs.apply_all(routes, |_| false, &mut fib, &mut next_hops, now.nanoseconds)?;
         let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
         Ok(Self {
@@ -365,8 +365,13 @@ impl Plane {
         let fresh = self
             .renewals
             .make(self.setup.inspection.as_ref(), (before, after), next)?;
+        let (before, after) = (&current.routers, &policy.routers);
+        let name =
+            |routers: &[policy::Router], number| routers.get(usize::from(number)).map(|router| router.name.clone());
+        let others = |number| name(before, number) != name(after, number);
+        let (fib, next_hops) = (&mut self.fib, &mut self.next_hops);
         self.ribs
-            .apply_all(routes, &mut self.fib, &mut self.next_hops, self.now.nanoseconds)?;
+            .apply_all(routes, others, fib, next_hops, self.now.nanoseconds)?;
         if let Some(mut leases) = leases {
             self.before = self.policy.current().leases.clone();
             leases.follow(&self.before, generation);

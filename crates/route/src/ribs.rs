@@ -83,13 +83,15 @@ impl Ribs {
     }
 
     /// Make what each router's interfaces and configuration offer that of `wanted`, by router; routers beyond are gone,
-    /// with all of their routes. What is learned stays. Nothing changes where next hops run out.
+    /// with all of their routes. What is learned stays, but of those that are `others` now: a router that only has the
+    /// number of one that is gone. Nothing changes where next hops run out.
     ///
     /// # Errors
     /// Not all next hops of `wanted` fit.
     pub fn apply_all(
         &mut self,
         wanted: &[RouteSet],
+        others: impl Fn(RouterIndex) -> bool,
         fib: &mut Fib,
         keeper: &mut NextHopKeeper,
         now: Time,
@@ -105,6 +107,10 @@ impl Ribs {
                 self.ribs.push(Rib::new(self.settings, self.key));
             }
             for (router, wanted) in (0..).zip(wanted) {
+                if others(router) {
+                    fib.clear(router, keeper);
+                    self.ribs[usize::from(router)] = Rib::new(self.settings, self.key);
+                }
                 self.change(router, fib, keeper, |rib| apply(rib, wanted, now));
             }
             for router in wanted.len()..self.ribs.len() {

@@ -56,7 +56,9 @@ impl World {
     }
 
     fn apply(&mut self, wanted: &[RouteSet]) -> bool {
-        let applied = self.ribs.apply_all(wanted, &mut self.fib, &mut self.keeper, 0);
+        let applied = self
+            .ribs
+            .apply_all(wanted, |_| false, &mut self.fib, &mut self.keeper, 0);
         applied.is_ok()
     }
 
@@ -111,6 +113,22 @@ fn router_that_is_gone_has_no_routes_left() {
     assert!(!world.learn(1, "10.9.0.0/16", &[("10.0.0.9", 1)]));
     assert!(world.apply(&[routes(&[]), routes(&[])]));
     assert_eq!(None, world.to(1, "10.9.0.0/16"));
+}
+
+#[test]
+fn router_that_has_the_number_of_another_has_none_of_its_learned_routes() {
+    let mut world = World::new(64);
+    let wanted = [routes(&[]), routes(&[("10.7.0.0/16", "10.0.0.7")])];
+    assert!(world.apply(&wanted));
+    world.learn(0, "10.9.0.0/16", &[("10.0.0.9", 1)]);
+    world.learn(1, "10.9.0.0/16", &[("10.0.0.9", 1)]);
+    let applied = world
+        .ribs
+        .apply_all(&wanted, |router| router == 1, &mut world.fib, &mut world.keeper, 0);
+    assert_eq!(Ok(()), applied);
+    assert_eq!(Some(to("10.0.0.9")), world.to(0, "10.9.0.0/16"));
+    assert_eq!(None, world.to(1, "10.9.0.0/16"));
+    assert_eq!(Some(to("10.0.0.7")), world.to(1, "10.7.0.0/16"));
 }
 
 #[test]

@@ -208,6 +208,7 @@ pub(super) async fn apply(
     }
     control.set_pools(pools);
     control.set_config(checked.config);
+    control.hear_routes();
     forget(&control, &config).await?;
     control.set_neighbours().await?;
     if changes.iter().any(|change| change.key.starts_with("nat.")) {

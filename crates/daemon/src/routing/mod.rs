@@ -3,6 +3,7 @@
 
 mod kernel;
 mod replay;
+mod routers;
 mod server;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use tokio::sync::Notify;
 
 pub use kernel::{KernelSettings, listen};
 use replay::Replay;
+pub(crate) use routers::Hearings;
 pub use server::serve;
 
 /// The routes of one router, wherever they are kept.
@@ -258,6 +260,18 @@ impl Hearing {
             state.feed.set_links(links);
             self.shared.again.notify_one();
         }
+    }
+}
+
+impl Hearing {
+    /// Nobody is listened to any more: what was told is taken back.
+    pub(crate) fn forget(&self) {
+        let origin = self.shared.origin;
+        self.task.abort();
+        self.shared.routes.change(&mut |rib| {
+            rib.begin_replay(origin);
+            rib.end_replay(origin, usize::MAX);
+        });
     }
 }
 
