@@ -398,7 +398,7 @@ fn listing_is_over_when_it_says_so_and_torn_where_a_part_of_it_is() {
     assert_eq!(Some(Listed::Whole), router.feed.take_listed());
     assert_eq!(None, router.feed.take_listed());
     let route = Writer::route((kind::NEW_ROUTE, 2 | TORN), prefix("10.9.0.0/16"), 3, 6).finish();
-    router.told(&[route]).told(&[done.clone()]);
+    router.told(&[route]).told(std::slice::from_ref(&done));
     assert_eq!(Some(Listed::Torn), router.feed.take_listed());
     router.told(&[done]);
     assert_eq!(Some(Listed::Whole), router.feed.take_listed());
