@@ -200,6 +200,8 @@ pub struct Router {
     pub filters: bool,
     /// It has a network namespace for routing daemons and services.
     pub daemon: bool,
+    /// Where a routing daemon tells its routes.
+    pub fpm: Option<schema::Fpm>,
 }
 
 /// An interface.

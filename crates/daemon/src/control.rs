@@ -24,6 +24,7 @@ use crate::eve::{Eve, Scene};
 use crate::host::Hosts;
 use crate::hosts;
 use crate::numbers::Resting;
+use crate::routing::Hearings;
 use crate::rules::RunningRules;
 use crate::shares::Shares;
 use crate::start::Running;
@@ -96,6 +97,8 @@ pub struct Control {
     resting: Mutex<Resting>,
     /// One at a time compiles.
     pub(crate) compiling: tokio::sync::Mutex<()>,
+    /// Where routing daemons tell their routes.
+    hearings: Mutex<Hearings>,
     /// Requests whose answering panicked.
     pub(crate) panics: AtomicU64,
 }
@@ -192,6 +195,7 @@ impl Control {
             compiler: running.compiler,
             resting: Mutex::default(),
             compiling: tokio::sync::Mutex::new(()),
+            hearings: Mutex::default(),
             panics: AtomicU64::new(0),
         };
         Ok((control, running.workers))
@@ -262,6 +266,11 @@ impl Control {
     /// Pools have other indexes.
     pub(crate) fn set_pools(&self, pools: PoolNames) {
         *lock(&self.pools) = pools;
+    }
+
+    /// Listen to routing daemons as the configuration that runs says. From within the runtime.
+    pub(crate) fn hear_routes(self: &Arc<Self>) {
+        lock(&self.hearings).follow(self);
     }
 
     /// What became of signature files.

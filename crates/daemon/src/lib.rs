@@ -26,6 +26,7 @@ pub mod plan;
 mod ports;
 mod rebalance;
 pub mod replay;
+pub mod routing;
 mod rules;
 mod run;
 mod shares;

@@ -54,6 +54,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
     let served = runtime.block_on(async {
         control.set_neighbours().await?;
         control.record_shares();
+        control.hear_routes();
         let listener = socket.listener().and_then(tokio::net::UnixListener::from_std);
         let listener = listener.map_err(DaemonError::Runtime)?;
         tracing::info!("{name} runs, and answers at {}", path.display());

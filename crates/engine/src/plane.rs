@@ -11,7 +11,8 @@ use sluice_nat::rule::Changed;
 use sluice_route::fib::FibError;
 use sluice_route::neighbour::{NeighbourKeeper, Neighbours, Parking, Timing, Waiting};
 use sluice_route::policer::Policer;
-use sluice_route::{Fib, NextHopKeeper, RouteSet};
+use sluice_route::rib::Rib;
+use sluice_route::{Fib, NextHopKeeper, Ribs, RouteSet, RouterIndex};
 use sluice_table::memory::Line;
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Publisher;
@@ -30,7 +31,7 @@ use crate::inspection::{AlertQueue, Assemblies, Holding, Inspecting, Load};
 use crate::io::{Handover, PortIndex, WorkerIndex};
 use crate::paths::Paths;
 use crate::placement::Part;
-use crate::policy::{Leases, Nat, Policy, Setup};
+use crate::policy::{self, Leases, Nat, Policy, Setup};
 use crate::punt::{self, PuntQueue};
 use crate::records::RecordQueue;
 use crate::request::{Counter, desk};
@@ -116,6 +117,7 @@ pub enum PlaneError {
 pub struct Plane {
     setup: Arc<Setup>,
     policy: Publisher<Policy>,
+    ribs: Ribs,
     fib: Fib,
     next_hops: NextHopKeeper,
     neighbours: Arc<Neighbours>,
@@ -184,7 +186,8 @@ impl Plane {
             quiescence.clone(),
         );
         let mut fib = Fib::new(quiescence.clone());
-        fib.apply_all(routes, &mut next_hops)?;
+        let mut ribs = Ribs::new(Default::default(), setup.secret);
+        ribs.apply_all(routes, |_| false, &mut fib, &mut next_hops, now.nanoseconds)?;
         let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
         Ok(Self {
@@ -194,6 +197,7 @@ impl Plane {
             before: Leases::default(),
             setup: Arc::new(setup),
             policy: Publisher::new(policy),
+            ribs,
             fib,
             next_hops,
             neighbours,
@@ -371,7 +375,13 @@ impl Plane {
         let fresh = self
             .renewals
             .make(self.setup.inspection.as_ref(), (before, after), next)?;
-        self.fib.apply_all(routes, &mut self.next_hops)?;
+        let (before, after) = (&current.routers, &policy.routers);
+        let name =
+            |routers: &[policy::Router], number| routers.get(usize::from(number)).map(|router| router.name.clone());
+        let others = |number| name(before, number) != name(after, number);
+        let (fib, next_hops) = (&mut self.fib, &mut self.next_hops);
+        self.ribs
+            .apply_all(routes, others, fib, next_hops, self.now.nanoseconds)?;
         if let Some(mut leases) = leases {
             self.before = self.policy.current().leases.clone();
             leases.follow(&self.before, generation);
@@ -417,6 +427,7 @@ impl Plane {
     /// Let sessions follow single rules that have changed, at most every [`FOLLOW`] nanoseconds. Call it now and then.
     /// Returns the generation, where it is a new one.
     pub fn follow_edits(&mut self, now: Now) -> Option<u32> {
+        self.now = now;
         if !self.edited || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
             return None;
         }
@@ -490,6 +501,16 @@ impl Plane {
     /// What is fixed.
     pub fn setup(&self) -> &Setup {
         &self.setup
+    }
+
+    /// Change what is offered to a router, and have its routes follow. False where there is no such router.
+    pub fn change_routes(&mut self, router: RouterIndex, change: impl FnOnce(&mut Rib)) -> bool {
+        self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
+    }
+
+    /// What is offered to the routers.
+    pub fn ribs(&self) -> &Ribs {
+        &self.ribs
     }
 
     /// The routes.

@@ -5,12 +5,15 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod feed;
 pub mod fib;
 pub mod generations;
 pub mod neighbour;
 pub mod next_hop;
 pub mod policer;
 pub mod reason;
+pub mod rib;
+pub mod ribs;
 pub mod routes;
 pub mod source;
 
@@ -20,6 +23,7 @@ pub use generations::Generations;
 pub use next_hop::{NextHop, NextHopKeeper, NextHops, Refusal};
 pub use policer::TokenBucket;
 pub use reason::Reason;
+pub use ribs::Ribs;
 pub use routes::{Interface, Route, RouteError, RouteSet, Via};
 pub use sluice_table::prefix::{MAX_ROUTERS, RouterIndex};
 pub use source::{SourceValidation, validate_source};

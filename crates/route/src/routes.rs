@@ -1,6 +1,6 @@
 //! Which routes a virtual router has: derived from its interfaces' addresses, and configured.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Address, InterfaceIndex, NextHop, Prefix, Refusal};
 
@@ -159,6 +159,7 @@ pub enum RouteError {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteSet {
     routes: BTreeMap<Prefix, NextHop>,
+    configured: BTreeSet<Prefix>,
 }
 
 impl RouteSet {
@@ -187,6 +188,7 @@ impl RouteSet {
             if set.routes.insert(route.prefix, next_hop).is_some() {
                 return Err(RouteError::RouteTwice(route.prefix));
             }
+            set.configured.insert(route.prefix);
         }
         // 169.254.0.0/16
         let link_local = Prefix::new(Address::V4(0xa9fe_0000), 16);
@@ -267,6 +269,11 @@ impl RouteSet {
     /// All routes, by prefix.
     pub fn iter(&self) -> impl Iterator<Item = (Prefix, NextHop)> + '_ {
         self.routes.iter().map(|(prefix, next_hop)| (*prefix, *next_hop))
+    }
+
+    /// Whether the route to exactly this prefix was configured, and is not derived from an interface.
+    pub fn is_configured(&self, prefix: Prefix) -> bool {
+        self.configured.contains(&prefix)
     }
 
     /// Whether there is exactly this route.

@@ -257,7 +257,7 @@ pub struct Route {
     /// The interface, where it leads to one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
-    /// `connected`, `static`, `local`, `blackhole`, `unreachable` or `prohibit`.
+    /// `connected`, `static`, `local`, `blackhole`, `unreachable` or `prohibit`; what told it where it is learned: `bgp`, `ospf`, …
     pub kind: String,
 }
 

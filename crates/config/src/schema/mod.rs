@@ -28,7 +28,7 @@ pub use nat::{DestinationRule, ExemptRule, Nat, SourceRule, StaticRule, Unsolici
 pub use pool::{
     Algorithm, Block, Deterministic, Filtering, Mapping, Pairing, Pool, PortSelection, SessionLimits, SubscriberLimits,
 };
-pub use router::{Router, RouterNat};
+pub use router::{Fpm, Router, RouterNat};
 pub use system::{
     Control, Hugepages, Idle, LogLevel, Model, Rebalance, Roles, Sessions, Stage, Steering, System, Timeouts, Transmit,
     Watchdog,

@@ -125,6 +125,7 @@ impl<'a> Check<'a> {
                 limits,
                 filters,
                 daemon: written.is_some_and(|written| written.daemon),
+                fpm: written.and_then(|written| written.fpm.clone()),
             }
         };
         self.numbering

@@ -208,6 +208,7 @@ pub(super) async fn apply(
     }
     control.set_pools(pools);
     control.set_config(checked.config);
+    control.hear_routes();
     forget(&control, &config).await?;
     control.settle_hosts().await;
     control.set_neighbours().await?;

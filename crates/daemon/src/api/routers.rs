@@ -8,6 +8,7 @@ use sluice_config::api::{Counter, Page, Route, Router, RouterFilter, RouterHost}
 use sluice_engine::counters::InterfaceCounters;
 use sluice_engine::policy::{self, Policy};
 use sluice_engine::punt::Class;
+use sluice_route::feed::protocol_name;
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
 use sluice_route::{Address, NextHop, Prefix, Refusal as RouteRefusal, RouterIndex};
 
@@ -125,6 +126,12 @@ pub(super) async fn routes(
                 .any(|network| network == prefix)
         })
     };
+    // What told a route that was learned, and is used.
+    let told = |number: RouterIndex, prefix: Prefix| {
+        let shown = plane.ribs().get(number)?.get(prefix).into_iter().next()?;
+        let name = protocol_name(shown.protocol).unwrap_or(shown.origin.name());
+        shown.origin.is_learned().then_some(name)
+    };
     let wanted = router(policy, wanted.router.as_deref())?;
     let mut items = Vec::new();
     for (number, router) in numbered(policy).filter(|(number, _)| wanted.is_none_or(|wanted| wanted == *number)) {
@@ -146,7 +153,7 @@ pub(super) async fn routes(
                 to: prefix.to_string(),
                 via,
                 interface,
-                kind: kind.into(),
+                kind: told(number, prefix).unwrap_or(kind).into(),
             })
         }));
     }

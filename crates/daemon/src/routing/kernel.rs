@@ -1,0 +1,184 @@
+//! Routes from the kernel's table of a namespace: BIRD's, and what a person adds with `ip route`.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixDatagram as Socket;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+use sluice_route::feed::netlink::{INET, INET6, kind};
+use sluice_route::feed::writer::{LIST, Writer};
+use sluice_route::feed::{Links, Listed, MAIN_TABLE, Teller};
+use sluice_route::rib::Origin;
+use tokio::net::UnixDatagram;
+
+use super::{Hearing, Patience, Routes, Shared, count, watched};
+
+/// What a listener to the kernel is told.
+#[derive(Clone, Debug)]
+pub struct KernelSettings {
+    /// The router's name, for the log.
+    pub router: String,
+    /// The namespace, as a file: `/run/netns/NAME`. Where there is none, the process's own.
+    pub namespace: Option<PathBuf>,
+    /// What interfaces are called there.
+    pub links: Links,
+    /// When the engine's clock began.
+    pub began: Instant,
+}
+
+/// RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE and RTNLGRP_NEXTHOP, as bits.
+const GROUPS: u32 = 1 << (7 - 1) | 1 << (11 - 1) | 1 << (32 - 1);
+
+/// What the kernel keeps for us while the control thread is busy: some 100,000 routes.
+const BUFFER: usize = 32 << 20;
+
+/// Longest message, a listing's.
+const LONGEST: usize = 32 * 1024;
+
+/// Messages read between two publications.
+const READS: usize = 16;
+
+/// Listen to the kernel's table, from within the runtime that this is to run in.
+pub fn listen(settings: KernelSettings, routes: Arc<dyn Routes>) -> Hearing {
+    let teller = Teller {
+        origin: Origin::Kernel,
+        table: MAIN_TABLE,
+        links: settings.links,
+    };
+    let times = (Duration::ZERO, Duration::ZERO, settings.began);
+    let shared = Arc::new(Shared::new(&settings.router, teller, times, routes));
+    let namespace = settings.namespace;
+    let task = watched(shared.clone(), move |shared| run(shared, namespace.clone()));
+    Hearing {
+        shared,
+        task: tokio::spawn(task),
+    }
+}
+
+/// A socket that hears of routes in a namespace. A thread of its own goes there, and ends. What netlink sends are datagrams,
+/// so the type that waits for those does, whatever family it is named after.
+fn open(namespace: Option<&Path>) -> io::Result<Socket> {
+    let socket = || -> io::Result<Socket> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        // NETLINK_ROUTE is protocol 0.
+        let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        // More than the system's limit, where that is allowed.
+        if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
+            sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?;
+        }
+        rustix::net::bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
+        Ok(socket.into())
+    };
+    let Some(path) = namespace else { return socket() };
+    let file = File::open(path)?;
+    std::thread::scope(|scope| {
+        let there = scope.spawn(|| {
+            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
+            socket()
+        });
+        there.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
+    })
+}
+
+/// What is asked for, one after the other: a listing has to end before the next is asked for.
+const LISTINGS: [(u16, u8, usize); 3] = [
+    (kind::GET_NEXT_HOP, 0, 8),
+    (kind::GET_ROUTE, INET, 12),
+    (kind::GET_ROUTE, INET6, 12),
+];
+
+fn ask(socket: &UnixDatagram, listing: usize) -> io::Result<()> {
+    let Some(&(kind, family, length)) = LISTINGS.get(listing) else {
+        return Ok(());
+    };
+    let mut fixed = vec![0; length];
+    fixed[0] = family;
+    let message = Writer::new(kind, LIST, &fixed).finish();
+    socket.try_send(&message).map(|_| ())
+}
+
+/// Why a socket is of no use any more.
+#[derive(Debug, thiserror::Error)]
+enum End {
+    #[error("changes were missed, and everything is listed again")]
+    Missed,
+    #[error("interfaces have changed, and everything is listed again")]
+    Renumbered,
+    #[error("the router is gone")]
+    NoRouter,
+    #[error("{0}")]
+    System(#[from] io::Error),
+}
+
+async fn run(shared: Arc<Shared>, namespace: Option<PathBuf>) {
+    let mut patience = Patience::new();
+    loop {
+        let end = match open(namespace.as_deref()).and_then(UnixDatagram::from_std) {
+            Ok(socket) => {
+                count(&shared.tally.connections, 1);
+                hear(&shared, &socket, &mut patience).await
+            }
+            Err(error) => error.into(),
+        };
+        if let End::Missed = end {
+            count(&shared.tally.broken, 1);
+        }
+        let place = namespace.as_deref().unwrap_or(Path::new("the process's namespace"));
+        tracing::warn!("router {}: routes of {}: {end}", shared.name, place.display());
+        tokio::time::sleep(patience.next()).await;
+    }
+}
+
+/// List what is there, then follow what changes. A socket on which something was missed is given up with all it holds.
+async fn hear(shared: &Shared, socket: &UnixDatagram, patience: &mut Patience) -> End {
+    let mut buffer = vec![0; LONGEST];
+    let mut listing = 0;
+    shared.begin();
+    if let Err(error) = ask(socket, listing) {
+        return error.into();
+    }
+    loop {
+        tokio::select! {
+            ready = socket.readable() => if let Err(error) = ready { return error.into() },
+            () = shared.again.notified() => return End::Renumbered,
+        }
+        let read = shared.hear(|feed, rib, now| {
+            for _ in 0..READS {
+                let length = socket.try_recv(&mut buffer)?;
+                feed.follow(rib, buffer.get(..length).unwrap_or_default(), now);
+            }
+            Ok::<_, io::Error>(())
+        });
+        let listed = shared.state().feed.take_listed();
+        match (listed, listing < LISTINGS.len()) {
+            (Some(Listed::Torn), true) => return End::Missed,
+            (Some(Listed::Whole), true) => {
+                listing += 1;
+                if listing == LISTINGS.len() {
+                    shared.sweep().await;
+                    shared.state().replay.settle();
+                    patience.reset();
+                } else if let Err(error) = ask(socket, listing) {
+                    return error.into();
+                }
+            }
+            _ => {}
+        }
+        match read {
+            Some(Err(error)) => match (error.kind(), Errno::from_io_error(&error)) {
+                (io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted, _) => {}
+                (_, Some(Errno::NOBUFS)) => return End::Missed,
+                _ => return error.into(),
+            },
+            Some(Ok(())) => tokio::task::yield_now().await,
+            None => return End::NoRouter,
+        }
+    }
+}

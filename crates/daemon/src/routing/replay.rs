@@ -1,0 +1,180 @@
+//! Whether what a daemon has not told again is still waited for.
+
+use std::time::Duration;
+
+/// Where a daemon stands. Times are since a start that the caller chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It tells all of its routes, of which so many were there before.
+    Replaying {
+        since: Duration,
+        heard: Duration,
+        before: usize,
+    },
+    /// It has told everything.
+    Settled,
+    /// It is gone.
+    Gone { since: Duration },
+    /// It never came, or was given up.
+    Absent,
+}
+
+/// What follows a daemon's coming and going.
+#[derive(Clone, Debug)]
+pub struct Replay {
+    /// How long routes stay that are not told again.
+    grace: Duration,
+    /// How long a daemon is silent after its last route.
+    quiet: Duration,
+    state: State,
+}
+
+/// Silence ends a replay early where it has brought all but one in so many back: a daemon that has only started itself
+/// falls silent too, while it waits for its peers.
+const SHARE: usize = 10;
+
+impl Replay {
+    /// Nobody has come yet.
+    pub fn new(grace: Duration, quiet: Duration) -> Self {
+        Self {
+            grace,
+            quiet,
+            state: State::Absent,
+        }
+    }
+
+    /// It has come; so many routes of its last visit are stale.
+    pub fn begin(&mut self, now: Duration, stale: usize) {
+        self.state = State::Replaying {
+            since: now,
+            heard: now,
+            before: stale,
+        };
+    }
+
+    /// It said something.
+    pub fn hear(&mut self, now: Duration) {
+        if let State::Replaying { heard, .. } = &mut self.state {
+            *heard = now;
+        }
+    }
+
+    /// It said that it has told everything.
+    pub fn settle(&mut self) {
+        self.state = State::Settled;
+    }
+
+    /// It has gone.
+    pub fn lose(&mut self, now: Duration) {
+        self.state = State::Gone { since: now };
+    }
+
+    /// When to look again whether stale routes are to go.
+    pub fn deadline(&self) -> Option<Duration> {
+        match self.state {
+            State::Replaying { since, heard, .. } => {
+                let (grace, quiet) = (since + self.grace, heard + self.quiet);
+                Some(if heard + self.quiet < since + self.grace {
+                    quiet
+                } else {
+                    grace
+                })
+            }
+            State::Gone { since } => Some(since + self.grace),
+            State::Settled | State::Absent => None,
+        }
+    }
+
+    /// Whether stale routes, of which there are so many, are to go now. It is asked again after each deadline.
+    pub fn is_over(&mut self, now: Duration, stale: usize) -> bool {
+        let (over, next) = match self.state {
+            State::Replaying { since, heard, before } => {
+                let complete = stale <= before / SHARE && now >= heard + self.quiet;
+                (complete || now >= since + self.grace, State::Settled)
+            }
+            State::Gone { since } => (now >= since + self.grace, State::Absent),
+            State::Settled | State::Absent => (false, self.state),
+        };
+        if over {
+            self.state = next;
+        } else if let State::Replaying { since, heard, .. } = &mut self.state
+            && now >= *heard + self.quiet
+        {
+            // Silent, but too much is missing: the grace period decides, unless more comes.
+            *heard = (*since + self.grace).max(now);
+        }
+        over
+    }
+
+    /// What it does, in a word.
+    pub fn word(&self) -> &'static str {
+        match self.state {
+            State::Replaying { .. } => "replaying",
+            State::Settled => "settled",
+            State::Gone { .. } => "gone",
+            State::Absent => "absent",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn replay() -> Replay {
+        Replay::new(at(120), at(5))
+    }
+
+    #[test]
+    fn silence_ends_a_replay_that_brought_back_nearly_all() {
+        let mut replay = replay();
+        replay.begin(at(100), 1_000);
+        replay.hear(at(103));
+        assert_eq!(Some(at(108)), replay.deadline());
+        assert!(!replay.is_over(at(107), 100));
+        assert!(replay.is_over(at(108), 100));
+        assert_eq!((None, "settled"), (replay.deadline(), replay.word()));
+        assert!(!replay.is_over(at(500), 0));
+    }
+
+    #[test]
+    fn silence_of_a_daemon_that_waits_for_its_peers_ends_nothing_until_the_grace_period_is_over() {
+        let mut replay = replay();
+        replay.begin(at(100), 1_000);
+        assert!(!replay.is_over(at(105), 900));
+        assert_eq!(Some(at(220)), replay.deadline());
+        // Its peers come.
+        replay.hear(at(150));
+        assert_eq!(Some(at(155)), replay.deadline());
+        assert!(!replay.is_over(at(155), 101));
+        assert!(!replay.is_over(at(219), 101));
+        assert!(replay.is_over(at(220), 101));
+    }
+
+    #[test]
+    fn first_visit_ends_by_silence() {
+        let mut replay = replay();
+        assert_eq!((None, "absent"), (replay.deadline(), replay.word()));
+        replay.begin(at(1), 0);
+        assert!(replay.is_over(at(6), 0));
+    }
+
+    #[test]
+    fn daemon_that_is_gone_keeps_its_routes_for_the_grace_period_and_one_that_comes_back_longer() {
+        let mut replay = replay();
+        replay.begin(at(0), 0);
+        replay.lose(at(10));
+        assert_eq!(Some(at(130)), replay.deadline());
+        assert!(!replay.is_over(at(129), 50));
+        replay.begin(at(129), 50);
+        assert!(!replay.is_over(at(130), 50));
+        replay.lose(at(131));
+        assert!(!replay.is_over(at(250), 50));
+        assert!(replay.is_over(at(251), 50));
+        assert_eq!("absent", replay.word());
+    }
+}

@@ -1,0 +1,234 @@
+//! The server against a daemon that the tests play.
+
+use std::collections::BTreeMap;
+use std::io::ErrorKind;
+
+use sluice_route::feed::netlink::kind;
+use sluice_route::feed::writer::{DELETE, SET, Writer, frame};
+use sluice_route::rib::{ResolvedSet, Sink};
+use sluice_route::{Address, NextHop, Prefix};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::*;
+
+/// How long a test waits for an event that has to come.
+const LIMIT: Duration = Duration::from_secs(20);
+
+#[derive(Default)]
+struct Table {
+    routes: BTreeMap<Prefix, Vec<(NextHop, u8)>>,
+    changes: usize,
+}
+
+impl Sink for Table {
+    fn set(&mut self, prefix: Prefix, set: &ResolvedSet) {
+        self.changes += 1;
+        self.routes.insert(prefix, set.members().to_vec());
+    }
+
+    fn remove(&mut self, prefix: Prefix) {
+        self.changes += 1;
+        self.routes.remove(&prefix);
+    }
+}
+
+struct Router {
+    rib: Mutex<(Rib, Table)>,
+    /// The next change panics.
+    trips: std::sync::atomic::AtomicBool,
+}
+
+impl Routes for Router {
+    fn change(&self, change: &mut dyn FnMut(&mut Rib)) -> bool {
+        assert!(!self.trips.swap(false, Ordering::Relaxed), "as the test wants it");
+        let mut both = self.rib.lock().unwrap();
+        let (rib, table) = &mut *both;
+        change(rib);
+        rib.publish(table);
+        true
+    }
+}
+
+struct World {
+    router: Arc<Router>,
+    hearing: Hearing,
+}
+
+async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !condition() {
+        assert!(begin.elapsed() < LIMIT, "waited for {what}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+impl World {
+    async fn new(grace: Duration, quiet: Duration) -> Self {
+        let router = Arc::new(Router {
+            rib: Mutex::new((Rib::new(Default::default(), [1, 2]), Table::default())),
+            trips: Default::default(),
+        });
+        let links = Links::Numbered(BTreeMap::from([(3, 0)]));
+        let settings = Settings::new("blue", ([127, 0, 0, 1], 0).into(), links, Instant::now());
+        let settings = Settings {
+            grace,
+            quiet,
+            ..settings
+        };
+        let hearing = serve(settings, router.clone());
+        until("the server to listen", || hearing.standing().listens.is_some()).await;
+        Self { router, hearing }
+    }
+
+    async fn connect(&self) -> TcpStream {
+        let before = self.hearing.standing().connections;
+        let listens = self.hearing.standing().listens.unwrap();
+        let stream = TcpStream::connect(listens).await.unwrap();
+        until("the connection", || self.hearing.standing().connections > before).await;
+        stream
+    }
+
+    fn routes(&self) -> Vec<String> {
+        let both = self.router.rib.lock().unwrap();
+        both.1.routes.keys().map(Prefix::to_string).collect()
+    }
+
+    async fn until_routes(&self, expected: &[&str]) {
+        until(&format!("{expected:?}"), || self.routes() == expected).await;
+    }
+}
+
+fn prefix(third: u8) -> Prefix {
+    Prefix::new(Address::V4(u32::from_be_bytes([10, 9, third, 0])), 24)
+}
+
+fn route(third: u8) -> Vec<u8> {
+    let writer = Writer::route((kind::NEW_ROUTE, SET), prefix(third), 186, 1);
+    frame(&[writer.address(5, Address::V4(0x0a00_0002)).number(4, 3).finish()])
+}
+
+fn gone(third: u8) -> Vec<u8> {
+    frame(&[Writer::route((kind::DELETE_ROUTE, DELETE), prefix(third), 186, 0).finish()])
+}
+
+const LONG: Duration = Duration::from_secs(3600);
+const SHORT: Duration = Duration::from_millis(50);
+
+#[tokio::test]
+async fn routes_follow_the_daemon_in_pieces_of_any_size() {
+    let world = World::new(LONG, LONG).await;
+    let mut daemon = world.connect().await;
+    let bytes = [route(1), route(2), route(3), gone(2)].concat();
+    for piece in bytes.chunks(11) {
+        daemon.write_all(piece).await.unwrap();
+        daemon.flush().await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    world.until_routes(&["10.9.1.0/24", "10.9.3.0/24"]).await;
+    let standing = world.hearing.standing();
+    assert_eq!((3, 1), (standing.counts.offered, standing.counts.withdrawn));
+    assert_eq!("replaying", standing.state);
+}
+
+#[tokio::test]
+async fn routes_of_a_daemon_that_is_gone_stay_for_the_grace_period_and_go_then() {
+    let world = World::new(Duration::from_millis(300), LONG).await;
+    let mut daemon = world.connect().await;
+    daemon.write_all(&route(1)).await.unwrap();
+    world.until_routes(&["10.9.1.0/24"]).await;
+    drop(daemon);
+    until("the end to be noticed", || world.hearing.standing().peer.is_none()).await;
+    assert_eq!(
+        ("gone", vec!["10.9.1.0/24".to_owned()]),
+        (world.hearing.standing().state, world.routes())
+    );
+    world.until_routes(&[]).await;
+    assert_eq!(1, world.hearing.standing().swept);
+}
+
+#[tokio::test]
+async fn replay_of_the_same_table_changes_nothing_and_what_it_lacks_goes_with_silence() {
+    let world = World::new(LONG, SHORT).await;
+    let mut daemon = world.connect().await;
+    let all: Vec<u8> = (0..40).flat_map(route).collect();
+    daemon.write_all(&all).await.unwrap();
+    until("all routes", || world.routes().len() == 40).await;
+    until("the replay to be over", || world.hearing.standing().state == "settled").await;
+    drop(daemon);
+    until("the end to be noticed", || world.hearing.standing().peer.is_none()).await;
+    let mut daemon = world.connect().await;
+    let again: Vec<u8> = (1..40).flat_map(route).collect();
+    daemon.write_all(&again).await.unwrap();
+    until("the replay to be over", || world.hearing.standing().state == "settled").await;
+    assert_eq!(39, world.routes().len());
+    assert_eq!(41, world.router.rib.lock().unwrap().1.changes);
+}
+
+#[tokio::test]
+async fn second_daemon_is_refused_as_long_as_there_is_one() {
+    let world = World::new(LONG, LONG).await;
+    let mut first = world.connect().await;
+    let mut second = TcpStream::connect(world.hearing.standing().listens.unwrap())
+        .await
+        .unwrap();
+    assert_eq!(0, second.read(&mut [0; 1]).await.unwrap_or(0));
+    assert_eq!(1, world.hearing.standing().refused);
+    first.write_all(&route(1)).await.unwrap();
+    world.until_routes(&["10.9.1.0/24"]).await;
+}
+
+#[tokio::test]
+async fn connection_that_is_not_understood_is_ended_and_counted_and_another_one_taken() {
+    let world = World::new(LONG, LONG).await;
+    let mut daemon = world.connect().await;
+    daemon
+        .write_all(&[&*route(1), b"GET / HTTP/1.1\r\n\r\n"].concat())
+        .await
+        .unwrap();
+    let end = daemon.read(&mut [0; 1]).await;
+    assert!(
+        end.is_err_and(|error| error.kind() == ErrorKind::ConnectionReset) || world.hearing.standing().peer.is_none()
+    );
+    assert_eq!(1, world.hearing.standing().broken);
+    // What came before stays, as that of a daemon that is gone.
+    world.until_routes(&["10.9.1.0/24"]).await;
+    let mut daemon = world.connect().await;
+    daemon.write_all(&route(2)).await.unwrap();
+    world.until_routes(&["10.9.1.0/24", "10.9.2.0/24"]).await;
+}
+
+#[tokio::test]
+async fn panic_ends_the_connection_and_the_next_one_is_served() {
+    let world = World::new(LONG, LONG).await;
+    let mut daemon = world.connect().await;
+    daemon.write_all(&route(1)).await.unwrap();
+    world.until_routes(&["10.9.1.0/24"]).await;
+    world.router.trips.store(true, Ordering::Relaxed);
+    daemon.write_all(&route(2)).await.unwrap();
+    until("the panic", || world.hearing.standing().panics == 1).await;
+    until("the server to listen again", || {
+        world.hearing.standing().listens.is_some()
+    })
+    .await;
+    let mut daemon = world.connect().await;
+    daemon.write_all(&route(3)).await.unwrap();
+    world.until_routes(&["10.9.1.0/24", "10.9.3.0/24"]).await;
+}
+
+#[tokio::test]
+async fn interfaces_that_change_make_the_daemon_tell_everything_again() {
+    let world = World::new(LONG, LONG).await;
+    let mut daemon = world.connect().await;
+    daemon.write_all(&route(1)).await.unwrap();
+    world.until_routes(&["10.9.1.0/24"]).await;
+    world.hearing.set_links(Links::Numbered(BTreeMap::from([(3, 7)])));
+    assert_eq!(0, daemon.read(&mut [0; 1]).await.unwrap_or(0));
+    let mut daemon = world.connect().await;
+    daemon.write_all(&route(1)).await.unwrap();
+    until("the other interface", || {
+        let both = world.router.rib.lock().unwrap();
+        both.1.routes[&prefix(1)][0].0.interface() == Some(7)
+    })
+    .await;
+}

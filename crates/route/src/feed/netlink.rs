@@ -1,0 +1,345 @@
+//! Netlink messages about routes and next hops, read where they lie (rtnetlink(7)). Numbers are in the order of this
+//! host: daemons elsewhere run on the same kind of machine, or their messages are malformed.
+
+use super::Refused;
+use crate::{Address, Prefix};
+
+/// A message's type and flags, and what it holds.
+#[derive(Clone, Copy, Debug)]
+pub struct Message<'a> {
+    /// What it is about.
+    pub kind: u16,
+    /// NLM_F_…
+    pub flags: u16,
+    /// What follows the header.
+    pub body: &'a [u8],
+}
+
+/// Message types.
+pub mod kind {
+    /// Nothing.
+    pub const NOOP: u16 = 1;
+    /// An error, or an acknowledgement.
+    pub const ERROR: u16 = 2;
+    /// The end of a listing.
+    pub const DONE: u16 = 3;
+    /// A route is new or changed.
+    pub const NEW_ROUTE: u16 = 24;
+    /// A route is gone.
+    pub const DELETE_ROUTE: u16 = 25;
+    /// All routes are asked for.
+    pub const GET_ROUTE: u16 = 26;
+    /// A next hop is new or changed.
+    pub const NEW_NEXT_HOP: u16 = 104;
+    /// A next hop is gone.
+    pub const DELETE_NEXT_HOP: u16 = 105;
+    /// All next hops are asked for.
+    pub const GET_NEXT_HOP: u16 = 106;
+}
+
+/// NLM_F_DUMP_INTR: a listing has missed a change.
+pub const TORN: u16 = 0x10;
+/// IPv4.
+pub const INET: u8 = 2;
+/// IPv6.
+pub const INET6: u8 = 10;
+/// Length of a message's header.
+pub const HEADER: usize = 16;
+
+fn word(bytes: &[u8]) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?))
+}
+
+fn half(bytes: &[u8]) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?))
+}
+
+fn aligned(length: usize) -> usize {
+    length.saturating_add(3) & !3
+}
+
+/// Split `bytes` into its messages; the last item is an error where one is cut short.
+pub fn messages(mut bytes: &[u8]) -> impl Iterator<Item = Result<Message<'_>, Refused>> {
+    std::iter::from_fn(move || {
+        let head = std::mem::take(&mut bytes);
+        if head.is_empty() {
+            return None;
+        }
+        let message = (|| {
+            let length = word(head)? as usize;
+            let message = Message {
+                kind: half(head.get(4..)?)?,
+                flags: half(head.get(6..)?)?,
+                body: head.get(HEADER..length)?,
+            };
+            bytes = head.get(aligned(length)..).unwrap_or_default();
+            Some(message)
+        })();
+        Some(message.ok_or(Refused::Malformed))
+    })
+}
+
+/// Split `bytes` into attributes: type, without its flags, and value.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = Result<(u16, &[u8]), Refused>> {
+    std::iter::from_fn(move || {
+        let head = std::mem::take(&mut bytes);
+        if head.is_empty() {
+            return None;
+        }
+        let attribute = (|| {
+            let length = usize::from(half(head)?);
+            let value = head.get(4..length)?;
+            bytes = head.get(aligned(length)..).unwrap_or_default();
+            Some((half(head.get(2..)?)? & 0x3fff, value))
+        })();
+        Some(attribute.ok_or(Refused::Malformed))
+    })
+}
+
+fn number(value: &[u8]) -> Result<u32, Refused> {
+    word(value).ok_or(Refused::Malformed)
+}
+
+fn address(family: u8, value: &[u8]) -> Result<Address, Refused> {
+    let parsed = match family {
+        INET => value
+            .try_into()
+            .map(|bytes| Address::V4(u32::from_be_bytes(bytes)))
+            .ok(),
+        INET6 => value
+            .try_into()
+            .map(|bytes| Address::V6(u128::from_be_bytes(bytes)))
+            .ok(),
+        _ => None,
+    };
+    parsed.ok_or(Refused::Malformed)
+}
+
+/// Where a single next hop leads, as it was told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leg {
+    /// The gateway.
+    pub gateway: Option<Address>,
+    /// The interface, by the number that the kernel gave it; 0 where none was told.
+    pub interface: u32,
+    /// Its share.
+    pub weight: u8,
+    /// It wraps packets.
+    pub wraps: bool,
+    /// The gateway is of the other family.
+    pub crosses: bool,
+    /// The kernel does not use it at the time.
+    pub is_dead: bool,
+}
+
+/// What a route does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// It forwards.
+    Unicast,
+    /// It drops.
+    Blackhole,
+    /// It refuses: unreachable.
+    Unreachable,
+    /// It refuses: prohibited.
+    Prohibit,
+    /// Something else.
+    Other,
+}
+
+/// A message about a route.
+#[derive(Clone, Debug)]
+pub struct RouteMessage<'a> {
+    /// Destinations.
+    pub prefix: Prefix,
+    /// Its routing table.
+    pub table: u32,
+    /// RTPROT.
+    pub protocol: u8,
+    /// What it does.
+    pub kind: Kind,
+    /// It is for some packets to these destinations alone.
+    pub is_conditional: bool,
+    /// It is not of the table, but of what came of it.
+    pub is_cloned: bool,
+    /// Metric.
+    pub metric: u32,
+    /// The next hop, or group, that it names.
+    pub next_hop: Option<u32>,
+    /// Its only next hop.
+    pub leg: Leg,
+    family: u8,
+    multipath: &'a [u8],
+}
+
+const CLONED: u32 = 0x200;
+/// RTNH_F_DEAD, RTNH_F_LINKDOWN
+const DEAD: u8 = 1 | 16;
+
+impl<'a> RouteMessage<'a> {
+    /// Read the body of a message about a route.
+    ///
+    /// # Errors
+    /// It is malformed, or of another family.
+    pub fn read(body: &'a [u8]) -> Result<Self, Refused> {
+        let &[family, length, source, tos, table, protocol, _, kind] = body.first_chunk().ok_or(Refused::Malformed)?;
+        let flags = number(body.get(8..).unwrap_or_default())?;
+        let zero = match family {
+            INET => Address::V4(0),
+            INET6 => Address::V6(0),
+            _ => return Err(Refused::Family),
+        };
+        if length > zero.bits() {
+            return Err(Refused::Malformed);
+        }
+        let kind = match kind {
+            1 => Kind::Unicast,
+            6 => Kind::Blackhole,
+            7 => Kind::Unreachable,
+            8 => Kind::Prohibit,
+            _ => Kind::Other,
+        };
+        let mut message = Self {
+            prefix: Prefix::new(zero, length),
+            table: table.into(),
+            protocol,
+            kind,
+            is_conditional: source > 0 || tos > 0,
+            is_cloned: flags & CLONED != 0,
+            metric: 0,
+            next_hop: None,
+            leg: Leg {
+                weight: 1,
+                is_dead: flags as u8 & DEAD != 0,
+                ..Leg::default()
+            },
+            family,
+            multipath: &[],
+        };
+        for attribute in attributes(body.get(12..).unwrap_or_default()) {
+            let (name, value) = attribute?;
+            match name {
+                1 => message.prefix = Prefix::new(address(family, value)?, length),
+                6 => message.metric = number(value)?,
+                9 => message.multipath = value,
+                15 => message.table = number(value)?,
+                30 => message.next_hop = Some(number(value)?),
+                _ => message.leg.read(family, name, value)?,
+            }
+        }
+        Ok(message)
+    }
+
+    /// Its next hops, where it names none by number.
+    pub fn legs(&self) -> impl Iterator<Item = Result<Leg, Refused>> {
+        let one = self.multipath.is_empty().then_some(Ok(self.leg));
+        let (family, mut bytes) = (self.family, self.multipath);
+        let several = std::iter::from_fn(move || {
+            let head = std::mem::take(&mut bytes);
+            if head.is_empty() {
+                return None;
+            }
+            let leg = (|| {
+                let length = usize::from(half(head).ok_or(Refused::Malformed)?);
+                let (fixed, nested) = head
+                    .get(..length)
+                    .and_then(|leg| leg.split_at_checked(8))
+                    .ok_or(Refused::Malformed)?;
+                let mut leg = Leg {
+                    interface: number(&fixed[4..])?,
+                    weight: fixed[3].saturating_add(1),
+                    is_dead: fixed[2] & DEAD != 0,
+                    ..Leg::default()
+                };
+                for attribute in attributes(nested) {
+                    let (name, value) = attribute?;
+                    leg.read(family, name, value)?;
+                }
+                bytes = head.get(aligned(length)..).unwrap_or_default();
+                Ok(leg)
+            })();
+            Some(leg)
+        });
+        one.into_iter().chain(several)
+    }
+}
+
+impl Leg {
+    /// An attribute of a route, or of one of its next hops.
+    fn read(&mut self, family: u8, name: u16, value: &[u8]) -> Result<(), Refused> {
+        match name {
+            4 => self.interface = number(value)?,
+            5 => self.gateway = Some(address(family, value)?),
+            18 => self.crosses = true,
+            // A label to send with, an encapsulation and its type. No encapsulation has a type, too: 0.
+            19 | 22 => self.wraps = true,
+            21 => self.wraps |= half(value).ok_or(Refused::Malformed)? != 0,
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A message about a next hop.
+#[derive(Clone, Debug)]
+pub struct NextHopMessage<'a> {
+    /// Its number.
+    pub id: u32,
+    /// It drops.
+    pub is_blackhole: bool,
+    /// It is for Ethernet frames.
+    pub is_bridging: bool,
+    /// Where it leads, where it is no group.
+    pub leg: Leg,
+    group: Option<&'a [u8]>,
+}
+
+impl<'a> NextHopMessage<'a> {
+    /// Read the body of a message about a next hop.
+    ///
+    /// # Errors
+    /// It is malformed.
+    pub fn read(body: &'a [u8]) -> Result<Self, Refused> {
+        let &[family, _, _, _, flags, _, _, _] = body.first_chunk().ok_or(Refused::Malformed)?;
+        let mut message = Self {
+            id: 0,
+            is_blackhole: false,
+            is_bridging: false,
+            leg: Leg {
+                weight: 1,
+                is_dead: flags & DEAD != 0,
+                ..Leg::default()
+            },
+            group: None,
+        };
+        for attribute in attributes(body.get(8..).unwrap_or_default()) {
+            let (name, value) = attribute?;
+            match name {
+                1 => message.id = number(value)?,
+                2 if value.is_empty() || value.len() % 8 > 0 => return Err(Refused::Malformed),
+                2 => message.group = Some(value),
+                4 => message.is_blackhole = true,
+                5 => message.leg.interface = number(value)?,
+                6 => message.leg.gateway = Some(address(family, value)?),
+                7 => message.leg.wraps |= half(value).ok_or(Refused::Malformed)? != 0,
+                8 => message.leg.wraps = true,
+                11 => message.is_bridging = true,
+                _ => {}
+            }
+        }
+        match message.id {
+            0 => Err(Refused::Malformed),
+            _ => Ok(message),
+        }
+    }
+
+    /// The members of a group, each with its share; none where it is no group.
+    pub fn group(&self) -> Option<impl Iterator<Item = (u32, u8)>> {
+        let member = |member: &[u8; 8]| {
+            let &[a, b, c, d, weight, ..] = member;
+            (u32::from_ne_bytes([a, b, c, d]), weight.saturating_add(1))
+        };
+        let (members, _) = self.group?.as_chunks();
+        Some(members.iter().map(member))
+    }
+}

@@ -1,0 +1,93 @@
+//! Messages as FRR and the kernel write them: for what is asked of the kernel, for tests, and for measuring.
+
+use super::netlink::{HEADER, INET, INET6};
+use crate::{Address, Prefix};
+
+/// NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE
+pub const SET: u16 = 0x501;
+/// NLM_F_REQUEST | NLM_F_CREATE
+pub const DELETE: u16 = 0x401;
+/// NLM_F_REQUEST | NLM_F_DUMP
+pub const LIST: u16 = 0x301;
+
+/// A message that is being written.
+#[derive(Clone, Debug)]
+pub struct Writer(Vec<u8>);
+
+impl Writer {
+    /// A message of a type, with flags and the fixed part of its body.
+    pub fn new(kind: u16, flags: u16, fixed: &[u8]) -> Self {
+        let mut bytes = vec![0; HEADER];
+        bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
+        bytes[6..8].copy_from_slice(&flags.to_ne_bytes());
+        bytes.extend_from_slice(fixed);
+        Self(bytes)
+    }
+
+    /// About a route of the main table, of type `kind` and RTPROT `protocol`; `forwards` is its RTN.
+    pub fn route((kind, flags): (u16, u16), prefix: Prefix, protocol: u8, forwards: u8) -> Self {
+        let family = family(prefix.address());
+        let table = super::MAIN_TABLE as u8;
+        let fixed = [family, prefix.length(), 0, 0, table, protocol, 0, forwards, 0, 0, 0, 0];
+        Self::new(kind, flags, &fixed).address(1, prefix.address())
+    }
+
+    /// About a next hop that zebra numbered.
+    pub fn next_hop((kind, flags): (u16, u16), family: u8, id: u32) -> Self {
+        Self::new(kind, flags, &[family, 0, 11, 0, 0, 0, 0, 0]).number(1, id)
+    }
+
+    /// An attribute.
+    pub fn attribute(mut self, name: u16, value: &[u8]) -> Self {
+        let length = (4 + value.len()) as u16;
+        self.0.extend_from_slice(&length.to_ne_bytes());
+        self.0.extend_from_slice(&name.to_ne_bytes());
+        self.0.extend_from_slice(value);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    /// An attribute that is a number.
+    pub fn number(self, name: u16, value: u32) -> Self {
+        self.attribute(name, &value.to_ne_bytes())
+    }
+
+    /// An attribute that is an address.
+    pub fn address(self, name: u16, value: Address) -> Self {
+        match value {
+            Address::V4(bits) => self.attribute(name, &bits.to_be_bytes()),
+            Address::V6(bits) => self.attribute(name, &bits.to_be_bytes()),
+        }
+    }
+
+    /// The members of a group, each with its weight.
+    pub fn group(self, members: &[(u32, u8)]) -> Self {
+        let member = |&(id, weight): &(u32, u8)| {
+            let [a, b, c, d] = id.to_ne_bytes();
+            [a, b, c, d, weight.saturating_sub(1), 0, 0, 0]
+        };
+        self.attribute(2, &members.iter().flat_map(member).collect::<Vec<u8>>())
+    }
+
+    /// The whole message.
+    pub fn finish(mut self) -> Vec<u8> {
+        let length = self.0.len() as u32;
+        self.0[..4].copy_from_slice(&length.to_ne_bytes());
+        self.0
+    }
+}
+
+/// The number of an address family.
+pub fn family(address: Address) -> u8 {
+    match address {
+        Address::V4(_) => INET,
+        Address::V6(_) => INET6,
+    }
+}
+
+/// Messages in a frame of FPM.
+pub fn frame(messages: &[Vec<u8>]) -> Vec<u8> {
+    let length = 4 + messages.iter().map(Vec::len).sum::<usize>();
+    let [high, low] = (length as u16).to_be_bytes();
+    [&[1, 1, high, low], &*messages.concat()].concat()
+}

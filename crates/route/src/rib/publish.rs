@@ -1,0 +1,152 @@
+//! What changed reaches the sink: gateways, then sets, then routes.
+
+use super::offer::Sink;
+use super::resolve::View;
+use super::slab::NONE;
+use super::table::{Fact, Family, Table};
+use super::{Common, Rib, change};
+use crate::{Address, Prefix};
+
+impl Rib {
+    /// Hand what changed since the last time to `sink`: first what leads somewhere, in the order in which it was touched
+    /// first, then what leads nowhere any more, so that nothing that stays routable is unroutable in between.
+    pub fn publish(&mut self, sink: &mut dyn Sink) {
+        self.find_gateways();
+        self.resolve_sets();
+        let mut gone = Vec::new();
+        look(&mut self.v4, &mut self.common, &mut gone, sink);
+        look(&mut self.v6, &mut self.common, &mut gone, sink);
+        gone.into_iter().for_each(|prefix| sink.remove(prefix));
+    }
+
+    /// Find new gateways, or all of them where routes to them changed. Sets with one that moved are resolved again.
+    fn find_gateways(&mut self) {
+        let fresh = std::mem::take(&mut self.common.fresh);
+        let all = std::mem::take(&mut self.common.unsettled);
+        let wanted: Vec<Address> = match all {
+            true => self.common.floating.keys().copied().collect(),
+            false => fresh,
+        };
+        let mut moved = false;
+        for gateway in wanted {
+            let found = self.view().find(gateway);
+            if let Some(floating) = self.common.floating.get_mut(&gateway) {
+                moved |= floating.shares != found.shares;
+                (floating.shares, floating.loops) = (found.shares, found.loops);
+            }
+        }
+        if moved {
+            let sets = self.common.sets.iter().filter(|(_, set)| set.is_floating);
+            let sets: Vec<u32> = sets.map(|(index, _)| index).collect();
+            sets.into_iter().for_each(|index| self.common.sets.mark(index));
+        }
+    }
+
+    fn resolve_sets(&mut self) {
+        for index in std::mem::take(&mut self.common.sets.dirty) {
+            let Some(set) = self.common.sets.get(index) else {
+                continue;
+            };
+            let (before, heads, spare_uses) = (set.resolved.is_some(), set.heads, set.spare_uses);
+            let resolved = self.view().resolve(&set.hops);
+            let flips = before != resolved.is_some();
+            if !self.common.sets.resolve(index, resolved) {
+                continue;
+            }
+            let spares = (flips && spare_uses > 0).then_some(index);
+            mark_users(&mut self.v4, &mut self.common, heads[0], spares);
+            mark_users(&mut self.v6, &mut self.common, heads[1], spares);
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
+            v4: &self.v4,
+            v6: &self.v6,
+            common: &self.common,
+            settings: &self.settings,
+        }
+    }
+}
+
+/// Let the routes that use a set be looked at; those too that would, now that it leads somewhere or nowhere.
+fn mark_users<A: Family>(table: &mut Table<A>, common: &mut Common, head: u32, spares: Option<u32>) {
+    let mut users: Vec<u32> = table.users(head).collect();
+    if let Some(set) = spares {
+        let of_set = (0..table.spares.places()).map(|place| table.spares[place]);
+        users.extend(
+            of_set
+                .filter(|spare| spare.fact.is_some_and(|fact| fact.set == set))
+                .map(|spare| spare.entry),
+        );
+    }
+    for place in users {
+        if table.entries[place].mark() {
+            common.dirty[A::INDEX].push(place);
+        }
+    }
+}
+
+/// Choose the best offer of every entry that is marked, and hand it on.
+fn look<A: Family>(table: &mut Table<A>, common: &mut Common, gone: &mut Vec<Prefix>, sink: &mut dyn Sink) {
+    for place in std::mem::take(&mut common.dirty[A::INDEX]) {
+        choose(table, common, place);
+        let entry = table.entries[place];
+        let resolved = entry.fact().and_then(|fact| common.sets.resolved(fact.set));
+        if let Some(resolved) = resolved {
+            sink.set(entry.prefix(), resolved);
+        } else if entry.is_published() {
+            gone.push(entry.prefix());
+        }
+        let published = resolved.is_some();
+        common.published[A::INDEX] += usize::from(published);
+        common.published[A::INDEX] -= usize::from(entry.is_published());
+        table.entries[place].looked_at(published);
+        if entry.fact().is_none() {
+            table.remove(place);
+        }
+    }
+}
+
+/// Use the best offer that leads anywhere; the best of all where none does.
+fn choose<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
+    if table.entries[place].spare == NONE {
+        return;
+    }
+    let rank = |fact: &Fact| (common.sets.resolved(fact.set).is_none(), fact.rank());
+    let used = table.entries[place].fact();
+    let Some(best) = table.offers(place).min_by_key(rank) else {
+        return;
+    };
+    let same = |fact: &Fact| fact.is_of(best.origin(), best.metric);
+    if used.as_ref().is_some_and(same) {
+        return;
+    }
+    let Some(spare) = table.find_spare(place, same) else {
+        return;
+    };
+    table.remove_spare(spare);
+    common.sets.count_spare(best.set, false);
+    if let Some(used) = used {
+        table.add_spare(place, used);
+        common.sets.count_spare(used.set, true);
+    }
+    table.use_offer(place, Some(best), &mut common.sets);
+}
+
+/// The interface of next hops came or went: sets that name it are resolved again.
+pub(super) fn mark_interface(common: &mut Common, interface: crate::InterfaceIndex) {
+    let named = common.sets.iter().filter(|(_, set)| set.names(interface));
+    let named: Vec<u32> = named.map(|(index, _)| index).collect();
+    named.into_iter().for_each(|index| common.sets.mark(index));
+    common.unsettled |= !common.floating.is_empty();
+}
+
+/// Everything an origin has not offered again is taken back, as far as `most` allows.
+pub(super) fn sweep(rib: &mut Rib, origin: super::Origin, most: usize) -> usize {
+    let [mut four, mut six] = rib.cursors[origin as usize];
+    let swept = change::sweep(&mut rib.v4, &mut rib.common, origin, (&mut four, most));
+    let swept = swept + change::sweep(&mut rib.v6, &mut rib.common, origin, (&mut six, most - swept));
+    rib.cursors[origin as usize] = [four, six];
+    swept
+}

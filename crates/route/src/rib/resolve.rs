@@ -1,0 +1,230 @@
+//! Where sets of next hops lead: gateways found by routes, and what is left of a set when interfaces are down.
+
+use std::collections::BTreeMap;
+
+use super::offer::{Hop, MAX_HOPS, Origin, ResolvedSet, Way};
+use super::table::{Fact, Family, Table};
+use super::{Common, Settings};
+use crate::{Address, InterfaceIndex, NextHop, Refusal};
+
+/// Most gateways from a route to the link, each found by the route to it.
+pub const DEPTH: usize = 8;
+
+/// Most gateways looked at for one: what a daemon may ask of the control thread.
+const STEPS: u32 = 512;
+
+/// Next hops with their shares among each other.
+type Shares = BTreeMap<NextHop, u64>;
+
+/// The tables, to find gateways in.
+#[derive(Clone, Copy)]
+pub(super) struct View<'r> {
+    pub v4: &'r Table<u32>,
+    pub v6: &'r Table<u128>,
+    pub common: &'r Common,
+    pub settings: &'r Settings,
+}
+
+/// A gateway on the way to the link.
+#[derive(Default)]
+struct Path {
+    gateways: Vec<Address>,
+    steps: u32,
+    loops: u64,
+}
+
+/// What became of a gateway.
+pub(super) struct Found {
+    pub shares: Shares,
+    pub loops: u64,
+}
+
+/// What a gateway's address means to the attached networks.
+enum Link {
+    Own,
+    On(InterfaceIndex),
+    Off,
+}
+
+impl View<'_> {
+    fn is_up(&self, interface: InterfaceIndex) -> bool {
+        !self.common.down.contains(&interface)
+    }
+
+    /// Find a gateway.
+    pub fn find(&self, gateway: Address) -> Found {
+        let mut path = Path::default();
+        let shares = self.via(gateway, &mut path);
+        let loops = if shares.is_empty() { path.loops } else { 0 };
+        Found { shares, loops }
+    }
+
+    fn via(&self, gateway: Address, path: &mut Path) -> Shares {
+        match gateway {
+            Address::V4(bits) => self.via_routes(self.v4, bits, path),
+            Address::V6(bits) => self.via_routes(self.v6, bits, path),
+        }
+    }
+
+    fn via_routes<A: Family>(&self, table: &Table<A>, bits: A, path: &mut Path) -> Shares {
+        let gateway = bits.wrap();
+        let is_loop = path.gateways.contains(&gateway);
+        if is_loop || path.gateways.len() >= DEPTH || path.steps >= STEPS {
+            path.loops += 1;
+            return Shares::new();
+        }
+        path.steps += 1;
+        match self.link(table, bits) {
+            Link::Own => return Shares::new(),
+            Link::On(interface) => {
+                let address = gateway;
+                return Shares::from([(NextHop::Gateway { interface, address }, 1)]);
+            }
+            Link::Off => {}
+        }
+        path.gateways.push(gateway);
+        let allowed = |place: &u32| table.entries[*place].length > 0 || self.settings.by_default_route;
+        let mut covering = table.covering(bits).filter(allowed);
+        // A route that leads nowhere itself leaves the address to a shorter one.
+        let found = covering.find_map(|place| self.via_entry(table, place, gateway, path));
+        path.gateways.pop();
+        found.unwrap_or_default()
+    }
+
+    /// Where the best offer for a prefix that leads anywhere leads a gateway to.
+    fn via_entry<A: Family>(&self, table: &Table<A>, place: u32, gateway: Address, path: &mut Path) -> Option<Shares> {
+        let mut offers: Vec<Fact> = table.offers(place).collect();
+        offers.sort_by_key(Fact::rank);
+        offers.iter().find_map(|fact| {
+            let hops = &self.common.sets.get(fact.set)?.hops;
+            let shares = combine(hops, |way| match way {
+                Way::Via(next) => self.via(next, path),
+                Way::Attached(interface) => self.direct(Way::Gateway {
+                    interface,
+                    address: gateway,
+                }),
+                Way::Drop(Refusal::Blackhole | Refusal::Unreachable | Refusal::Prohibit) | Way::Gateway { .. } => {
+                    self.direct(way)
+                }
+                Way::Local(_) | Way::Drop(_) => Shares::new(),
+            });
+            (!shares.is_empty()).then_some(shares)
+        })
+    }
+
+    /// Whether an address is on the link of an interface, by the networks attached there, the most specific first.
+    fn link<A: Family>(&self, table: &Table<A>, bits: A) -> Link {
+        for place in table.covering(bits) {
+            let connected = table.offers(place).find(|fact| fact.origin() == Origin::Connected);
+            let set = connected.and_then(|fact| self.common.sets.get(fact.set));
+            let way = set.and_then(|set| set.hops.first()).map(|hop| hop.way);
+            match way {
+                Some(Way::Attached(interface)) if self.is_up(interface) => return Link::On(interface),
+                Some(Way::Local(_)) => return Link::Own,
+                // The network's own address, or its broadcast address.
+                Some(Way::Drop(_)) if table.entries[place].length == A::BITS => return Link::Own,
+                _ => {}
+            }
+        }
+        Link::Off
+    }
+
+    /// Where a next hop leads without any route.
+    fn direct(&self, way: Way) -> Shares {
+        let hop = match way {
+            Way::Drop(refusal) => Some(NextHop::Drop(refusal)),
+            Way::Local(interface) => Some(NextHop::Local(interface)),
+            Way::Attached(interface) => self.is_up(interface).then_some(NextHop::Attached(interface)),
+            Way::Gateway { interface, address } => {
+                let hop = NextHop::Gateway { interface, address };
+                self.is_up(interface).then_some(hop)
+            }
+            Way::Via(_) => None,
+        };
+        hop.into_iter().map(|hop| (hop, 1)).collect()
+    }
+
+    /// Where a set leads, its gateways found before.
+    pub fn resolve(&self, hops: &[Hop]) -> Option<ResolvedSet> {
+        if let [hop] = hops
+            && !matches!(hop.way, Way::Via(_))
+        {
+            let (hop, _) = self.direct(hop.way).pop_first()?;
+            return Some(ResolvedSet([(hop, 1)].into()));
+        }
+        let shares = combine(hops, |way| {
+            match way {
+                Way::Via(gateway) => self.common.floating.get(&gateway).map(|found| found.shares.clone()),
+                _ => Some(self.direct(way)),
+            }
+            .unwrap_or_default()
+        });
+        finish(shares)
+    }
+}
+
+/// The shares of next hops that lead on to several, each divided among these.
+fn combine(hops: &[Hop], mut lead: impl FnMut(Way) -> Shares) -> Shares {
+    let found: Vec<(u64, Shares)> = hops
+        .iter()
+        .map(|hop| (u64::from(hop.weight.max(1)), lead(hop.way)))
+        .filter(|(_, shares)| !shares.is_empty())
+        .collect();
+    let sum = |shares: &Shares| shares.values().sum::<u64>();
+    // Shares become whole where the common multiple of all sums is small, and nearly whole where not.
+    let whole = found.iter().try_fold(1_u64, |multiple, (_, shares)| {
+        let sum = sum(shares);
+        let next = multiple / common_divisor(multiple, sum) * sum;
+        (next <= 1 << 32).then_some(next)
+    });
+    let scale = whole.unwrap_or(1 << 32);
+    let mut all = Shares::new();
+    for (weight, shares) in found {
+        let each = scale / sum(&shares);
+        for (hop, share) in shares {
+            *all.entry(hop).or_default() += weight * share * each;
+        }
+    }
+    reduce(&mut all);
+    all
+}
+
+fn common_divisor(mut a: u64, mut b: u64) -> u64 {
+    while b > 0 {
+        (a, b) = (b, a % b);
+    }
+    a
+}
+
+/// Bring shares down to 1 to 255.
+fn reduce(shares: &mut Shares) {
+    let divisor = shares
+        .values()
+        .fold(0, |divisor, &share| common_divisor(divisor, share))
+        .max(1);
+    shares.values_mut().for_each(|share| *share /= divisor);
+    let largest = shares.values().copied().max().unwrap_or(0);
+    if largest > 255 {
+        let scaled = |share: u64| (u128::from(share) * 255 / u128::from(largest)).max(1) as u64;
+        shares.values_mut().for_each(|share| *share = scaled(*share));
+    }
+}
+
+/// A set as it is handed on: what forwards, where anything does, and of too many next hops those with the most.
+fn finish(mut shares: Shares) -> Option<ResolvedSet> {
+    let drops = |hop: &NextHop| matches!(hop, NextHop::Drop(_));
+    if shares.keys().any(|hop| !drops(hop)) {
+        shares.retain(|hop, _| !drops(hop));
+    } else {
+        shares = shares.pop_first().into_iter().collect();
+    }
+    let mut members: Vec<(NextHop, u64)> = shares.into_iter().collect();
+    if members.len() > MAX_HOPS {
+        members.sort_by_key(|(hop, share)| (u64::MAX - share, *hop));
+        members.truncate(MAX_HOPS);
+    }
+    let mut kept: Shares = members.into_iter().collect();
+    reduce(&mut kept);
+    let members: Box<[_]> = kept.into_iter().map(|(hop, share)| (hop, share as u8)).collect();
+    (!members.is_empty()).then_some(ResolvedSet(members))
+}

@@ -1,0 +1,77 @@
+//! Places that keep their numbers, in chunks: no copy of a million entries when one more comes.
+
+/// Entries of a chunk.
+const CHUNK: usize = 1024;
+
+/// No place.
+pub const NONE: u32 = u32::MAX;
+
+/// Entries by number. A free place is given out again, the last one first.
+#[derive(Debug)]
+pub struct Slab<T> {
+    chunks: Vec<Vec<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self {
+            chunks: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Put an entry down.
+    pub fn add(&mut self, entry: T) -> u32 {
+        if let Some(place) = self.free.pop() {
+            self[place] = entry;
+            return place;
+        }
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            // The first chunk grows as it is needed: most routers have few routes.
+            let room = if self.chunks.is_empty() { 0 } else { CHUNK };
+            self.chunks.push(Vec::with_capacity(room));
+        }
+        let full = (self.chunks.len() - 1) * CHUNK;
+        let last = self.chunks.last_mut().expect("one was pushed");
+        last.push(entry);
+        (full + last.len() - 1) as u32
+    }
+
+    /// Give a place back. What lies there stays until it is given out again.
+    pub fn free(&mut self, place: u32) {
+        self.free.push(place);
+    }
+
+    /// Places that were ever given out.
+    pub fn places(&self) -> u32 {
+        match self.chunks.last() {
+            Some(last) => ((self.chunks.len() - 1) * CHUNK + last.len()) as u32,
+            None => 0,
+        }
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        let entries: usize = self.chunks.iter().map(Vec::capacity).sum();
+        entries * size_of::<T>() + self.chunks.capacity() * size_of::<Vec<T>>() + self.free.capacity() * 4
+    }
+}
+
+impl<T> std::ops::Index<u32> for Slab<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, place: u32) -> &T {
+        &self.chunks[place as usize / CHUNK][place as usize % CHUNK]
+    }
+}
+
+impl<T> std::ops::IndexMut<u32> for Slab<T> {
+    #[inline]
+    fn index_mut(&mut self, place: u32) -> &mut T {
+        &mut self.chunks[place as usize / CHUNK][place as usize % CHUNK]
+    }
+}

@@ -1,0 +1,373 @@
+//! The routes of one family: the offers for each prefix, found by prefix.
+
+use hashbrown::HashTable;
+use sluice_table::prefix;
+
+use super::offer::Origin;
+use super::sets::Sets;
+use super::slab::{NONE, Slab};
+use crate::neighbour::{HashKey, keyed_hash};
+use crate::{Address, Prefix};
+
+/// An address family.
+pub trait Family: prefix::Address + Default {
+    /// Its place where things are kept by family.
+    const INDEX: usize;
+    /// The address as one of either family.
+    fn wrap(self) -> Address;
+    /// The last address of the prefix that begins here.
+    fn last(self, length: u8) -> Self;
+}
+
+macro_rules! family {
+    ($number:ty, $index:literal, $variant:ident) => {
+        impl Family for $number {
+            const INDEX: usize = $index;
+
+            #[inline]
+            fn wrap(self) -> Address {
+                Address::$variant(self)
+            }
+
+            #[inline]
+            fn last(self, length: u8) -> Self {
+                self | <$number>::MAX.checked_shr(length.into()).unwrap_or(0)
+            }
+        }
+    };
+}
+
+family!(u32, 0, V4);
+family!(u128, 1, V6);
+
+const ORIGIN: u8 = 0b11;
+/// Not offered again since the replay began.
+const STALE: u8 = 1 << 2;
+/// The sink has it.
+const PUBLISHED: u8 = 1 << 3;
+/// It is in the list of what has to be looked at.
+const DIRTY: u8 = 1 << 4;
+/// What belongs to the entry, not to the offer in it.
+const OF_ENTRY: u8 = PUBLISHED | DIRTY;
+
+/// One offer.
+#[derive(Clone, Copy, Debug)]
+pub struct Fact {
+    /// The set that it leads to.
+    pub set: u32,
+    /// Metric.
+    pub metric: u32,
+    /// When it was made, in seconds.
+    pub since: u32,
+    /// Administrative distance.
+    pub distance: u8,
+    /// RTPROT.
+    pub protocol: u8,
+    marks: u8,
+}
+
+impl Fact {
+    /// An offer of an origin; not stale.
+    pub fn new(origin: Origin, set: u32, protocol: u8, (distance, metric): (u8, u32), since: u32) -> Self {
+        Self {
+            set,
+            metric,
+            since,
+            distance,
+            protocol,
+            marks: origin as u8,
+        }
+    }
+
+    /// Who makes it.
+    #[inline]
+    pub fn origin(&self) -> Origin {
+        Origin::of(self.marks & ORIGIN)
+    }
+
+    /// Whether it was not made again.
+    #[inline]
+    pub fn is_stale(&self) -> bool {
+        self.marks & STALE != 0
+    }
+
+    /// Mark it.
+    pub fn set_stale(&mut self, stale: bool) {
+        self.marks = if stale { self.marks | STALE } else { self.marks & !STALE };
+    }
+
+    /// The lowest is preferred.
+    #[inline]
+    pub fn rank(&self) -> (u8, u32, u8) {
+        (self.distance, self.metric, self.marks & ORIGIN)
+    }
+
+    /// Whether an offer of this origin and metric takes its place.
+    #[inline]
+    pub fn is_of(&self, origin: Origin, metric: u32) -> bool {
+        self.origin() == origin && (origin != Origin::Kernel || self.metric == metric)
+    }
+
+    /// Whether it says the same, age and staleness aside.
+    #[inline]
+    pub fn says(&self, other: &Fact) -> bool {
+        (self.set, self.metric, self.distance, self.protocol)
+            == (other.set, other.metric, other.distance, other.protocol)
+    }
+}
+
+/// A prefix with the offer that is used; it has none where [`Entry::set`] is [`NONE`].
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entry<A> {
+    /// First address.
+    pub address: A,
+    set: u32,
+    metric: u32,
+    since: u32,
+    distance: u8,
+    protocol: u8,
+    marks: u8,
+    /// Length of the prefix.
+    pub length: u8,
+    /// The entries before and after it that use the same set.
+    previous: u32,
+    next: u32,
+    /// The first of the other offers.
+    pub spare: u32,
+}
+
+impl<A: Family> Entry<A> {
+    /// The prefix.
+    pub fn prefix(&self) -> Prefix {
+        Prefix::new(self.address.wrap(), self.length)
+    }
+
+    /// The offer.
+    #[inline]
+    pub fn fact(&self) -> Option<Fact> {
+        (self.set != NONE).then_some(Fact {
+            set: self.set,
+            metric: self.metric,
+            since: self.since,
+            distance: self.distance,
+            protocol: self.protocol,
+            marks: self.marks & !OF_ENTRY,
+        })
+    }
+
+    fn put(&mut self, fact: Option<Fact>) {
+        let Some(fact) = fact else {
+            (self.set, self.marks) = (NONE, self.marks & OF_ENTRY);
+            return;
+        };
+        self.set = fact.set;
+        self.metric = fact.metric;
+        self.since = fact.since;
+        self.distance = fact.distance;
+        self.protocol = fact.protocol;
+        self.marks = self.marks & OF_ENTRY | fact.marks;
+    }
+
+    /// Whether the sink has it.
+    pub fn is_published(&self) -> bool {
+        self.marks & PUBLISHED != 0
+    }
+
+    /// The sink has it, or has it no more. It is looked at.
+    pub fn looked_at(&mut self, published: bool) {
+        self.marks = self.marks & !OF_ENTRY | if published { PUBLISHED } else { 0 };
+    }
+
+    /// Mark it to be looked at; false where it is marked already.
+    pub fn mark(&mut self) -> bool {
+        let fresh = self.marks & DIRTY == 0;
+        self.marks |= DIRTY;
+        fresh
+    }
+
+    /// Mark its offer.
+    pub fn set_stale(&mut self, stale: bool) {
+        self.marks = if stale { self.marks | STALE } else { self.marks & !STALE };
+    }
+}
+
+/// An offer that is not used, of an entry that has more than one.
+#[derive(Clone, Copy, Debug)]
+pub struct Spare {
+    /// The offer; none in a free place.
+    pub fact: Option<Fact>,
+    /// The entry that it is of.
+    pub entry: u32,
+    /// The next of the same entry.
+    pub next: u32,
+}
+
+/// The entries and what they are found by.
+#[derive(Debug)]
+pub struct Table<A> {
+    /// The prefixes.
+    pub entries: Slab<Entry<A>>,
+    /// Offers that are not used.
+    pub spares: Slab<Spare>,
+    index: HashTable<u32>,
+    key: HashKey,
+    /// How many entries there are of each length.
+    lengths: Box<[u32]>,
+}
+
+fn hash<A: Family>(key: HashKey, address: A, length: u8) -> u64 {
+    keyed_hash(key, u32::from(A::BITS) << 8 | u32::from(length), address.wrap())
+}
+
+impl<A: Family> Table<A> {
+    /// No routes.
+    pub fn new(key: HashKey) -> Self {
+        Self {
+            entries: Slab::default(),
+            spares: Slab::default(),
+            index: HashTable::new(),
+            key,
+            lengths: vec![0; usize::from(A::BITS) + 1].into(),
+        }
+    }
+
+    /// Prefixes that have an entry.
+    pub fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// Bytes on the heap.
+    pub fn bytes(&self) -> usize {
+        self.entries.bytes() + self.spares.bytes() + self.index.allocation_size() + self.lengths.len() * 4
+    }
+
+    /// The entry of a prefix.
+    #[inline]
+    pub fn find(&self, address: A, length: u8) -> Option<u32> {
+        let same = |&place: &u32| {
+            let entry = &self.entries[place];
+            (entry.address, entry.length) == (address, length)
+        };
+        self.index.find(hash(self.key, address, length), same).copied()
+    }
+
+    /// The entries of prefixes that hold an address, the longest first.
+    pub fn covering(&self, address: A) -> impl Iterator<Item = u32> + '_ {
+        let lengths = (0..=A::BITS)
+            .rev()
+            .filter(|&length| self.lengths[usize::from(length)] > 0);
+        lengths.filter_map(move |length| self.find(address.masked(length), length))
+    }
+
+    /// An entry without an offer for a prefix that has none.
+    pub fn add(&mut self, address: A, length: u8) -> u32 {
+        let place = self.entries.add(Entry {
+            address,
+            length,
+            set: NONE,
+            previous: NONE,
+            next: NONE,
+            spare: NONE,
+            ..Entry::default()
+        });
+        let (entries, key) = (&self.entries, self.key);
+        let rehash = |&place: &u32| hash(key, entries[place].address, entries[place].length);
+        self.index.insert_unique(hash(key, address, length), place, rehash);
+        self.lengths[usize::from(length)] += 1;
+        place
+    }
+
+    /// Take an entry away that has no offer.
+    pub fn remove(&mut self, place: u32) {
+        let (address, length) = (self.entries[place].address, self.entries[place].length);
+        let found = self
+            .index
+            .find_entry(hash(self.key, address, length), |&other| other == place);
+        if let Ok(found) = found {
+            found.remove();
+            self.lengths[usize::from(length)] -= 1;
+            self.entries[place].set = NONE;
+            self.entries.free(place);
+        }
+    }
+
+    /// Every offer for an entry's prefix, the used one first.
+    pub fn offers(&self, place: u32) -> impl Iterator<Item = Fact> + '_ {
+        let mut spare = self.entries[place].spare;
+        let others = std::iter::from_fn(move || {
+            let found = (spare != NONE).then(|| &self.spares[spare])?;
+            spare = found.next;
+            found.fact
+        });
+        self.entries[place].fact().into_iter().chain(others)
+    }
+
+    /// Give the entry another offer, and move it to the list of the set that this leads to.
+    pub fn use_offer(&mut self, place: u32, fact: Option<Fact>, sets: &mut Sets) {
+        let old = self.entries[place];
+        if old.set != NONE && fact.is_some_and(|fact| fact.set == old.set) {
+            self.entries[place].put(fact);
+            return;
+        }
+        if old.set != NONE {
+            match old.previous {
+                NONE => *sets.head(old.set, A::INDEX) = old.next,
+                previous => self.entries[previous].next = old.next,
+            }
+            if old.next != NONE {
+                self.entries[old.next].previous = old.previous;
+            }
+        }
+        self.entries[place].put(fact);
+        let Some(fact) = fact else { return };
+        let head = sets.head(fact.set, A::INDEX);
+        let next = std::mem::replace(head, place);
+        if next != NONE {
+            self.entries[next].previous = place;
+        }
+        (self.entries[place].previous, self.entries[place].next) = (NONE, next);
+    }
+
+    /// The entries whose used offer leads to a set, by the first of its list.
+    pub fn users(&self, head: u32) -> impl Iterator<Item = u32> + '_ {
+        let step = |place: u32| (place != NONE).then_some(place);
+        std::iter::successors(step(head), move |&place| step(self.entries[place].next))
+    }
+
+    /// Put an offer beside the used one.
+    pub fn add_spare(&mut self, entry: u32, fact: Fact) {
+        let next = self.entries[entry].spare;
+        let fact = Some(fact);
+        self.entries[entry].spare = self.spares.add(Spare { fact, entry, next });
+    }
+
+    /// The place of a spare offer.
+    pub fn find_spare(&self, entry: u32, wanted: impl Fn(&Fact) -> bool) -> Option<u32> {
+        let mut place = self.entries[entry].spare;
+        while place != NONE {
+            let spare = &self.spares[place];
+            if spare.fact.as_ref().is_some_and(&wanted) {
+                return Some(place);
+            }
+            place = spare.next;
+        }
+        None
+    }
+
+    /// Take a spare offer away.
+    pub fn remove_spare(&mut self, place: u32) -> Option<Fact> {
+        let Spare { fact, entry, next } = self.spares[place];
+        if self.entries[entry].spare == place {
+            self.entries[entry].spare = next;
+        } else {
+            let mut before = self.entries[entry].spare;
+            while self.spares[before].next != place {
+                before = self.spares[before].next;
+            }
+            self.spares[before].next = next;
+        }
+        self.spares[place].fact = None;
+        self.spares.free(place);
+        fact
+    }
+}

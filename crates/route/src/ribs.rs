@@ -1,0 +1,167 @@
+//! The routes of all routers, on their way into the forwarding table.
+
+use crate::fib::FibError;
+use crate::neighbour::HashKey;
+use crate::rib::{Hop, Offer, Origin, ResolvedSet, Rib, Settings, Sink, Target, Way};
+use crate::{Fib, InterfaceIndex, NextHopKeeper, Prefix, RouteSet, RouterIndex, Time};
+
+/// The routes of all routers.
+#[derive(Debug)]
+pub struct Ribs {
+    ribs: Vec<Rib>,
+    settings: Settings,
+    key: HashKey,
+    unable: u64,
+}
+
+/// The forwarding table of one router.
+struct Table<'f> {
+    router: RouterIndex,
+    fib: &'f mut Fib,
+    keeper: &'f mut NextHopKeeper,
+    unable: &'f mut u64,
+}
+
+impl Sink for Table<'_> {
+    fn set(&mut self, prefix: Prefix, set: &ResolvedSet) {
+        // Of equal shares the first.
+        let heaviest = set.members().iter().rev().max_by_key(|(_, share)| *share);
+        let Some((next_hop, _)) = heaviest else { return };
+        if self.fib.insert(self.router, prefix, *next_hop, self.keeper).is_err() {
+            *self.unable += 1;
+        }
+    }
+
+    fn remove(&mut self, prefix: Prefix) {
+        if self.fib.remove(self.router, prefix, self.keeper).is_err() {
+            *self.unable += 1;
+        }
+    }
+}
+
+impl Ribs {
+    /// No routers. `key` is drawn at random: prefixes come from others.
+    pub fn new(settings: Settings, key: HashKey) -> Self {
+        Self {
+            ribs: Vec::new(),
+            settings,
+            key,
+            unable: 0,
+        }
+    }
+
+    /// The routes of a router.
+    pub fn get(&self, router: RouterIndex) -> Option<&Rib> {
+        self.ribs.get(usize::from(router))
+    }
+
+    /// Changes that the forwarding table had no room for.
+    pub fn unable(&self) -> u64 {
+        self.unable
+    }
+
+    /// Change the routes of a router, and have the table follow. False where there is no such router.
+    pub fn change(
+        &mut self,
+        router: RouterIndex,
+        fib: &mut Fib,
+        keeper: &mut NextHopKeeper,
+        change: impl FnOnce(&mut Rib),
+    ) -> bool {
+        let Some(rib) = self.ribs.get_mut(usize::from(router)) else {
+            return false;
+        };
+        change(rib);
+        let unable = &mut self.unable;
+        rib.publish(&mut Table {
+            router,
+            fib,
+            keeper,
+            unable,
+        });
+        true
+    }
+
+    /// Make what each router's interfaces and configuration offer that of `wanted`, by router; routers beyond are gone,
+    /// with all of their routes. What is learned stays, but of those that are `others` now: a router that only has the
+    /// number of one that is gone. Nothing changes where next hops run out.
+    ///
+    /// # Errors
+    /// Not all next hops of `wanted` fit.
+    pub fn apply_all(
+        &mut self,
+        wanted: &[RouteSet],
+        others: impl Fn(RouterIndex) -> bool,
+        fib: &mut Fib,
+        keeper: &mut NextHopKeeper,
+        now: Time,
+    ) -> Result<(), FibError> {
+        let mut held = Vec::new();
+        let all = wanted.iter().flat_map(RouteSet::iter);
+        let taken = all.map(|(_, next_hop)| keeper.take(next_hop)).try_for_each(|index| {
+            held.push(index?);
+            Ok(())
+        });
+        if taken.is_ok() {
+            while self.ribs.len() < wanted.len() {
+                self.ribs.push(Rib::new(self.settings, self.key));
+            }
+            for (router, wanted) in (0..).zip(wanted) {
+                if others(router) {
+                    fib.clear(router, keeper);
+                    self.ribs[usize::from(router)] = Rib::new(self.settings, self.key);
+                }
+                self.change(router, fib, keeper, |rib| apply(rib, wanted, now));
+            }
+            for router in wanted.len()..self.ribs.len() {
+                fib.clear(router as RouterIndex, keeper);
+            }
+            self.ribs.truncate(wanted.len());
+        }
+        held.into_iter().for_each(|index| keeper.give(index));
+        taken
+    }
+
+    /// An interface of a router is up, or is down or gone.
+    pub fn set_link(
+        &mut self,
+        (router, interface, up): (RouterIndex, InterfaceIndex, bool),
+        fib: &mut Fib,
+        keeper: &mut NextHopKeeper,
+    ) {
+        self.change(router, fib, keeper, |rib| rib.set_link(interface, up));
+    }
+
+    /// Bytes of all routers' routes.
+    pub fn bytes(&self) -> usize {
+        self.ribs.iter().map(|rib| rib.bytes() + size_of::<Rib>()).sum()
+    }
+}
+
+/// Distance of what is configured; what interfaces are attached to comes before.
+const STATIC: u8 = 1;
+
+fn apply(rib: &mut Rib, wanted: &RouteSet, now: Time) {
+    for origin in [Origin::Connected, Origin::Static] {
+        rib.begin_replay(origin);
+    }
+    for (prefix, next_hop) in wanted.iter() {
+        let hops = [Hop::new(Way::from(next_hop))];
+        let (origin, distance) = match wanted.is_configured(prefix) {
+            true => (Origin::Static, STATIC),
+            false => (Origin::Connected, 0),
+        };
+        let offer = Offer {
+            origin,
+            protocol: 0,
+            distance,
+            metric: 0,
+            target: Target::Hops(&hops),
+        };
+        // Only a router that has as many sets as it may refuses, and counts.
+        let _ = rib.offer(prefix, &offer, now);
+    }
+    for origin in [Origin::Connected, Origin::Static] {
+        rib.end_replay(origin, usize::MAX);
+    }
+}
