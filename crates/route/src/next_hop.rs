@@ -1,6 +1,6 @@
 //! Next hops: what a route leads to, in a table that workers read while routes change.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -190,7 +190,7 @@ pub struct NextHopKeeper {
     table: Arc<NextHops>,
     neighbours: Arc<Neighbours>,
     quiescence: Arc<Quiescence>,
-    known: BTreeMap<NextHop, u32>,
+    known: HashMap<NextHop, u32>,
     uses: Vec<u32>,
     free: Vec<u32>,
     retired: Vec<(u64, u32)>,
@@ -206,7 +206,7 @@ impl NextHopKeeper {
             }),
             neighbours,
             quiescence,
-            known: BTreeMap::new(),
+            known: HashMap::new(),
             uses: vec![0; capacity],
             free: (0..capacity as u32).rev().collect(),
             retired: Vec::new(),
