@@ -7,6 +7,7 @@
 pub mod address;
 pub mod fib;
 pub mod generations;
+pub mod hop_set;
 pub mod neighbour;
 pub mod next_hop;
 pub mod policer;
@@ -17,6 +18,7 @@ pub mod source;
 pub use address::{Address, InterfaceIndex, Prefix};
 pub use fib::{Fib, FibReader};
 pub use generations::Generations;
+pub use hop_set::{HopSet, HopSetError};
 pub use next_hop::{NextHop, NextHopKeeper, NextHops, Refusal};
 pub use policer::TokenBucket;
 pub use reason::Reason;
