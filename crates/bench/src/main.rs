@@ -12,6 +12,7 @@ mod paper;
 mod placement;
 mod report;
 mod result;
+mod router;
 mod rows;
 mod slices;
 
@@ -30,6 +31,7 @@ use nat_path::NatPathArguments;
 use paper::PaperArguments;
 use placement::PlacementArguments;
 use report::ReportArguments;
+use router::RouterArguments;
 use rows::{Row, Run};
 
 /// Measure the data plane.
@@ -62,6 +64,8 @@ enum Bench {
     NatLookup(NatLookupArguments),
     /// What finding the first rule of a packet filter costs, by matcher (P1, Fig. 4 and 12 to 15).
     Filter(FilterArguments),
+    /// What the forwarding table costs: lookups, changes, packets.
+    Router(RouterArguments),
     /// What a paper's figures need, and the paper's values beside ours.
     Paper(PaperArguments),
     /// The same wires and traffic through Linux and through Sluice.
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Bench::Report(report) => report::run(report),
         Bench::NatLookup(lookup) => measure(&arguments, "nat-lookup", |run| nat_lookup::run(run, lookup)),
         Bench::Filter(filter) => measure(&arguments, "filter", |run| filter::run(run, filter)),
+        Bench::Router(router) => measure(&arguments, "router", |run| router::run(run, router)),
         Bench::Paper(paper) => measure(&arguments, "paper", |run| paper::run(run, paper)),
         Bench::Cores(cores) => measure(&arguments, "cores", |run| cores::run(run, cores)),
         Bench::Frames(frames) => measure(&arguments, "frames", |run| frames::run(run, frames)),

@@ -161,10 +161,10 @@ pub(crate) fn leads_to(plane: &Plane, router: u16, address: std::net::IpAddr) ->
         neighbours: plane.neighbours().clone(),
     };
     let found = match address {
-        std::net::IpAddr::V4(address) => paths.find::<V4>(router, address.to_bits()),
+        std::net::IpAddr::V4(address) => paths.find::<V4>(router, address.to_bits(), || 0),
         std::net::IpAddr::V6(address) => {
             let bits = address.to_bits();
-            paths.find::<V6>(router, [(bits >> 64) as u64, bits as u64])
+            paths.find::<V6>(router, [(bits >> 64) as u64, bits as u64], || 0)
         }
     };
     match found {

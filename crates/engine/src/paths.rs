@@ -44,10 +44,21 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Where an address leads by the routes of a router.
+    /// Where an address leads by the routes of a router. Of several ways a flow takes one by its hash.
     #[inline]
-    pub fn find<F: Family>(&self, router: RouterIndex, address: F::Address) -> Destination {
-        self.destination::<F>(F::route(self, router, address), address)
+    pub fn find<F: Family>(&self, router: RouterIndex, address: F::Address, flow: impl FnOnce() -> u64) -> Destination {
+        let route = self.next_hops.choose(F::route(self, router, address), flow);
+        self.destination::<F>(route, address)
+    }
+
+    /// Whether a hop is one of several that flows to an address take by the routes of a router.
+    pub fn offers<F: Family>(&self, router: RouterIndex, address: F::Address, hop: Hop) -> bool {
+        let route = F::route(self, router, address);
+        NextHops::have_sets(&[route])
+            && self
+                .next_hops
+                .members(route)
+                .any(|member| self.destination::<F>(member, address) == Destination::Hop(hop))
     }
 
     /// Where a next hop leads that the route of `address` names.

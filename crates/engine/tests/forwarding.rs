@@ -5,7 +5,7 @@ mod rig;
 use std::net::Ipv4Addr;
 
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
-use sluice_route::{Refusal, SourceValidation, Via};
+use sluice_route::{HopSet, NextHop, Prefix, Refusal, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, flag};
 
 const HOST6: &str = "2001:db8:1::10";
@@ -417,4 +417,42 @@ fn rfc6936_5_udp_over_ipv6_without_checksum_is_forwarded_without() {
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     frame[21] -= 1;
     assert_eq!(frame[14..], sent[0].frame[14..]);
+}
+
+/// A rig whose default route has two ways, and the MAC addresses at their ends.
+fn two_ways() -> (Rig, [[u8; 6]; 2]) {
+    let mut rig = Rig::new(plan());
+    let macs = [[2, 0, 0, 0, 7, 1], [2, 0, 0, 0, 7, 2]];
+    let gateways = ["203.0.113.21", "203.0.113.22"].map(plain);
+    let hops = gateways.map(|address| {
+        let interface = OUTSIDE;
+        (NextHop::Gateway { interface, address }, 1)
+    });
+    for (gateway, mac) in gateways.into_iter().zip(macs) {
+        rig.know(OUTSIDE, gateway, mac);
+    }
+    let (fib, next_hops) = rig.plane.routing();
+    let set = HopSet::new(&hops).unwrap();
+    fib.insert_set(0, Prefix::new(plain("0.0.0.0"), 0), &set, next_hops)
+        .unwrap();
+    (rig, macs)
+}
+
+#[test]
+fn flows_by_a_route_of_two_ways_take_both_and_each_stays_on_its_own() {
+    let (mut rig, macs) = two_ways();
+    let mut taken = [0; 2];
+    for port in 5000..5100 {
+        let frame = packet::udp4(format!("192.168.1.10:{port}").as_str(), "198.51.100.7:53").payload(b"question");
+        let ways: Vec<_> = (0..3)
+            .map(|_| {
+                let sent = rig.host_sends(&frame);
+                assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+                macs.iter().position(|mac| *mac == sent[0].frame[..6])
+            })
+            .collect();
+        assert!(ways.iter().all(|way| *way == ways[0]), "{ways:?}");
+        taken[ways[0].unwrap()] += 1;
+    }
+    assert!(taken.iter().all(|&flows| flows > 25), "{taken:?}");
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sluice_table::prefix::{MAX_ROUTERS, Match, PrefixError, PrefixReader, PrefixTable, Quiescence, RouterIndex};
 
 use crate::next_hop::NextHopError;
-use crate::{Address, Generations, NextHop, NextHopKeeper, Prefix, RouteSet};
+use crate::{Address, Generations, HopSet, NextHop, NextHopKeeper, Prefix, RouteSet};
 
 /// Why a change of routes is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -134,6 +134,18 @@ impl Fib {
         keeper: &mut NextHopKeeper,
     ) -> Result<bool, FibError> {
         let index = keeper.take(next_hop)?;
+        self.set(router, prefix, index, keeper)
+    }
+
+    /// Add a route to a set of next hops, or lead it there. True where something changed.
+    pub fn insert_set(
+        &mut self,
+        router: RouterIndex,
+        prefix: Prefix,
+        set: &HopSet,
+        keeper: &mut NextHopKeeper,
+    ) -> Result<bool, FibError> {
+        let index = keeper.take_set(set)?;
         self.set(router, prefix, index, keeper)
     }
 

@@ -1,11 +1,12 @@
 //! Next hops: what a route leads to, in a table that workers read while routes change.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use sluice_table::prefix::Quiescence;
+use sluice_table::prefix::{NO_ROUTE, Quiescence};
 
+use crate::hop_set::{HopSet, HopSets, MAX_SETS};
 use crate::neighbour::{NeighbourIndex, Neighbours};
 use crate::{Address, InterfaceIndex, Reason};
 
@@ -104,13 +105,43 @@ struct Slot {
 #[derive(Debug)]
 pub struct NextHops {
     slots: Box<[Slot]>,
+    sets: HopSets,
 }
 
+/// Indexes from here on are those of sets.
+const SETS_FROM: u32 = MAX_NEXT_HOPS as u32;
+
 impl NextHops {
-    /// The next hop that a lookup led to; no route where there is no such slot (as for
+    /// Whether some of these are sets, one of whose members has to be chosen.
+    #[inline(always)]
+    pub fn have_sets(indexes: &[u32]) -> bool {
+        let is_set = |index: &u32| *index >= SETS_FROM && *index != NO_ROUTE;
+        indexes.iter().fold(false, |any, index| any | is_set(index))
+    }
+
+    /// The next hop that a flow with this hash takes: of a set one of its members, everything else itself.
+    #[inline(always)]
+    pub fn choose(&self, index: u32, hash: impl FnOnce() -> u64) -> u32 {
+        if index < SETS_FROM || index == NO_ROUTE {
+            return index;
+        }
+        let set = (index - SETS_FROM) as usize;
+        self.sets.choose(set, hash()).unwrap_or(NO_ROUTE)
+    }
+
+    /// The next hops that flows may take, by index: of a set its members, each as often as it is likely.
+    pub fn members(&self, index: u32) -> impl Iterator<Item = u32> + '_ {
+        let set = index.checked_sub(SETS_FROM).map(|set| set as usize);
+        let single = set.is_none().then_some(index);
+        let members = set.into_iter().flat_map(|set| self.sets.buckets(set));
+        single.into_iter().chain(members)
+    }
+
+    /// The next hop that a lookup led to, the first member of a set; no route where there is no such slot (as for
     /// [`sluice_table::prefix::NO_ROUTE`]).
     #[inline]
     pub fn get(&self, index: u32) -> NextHop {
+        let index = self.choose(index, || 0);
         let Some(slot) = self.slots.get(index as usize) else {
             return NextHop::Drop(Refusal::NoRoute);
         };
@@ -182,6 +213,9 @@ pub enum NextHopError {
     /// The table is full.
     #[error("more than {0} next hops")]
     Full(usize),
+    /// There are too many different sets.
+    #[error("more than {MAX_SETS} different sets of next hops")]
+    Sets,
 }
 
 /// The table's one writer: equal next hops share a slot, counted by the routes that use it.
@@ -190,10 +224,14 @@ pub struct NextHopKeeper {
     table: Arc<NextHops>,
     neighbours: Arc<Neighbours>,
     quiescence: Arc<Quiescence>,
-    known: BTreeMap<NextHop, u32>,
+    known: HashMap<NextHop, u32>,
     uses: Vec<u32>,
     free: Vec<u32>,
     retired: Vec<(u64, u32)>,
+    known_sets: HashMap<HopSet, u32>,
+    /// By number: the set, and how many routes use it.
+    sets: Vec<Option<(HopSet, u32)>>,
+    retired_sets: Vec<(u64, u32)>,
 }
 
 impl NextHopKeeper {
@@ -203,13 +241,17 @@ impl NextHopKeeper {
         Self {
             table: Arc::new(NextHops {
                 slots: (0..capacity).map(|_| Slot::default()).collect(),
+                sets: HopSets::new(),
             }),
             neighbours,
             quiescence,
-            known: BTreeMap::new(),
+            known: HashMap::new(),
             uses: vec![0; capacity],
             free: (0..capacity as u32).rev().collect(),
             retired: Vec::new(),
+            known_sets: HashMap::new(),
+            sets: Vec::new(),
+            retired_sets: Vec::new(),
         }
     }
 
@@ -249,8 +291,69 @@ impl NextHopKeeper {
         Ok(index)
     }
 
+    /// Index of a set, one use taken; of its next hop where it has a single one. A new set deals flows out as the most
+    /// similar one does, as far as it may: what comes in the place of another moves few of them.
+    pub fn take_set(&mut self, set: &HopSet) -> Result<u32, NextHopError> {
+        if let [(next_hop, _)] = set.members() {
+            return self.take(*next_hop);
+        }
+        self.reclaim();
+        if let Some(&number) = self.known_sets.get(set) {
+            if let Some((_, uses)) = &mut self.sets[number as usize] {
+                *uses += 1;
+            }
+            return Ok(SETS_FROM + number);
+        }
+        let free = self.sets.iter().position(Option::is_none);
+        let number = free.unwrap_or(self.sets.len());
+        if number >= MAX_SETS {
+            return Err(NextHopError::Sets);
+        }
+        let mut members = Vec::with_capacity(set.members().len());
+        for &(next_hop, weight) in set.members() {
+            match self.take(next_hop) {
+                Ok(index) => members.push((index, weight)),
+                Err(error) => {
+                    members.into_iter().for_each(|(index, _)| self.give(index));
+                    return Err(error);
+                }
+            }
+        }
+        let like = self.most_similar(set);
+        self.table.sets.deal(number, &members, like);
+        if number == self.sets.len() {
+            self.sets.push(None);
+        }
+        self.sets[number] = Some((set.clone(), 1));
+        self.known_sets.insert(set.clone(), number as u32);
+        Ok(SETS_FROM + number as u32)
+    }
+
+    /// The set in use that shares most members with another.
+    fn most_similar(&self, set: &HopSet) -> Option<usize> {
+        let hops: HashSet<_> = set.members().iter().map(|(next_hop, _)| *next_hop).collect();
+        let shared = |known: &HopSet| known.members().iter().filter(|(hop, _)| hops.contains(hop)).count();
+        let known = self.sets.iter().enumerate();
+        let known = known.filter_map(|(number, known)| Some((shared(&known.as_ref()?.0), number)));
+        known.max().filter(|&(shared, _)| shared > 0).map(|(_, number)| number)
+    }
+
+    fn give_set(&mut self, number: u32) {
+        let Some((set, uses)) = &mut self.sets[number as usize] else {
+            return;
+        };
+        *uses -= 1;
+        if *uses == 0 {
+            self.known_sets.remove(set);
+            self.retired_sets.push((self.quiescence.advance(), number));
+        }
+    }
+
     /// Give a use back, after the last route that had it is gone from the table.
     pub fn give(&mut self, index: u32) {
+        if let Some(number) = index.checked_sub(SETS_FROM) {
+            return self.give_set(number);
+        }
         let uses = &mut self.uses[index as usize];
         *uses -= 1;
         if *uses == 0 {
@@ -261,10 +364,23 @@ impl NextHopKeeper {
 
     /// Free what no reader can hold.
     pub fn reclaim(&mut self) {
-        if self.retired.is_empty() {
+        if self.retired.is_empty() && self.retired_sets.is_empty() {
             return;
         }
         let settled = self.quiescence.settled();
+        // Members wait once more: they may be next hops of other routes, too.
+        let free: Vec<_> = self
+            .retired_sets
+            .extract_if(.., |(epoch, _)| *epoch <= settled)
+            .collect();
+        for (_, number) in free {
+            let set = self.sets[number as usize].take();
+            for (next_hop, _) in set.iter().flat_map(|(set, _)| set.members()) {
+                if let Some(&index) = self.known.get(next_hop) {
+                    self.give(index);
+                }
+            }
+        }
         for (_, index) in self.retired.extract_if(.., |(epoch, _)| *epoch <= settled) {
             let bound = self.table.slots[index as usize].neighbour.swap(0, Ordering::AcqRel);
             if let Some(neighbour) = bound.checked_sub(1) {

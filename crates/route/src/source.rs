@@ -30,7 +30,20 @@ pub fn validate_source(
         return Ok(());
     }
     let route = fib.find(router, source).ok_or(Reason::SourceValidation)?;
-    let interface = match next_hops.get(route.value) {
+    // Of several ways any one counts: answers may take another than the one that the packet came by.
+    let mut valid = Err(Reason::SourceValidation);
+    for member in next_hops.members(route.value) {
+        valid = by_member(mode, next_hops.get(member), arrival);
+        if valid.is_ok() {
+            break;
+        }
+    }
+    valid
+}
+
+#[inline(always)]
+fn by_member(mode: SourceValidation, next_hop: NextHop, arrival: InterfaceIndex) -> Result<(), Reason> {
+    let interface = match next_hop {
         NextHop::Attached(interface) | NextHop::Gateway { interface, .. } => interface,
         NextHop::Drop(Refusal::LinkLocal) => return Err(Reason::LinkLocal),
         NextHop::Local(_) | NextHop::Drop(_) => return Err(Reason::SourceValidation),

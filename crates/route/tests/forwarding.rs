@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 use sluice_route::neighbour::{Heard, NeighbourKeeper, Neighbours, Timing};
 use sluice_route::{
-    Address, Fib, Interface, NextHop, NextHopKeeper, Prefix, Reason, Refusal, Route, RouteError, RouteSet,
+    Address, Fib, HopSet, Interface, NextHop, NextHopKeeper, Prefix, Reason, Refusal, Route, RouteError, RouteSet,
     SourceValidation, Via, validate_source,
 };
 use sluice_table::prefix::Quiescence;
@@ -363,4 +363,120 @@ proptest! {
         prop_assert!(router.fib.is_empty(0));
         prop_assert!(router.keeper.is_empty());
     }
+}
+
+/// A set of gateways on the inside link, by the last byte of their addresses.
+fn set(members: &[(u8, u8)]) -> HopSet {
+    let gateway = |host: u8| NextHop::Gateway {
+        interface: 0,
+        address: Address::V4(0x0a00_0000 | u32::from(host)),
+    };
+    let members: Vec<_> = members.iter().map(|&(host, weight)| (gateway(host), weight)).collect();
+    HopSet::new(&members).unwrap()
+}
+
+/// Hashes of 10,000 flows.
+fn flows() -> impl Iterator<Item = u64> {
+    let hasher = sluice_table::hash::Hasher::new([7, 9]);
+    (0..10_000u32).map(move |flow| {
+        let tuple = sluice_wire::Tuple4 {
+            source: 0x0a00_0000 | flow,
+            destination: 0xc633_6401,
+            source_port: 1024 + (flow % 50_000) as u16,
+            destination_port: 443,
+            context: 0,
+        };
+        hasher.one4(&sluice_wire::FlowKey4 { tuple, protocol: 6 })
+    })
+}
+
+#[test]
+fn flows_are_spread_over_a_set_by_its_weights() {
+    let mut router = Router::new(&RouteSet::default());
+    for weights in [vec![1; 2], vec![1, 2, 5], vec![1; 10], vec![3, 1, 1, 1, 1, 1]] {
+        let members: Vec<_> = (10..).zip(&weights).map(|(host, weight)| (host, *weight)).collect();
+        let index = router.keeper.take_set(&set(&members)).unwrap();
+        let table = router.keeper.table();
+        let mut flows_of = std::collections::HashMap::new();
+        for hash in flows() {
+            *flows_of.entry(table.get(table.choose(index, || hash))).or_insert(0u32) += 1;
+        }
+        let all: u32 = weights.iter().map(|weight| u32::from(*weight)).sum();
+        for (next_hop, weight) in set(&members).members() {
+            let (expected, found) = (10_000 * u32::from(*weight) / all, flows_of[next_hop]);
+            assert!(
+                expected.abs_diff(found) <= expected / 10,
+                "{weights:?}: {found} for {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn member_that_goes_or_comes_moves_no_more_flows_than_it_has() {
+    let mut router = Router::new(&RouteSet::default());
+    let to = prefix("198.51.100.0/24");
+    let (four, three) = (
+        set(&[(10, 1), (11, 1), (12, 1), (13, 1)]),
+        set(&[(10, 1), (11, 1), (13, 1)]),
+    );
+    let taken = |router: &Router| -> Vec<NextHop> {
+        let (table, index) = (router.keeper.table(), router.fib.get(0, to).unwrap());
+        flows().map(|hash| table.get(table.choose(index, || hash))).collect()
+    };
+    let gone = four.members()[2].0;
+    router.fib.insert_set(0, to, &four, &mut router.keeper).unwrap();
+    let before = taken(&router);
+    assert_eq!(before, taken(&router));
+    router.fib.insert_set(0, to, &three, &mut router.keeper).unwrap();
+    let without = taken(&router);
+    for (old, new) in before.iter().zip(&without) {
+        assert!(old == new || *old == gone, "{old:?} was moved to {new:?}");
+        assert_ne!(gone, *new);
+    }
+    router.fib.insert_set(0, to, &four, &mut router.keeper).unwrap();
+    for (old, new) in without.iter().zip(&taken(&router)) {
+        assert!(old == new || *new == gone, "{old:?} was moved to {new:?}");
+    }
+    router.fib.remove(0, to, &mut router.keeper).unwrap();
+    router.keeper.reclaim();
+    router.keeper.reclaim();
+    assert!(router.keeper.is_empty());
+}
+
+#[test]
+fn source_behind_a_set_is_valid_by_any_of_its_interfaces() {
+    let mut router = Router::new(&RouteSet::default());
+    let gateway = |interface, text| NextHop::Gateway {
+        interface,
+        address: address(text),
+    };
+    let both = HopSet::new(&[(gateway(0, "10.0.0.9"), 1), (gateway(1, "192.0.2.1"), 200)]).unwrap();
+    router
+        .fib
+        .insert_set(0, prefix("198.51.100.0/24"), &both, &mut router.keeper)
+        .unwrap();
+    let (reader, table) = (router.fib.reader(), router.keeper.table());
+    let by = |mode, arrival| validate_source(mode, 0, address("198.51.100.7"), arrival, &reader, &table).is_ok();
+    assert_eq!(
+        [true, true, false],
+        [0, 1, 2].map(|arrival| by(SourceValidation::Strict, arrival))
+    );
+    assert!(by(SourceValidation::Loose, 2));
+}
+
+#[test]
+fn sets_that_are_none_are_refused() {
+    let gateway = |host: u32| NextHop::Gateway {
+        interface: 0,
+        address: Address::V4(0x0a00_0000 | host),
+    };
+    let many: Vec<_> = (0..65).map(|host| (gateway(host), 1)).collect();
+    assert!(HopSet::new(&[]).is_err());
+    assert!(HopSet::new(&many).is_err());
+    assert!(HopSet::new(&many[..64]).is_ok());
+    assert!(HopSet::new(&[(gateway(1), 0)]).is_err());
+    // Named twice: one member, and so no set.
+    let twice = HopSet::new(&[(gateway(1), 200), (gateway(1), 100)]).unwrap();
+    assert_eq!(&[(gateway(1), 255)], twice.members());
 }

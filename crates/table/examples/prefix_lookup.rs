@@ -15,8 +15,8 @@ fn main() {
         "table", "routes", "ns/batch", "ns/single", "us/insert", "bytes", "per route"
     );
     for routes in [1, 1_000, 1_000_000] {
-        for (name, direct_from) in [("IPv4", 1000), ("IPv4, no array", usize::MAX)] {
-            measure(name, direct_from, routes, route4);
+        for (name, front_from) in [("IPv4", 1000), ("IPv4, no array", usize::MAX)] {
+            measure(name, front_from, routes, route4);
         }
         measure("IPv6", 1000, routes, route6);
         array_over_24_bits(routes);
@@ -49,11 +49,11 @@ fn draws() -> impl FnMut() -> u64 {
 }
 
 fn loaded<A: Address>(
-    direct_from: usize,
+    front_from: usize,
     routes: usize,
     route: fn(u64, usize) -> (A, u8),
 ) -> (PrefixTable<A>, Vec<A>, f64) {
-    let mut table = PrefixTable::with(Arc::new(Quiescence::new(1)), 1, direct_from);
+    let mut table = PrefixTable::with(Arc::new(Quiescence::new(1)), 1, front_from);
     let mut draw = draws();
     let begin = Instant::now();
     while table.len(0) < routes {
@@ -67,8 +67,8 @@ fn loaded<A: Address>(
     (table, addresses, insert)
 }
 
-fn measure<A: Address>(name: &str, direct_from: usize, routes: usize, route: fn(u64, usize) -> (A, u8)) {
-    let (table, addresses, insert) = loaded(direct_from, routes, route);
+fn measure<A: Address>(name: &str, front_from: usize, routes: usize, route: fn(u64, usize) -> (A, u8)) {
+    let (table, addresses, insert) = loaded(front_from, routes, route);
     let reader = table.reader();
     let mut values = [0u32; 64];
     let mut sum = 0u64;

@@ -8,6 +8,8 @@ mod sync {
 }
 #[path = "../src/prefix/address.rs"]
 mod address;
+#[path = "../src/prefix/list.rs"]
+mod list;
 #[path = "../src/prefix/memory.rs"]
 mod memory;
 #[path = "../src/prefix/node.rs"]
@@ -73,6 +75,7 @@ fn reused_block_is_never_read_by_a_reader_of_its_former_life() {
         // The first change retires the block of the root; the second takes its room for a smaller one, where the
         // reader allows it.
         table.insert(0, 0x1400_0000, 8, 2).unwrap();
+        table.reclaim();
         table.insert(0, 0x1e80_0000, 9, 3).unwrap();
         looking.join().unwrap();
         table.reclaim();

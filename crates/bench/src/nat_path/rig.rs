@@ -17,7 +17,7 @@ use sluice_engine::stages::Stages;
 use sluice_engine::steering::{Steering, Wanted};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
-use sluice_route::RouteSet;
+use sluice_route::{Route, RouteSet};
 use sluice_table::memory::Line;
 use sluice_wire::Checksums;
 
@@ -209,6 +209,11 @@ pub struct Gateway<'m> {
 
 /// The plane of a gateway with place for `sessions` sessions.
 pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane, Failure> {
+    plane_with(job, style, sessions, short, &rules::routes(job)?)
+}
+
+/// The same with other routes.
+pub fn plane_with(job: Job, style: Style, sessions: u32, short: bool, routes: &[Route]) -> Result<Plane, Failure> {
     let interfaces = rules::interfaces(job)?;
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
     let mut policy = Policy::new(2, interfaces);
@@ -216,7 +221,7 @@ pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane
     if style.filter_rules > 0 {
         rules::filter(&mut policy, style.filter_rules)?;
     }
-    let routes = RouteSet::new(&links, &rules::routes(job)?)?;
+    let routes = RouteSet::new(&links, routes)?;
     let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
     let shards = steering.shards();
     let setup = Setup {

@@ -152,6 +152,7 @@ fn way<F: Family>(
     }
     let came = ctx.policy.interface(interface);
     let router = ctx.policy.router_of(interface);
+    let flow = || F::hash_one(ctx.hasher, key);
     let turned = meta.origin == Origin::Hairpinned;
     let outside = turned || came.is_some_and(|i| i.outside);
     let validation = came.map_or(SourceValidation::Strict, |i| i.validation);
@@ -174,7 +175,7 @@ fn way<F: Family>(
     let public = target.is_some() || pooled;
     // What a rule sends from inside on to outside need not come back first.
     let leads_out = |target: &Target<F::Address>| {
-        let interface = leaves(ctx.paths.find::<F>(router, target.address));
+        let interface = leaves(ctx.paths.find::<F>(router, target.address, flow));
         let interface = interface.and_then(|number| ctx.policy.interface(number));
         interface.is_some_and(|interface| interface.outside)
     };
@@ -186,7 +187,7 @@ fn way<F: Family>(
     if F::is_group(address) {
         return Err(Plan::Drop(Own::Multicast.into()));
     }
-    let destination = ctx.paths.find::<F>(router, address);
+    let destination = ctx.paths.find::<F>(router, address, flow);
     if target.is_none() && public {
         // An interface's own address may be a pool's too: what asks for the gateway itself is answered by it, and what
         // no inside host expects is its host's.
@@ -258,7 +259,10 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
     let tuple = F::tuple(key);
     let turned = meta.origin == Origin::Hairpinned;
     let router = ctx.policy.router_of(meta.interface);
-    let back = match ctx.paths.find::<F>(router, tuple.source()) {
+    let back = match ctx
+        .paths
+        .find::<F>(router, tuple.source(), || F::hash_one(ctx.hasher, key))
+    {
         _ if turned && is_outside_address::<F>(ctx, tuple.context(), tuple.source()) => Hop::HAIRPIN,
         Destination::Hop(hop) => hop,
         Destination::Unknown(wanted) => return Plan::Wait(wanted),
@@ -328,7 +332,10 @@ fn hairpin<F: Family>(ctx: &Ctx<'_, '_>, router: RouterIndex, key: &F::Key, dest
         Some(SourceAction::Static(address)) => outside = Some(address),
         Some(SourceAction::Exempt) | None => return Plan::Hairpin,
     }
-    match ctx.paths.find::<F>(router, tuple.source()) {
+    match ctx
+        .paths
+        .find::<F>(router, tuple.source(), || F::hash_one(ctx.hasher, key))
+    {
         Destination::Hop(back) => Plan::Session(Translation {
             target: None,
             pool,

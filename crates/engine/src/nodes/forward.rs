@@ -5,9 +5,10 @@
 
 use arrayvec::ArrayVec;
 use sluice_filter::Filters;
-use sluice_route::{Reason as Route, SourceValidation};
+use sluice_nat::Tuple;
+use sluice_route::{NextHops, Reason as Route, SourceValidation};
 use sluice_wire::Packet;
-use sluice_wire::layers::Layers;
+use sluice_wire::layers::{Fragment, Layers};
 
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::{Ctx, Exit};
@@ -33,6 +34,9 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
     }
     let count = slots.len();
     F::routes(ctx.paths, &routers[..count], &addresses[..count], &mut routes[..count]);
+    if NextHops::have_sets(&routes[..count]) {
+        choose::<F>(batch, &slots, &mut routes, ctx);
+    }
     if let Some(filter) = ctx.policy.filter.as_deref().filter(|filter| !filter.sessions) {
         screen::<F>(batch, &mut slots, (&mut addresses, &mut routes), lists, filter, ctx);
     }
@@ -65,6 +69,23 @@ pub fn forward<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mu
         step::<F>(slot, packet, meta, destination, lists, ctx, &mut ways);
     }
     ways.settle(&exit);
+}
+
+/// Of routes with several ways, the one that each packet's flow takes. All fragments of a datagram take the same.
+#[inline(never)]
+fn choose<F: Family>(batch: &Batch<'_, '_>, slots: &[Slot], routes: &mut [u32; HAND], ctx: &Ctx<'_, '_>) {
+    for (&slot, route) in slots.iter().zip(routes) {
+        let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
+        *route = ctx.paths.next_hops.choose(*route, || {
+            let key = F::key(&meta.layers, frame, ctx.policy.context(meta, frame));
+            if meta.layers.fragment == Fragment::Whole {
+                return F::hash_one(ctx.hasher, &key);
+            }
+            let tuple = F::tuple(&key);
+            let addresses = F::Tuple::new(tuple.source(), tuple.destination(), 0, 0, tuple.context());
+            F::hash_one(ctx.hasher, &F::make_key(addresses, F::protocol(&key)))
+        });
+    }
 }
 
 /// Ask the filter about each packet that was received, and leave those that pass.

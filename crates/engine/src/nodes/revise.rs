@@ -250,5 +250,16 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
         (_, Some(outside)) => nat.translates_source() && reverse.destination() == outside,
         (_, None) => pool.or(mapped).is_none() && !nat.translates_source(),
     };
+    // A flow stays on its way as long as that is one of its route's.
+    let router = ctx.policy.router_of(session.interface());
+    let keep = |hop: Hop, direction, address| match session.hop(direction) {
+        old if old != hop && old.has_neighbour() && ctx.paths.offers::<F>(router, address, old) => old,
+        _ => hop,
+    };
+    let [there, back] = hops;
+    let hops = [
+        keep(there, Direction::Forward, reverse.source()),
+        keep(back, Direction::Reverse, session.forward().source()),
+    ];
     (same_target && same_source).then_some(hops)
 }

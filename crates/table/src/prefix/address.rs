@@ -1,17 +1,20 @@
 //! What the tables need to know of an address.
 
 use std::fmt::Debug;
+use std::hash::Hash;
 
 /// An address as a number in host order: `u32` for IPv4, `u128` for IPv6.
-pub trait Address: Copy + Ord + Debug + Send + Sync + 'static {
+pub trait Address: Copy + Ord + Hash + Debug + Send + Sync + 'static {
     /// Length in bits.
     const BITS: u8;
     /// The `index`-th byte from the most significant; 0 past the end.
     fn byte(self, index: u32) -> usize;
-    /// The first 16 bits.
-    fn high(self) -> usize;
+    /// The first 16 bits, or 24 where `deep`.
+    fn high(self, deep: bool) -> usize;
     /// The address whose first 16 bits are `high` and whose others are 0.
     fn from_high(high: u16) -> Self;
+    /// The address with another `index`-th byte, where that is 0.
+    fn with_byte(self, index: u32, byte: u8) -> Self;
     /// The first `length` bits, the others 0.
     fn masked(self, length: u8) -> Self;
 }
@@ -27,13 +30,19 @@ macro_rules! address {
             }
 
             #[inline(always)]
-            fn high(self) -> usize {
-                (self >> (<$number>::BITS - 16)) as usize & 0xffff
+            fn high(self, deep: bool) -> usize {
+                let shift = if deep { 24 } else { 16 };
+                (self >> (<$number>::BITS - shift)) as usize
             }
 
             #[inline(always)]
             fn from_high(high: u16) -> Self {
                 (high as $number) << (<$number>::BITS - 16)
+            }
+
+            #[inline(always)]
+            fn with_byte(self, index: u32, byte: u8) -> Self {
+                self | (byte as $number) << (<$number>::BITS - 8 - 8 * index)
             }
 
             #[inline(always)]

@@ -1,20 +1,22 @@
 //! The blocks that nodes live in: segments that readers reach without a lock, and the writer's account of them.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
 use super::sync::AtomicU32;
 
 /// Words (of 4 bytes) in the unit that positions count.
 pub const UNIT: u32 = 4;
-/// Most segments of one table, each of at most 512 MiB.
+/// Most segments of one table, each of at most 256 MiB.
 pub const SEGMENTS: usize = 64;
 /// Bits of a position that count units within a segment.
-const OFFSET_BITS: u32 = 25;
+const OFFSET_BITS: u32 = 24;
 /// Units of the first segment: 1 KiB.
 const FIRST: u32 = 64;
 
-/// Place of a block: segment and unit within it. At most 31 bits.
+/// Units from which on memory grows by less than it has: 4 MiB.
+const MUCH: u32 = 1 << 18;
+
+/// Place of a block: segment and unit within it. At most 30 bits.
 pub type Position = u32;
 
 /// Segments, each made once and kept as long as the table.
@@ -36,13 +38,33 @@ impl Segments {
     }
 }
 
-/// The writer's account: which units are free, best fit, neighbours joined again.
-#[derive(Debug, Default)]
+/// Most units of a block that is not one of the arrays.
+const SMALL: usize = 68;
+
+/// The writer's account of free blocks. Those of a size are given out again as they are; they are joined with their
+/// neighbours only where nothing large enough is left.
+#[derive(Debug)]
 pub struct Account {
-    by_size: BTreeSet<(u32, Position)>,
-    by_position: BTreeMap<Position, u32>,
+    /// By units.
+    small: [Vec<Position>; SMALL + 1],
+    /// Position and units.
+    large: Vec<(Position, u32)>,
+    /// What new blocks are cut from: position and units.
+    rest: (Position, u32),
     segments: usize,
     units: u32,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self {
+            small: std::array::from_fn(|_| Vec::new()),
+            large: Vec::new(),
+            rest: (0, 0),
+            segments: 0,
+            units: 0,
+        }
+    }
 }
 
 impl Account {
@@ -59,49 +81,92 @@ impl Account {
     /// A block of at least `words` words, its contents unspecified. `None` where the address space is used up.
     pub fn take(&mut self, words: u32, segments: &Segments) -> Option<Position> {
         let units = words.div_ceil(UNIT);
-        loop {
-            if let Some(&(size, position)) = self.by_size.range((units, 0)..).next() {
-                self.by_size.remove(&(size, position));
-                self.by_position.remove(&position);
-                if size > units {
-                    self.add(position + units, size - units);
-                }
-                return Some(position);
-            }
-            self.grow(units, segments)?;
+        if let Some(position) = self.small.get_mut(units as usize).and_then(Vec::pop) {
+            return Some(position);
         }
+        if self.rest.1 < units {
+            self.refill(units, segments)?;
+        }
+        let position = self.rest.0;
+        self.rest = (position + units, self.rest.1 - units);
+        Some(position)
     }
 
     /// Take back a block got by [`Account::take`] with the same number of words.
-    pub fn give(&mut self, mut position: Position, words: u32) {
-        let mut units = words.div_ceil(UNIT);
-        if let Some((&before, &size)) = self.by_position.range(..position).next_back()
-            && before + size == position
-        {
-            self.by_position.remove(&before);
-            self.by_size.remove(&(size, before));
-            position = before;
-            units += size;
-        }
-        if let Some(size) = self.by_position.remove(&(position + units)) {
-            self.by_size.remove(&(size, position + units));
-            units += size;
-        }
-        self.add(position, units);
+    pub fn give(&mut self, position: Position, words: u32) {
+        self.add(position, words.div_ceil(UNIT));
     }
 
     fn add(&mut self, position: Position, units: u32) {
-        self.by_size.insert((units, position));
-        self.by_position.insert(position, units);
+        match self.small.get_mut(units as usize) {
+            Some(_) if units == 0 => {}
+            Some(list) => list.push(position),
+            None => self.large.push((position, units)),
+        }
     }
 
-    /// Half of what there is, and at least so many units, in one more segment.
+    /// Something to cut so many units from.
+    #[cold]
+    fn refill(&mut self, units: u32, segments: &Segments) -> Option<()> {
+        let (position, left) = std::mem::take(&mut self.rest);
+        self.add(position, left);
+        if !self.choose(units) {
+            let free = self.join();
+            // Joining takes a look at all that is free: what it is to save has to be worth it.
+            if free < self.units / 8 || !self.choose(units) {
+                self.grow(units, segments)?;
+            }
+        }
+        Some(())
+    }
+
+    /// The largest block, where it takes so many units.
+    fn choose(&mut self, units: u32) -> bool {
+        let largest = (0..self.large.len()).max_by_key(|&place| self.large[place].1);
+        let Some(place) = largest.filter(|&place| self.large[place].1 >= units) else {
+            return false;
+        };
+        self.rest = self.large.swap_remove(place);
+        true
+    }
+
+    /// Join free blocks with their neighbours; returns how many units are free.
+    fn join(&mut self) -> u32 {
+        let mut all = std::mem::take(&mut self.large);
+        for (units, list) in self.small.iter_mut().enumerate() {
+            all.extend(list.drain(..).map(|position| (position, units as u32)));
+        }
+        all.sort_unstable();
+        let free = all.iter().map(|(_, units)| units).sum();
+        let mut joined: Option<(Position, u32)> = None;
+        for (position, units) in all {
+            joined = match joined {
+                // Segments are apart: the last unit of one is never followed by the first of the next.
+                Some((first, before)) if first + before == position => Some((first, before + units)),
+                before => {
+                    if let Some((first, units)) = before {
+                        self.add(first, units);
+                    }
+                    Some((position, units))
+                }
+            };
+        }
+        if let Some((first, units)) = joined {
+            self.add(first, units);
+        }
+        free
+    }
+
+    /// As much as there is, or a third of it where that is much, and at least so many units, in one more segment.
     fn grow(&mut self, needed: u32, segments: &Segments) -> Option<()> {
-        let units = (self.units / 2).clamp(needed.max(FIRST), (1 << OFFSET_BITS) - 1);
+        let (position, left) = std::mem::take(&mut self.rest);
+        self.add(position, left);
+        let more = if self.units < MUCH { self.units } else { self.units / 3 };
+        let units = more.clamp(needed.max(FIRST), (1 << OFFSET_BITS) - 1);
         let segment = segments.0.get(self.segments)?;
         let words = (0..units * UNIT).map(|_| AtomicU32::new(0)).collect();
         segment.set(words).ok()?;
-        self.add((self.segments as u32) << OFFSET_BITS, units);
+        self.rest = ((self.segments as u32) << OFFSET_BITS, units);
         self.segments += 1;
         self.units += units;
         Some(())

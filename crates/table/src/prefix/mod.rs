@@ -1,8 +1,8 @@
 //! Longest-prefix tables of many routers: changed route by route by one control thread while workers look up.
 //!
 //! A router's routes are a trie of 8 bits per level; the nodes of all routers share one memory. A node is a compressed block: runs of equal slots are stored once, found
-//! by rank in a bitmap, so small tables are small and a full Internet table stays within a few megabytes. A router
-//! that grows past some thousand routes gets an array over its first 16 bits in front. Its default route is a word
+//! by rank in a bitmap, so small tables are small. A router that grows past some thousand routes gets an array over its first 16 bits in
+//! the place of the first two levels, one with a full Internet table of IPv4 an array over 24 bits. Its default route is a word
 //! of its own, so that changing it costs one store whatever it holds.
 //!
 //! Every word is an atomic. The writer never changes what a run of a published block covers: it publishes a new
@@ -11,6 +11,7 @@
 //! Lookups take no lock, never wait and never panic.
 
 mod address;
+mod list;
 mod memory;
 mod node;
 mod quiescence;

@@ -17,9 +17,6 @@ const VALUE_BITS: u32 = 23;
 /// The part of a leaf that is its value.
 pub const VALUE: u32 = (1 << VALUE_BITS) - 1;
 
-/// All slots of a node, spread out.
-pub type Slots = [u32; SLOTS];
-
 /// The entry of a route of `length` bits.
 pub fn leaf(length: u8, value: u32) -> u32 {
     (length as u32 + 1) << VALUE_BITS | value & VALUE
@@ -79,45 +76,121 @@ pub fn runs(block: &[AtomicU32]) -> usize {
     entry_index(header(block, SLOTS - 1), SLOTS - 1) + 1 - HEADER
 }
 
-/// The slots of a block.
-pub fn spread(block: &[AtomicU32]) -> Slots {
-    std::array::from_fn(|slot| entry(block, entry_index(header(block, slot), slot)))
+/// The runs of a node, as they are in a block or are to be.
+pub struct Runs {
+    /// One bit per slot that begins a run.
+    begins: [u64; 4],
+    entries: [u32; SLOTS],
+    count: usize,
 }
 
-/// Header words of slots, and their number of runs.
-pub fn header_of(slots: &Slots) -> ([u32; HEADER], usize) {
-    let mut header = [0; HEADER];
-    let mut runs = 0;
-    for (word, part) in slots.chunks_exact(16).enumerate() {
-        header[word] = (runs as u32) << 16;
-        for (bit, entry) in part.iter().enumerate() {
-            let slot = word * 16 + bit;
-            if slot == 0 || slots[slot - 1] != *entry {
-                header[word] |= 1 << bit;
-                runs += 1;
+impl Runs {
+    /// All slots the same.
+    pub fn of(entry: u32) -> Self {
+        let mut runs = Self::none();
+        runs.push(0, entry);
+        runs
+    }
+
+    fn none() -> Self {
+        Self {
+            begins: [0; 4],
+            entries: [EMPTY; SLOTS],
+            count: 0,
+        }
+    }
+
+    /// Those of a block.
+    pub fn read(block: &[AtomicU32]) -> Self {
+        let mut runs = Self::none();
+        for (word, header) in block.iter().take(HEADER).enumerate() {
+            runs.begins[word / 4] |= ((header.load(Ordering::Relaxed) & 0xffff) as u64) << (word % 4 * 16);
+        }
+        runs.count = runs.begins.iter().map(|bits| bits.count_ones() as usize).sum();
+        let entries = block.iter().skip(HEADER).take(runs.count);
+        for (entry, word) in runs.entries.iter_mut().zip(entries) {
+            *entry = word.load(Ordering::Relaxed);
+        }
+        runs
+    }
+
+    /// Runs whose entries in a range of slots are what `change` makes of them.
+    pub fn changed(&self, range: std::ops::Range<usize>, mut change: impl FnMut(u32) -> u32) -> Self {
+        let mut runs = Self::none();
+        let mut starts = self.starts();
+        let mut start = starts.next();
+        for &entry in &self.entries[..self.count] {
+            let (begin, end) = (start.unwrap_or(SLOTS), starts.next());
+            start = end;
+            let end = end.unwrap_or(SLOTS);
+            if end <= range.start || begin >= range.end {
+                runs.push(begin, entry);
+                continue;
+            }
+            if begin < range.start {
+                runs.push(begin, entry);
+            }
+            runs.push(begin.max(range.start), change(entry));
+            if end > range.end {
+                runs.push(range.end, entry);
+            }
+        }
+        runs
+    }
+
+    /// Slots that begin runs, in order.
+    fn starts(&self) -> impl Iterator<Item = usize> + '_ {
+        self.begins.iter().enumerate().flat_map(|(word, &bits)| {
+            let rest = |bits: &u64| Some(bits & bits.wrapping_sub(1)).filter(|bits| *bits != 0);
+            std::iter::successors(Some(bits).filter(|bits| *bits != 0), rest)
+                .map(move |bits| word * 64 + bits.trailing_zeros() as usize)
+        })
+    }
+
+    /// A run from a slot behind all others', which it lengthens where it is the same.
+    #[inline]
+    fn push(&mut self, slot: usize, entry: u32) {
+        if self.count == 0 || self.entries[self.count - 1] != entry {
+            self.begins[slot / 64] |= 1 << (slot % 64);
+            self.entries[self.count] = entry;
+            self.count += 1;
+        }
+    }
+
+    /// The entry of all slots, where they are the same.
+    pub fn only(&self) -> Option<u32> {
+        (self.count == 1).then_some(self.entries[0])
+    }
+
+    /// Words of a block that has them.
+    pub fn words(&self) -> u32 {
+        (HEADER + self.count) as u32
+    }
+
+    /// Whether these begin where the others do.
+    pub fn is_shaped_as(&self, other: &Self) -> bool {
+        self.begins == other.begins
+    }
+
+    /// Write the entries that are not those of the block, which has runs of the same shape, each by one store.
+    pub fn store_entries(&self, block: &[AtomicU32]) {
+        for (word, entry) in block.iter().skip(HEADER).zip(&self.entries[..self.count]) {
+            if word.load(Ordering::Relaxed) != *entry {
+                word.store(*entry, Ordering::Release);
             }
         }
     }
-    (header, runs)
-}
 
-/// Write the entries of slots whose header is that of the block already, each by one store.
-pub fn store_entries(block: &[AtomicU32], slots: &Slots) {
-    let mut index = HEADER;
-    for slot in 0..SLOTS {
-        if slot == 0 || slots[slot - 1] != slots[slot] {
-            if block[index].load(Ordering::Relaxed) != slots[slot] {
-                block[index].store(slots[slot], Ordering::Release);
-            }
-            index += 1;
+    /// Write a block that no reader can reach yet.
+    pub fn store(&self, block: &[AtomicU32]) {
+        let mut before = 0;
+        for (place, word) in block.iter().take(HEADER).enumerate() {
+            let bits = (self.begins[place / 4] >> (place % 4 * 16)) as u32 & 0xffff;
+            word.store(before << 16 | bits, Ordering::Relaxed);
+            before += bits.count_ones();
+        }
+        for (word, entry) in block.iter().skip(HEADER).zip(&self.entries[..self.count]) {
+            word.store(*entry, Ordering::Relaxed);
         }
     }
-}
-
-/// Write a block that no reader can reach yet.
-pub fn store_block(block: &[AtomicU32], header: &[u32; HEADER], slots: &Slots) {
-    for (word, value) in block.iter().zip(header) {
-        word.store(*value, Ordering::Relaxed);
-    }
-    store_entries(block, slots);
 }

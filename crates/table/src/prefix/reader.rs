@@ -26,8 +26,45 @@ pub(super) struct Root {
     pub entry: AtomicU32,
     /// Leaf of the default route.
     pub default: AtomicU32,
-    /// Place of the entries at 16 bits plus 1, once the router has many routes: 65,536 of them. 0 before.
-    pub direct: AtomicU32,
+    /// The array in front, once the router has many routes; 0 before. Since then the trie's first levels, to which
+    /// `entry` led, are no more.
+    pub front: AtomicU32,
+}
+
+/// The entries at 16 bits, or at 24: 65,536 or 16 Mi of them.
+#[derive(Clone, Copy)]
+pub(super) struct Front<'s> {
+    pub entries: &'s [AtomicU32],
+    pub deep: bool,
+}
+
+impl Front<'_> {
+    /// What [`Root::front`] is, for an array at a place.
+    pub fn word(place: Position, deep: bool) -> u32 {
+        (place << 1 | u32::from(deep)) + 1
+    }
+
+    /// Its place.
+    pub fn place(word: u32) -> Option<Position> {
+        Some(word.checked_sub(1)? >> 1)
+    }
+
+    /// Words of it.
+    pub fn words(deep: bool) -> u32 {
+        if deep { 1 << 24 } else { 1 << 16 }
+    }
+
+    /// Levels of the trie that it is in the place of.
+    #[inline(always)]
+    pub fn levels(self) -> u8 {
+        if self.deep { 3 } else { 2 }
+    }
+
+    /// The entry for an address.
+    #[inline(always)]
+    pub fn entry<A: Address>(self, address: A) -> u32 {
+        entry(self.entries, address.high(self.deep))
+    }
 }
 
 /// What readers share with the writer.
@@ -45,7 +82,7 @@ impl Shared {
         let root = |_| Root {
             entry: AtomicU32::new(EMPTY),
             default: AtomicU32::new(EMPTY),
-            direct: AtomicU32::new(0),
+            front: AtomicU32::new(0),
         };
         Self {
             roots: (0..routers.min(MAX_ROUTERS)).map(root).collect(),
@@ -53,11 +90,17 @@ impl Shared {
         }
     }
 
-    /// The entries at 16 bits of a root that has them.
+    /// The array in front of a root that has one.
     #[inline(always)]
-    pub fn direct(&self, root: &Root) -> Option<&[AtomicU32]> {
-        let position: Position = root.direct.load(Ordering::Acquire).checked_sub(1)?;
-        Some(self.segments.at(position))
+    pub fn front(&self, root: &Root) -> Option<Front<'_>> {
+        let word = root.front.load(Ordering::Acquire);
+        let place = Front::place(word)?;
+        let deep = word & 1 == 0;
+        let entries = self.segments.at(place);
+        Some(Front {
+            entries: entries.get(..Front::words(deep) as usize).unwrap_or_default(),
+            deep,
+        })
     }
 }
 
@@ -114,8 +157,8 @@ impl<A: Address> PrefixReader<A> {
         let Some(root) = shared.roots.get(router as usize) else {
             return EMPTY;
         };
-        let (mut at, mut level) = match shared.direct(root) {
-            Some(direct) => (entry(direct, address.high()), 2),
+        let (mut at, mut level) = match shared.front(root) {
+            Some(front) => (front.entry(address), front.levels().into()),
             None => (root.entry.load(Ordering::Acquire), 0),
         };
         while is_branch(at) && level < A::BITS as u32 / 8 {
@@ -159,14 +202,14 @@ impl<A: Address> PrefixReader<A> {
                     routers.iter().zip(addresses).zip(values.iter_mut()).zip(&mut begun)
                 {
                     (*value, *begun) = match shared.roots.get(*router as usize) {
-                        Some(root) => match shared.direct(root) {
-                            Some(direct) => (entry(direct, address.high()), 2),
+                        Some(root) => match shared.front(root) {
+                            Some(front) => (front.entry(*address), front.levels()),
                             None => (root.entry.load(Ordering::Acquire), 0),
                         },
                         None => (EMPTY, 0),
                     };
                 }
-                begun[..routers.len()].iter().fold(2, |level, begun| level.min(*begun)) as u32
+                begun[..routers.len()].iter().fold(3, |level, begun| level.min(*begun)) as u32
             }
         };
         let mut words = [0u32; LANES];
@@ -203,12 +246,12 @@ impl<A: Address> PrefixReader<A> {
     /// First entries of addresses that are all of one router, and the level that they are at.
     #[inline(always)]
     fn begin(&self, root: &Root, addresses: &[A], values: &mut [u32]) -> u8 {
-        match self.shared.direct(root) {
-            Some(direct) => {
+        match self.shared.front(root) {
+            Some(front) => {
                 for (address, value) in addresses.iter().zip(values.iter_mut()) {
-                    *value = entry(direct, address.high());
+                    *value = front.entry(*address);
                 }
-                2
+                front.levels()
             }
             None => {
                 values.fill(root.entry.load(Ordering::Acquire));

@@ -1,26 +1,35 @@
 //! Changing a table: the control thread's side.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use super::list::Routes;
 use super::memory::{Account, Position, Segments};
-use super::node::{
-    EMPTY, HEADER, SLOTS, VALUE, branch, entry, entry_index, header, header_of, is_branch, leaf, position,
-    rank_of_length, runs, spread, step, store_block, store_entries,
-};
-use super::reader::{MAX_ROUTERS, Match, PrefixReader, Root, RouterIndex, Shared};
-use super::sync::Ordering;
+use super::node::{EMPTY, HEADER, Runs, SLOTS, VALUE, branch, entry, entry_index, header, is_branch, leaf, position};
+use super::node::{rank_of_length, runs};
+use super::reader::{Front, MAX_ROUTERS, PrefixReader, Root, RouterIndex, Shared};
+use super::sync::{AtomicU32, Ordering};
 use super::{Address, Quiescence};
 
 /// Largest value that a route may have.
 pub const MAX_VALUE: u32 = VALUE;
 
-/// Routes of a router from which on the array over the first 16 bits (256 KiB) pays.
-const DIRECT_FROM: usize = 1000;
+/// Routes of a router from which on an array over the first 16 bits (256 KiB) in front pays.
+const FRONT_FROM: usize = 1000;
 
-/// Words of that array.
-const DIRECT: u32 = 1 << 16;
+/// Routers that have one from so few routes on; others have it from as many times more: a thousand small ones would use
+/// more memory for arrays than for routes.
+const FRONTS: usize = 64;
+
+/// What that number of routes is multiplied by.
+const LARGE: usize = 16;
+
+/// IPv4 routes of a router, as a multiple of it, from which on the array is one over 24 bits (64 MiB).
+const DEEP_FROM: usize = 128;
+
+/// Blocks that are unpublished before readers are told: each time costs them a cache miss.
+const TOLD_TOGETHER: usize = 64;
 
 /// Why a route is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,32 +72,6 @@ impl<A> Change<A> {
     }
 }
 
-/// The routes of one router, as only the writer needs them.
-#[derive(Debug)]
-struct Routes<A> {
-    list: BTreeMap<(A, u8), u32>,
-    /// Routes of each length, so that a removal probes only for those that exist.
-    lengths: [u32; 129],
-}
-
-impl<A: Address> Routes<A> {
-    fn new() -> Self {
-        Self {
-            list: BTreeMap::new(),
-            lengths: [0; 129],
-        }
-    }
-
-    /// The longest route shorter than `length`, other than the default route, that covers `prefix`.
-    fn covering(&self, prefix: A, length: u8) -> Option<Match> {
-        let shorter = (1..length).rev().filter(|&shorter| self.lengths[shorter as usize] > 0);
-        shorter.into_iter().find_map(|length| {
-            let value = *self.list.get(&(prefix.masked(length), length))?;
-            Some(Match { value, length })
-        })
-    }
-}
-
 /// The longest-prefix tables of many routers, with their routes. One thread owns them and changes them; others look up
 /// through [`PrefixTable::reader`].
 #[derive(Debug)]
@@ -98,22 +81,24 @@ pub struct PrefixTable<A> {
     /// By router; none of those that have had no route.
     routes: Vec<Option<Box<Routes<A>>>>,
     account: Account,
-    /// Blocks unpublished in the change under way.
+    /// Blocks unpublished since readers were last told.
     unpublished: Vec<(Position, u32)>,
     /// Blocks waiting for the readers, with the epoch that frees them.
     retired: VecDeque<(u64, Position, u32)>,
-    direct_from: usize,
+    front_from: usize,
+    /// Routers that have an array in front.
+    fronts: usize,
 }
 
 impl<A: Address> PrefixTable<A> {
     /// Empty tables of [`MAX_ROUTERS`] routers whose readers are those of `quiescence`.
     pub fn new(quiescence: Arc<Quiescence>) -> Self {
-        Self::with(quiescence, MAX_ROUTERS, DIRECT_FROM)
+        Self::with(quiescence, MAX_ROUTERS, FRONT_FROM)
     }
 
-    /// As [`PrefixTable::new`], for so many routers, with the array over the first 16 bits from `direct_from` routes of
-    /// a router on.
-    pub fn with(quiescence: Arc<Quiescence>, routers: usize, direct_from: usize) -> Self {
+    /// As [`PrefixTable::new`], for so many routers, with an array over the first 16 bits from `front_from` routes of a
+    /// router on.
+    pub fn with(quiescence: Arc<Quiescence>, routers: usize, front_from: usize) -> Self {
         let shared = Shared::new(routers);
         Self {
             routes: shared.roots.iter().map(|_| None).collect(),
@@ -122,7 +107,8 @@ impl<A: Address> PrefixTable<A> {
             account: Account::default(),
             unpublished: Vec::new(),
             retired: VecDeque::new(),
-            direct_from,
+            front_from,
+            fronts: 0,
         }
     }
 
@@ -146,20 +132,14 @@ impl<A: Address> PrefixTable<A> {
         if value > MAX_VALUE {
             return Err(PrefixError::Value(value));
         }
-        self.reclaim();
+        let routes = self.routes.get_mut(router as usize);
+        let routes = routes.ok_or(PrefixError::Router(router))?;
         if !self.account.has_room() {
             return Err(PrefixError::Full);
         }
-        let routes = self
-            .routes
-            .get_mut(router as usize)
-            .ok_or(PrefixError::Router(router))?;
         let routes = routes.get_or_insert_with(|| Box::new(Routes::new()));
-        let old = routes.list.insert((prefix, length), value);
-        if old.is_none() {
-            routes.lengths[length as usize] += 1;
-        }
-        let many = routes.list.len() >= self.direct_from;
+        let old = routes.insert(prefix, length, value);
+        let count = routes.len();
         if old != Some(value) {
             self.commit(Change {
                 router,
@@ -169,50 +149,32 @@ impl<A: Address> PrefixTable<A> {
                 inserts: true,
             });
         }
-        if many {
-            self.put_in_front(router);
+        if old.is_none() && count >= self.front_from {
+            let deep = A::BITS == u32::BITS as u8 && count / DEEP_FROM >= self.front_from;
+            if self.fronts < FRONTS || count / LARGE >= self.front_from {
+                self.put_in_front(router, deep);
+            }
         }
         Ok(old)
-    }
-
-    /// Put the array over the first 16 bits in front of a router's trie.
-    fn put_in_front(&mut self, router: RouterIndex) {
-        let shared = self.shared.clone();
-        let root = self.root(router, &shared);
-        if shared.direct(root).is_some() {
-            return;
-        }
-        let place = self.account.take(DIRECT, &shared.segments);
-        let place = place.expect("room was checked before the change");
-        for (high, word) in (0..=u16::MAX).zip(shared.segments.at(place)) {
-            word.store(self.at_16(root, high), Ordering::Relaxed);
-        }
-        root.direct.store(place + 1, Ordering::Release);
     }
 
     /// Remove a route; returns its value.
     pub fn remove(&mut self, router: RouterIndex, prefix: A, length: u8) -> Result<Option<u32>, PrefixError> {
         checked(prefix, length)?;
-        self.reclaim();
+        let routes = self.routes.get_mut(router as usize);
+        let routes = routes.ok_or(PrefixError::Router(router))?;
         if !self.account.has_room() {
             return Err(PrefixError::Full);
         }
-        let routes = self
-            .routes
-            .get_mut(router as usize)
-            .ok_or(PrefixError::Router(router))?;
         let Some(routes) = routes else { return Ok(None) };
-        let old = routes.list.remove(&(prefix, length));
+        let old = routes.remove(prefix, length);
         if old.is_some() {
-            routes.lengths[length as usize] -= 1;
-            let to = routes
-                .covering(prefix, length)
-                .map_or(EMPTY, |route| leaf(route.length, route.value));
+            let covering = routes.covering(prefix, length);
             self.commit(Change {
                 router,
                 prefix,
                 length,
-                to,
+                to: covering.map_or(EMPTY, |route| leaf(route.length, route.value)),
                 inserts: false,
             });
         }
@@ -220,21 +182,28 @@ impl<A: Address> PrefixTable<A> {
     }
 
     /// Remove all routes of a router, and hand each value to `gone`.
-    pub fn clear(&mut self, router: RouterIndex, mut gone: impl FnMut(u32)) {
+    pub fn clear(&mut self, router: RouterIndex, gone: impl FnMut(u32)) {
         let Some(routes) = self.routes.get_mut(router as usize).and_then(Option::take) else {
             return;
         };
         let shared = self.shared.clone();
-        let root = self.root(router, &shared);
-        let direct = root.direct.swap(0, Ordering::AcqRel);
-        let old = root.entry.swap(EMPTY, Ordering::AcqRel);
+        let root = root(router, &shared);
+        let (front, word) = (shared.front(root), root.front.load(Ordering::Relaxed));
+        let old = root.entry.load(Ordering::Relaxed);
+        root.entry.store(EMPTY, Ordering::Release);
+        root.front.store(0, Ordering::Release);
         root.default.store(EMPTY, Ordering::Release);
-        if let Some(place) = direct.checked_sub(1) {
-            self.unpublished.push((place, DIRECT));
+        if let (Some(front), Some(place)) = (front, Front::place(word)) {
+            for word in front.entries {
+                self.unpublish(word.load(Ordering::Relaxed), &shared.segments);
+            }
+            self.unpublished.push((place, Front::words(front.deep)));
+            self.fronts -= 1;
+        } else {
+            self.unpublish(old, &shared.segments);
         }
-        self.unpublish(old, &shared.segments);
-        self.retire();
-        routes.list.values().for_each(|value| gone(*value));
+        self.tell();
+        routes.values().for_each(gone);
     }
 
     /// Note all blocks below an entry.
@@ -250,18 +219,54 @@ impl<A: Address> PrefixTable<A> {
         self.unpublished.push((position(at), (HEADER + runs) as u32));
     }
 
-    fn root<'s>(&self, router: RouterIndex, shared: &'s Shared) -> &'s Root {
-        &shared.roots[router as usize]
+    /// Put an array in the place of the first levels of a router's trie, where it has not that one yet.
+    fn put_in_front(&mut self, router: RouterIndex, deep: bool) {
+        let shared = self.shared.clone();
+        let root = root(router, &shared);
+        let before = shared.front(root);
+        if before.is_some_and(|front| front.deep || !deep) {
+            return;
+        }
+        let old = Front::place(root.front.load(Ordering::Relaxed));
+        let place = self.account.take(Front::words(deep), &shared.segments);
+        let place = place.expect("room was checked before the change");
+        let entries = &shared.segments.at(place)[..Front::words(deep) as usize];
+        if let (Some(front), Some(old)) = (before, old) {
+            for (part, word) in entries.chunks(SLOTS).zip(front.entries) {
+                self.spread(word.load(Ordering::Relaxed), 1, part, &shared.segments);
+            }
+            self.unpublished.push((old, Front::words(front.deep)));
+        } else {
+            self.fronts += 1;
+            let levels = if deep { 3 } else { 2 };
+            self.spread(root.entry.load(Ordering::Relaxed), levels, entries, &shared.segments);
+        }
+        root.front.store(Front::word(place, deep), Ordering::Release);
+        self.tell();
     }
 
-    fn list(&self, router: RouterIndex) -> Option<&BTreeMap<(A, u8), u32>> {
-        let routes = self.routes.get(router as usize)?.as_ref()?;
-        Some(&routes.list)
+    /// Write the entries `levels` below `at` to `words`, and note the blocks that lead there.
+    fn spread(&mut self, at: u32, levels: u32, words: &[AtomicU32], segments: &Segments) {
+        if levels == 0 || !is_branch(at) {
+            words.iter().for_each(|word| word.store(at, Ordering::Relaxed));
+            return;
+        }
+        let block = segments.at(position(at));
+        for (slot, part) in words.chunks(words.len() / SLOTS).enumerate() {
+            let below = entry(block, entry_index(header(block, slot), slot));
+            self.spread(below, levels - 1, part, segments);
+        }
+        self.unpublished.push((position(at), (HEADER + runs(block)) as u32));
+    }
+
+    fn list(&self, router: RouterIndex) -> Option<&Routes<A>> {
+        self.routes.get(router as usize)?.as_deref()
     }
 
     /// The value of exactly this route.
     pub fn get(&self, router: RouterIndex, prefix: A, length: u8) -> Option<u32> {
-        self.list(router)?.get(&(prefix, length)).copied()
+        checked(prefix, length).ok()?;
+        self.list(router)?.get(prefix, length)
     }
 
     /// The value of the longest route that matches.
@@ -269,17 +274,15 @@ impl<A: Address> PrefixTable<A> {
         self.reader().lookup(router, address)
     }
 
-    /// All routes of a router as (prefix, length, value), by prefix, shorter ones first.
-    pub fn iter(&self, router: RouterIndex) -> impl Iterator<Item = (A, u8, u32)> + '_ {
-        self.list(router)
-            .into_iter()
-            .flatten()
-            .map(|(&(prefix, length), &value)| (prefix, length, value))
+    /// All routes of a router as (prefix, length, value), by prefix, shorter ones first. Each call sorts them.
+    pub fn iter(&self, router: RouterIndex) -> impl Iterator<Item = (A, u8, u32)> + use<A> {
+        let sorted = self.list(router).map(Routes::sorted);
+        sorted.unwrap_or_default().into_iter()
     }
 
     /// Number of routes of a router.
     pub fn len(&self, router: RouterIndex) -> usize {
-        self.list(router).map_or(0, BTreeMap::len)
+        self.list(router).map_or(0, Routes::len)
     }
 
     /// Whether a router has no route.
@@ -287,7 +290,7 @@ impl<A: Address> PrefixTable<A> {
         self.len(router) == 0
     }
 
-    /// Bytes allocated for lookups: blocks, arrays over the first 16 bits, and roots.
+    /// Bytes allocated for lookups: blocks, arrays in front of them, and roots.
     pub fn bytes(&self) -> usize {
         self.account.bytes() + self.shared.roots.len() * size_of::<Root>() + size_of::<Shared>()
     }
@@ -295,13 +298,12 @@ impl<A: Address> PrefixTable<A> {
     /// Bytes of the lists of routes that only the control thread reads, estimated from their entries.
     pub fn list_bytes(&self) -> usize {
         let lists = self.routes.iter().flatten();
-        lists
-            .map(|routes| routes.list.len() * size_of::<((A, u8), u32)>() * 3 / 2 + size_of::<Routes<A>>())
-            .sum()
+        lists.map(|routes| routes.bytes()).sum()
     }
 
-    /// Use the blocks again that no reader can hold. Every change does it; call it when changes stop.
+    /// Use the blocks again that no reader can hold. Changes do it now and then; call it when they stop.
     pub fn reclaim(&mut self) {
+        self.tell();
         if self.retired.is_empty() {
             return;
         }
@@ -316,145 +318,122 @@ impl<A: Address> PrefixTable<A> {
 
     /// Blocks that wait for readers.
     pub fn retired(&self) -> usize {
-        self.retired.len()
+        self.retired.len() + self.unpublished.len()
+    }
+
+    /// Let what is unpublished wait for the readers.
+    fn tell(&mut self) {
+        if !self.unpublished.is_empty() {
+            let epoch = self.quiescence.advance();
+            let unpublished = self.unpublished.drain(..);
+            self.retired
+                .extend(unpublished.map(|(position, words)| (epoch, position, words)));
+        }
     }
 
     /// Carry out a change, publish it and retire what it replaced.
     fn commit(&mut self, change: Change<A>) {
         let shared = self.shared.clone();
-        let root = self.root(change.router, &shared);
+        let root = root(change.router, &shared);
         if change.length == 0 {
             root.default.store(change.to, Ordering::Release);
             return;
         }
-        let old = root.entry.load(Ordering::Relaxed);
-        let new = self.apply(old, 0, &change);
-        if new != old {
-            root.entry.store(new, Ordering::Release);
-        }
-        if let Some(direct) = shared.direct(root) {
-            let first = change.prefix.high();
-            let last = first + (1 << 16u8.saturating_sub(change.length));
-            for (high, word) in direct.iter().enumerate().take(last).skip(first) {
-                let now = self.at_16(root, high as u16);
-                if word.load(Ordering::Relaxed) != now {
-                    word.store(now, Ordering::Release);
-                }
+        let (words, level) = match shared.front(root) {
+            Some(front) => {
+                let first = change.prefix.high(front.deep);
+                let count = 1 << (8 * front.levels()).saturating_sub(change.length);
+                (&front.entries[first..first + count], front.levels().into())
+            }
+            None => (std::slice::from_ref(&root.entry), 0),
+        };
+        for word in words {
+            let old = word.load(Ordering::Relaxed);
+            let new = self.apply(old, level, &change, &shared.segments);
+            if new != old {
+                word.store(new, Ordering::Release);
             }
         }
-        self.retire();
-    }
-
-    /// Let what is unpublished wait for the readers.
-    fn retire(&mut self) {
-        if !self.unpublished.is_empty() {
-            let epoch = self.quiescence.advance();
-            self.retired.extend(
-                self.unpublished
-                    .drain(..)
-                    .map(|(position, words)| (epoch, position, words)),
-            );
+        if self.unpublished.len() >= TOLD_TOGETHER {
+            self.reclaim();
         }
-    }
-
-    /// The trie's entry for addresses that begin with `high`.
-    fn at_16(&self, root: &Root, high: u16) -> u32 {
-        let address = A::from_high(high);
-        let mut at = root.entry.load(Ordering::Relaxed);
-        for level in 0..2 {
-            if is_branch(at) {
-                at = step(&self.shared.segments, at, address.byte(level));
-            }
-        }
-        at
     }
 
     /// Apply a change to the subtree of `old` at `level`; returns the entry that must stand in its place.
-    fn apply(&mut self, old: u32, level: u32, change: &Change<A>) -> u32 {
+    fn apply(&mut self, old: u32, level: u32, change: &Change<A>, segments: &Segments) -> u32 {
         let beyond = change.length as i32 - 8 * level as i32;
         if beyond <= 0 {
-            return self.push(old, change);
+            return push(old, change, segments);
         }
         let slot = change.prefix.byte(level);
         if beyond > 8 && is_branch(old) {
             // One slot; where it leads to another block before and after, one store is all.
-            let shared = self.shared.clone();
-            let block = shared.segments.at(position(old));
+            let block = segments.at(position(old));
             let index = entry_index(header(block, slot), slot);
             let below = entry(block, index);
             if is_branch(below) {
-                let new = self.apply(below, level + 1, change);
+                let new = self.apply(below, level + 1, change, segments);
                 if is_branch(new) {
                     if new != below {
                         block[index].store(new, Ordering::Release);
                     }
                     return old;
                 }
-                let mut slots = spread(block);
-                slots[slot] = new;
-                return self.replace(old, &slots);
+                let runs = Runs::read(block);
+                let changed = runs.changed(slot..slot + 1, |_| new);
+                return self.replace(old, &runs, &changed, segments);
             }
         }
-        let shared = self.shared.clone();
-        let mut slots = if is_branch(old) {
-            spread(shared.segments.at(position(old)))
+        let runs = if is_branch(old) {
+            Runs::read(segments.at(position(old)))
         } else {
-            [old; SLOTS]
+            Runs::of(old)
         };
         let count = if beyond >= 8 { 1 } else { 1 << (8 - beyond) };
-        let before = slots;
-        for place in slots.iter_mut().skip(slot).take(count) {
-            *place = self.apply(*place, level + 1, change);
-        }
-        if slots == before {
-            old
-        } else {
-            self.replace(old, &slots)
-        }
+        let changed = runs.changed(slot..slot + count, |below| {
+            self.apply(below, level + 1, change, segments)
+        });
+        self.replace(old, &runs, &changed, segments)
     }
 
-    /// A change that covers a whole subtree: its runs stay, their leaves change in place.
-    fn push(&mut self, old: u32, change: &Change<A>) -> u32 {
-        if !is_branch(old) {
-            return change.applied(old);
-        }
-        let shared = self.shared.clone();
-        let block = shared.segments.at(position(old));
-        for word in block.iter().skip(HEADER).take(runs(block)) {
-            let below = word.load(Ordering::Relaxed);
-            let new = self.push(below, change);
-            if new != below {
-                word.store(new, Ordering::Release);
-            }
-        }
-        old
-    }
-
-    /// The entry for `slots` in place of `old`: the same block where its runs are the same, a leaf where all slots
-    /// are one, a new block otherwise.
-    fn replace(&mut self, old: u32, slots: &[u32; SLOTS]) -> u32 {
-        let shared = self.shared.clone();
-        let (words, count) = header_of(slots);
+    /// The entry for the runs `now` in place of `old`, whose runs are `before`: the same block where they begin at the same
+    /// slots, a leaf where all slots are one, a new block otherwise.
+    fn replace(&mut self, old: u32, before: &Runs, now: &Runs, segments: &Segments) -> u32 {
         if is_branch(old) {
-            let block = shared.segments.at(position(old));
-            if block
-                .iter()
-                .zip(&words)
-                .all(|(word, new)| word.load(Ordering::Relaxed) == *new)
-            {
-                store_entries(block, slots);
+            if now.is_shaped_as(before) {
+                now.store_entries(segments.at(position(old)));
                 return old;
             }
-            self.unpublished.push((position(old), (HEADER + runs(block)) as u32));
+            self.unpublished.push((position(old), before.words()));
         }
-        if count == 1 && !is_branch(slots[0]) {
-            return slots[0];
+        if let Some(entry) = now.only().filter(|entry| !is_branch(*entry)) {
+            return entry;
         }
-        let place = self.account.take((HEADER + count) as u32, &shared.segments);
+        let place = self.account.take(now.words(), segments);
         let place = place.expect("room was checked before the change");
-        store_block(shared.segments.at(place), &words, slots);
+        now.store(segments.at(place));
         branch(place)
     }
+}
+
+/// A change that covers a whole subtree: its runs stay, their leaves change in place.
+fn push<A>(old: u32, change: &Change<A>, segments: &Segments) -> u32 {
+    if !is_branch(old) {
+        return change.applied(old);
+    }
+    let block = segments.at(position(old));
+    for word in block.iter().skip(HEADER).take(runs(block)) {
+        let below = word.load(Ordering::Relaxed);
+        let new = push(below, change, segments);
+        if new != below {
+            word.store(new, Ordering::Release);
+        }
+    }
+    old
+}
+
+fn root(router: RouterIndex, shared: &Shared) -> &Root {
+    &shared.roots[router as usize]
 }
 
 fn checked<A: Address>(prefix: A, length: u8) -> Result<(), PrefixError> {

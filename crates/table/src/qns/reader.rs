@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::filter::{Candidates, Filter};
+use super::key::sealed::Layout;
 use super::key::{Address, Candidate, Match, Query, block, told_apart};
 use super::line::{self, SLOTS, tag_of};
 use super::segments::Lines;
@@ -150,7 +151,7 @@ impl<A: Address> QnsReader<A> {
                 asked[place] = left[lane].next();
                 blocks[place] = block(&queries[lane], asked[place]);
             }
-            A::hash(&shared.hasher, &blocks[..open.min(BATCH)], &mut hashes);
+            <A as Layout>::hash(&shared.hasher, &blocks[..open.min(BATCH)], &mut hashes);
             let state = shared.state.load(Ordering::Acquire);
             for place in 0..open.min(BATCH) {
                 lines[place] = shared.buckets.get(bucket(hashes[place], state));

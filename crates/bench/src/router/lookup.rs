@@ -1,0 +1,112 @@
+//! Lookups of one core in batches of 64, addresses at random over the routes.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Instant;
+
+use sluice_route::Address;
+use sluice_table::prefix::{self, PrefixReader, PrefixTable, Quiescence};
+
+use super::internet::{address_of, routes};
+use super::{Failure, SEED};
+use crate::nat_path::flows::Random;
+use crate::rows::{Row, Run};
+
+/// Addresses that are looked up in turn: more than caches keep the ways of.
+const ADDRESSES: usize = 1 << 20;
+/// Addresses of a batch.
+pub const BATCH: usize = 64;
+
+/// A full table of a family, and addresses of its routes. One route alone is the default route.
+pub struct Filled<A> {
+    /// The table.
+    pub table: PrefixTable<A>,
+    /// Its readers' marks: one.
+    pub quiescence: Arc<Quiescence>,
+    /// Routes as they were inserted.
+    pub routes: Vec<(A, u8)>,
+    /// What to look up.
+    pub addresses: Vec<A>,
+    /// Routes inserted in a second.
+    pub rate: f64,
+}
+
+/// A family's addresses as the table has them.
+pub fn number4(address: Address) -> u32 {
+    match address {
+        Address::V4(bits) => bits,
+        Address::V6(_) => 0,
+    }
+}
+
+/// The same of IPv6.
+pub fn number6(address: Address) -> u128 {
+    match address {
+        Address::V4(_) => 0,
+        Address::V6(bits) => bits,
+    }
+}
+
+/// So many routes of router 0, with one of 64 values each.
+pub fn filled<A: prefix::Address>(count: usize, number: fn(Address) -> A) -> Result<Filled<A>, Failure> {
+    let mut random = Random(SEED);
+    let drawn = routes(A::BITS == 128, count, &mut random);
+    let addresses = (0..ADDRESSES).map(|_| {
+        let route = drawn[random.below(count as u64) as usize];
+        number(address_of(route, &mut random))
+    });
+    let addresses: Vec<_> = addresses.collect();
+    let routes: Vec<_> = match count {
+        1 => vec![(A::from_high(0), 0)],
+        _ => drawn
+            .iter()
+            .map(|route| (number(route.address()), route.length()))
+            .collect(),
+    };
+    let quiescence = Arc::new(Quiescence::new(1));
+    let mut table = PrefixTable::new(quiescence.clone());
+    let begin = Instant::now();
+    for (place, &(prefix, length)) in routes.iter().enumerate() {
+        table.insert(0, prefix, length, place as u32 % 64)?;
+    }
+    let rate = routes.len() as f64 / begin.elapsed().as_secs_f64();
+    Ok(Filled {
+        table,
+        quiescence,
+        routes,
+        addresses,
+        rate,
+    })
+}
+
+/// Lookups a second over all addresses.
+pub fn lookups<A: prefix::Address>(reader: &PrefixReader<A>, addresses: &[A]) -> f64 {
+    let mut values = [0; BATCH];
+    let begin = Instant::now();
+    for addresses in addresses.chunks_exact(BATCH) {
+        reader.lookup_batch(&[0; BATCH], addresses, &mut values);
+        black_box(&values);
+    }
+    addresses.len() as f64 / begin.elapsed().as_secs_f64()
+}
+
+/// Rows of both families.
+pub fn lookup(run: &mut Run<'_>, sizes: &[usize], runs: usize) -> Result<(), Failure> {
+    for &size in sizes {
+        row(run, filled(size, number4)?, runs);
+        row(run, filled(size, number6)?, runs);
+    }
+    Ok(())
+}
+
+fn row<A: prefix::Address>(run: &mut Run<'_>, filled: Filled<A>, runs: usize) {
+    let reader = filled.table.reader();
+    let rates: Vec<_> = (0..runs).map(|_| lookups(&reader, &filled.addresses)).collect();
+    let row = Row::new("lookup")
+        .key("fib", "ours")
+        .key("family", if A::BITS == 32 { 4 } else { 6 })
+        .key("routes", filled.routes.len())
+        .figure("lookups_per_s", &rates)
+        .figure("memory_kb", &[filled.table.bytes() as f64 / 1024.0]);
+    (run.row)(row);
+}

@@ -1,0 +1,57 @@
+//! `router`: what the forwarding table costs: a lookup, a change, a packet.
+
+mod forward;
+mod internet;
+mod load;
+mod lookup;
+
+use crate::nat_path::rig;
+use crate::rows::Run;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Case {
+    /// Lookups of one core, nothing else.
+    Lookup,
+    /// Changes of a full table, alone and while another core looks up.
+    Load,
+    /// Packets by the number of routes.
+    Forward,
+}
+
+/// What to measure: everything where nothing is said.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub struct RouterArguments {
+    /// Only this case.
+    #[arg(long, value_name = "CASE")]
+    only: Option<Case>,
+}
+
+/// Run it.
+pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure> {
+    let wanted = |case| arguments.only.is_none_or(|only| only == case);
+    let runs = if run.quick { 3 } else { 7 };
+    let sizes: &[usize] = if run.quick {
+        &[1, 1_000, 100_000]
+    } else {
+        &[1, 1_000, 1_000_000]
+    };
+    if wanted(Case::Lookup) {
+        lookup::lookup(run, sizes, runs)?;
+    }
+    if wanted(Case::Load) {
+        load::load(run, runs)?;
+    }
+    if wanted(Case::Forward) {
+        let eal = rig::start(1)?;
+        for (number, &routes) in (2..).zip(sizes) {
+            forward::forward(run, eal, number, routes, runs)?;
+        }
+    }
+    Ok(())
+}
+
+/// Begin of all draws.
+const SEED: u64 = 88_172_645_463_325_252;

@@ -1,0 +1,145 @@
+//! Sets of next hops: what a route with several ways leads to (ECMP), and which one a flow takes.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
+
+use crate::NextHop;
+
+/// Most members of a set.
+pub const MAX_MEMBERS: usize = 64;
+
+/// Most sets of a process.
+pub const MAX_SETS: usize = 4096;
+
+/// What flows are dealt out to: each belongs to one member, so many to each as its weight is of all.
+pub const BUCKETS: usize = 1024;
+
+/// Next hops, each with the weight that it has among them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HopSet(Vec<(NextHop, u8)>);
+
+/// Why next hops are no set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HopSetError {
+    /// None, or too many.
+    #[error("{0} next hops: a route has 1 to {MAX_MEMBERS}")]
+    Count(usize),
+    /// One that would never be used.
+    #[error("a next hop has the weight 0: weights are 1 to 255")]
+    Weight,
+}
+
+impl HopSet {
+    /// Of next hops in any order. One that is named twice has both weights, up to 255.
+    pub fn new(members: &[(NextHop, u8)]) -> Result<Self, HopSetError> {
+        let mut set: Vec<(NextHop, u8)> = Vec::with_capacity(members.len());
+        for &(next_hop, weight) in members {
+            if weight == 0 {
+                return Err(HopSetError::Weight);
+            }
+            match set.iter_mut().find(|(known, _)| *known == next_hop) {
+                Some((_, known)) => *known = known.saturating_add(weight),
+                None => set.push((next_hop, weight)),
+            }
+        }
+        if set.is_empty() || set.len() > MAX_MEMBERS {
+            return Err(HopSetError::Count(set.len()));
+        }
+        set.sort_unstable();
+        Ok(Self(set))
+    }
+
+    /// Its members with their weights, each once.
+    pub fn members(&self) -> &[(NextHop, u8)] {
+        &self.0
+    }
+}
+
+impl From<NextHop> for HopSet {
+    fn from(next_hop: NextHop) -> Self {
+        Self(vec![(next_hop, 1)])
+    }
+}
+
+/// Index of a next hop by bucket. It is written before a route leads to it, and stays until no reader can hold it.
+type Buckets = Box<[AtomicU16]>;
+
+/// All sets, as workers see them: memory is made for those that are used.
+#[derive(Debug)]
+pub(crate) struct HopSets(Box<[OnceLock<Buckets>]>);
+
+impl HopSets {
+    pub fn new() -> Self {
+        Self((0..MAX_SETS).map(|_| OnceLock::new()).collect())
+    }
+
+    /// The next hop of a flow with this hash.
+    #[inline]
+    pub fn choose(&self, set: usize, hash: u64) -> Option<u32> {
+        let buckets = self.0.get(set)?.get()?;
+        let bucket = buckets.get((hash >> 32) as usize % BUCKETS)?;
+        Some(bucket.load(Ordering::Relaxed).into())
+    }
+
+    /// The next hop of each bucket; none where there is no such set.
+    pub fn buckets(&self, set: usize) -> impl Iterator<Item = u32> + '_ {
+        let buckets = self.0.get(set).and_then(OnceLock::get);
+        buckets
+            .into_iter()
+            .flatten()
+            .map(|bucket| bucket.load(Ordering::Relaxed).into())
+    }
+
+    /// Deal a set's buckets out to its members, given by index and weight. Of the buckets of another set, those keep their
+    /// member that it may have: a member that is gone moves nobody else's flows.
+    pub fn deal(&self, set: usize, members: &[(u32, u8)], like: Option<usize>) {
+        let Some(slot) = self.0.get(set) else { return };
+        let buckets = slot.get_or_init(|| (0..BUCKETS).map(|_| AtomicU16::new(0)).collect());
+        let mut left = shares(members);
+        let mut dealt = [None; BUCKETS];
+        for (bucket, index) in dealt
+            .iter_mut()
+            .zip(like.into_iter().flat_map(|like| self.buckets(like)))
+        {
+            let member = members.iter().position(|&(member, _)| member == index);
+            if let Some(member) = member.filter(|&member| left[member] > 0) {
+                left[member] -= 1;
+                *bucket = Some(member);
+            }
+        }
+        let mut next = 0;
+        for (bucket, dealt) in buckets.iter().zip(dealt) {
+            let member = dealt.unwrap_or_else(|| {
+                // In turn, so that what a member loses later is spread over the others' flows.
+                while left[next % members.len()] == 0 {
+                    next += 1;
+                }
+                left[next % members.len()] -= 1;
+                next += 1;
+                (next - 1) % members.len()
+            });
+            bucket.store(members[member].0 as u16, Ordering::Relaxed);
+        }
+    }
+}
+
+/// How many buckets each member has: by its weight, and at least one; what rounding leaves goes to the largest remainders.
+fn shares(members: &[(u32, u8)]) -> Vec<usize> {
+    let all: usize = members.iter().map(|(_, weight)| *weight as usize).sum();
+    let exact = |place: usize| members[place].1 as usize * BUCKETS;
+    let mut shares: Vec<_> = (0..members.len()).map(|place| (exact(place) / all).max(1)).collect();
+    let mut order: Vec<_> = (0..members.len()).collect();
+    order.sort_by_key(|&place| std::cmp::Reverse(exact(place) % all));
+    let mut turns = order.iter().cycle();
+    while shares.iter().sum::<usize>() < BUCKETS
+        && let Some(&place) = turns.next()
+    {
+        shares[place] += 1;
+    }
+    while shares.iter().sum::<usize>() > BUCKETS
+        && let Some(most) = shares.iter_mut().max()
+    {
+        *most -= 1;
+    }
+    shares
+}

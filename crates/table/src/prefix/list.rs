@@ -1,0 +1,172 @@
+//! The routes of one router, as only the writer needs them.
+
+use std::collections::HashMap;
+
+use super::Address;
+use super::reader::Match;
+
+const VALUE_BITS: u32 = 23;
+
+/// Routes by the byte of the prefix that they end in: those whose other bytes are the same lie together, so that one search
+/// leads to a route, to the routes that cover it, and to its neighbours.
+///
+/// A route of a group is one word: which one of the 510 prefixes of 1 to 8 bits, and its value. A group is sorted by it.
+#[derive(Debug)]
+pub struct Routes<A> {
+    groups: HashMap<(A, u8), Vec<u32>>,
+    /// Groups by the number of bytes before theirs.
+    depths: [u32; 16],
+    default: Option<u32>,
+    count: usize,
+}
+
+/// The group of a route, and which one of the group's prefixes it is.
+#[inline]
+fn place<A: Address>(prefix: A, length: u8) -> ((A, u8), u32) {
+    let depth = (length - 1) / 8;
+    (
+        (prefix.masked(8 * depth), depth),
+        number(prefix, depth, length - 8 * depth),
+    )
+}
+
+/// The number of the prefix of `bits` bits of an address's byte at `depth`.
+#[inline]
+fn number<A: Address>(address: A, depth: u8, bits: u8) -> u32 {
+    1 << bits | (address.byte(depth.into()) >> (8 - bits)) as u32
+}
+
+/// Where a prefix is in its group, or belongs.
+fn search(group: &[u32], number: u32) -> Result<usize, usize> {
+    group.binary_search_by_key(&number, |word| word >> VALUE_BITS)
+}
+
+fn value(word: u32) -> u32 {
+    word & ((1 << VALUE_BITS) - 1)
+}
+
+impl<A: Address> Routes<A> {
+    /// None.
+    pub fn new() -> Self {
+        Self {
+            groups: HashMap::new(),
+            depths: [0; 16],
+            default: None,
+            count: 0,
+        }
+    }
+
+    /// Number of routes.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The value of exactly this route.
+    pub fn get(&self, prefix: A, length: u8) -> Option<u32> {
+        if length == 0 {
+            return self.default;
+        }
+        let (key, number) = place(prefix, length);
+        let group = self.groups.get(&key)?;
+        search(group, number).ok().map(|at| value(group[at]))
+    }
+
+    /// Add a route, or change the value of one; returns the value that it had.
+    pub fn insert(&mut self, prefix: A, length: u8, new: u32) -> Option<u32> {
+        if length == 0 {
+            self.count += usize::from(self.default.is_none());
+            return self.default.replace(new);
+        }
+        let (key, number) = place(prefix, length);
+        let group = self.groups.entry(key).or_default();
+        if group.is_empty() {
+            self.depths[key.1 as usize] += 1;
+        }
+        let word = number << VALUE_BITS | new;
+        match search(group, number) {
+            Ok(at) => Some(value(std::mem::replace(&mut group[at], word))),
+            Err(at) => {
+                // Most groups stay small: one that has one route has room for it alone.
+                if group.len() == group.capacity() {
+                    group.reserve_exact((group.len() / 2).max(1));
+                }
+                group.insert(at, word);
+                self.count += 1;
+                None
+            }
+        }
+    }
+
+    /// Remove a route; returns the value that it had.
+    pub fn remove(&mut self, prefix: A, length: u8) -> Option<u32> {
+        if length == 0 {
+            self.count -= usize::from(self.default.is_some());
+            return self.default.take();
+        }
+        let (key, number) = place(prefix, length);
+        let group = self.groups.get_mut(&key)?;
+        let at = search(group, number).ok()?;
+        let old = value(group.remove(at));
+        if group.is_empty() {
+            self.groups.remove(&key);
+            self.depths[key.1 as usize] -= 1;
+        }
+        self.count -= 1;
+        Some(old)
+    }
+
+    /// The longest route shorter than `length`, other than the default route, that covers `prefix`.
+    pub fn covering(&self, prefix: A, length: u8) -> Option<Match> {
+        let mut below = length;
+        while below > 1 {
+            let depth = (below - 2) / 8;
+            if self.depths[depth as usize] > 0
+                && let Some(group) = self.groups.get(&(prefix.masked(8 * depth), depth))
+            {
+                for bits in (1..below - 8 * depth).rev() {
+                    if let Ok(at) = search(group, number(prefix, depth, bits)) {
+                        return Some(Match {
+                            value: value(group[at]),
+                            length: 8 * depth + bits,
+                        });
+                    }
+                }
+            }
+            below = 8 * depth + 1;
+        }
+        None
+    }
+
+    /// Values of all routes.
+    pub fn values(&self) -> impl Iterator<Item = u32> + '_ {
+        let words = self.groups.values().flatten();
+        self.default.into_iter().chain(words.map(|word| value(*word)))
+    }
+
+    /// All routes as (prefix, length, value), by prefix, shorter ones first.
+    pub fn sorted(&self) -> Vec<(A, u8, u32)> {
+        let mut all = Vec::with_capacity(self.count);
+        all.extend(self.default.map(|value| (A::from_high(0), 0, value)));
+        for ((high, depth), group) in &self.groups {
+            all.extend(group.iter().map(|word| {
+                let number = word >> VALUE_BITS;
+                let bits = number.ilog2() as u8;
+                let byte = ((number ^ 1 << bits) << (8 - bits)) as u8;
+                (high.with_byte((*depth).into(), byte), 8 * depth + bits, value(*word))
+            }));
+        }
+        all.sort_unstable();
+        all
+    }
+
+    /// Bytes allocated, estimated from the room of the map and of the groups.
+    pub fn bytes(&self) -> usize {
+        let slots = self.groups.capacity() * 8 / 7 * (size_of::<((A, u8), Vec<u32>)>() + 1);
+        // Sixteen is what an allocator adds at most to small blocks, by its account and by rounding.
+        let groups = self
+            .groups
+            .values()
+            .map(|group| group.capacity() * size_of::<u32>() + 16);
+        size_of::<Self>() + slots + groups.sum::<usize>()
+    }
+}
