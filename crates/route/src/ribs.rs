@@ -3,7 +3,7 @@
 use crate::fib::FibError;
 use crate::neighbour::HashKey;
 use crate::rib::{Hop, Offer, Origin, ResolvedSet, Rib, Settings, Sink, Target, Way};
-use crate::{Fib, InterfaceIndex, NextHopKeeper, Prefix, RouteSet, RouterIndex, Time};
+use crate::{Fib, HopSet, InterfaceIndex, NextHopKeeper, Prefix, RouteSet, RouterIndex, Time};
 
 /// The routes of all routers.
 #[derive(Debug)]
@@ -24,10 +24,15 @@ struct Table<'f> {
 
 impl Sink for Table<'_> {
     fn set(&mut self, prefix: Prefix, set: &ResolvedSet) {
-        // Of equal shares the first.
-        let heaviest = set.members().iter().rev().max_by_key(|(_, share)| *share);
-        let Some((next_hop, _)) = heaviest else { return };
-        if self.fib.insert(self.router, prefix, *next_hop, self.keeper).is_err() {
+        let is_set = match set.members() {
+            [] => return,
+            [(next_hop, _)] => self.fib.insert(self.router, prefix, *next_hop, self.keeper).is_ok(),
+            members => HopSet::new(members).is_ok_and(|set| {
+                let inserted = self.fib.insert_set(self.router, prefix, &set, self.keeper);
+                inserted.is_ok()
+            }),
+        };
+        if !is_set {
             *self.unable += 1;
         }
     }

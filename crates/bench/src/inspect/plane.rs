@@ -188,6 +188,7 @@ fn interface(index: u16) -> Interface {
         complete_checksums: true,
         segment_size: None,
         host: false,
+        peer: None,
         bridge: Some(Bridge {
             peer: 1 - index,
             drops_invalid: false,

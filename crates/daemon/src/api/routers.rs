@@ -136,26 +136,32 @@ pub(super) async fn routes(
     let mut items = Vec::new();
     for (number, router) in numbered(policy).filter(|(number, _)| wanted.is_none_or(|wanted| wanted == *number)) {
         let routes = plane.fib().iter(number);
-        items.extend(routes.filter_map(|(prefix, next_hop)| {
-            let (via, interface, kind) = match table.get(next_hop) {
-                NextHop::Local(index) => (None, name(index), "local"),
-                NextHop::Attached(index) if connected(prefix, index) => (None, name(index), "connected"),
-                NextHop::Attached(index) => (None, name(index), "static"),
-                NextHop::Gateway { interface, address } => (Some(IpAddr::from(address)), name(interface), "static"),
-                NextHop::Drop(RouteRefusal::Blackhole) => (None, None, "blackhole"),
-                NextHop::Drop(RouteRefusal::Unreachable) => (None, None, "unreachable"),
-                NextHop::Drop(RouteRefusal::Prohibit) => (None, None, "prohibit"),
-                // Broadcast addresses of the links and link-local ones, which nobody configured.
-                NextHop::Drop(_) => return None,
-            };
-            Some(Route {
-                router: router.name.clone(),
-                to: prefix.to_string(),
-                via,
-                interface,
-                kind: told(number, prefix).unwrap_or(kind).into(),
-            })
-        }));
+        for (prefix, index) in routes {
+            // Of a set of next hops one line each.
+            let mut members: Vec<u32> = table.members(index).collect();
+            members.sort_unstable();
+            members.dedup();
+            items.extend(members.into_iter().filter_map(|member| {
+                let (via, interface, kind) = match table.get(member) {
+                    NextHop::Local(index) => (None, name(index), "local"),
+                    NextHop::Attached(index) if connected(prefix, index) => (None, name(index), "connected"),
+                    NextHop::Attached(index) => (None, name(index), "static"),
+                    NextHop::Gateway { interface, address } => (Some(IpAddr::from(address)), name(interface), "static"),
+                    NextHop::Drop(RouteRefusal::Blackhole) => (None, None, "blackhole"),
+                    NextHop::Drop(RouteRefusal::Unreachable) => (None, None, "unreachable"),
+                    NextHop::Drop(RouteRefusal::Prohibit) => (None, None, "prohibit"),
+                    // Broadcast addresses of the links and link-local ones, which nobody configured.
+                    NextHop::Drop(_) => return None,
+                };
+                Some(Route {
+                    router: router.name.clone(),
+                    to: prefix.to_string(),
+                    via,
+                    interface,
+                    kind: told(number, prefix).unwrap_or(kind).into(),
+                })
+            }));
+        }
     }
     Ok(Json(Page::whole(items)))
 }
