@@ -21,7 +21,7 @@ use crate::build::{PoolNames, Rules, SignatureReport};
 use crate::compiling::Compiler;
 use crate::desk::{Desk, Gone};
 use crate::eve::{Eve, Scene};
-use crate::host::Hosts;
+use crate::host::{Hosts, KernelLink};
 use crate::hosts;
 use crate::numbers::Resting;
 use crate::routing::Hearings;
@@ -271,6 +271,11 @@ impl Control {
     /// Listen to routing daemons as the configuration that runs says. From within the runtime.
     pub(crate) fn hear_routes(self: &Arc<Self>) {
         lock(&self.hearings).follow(self);
+    }
+
+    /// Interfaces of routers' namespaces, for whom routes are heard there.
+    pub(crate) fn know_links(&self, links: &[KernelLink]) {
+        lock(&self.hearings).know(links);
     }
 
     /// What became of signature files.

@@ -101,9 +101,11 @@ impl Control {
     /// Let the interfaces of hosts have a carrier where their links are up, for ever.
     pub(crate) async fn follow_hosts(&self) {
         loop {
-            for link in self.hosts.links() {
+            let links = self.hosts.links();
+            for link in &links {
                 self.hosts.set_link(link.index, self.has_link(link.index));
             }
+            self.know_links(&links);
             tokio::time::sleep(PERIOD).await;
         }
     }

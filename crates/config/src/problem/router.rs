@@ -1,5 +1,7 @@
 //! What can be wrong with virtual routers.
 
+use std::net::SocketAddr;
+
 use super::{Problem, nearest};
 
 /// One thing that is wrong with `[routers]`, or with who is in which.
@@ -64,6 +66,17 @@ pub enum RouterProblem {
     /// Settings of filters that all share.
     #[error("the filters of all routers have the same `{0}`, and this one is another")]
     FiltersDiffer(&'static str),
+    /// Routes of a namespace that is not there.
+    #[error("this router has no namespace whose routes could be its own")]
+    NoNamespace,
+    /// An address that another router listens at.
+    #[error("router `{other}` listens to FPM at {listen} already")]
+    SameListen {
+        /// The address and port.
+        listen: SocketAddr,
+        /// The other router.
+        other: String,
+    },
     /// Too many.
     #[error("{0} routers are more than there can be")]
     TooMany(usize),
@@ -92,6 +105,8 @@ impl RouterProblem {
             Self::LinkMtu { .. } => "write the same `mtu` at both ends".into(),
             Self::TagsOnLink(_) => "make another link in the place of the VLAN".into(),
             Self::FiltersDiffer(_) => "write the same in each".into(),
+            Self::NoNamespace => "write `daemon = true`".into(),
+            Self::SameListen { .. } => "choose another port, or give the router a namespace: `daemon = true`".into(),
             Self::TooMany(_) => format!("at most {} are possible", crate::validate::MOST_ROUTERS),
         }
     }

@@ -21,6 +21,10 @@ pub struct Router {
     /// A routing daemon tells its routes by FPM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fpm: Option<Fpm>,
+    /// Routes of the namespace's own table are the router's: those of BIRD, or of `ip route`. Where it is not given, they are
+    /// where there is a namespace, and no daemon tells its routes by FPM.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel_routes: Option<bool>,
     /// Static routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
@@ -39,7 +43,8 @@ pub struct Router {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Fpm {
-    /// Address and port, of this host and not of the router, to listen at. Whoever reaches it can change the router's routes.
+    /// Address and port to listen at: in the router's namespace where it has one, otherwise of this host. Whoever reaches it
+    /// can change the router's routes.
     pub listen: SocketAddr,
     /// How long the routes stay of a daemon that is gone, or does not tell them again.
     #[serde(default = "grace")]

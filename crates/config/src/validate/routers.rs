@@ -107,6 +107,22 @@ impl<'a> Check<'a> {
             if name == DEFAULT {
                 self.only_settings(written);
             }
+            if written.kernel_routes == Some(true) && !written.daemon {
+                self.report(
+                    place!["routers", name, "kernel-routes"],
+                    RouterProblem::NoNamespace.into(),
+                );
+            }
+            // Routers with namespaces have addresses of their own to listen at.
+            let listens = |other: &schema::Router| other.fpm.as_ref().filter(|_| !other.daemon).map(|fpm| fpm.listen);
+            let mut others = document.routers.iter().take_while(|(other, _)| *other != name);
+            if let Some(listen) = listens(written)
+                && let Some((other, _)) = others.find(|(_, other)| listens(other) == Some(listen))
+            {
+                let other = other.clone();
+                let at = place!["routers", name, "fpm", "listen"];
+                self.report(at, RouterProblem::SameListen { listen, other }.into());
+            }
         }
         let router = |name: &str| {
             let written = document.routers.get(name);
@@ -125,6 +141,8 @@ impl<'a> Check<'a> {
                 limits,
                 filters,
                 daemon: written.is_some_and(|written| written.daemon),
+                kernel_routes: written
+                    .is_some_and(|written| written.daemon && written.kernel_routes.unwrap_or(written.fpm.is_none())),
                 fpm: written.and_then(|written| written.fpm.clone()),
             }
         };

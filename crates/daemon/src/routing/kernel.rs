@@ -1,8 +1,6 @@
 //! Routes from the kernel's table of a namespace: BIRD's, and what a person adds with `ip route`.
 
-use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram as Socket;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,13 +9,13 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
-use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sluice_route::feed::netlink::{INET, INET6, kind};
 use sluice_route::feed::writer::{LIST, Writer};
 use sluice_route::feed::{Links, Listed, MAIN_TABLE, Teller};
 use sluice_route::rib::Origin;
 use tokio::net::UnixDatagram;
 
+use super::namespace::within;
 use super::{Hearing, Patience, Routes, Shared, count, watched};
 
 /// What a listener to the kernel is told.
@@ -62,8 +60,7 @@ pub fn listen(settings: KernelSettings, routes: Arc<dyn Routes>) -> Hearing {
     }
 }
 
-/// A socket that hears of routes in a namespace. A thread of its own goes there, and ends. What netlink sends are datagrams,
-/// so the type that waits for those does, whatever family it is named after.
+/// A socket that hears of routes in a namespace. What netlink sends are datagrams, so the type that waits for those does, whatever family it is named after.
 fn open(namespace: Option<&Path>) -> io::Result<Socket> {
     let socket = || -> io::Result<Socket> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -76,15 +73,7 @@ fn open(namespace: Option<&Path>) -> io::Result<Socket> {
         rustix::net::bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
         Ok(socket.into())
     };
-    let Some(path) = namespace else { return socket() };
-    let file = File::open(path)?;
-    std::thread::scope(|scope| {
-        let there = scope.spawn(|| {
-            move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))?;
-            socket()
-        });
-        there.join().unwrap_or_else(|_| Err(io::ErrorKind::Other.into()))
-    })
+    within(namespace, socket)
 }
 
 /// What is asked for, one after the other: a listing has to end before the next is asked for.
@@ -94,14 +83,14 @@ const LISTINGS: [(u16, u8, usize); 3] = [
     (kind::GET_ROUTE, INET6, 12),
 ];
 
-fn ask(socket: &UnixDatagram, listing: usize) -> io::Result<()> {
+async fn ask(socket: &UnixDatagram, listing: usize) -> io::Result<()> {
     let Some(&(kind, family, length)) = LISTINGS.get(listing) else {
         return Ok(());
     };
     let mut fixed = vec![0; length];
     fixed[0] = family;
     let message = Writer::new(kind, LIST, &fixed).finish();
-    socket.try_send(&message).map(|_| ())
+    socket.send(&message).await.map(|_| ())
 }
 
 /// Why a socket is of no use any more.
@@ -141,7 +130,7 @@ async fn hear(shared: &Shared, socket: &UnixDatagram, patience: &mut Patience) -
     let mut buffer = vec![0; LONGEST];
     let mut listing = 0;
     shared.begin();
-    if let Err(error) = ask(socket, listing) {
+    if let Err(error) = ask(socket, listing).await {
         return error.into();
     }
     loop {
@@ -165,7 +154,7 @@ async fn hear(shared: &Shared, socket: &UnixDatagram, patience: &mut Patience) -
                     shared.sweep().await;
                     shared.state().replay.settle();
                     patience.reset();
-                } else if let Err(error) = ask(socket, listing) {
+                } else if let Err(error) = ask(socket, listing).await {
                     return error.into();
                 }
             }

@@ -2,11 +2,13 @@
 //! namespace. Both offer what they hear to the router's RIB.
 
 mod kernel;
+mod namespace;
 mod replay;
 mod routers;
 mod server;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +35,8 @@ pub struct Settings {
     pub router: String,
     /// Where it listens.
     pub listen: SocketAddr,
+    /// In this namespace, as a file; in the process's own where there is none.
+    pub namespace: Option<PathBuf>,
     /// How long routes stay of a daemon that is gone, or does not tell them again.
     pub grace: Duration,
     /// How long a daemon is silent after the last route of a replay.
@@ -51,6 +55,7 @@ impl Settings {
         Self {
             router: router.into(),
             listen,
+            namespace: None,
             grace: Duration::from_secs(120),
             quiet: Duration::from_secs(5),
             table: MAIN_TABLE,
@@ -111,6 +116,8 @@ struct Shared {
 
 struct State {
     feed: Feed,
+    /// What interfaces are called where the socket is.
+    here: Links,
     replay: Replay,
     listens: Option<SocketAddr>,
     peer: Option<SocketAddr>,
@@ -128,6 +135,7 @@ impl Shared {
             origin: teller.origin,
             began,
             state: Mutex::new(State {
+                here: teller.links.clone(),
                 feed: Feed::new(teller),
                 replay: Replay::new(grace, quiet),
                 listens: None,
@@ -256,10 +264,15 @@ impl Hearing {
     /// Interfaces have come, gone or got other numbers: everything is told again, by the new ones.
     pub fn set_links(&self, links: Links) {
         let mut state = self.shared.state();
-        if state.feed.teller().links != links {
-            state.feed.set_links(links);
+        if state.here == links {
+            return;
+        }
+        // Somebody elsewhere has names of its own for interfaces.
+        if state.feed.teller().links == state.here {
+            state.feed.set_links(links.clone());
             self.shared.again.notify_one();
         }
+        state.here = links;
     }
 }
 

@@ -1,6 +1,7 @@
-//! The FPM servers of the routers that ask for one, as configurations come and go.
+//! Who is heard for which router, as configurations come and go: FPM servers, and listeners to namespaces.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use sluice_config::schema::Fpm;
@@ -8,8 +9,9 @@ use sluice_route::RouterIndex;
 use sluice_route::feed::Links;
 use sluice_route::rib::Rib;
 
-use super::{Hearing, Routes, Settings, serve};
+use super::{Hearing, KernelSettings, Routes, Settings, listen, serve};
 use crate::control::Control;
+use crate::host::{KernelLink, namespace_name};
 
 /// The routes of a router of the plane, by its name.
 struct OfRouter {
@@ -29,38 +31,90 @@ impl Routes for OfRouter {
     }
 }
 
-/// The servers, by router.
+/// Who is heard for a router, and by which settings.
+struct Heard<S> {
+    settings: S,
+    hearing: Hearing,
+}
+
+/// Servers and listeners, by router.
 #[derive(Default)]
-pub(crate) struct Hearings(BTreeMap<String, (Fpm, Hearing)>);
+pub(crate) struct Hearings {
+    fpm: BTreeMap<String, Heard<(Fpm, bool)>>,
+    kernel: BTreeMap<String, Heard<()>>,
+}
 
 impl Hearings {
-    /// Serve where the configuration that runs asks for it, and nowhere else. A server whose settings stay goes on.
+    /// Serve and listen where the configuration that runs asks for it, and nowhere else. What stays as it was goes on.
     pub(crate) fn follow(&mut self, control: &Arc<Control>) {
         let config = control.config();
-        let asking = config.routers.iter();
-        let wanted: BTreeMap<&str, &Fpm> = asking
-            .filter_map(|router| Some((router.name.as_str(), router.fpm.as_ref()?)))
-            .collect();
-        self.0.retain(|name, (fpm, hearing)| {
-            let stays = wanted.get(name.as_str()) == Some(&&*fpm);
-            if !stays {
-                tracing::info!("router {name}: no longer listens to FPM at {}", fpm.listen);
-                hearing.forget();
-            }
-            stays
+        let named = || config.routers.iter().filter(|router| !router.name.is_empty());
+        let fpm = named().filter_map(|router| Some((router.name.as_str(), (router.fpm.clone()?, router.daemon))));
+        let (control, began) = (Arc::downgrade(control), control.began);
+        let routes = |name: &str| OfRouter {
+            control: control.clone(),
+            name: name.to_owned(),
+        };
+        settle(&mut self.fpm, fpm.collect(), |name, (fpm, in_namespace)| {
+            let settings = Settings {
+                grace: fpm.grace.duration(),
+                namespace: in_namespace.then(|| namespace(name)),
+                ..Settings::new(name, fpm.listen, Links::Foreign, began)
+            };
+            serve(settings, Arc::new(routes(name)))
         });
-        for (name, fpm) in wanted {
-            let (control, name) = (Arc::downgrade(control), name.to_owned());
-            self.0.entry(name.clone()).or_insert_with(|| {
-                let began = control
-                    .upgrade()
-                    .map_or_else(std::time::Instant::now, |control| control.began);
-                let settings = Settings {
-                    grace: fpm.grace.duration(),
-                    ..Settings::new(name.clone(), fpm.listen, Links::Foreign, began)
-                };
-                (fpm.clone(), serve(settings, Arc::new(OfRouter { control, name })))
-            });
+        let kernel = named()
+            .filter(|router| router.kernel_routes)
+            .map(|router| (router.name.as_str(), ()));
+        settle(&mut self.kernel, kernel.collect(), |name, ()| {
+            let settings = KernelSettings {
+                router: name.to_owned(),
+                namespace: Some(namespace(name)),
+                links: Links::Foreign,
+                began,
+            };
+            listen(settings, Arc::new(routes(name)))
+        });
+    }
+
+    /// Interfaces of namespaces by their numbers there: who has others is told everything again.
+    pub(crate) fn know(&self, links: &[KernelLink]) {
+        let of_router = |name: &str| {
+            let own = links.iter().filter(|link| link.router == name);
+            Links::Numbered(own.map(|link| (link.link, link.index)).collect())
+        };
+        for (name, heard) in self.fpm.iter().filter(|(_, heard)| heard.settings.1) {
+            heard.hearing.set_links(of_router(name));
         }
+        for (name, heard) in &self.kernel {
+            heard.hearing.set_links(of_router(name));
+        }
+    }
+}
+
+/// The namespace of a router, as a file.
+fn namespace(router: &str) -> PathBuf {
+    Path::new("/run/netns").join(namespace_name(router))
+}
+
+/// End what is no longer wanted so, and begin what is new.
+fn settle<S: Clone + PartialEq>(
+    heard: &mut BTreeMap<String, Heard<S>>,
+    wanted: BTreeMap<&str, S>,
+    begin: impl Fn(&str, &S) -> Hearing,
+) {
+    heard.retain(|name, heard| {
+        let stays = wanted.get(name.as_str()) == Some(&heard.settings);
+        if !stays {
+            tracing::info!("router {name}: routes are no longer heard as they were");
+            heard.hearing.forget();
+        }
+        stays
+    });
+    for (name, settings) in wanted {
+        heard.entry(name.to_owned()).or_insert_with(|| Heard {
+            hearing: begin(name, &settings),
+            settings,
+        });
     }
 }

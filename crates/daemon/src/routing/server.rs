@@ -3,17 +3,19 @@
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::sockopt;
-use sluice_route::feed::Teller;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use sluice_route::feed::fpm::Frames;
+use sluice_route::feed::{Links, Teller};
 use sluice_route::rib::Origin;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
+use super::namespace::within;
 use super::{Hearing, Patience, Routes, Settings, Shared, count, watched};
 
 /// Bytes read at a time: some 600 routes, 1 to 2 ms of the control thread.
@@ -28,8 +30,8 @@ pub fn serve(settings: Settings, routes: Arc<dyn Routes>) -> Hearing {
     };
     let times = (settings.grace, settings.quiet, settings.began);
     let shared = Arc::new(Shared::new(&settings.router, teller, times, routes));
-    let listen = settings.listen;
-    let task = watched(shared.clone(), move |shared| run(shared, listen));
+    let (listen, namespace) = (settings.listen, settings.namespace);
+    let task = watched(shared.clone(), move |shared| run(shared, listen, namespace.clone()));
     Hearing {
         shared,
         task: tokio::spawn(task),
@@ -50,8 +52,8 @@ enum End {
     Broken(String),
 }
 
-async fn run(shared: Arc<Shared>, listen: SocketAddr) {
-    let listener = bind(&shared, listen).await;
+async fn run(shared: Arc<Shared>, listen: SocketAddr, namespace: Option<PathBuf>) {
+    let listener = bind(&shared, listen, namespace.as_deref()).await;
     let mut connection: Option<Connection> = None;
     let (mut patience, mut not_before) = (Patience::new(), Instant::now());
     loop {
@@ -104,11 +106,32 @@ async fn run(shared: Arc<Shared>, listen: SocketAddr) {
     }
 }
 
+/// A listening socket in a namespace.
+fn listener(listen: SocketAddr, namespace: Option<&Path>) -> io::Result<TcpListener> {
+    let listener = within(namespace, || {
+        let family = match listen {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let socket = rustix::net::socket_with(
+            family,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )?;
+        sockopt::set_socket_reuseaddr(&socket, true)?;
+        rustix::net::bind(&socket, &listen)?;
+        rustix::net::listen(&socket, 8)?;
+        Ok(std::net::TcpListener::from(socket))
+    })?;
+    TcpListener::from_std(listener)
+}
+
 /// Listen, however long it takes: the address may be one that the router gets later.
-async fn bind(shared: &Shared, listen: SocketAddr) -> TcpListener {
+async fn bind(shared: &Shared, listen: SocketAddr, namespace: Option<&Path>) -> TcpListener {
     let mut patience = Patience::new();
     loop {
-        match TcpListener::bind(listen).await {
+        match listener(listen, namespace) {
             Ok(listener) => {
                 let at = listener.local_addr().ok();
                 shared.state().listens = at;
@@ -128,6 +151,17 @@ fn begin(shared: &Shared, stream: TcpStream, peer: SocketAddr) -> Connection {
     count(&shared.tally.connections, 1);
     if let Err(error) = keep_alive(&stream) {
         tracing::warn!("router {}: a daemon that vanishes is not noticed: {error}", shared.name);
+    }
+    {
+        let mut state = shared.state();
+        // What another host calls its interfaces means nothing here.
+        let links = match peer.ip().to_canonical().is_loopback() {
+            true => state.here.clone(),
+            false => Links::Foreign,
+        };
+        if state.feed.teller().links != links {
+            state.feed.set_links(links);
+        }
     }
     shared.begin();
     shared.state().peer = Some(peer);

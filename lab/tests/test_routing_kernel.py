@@ -1,0 +1,104 @@
+"""Routes of a router's own namespace: what BIRD or a person puts there forwards, and FRR in it tells by FPM."""
+
+import pytest
+
+from lab import configuration, waiting
+from lab.gateway import Sluice
+from lab.host import Host
+from lab.routing import Frr
+
+pytestmark = pytest.mark.sluice
+
+UPSTREAM = "198.51.100.1"
+OTHER = "198.51.100.7"
+
+
+@pytest.fixture(scope="module")
+def document():
+    """Without a default route of IPv4."""
+    return configuration.changed(
+        configuration.standard(), routes=[{"to": "::/0", "via": "2001:db8:a::1"}], routers={"default": {"daemon": True}},
+    )
+
+
+@pytest.fixture(scope="module")
+def gateway(topology, binary, document):
+    made = Sluice(topology.gateway, binary, document, names=True)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.fixture(scope="module")
+def router(gateway, topology):
+    return Host("sluice-default", topology.folder, make=False)
+
+
+def ways(gateway, destination):
+    """Where a route leads, and who told it."""
+    rows = [row for row in gateway.show("routes")["routes"] if row["to"] == destination]
+    return sorted((row.get("via"), row.get("interface"), row["kind"]) for row in rows)
+
+
+def wait_for(gateway, destination, *wanted):
+    def leads():
+        found = ways(gateway, destination)
+        if found != sorted(wanted):
+            raise LookupError(f"{found}")
+        return True
+
+    waiting.until(leads, f"{destination} by {wanted}", 20)
+
+
+def test_route_that_is_added_in_the_namespace_forwards_until_it_is_taken_away(topology, gateway, router):
+    router.run("ip", "route", "add", "default", "via", UPSTREAM)
+    wait_for(gateway, "0.0.0.0/0", (UPSTREAM, "outside", "boot"))
+    assert "3 received" in topology.alice.run("ping", "-c3", "-i0.2", "-W5", topology.server.address)
+    router.run("ip", "route", "replace", "default", "via", OTHER)
+    wait_for(gateway, "0.0.0.0/0", (OTHER, "outside", "boot"))
+    router.run("ip", "route", "delete", "default")
+    wait_for(gateway, "0.0.0.0/0")
+
+
+def test_route_of_several_ways_has_them_all(gateway, router):
+    hops = [word for via in [UPSTREAM, OTHER] for word in ("nexthop", "via", via)]
+    router.run("ip", "route", "add", "203.0.113.128/25", *hops)
+    wait_for(gateway, "203.0.113.128/25", *((via, "outside", "boot") for via in [UPSTREAM, OTHER]))
+    router.run("ip", "route", "delete", "203.0.113.128/25")
+    wait_for(gateway, "203.0.113.128/25")
+
+
+def test_route_onto_a_link_and_routes_of_ipv6_are_taken_over(gateway, router):
+    router.run("ip", "route", "add", "192.0.2.0/24", "dev", "inside2")
+    router.run("ip", "-6", "route", "add", "2001:db8:ff::/48", "via", "2001:db8:a::1")
+    router.run("ip", "-6", "route", "add", "blackhole", "2001:db8:fe::/48")
+    wait_for(gateway, "192.0.2.0/24", (None, "inside2", "boot"))
+    wait_for(gateway, "2001:db8:ff::/48", ("2001:db8:a::1", "outside", "boot"))
+    wait_for(gateway, "2001:db8:fe::/48", (None, None, "boot"))
+    # What the kernel made of the router's own addresses is not told twice.
+    assert [(None, "inside1", "connected")] == ways(gateway, "192.168.1.0/24")
+
+
+def test_route_in_the_namespace_follows_an_interface_that_comes(gateway, router, document):
+    changed = configuration.changed(
+        document, interfaces={"staff": {"parent": "inside2", "vlan": "100", "addresses": ["192.168.100.1/24"]}},
+    )
+    gateway.apply(changed)
+    waiting.until(lambda: "staff" in router.run("ip", "link"), "the interface in the namespace")
+    router.run("ip", "route", "add", "192.0.3.0/24", "via", "192.168.100.2")
+    wait_for(gateway, "192.0.3.0/24", ("192.168.100.2", "staff", "boot"))
+    gateway.apply(document)
+    wait_for(gateway, "192.0.3.0/24")
+    wait_for(gateway, "192.0.2.0/24", (None, "inside2", "boot"))
+
+
+def test_frr_in_the_namespace_tells_its_routes_by_fpm(topology, gateway, router, document):
+    gateway.apply(configuration.changed(document, routers={"default": {"fpm": {"listen": "127.0.0.1:2620"}}}))
+    # FRR's are heard by FPM, and no longer the kernel's.
+    wait_for(gateway, "192.0.2.0/24")
+    frr = Frr(router, "127.0.0.1")
+    frr.start()
+    frr.configure(f"ip route 0.0.0.0/0 {UPSTREAM}", "ip route 192.0.4.0/24 inside2")
+    wait_for(gateway, "0.0.0.0/0", (UPSTREAM, "outside", "static"))
+    wait_for(gateway, "192.0.4.0/24", (None, "inside2", "static"))
+    assert "3 received" in topology.alice.run("ping", "-c3", "-i0.2", "-W5", topology.server.address)
