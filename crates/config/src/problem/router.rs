@@ -66,6 +66,9 @@ pub enum RouterProblem {
     /// Settings of filters that all share.
     #[error("the filters of all routers have the same `{0}`, and this one is another")]
     FiltersDiffer(&'static str),
+    /// A name that no interface in a namespace can have.
+    #[error("the router of `{0}` has a namespace, where an interface can't be called so")]
+    NotLinuxName(String),
     /// Routes of a namespace that is not there.
     #[error("this router has no namespace whose routes could be its own")]
     NoNamespace,
@@ -105,6 +108,7 @@ impl RouterProblem {
             Self::LinkMtu { .. } => "write the same `mtu` at both ends".into(),
             Self::TagsOnLink(_) => "make another link in the place of the VLAN".into(),
             Self::FiltersDiffer(_) => "write the same in each".into(),
+            Self::NotLinuxName(_) => "Linux takes names of 15 bytes, and `lo` is its own".into(),
             Self::NoNamespace => "write `daemon = true`".into(),
             Self::SameListen { .. } => "choose another port, or give the router a namespace: `daemon = true`".into(),
             Self::TooMany(_) => format!("at most {} are possible", crate::validate::MOST_ROUTERS),

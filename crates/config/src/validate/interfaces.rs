@@ -60,7 +60,7 @@ impl Check<'_> {
         let advertisements = self.advertisements(name, written);
         Some(Interface {
             name: name.to_owned(),
-            router: self.router_of(name, written),
+            router: self.router_in_namespace(name, written),
             link: self.link(name, written)?,
             addresses: written.addresses.clone(),
             mtu,

@@ -9,6 +9,9 @@ use crate::schema::{self, Document};
 /// Most virtual routers: a context has room for more, tables by router have not.
 pub const MOST_ROUTERS: usize = 4096;
 
+/// Most bytes of the name of an interface of Linux (IFNAMSIZ, less the zero at its end).
+const LONGEST_NAME: usize = 15;
+
 /// The part of the file that is about one router.
 #[derive(Clone, Copy)]
 pub(super) struct Scope<'a> {
@@ -180,6 +183,17 @@ impl<'a> Check<'a> {
             self.report(at, RouterProblem::Unknown { name: name_of, known }.into());
         }
         number.unwrap_or(DEFAULT_ROUTER)
+    }
+
+    /// The router that an interface is in. Linux knows it by its name where that has a namespace.
+    pub(super) fn router_in_namespace(&mut self, name: &str, written: &schema::Interface) -> RouterIndex {
+        let of = written.router.as_deref().unwrap_or(DEFAULT);
+        let has_namespace = self.document.routers.get(of).is_some_and(|router| router.daemon);
+        if has_namespace && (name.len() > LONGEST_NAME || name == "lo") {
+            let problem = RouterProblem::NotLinuxName(name.to_owned());
+            self.report(place!["interfaces", name], problem.into());
+        }
+        self.router_of(name, written)
     }
 
     /// The place of an interface that the part under way names: it must be in its router.
