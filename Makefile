@@ -4,7 +4,7 @@ SHELL := /bin/bash
 
 SLUICE_DEMO_PROFILE ?= release
 
-.PHONY: help setup build demo demo-inspect test lab fmt fuzz sanitize soak audit bench clean
+.PHONY: help setup build demo demo-inspect demo-routers test lab fmt fuzz sanitize soak audit bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -22,6 +22,10 @@ demo: setup ## Show the main job on real traffic, in namespaces of its own
 demo-inspect: setup ## Show a bridge that inspects: what a rule drops, what crosses, and the assist under load
 	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
 	@lab/demo-inspect --profile $(SLUICE_DEMO_PROFILE)
+
+demo-routers: setup ## Show three virtual routers: customers with the same addresses, BGP, a daemon killed, a router that goes
+	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
+	@lab/demo-routers --profile $(SLUICE_DEMO_PROFILE)
 
 test: setup ## Run every test (TESTS="format unit" runs only these steps)
 	@scripts/test $(TESTS)

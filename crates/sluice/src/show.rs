@@ -130,7 +130,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                         row.name,
                         or_dash(row.router),
                         row.device,
-                        row.driver,
+                        or_dash(row.driver),
                         row.link,
                         row.mtu.to_string(),
                         grouped(row.received),
