@@ -518,11 +518,6 @@ impl Plane {
         &self.fib
     }
 
-    /// The routes and what they lead to, to be changed one by one: [`Plane::commit`] replaces them all.
-    pub fn routing(&mut self) -> (&mut Fib, &mut NextHopKeeper) {
-        (&mut self.fib, &mut self.next_hops)
-    }
-
     /// What routes lead to.
     pub fn next_hops(&self) -> &NextHopKeeper {
         &self.next_hops

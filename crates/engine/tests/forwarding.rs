@@ -5,7 +5,8 @@ mod rig;
 use std::net::Ipv4Addr;
 
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
-use sluice_route::{HopSet, NextHop, Prefix, Refusal, SourceValidation, Via};
+use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
+use sluice_route::{Prefix, Refusal, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, flag};
 
 const HOST6: &str = "2001:db8:1::10";
@@ -426,15 +427,21 @@ fn two_ways() -> (Rig, [[u8; 6]; 2]) {
     let gateways = ["203.0.113.21", "203.0.113.22"].map(plain);
     let hops = gateways.map(|address| {
         let interface = OUTSIDE;
-        (NextHop::Gateway { interface, address }, 1)
+        Hop::new(Way::Gateway { interface, address })
     });
     for (gateway, mac) in gateways.into_iter().zip(macs) {
         rig.know(OUTSIDE, gateway, mac);
     }
-    let (fib, next_hops) = rig.plane.routing();
-    let set = HopSet::new(&hops).unwrap();
-    fib.insert_set(0, Prefix::new(plain("0.0.0.0"), 0), &set, next_hops)
-        .unwrap();
+    // Before the configured one.
+    let offer = Offer {
+        origin: Origin::Fpm,
+        protocol: 0,
+        distance: 0,
+        metric: 0,
+        target: Target::Hops(&hops),
+    };
+    let default = Prefix::new(plain("0.0.0.0"), 0);
+    assert!(rig.plane.change_routes(0, |rib| rib.offer(default, &offer, 0).unwrap()));
     (rig, macs)
 }
 

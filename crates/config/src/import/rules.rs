@@ -127,25 +127,8 @@ fn bare(action: &Action) -> FilterRule {
         _ => (schema::Action::Drop, None),
     };
     FilterRule {
-        name: None,
-        action,
-        from: OneOrMore::default(),
-        to: OneOrMore::default(),
-        protocol: OneOrMore::default(),
-        from_port: OneOrMore::default(),
-        to_port: OneOrMore::default(),
-        icmp: OneOrMore::default(),
-        flags: None,
-        fragment: None,
-        dscp: OneOrMore::default(),
-        length: None,
-        vlan: None,
-        incoming: OneOrMore::default(),
-        out: OneOrMore::default(),
-        application: OneOrMore::default(),
         with: with.unwrap_or_default(),
-        rate: None,
-        burst: None,
+        ..FilterRule::of(action)
     }
 }
 
