@@ -129,6 +129,16 @@ impl<B: RawBuffers> Hand<B> {
     /// Take slots out, up to the first that holds nothing; returns how many.
     #[inline(always)]
     fn gather(&mut self, slots: &[Slot]) -> usize {
+        let first = slots.first().map_or(0, |slot| *slot as usize);
+        // Most leave as they came: all of them, in their order.
+        let in_order = slots
+            .iter()
+            .zip(first..)
+            .fold(0, |apart, (slot, place)| apart | *slot as usize ^ place)
+            == 0;
+        if in_order && let Some(count) = self.gather_run(first, slots.len()) {
+            return count;
+        }
         let mut count = 0;
         for ((&slot, out), out_window) in slots.iter().zip(&mut self.leaving).zip(&mut self.leaving_windows) {
             let slot = slot as usize;
@@ -143,6 +153,20 @@ impl<B: RawBuffers> Hand<B> {
             count += 1;
         }
         count
+    }
+
+    /// Take `count` slots from `first` on out at once; `None`, and nothing done, where one of them holds nothing.
+    #[inline(always)]
+    fn gather_run(&mut self, first: usize, count: usize) -> Option<usize> {
+        let buffers = self.buffers.get_mut(first..first + count)?;
+        let windows = self.windows.get(first..first + count)?;
+        if buffers.iter().any(|buffer| buffer.is_none()) {
+            return None;
+        }
+        self.leaving.get_mut(..count)?.copy_from_slice(buffers);
+        self.leaving_windows.get_mut(..count)?.copy_from_slice(windows);
+        buffers.fill(Buffer::NONE);
+        Some(count)
     }
 
     /// `taken` of the `count` leaving ones are gone; the rest goes back into its slots.
@@ -202,13 +226,18 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
             .zip(&self.rooms[..length])
             .zip(&mut self.windows[..length]);
         for ((buffer, room), window) in slots {
-            let bytes = if buffer.is_none() { 0 } else { room.length as usize };
-            // SAFETY: a slot that names its buffer owns it, and then the room is ours alone and initialised
-            // (contract of `RawBuffers`); rooms are disjoint, and the borrow of the hand keeps every way out
-            // shut until the packets are gone. Without a buffer it is no byte at a pointer that is not null.
-            let room = unsafe { std::slice::from_raw_parts_mut(room.start, bytes) };
+            let packet = match buffer.is_none() {
+                true => Packet::nothing(window),
+                // SAFETY: a slot that names its buffer owns it, and then the room is ours alone and initialised
+                // (contract of `RawBuffers`); rooms are disjoint, and the borrow of the hand keeps every way out
+                // shut until the packets are gone.
+                false => Packet::within(
+                    unsafe { std::slice::from_raw_parts_mut(room.start, room.length as usize) },
+                    window,
+                ),
+            };
             // SAFETY: at most HAND, which is the capacity, and it was empty.
-            unsafe { into.push_unchecked(Packet::new(room, window)) };
+            unsafe { into.push_unchecked(packet) };
         }
     }
 

@@ -1,8 +1,8 @@
 //! The batch: what nodes see of the hand, and the lists by which they pass packets on.
 
 use arrayvec::ArrayVec;
-use sluice_route::Address;
 use sluice_route::neighbour::NeighbourIndex;
+use sluice_route::{Address, RouterIndex};
 use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
 use sluice_wire::layers::Layers;
@@ -305,6 +305,19 @@ impl Complaint {
     }
 }
 
+/// A packet that needs a route and nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passing {
+    /// Its IPv4 destination.
+    pub destination: u32,
+    /// The virtual router whose routes lead there.
+    pub router: RouterIndex,
+    /// Where it is.
+    pub slot: Slot,
+    /// Its source is to be validated.
+    pub validated: bool,
+}
+
 /// The lists that nodes fill. A slot is in one list at a time.
 #[derive(Debug, Default)]
 pub struct Lists {
@@ -332,6 +345,8 @@ pub struct Lists {
     pub recognise6: Inspected,
     /// Slots that have been looked at for it in this burst, a bit each.
     pub recognised: u128,
+    /// Plain IPv4 packets that need a route and nothing else. Of their meta only the interface is known.
+    pub transit: ArrayVec<Passing, HAND>,
     /// To be routed without a session.
     pub forward4: Slots,
     /// To be routed without a session.
@@ -477,6 +492,10 @@ impl Lists {
                     .then_some("transmit")
             })
             .or_else(|| {
+                let mut passing = self.transit.iter();
+                passing.any(|passing| passing.slot == slot).then_some("transit")
+            })
+            .or_else(|| {
                 self.drop
                     .iter()
                     .find(|(place, _)| *place == slot)
@@ -544,6 +563,7 @@ impl Lists {
             && self.recognise4.is_empty()
             && self.recognise6.is_empty()
             && self.cross.is_empty()
+            && self.transit.is_empty()
     }
 
     /// Drop what nodes have left to do.
@@ -569,6 +589,9 @@ impl Lists {
             for slot in list.drain(..) {
                 put(&mut left, slot);
             }
+        }
+        for passing in self.transit.drain(..) {
+            put(&mut left, passing.slot);
         }
         for (slot, _) in self.unresolved.drain(..) {
             put(&mut left, slot);

@@ -18,6 +18,7 @@ pub mod pass;
 pub mod punt;
 pub mod recognise;
 pub mod revise;
+pub mod transit;
 
 use sluice_wire::Packet;
 use sluice_wire::ipv4::Ipv4;

@@ -1,7 +1,7 @@
 //! Traces: what every node made of the first packets that match a filter.
 
 use arrayvec::ArrayVec;
-use sluice_wire::layers::Class;
+use sluice_wire::layers::{self, Class};
 
 use crate::batch::{Batch, Lists, Meta};
 use crate::family::{Family, V4, V6};
@@ -76,8 +76,11 @@ impl Tracer {
             if self.is_full() {
                 break;
             }
-            let meta = &batch.meta[slot];
-            if !self.matches(packet.bytes(), meta) {
+            let mut meta = batch.meta[slot];
+            if lists.transit.iter().any(|passing| usize::from(passing.slot) == slot) {
+                meta.layers = layers::parse(packet.bytes()).unwrap_or_default();
+            }
+            if !self.matches(packet.bytes(), &meta) {
                 continue;
             }
             let mut bytes = ArrayVec::new();

@@ -21,7 +21,7 @@ use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
 use crate::leases::Settling;
 use crate::nodes::established::{Lookups, established};
 use crate::nodes::{
-    complain, cross, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise, revise,
+    complain, cross, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise, revise, transit,
 };
 use crate::nodes::{host as sending, punt};
 use crate::paths::Paths;
@@ -569,6 +569,10 @@ fn nodes(
         now = end;
     }
     mark = now;
+    if !lists.transit.is_empty() {
+        transit::transit(batch, lists, ctx);
+        after("transit", lists);
+    }
     if !lists.forward4.is_empty() {
         forward::forward::<V4>(batch, lists, ctx);
         after("forward", lists);

@@ -28,7 +28,7 @@ pub use reason::Reason;
 pub use ribs::Ribs;
 pub use routes::{Interface, Route, RouteError, RouteSet, Via};
 pub use sluice_table::prefix::{MAX_ROUTERS, RouterIndex};
-pub use source::{SourceValidation, validate_source};
+pub use source::{SourceValidation, validate_source, validate_way_back};
 
 /// Nanoseconds since a start that the caller chooses; never read from a clock here.
 pub type Time = u64;

@@ -30,9 +30,20 @@ pub fn validate_source(
         return Ok(());
     }
     let route = fib.find(router, source).ok_or(Reason::SourceValidation)?;
+    validate_way_back(mode, route.value, arrival, next_hops)
+}
+
+/// The same where it is known what the route to the source leads to.
+#[inline]
+pub fn validate_way_back(
+    mode: SourceValidation,
+    next_hop: u32,
+    arrival: InterfaceIndex,
+    next_hops: &NextHops,
+) -> Result<(), Reason> {
     // Of several ways any one counts: answers may take another than the one that the packet came by.
     let mut valid = Err(Reason::SourceValidation);
-    for member in next_hops.members(route.value) {
+    for member in next_hops.members(next_hop) {
         valid = by_member(mode, next_hops.get(member), arrival);
         if valid.is_ok() {
             break;

@@ -6,7 +6,7 @@ use sluice_wire::icmpv6::packet_too_big;
 use sluice_wire::vlan::Tag;
 use sluice_wire::{
     Checksums, Class, Flags, Layers, Packet, Policy, Validity, arp, complete_checksum, icmp, icmpv6, ipv4, ipv6, ndp,
-    parse, plain4, plain6, quoted, tcp, udp, validate, vlan,
+    parse, passing4, plain4, plain6, quoted, tcp, udp, validate, vlan,
 };
 
 const EVERYTHING: [Checksums; 5] = [
@@ -56,6 +56,16 @@ pub fn wire(bytes: &[u8]) {
             assert_eq!(expected, short(&mac), "placed and checked at once, another packet");
         }
         assert_eq!(None, short(&mac.map(|byte| !byte)), "not ours");
+        let passes = plain4(bytes, checksums, &mac)
+            .map(|layers| (layers.ttl, layers.key4(bytes, 0).tuple.destination))
+            .filter(|&(ttl, destination)| ttl > 1 && destination < 0xe000_0000)
+            .map(|(_, destination)| destination);
+        assert_eq!(
+            passes,
+            passing4(bytes, checksums, &mac),
+            "known only by one of two ways"
+        );
+        assert_eq!(None, passing4(bytes, checksums, &mac.map(|byte| !byte)), "not ours");
         assert!(strict.is_err() || strict == freely, "a lenient policy found a fault");
     }
     let unverified = validate(bytes, Checksums::Unverified, &layers, &lenient);

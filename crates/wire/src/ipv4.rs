@@ -131,11 +131,12 @@ impl<B: AsRef<[u8]> + AsMut<[u8]>> Ipv4<B> {
 /// Count the time to live of a header down by one, and its checksum with it (RFC 1624); it must not be 0.
 #[inline(always)]
 pub fn count_down(header: &mut [u8; LENGTH]) {
-    // The word of TTL and protocol becomes smaller by 256.
-    const LESS: checksum::Delta = checksum::Delta(!0x0100);
     header[8] = header[8].wrapping_sub(1);
-    let field = LESS.apply(u16::from_be_bytes([header[10], header[11]]));
-    header[10..12].copy_from_slice(&field.to_be_bytes());
+    // The word of TTL and protocol becomes smaller by 256, the sum's complement larger. As the bytes lie: sums of one's
+    // complement do not depend on their order.
+    let field = u32::from(u16::from_ne_bytes([header[10], header[11]])) + u32::from(0x0100u16.to_be());
+    let field = (field + u32::from(field >= 0xffff)) as u16;
+    header[10..12].copy_from_slice(&field.to_ne_bytes());
 }
 
 /// Check that every option lies in its room and none asks for a source route, where those are refused.

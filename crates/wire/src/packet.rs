@@ -47,6 +47,12 @@ impl<'a> Packet<'a> {
         Self { room, window }
     }
 
+    /// A packet on `room` by a window that lies in it, as the owner of the buffer knows. One that does not has no bytes.
+    #[inline(always)]
+    pub fn within(room: &'a mut [u8], window: &'a mut Window) -> Self {
+        Self { room, window }
+    }
+
     /// A packet of no bytes and no room: what stands in for a slot that is empty.
     #[inline(always)]
     pub fn nothing(window: &'a mut Window) -> Self {
@@ -103,7 +109,8 @@ impl<'a> Packet<'a> {
     /// Free bytes after the frame.
     #[inline(always)]
     pub fn tailroom(&self) -> usize {
-        self.room.len().min(u16::MAX as usize) - self.window.start as usize - self.len()
+        let room = self.room.len().min(u16::MAX as usize);
+        room.saturating_sub(self.window.start as usize + self.len())
     }
 
     /// Grow by `bytes` at the front; false, and nothing done, where the headroom is too small.

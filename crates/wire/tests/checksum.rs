@@ -80,3 +80,19 @@ proptest! {
         prop_assert!(undone == wrong || undone ^ wrong == 0xffff);
     }
 }
+
+#[test]
+fn count_down_keeps_the_checksum_right_whatever_it_was() {
+    for (ttl, protocol) in [(64, 6), (2, 17), (255, 1)] {
+        for field in 0..=u16::MAX {
+            let mut header = [0; sluice_wire::ipv4::LENGTH];
+            (header[8], header[9]) = (ttl, protocol);
+            header[10..12].copy_from_slice(&field.to_be_bytes());
+            sluice_wire::ipv4::count_down(&mut header);
+            let words = |ttl| u16::from_be_bytes([ttl, protocol]);
+            let expected = Delta::default().word(words(ttl), words(ttl - 1)).apply(field);
+            assert_eq!(expected.to_be_bytes(), header[10..12], "{field:#06x}");
+            assert_eq!(ttl - 1, header[8]);
+        }
+    }
+}

@@ -94,13 +94,20 @@ static __rte_noinline uint8_t repair(struct rte_mbuf *m)
 	return SLUICE_FAULT_NONE;
 }
 
+/* The words that DPDK's drivers write in one go: begin of the data, references, segments. */
+_Static_assert(offsetof(struct rte_mbuf, refcnt) == offsetof(struct rte_mbuf, rearm_data) + 2 &&
+	       offsetof(struct rte_mbuf, nb_segs) == offsetof(struct rte_mbuf, rearm_data) + 4,
+	       "references and segments moved");
+
 static inline uint64_t ordinary(const struct rte_mbuf *m)
 {
 	const uint64_t flags =
 		RTE_MBUF_F_RX_VLAN_STRIPPED | RTE_MBUF_F_RX_QINQ_STRIPPED | RTE_MBUF_F_INDIRECT | RTE_MBUF_F_EXTERNAL;
+	uint32_t one_each;
 
-	return m->nb_segs == 1 && rte_mbuf_refcnt_read(m) == 1 && (m->ol_flags & flags) == 0 &&
-	       m->pkt_len - 1 < UINT16_MAX;
+	/* One reference, one segment. */
+	memcpy(&one_each, (const char *)&m->rearm_data + 2, sizeof(one_each));
+	return ((one_each ^ 0x00010001) | (m->ol_flags & flags)) == 0 && m->pkt_len - 1 < UINT16_MAX;
 }
 
 static inline void look(struct rte_mbuf *m, struct sluice_room *room, struct sluice_window *window, uint16_t fault)

@@ -5,7 +5,7 @@ use sluice_wire::{Packet, ethernet};
 
 use crate::batch::{Hop, Lists, Meta};
 use crate::context::Exit;
-use crate::io::{PortIndex, Slot, WorkerIndex};
+use crate::io::{NO_PORT, PortIndex, Slot, WorkerIndex};
 use crate::nodes::leave;
 use crate::policy::Interface;
 use crate::reason::Own;
@@ -25,6 +25,8 @@ pub enum Out {
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     hop: Hop,
+    /// The next hop that it is the way of, where it was asked for by that.
+    route: u32,
     /// Destination and source MAC address.
     addresses: [u8; 12],
     /// Largest L3 datagram.
@@ -32,6 +34,8 @@ pub struct Way {
     port: PortIndex,
     /// No tags, and this worker has the port's queue.
     plain: bool,
+    /// The same, and there is a port.
+    direct: bool,
     /// No tags, and this worker has it.
     sender: Option<WorkerIndex>,
     frames: u32,
@@ -41,10 +45,12 @@ pub struct Way {
 impl Way {
     const NONE: Way = Way {
         hop: Hop::NONE,
+        route: NO_NEXT_HOP,
         addresses: [0; 12],
         mtu: 0,
         port: 0,
         plain: false,
+        direct: false,
         sender: None,
         frames: 0,
         bytes: 0,
@@ -56,6 +62,9 @@ impl Way {
 pub struct Ways([Way; WAYS]);
 
 const WAYS: usize = 4;
+
+/// No next hop has this index, and it is not that of no route.
+const NO_NEXT_HOP: u32 = u32::MAX - 1;
 
 impl Default for Ways {
     fn default() -> Self {
@@ -74,11 +83,21 @@ impl Ways {
         Some(way)
     }
 
+    /// The way of a next hop that is a gateway whose neighbour is known; none for every other.
+    #[inline(always)]
+    pub fn by_route(&mut self, route: u32, exit: &Exit<'_>) -> Option<&mut Way> {
+        let way = &mut self.0[route as usize % WAYS];
+        if way.route != route && !gather_bound(way, route, exit) {
+            return None;
+        }
+        Some(way)
+    }
+
     /// Count what was sent. Must be called at the end of the node.
     pub fn settle(&mut self, exit: &Exit<'_>) {
         for way in &mut self.0 {
             count(way, exit);
-            way.hop = Hop::NONE;
+            (way.hop, way.route) = (Hop::NONE, NO_NEXT_HOP);
         }
     }
 }
@@ -95,9 +114,19 @@ fn count(way: &mut Way, exit: &Exit<'_>) {
 }
 
 #[inline(never)]
+fn gather_bound(way: &mut Way, route: u32, exit: &Exit<'_>) -> bool {
+    let hop = exit.paths.bound(route);
+    let found = hop.is_some_and(|hop| gather(way, hop, exit));
+    if found {
+        way.route = route;
+    }
+    found
+}
+
+#[inline(never)]
 fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     count(way, exit);
-    way.hop = Hop::NONE;
+    (way.hop, way.route) = (Hop::NONE, NO_NEXT_HOP);
     let (Some(interface), Some(mac)) = (exit.policy.interfaces.get(hop.interface()), exit.paths.mac(hop)) else {
         return false;
     };
@@ -108,10 +137,12 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     let untagged = interface.tags.is_empty();
     *way = Way {
         hop,
+        route: NO_NEXT_HOP,
         addresses,
         mtu: interface.mtu,
         port: interface.port,
         plain: untagged && sender.is_none(),
+        direct: untagged && sender.is_none() && interface.port != NO_PORT,
         sender: sender.filter(|_| untagged),
         frames: 0,
         bytes: 0,
@@ -133,15 +164,27 @@ impl Way {
         if self.takes(&meta.layers)
             && let Some(head) = link.first_chunk_mut()
         {
-            // The type behind the addresses is right as it came.
-            *head = self.addresses;
-            self.frames += 1;
-            self.bytes += length as u64;
-            meta.egress = self.hop.interface() as u16;
-            lists.send(self.port, slot);
+            self.go(head, length, slot, meta, lists);
             return true;
         }
         false
+    }
+
+    /// Whether a packet that came without tags leaves by a port as it is, through this worker's own queue.
+    #[inline(always)]
+    pub fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Write the addresses of a frame of `length` bytes without tags, and send it.
+    #[inline(always)]
+    pub fn go(&mut self, head: &mut [u8; 12], length: usize, slot: Slot, meta: &mut Meta, lists: &mut Lists) {
+        // The type behind the addresses is right as it came.
+        *head = self.addresses;
+        self.frames += 1;
+        self.bytes += length as u64;
+        meta.egress = self.hop.interface() as u16;
+        lists.send(self.port, slot);
     }
 }
 

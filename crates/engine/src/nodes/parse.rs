@@ -1,17 +1,18 @@
 //! parse: where the headers are, whether they are valid, and which way the packet goes.
 //!
-//! Exits: lookup4, lookup6, forward4, forward6, fragments, neighbour, gateway, bridge, punt (a group's), drop.
+//! Exits: transit, lookup4, lookup6, forward4, forward6, fragments, neighbour, gateway, bridge, punt (a group's), drop.
 
 use std::ops::Range;
 
+use sluice_route::SourceValidation;
 use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
-use sluice_wire::{Checksums, Fault, Packet, ipv4, plain4, plain6};
+use sluice_wire::{Checksums, Fault, Packet, ipv4, passing4, plain4, plain6};
 
-use crate::batch::{Batch, Lists, Meta, Origin, put};
+use crate::batch::{Batch, Lists, Meta, Origin, Passing, put};
 use crate::context::Ctx;
 use crate::io::{HAND, PortIndex, Slot};
-use crate::nodes::bridge;
+use crate::nodes::{bridge, transit};
 use crate::policy::{Interface, Policy};
 use crate::reason::{Own, Reason};
 
@@ -32,6 +33,12 @@ pub fn parse(
         && interface.bridge.is_some()
     {
         return bridge::receive(batch, lists, ctx, port, number, slots);
+    }
+    if let Some((number, interface)) = ours
+        && transit::is_enough(ctx, interface)
+    {
+        passing(batch, lists, ctx, number, interface, (port, slots), &mut tally);
+        return tally.flush(ctx);
     }
     let (mut frames, mut bytes) = (0, 0);
     for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
@@ -67,6 +74,39 @@ pub fn parse(
         }
         .flush(ctx);
     }
+}
+
+/// Parse what came in by an interface whose plain packets of IPv4 need nothing but a route.
+#[inline(never)]
+fn passing(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &Ctx<'_, '_>,
+    number: u16,
+    interface: &Interface,
+    (port, slots): (PortIndex, Range<usize>),
+    tally: &mut Tally,
+) {
+    let (router, validated) = (interface.router, interface.validation != SourceValidation::Off);
+    let mut plain = Tally::at(number);
+    for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
+        let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
+        let (frame, slot) = (packet.bytes(), slot as Slot);
+        if let Some(destination) = passing4(frame, packet.checksums(), &interface.mac) {
+            (plain.frames, plain.bytes) = (plain.frames + 1, plain.bytes + frame.len() as u64);
+            meta.interface = number;
+            let passing = Passing {
+                destination,
+                router,
+                slot,
+                validated,
+            };
+            put(&mut lists.transit, passing);
+        } else {
+            unlike(slot, packet, meta, lists, ctx, (port, Some(number)), tally);
+        }
+    }
+    plain.flush(ctx);
 }
 
 /// Every packet but the plain ones of IPv4: of a port, and of its interface for frames without tags.

@@ -38,6 +38,36 @@ impl Segments {
     }
 }
 
+/// Segments as one pass sees them, in which most blocks are of the same one.
+pub struct Near<'s> {
+    segments: &'s Segments,
+    number: u32,
+    words: &'s [AtomicU32],
+}
+
+impl<'s> Near<'s> {
+    /// None near yet.
+    pub fn new(segments: &'s Segments) -> Self {
+        let (number, words) = (u32::MAX, [].as_slice());
+        Self {
+            segments,
+            number,
+            words,
+        }
+    }
+
+    /// As [`Segments::at`].
+    #[inline(always)]
+    pub fn at(&mut self, position: Position) -> &'s [AtomicU32] {
+        let number = position >> OFFSET_BITS;
+        if number != self.number {
+            (self.number, self.words) = (number, self.segments.at(number << OFFSET_BITS));
+        }
+        let offset = ((position & ((1 << OFFSET_BITS) - 1)) * UNIT) as usize;
+        self.words.get(offset..).unwrap_or_default()
+    }
+}
+
 /// Most units of a block that is not one of the arrays.
 const SMALL: usize = 68;
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Address;
-use super::memory::{Position, Segments};
+use super::memory::{Near, Position, Segments};
 use super::node::{EMPTY, VALUE, entry, entry_index, header, is_branch, position, rank_of_length, step};
 use super::sync::{AtomicU32, Ordering};
 
@@ -192,11 +192,7 @@ impl<A: Address> PrefixReader<A> {
         // `values` holds entries until the last pass; those of lane `k` are at level `begun[k]` when it starts.
         let mut begun = [0u8; LANES];
         let mut level = match shared.roots.get(first as usize) {
-            Some(root) if same => {
-                let level = self.begin(root, addresses, values);
-                begun = [level; LANES];
-                level as u32
-            }
+            Some(root) if same => return self.lookup_alike(root, addresses, values),
             _ => {
                 for (((router, address), value), begun) in
                     routers.iter().zip(addresses).zip(values.iter_mut()).zip(&mut begun)
@@ -232,13 +228,32 @@ impl<A: Address> PrefixReader<A> {
             let root = shared.roots.get(router as usize);
             root.map_or(EMPTY, |root| root.default.load(Ordering::Acquire))
         };
-        let of_first = default(first);
         for (value, router) in values.iter_mut().zip(routers) {
             let leaf = match *value {
-                EMPTY if same => of_first,
                 EMPTY => default(*router),
                 entry => entry,
             };
+            *value = if leaf == EMPTY { NO_ROUTE } else { leaf & VALUE };
+        }
+    }
+
+    /// Lanes that are all of one router.
+    #[inline(always)]
+    fn lookup_alike(&self, root: &Root, addresses: &[A], values: &mut [u32]) {
+        let mut near = Near::new(&self.shared.segments);
+        let mut level = u32::from(self.begin(root, addresses, values));
+        while level < A::BITS as u32 / 8 && values.iter().fold(0, |all, entry| all | entry) & (1 << 31) != 0 {
+            for (address, value) in addresses.iter().zip(values.iter_mut()) {
+                if is_branch(*value) {
+                    let (block, byte) = (near.at(position(*value)), address.byte(level));
+                    *value = entry(block, entry_index(header(block, byte), byte));
+                }
+            }
+            level += 1;
+        }
+        let default = root.default.load(Ordering::Acquire);
+        for value in values.iter_mut() {
+            let leaf = if *value == EMPTY { default } else { *value };
             *value = if leaf == EMPTY { NO_ROUTE } else { leaf & VALUE };
         }
     }

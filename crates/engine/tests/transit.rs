@@ -1,0 +1,171 @@
+//! Plain packets of a router without services take a shorter way, and come to the same end as on the long one.
+
+mod rig;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
+use sluice_engine::request::{Filter, Reply, Request};
+use sluice_engine::trace::Tracer;
+use sluice_route::{Prefix, Refusal, SourceValidation, Via};
+use sluice_testkit::packet::{self, Frame, Network};
+use sluice_testkit::strategy;
+
+/// A router with a validation of sources, whose plain packets take the shorter way unless it is `long`.
+fn router(validation: SourceValidation, long: bool) -> Rig {
+    let via = |address| Via::Gateway {
+        address: plain(address),
+        interface: None,
+    };
+    Rig::new(Plan {
+        translate: false,
+        interfaces: match validation {
+            SourceValidation::Off => |_| {},
+            SourceValidation::Loose => |all| all.iter_mut().for_each(|i| i.validation = SourceValidation::Loose),
+            SourceValidation::Strict => |all| all.iter_mut().for_each(|i| i.validation = SourceValidation::Strict),
+        },
+        // A step of the long way alone, which finds nothing to do.
+        policy: match long {
+            true => |policy| policy.limits_segments = true,
+            false => |_| {},
+        },
+        routes: vec![
+            route("10.0.0.0", 8, via("192.168.1.10")),
+            route("10.9.0.0", 16, via("203.0.113.254")),
+            route("172.16.0.0", 12, Via::Refused(Refusal::Blackhole)),
+        ],
+        ..Plan::default()
+    })
+}
+
+/// The nodes that one frame goes through, and where each sends it.
+fn way(rig: &mut Rig, frame: &Frame) -> Vec<(&'static str, &'static str)> {
+    rig.ask(0, Request::Trace(Box::new(Tracer::new(Filter::default(), 1))));
+    rig.host_sends(frame);
+    let Reply::Traced(Some(tracer)) = rig.ask(0, Request::EndTrace) else {
+        panic!("no trace");
+    };
+    tracer.ways()[0]
+        .steps
+        .iter()
+        .map(|step| (step.node, step.exit))
+        .collect()
+}
+
+#[test]
+fn plain_packet_takes_the_shorter_way_whatever_the_validation_of_sources() {
+    for validation in [SourceValidation::Off, SourceValidation::Loose, SourceValidation::Strict] {
+        let mut rig = router(validation, false);
+        let frame = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
+        // The first one finds the gateway's neighbour, and those behind it have it at hand.
+        rig.host_sends(&frame);
+        assert_eq!(
+            vec![("parse", "transit"), ("transit", "transmit")],
+            way(&mut rig, &frame)
+        );
+    }
+}
+
+#[test]
+fn trace_by_address_and_port_finds_packets_on_the_shorter_way() {
+    let mut rig = router(SourceValidation::Off, false);
+    let filter = Filter {
+        port: Some(53),
+        address: Some(Prefix::new(plain("198.51.100.7"), 32)),
+        ..Filter::default()
+    };
+    rig.ask(0, Request::Trace(Box::new(Tracer::new(filter, 9))));
+    rig.host_sends(&packet::udp4("192.168.1.10:5000", "198.51.100.7:54").payload(&[0; 26]));
+    rig.host_sends(&packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]));
+    let Reply::Traced(Some(tracer)) = rig.ask(0, Request::EndTrace) else {
+        panic!("no trace");
+    };
+    assert_eq!(1, tracer.ways().len());
+}
+
+#[test]
+fn packet_that_takes_more_than_a_route_goes_on_at_forward() {
+    let mut rig = router(SourceValidation::Loose, false);
+    rig.host_sends(&packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]));
+    let through = [("parse", "transit"), ("transit", "forward")];
+    // A source that nobody can answer, a route that leads nowhere, an address of the gateway itself.
+    for (source, destination) in [
+        ("172.16.0.1:5000", "198.51.100.7:53"),
+        ("192.168.1.10:5000", "172.16.0.1:53"),
+        ("192.168.1.10:5000", "192.168.1.1:53"),
+    ] {
+        let frame = packet::udp4(source, destination).payload(&[0; 26]);
+        assert_eq!(through, way(&mut rig, &frame)[..2], "{source} {destination}");
+    }
+}
+
+/// Frames of a host or of the router outside, between addresses that have something to do with the routes.
+fn frames() -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
+    let whole = prop_oneof![
+        4 => strategy::frame(),
+        1 => strategy::fragment().prop_map(|(_, frame)| frame),
+    ];
+    let edits = vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);
+    let frame = (
+        whole,
+        0..2u16,
+        any::<u16>(),
+        prop_oneof![3 => Just(Vec::new()), 1 => edits],
+    );
+    let frame = frame.prop_map(|(mut frame, interface, choice, edits)| {
+        let (source, destination) = match interface {
+            INSIDE => (HOST_MAC, INSIDE_MAC),
+            _ => (ROUTER_MAC, OUTSIDE_MAC),
+        };
+        if choice & 3 != 0 {
+            frame.tags.clear();
+        }
+        if let Network::V4(header) = &mut frame.network {
+            let near = [[192, 168, 1, 10], [10, 1, 1, 1], [10, 9, 1, 1], [172, 16, 1, 1]];
+            let far = [[198, 51, 100, 7], [10, 1, 2, 3], [10, 9, 2, 3], [224, 0, 0, 5]];
+            header.source = near[usize::from(choice >> 2 & 3)];
+            header.destination = far[usize::from(choice >> 4 & 3)];
+            header.time_to_live = [0, 1, 2, 64][usize::from(choice >> 6 & 3)];
+        }
+        let mut bytes = frame.macs(source, destination).build();
+        for (place, byte) in edits {
+            let place = place.index(bytes.len());
+            bytes[place] = byte;
+        }
+        // As short ones come over Ethernet.
+        bytes.resize(bytes.len().max(60), 0);
+        (interface, bytes)
+    });
+    vec(frame, 1..40)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+    #[test]
+    fn both_ways_send_the_same_and_drop_for_the_same_reasons(
+        frames in frames(),
+        validation in prop::sample::select(vec![
+            SourceValidation::Off,
+            SourceValidation::Loose,
+            SourceValidation::Strict,
+        ]),
+    ) {
+        let (mut short, mut long) = (router(validation, false), router(validation, true));
+        for (interface, frame) in &frames {
+            let sent = |rig: &mut Rig| {
+                let sent = rig.send(*interface, frame).into_iter();
+                sent.map(|sent| (sent.port, sent.frame)).collect::<Vec<_>>()
+            };
+            prop_assert_eq!(sent(&mut long), sent(&mut short));
+        }
+        prop_assert_eq!(long.all_drops(), short.all_drops());
+        for interface in [INSIDE, OUTSIDE] {
+            let counted = |rig: &Rig| {
+                let counters = &rig.plane.counters()[0].interfaces[usize::from(interface)];
+                [&counters.received, &counters.received_bytes, &counters.sent, &counters.sent_bytes].map(|count| count.get())
+            };
+            prop_assert_eq!(counted(&long), counted(&short));
+        }
+        short.check();
+    }
+}
