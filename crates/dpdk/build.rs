@@ -30,7 +30,15 @@ fn main() {
     }
 
     let mut shim = cc::Build::new();
-    for source in ["acl.c", "burst.c", "inject.c", "port.c", "process.c", "steering.c"] {
+    for source in [
+        "acl.c",
+        "burst.c",
+        "fib.c",
+        "inject.c",
+        "port.c",
+        "process.c",
+        "steering.c",
+    ] {
         shim.file(PathBuf::from("src/shim").join(source));
     }
     for path in &dpdk.include_paths {

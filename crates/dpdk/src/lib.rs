@@ -9,6 +9,7 @@ pub mod buffers;
 pub mod device;
 pub mod driver;
 pub mod eal;
+pub mod fib;
 pub mod hand;
 mod handover;
 #[doc(hidden)]

@@ -1,9 +1,12 @@
 //! Lookups of one core in batches of 64, addresses at random over the routes.
 
+use std::collections::HashSet;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
+use sluice_dpdk::eal::Eal;
+use sluice_dpdk::fib::Fib;
 use sluice_route::Address;
 use sluice_table::prefix::{self, PrefixReader, PrefixTable, Quiescence};
 
@@ -90,12 +93,61 @@ pub fn lookups<A: prefix::Address>(reader: &PrefixReader<A>, addresses: &[A]) ->
     addresses.len() as f64 / begin.elapsed().as_secs_f64()
 }
 
-/// Rows of both families.
-pub fn lookup(run: &mut Run<'_>, sizes: &[usize], runs: usize) -> Result<(), Failure> {
+/// Rows of both families, and of rte_fib over the same IPv4 routes.
+pub fn lookup(run: &mut Run<'_>, eal: &'static Eal, sizes: &[usize], runs: usize) -> Result<(), Failure> {
     for &size in sizes {
-        row(run, filled(size, number4)?, runs);
+        let ours = filled(size, number4)?;
+        beside(run, eal, &ours, runs)?;
+        row(run, ours, runs);
         row(run, filled(size, number6)?, runs);
     }
+    Ok(())
+}
+
+/// DPDK's table with the same routes, asked about the same addresses; what they answer is compared.
+fn beside(run: &mut Run<'_>, eal: &'static Eal, ours: &Filled<u32>, runs: usize) -> Result<(), Failure> {
+    let long: HashSet<u32> = ours
+        .routes
+        .iter()
+        .filter(|route| route.1 > 24)
+        .map(|route| route.0 >> 8)
+        .collect();
+    let mut fib = Fib::new(eal, ours.routes.len() as u32 + 1, long.len() as u32 + 1)?;
+    let begin = Instant::now();
+    for (place, &(prefix, length)) in ours.routes.iter().enumerate() {
+        fib.insert(prefix, length, place as u32 % 64)?;
+    }
+    let rate = ours.routes.len() as f64 / begin.elapsed().as_secs_f64();
+    let reader = ours.table.reader();
+    let (mut values, mut theirs) = ([0; BATCH], [0; BATCH]);
+    for addresses in ours.addresses.chunks_exact(BATCH) {
+        reader.lookup_batch(&[0; BATCH], addresses, &mut values);
+        fib.lookup(addresses, &mut theirs);
+        if values
+            .iter()
+            .zip(&theirs)
+            .any(|(&ours, &theirs)| u64::from(ours) != theirs)
+        {
+            return Err("rte_fib and the table find different routes".into());
+        }
+    }
+    let rates = (0..runs).map(|_| {
+        let begin = Instant::now();
+        for addresses in ours.addresses.chunks_exact(BATCH) {
+            fib.lookup(addresses, &mut theirs);
+            black_box(&theirs);
+        }
+        ours.addresses.len() as f64 / begin.elapsed().as_secs_f64()
+    });
+    let rates: Vec<_> = rates.collect();
+    let row = Row::new("lookup")
+        .key("fib", "rte_fib")
+        .key("family", 4)
+        .key("routes", ours.routes.len())
+        .figure("lookups_per_s", &rates)
+        .figure("routes_per_s", &[rate])
+        .figure("memory_kb", &[fib.bytes() as f64 / 1024.0]);
+    (run.row)(row);
     Ok(())
 }
 
@@ -107,6 +159,7 @@ fn row<A: prefix::Address>(run: &mut Run<'_>, filled: Filled<A>, runs: usize) {
         .key("family", if A::BITS == 32 { 4 } else { 6 })
         .key("routes", filled.routes.len())
         .figure("lookups_per_s", &rates)
+        .figure("routes_per_s", &[filled.rate])
         .figure("memory_kb", &[filled.table.bytes() as f64 / 1024.0]);
     (run.row)(row);
 }

@@ -5,6 +5,8 @@ mod internet;
 mod load;
 mod lookup;
 
+use sluice_dpdk::{Eal, Needs};
+
 use crate::nat_path::rig;
 use crate::rows::Run;
 
@@ -39,7 +41,7 @@ pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure
         &[1, 1_000, 1_000_000]
     };
     if wanted(Case::Lookup) {
-        lookup::lookup(run, sizes, runs)?;
+        lookup::lookup(run, Eal::start(&needs())?, sizes, runs)?;
     }
     if wanted(Case::Load) {
         load::load(run, runs)?;
@@ -51,6 +53,14 @@ pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure
         }
     }
     Ok(())
+}
+
+/// DPDK's memory for its own table of routes, and for the packets that come after it.
+fn needs() -> Needs {
+    Needs {
+        bytes: 768 << 20,
+        ..Needs::default()
+    }
 }
 
 /// Begin of all draws.

@@ -4,8 +4,6 @@
 
 #include <rte_acl.h>
 #include <rte_errno.h>
-#include <rte_lcore.h>
-#include <rte_malloc.h>
 #include <rte_memory.h>
 #include <rte_vect.h>
 
@@ -36,18 +34,6 @@ static const struct rte_acl_config config = {
 		FIELD(DESTINATION_PORT, RANGE, 2, 3, destination_port),
 	},
 };
-
-static size_t heap_bytes(void)
-{
-	struct rte_malloc_socket_stats stats;
-	unsigned int socket;
-	size_t bytes = 0;
-
-	for (socket = 0; socket < rte_socket_count(); socket++)
-		if (rte_malloc_get_socket_stats(rte_socket_id_by_idx(socket), &stats) == 0)
-			bytes += stats.heap_allocsz_bytes;
-	return bytes;
-}
 
 static int add(struct rte_acl_ctx *acl, const struct sluice_acl_rule *rule, uint32_t number)
 {
@@ -101,7 +87,7 @@ int sluice_acl_build(const char *name, const struct sluice_acl_rule *rules, uint
 		.rule_size = RTE_ACL_RULE_SZ(FIELDS),
 		.max_rule_num = count,
 	};
-	const size_t before = heap_bytes();
+	const size_t before = sluice_heap_bytes();
 	struct rte_acl_ctx *made;
 	uint32_t number;
 	int rc = 0;
@@ -118,7 +104,7 @@ int sluice_acl_build(const char *name, const struct sluice_acl_rule *rules, uint
 		return rc;
 	}
 	*algorithm = choose(made);
-	*bytes = heap_bytes() - before;
+	*bytes = sluice_heap_bytes() - before;
 	*acl = made;
 	return 0;
 }

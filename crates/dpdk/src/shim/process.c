@@ -122,3 +122,15 @@ void sluice_ring_destroy(struct rte_ring *ring)
 {
 	rte_ring_free(ring);
 }
+
+size_t sluice_heap_bytes(void)
+{
+	struct rte_malloc_socket_stats stats;
+	unsigned int socket;
+	size_t bytes = 0;
+
+	for (socket = 0; socket < rte_socket_count(); socket++)
+		if (rte_malloc_get_socket_stats(rte_socket_id_by_idx(socket), &stats) == 0)
+			bytes += stats.heap_allocsz_bytes;
+	return bytes;
+}

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 struct rte_acl_ctx;
+struct rte_fib;
 struct rte_mbuf;
 struct rte_mempool;
 struct rte_ring;
@@ -190,6 +191,15 @@ int sluice_hash_set(uint16_t port, uint32_t ours, const uint8_t *key, uint8_t ke
 int sluice_hash_get(uint16_t port, uint8_t key_bytes, struct sluice_hash *hash);
 int sluice_hash_set_table(uint16_t port, const uint16_t *queues, uint16_t entries);
 int sluice_hash_table(uint16_t port, uint16_t *queues, uint16_t entries);
+
+/* Bytes of DPDK's heap that are taken. */
+size_t sluice_heap_bytes(void);
+
+/* fib.c: rte_fib, IPv4; for benchmarks. Addresses in host order. */
+int sluice_fib_create(const char *name, uint32_t routes, uint32_t groups, uint32_t none, struct rte_fib **fib);
+int sluice_fib_add(struct rte_fib *fib, uint32_t address, uint8_t length, uint32_t value);
+int sluice_fib_lookup(struct rte_fib *fib, uint32_t *addresses, uint64_t *values, uint32_t count);
+void sluice_fib_free(struct rte_fib *fib);
 
 /* acl.c: rte_acl; for benchmarks */
 struct sluice_acl_rule {

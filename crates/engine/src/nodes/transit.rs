@@ -49,7 +49,7 @@ pub fn transit(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
     for (place, (&Passing { slot, .. }, &route)) in all.iter().zip(&routes).enumerate() {
         let meta = &mut batch.meta[slot as usize % HAND];
         let packet = &mut batch.packets[slot as usize];
-        let is_other = others >> place & 1 != 0;
+        let is_other = others != 0 && others >> place & 1 != 0;
         if is_other || !pass(slot, packet, meta, route, lists, &mut ways, &exit) {
             look_again(slot, packet, meta, lists);
         }
