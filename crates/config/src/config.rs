@@ -1,5 +1,6 @@
 //! The configuration as the daemon uses it: references resolved, defaults filled in, nothing left to check.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Deref;
 use std::path::PathBuf;
@@ -244,6 +245,39 @@ pub struct Bridged {
     pub settings: schema::Bridge,
 }
 
+/// A tunnel over another network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// What it is.
+    pub kind: schema::TunnelType,
+    /// This end.
+    pub local: IpAddr,
+    /// The other end, of the same family.
+    pub remote: IpAddr,
+    /// VXLAN's network identifier, or GRE's key where there is one.
+    pub id: Option<u32>,
+    /// UDP port of VXLAN.
+    pub port: u16,
+    /// Time to live, or hop limit, of outer packets.
+    pub ttl: u8,
+    /// The interface that has `local`.
+    pub underlay: InterfaceIndex,
+}
+
+impl fmt::Display for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.kind.name())?;
+        if let Some(id) = self.id {
+            write!(f, " {id}")?;
+        }
+        write!(f, " {} > {}", self.local, self.remote)?;
+        match self.kind {
+            schema::TunnelType::Vxlan => write!(f, " port {}", self.port),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// What an interface is made of.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Link {
@@ -268,6 +302,8 @@ pub enum Link {
         /// The other end.
         peer: InterfaceIndex,
     },
+    /// A tunnel.
+    Tunnel(Tunnel),
     /// Nothing: an interface that is no longer there, whose number rests.
     Gone,
     /// Tagged frames of another interface, which has a device or is a bond.

@@ -42,6 +42,10 @@ const FIXED: &[(&str, &str)] = &[
         "the Ethernet address is set when the device is opened",
     ),
     ("interfaces.*.mtu", "packet buffers are sized when the device is opened"),
+    (
+        "interfaces.*.tunnel",
+        "neighbours of an interface are known by its number: give the new one another name",
+    ),
     ("bridges.*.interfaces", "devices are told at start to take every frame"),
     ("neighbours.ipv4", "the memory of the table is taken at start"),
     ("neighbours.ipv6", "the memory of the table is taken at start"),
@@ -153,7 +157,11 @@ pub fn difference(old: &Config, new: &Config) -> Difference {
         ["interfaces", name, rest @ ..] => {
             let written = [old, new].map(|config| config.document.interfaces.get(*name));
             let device = |written: &schema::Interface| written.device.is_some() || written.bond.is_some();
-            !written.into_iter().flatten().any(device) && rest.iter().all(|key| LIVE.contains(key))
+            let live = match rest {
+                ["tunnel", key] => *key != "type",
+                rest => rest.iter().all(|key| LIVE.contains(key)),
+            };
+            !written.into_iter().flatten().any(device) && live
         }
         _ => false,
     };
@@ -349,5 +357,27 @@ pool = "public"
         let device = |name: &str| format!("[interfaces.\"x.1\"]\ndevice = \"tap:{name}\"\n{BASE}");
         let expected = vec!["interfaces.x.1.device changed: devices are opened at start"];
         assert_eq!(expected, changes(&device("a"), &device("b")));
+    }
+
+    const TUNNEL: &str = r#"
+[interfaces.far]
+tunnel = { type = "gre", local = "192.0.2.1", remote = "198.51.100.9" }
+"#;
+
+    #[test]
+    fn tunnels_come_and_go_and_change_their_ends_and_their_kind_only_under_another_name() {
+        let old = format!("{BASE}{TUNNEL}");
+        assert_eq!(vec!["interfaces.far added"], changes(BASE, &old));
+        assert_eq!(vec!["interfaces.far removed"], changes(&old, BASE));
+        let moved = old.replace("198.51.100.9", "198.51.100.8").replace(" }", ", id = 7 }");
+        assert_eq!(
+            vec!["interfaces.far.tunnel.id added", "interfaces.far.tunnel.remote changed"],
+            changes(&old, &moved)
+        );
+        let why = "neighbours of an interface are known by its number: give the new one another name";
+        assert_eq!(
+            vec![format!("interfaces.far.tunnel.type changed: {why}")],
+            changes(&old, &old.replace("gre", "ipip"))
+        );
     }
 }

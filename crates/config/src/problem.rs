@@ -6,6 +6,7 @@ mod inspection;
 mod pool;
 mod router;
 mod stage;
+mod tunnel;
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -16,6 +17,7 @@ pub use self::pool::PoolProblem;
 pub use self::router::RouterProblem;
 pub(crate) use self::stage::BURST;
 pub use self::stage::StageProblem;
+pub use self::tunnel::TunnelProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
 
 /// One thing that is wrong. [`std::fmt::Display`] says what, [`Problem::hint`] what to do.
@@ -81,6 +83,9 @@ pub enum Problem {
     /// About virtual routers.
     #[error(transparent)]
     Router(RouterProblem),
+    /// A tunnel.
+    #[error(transparent)]
+    Tunnel(TunnelProblem),
     /// Something about inspection.
     #[error("{0}")]
     Inspection(InspectionProblem),
@@ -139,7 +144,7 @@ pub enum Problem {
     #[error("interface `{0}` has no device")]
     NothingBehind(String),
     /// An interface that is made of several things.
-    #[error("interface `{0}` has more than one of `device`, `bond`, `parent` and `peer`")]
+    #[error("interface `{0}` has more than one of `device`, `bond`, `parent`, `peer` and `tunnel`")]
     SeveralBehind(String),
     /// Tags without the interface that carries them.
     #[error("`vlan` without `parent`")]
@@ -421,6 +426,7 @@ impl Problem {
             Self::DuplicateCore(_) => "each worker has a core of its own".into(),
             Self::Stage(problem) => problem.hint(),
             Self::Router(problem) => problem.hint(),
+            Self::Tunnel(problem) => problem.hint(),
             Self::Bridge(problem) => problem.hint(),
             Self::Inspection(problem) => problem.hint(),
             Self::ShardsNotPowerOfTwo(shards) => {

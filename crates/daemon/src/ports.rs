@@ -152,7 +152,7 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
             let members: Result<Vec<Device>, _> = members.iter().map(|member| member.as_str().parse()).collect();
             (members.map(|members| Device::Bond { members }), *queues, "bond")
         }
-        Link::Vlan { .. } | Link::Virtual { .. } | Link::Gone => return None,
+        Link::Vlan { .. } | Link::Virtual { .. } | Link::Tunnel(_) | Link::Gone => return None,
     };
     let device = match device {
         Ok(device) => device,

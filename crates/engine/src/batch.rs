@@ -110,7 +110,7 @@ pub struct Meta {
     pub egress: u16,
     /// Where it comes from.
     pub origin: Origin,
-    /// Virtual links that it has crossed.
+    /// Virtual links that it has crossed, tunnels that it has gone into and come out of.
     pub crossed: u8,
     /// Identification of the fragments of its datagram when they leave; 0 where it is none.
     pub identification: u16,
@@ -176,7 +176,7 @@ pub struct Note {
     pub ports: (u16, u16),
     /// Identification that fragments leave with.
     pub identification: u16,
-    /// Virtual links that it has crossed.
+    /// Virtual links and ends of tunnels that it has crossed.
     pub crossed: u8,
 }
 
@@ -385,8 +385,12 @@ pub struct Lists {
     pub hand_over: ArrayVec<(Slot, WorkerIndex, Cause, Carried), HAND>,
     /// Dropped.
     pub drop: ArrayVec<(Slot, Reason), HAND>,
-    /// Out by an end of a virtual link.
+    /// Out by an end of a virtual link, or by a tunnel.
     pub cross: Slots,
+    /// Out by a tunnel.
+    pub encapsulate: Slots,
+    /// For an end of a tunnel, or about what it has sent.
+    pub decapsulate: Slots,
     /// To be sent, by port.
     pub transmit: Vec<Slots>,
 }
@@ -418,7 +422,7 @@ impl Lists {
         put(&mut self.drop, (slot, reason.into()));
     }
 
-    /// Send a packet; one without a port goes over a virtual link.
+    /// Send a packet; one without a port goes over a virtual link, or into a tunnel.
     #[inline(always)]
     pub fn send(&mut self, port: PortIndex, slot: Slot) {
         match self.transmit.get_mut(port as usize) {
@@ -474,6 +478,8 @@ impl Lists {
             ("discover", &self.neighbour),
             ("gateway", &self.gateway),
             ("cross", &self.cross),
+            ("encapsulate", &self.encapsulate),
+            ("decapsulate", &self.decapsulate),
             ("punt", &self.punt),
             ("host", &self.host),
             ("taken-in", &self.taken),
@@ -554,6 +560,8 @@ impl Lists {
             &self.gateway,
             &self.punt,
             &self.host,
+            &self.encapsulate,
+            &self.decapsulate,
         ];
         lists.iter().all(|list| list.is_empty())
             && self.unresolved.is_empty()
@@ -584,6 +592,8 @@ impl Lists {
             &mut self.cross,
             &mut self.punt,
             &mut self.host,
+            &mut self.encapsulate,
+            &mut self.decapsulate,
         ];
         for list in lists {
             for slot in list.drain(..) {

@@ -131,6 +131,16 @@ impl Tap {
         }
     }
 
+    /// Frames have come out of tunnels, and are as they were put in.
+    pub(crate) fn arrived(&mut self, batch: &Batch<'_, '_>, slots: &[Slot], now: Now) {
+        for &slot in slots {
+            let interface = batch.meta(slot).interface;
+            if self.which == Which::Interface(interface) {
+                self.copy(batch.packets[slot as usize].bytes(), interface, Seen::Received, now);
+            }
+        }
+    }
+
     /// Frames have found their way and are as they go.
     pub(crate) fn leaving(&mut self, batch: &Batch<'_, '_>, lists: &Lists, first: usize, now: Now) {
         let fresh = |slot: Slot| slot as usize >= first;

@@ -137,6 +137,8 @@ impl Revisions {
 /// What it takes to send a packet.
 #[derive(Clone, Copy)]
 pub struct Exit<'c> {
+    /// The moment of the burst.
+    pub now: Now,
     /// This worker.
     pub own: WorkerIndex,
     /// What is fixed.
@@ -192,6 +194,7 @@ impl<'c, 'm> Ctx<'c, 'm> {
     #[inline(always)]
     pub fn exit(&self) -> Exit<'c> {
         Exit {
+            now: self.now,
             own: self.own,
             setup: self.setup,
             policy: self.policy,

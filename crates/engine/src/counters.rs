@@ -211,6 +211,8 @@ pub struct WorkerCounters {
     pub forgotten: Counter,
     /// Unverified packets whose checksum a local sender had left to offload, completed here.
     pub checksums_completed: Counter,
+    /// ICMP errors, and links of its own, by which the path of a tunnel was found to take less than before.
+    pub path_mtus_lowered: Counter,
     /// Clock cycles by stage, in the order of [`Stage::ALL`].
     pub cycles: [Counter; Stage::ALL.len()],
 }

@@ -39,5 +39,6 @@ pub mod steering;
 pub mod tagged;
 pub mod time;
 pub mod trace;
+pub mod tunnels;
 pub mod unsolicited;
 pub mod worker;

@@ -149,6 +149,13 @@ pub struct Plane {
 /// date, what is denied ends within a second.
 pub const FOLLOW: u64 = 400_000_000;
 
+/// Say which interfaces have one neighbour only, before packets leave by them.
+fn set_pairs(neighbours: &Neighbours, policy: &Policy) {
+    for (number, interface) in (0..).zip(&policy.interfaces) {
+        neighbours.set_pair(number, interface.is_pair());
+    }
+}
+
 impl Plane {
     /// A plane for `workers` workers with its first policy and routes, these by router.
     pub fn new(
@@ -190,6 +197,7 @@ impl Plane {
         ribs.apply_all(routes, |_| false, &mut fib, &mut next_hops, now.nanoseconds)?;
         let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
+        set_pairs(&neighbours, &policy);
         Ok(Self {
             keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
             lines: Lines::of(&setup, &policy),
@@ -361,6 +369,7 @@ impl Plane {
         policy.committed = policy.generation;
         policy.owner = current.owner;
         policy.adopt_hosts(current);
+        Arc::make_mut(&mut policy.tunnels).adopt(&current.tunnels);
         policy.nat4.rules.take_changed();
         policy.nat6.rules.take_changed();
         (policy.nat4.changes, policy.nat6.changes) = Default::default();
@@ -394,6 +403,7 @@ impl Plane {
             policy.inspected = next;
             self.renewals.give(fresh);
         }
+        set_pairs(&self.neighbours, &policy);
         self.policy.publish(policy);
         Ok(generation)
     }

@@ -29,6 +29,8 @@ use crate::punt;
 use crate::stages::Stages;
 use crate::steering::Steering;
 use crate::tagged::Tagged;
+use crate::time::Now;
+use crate::tunnels::{Tunnel, Tunnels};
 
 /// What is fixed from start to end, because memory and devices hang on it.
 #[derive(Clone, Debug)]
@@ -154,7 +156,7 @@ pub struct Port {
 pub struct Interface {
     /// Name in the configuration.
     pub name: String,
-    /// Its port; [`crate::io::NO_PORT`] of an end of a virtual link.
+    /// Its port; [`crate::io::NO_PORT`] of an end of a virtual link, and of a tunnel.
     pub port: PortIndex,
     /// Its tags, outermost first; none for untagged.
     pub tags: Vec<Tag>,
@@ -185,6 +187,8 @@ pub struct Interface {
     pub segment_size: Option<u16>,
     /// It is an end of a virtual link: the other end.
     pub peer: Option<u16>,
+    /// It is a tunnel.
+    pub tunnel: Option<Tunnel>,
     /// Its router has a host, which gets what is addressed to the router and is not answered in its place.
     pub host: bool,
     /// It is one of the two interfaces of a bridge, and no router's.
@@ -286,6 +290,11 @@ impl Interface {
         }
     }
 
+    /// Whether it is a link of two ends, where nobody is asked for.
+    pub fn is_pair(&self) -> bool {
+        self.tunnel.is_some_and(|tunnel| !tunnel.carries_frames())
+    }
+
     /// Put the interface's tags behind the Ethernet addresses of an untagged frame; false where there is no room.
     pub fn push_tags(&self, packet: &mut Packet<'_>) -> bool {
         self.tags.iter().rev().all(|&tag| vlan::push(packet, tag))
@@ -367,6 +376,8 @@ pub struct Policy {
     pub untagged: Vec<Option<u16>>,
     /// Those of frames with tags.
     tagged: Arc<Tagged>,
+    /// Tunnels.
+    pub tunnels: Arc<Tunnels>,
     /// By interface: its router.
     router_of: Vec<RouterIndex>,
     /// SYNs that nobody expects are answered, after a while; otherwise dropped at once.
@@ -442,6 +453,7 @@ impl Policy {
             routers: vec![Router::default()],
             router_of: interfaces.iter().map(|interface| interface.router).collect(),
             tagged: Tagged::of(ports, &interfaces).into(),
+            tunnels: Tunnels::of(&interfaces).into(),
             interfaces,
             untagged,
             nat4: Nat::default(),
@@ -535,6 +547,13 @@ impl Policy {
     #[inline(always)]
     pub fn filters_sessions(&self, context: Context) -> bool {
         self.filter_of(context).is_some_and(|filter| filter.sessions)
+    }
+
+    /// The MTU of an interface now: of a tunnel what its path takes.
+    #[inline]
+    pub fn mtu(&self, number: u16, now: Now) -> u16 {
+        let configured = self.interface(number).map_or(0, |interface| interface.mtu);
+        self.tunnels.mtu(number, configured, now)
     }
 
     /// Whether an interface is one of a bridge's.

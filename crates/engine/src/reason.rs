@@ -54,6 +54,11 @@ reasons! {
         DeviceRefused = "device-refused", "frame from the device in a form that can't be used";
         InterfaceGone = "interface-gone", "the egress interface is no longer configured";
         TooManyPasses = "too-many-passes", "passed as many virtual routers as a packet may: their routes lead in a circle, or on and on";
+        UnknownTunnel = "unknown-tunnel", "for an end of tunnels, from somebody or with an identifier or key that none of them has";
+        TunnelHeader = "tunnel-header", "header of a tunnel is cut short, wrong, or asks for what is not done, or nothing that it carries is behind it";
+        TunnelFragment = "tunnel-fragment", "for an end of a tunnel, in fragments, which are not put together";
+        TunnelCongestion = "tunnel-congestion", "congestion was met in a tunnel, and the sender inside would not understand (RFC 6040)";
+        TunnelHeadroom = "tunnel-headroom", "no room in front of the packet for the header of one more tunnel";
         Loop = "loop", "more passes through the gateway than allowed";
         Forgotten = "forgotten", "a node left it nowhere: a bug, please report";
     }

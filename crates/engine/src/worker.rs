@@ -48,6 +48,7 @@ mod dispose;
 mod held;
 mod host;
 mod housekeep;
+mod links;
 mod make;
 mod moving;
 mod recognising;
@@ -169,6 +170,8 @@ enum Resume {
     Fragment(Told, bool),
     /// It came over a virtual link.
     Crossed,
+    /// It leaves by a tunnel.
+    Tunnelled,
     /// Its neighbour does not answer.
     Failed,
     /// It is a SYN that nobody expected when it came, for this reason.
@@ -455,15 +458,7 @@ impl<'m> Worker<'m> {
                     mark,
                     &mut tracer,
                 );
-                if !lists.cross.is_empty() {
-                    if let Some(tap) = &mut self.tap {
-                        tap.crossing(&batch, &lists.cross, ctx.policy, now);
-                    }
-                    cross::cross(&mut batch, lists, &mut ctx);
-                    if let Some(tracer) = &mut tracer {
-                        tracer.after("cross", lists);
-                    }
-                }
+                links::links(&mut batch, lists, &mut ctx, &mut self.tap, &mut tracer, now);
             }
             lists.abandon(Own::Loop);
             if let Some(tracer) = tracer {

@@ -207,6 +207,7 @@ fn device(config: &Config, interface: &Interface) -> String {
             let peer = config.interfaces.get(usize::from(*peer)).map_or("?", |peer| &peer.name);
             format!("link to {peer}")
         }
+        Link::Tunnel(tunnel) => tunnel.to_string(),
         Link::Gone => String::new(),
         Link::Vlan { parent, tags } => {
             let parent = config

@@ -6,7 +6,7 @@ use sluice_wire::icmpv6::packet_too_big;
 use sluice_wire::vlan::Tag;
 use sluice_wire::{
     Checksums, Class, Flags, Layers, Packet, Policy, Validity, arp, complete_checksum, icmp, icmpv6, ipv4, ipv6, ndp,
-    parse, passing4, plain4, plain6, quoted, tcp, udp, validate, vlan,
+    parse, passing4, plain4, plain6, quoted, tcp, tunnel, udp, validate, vlan,
 };
 
 const EVERYTHING: [Checksums; 5] = [
@@ -17,9 +17,24 @@ const EVERYTHING: [Checksums; 5] = [
     Checksums::LeftToOffload,
 ];
 
+/// Headers of tunnels: what is found lies in the bytes, and marks of congestion change nothing else.
+fn tunnels(bytes: &[u8]) {
+    assert!(tunnel::gre::read(bytes).is_none_or(|read| read.length <= bytes.len()));
+    assert!(tunnel::vxlan::read(bytes).is_none_or(|identifier| identifier < 1 << tunnel::vxlan::BITS));
+    for kind in [0x0800, 0x86dd, 0x0806] {
+        for outer in 0..4 {
+            let mut marked = bytes.to_vec();
+            let passes = tunnel::take_over_congestion(kind, &mut marked, outer);
+            let others = |bytes: &[u8]| tunnel::service(kind, bytes) & !tunnel::CONGESTION;
+            assert!(others(bytes) == others(&marked) && (passes || marked == bytes));
+        }
+    }
+}
+
 /// Every function of `wire` on any bytes: none panics, and what they find agrees with itself.
 pub fn wire(bytes: &[u8]) {
     views(bytes);
+    tunnels(bytes);
     let Ok(layers) = parse(bytes) else { return };
     assert!(
         layers.l3 <= layers.l4 && layers.l4 <= layers.end && layers.end as usize <= bytes.len(),

@@ -30,10 +30,16 @@ pub const FRAGMENT_OFFSET: u16 = 0x1fff;
 pub mod protocol {
     /// ICMP.
     pub const ICMP: u8 = 1;
+    /// IPv4 in IP (RFC 2003).
+    pub const IPV4: u8 = 4;
     /// TCP.
     pub const TCP: u8 = 6;
     /// UDP.
     pub const UDP: u8 = 17;
+    /// IPv6 in IP (RFC 2473, 4213).
+    pub const IPV6: u8 = 41;
+    /// Generic routing encapsulation (RFC 2784).
+    pub const GRE: u8 = 47;
     /// ICMPv6.
     pub const ICMPV6: u8 = 58;
 

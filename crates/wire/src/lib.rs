@@ -26,6 +26,7 @@ pub mod packet;
 pub mod plain;
 pub mod quote;
 pub mod tcp;
+pub mod tunnel;
 pub mod udp;
 pub mod validity;
 pub mod vlan;

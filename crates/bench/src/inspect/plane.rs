@@ -189,6 +189,7 @@ fn interface(index: u16) -> Interface {
         segment_size: None,
         host: false,
         peer: None,
+        tunnel: None,
         bridge: Some(Bridge {
             peer: 1 - index,
             drops_invalid: false,

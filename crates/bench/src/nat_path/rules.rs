@@ -71,6 +71,7 @@ pub fn interfaces(job: Job) -> Result<Vec<Interface>, Failure> {
             complete_checksums: true,
             segment_size: None,
             peer: None,
+            tunnel: None,
             host: false,
             bridge: None,
             advertise: None,

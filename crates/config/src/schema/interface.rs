@@ -1,10 +1,11 @@
-//! `[interfaces.NAME]`: a device, a bond of devices, a VLAN of another interface, or an end of a virtual link.
+//! `[interfaces.NAME]`: a device, a bond of devices, a VLAN of another interface, an end of a virtual link, or a tunnel.
 
 use serde::{Deserialize, Serialize};
 
+use super::Tunnel;
 use crate::value::{Device, InterfaceAddress, Mac, MssClamp, Period, Tags};
 
-/// `[interfaces.NAME]`. Exactly one of `device`, `bond`, `parent` and `peer` says what it is made of.
+/// `[interfaces.NAME]`. Exactly one of `device`, `bond`, `parent`, `peer` and `tunnel` says what it is made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Interface {
@@ -24,13 +25,17 @@ pub struct Interface {
     /// comes in by the other, without a copy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peer: Option<String>,
+    /// A tunnel over another network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tunnel: Option<Tunnel>,
     /// The virtual router that it is in: `default` where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
     /// Addresses of the gateway, each with the prefix length of the link.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<InterfaceAddress>,
-    /// Largest IP packet in bytes: 1500, of a VLAN that of its parent, where not given.
+    /// Largest IP packet in bytes: 1500, of a VLAN that of its parent, of a tunnel what fits the interface that has its `local`,
+    /// where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
     /// Receive queues; as many as the device and the workers allow where not given.
@@ -60,6 +65,7 @@ impl Default for Interface {
             parent: None,
             vlan: None,
             peer: None,
+            tunnel: None,
             router: None,
             addresses: Vec::new(),
             mtu: None,

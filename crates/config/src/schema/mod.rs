@@ -13,6 +13,7 @@ mod nat;
 mod pool;
 mod router;
 mod system;
+mod tunnel;
 
 pub use applications::Applications;
 pub use bridge::{Bridge, Fail, Invalid};
@@ -33,6 +34,7 @@ pub use system::{
     Control, Hugepages, Idle, LogLevel, Model, Rebalance, Roles, Sessions, Stage, Steering, System, Timeouts, Transmit,
     Watchdog,
 };
+pub use tunnel::{Tunnel, TunnelType};
 
 use std::net::IpAddr;
 

@@ -68,6 +68,7 @@ impl Check<'_> {
             .find(|other| matches!(other.link, Link::Vlan { parent, .. } if parent == index));
         let routed = [
             (matches!(interface.link, Link::Virtual { .. }), "peer"),
+            (matches!(interface.link, Link::Tunnel(_)), "tunnel"),
             (interface.router != DEFAULT_ROUTER, "router"),
             (!interface.addresses.is_empty(), "addresses"),
             (interface.advertisements.is_some(), "router-advertisements"),

@@ -5,15 +5,19 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::routers::{DEFAULT, of_router};
+use super::tunnels::overhead;
 use super::{Check, is_link_local};
 use crate::config::{Interface, InterfaceIndex, Link, RouterIndex};
-use crate::problem::{Problem, RouterProblem};
+use crate::problem::{Problem, RouterProblem, TunnelProblem};
 use crate::read::place;
 use crate::schema;
 use crate::value::{Device, DeviceKind, InterfaceAddress, Period};
 
 /// RFC 894.
 const ETHERNET_MTU: u16 = 1_500;
+
+/// Most tunnels in one another whose headers are counted: more passes no packet has.
+const MOST_TUNNELS: usize = 3;
 
 impl Check<'_> {
     /// All interfaces by number; `None` where one of them could not be made.
@@ -73,7 +77,18 @@ impl Check<'_> {
         })
     }
 
-    fn mtu(&self, written: &schema::Interface) -> u16 {
+    pub(super) fn mtu(&self, written: &schema::Interface) -> u16 {
+        self.mtu_over(written, MOST_TUNNELS)
+    }
+
+    /// The same where it may be a tunnel over so many others.
+    fn mtu_over(&self, written: &schema::Interface, tunnels: usize) -> u16 {
+        if let (None, Some(tunnel)) = (written.mtu, &written.tunnel) {
+            let holder = self.holder(tunnel, tunnel.local).filter(|_| tunnels > 0);
+            let underlay = holder.and_then(|holder| self.document.interfaces.get(holder));
+            let outer = underlay.map_or(ETHERNET_MTU, |underlay| self.mtu_over(underlay, tunnels - 1));
+            return outer.saturating_sub(overhead(tunnel));
+        }
         let parent = written
             .parent
             .as_ref()
@@ -91,11 +106,26 @@ impl Check<'_> {
             self.report(&at("vlan"), Problem::VlanWithoutParent);
             return None;
         }
-        if let (Some(peer), None, None, None) = (&written.peer, &written.device, &written.bond, &written.parent) {
+        if let (Some(peer), None, None, None, None) = (
+            &written.peer,
+            &written.device,
+            &written.bond,
+            &written.parent,
+            &written.tunnel,
+        ) {
             return self.virtual_link(name, written, peer);
         }
+        if let (Some(tunnel), None, None, None, None) = (
+            &written.tunnel,
+            &written.device,
+            &written.bond,
+            &written.parent,
+            &written.peer,
+        ) {
+            return self.tunnel(name, written, tunnel);
+        }
         match (&written.device, &written.bond, &written.parent) {
-            _ if written.peer.is_some() => {
+            _ if written.peer.is_some() || written.tunnel.is_some() => {
                 self.report(place!["interfaces", name], Problem::SeveralBehind(name.to_owned()));
                 None
             }
@@ -266,6 +296,9 @@ impl Check<'_> {
                     place!["interfaces", name, "parent"],
                     RouterProblem::TagsOnLink(parent).into(),
                 );
+            } else if parent.tunnel.is_some() {
+                let parent = parent_name.clone();
+                self.report(place!["interfaces", name, "parent"], TunnelProblem::Tags(parent).into());
             } else if parent.parent.is_some() {
                 self.report(
                     place!["interfaces", name, "parent"],

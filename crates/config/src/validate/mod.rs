@@ -13,6 +13,7 @@ mod routes;
 mod rules;
 mod stages;
 mod system;
+mod tunnels;
 
 pub use self::bridges::MOST_BRIDGES;
 pub use self::filter::{Inserted, Weight, check_rules};

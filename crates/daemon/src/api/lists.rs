@@ -70,6 +70,7 @@ pub(super) async fn interfaces(
                     let peer = config.interfaces.get(usize::from(*peer)).map_or("?", |peer| &peer.name);
                     format!("link to {peer}")
                 }
+                Link::Tunnel(tunnel) => tunnel.to_string(),
                 Link::Gone => return None,
                 Link::Vlan { parent, tags } => {
                     let parent = config
@@ -144,9 +145,11 @@ fn known(control: &Control) -> Vec<(sluice_route::neighbour::Neighbour, Neighbou
         .map(|neighbour| {
             let interface = plane.policy().interface(neighbour.interface);
             let router = plane.policy().router_of(neighbour.interface);
+            // Who is at the other end of a tunnel is known by its outer address.
+            let tunnel = interface.and_then(|interface| interface.tunnel.filter(|_| interface.is_pair()));
             let listed = Neighbour {
                 router: router_name(plane.policy(), router),
-                address: neighbour.address.into(),
+                address: tunnel.map_or(neighbour.address, |tunnel| tunnel.remote).into(),
                 mac: neighbour.state.has_mac().then(|| mac_text(neighbour.mac)),
                 interface: interface.map_or(String::new(), |interface| interface.name.clone()),
                 state: match neighbour.state {
@@ -222,6 +225,7 @@ pub(super) async fn cores(State(control): Shared) -> Json<Page<Core>> {
             counter("sessions-revised", counters.sessions_revised.get()),
             counter("sessions-withdrawn", counters.sessions_withdrawn.get()),
             counter("checksums-completed", counters.checksums_completed.get()),
+            counter("path-mtus-lowered", counters.path_mtus_lowered.get()),
         ];
         others.extend(Cause::ALL.iter().map(|&cause| {
             counter(

@@ -9,6 +9,7 @@ use sluice_config::config::{Interface as Configured, InterfaceIndex, Link, Route
 use sluice_config::schema;
 use sluice_engine::io::{NO_PORT, PortIndex};
 use sluice_engine::policy::{Advertise, Bridge, Interface, bridge_context};
+use sluice_engine::tunnels::{Kind, Tunnel};
 use sluice_route::{Address, Prefix, Refusal, Route, RouteSet, SourceValidation, Via};
 use sluice_wire::vlan::Tag;
 use sluice_wire::{ndp, validity};
@@ -55,7 +56,7 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
         .zip(config.interfaces.iter().zip(sides(config)))
         .map(|(index, (configured, side))| {
             let (port, tags) = place(config, &ports, index);
-            // An end of a virtual link has a locally administered address.
+            // An end of a virtual link, or a tunnel, has a locally administered address.
             let [high, low] = index.to_be_bytes();
             let own = macs
                 .get(usize::from(port))
@@ -94,6 +95,10 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                     Link::Virtual { peer } => Some(peer),
                     _ => None,
                 },
+                tunnel: match &configured.link {
+                    Link::Tunnel(written) => Some(tunnel(written)),
+                    _ => None,
+                },
                 bridge: configured.bridge.as_ref().map(|bridge| Bridge {
                     peer: bridge.peer,
                     drops_invalid: bridge.settings.invalid == schema::Invalid::Drop,
@@ -102,6 +107,21 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
             }
         })
         .collect()
+}
+
+fn tunnel(written: &sluice_config::config::Tunnel) -> Tunnel {
+    Tunnel {
+        kind: match written.kind {
+            schema::TunnelType::Vxlan => Kind::Vxlan(written.port),
+            schema::TunnelType::Gre => Kind::Gre,
+            schema::TunnelType::Ipip => Kind::Ipip,
+        },
+        local: written.local.into(),
+        remote: written.remote.into(),
+        id: written.id,
+        ttl: written.ttl,
+        underlay: written.underlay,
+    }
 }
 
 /// Who is behind an interface.

@@ -85,7 +85,7 @@ fn ears(config: &Config) -> Result<Vec<Ear>, LiveError> {
         let devices: &[Device] = match &interface.link {
             Link::Device { device, .. } => std::slice::from_ref(device),
             Link::Bond { members, .. } => members,
-            Link::Vlan { .. } | Link::Virtual { .. } | Link::Gone => &[],
+            Link::Vlan { .. } | Link::Virtual { .. } | Link::Tunnel(_) | Link::Gone => &[],
         };
         for device in devices {
             let name = device.as_str();

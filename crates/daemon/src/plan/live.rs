@@ -349,7 +349,7 @@ fn device(link: &Link) -> String {
             let members: Vec<_> = members.iter().map(|member| member.as_str()).collect();
             members.join(", ")
         }
-        Link::Vlan { .. } | Link::Virtual { .. } | Link::Gone => String::new(),
+        Link::Vlan { .. } | Link::Virtual { .. } | Link::Tunnel(_) | Link::Gone => String::new(),
     }
 }
 

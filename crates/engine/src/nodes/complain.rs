@@ -13,6 +13,7 @@ use crate::context::Ctx;
 use crate::family::{Family, V4, V6};
 use crate::nodes::bridge;
 use crate::policy::Interface;
+use crate::tunnels::addresses;
 
 /// Make errors.
 #[inline(never)]
@@ -20,6 +21,7 @@ pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
     for (slot, complaint, reason) in std::mem::take(&mut lists.complain) {
         let meta = *batch.meta(slot);
         if meta.own() {
+            learn(&complaint, &meta, batch.packets[slot as usize].bytes(), ctx);
             lists.discard(slot, reason);
             continue;
         }
@@ -53,6 +55,20 @@ pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             true => bridge::answer(slot, tags, batch, lists, ctx),
             false => own(slot, batch, lists),
         }
+    }
+}
+
+/// What does not fit a link and is of a tunnel: there is nobody to tell, and the tunnel takes less from now on.
+#[cold]
+fn learn(complaint: &Complaint, meta: &Meta, frame: &[u8], ctx: &Ctx<'_, '_>) {
+    let Complaint::TooBig(mtu) = *complaint else { return };
+    let router = ctx.policy.router_of(meta.interface);
+    if ctx
+        .policy
+        .tunnels
+        .lower(router, addresses(&meta.layers, frame), mtu, ctx.now)
+    {
+        ctx.counters.path_mtus_lowered.add(1);
     }
 }
 

@@ -1,14 +1,14 @@
 //! cross: a packet leaves a virtual router by its end of a virtual link, and comes in at the other end, in the same buffer.
 //!
-//! Exits: those of parse, drop (as many routers as a packet may pass, or the other end is gone).
+//! Exits: those of parse, encapsulate (it is no link, but a tunnel), drop (as many routers as a packet may pass, or the other end is gone).
 
-use crate::batch::{Batch, Lists, Meta};
+use crate::batch::{Batch, Lists, Meta, put};
 use crate::context::Ctx;
 use crate::io::{HAND, NO_PORT, Slot};
 use crate::nodes::parse::{Tally, unlike};
 use crate::reason::Own;
 
-/// Most virtual routers that a packet passes.
+/// Most virtual routers that a packet passes, ends of tunnels counted as ends of links.
 pub const MOST_PASSES: u8 = 4;
 
 /// Let packets cross.
@@ -16,6 +16,14 @@ pub const MOST_PASSES: u8 = 4;
 pub fn cross(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
     for slot in std::mem::take(&mut lists.cross) {
         let Meta { egress, crossed, .. } = *batch.meta(slot);
+        if ctx
+            .policy
+            .interface(egress)
+            .is_some_and(|interface| interface.tunnel.is_some())
+        {
+            put(&mut lists.encapsulate, slot);
+            continue;
+        }
         let length = batch.packets[slot as usize].len() as u64;
         let peer = ctx.policy.interface(egress).and_then(|interface| interface.peer);
         let interface = peer.unwrap_or(egress);
@@ -32,7 +40,7 @@ pub fn cross(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
     }
 }
 
-/// A frame has arrived at the end `interface` of a link, the `crossed`-th on its way, and is counted as received there.
+/// A frame has arrived at the end `interface` of a link, or of a tunnel, the `crossed`-th on its way, and is counted as received there.
 pub fn arrive(
     slot: Slot,
     interface: u16,

@@ -14,11 +14,7 @@ use crate::reason::Own;
 
 /// How many fragments a packet needs; 0 where it can't be cut.
 pub fn pieces(batch: &Batch<'_, '_>, slot: Slot, hop: Hop, ctx: &Ctx<'_, '_>) -> usize {
-    let mtu = ctx
-        .policy
-        .interfaces
-        .get(hop.interface())
-        .map_or(0, |egress| egress.mtu);
+    let mtu = ctx.policy.mtu(hop.interface() as u16, ctx.now);
     let frame = batch
         .packets
         .get(slot as usize)
@@ -35,11 +31,7 @@ pub fn cut(
     first: usize,
 ) -> usize {
     let meta = *batch.meta(slot);
-    let mtu = ctx
-        .policy
-        .interfaces
-        .get(hop.interface())
-        .map_or(0, |egress| egress.mtu);
+    let mtu = ctx.policy.mtu(hop.interface() as u16, ctx.now);
     let (whole, made) = batch.packets.split_at_mut(first);
     let fragments = whole
         .get(slot as usize)

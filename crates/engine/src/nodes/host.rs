@@ -37,7 +37,7 @@ pub fn host(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>)
             lists.discard(slot, Own::InterfaceGone);
             continue;
         };
-        let too_long = meta.layers.end.saturating_sub(meta.layers.l3) > interface.mtu;
+        let too_long = meta.layers.end.saturating_sub(meta.layers.l3) > ctx.policy.mtu(meta.interface, ctx.now);
         let (hop, mac) = match whom(&meta, packet.bytes(), interface) {
             To::Group(_) if too_long => {
                 lists.discard(slot, sluice_route::Reason::TooBig);

@@ -139,7 +139,7 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
         hop,
         route: NO_NEXT_HOP,
         addresses,
-        mtu: interface.mtu,
+        mtu: exit.policy.mtu(hop.interface() as u16, exit.now),
         port: interface.port,
         plain: untagged && sender.is_none(),
         direct: untagged && sender.is_none() && interface.port != NO_PORT,

@@ -1,6 +1,7 @@
 //! parse: where the headers are, whether they are valid, and which way the packet goes.
 //!
-//! Exits: transit, lookup4, lookup6, forward4, forward6, fragments, neighbour, gateway, bridge, punt (a group's), drop.
+//! Exits: transit, lookup4, lookup6, forward4, forward6, fragments, neighbour, gateway, bridge, decapsulate (for an end of a tunnel),
+//! punt (a group's), drop.
 
 use std::ops::Range;
 
@@ -40,6 +41,7 @@ pub fn parse(
         passing(batch, lists, ctx, number, interface, (port, slots), &mut tally);
         return tally.flush(ctx);
     }
+    let ends = ours.is_some_and(|(_, interface)| policy.tunnels.end_in(interface.router));
     let (mut frames, mut bytes) = (0, 0);
     for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
@@ -54,7 +56,9 @@ pub fn parse(
                 interface: number,
                 ..Meta::default()
             };
-            let list = if interface.stateful[0] {
+            let list = if ends && policy.tunnels.take(interface.router, &layers, frame) {
+                &mut lists.decapsulate
+            } else if interface.stateful[0] {
                 &mut lists.lookup4
             } else {
                 &mut lists.forward4
@@ -134,7 +138,9 @@ pub(super) fn unlike(
             ..Meta::default()
         };
         tally.count(ctx, number, length);
-        let list = if interface.stateful[1] {
+        let list = if is_tunnelled(policy, interface, &layers, frame) {
+            &mut lists.decapsulate
+        } else if interface.stateful[1] {
             &mut lists.lookup6
         } else {
             &mut lists.forward6
@@ -165,12 +171,12 @@ pub(super) fn unlike(
     match check(frame, checksums, &layers, interface) {
         Ok(Validity::Valid) => {
             forget_wrong(packet);
-            classify(slot, packet, &layers, interface, lists);
+            place(slot, packet, &layers, interface, lists, policy);
         }
         Ok(Validity::LeftToOffload) if interface.complete_checksums => {
             validity::complete_checksum(packet.bytes_mut(), &layers);
             ctx.counters.checksums_completed.add(1);
-            classify(slot, packet, &layers, interface, lists);
+            place(slot, packet, &layers, interface, lists, policy);
         }
         Ok(Validity::LeftToOffload) => lists.discard(slot, Own::LeftToOffload),
         // Inspection finds its flow, and does what is configured.
@@ -180,6 +186,16 @@ pub(super) fn unlike(
         }
         Err(reason) => lists.discard(slot, reason),
     }
+}
+
+/// Whether a packet is for an end of a tunnel, or about what it has sent: no session and no translation has to do with it.
+#[inline(always)]
+fn is_tunnelled(policy: &Policy, interface: &Interface, layers: &Layers, frame: &[u8]) -> bool {
+    policy.tunnels.end_in(interface.router)
+        && interface.bridge.is_none()
+        && matches!(layers.class, Class::Ipv4 | Class::Ipv6)
+        && !layers.flags.has(Flags::MULTICAST)
+        && policy.tunnels.take(interface.router, layers, frame)
 }
 
 #[cold]
@@ -203,6 +219,15 @@ fn check(frame: &[u8], checksums: Checksums, layers: &Layers, interface: &Interf
         return Err(Own::NotOurMac.into());
     }
     Ok(validity::validate(frame, checksums, layers, &interface.validity)?)
+}
+
+/// Which way a valid packet goes that has just come.
+#[inline(always)]
+fn place(slot: Slot, packet: &Packet<'_>, layers: &Layers, interface: &Interface, lists: &mut Lists, policy: &Policy) {
+    match is_tunnelled(policy, interface, layers, packet.bytes()) {
+        true => put(&mut lists.decapsulate, slot),
+        false => classify(slot, packet, layers, interface, lists),
+    }
 }
 
 /// Which way a valid packet goes.

@@ -20,6 +20,7 @@ use crate::reason::Own;
 /// Whether plain IPv4 packets that come in by an interface need nothing but a route.
 pub fn is_enough(ctx: &Ctx<'_, '_>, interface: &Interface) -> bool {
     !interface.stateful[0]
+        && !ctx.policy.tunnels.end_in(interface.router)
         && !ctx.policy.limits_segments
         && ctx.policy.filter_of(interface.context).is_none()
         && ctx.role.sessions.is_empty()

@@ -134,6 +134,12 @@ pub fn from_parking(
         meta.interface = waiting.interface;
         meta.origin = waiting.origin;
         (meta.identification, meta.crossed) = (0, 0);
+        if resume == Resume::Tunnelled {
+            meta.crossed = 1;
+            let length = batch.packets[slot].len();
+            leave(place, waiting.interface, length, meta, lists, ctx);
+            continue;
+        }
         if resume == Resume::Crossed {
             cross::arrive(place, waiting.interface, 1, batch, lists, ctx);
             continue;
@@ -150,7 +156,7 @@ pub fn from_parking(
         let reason = Reason::from(sluice_route::Reason::NeighbourUnresolved);
         match (resume, ctx.policy.interface(waiting.interface)) {
             (Resume::Unsolicited(reason), Some(_)) => unsolicited::answer(place, reason, batch, lists, ctx),
-            (Resume::Fragment(..) | Resume::Crossed, _) => lists.discard(place, Own::Forgotten),
+            (Resume::Fragment(..) | Resume::Crossed | Resume::Tunnelled, _) => lists.discard(place, Own::Forgotten),
             (Resume::Unsolicited(_), None) => lists.discard(place, Own::InterfaceGone),
             (Resume::Failed, _) => lists.complain(place, Complaint::HostUnreachable, reason),
             (Resume::Ready, None) => lists.discard(place, Own::InterfaceGone),

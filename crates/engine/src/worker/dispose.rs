@@ -1,7 +1,7 @@
 //! The end of a burst: every slot goes where it was sent, and its buffer with it.
 
 use super::{Resume, Worker};
-use crate::batch::{Origin, put};
+use crate::batch::put;
 use crate::context::Waiting;
 use crate::counters::{Cause, Stage};
 use crate::io::{Carried, HAND, Lent, PortIndex, Slot};
@@ -61,48 +61,6 @@ impl Worker<'_> {
                 refused(state, &mut *self.io, &slots[taken..]);
             }
         }
-    }
-
-    /// What was made at the end of a burst and leaves over a virtual link is parsed with the next one.
-    fn cross_later(&mut self) {
-        let slots = std::mem::take(&mut self.parts.lists.cross);
-        if slots.is_empty() {
-            return;
-        }
-        let lengths = {
-            let mut lent = Lent::new();
-            self.io.lend(&mut lent);
-            let length = |slot: &Slot| lent.get(usize::from(*slot)).map_or(0, |packet| packet.len() as u64);
-            slots.iter().map(length).collect::<ArrayVec<u64, HAND>>()
-        };
-        let policy = self.policy.load();
-        let (mut arrived, state) = (ArrayVec::<Waiting, HAND>::new(), &mut self.parts);
-        for (slot, length) in slots.into_iter().zip(lengths) {
-            let meta = &mut state.meta[slot as usize % HAND];
-            let peer = policy.interface(meta.egress).and_then(|interface| interface.peer);
-            meta.interface = peer.unwrap_or(meta.egress);
-            let Some(counters) = state.counters.interfaces.get(meta.interface as usize) else {
-                continue;
-            };
-            counters.received.add(1);
-            counters.received_bytes.add(length);
-            match peer.and_then(|_| self.io.park(slot)) {
-                Some(parked) => {
-                    counters.parked.add(1);
-                    let waiting = Waiting {
-                        parked,
-                        interface: meta.interface,
-                        origin: Origin::Received,
-                    };
-                    put(&mut arrived, waiting);
-                }
-                None if peer.is_none() => put(&mut state.lists.drop, (slot, Own::InterfaceGone.into())),
-                None => put(&mut state.lists.drop, (slot, Own::ParkingFull.into())),
-            }
-        }
-        arrived
-            .into_iter()
-            .for_each(|waiting| self.resume(waiting, Resume::Crossed));
     }
 
     /// Put packets aside, and drop those that have to give way.

@@ -205,6 +205,7 @@ fn interface(index: u16, mac: [u8; 6], addresses: &[&str], mtu: u16, stateful: b
         advertise: None,
         segment_size: None,
         peer: None,
+        tunnel: None,
         host: false,
         bridge: None,
     }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::deadlines::Deadlines;
-use super::table::{Mac, Neighbour, NeighbourIndex, NeighbourWriter, Neighbours, State};
+use super::table::{Mac, Neighbour, NeighbourIndex, NeighbourWriter, Neighbours, OTHER_END, State};
 use crate::{Address, InterfaceIndex, Reason, SECOND, Time, TokenBucket};
 
 /// Times and limits of resolution.
@@ -190,6 +190,11 @@ impl NeighbourKeeper {
                 _ => Resolution::Known(found.index),
             };
         }
+        if self.table.is_pair(interface) {
+            // What is written there is cut off before it is sent.
+            let made = self.set_permanent(interface, OTHER_END, [0; 6], now, emit);
+            return made.map_or_else(Resolution::Refused, Resolution::Known);
+        }
         if !address.is_host() {
             return Resolution::Refused(Reason::NeighbourUnresolved);
         }
@@ -222,7 +227,7 @@ impl NeighbourKeeper {
         emit: &mut impl FnMut(Action),
     ) {
         let bad_mac = mac.is_some_and(|mac| mac[0] & 1 != 0 || mac == [0; 6]);
-        if !on_link || bad_mac || !address.is_host() {
+        if !on_link || bad_mac || !address.is_host() || self.table.is_pair(interface) {
             return;
         }
         let Some(known) = self.table.resolve(interface, address) else {

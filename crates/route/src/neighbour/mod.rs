@@ -19,4 +19,4 @@ pub use hash::Key as HashKey;
 pub(crate) use hash::hash as keyed_hash;
 pub use keeper::{Action, Advertisement, Heard, NeighbourKeeper, Resolution, Timing};
 pub use parking::{Parking, Waiting};
-pub use table::{Mac, Neighbour, NeighbourIndex, Neighbours, State};
+pub use table::{Mac, Neighbour, NeighbourIndex, Neighbours, OTHER_END, State};

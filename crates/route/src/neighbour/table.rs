@@ -139,12 +139,20 @@ struct Slot {
 /// Places of one hash bucket. An entry is in one of two buckets: at most 16 places are looked at.
 const BUCKET: usize = 8;
 
+/// Interfaces that can be links of two ends.
+const PAIRS: usize = 1 << 11;
+
+/// The one neighbour of a link of two ends, whoever is asked for there: it has no address of its own.
+pub const OTHER_END: Address = Address::V4(0);
+
 /// The table. Its memory is fixed at start.
 #[derive(Debug)]
 pub struct Neighbours {
     slots: Box<[Slot]>,
     /// Slot plus 1, or 0.
     places: Box<[AtomicU32]>,
+    /// Interfaces with one neighbour, a bit each: said before anybody sends there, so no part of what is checked by models.
+    pairs: Box<[std::sync::atomic::AtomicU32]>,
     key: Key,
 }
 
@@ -167,8 +175,32 @@ impl Neighbours {
         Self {
             slots: (0..capacity).map(|_| slot()).collect(),
             places: (0..places).map(|_| AtomicU32::new(0)).collect(),
+            pairs: (0..PAIRS / 32).map(|_| Default::default()).collect(),
             key,
         }
+    }
+
+    /// Say whether an interface is a link of two ends, as a tunnel is that carries no Ethernet: whatever goes out there goes
+    /// to [`OTHER_END`], which is always known. From one thread.
+    pub fn set_pair(&self, interface: InterfaceIndex, is_pair: bool) {
+        if let Some(word) = self.pairs.get(interface as usize / 32) {
+            let bit = 1 << (interface % 32);
+            let others = word.load(Ordering::Relaxed) & !bit;
+            word.store(others | if is_pair { bit } else { 0 }, Ordering::Release);
+        }
+    }
+
+    /// Whether an interface is a link of two ends.
+    #[inline]
+    pub fn is_pair(&self, interface: InterfaceIndex) -> bool {
+        let word = self.pairs.get(interface as usize / 32);
+        word.is_some_and(|word| word.load(Ordering::Acquire) >> (interface % 32) & 1 != 0)
+    }
+
+    /// Under which address a neighbour is in the table.
+    #[inline]
+    fn listed(&self, interface: InterfaceIndex, address: Address) -> Address {
+        if self.is_pair(interface) { OTHER_END } else { address }
     }
 
     /// Most neighbours.
@@ -217,6 +249,7 @@ impl Neighbours {
     /// A neighbour as it is now: MAC and state belong to this address.
     #[inline]
     pub fn resolve(&self, interface: InterfaceIndex, address: Address) -> Option<Neighbour> {
+        let address = self.listed(interface, address);
         let hash = hash(self.key, link(interface, address), address);
         for bucket in [self.bucket(hash), self.bucket(hash >> 32)] {
             for place in bucket {
@@ -267,6 +300,7 @@ impl Neighbours {
         };
         if slot.uses.fetch_add(1, Ordering::Acquire) & CLOSED == 0 {
             // Held from here on: the key can't change. It may have before.
+            let address = self.listed(interface, address);
             let number = address.number();
             let same = slot.link.load(Ordering::Relaxed) == link(interface, address)
                 && slot.address[0].load(Ordering::Relaxed) == (number >> 64) as u64

@@ -1,0 +1,184 @@
+//! decapsulate: packets for an end of a tunnel: what is inside comes in by the tunnel's interface, in the same buffer. ICMP errors
+//! about outer packets are taken in.
+//!
+//! Exits: those of parse, taken in, drop (of no tunnel, malformed, a fragment, congestion that can't be told, as many passes as a
+//! packet may).
+
+use sluice_wire::ethernet::{self, ethertype, multicast4, multicast6};
+use sluice_wire::ipv4::{self, protocol};
+use sluice_wire::layers::{Class, Flags, Fragment, Layers};
+use sluice_wire::tunnel::{gre, service, take_over_congestion, vxlan};
+use sluice_wire::{Checksums, Packet, icmp, icmpv6, ipv6, udp};
+
+use crate::batch::{Batch, Lists, Meta, Slots, put};
+use crate::context::Ctx;
+use crate::io::HAND;
+use crate::nodes::cross::{MOST_PASSES, arrive};
+use crate::reason::Own;
+use crate::tunnels::{Kind, Mark};
+
+/// Where what is inside lies.
+struct Inside {
+    id: Option<u32>,
+    /// Its first byte, and the one behind its last.
+    from: usize,
+    to: usize,
+    /// EtherType of its datagram.
+    kind: u16,
+    /// Where its datagram begins.
+    datagram: usize,
+}
+
+/// Let what is inside arrive. Returns those that have.
+#[inline(never)]
+pub fn decapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) -> Slots {
+    let mut arrived = Slots::new();
+    for slot in std::mem::take(&mut lists.decapsulate) {
+        let meta = *batch.meta(slot);
+        let packet = &mut batch.packets[slot as usize];
+        if meta.layers.flags.has(Flags::ICMP_ERROR) {
+            heed(packet.bytes(), &meta, ctx);
+            put(&mut lists.taken, slot);
+            continue;
+        }
+        let interface = match open(packet, &meta, ctx) {
+            Ok(interface) => interface,
+            Err(reason) => {
+                lists.discard(slot, reason);
+                continue;
+            }
+        };
+        if let Some(counters) = ctx.counters.interfaces.get(usize::from(meta.interface)) {
+            counters.taken_in.add(1);
+        }
+        if let Some(counters) = ctx.counters.interfaces.get(usize::from(interface)) {
+            counters.received.add(1);
+            counters.received_bytes.add(packet.len() as u64);
+        }
+        batch.meta[slot as usize % HAND].interface = interface;
+        match meta.crossed + 1 {
+            MOST_PASSES.. => lists.discard(slot, Own::TooManyPasses),
+            crossed => {
+                arrive(slot, interface, crossed, batch, lists, ctx);
+                put(&mut arrived, slot);
+            }
+        }
+    }
+    arrived
+}
+
+/// Turn an outer packet into the frame that is inside; the interface of its tunnel.
+fn open(packet: &mut Packet<'_>, meta: &Meta, ctx: &Ctx<'_, '_>) -> Result<u16, Own> {
+    let (layers, frame) = (&meta.layers, packet.bytes());
+    if layers.fragment != Fragment::Whole {
+        return Err(Own::TunnelFragment);
+    }
+    let tunnels = &ctx.policy.tunnels;
+    let (kind, local, remote) = tunnels.outer(layers, frame).ok_or(Own::Forgotten)?;
+    let inside = inside(kind, layers, frame).ok_or(Own::TunnelHeader)?;
+    let mark = Mark {
+        router: ctx.policy.router_of(meta.interface),
+        kind,
+        local,
+        remote,
+        id: inside.id,
+    };
+    let number = tunnels.find(&mark).ok_or(Own::UnknownTunnel)?;
+    let interface = ctx.policy.interface(number).ok_or(Own::UnknownTunnel)?;
+    let class = match layers.class {
+        Class::Ipv6 => ethertype::IPV6,
+        _ => ethertype::IPV4,
+    };
+    let outer = service(class, layers.datagram(frame));
+    let datagram = packet
+        .bytes_mut()
+        .get_mut(inside.datagram..inside.to)
+        .unwrap_or_default();
+    if !take_over_congestion(inside.kind, datagram, outer) {
+        return Err(Own::TunnelCongestion);
+    }
+    let destination = group(inside.kind, datagram).unwrap_or(interface.mac);
+    let fits = packet.set_len(inside.to) && packet.trim_front(inside.from);
+    // Nothing has looked at what is inside.
+    packet.set_checksums(Checksums::Unverified);
+    if fits && matches!(kind, Kind::Vxlan(_)) {
+        return Ok(number);
+    }
+    // The outer headers were longer than the link header that takes their place.
+    let Some(head) = packet.grow_front(ethernet::LENGTH).then(|| packet.bytes_mut()) else {
+        return Err(Own::TunnelHeader);
+    };
+    ethernet::DESTINATION.write(head, destination);
+    ethernet::SOURCE.write(head, [0; 6]);
+    ethernet::ETHERTYPE.write(head, inside.kind);
+    Ok(number)
+}
+
+/// Find what is inside; none where headers are malformed, or it is nothing that its kind of tunnel carries.
+fn inside(kind: Kind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
+    let (l4, end) = (usize::from(layers.l4), usize::from(layers.end));
+    let payload = layers.payload(frame);
+    let ip = |id, from, kind| {
+        matches!(kind, ethertype::IPV4 | ethertype::IPV6).then_some(Inside {
+            id,
+            from,
+            to: end,
+            kind,
+            datagram: from,
+        })
+    };
+    match kind {
+        Kind::Vxlan(_) => {
+            let to = l4 + usize::from(udp::DATAGRAM_LENGTH.read(payload));
+            let id = vxlan::read(frame.get(l4 + udp::LENGTH..to)?)?;
+            let from = l4 + udp::LENGTH + vxlan::LENGTH;
+            let inner = frame.get(from..to).filter(|inner| inner.len() >= ethernet::LENGTH)?;
+            Some(Inside {
+                id: Some(id),
+                from,
+                to,
+                kind: ethernet::ETHERTYPE.read(inner),
+                datagram: from + ethernet::LENGTH,
+            })
+        }
+        Kind::Gre => {
+            let header = gre::read(payload)?;
+            ip(header.key, l4 + header.length, header.inside)
+        }
+        Kind::Ipip if layers.protocol == protocol::IPV6 => ip(None, l4, ethertype::IPV6),
+        Kind::Ipip => ip(None, l4, ethertype::IPV4),
+    }
+}
+
+/// The group address of the frame that a datagram to a group would have come in.
+fn group(kind: u16, datagram: &[u8]) -> Option<[u8; 6]> {
+    if kind == ethertype::IPV6 {
+        let group = ipv6::DESTINATION.read(datagram);
+        return (group >> 120 == 0xff).then(|| multicast6(group));
+    }
+    match ipv4::DESTINATION.read(datagram) {
+        u32::MAX => Some(ethernet::BROADCAST),
+        group => (group >> 28 == 0xe).then(|| multicast4(group)),
+    }
+}
+
+/// Believe what an error tells of the path of outer packets: the largest that it takes (RFC 1191, RFC 8201).
+#[cold]
+fn heed(frame: &[u8], meta: &Meta, ctx: &Ctx<'_, '_>) {
+    let (layers, router) = (&meta.layers, ctx.policy.router_of(meta.interface));
+    let message = layers.payload(frame);
+    let (kind, code) = (icmp::KIND.read(message), icmp::CODE.read(message));
+    let mtu = match layers.class {
+        Class::Ipv4 if (kind, code) == (icmp::kind::UNREACHABLE, icmp::unreachable::FRAGMENTATION_NEEDED) => {
+            icmp::SEQUENCE.read(message).into()
+        }
+        Class::Ipv6 if kind == icmpv6::kind::PACKET_TOO_BIG => icmpv6::PARAMETER.read(message),
+        _ => return,
+    };
+    if let Some(ends) = ctx.policy.tunnels.told(router, layers, frame) {
+        let mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
+        if ctx.policy.tunnels.lower(router, ends, mtu, ctx.now) {
+            ctx.counters.path_mtus_lowered.add(1);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! encapsulate: a packet leaves by a tunnel: the outer headers are put in front of it, and it goes on in the router underneath as
+//! one that the gateway made.
+//!
+//! Exits: forward4, forward6, drop (as many passes as a packet may, no room in front of it).
+
+use sluice_route::Address;
+use sluice_wire::checksum;
+use sluice_wire::ethernet::{self, ethertype};
+use sluice_wire::ipv4::{self, protocol};
+use sluice_wire::layers::{self, Class, Fragment, Layers};
+use sluice_wire::tunnel::{gre, service, vxlan};
+use sluice_wire::{Checksums, Packet, ipv6, udp};
+
+use crate::batch::{Batch, Lists, Meta, Origin, put};
+use crate::context::Ctx;
+use crate::family::{Family, V4, V6};
+use crate::io::HAND;
+use crate::nodes::cross::MOST_PASSES;
+use crate::reason::{Own, Reason};
+use crate::tunnels::{Kind, Tunnel};
+
+/// Put packets into their tunnels.
+#[inline(never)]
+pub fn encapsulate(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    for slot in std::mem::take(&mut lists.encapsulate) {
+        let Meta { egress, crossed, .. } = *batch.meta(slot);
+        let tunnel = ctx.policy.interface(egress).and_then(|interface| interface.tunnel);
+        let meta = &mut batch.meta[slot as usize % HAND];
+        meta.interface = tunnel.map_or(egress, |tunnel| tunnel.underlay);
+        // What the tunnel's interface has sent is over with: this is another packet.
+        if let Some(counters) = ctx.counters.interfaces.get(usize::from(meta.interface)) {
+            counters.made.add(1);
+        }
+        let packet = &mut batch.packets[slot as usize];
+        let wrapped = match tunnel {
+            None => Err(Own::InterfaceGone.into()),
+            Some(_) if crossed + 1 >= MOST_PASSES => Err(Own::TooManyPasses.into()),
+            Some(tunnel) => wrap(packet, &tunnel, ctx),
+        };
+        match wrapped {
+            Err(reason) => lists.discard(slot, reason),
+            Ok(layers) => {
+                *meta = Meta {
+                    layers,
+                    interface: meta.interface,
+                    origin: Origin::Own,
+                    crossed: crossed + 1,
+                    ..Meta::default()
+                };
+                let others = !(1u128 << (slot as usize % HAND));
+                (lists.passed, lists.recognised) = (lists.passed & others, lists.recognised & others);
+                match layers.class {
+                    Class::Ipv6 => put(V6::forwards(lists), slot),
+                    _ => put(V4::forwards(lists), slot),
+                }
+            }
+        }
+    }
+}
+
+/// Put a frame into a tunnel. Of the layers of the outer packet the source port tells flows apart, where several ways lead to
+/// the other end.
+fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &Ctx<'_, '_>) -> Result<Layers, Reason> {
+    let inner = layers::parse(packet.bytes())?;
+    let kind = match inner.class {
+        Class::Ipv4 => ethertype::IPV4,
+        Class::Ipv6 => ethertype::IPV6,
+        Class::Arp if tunnel.carries_frames() => ethertype::ARP,
+        _ => return Err(Own::UnknownEthertype.into()),
+    };
+    let flow = flow(&inner, packet.bytes(), ctx);
+    let service = service(kind, inner.datagram(packet.bytes()));
+    let cut = if tunnel.carries_frames() { 0 } else { inner.l3.into() };
+    let six = matches!(tunnel.local, Address::V6(_));
+    let network = if six { ipv6::LENGTH } else { ipv4::LENGTH };
+    let front = ethernet::LENGTH + network + tunnel.shim();
+    // Without what fills a short frame up.
+    if !(packet.set_len(inner.end.into()) && packet.trim_front(cut) && packet.grow_front(front)) {
+        return Err(Own::TunnelHeadroom.into());
+    }
+    packet.set_checksums(Checksums::Unverified);
+    let frame = packet.bytes_mut();
+    let Some((link, datagram)) = frame.split_first_chunk_mut::<{ ethernet::LENGTH }>() else {
+        return Err(Own::Forgotten.into());
+    };
+    // Its addresses are those of the next hop, which is not known yet.
+    *link = [0; ethernet::LENGTH];
+    ethernet::ETHERTYPE.write(link, if six { ethertype::IPV6 } else { ethertype::IPV4 });
+    let (header, payload) = datagram.split_at_mut_checked(network).unwrap_or_default();
+    let (protocol, source_port) = shim(payload, tunnel, kind, flow);
+    let length = payload.len() as u16;
+    match (tunnel.local, tunnel.remote) {
+        (Address::V6(local), Address::V6(remote)) => {
+            // RFC 6438: flows are told apart by the label, too.
+            let label = flow & 0x000f_ffff;
+            ipv6::VERSION_CLASS_FLOW.write(header, 6 << 28 | u32::from(service) << 20 | label);
+            ipv6::PAYLOAD_LENGTH.write(header, length);
+            ipv6::NEXT_HEADER.write(header, protocol);
+            ipv6::HOP_LIMIT.write(header, tunnel.ttl);
+            ipv6::SOURCE.write(header, local);
+            ipv6::DESTINATION.write(header, remote);
+            if tunnel.carries_frames() {
+                // Most who receive IPv6 want one (RFC 6935 lets them not).
+                let pseudo = checksum::pseudo6(local, remote, protocol, length);
+                let sum = !checksum::add(checksum::sum(payload), pseudo);
+                udp::CHECKSUM.write(payload, if sum == 0 { 0xffff } else { sum });
+            }
+        }
+        (local, remote) => {
+            ipv4::VERSION_LENGTH.write(header, 0x45);
+            ipv4::SERVICE.write(header, service);
+            ipv4::TOTAL_LENGTH.write(header, network as u16 + length);
+            ipv4::IDENTIFICATION.write(header, 0);
+            // What is too long is cut, or complained about, before it comes here (RFC 4459, 3.3): fragments would have to be put
+            // together at the other end.
+            ipv4::FRAGMENT.write(header, ipv4::DONT_FRAGMENT);
+            ipv4::TTL.write(header, tunnel.ttl);
+            ipv4::PROTOCOL.write(header, protocol);
+            ipv4::CHECKSUM.write(header, 0);
+            ipv4::SOURCE.write(header, local.number() as u32);
+            ipv4::DESTINATION.write(header, remote.number() as u32);
+            ipv4::CHECKSUM.write(header, checksum::checksum(header));
+        }
+    }
+    let mut outer = layers::parse(packet.bytes())?;
+    outer.source_port = source_port;
+    Ok(outer)
+}
+
+/// Write what stands between the outer IP header and what is inside. Its protocol, and a port by the flow.
+fn shim(payload: &mut [u8], tunnel: &Tunnel, kind: u16, flow: u32) -> (u8, u16) {
+    match tunnel.kind {
+        Kind::Vxlan(port) => {
+            // The dynamic ports (RFC 7348, 5).
+            let source = 0xc000 | (flow >> 16) as u16 & 0x3fff;
+            let length = payload.len() as u16;
+            udp::SOURCE_PORT.write(payload, source);
+            udp::DESTINATION_PORT.write(payload, port);
+            udp::DATAGRAM_LENGTH.write(payload, length);
+            udp::CHECKSUM.write(payload, 0);
+            let header = payload.get_mut(udp::LENGTH..).unwrap_or_default();
+            vxlan::write(header, tunnel.id.unwrap_or_default());
+            (protocol::UDP, source)
+        }
+        Kind::Gre => {
+            gre::write(payload, kind, tunnel.id);
+            (protocol::GRE, (flow >> 16) as u16)
+        }
+        Kind::Ipip if kind == ethertype::IPV6 => (protocol::IPV6, (flow >> 16) as u16),
+        Kind::Ipip => (protocol::IPV4, (flow >> 16) as u16),
+    }
+}
+
+/// A hash of the flow of a packet. All fragments of a datagram have the same.
+fn flow(layers: &Layers, frame: &[u8], ctx: &Ctx<'_, '_>) -> u32 {
+    let mut layers = *layers;
+    if layers.fragment != Fragment::Whole {
+        (layers.source_port, layers.destination_port) = (0, 0);
+    }
+    let hash = match layers.class {
+        Class::Ipv4 => V4::hash_one(ctx.hasher, &V4::key(&layers, frame, 0)),
+        Class::Ipv6 => V6::hash_one(ctx.hasher, &V6::key(&layers, frame, 0)),
+        _ => 0,
+    };
+    hash as u32
+}

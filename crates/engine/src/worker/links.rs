@@ -1,0 +1,107 @@
+//! Links that no device is behind: virtual ones and tunnels.
+
+use arrayvec::ArrayVec;
+
+use super::{Resume, Worker};
+use crate::batch::{Batch, Lists, Origin, put};
+use crate::capture::Tap;
+use crate::context::{Ctx, Waiting};
+use crate::io::{HAND, Lent, Slot};
+use crate::nodes::{cross, decapsulate, encapsulate, pass};
+use crate::reason::Own;
+use crate::time::Now;
+use crate::trace::Tracer;
+
+/// Let packets of a burst over the links that they left by, and those in that came by a tunnel.
+pub(super) fn links(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    tap: &mut Option<Box<Tap>>,
+    tracer: &mut Option<&mut Tracer>,
+    now: Now,
+) {
+    let mut after = |node, lists: &Lists| {
+        if let Some(tracer) = tracer {
+            tracer.after(node, lists);
+        }
+    };
+    if !lists.cross.is_empty() {
+        if let Some(tap) = tap {
+            tap.crossing(batch, &lists.cross, ctx.policy, now);
+        }
+        cross::cross(batch, lists, ctx);
+        after("cross", lists);
+    }
+    if !lists.encapsulate.is_empty() {
+        encapsulate::encapsulate(batch, lists, ctx);
+        after("encapsulate", lists);
+    }
+    if !lists.decapsulate.is_empty() {
+        let arrived = decapsulate::decapsulate(batch, lists, ctx);
+        if let Some(tap) = tap {
+            tap.arrived(batch, &arrived, now);
+        }
+        if !ctx.role.sessions.is_empty() {
+            pass::both(batch, lists, ctx);
+        }
+        after("decapsulate", lists);
+    }
+}
+
+impl Worker<'_> {
+    /// What was made at the end of a burst and leaves over a link without a device goes on with the next one.
+    pub(super) fn cross_later(&mut self) {
+        let slots = std::mem::take(&mut self.parts.lists.cross);
+        if slots.is_empty() {
+            return;
+        }
+        let lengths = {
+            let mut lent = Lent::new();
+            self.io.lend(&mut lent);
+            let length = |slot: &Slot| lent.get(usize::from(*slot)).map_or(0, |packet| packet.len() as u64);
+            slots.iter().map(length).collect::<ArrayVec<u64, HAND>>()
+        };
+        let policy = self.policy.load();
+        let (mut gone, state) = (ArrayVec::<(Waiting, Resume), HAND>::new(), &mut self.parts);
+        for (slot, length) in slots.into_iter().zip(lengths) {
+            let meta = &mut state.meta[slot as usize % HAND];
+            let egress = policy.interface(meta.egress);
+            let peer = egress.and_then(|interface| interface.peer);
+            let tunnel = egress.and_then(|interface| interface.tunnel);
+            meta.interface = peer.unwrap_or(meta.egress);
+            let Some(counters) = state.counters.interfaces.get(meta.interface as usize) else {
+                continue;
+            };
+            let resume = match tunnel {
+                // It goes into its tunnel later, and is counted as sent then.
+                Some(_) => {
+                    counters.sent.remove(1);
+                    counters.sent_bytes.remove(length);
+                    Resume::Tunnelled
+                }
+                None => {
+                    counters.received.add(1);
+                    counters.received_bytes.add(length);
+                    Resume::Crossed
+                }
+            };
+            let parked = (peer.is_some() || tunnel.is_some()).then(|| self.io.park(slot));
+            match parked {
+                Some(Some(parked)) => {
+                    counters.parked.add(1);
+                    let waiting = Waiting {
+                        parked,
+                        interface: meta.interface,
+                        origin: Origin::Received,
+                    };
+                    put(&mut gone, (waiting, resume));
+                }
+                Some(None) => put(&mut state.lists.drop, (slot, Own::ParkingFull.into())),
+                None => put(&mut state.lists.drop, (slot, Own::InterfaceGone.into())),
+            }
+        }
+        gone.into_iter()
+            .for_each(|(waiting, resume)| self.resume(waiting, resume));
+    }
+}

@@ -1,0 +1,390 @@
+//! Tunnels: what goes in, what comes out, and what is dropped on the way, each under its name.
+
+mod rig;
+mod tunnelled;
+
+use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
+use sluice_engine::tunnels::{Kind, Tunnel};
+use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
+use sluice_testkit::packet::{self, Frame, Network, Transport};
+use tunnelled::{FAR_MAC, MAC, TUNNEL, all, arriving, inside, outer, service, tunnel};
+
+/// Frames of the inside host to somebody behind the tunnel, over IPv4 and IPv6.
+fn questions() -> [Frame; 2] {
+    [
+        packet::udp4("192.168.1.10:5000", "10.77.0.5:53").payload(b"question"),
+        packet::udp6("[2001:db8:1::10]:5000", "[2001:db8:77::5]:53").payload(b"question"),
+    ]
+}
+
+/// What somebody behind the tunnel sends to the inside host.
+fn answers() -> [Frame; 2] {
+    [
+        packet::udp4("10.77.0.5:53", "192.168.1.10:5000").payload(b"answer"),
+        packet::udp6("[2001:db8:77::5]:53", "[2001:db8:1::10]:5000").payload(b"answer"),
+    ]
+}
+
+/// What an interface has counted: received, sent, made, taken in.
+fn counted(rig: &Rig, interface: u16) -> [u64; 4] {
+    let counters = &rig.plane.counters()[0].interfaces[usize::from(interface)];
+    [&counters.received, &counters.sent, &counters.made, &counters.taken_in].map(|counter| counter.get())
+}
+
+/// The bytes of an outer packet without what its flow decides: VXLAN's source port and checksum, the label of IPv6.
+fn without_flow(tunnel: &Tunnel, mut frame: Vec<u8>) -> Vec<u8> {
+    let network = if frame[14] >> 4 == 4 { 20 } else { 40 };
+    if network == 40 {
+        frame[15] &= 0xf0;
+        frame[16..18].fill(0);
+    }
+    if tunnel.carries_frames() {
+        frame[14 + network..][..2].fill(0);
+        frame[14 + network + 6..][..2].fill(0);
+    }
+    frame
+}
+
+#[test]
+fn packet_into_every_tunnel_is_inside_of_an_outer_packet_as_another_library_makes_it() {
+    for tunnel in all() {
+        for question in questions() {
+            let six = matches!(question.network, Network::V6(..));
+            let mut rig = tunnelled::rig(tunnel);
+            let sent = rig.host_sends(&service(question.clone(), 0xb8 | 2));
+            assert_eq!(1, sent.len(), "{tunnel:?} {:?}", rig.all_drops());
+            let carried = service(question, 0xb8 | 2).ttl(63).macs(MAC, FAR_MAC);
+            let payload = inside(&tunnel, &carried);
+            let mut expected = outer(&tunnel, [tunnel.local, tunnel.remote], six, 1, &payload);
+            if matches!(expected.network, Network::V4(_)) {
+                expected = expected.dont_fragment();
+            }
+            let expected = service(expected, 0xb8 | 2).macs(OUTSIDE_MAC, ROUTER_MAC).build();
+            assert_eq!(
+                without_flow(&tunnel, expected),
+                without_flow(&tunnel, sent[0].frame.clone()),
+                "{tunnel:?}"
+            );
+            assert!(is_valid(&sent[0].frame), "{tunnel:?}");
+            assert_eq!(OUTSIDE, sent[0].port);
+            assert_eq!([0, 1, 0, 0], counted(&rig, TUNNEL));
+            assert_eq!([0, 1, 1, 0], counted(&rig, OUTSIDE));
+        }
+    }
+}
+
+#[test]
+fn packet_out_of_every_tunnel_goes_on_as_one_of_its_interface() {
+    for tunnel in all() {
+        for answer in answers() {
+            let mut rig = tunnelled::rig(tunnel);
+            let sent = rig.send(OUTSIDE, &arriving(&tunnel, &answer).build());
+            assert_eq!(1, sent.len(), "{tunnel:?} {:?}", rig.all_drops());
+            assert_eq!(
+                answer.ttl(63).macs(INSIDE_MAC, HOST_MAC).build(),
+                sent[0].frame,
+                "{tunnel:?}"
+            );
+            assert_eq!(INSIDE, sent[0].port);
+            assert_eq!([1, 0, 0, 0], counted(&rig, TUNNEL));
+            assert_eq!([1, 0, 0, 1], counted(&rig, OUTSIDE));
+        }
+    }
+}
+
+#[test]
+fn gateway_answers_a_ping_through_every_tunnel() {
+    for tunnel in all() {
+        let mut rig = tunnelled::rig(tunnel);
+        let pings = [
+            packet::icmp4_echo("10.99.0.2", "10.99.0.1", 7, 1),
+            packet::icmp6_echo("2001:db8:99::2", "2001:db8:99::1", 7, 1),
+        ];
+        for ping in pings {
+            let sent = rig.send(OUTSIDE, &arriving(&tunnel, &ping).build());
+            assert_eq!(1, sent.len(), "{tunnel:?} {:?}", rig.all_drops());
+            assert_eq!(OUTSIDE, sent[0].port);
+            assert!(is_valid(&sent[0].frame), "{tunnel:?}");
+        }
+    }
+}
+
+#[test]
+fn vxlan_resolves_its_neighbours_and_answers_who_asks() {
+    let tunnel = tunnel(Kind::Vxlan(4789), Some(42), false);
+    let mut rig = Rig::new(tunnelled::plan(tunnel));
+    let [question, _] = questions();
+    let asked = rig.host_sends(&question);
+    let request = packet::arp_request(MAC, "10.99.0.1", "10.99.0.2");
+    let expected = [tunnelled::shim(&tunnel, false), request].concat();
+    assert_eq!(1, asked.len(), "{:?}", rig.all_drops());
+    assert_eq!(expected, asked[0].frame[42..]);
+    let reply = packet::arp_reply(FAR_MAC, "10.99.0.2", MAC, "10.99.0.1");
+    let wrapped = |frame: &[u8]| {
+        let payload = [&tunnelled::shim(&tunnel, false), frame].concat();
+        outer(&tunnel, [tunnel.remote, tunnel.local], false, 50_000, &payload)
+            .macs(ROUTER_MAC, OUTSIDE_MAC)
+            .build()
+    };
+    let sent = rig.send(OUTSIDE, &wrapped(&reply));
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(question.ttl(63).macs(MAC, FAR_MAC).build(), sent[0].frame[50..]);
+    let sent = rig.send(
+        OUTSIDE,
+        &wrapped(&packet::arp_request(FAR_MAC, "10.99.0.2", "10.99.0.1")),
+    );
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(
+        packet::arp_reply(MAC, "10.99.0.1", FAR_MAC, "10.99.0.2"),
+        sent[0].frame[50..]
+    );
+}
+
+#[test]
+fn tunnel_without_ethernet_has_one_neighbour_for_all_destinations() {
+    let mut rig = tunnelled::rig(tunnel(Kind::Gre, None, false));
+    for host in 2..200 {
+        let question = packet::udp4("192.168.1.10:5000", format!("10.99.0.{host}:53").as_str());
+        assert_eq!(1, rig.host_sends(&question).len(), "{:?}", rig.all_drops());
+    }
+    let neighbours = rig.plane.neighbours();
+    let places = (0..neighbours.capacity() as u32).map(sluice_route::neighbour::NeighbourIndex);
+    let known = places.filter_map(|place| neighbours.snapshot(place));
+    assert_eq!(1, known.filter(|neighbour| neighbour.interface == TUNNEL).count());
+}
+
+#[test]
+fn flows_are_told_apart_by_the_source_port_of_vxlan_and_the_label_of_ipv6() {
+    for six in [false, true] {
+        let mut rig = tunnelled::rig(tunnel(Kind::Vxlan(4789), Some(42), six));
+        let mut seen = std::collections::HashSet::new();
+        for port in 5000..5016u16 {
+            let question = packet::udp4(format!("192.168.1.10:{port}").as_str(), "10.77.0.5:53");
+            let mut of_flow = || {
+                let frame = rig.host_sends(&question).remove(0).frame;
+                let udp = if six { 54 } else { 34 };
+                let label = if six { frame[16..18].to_vec() } else { Vec::new() };
+                (u16::from_be_bytes([frame[udp], frame[udp + 1]]), label)
+            };
+            let first = of_flow();
+            assert_eq!(first, of_flow());
+            assert!(first.0 >= 49_152);
+            seen.insert(first);
+        }
+        assert!(seen.len() > 12, "{seen:?}");
+    }
+}
+
+#[test]
+fn packet_of_no_tunnel_is_dropped_as_such_and_what_is_for_other_services_is_not() {
+    for tunnel in all() {
+        let [answer, _] = answers();
+        let mut rig = tunnelled::rig(tunnel);
+        let mut stranger = tunnel;
+        stranger.remote = match tunnel.local {
+            sluice_route::Address::V4(_) => plain("198.51.100.10"),
+            sluice_route::Address::V6(_) => plain("2001:db8:9::10"),
+        };
+        assert!(rig.send(OUTSIDE, &arriving(&stranger, &answer).build()).is_empty());
+        assert_eq!(1, rig.drops("unknown-tunnel"), "{:?}", rig.all_drops());
+        if tunnel.kind != Kind::Ipip {
+            let mut other = tunnel;
+            other.id = Some(tunnel.id.unwrap_or(0) ^ 1);
+            assert!(rig.send(OUTSIDE, &arriving(&other, &answer).build()).is_empty());
+            assert_eq!(2, rig.drops("unknown-tunnel"), "{:?}", rig.all_drops());
+        }
+        assert_eq!([0; 4], counted(&rig, TUNNEL));
+    }
+    let mut rig = tunnelled::rig(tunnel(Kind::Vxlan(4789), Some(42), false));
+    rig.router_sends(&packet::udp4("198.51.100.9:5000", "203.0.113.1:4790"));
+    rig.send(
+        OUTSIDE,
+        &arriving(&tunnel(Kind::Gre, None, false), &answers()[0]).build(),
+    );
+    assert_eq!(vec![("no-local-service", 2)], rig.all_drops());
+}
+
+#[test]
+fn malformed_headers_of_tunnels_are_dropped_as_such() {
+    let [answer, _] = answers();
+    let drop = |tunnel: Tunnel, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut rig = tunnelled::rig(tunnel);
+        let mut frame = arriving(&tunnel, &answer);
+        change(&mut frame.payload);
+        let sent = rig.send(OUTSIDE, &frame.build());
+        assert!(sent.is_empty());
+        rig.all_drops()
+    };
+    let malformed = vec![("tunnel-header", 1)];
+    let vxlan = tunnel(Kind::Vxlan(4789), Some(42), false);
+    assert_eq!(malformed, drop(vxlan, &|payload| payload[0] = 0));
+    for length in [0, 7, 8, 21] {
+        assert_eq!(malformed, drop(vxlan, &|payload| payload.truncate(length)), "{length}");
+    }
+    let gre = tunnel(Kind::Gre, Some(7), false);
+    for flags in [0x10u8, 0x40, 0x08, 0x01] {
+        assert_eq!(malformed, drop(gre, &|payload| payload[0] |= flags), "{flags:x}");
+    }
+    assert_eq!(malformed, drop(gre, &|payload| payload[1] = 1));
+    // A frame of Ethernet, which GRE can carry and this does not.
+    assert_eq!(
+        malformed,
+        drop(gre, &|payload| payload[2..4].copy_from_slice(&[0x65, 0x58]))
+    );
+    for length in 0..8 {
+        assert_eq!(malformed, drop(gre, &|payload| payload.truncate(length)), "{length}");
+    }
+    // What is inside is judged as if it had come from a wire.
+    let ipip = tunnel(Kind::Ipip, None, false);
+    assert_eq!(
+        vec![("bad-total-length", 1)],
+        drop(ipip, &|payload| payload.truncate(12))
+    );
+    assert_eq!(
+        vec![("bad-header-checksum", 1)],
+        drop(ipip, &|payload| payload[11] ^= 1)
+    );
+    assert_eq!(vec![("bad-version", 1)], drop(ipip, &|payload| payload[0] = 0x65));
+    assert_eq!(vec![("not-our-mac", 1)], drop(vxlan, &|payload| payload[13] ^= 1));
+    assert_eq!(
+        vec![("unknown-vlan", 1)],
+        drop(vxlan, &|payload| {
+            payload.splice(20..20, [0x81, 0, 0, 7]);
+        })
+    );
+}
+
+#[test]
+fn fragments_of_outer_packets_are_dropped_as_such() {
+    let [answer, _] = answers();
+    for tunnel in all() {
+        let mut rig = tunnelled::rig(tunnel);
+        let mut first = arriving(&tunnel, &answer);
+        let length = first.payload.len() & !7;
+        first.payload.truncate(length);
+        let kind = match &first.transport {
+            Transport::Raw(number) => *number,
+            _ => packet::IpNumber(17),
+        };
+        let mut first = first.fragment(0, true, 9);
+        if let Network::V6(_, extensions) = &mut first.network {
+            extensions.fragment.as_mut().unwrap().next_header = kind;
+        }
+        assert!(rig.send(OUTSIDE, &first.build()).is_empty());
+        assert_eq!(vec![("tunnel-fragment", 1)], rig.all_drops(), "{tunnel:?}");
+    }
+}
+
+#[test]
+fn congestion_met_in_a_tunnel_is_told_to_who_understands_and_nobody_else_gets_through() {
+    for tunnel in all() {
+        for answer in answers() {
+            let mut rig = tunnelled::rig(tunnel);
+            let mut through = |outside: u8, within: u8| {
+                let frame = service(arriving(&tunnel, &service(answer.clone(), within)), outside);
+                rig.send(OUTSIDE, &frame.build()).pop().map(|sent| sent.frame)
+            };
+            let marked = |marks| {
+                Some(
+                    service(answer.clone(), marks)
+                        .ttl(63)
+                        .macs(INSIDE_MAC, HOST_MAC)
+                        .build(),
+                )
+            };
+            assert_eq!(marked(0x48 | 3), through(3, 0x48 | 2));
+            assert_eq!(marked(0x48 | 3), through(0x48 | 3, 0x48 | 1));
+            assert_eq!(marked(1), through(1, 2));
+            assert_eq!(marked(0), through(1, 0));
+            assert_eq!(marked(0x48), through(0xb8, 0x48));
+            assert_eq!(None, through(3, 0));
+            assert_eq!(vec![("tunnel-congestion", 1)], rig.all_drops(), "{tunnel:?}");
+        }
+    }
+}
+
+#[test]
+fn route_to_the_other_end_that_leads_into_the_tunnel_itself_ends_after_as_many_passes_as_there_may_be() {
+    for tunnel in all() {
+        let mut plan = tunnelled::plan(tunnel);
+        let six = matches!(tunnel.local, sluice_route::Address::V6(_));
+        let (prefix, length, by) = match six {
+            false => ("198.51.100.9", 32, "10.99.0.2"),
+            true => ("2001:db8:9::9", 128, "2001:db8:99::2"),
+        };
+        let via = sluice_route::Via::Gateway {
+            address: plain(by),
+            interface: Some(TUNNEL),
+        };
+        plan.routes.push(rig::route(prefix, length, via));
+        let mut rig = tunnelled::started(plan);
+        assert!(rig.host_sends(&questions()[0]).is_empty());
+        let drops = rig.all_drops();
+        // The headroom may end before the passes do.
+        let ends = ["too-many-passes", "tunnel-headroom"];
+        assert!(
+            drops.len() == 1 && drops[0].1 == 1 && ends.contains(&drops[0].0),
+            "{drops:?}"
+        );
+    }
+}
+
+#[test]
+fn outer_packet_around_one_of_the_same_tunnel_is_opened_as_often_as_passes_allow() {
+    let tunnel = tunnel(Kind::Ipip, None, false);
+    let mut rig = tunnelled::rig(tunnel);
+    let nested = |depth: usize| {
+        let mut frame = answers()[0].clone();
+        for _ in 0..depth {
+            frame = arriving(&tunnel, &frame);
+        }
+        frame.build()
+    };
+    assert_eq!(1, rig.send(OUTSIDE, &nested(3)).len(), "{:?}", rig.all_drops());
+    assert!(rig.send(OUTSIDE, &nested(4)).is_empty());
+    assert_eq!(vec![("too-many-passes", 1)], rig.all_drops());
+}
+
+#[test]
+fn translation_of_the_address_of_an_end_leaves_the_tunnels_packets_alone() {
+    let external = Prefix {
+        address: rig::v4("203.0.113.1"),
+        length: 32,
+    };
+    let host = DestinationAction::Host(rig::v4(rig::HOST), None);
+    for (tunnel, forwarded) in all().into_iter().flat_map(|tunnel| [(tunnel, false), (tunnel, true)]) {
+        let mut plan = tunnelled::plan(tunnel);
+        plan.translate = true;
+        match forwarded {
+            true => plan.forwards = vec![DestinationRule::of(external, host)],
+            false => plan.pool = vec![(rig::v4("203.0.113.1"), rig::v4("203.0.113.10"))],
+        }
+        let mut rig = tunnelled::started(plan);
+        let ping = packet::icmp4_echo("10.99.0.2", "10.99.0.1", 7, 1);
+        let sent = rig.send(OUTSIDE, &arriving(&tunnel, &ping).build());
+        assert_eq!(1, sent.len(), "{tunnel:?} {:?}", rig.all_drops());
+        assert_eq!(OUTSIDE, sent[0].port);
+        assert_eq!([1, 1, 1, 1], counted(&rig, OUTSIDE));
+        assert_eq!(0, rig.live());
+    }
+}
+
+#[test]
+fn unresolved_next_hop_of_outer_packets_lets_them_wait() {
+    let tunnel = tunnel(Kind::Gre, None, false);
+    let mut plan = tunnelled::plan(tunnel);
+    plan.known_neighbours = false;
+    let mut rig = Rig::new(plan);
+    rig.know(INSIDE, plain(rig::HOST), HOST_MAC);
+    let asked = rig.host_sends(&questions()[0]);
+    assert_eq!(
+        packet::arp_request(OUTSIDE_MAC, "203.0.113.1", "203.0.113.254"),
+        asked[0].frame
+    );
+    let sent = rig.send(
+        OUTSIDE,
+        &packet::arp_reply(ROUTER_MAC, "203.0.113.254", OUTSIDE_MAC, "203.0.113.1"),
+    );
+    assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+    assert_eq!(47, sent[0].frame[23]);
+}

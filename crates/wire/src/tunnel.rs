@@ -1,0 +1,234 @@
+//! Headers of tunnels: VXLAN (RFC 7348), GRE (RFC 2784, with keys by RFC 2890), and the congestion marks that cross them
+//! (RFC 6040).
+
+use crate::checksum;
+use crate::ethernet::ethertype;
+use crate::ipv4::{self, Ipv4};
+use crate::ipv6;
+
+/// VXLAN.
+pub mod vxlan {
+    use crate::field::header;
+
+    header! {
+        /// A VXLAN header and the frame behind it.
+        Vxlan 8
+        "Flags (8 bits), of which one says that there is an identifier, and reserved bits (24)." flags: u32 = FLAGS @ 0, set_flags;
+        "VXLAN network identifier (24 bits) and reserved bits (8)." network: u32 = NETWORK @ 4, set_network;
+    }
+
+    /// Flag: the identifier is valid.
+    pub const HAS_NETWORK: u32 = 0x0800_0000;
+    /// Most bits of an identifier.
+    pub const BITS: u32 = 24;
+    /// The port that IANA gave it.
+    pub const PORT: u16 = 4789;
+
+    /// The identifier of what follows a UDP header; none where there is none. Reserved bits are not looked at.
+    #[inline]
+    pub fn read(header: &[u8]) -> Option<u32> {
+        let header = Vxlan::new(header)?;
+        (header.flags() & HAS_NETWORK != 0).then(|| header.network() >> 8)
+    }
+
+    /// Write a header for this identifier.
+    #[inline]
+    pub fn write(header: &mut [u8], identifier: u32) {
+        FLAGS.write(header, HAS_NETWORK);
+        NETWORK.write(header, identifier << 8);
+    }
+}
+
+/// GRE.
+pub mod gre {
+    use crate::checksum;
+    use crate::field::{Field, header};
+
+    header! {
+        /// A GRE header: its fixed part and what follows it.
+        Gre 4
+        "Flags (13 bits) and version (3)." flags: u16 = FLAGS @ 0, set_flags;
+        "EtherType of what is inside." inside: u16 = INSIDE @ 2, set_inside;
+    }
+
+    /// Flag: a checksum and a reserved word follow.
+    pub const HAS_CHECKSUM: u16 = 0x8000;
+    /// Flag: a key follows.
+    pub const HAS_KEY: u16 = 0x2000;
+    /// Length of a header with a key.
+    pub const LENGTH_WITH_KEY: usize = LENGTH + 4;
+
+    /// A header that was read.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub struct Read {
+        /// EtherType of what is inside.
+        pub inside: u16,
+        /// The key, where there is one.
+        pub key: Option<u32>,
+        /// Where the inside begins.
+        pub length: usize,
+    }
+
+    /// Read the header that `payload`, all that the outer packet carries, begins with. None where it is cut short, its
+    /// checksum is wrong, or it has what is not taken: sequence numbers, source routes, another version, reserved bits.
+    #[inline]
+    pub fn read(payload: &[u8]) -> Option<Read> {
+        let header = Gre::new(payload)?;
+        let flags = header.flags();
+        if flags & !(HAS_CHECKSUM | HAS_KEY) != 0 {
+            return None;
+        }
+        let mut length = LENGTH;
+        if flags & HAS_CHECKSUM != 0 {
+            length += 4;
+            if checksum::sum(payload) != 0xffff {
+                return None;
+            }
+        }
+        let key = (flags & HAS_KEY != 0).then(|| Field::<u32>::at(length).read(payload));
+        length += 4 * usize::from(key.is_some());
+        (length <= payload.len()).then(|| Read {
+            inside: header.inside(),
+            key,
+            length,
+        })
+    }
+
+    /// Write a header, which has room for the key where there is one.
+    #[inline]
+    pub fn write(header: &mut [u8], inside: u16, key: Option<u32>) {
+        FLAGS.write(header, if key.is_some() { HAS_KEY } else { 0 });
+        INSIDE.write(header, inside);
+        if let Some(key) = key {
+            Field::<u32>::at(LENGTH).write(header, key);
+        }
+    }
+}
+
+/// Bits of a type of service or traffic class that tell congestion (RFC 3168).
+pub const CONGESTION: u8 = 3;
+
+/// Congestion was experienced.
+pub const EXPERIENCED: u8 = 3;
+
+/// The marks of the inner packet when it leaves its tunnel (RFC 6040, 4.2); none where it must be dropped, since its sender
+/// would not understand.
+#[inline]
+pub fn combine(outer: u8, inner: u8) -> Option<u8> {
+    match (outer & CONGESTION, inner & CONGESTION) {
+        (EXPERIENCED, 0) => None,
+        (EXPERIENCED, _) => Some(EXPERIENCED),
+        // ECT(1) counts for more than ECT(0).
+        (1, 2) => Some(1),
+        (_, inner) => Some(inner),
+    }
+}
+
+/// Type of service or traffic class of a datagram of this EtherType; 0 where it is none of IP.
+#[inline]
+pub fn service(kind: u16, datagram: &[u8]) -> u8 {
+    match kind {
+        ethertype::IPV4 => ipv4::SERVICE.read(datagram),
+        ethertype::IPV6 => (ipv6::VERSION_CLASS_FLOW.read(datagram) >> 20) as u8,
+        _ => 0,
+    }
+}
+
+/// Let a datagram of this EtherType take over what `outer`, the outer header's type of service, tells of congestion. False
+/// where it must be dropped.
+#[inline]
+pub fn take_over_congestion(kind: u16, datagram: &mut [u8], outer: u8) -> bool {
+    let inner = service(kind, datagram);
+    let is_ip = matches!(kind, ethertype::IPV4 | ethertype::IPV6);
+    let Some(marks) = combine(outer, inner).filter(|_| is_ip) else {
+        return !is_ip;
+    };
+    if marks == inner & CONGESTION {
+        return true;
+    }
+    let service = inner & !CONGESTION | marks;
+    if kind == ethertype::IPV6 {
+        let word = ipv6::VERSION_CLASS_FLOW.read(datagram) & !(0xff << 20);
+        ipv6::VERSION_CLASS_FLOW.write(datagram, word | u32::from(service) << 20);
+    } else if let Some(mut header) = Ipv4::new(datagram) {
+        let word = |service| u16::from_be_bytes([header.version_length(), service]);
+        let delta = checksum::Delta::default().word(word(inner), word(service));
+        let field = delta.apply(header.checksum());
+        header.set_service(service);
+        header.set_checksum(field);
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_combine_as_rfc_6040_says() {
+        // Figure 4: rows by the inner marks, columns by the outer: Not-ECT, ECT(0), ECT(1), CE.
+        let columns = [0, 2, 1, 3];
+        let rows = [
+            (0, [Some(0), Some(0), Some(0), None]),
+            (2, [Some(2), Some(2), Some(1), Some(3)]),
+            (1, [Some(1), Some(1), Some(1), Some(3)]),
+            (3, [Some(3), Some(3), Some(3), Some(3)]),
+        ];
+        for (inner, expected) in rows {
+            assert_eq!(expected, columns.map(|outer| combine(outer, inner)), "{inner}");
+        }
+    }
+
+    #[test]
+    fn gre_header_with_key_and_checksum_is_read_and_others_are_refused() {
+        let mut bytes = vec![0x20, 0, 8, 0, 0, 0, 0, 42, 0x45];
+        let expected = gre::Read {
+            inside: 0x0800,
+            key: Some(42),
+            length: 8,
+        };
+        assert_eq!(Some(expected), gre::read(&bytes));
+        for cut in 0..8 {
+            assert_eq!(None, gre::read(&bytes[..cut]));
+        }
+        // Routing, sequence number, strict source route, recursion, reserved flags, version.
+        for flags in [0x4000_u16, 0x1000, 0x0800, 0x0100, 0x0080, 0x0001] {
+            bytes[..2].copy_from_slice(&flags.to_be_bytes());
+            assert_eq!(None, gre::read(&bytes), "{flags:x}");
+        }
+        let mut summed = vec![0x80, 0, 8, 0, 0, 0, 0, 0, 0x45, 7];
+        assert_eq!(None, gre::read(&summed));
+        let sum = checksum::checksum(&summed);
+        summed[4..6].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(Some((None, 8)), gre::read(&summed).map(|read| (read.key, read.length)));
+    }
+
+    #[test]
+    fn vxlan_header_without_its_flag_is_refused_and_reserved_bits_are_not_looked_at() {
+        let mut bytes = [0; 8];
+        vxlan::write(&mut bytes, 0x00ab_cdef);
+        assert_eq!([8, 0, 0, 0, 0xab, 0xcd, 0xef, 0], bytes);
+        assert_eq!(Some(0x00ab_cdef), vxlan::read(&bytes));
+        (bytes[1], bytes[7]) = (0xff, 0xff);
+        assert_eq!(Some(0x00ab_cdef), vxlan::read(&bytes));
+        bytes[0] = 0xf7;
+        assert_eq!(None, vxlan::read(&bytes));
+        assert_eq!(None, vxlan::read(&[8, 0, 0, 0, 0, 0, 1]));
+    }
+
+    #[test]
+    fn marks_of_a_datagram_change_with_its_checksum() {
+        let mut four = vec![0; 20];
+        (four[0], four[1], four[8]) = (0x45, 0xb8 | 2, 64);
+        Ipv4::new(&mut four).unwrap().fill_checksum();
+        assert!(take_over_congestion(ethertype::IPV4, &mut four, 3));
+        assert_eq!(0xb8 | 3, four[1]);
+        assert!(Ipv4::new(&four).unwrap().checksum_is_right());
+        let mut six = vec![0; 40];
+        ipv6::VERSION_CLASS_FLOW.write(&mut six, 0x6b82_1234 | 2 << 20);
+        assert!(take_over_congestion(ethertype::IPV6, &mut six, 1));
+        assert_eq!(0x6b92_1234, ipv6::VERSION_CLASS_FLOW.read(&six));
+        assert!(!take_over_congestion(ethertype::IPV4, &mut [0; 20], 3));
+        assert!(take_over_congestion(ethertype::ARP, &mut [0; 28], 3));
+    }
+}
