@@ -187,3 +187,59 @@ class Provider:
         for host in reversed(self.hosts):
             host.remove()
         shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Offices:
+    """Two offices, each behind a gateway of its own, and the network between, by which a host has an end of tunnels too:
+
+        left-host ── lan ┐                                    ┌ lan ── right-host
+                         left ── wan ── between ── wan ── right
+                                          └── linux
+
+    What is sent to the right office must be shorter than what goes elsewhere. An office's host has an address for each tunnel, so that answers
+    come back by the tunnel that the questions took.
+    """
+
+    SIDES = {"left": 1, "right": 2}
+
+    def __init__(self, tunnels, folder="/run/lab/offices", narrow=1400):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        self.folder = folder
+        self.between, self.linux = Host("between", folder), Host("linux", folder)
+        self.hosts, self.gateways, self.offices = [self.between, self.linux], {}, {}
+        for setting in ["net.ipv4.ip_forward=1", "net.ipv6.conf.all.forwarding=1", "net.ipv4.icmp_ratelimit=0",
+                        "net.ipv6.icmp.ratelimit=0"]:
+            self.between.setting(setting)
+        for name, number in self.SIDES.items():
+            gateway, host = self.gateways[name], self.offices[name] = Host(name, folder), Host(f"{name}-host", folder)
+            self.hosts += [gateway, host]
+            gateway.setting("net.ipv6.conf.default.disable_ipv6=1")
+            connect(gateway, "lan", host, "eth0")
+            connect(gateway, "wan", self.between, name)
+            self._address(self.between, name, number, 254)
+            for tunnel in range(1, tunnels + 1):
+                host.run("ip", "address", "add", f"10.{number}.{tunnel}.2/24", "dev", "eth0")
+                host.run("ip", "-6", "address", "add", f"2001:db8:{number}:{tunnel}::2/64", "dev", "eth0", "nodad")
+            host.run("ip", "route", "add", "default", "via", f"10.{number}.1.1")
+            host.run("ip", "-6", "route", "add", "default", "via", f"2001:db8:{number}:1::1")
+        # Of the route, not of the interface, which would let nothing longer in either.
+        for family, network in [("-4", "192.0.2.0/24"), ("-6", "2001:db8:f002::/64")]:
+            self.between.run("ip", family, "route", "delete", network, "dev", "right")
+            self.between.run("ip", family, "route", "add", network, "dev", "right", "mtu", "lock", str(narrow))
+        connect(self.linux, "eth0", self.between, "linux")
+        self._address(self.between, "linux", 3, 254)
+        self._address(self.linux, "eth0", 3, 1)
+        self.linux.run("ip", "route", "add", "default", "via", "192.0.3.254")
+        self.linux.run("ip", "-6", "route", "add", "default", "via", "2001:db8:f003::fe")
+
+    @staticmethod
+    def _address(host, interface, number, last):
+        host.run("ip", "address", "add", f"192.0.{number}.{last}/24", "dev", interface)
+        host.run("ip", "-6", "address", "add", f"2001:db8:f00{number}::{last:x}/64", "dev", interface, "nodad")
+
+    def remove(self):
+        """End all programs and take the topology down."""
+        for host in reversed(self.hosts):
+            host.remove()
+        shutil.rmtree(self.folder, ignore_errors=True)
