@@ -149,7 +149,7 @@ pub struct Plane {
 /// date, what is denied ends within a second.
 pub const FOLLOW: u64 = 400_000_000;
 
-/// Say which interfaces have one neighbour only, before packets leave by them.
+/// Say which interfaces have one neighbour only.
 fn set_pairs(neighbours: &Neighbours, policy: &Policy) {
     for (number, interface) in (0..).zip(&policy.interfaces) {
         neighbours.set_pair(number, interface.is_pair());
@@ -389,8 +389,17 @@ impl Plane {
             |routers: &[policy::Router], number| routers.get(usize::from(number)).map(|router| router.name.clone());
         let others = |number| name(before, number) != name(after, number);
         let (fib, next_hops) = (&mut self.fib, &mut self.next_hops);
-        self.ribs
-            .apply_all(routes, others, fib, next_hops, self.now.nanoseconds)?;
+        // Routes lead to new links at once: what these are must be known before.
+        for (number, interface) in (0..).zip(&policy.interfaces) {
+            if interface.is_pair() {
+                self.neighbours.set_pair(number, true);
+            }
+        }
+        let applied = self
+            .ribs
+            .apply_all(routes, others, fib, next_hops, self.now.nanoseconds);
+        set_pairs(&self.neighbours, if applied.is_ok() { &policy } else { current });
+        applied?;
         if let Some(mut leases) = leases {
             self.before = self.policy.current().leases.clone();
             leases.follow(&self.before, generation);
@@ -403,7 +412,6 @@ impl Plane {
             policy.inspected = next;
             self.renewals.give(fresh);
         }
-        set_pairs(&self.neighbours, &policy);
         self.policy.publish(policy);
         Ok(generation)
     }

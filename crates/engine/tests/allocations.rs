@@ -3,6 +3,7 @@
 
 mod inspected;
 mod rig;
+mod tunnelled;
 
 use allocation_counter::{measure, opt_out};
 use arrayvec::ArrayVec;
@@ -497,4 +498,20 @@ fn hosts_packets_allocate_nothing() {
     let queue = rig.desks[0].from_hosts.as_mut().unwrap();
     (0..500).for_each(|_| assert!(queue.give(INSIDE, [&answer, &[]])));
     assert_eq!(500, allocates_nothing(&mut rig, INSIDE, &[]));
+}
+
+#[test]
+fn tunnels_of_every_type_allocate_nothing() {
+    for tunnel in tunnelled::all() {
+        let mut plan = tunnelled::plan(tunnel);
+        plan.device = |io| Box::new(Uncounted(io));
+        let mut rig = tunnelled::started(plan);
+        let question = packet::udp4("192.168.1.10:5000", "10.77.0.5:53").macs(HOST_MAC, INSIDE_MAC);
+        let long = question.clone().payload(&[0; 1472]);
+        let frames = [question.build(), long.build()];
+        assert_eq!(2, allocates_nothing(&mut rig, INSIDE, &frames));
+        let answer = packet::udp4("10.77.0.5:53", "192.168.1.10:5000");
+        let arriving = tunnelled::arriving(&tunnel, &answer).build();
+        assert_eq!(1, allocates_nothing(&mut rig, OUTSIDE, &[arriving]));
+    }
 }

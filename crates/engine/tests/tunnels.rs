@@ -4,6 +4,9 @@ mod rig;
 mod tunnelled;
 
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, ROUTER_MAC, Rig, is_valid, plain};
+use sluice_engine::capture::{Seen, Tap, Which};
+use sluice_engine::request::{Filter, Reply, Request};
+use sluice_engine::trace::Tracer;
 use sluice_engine::tunnels::{Kind, Tunnel};
 use sluice_nat::rule::{DestinationAction, DestinationRule, Prefix};
 use sluice_testkit::packet::{self, Frame, Network, Transport};
@@ -387,4 +390,44 @@ fn unresolved_next_hop_of_outer_packets_lets_them_wait() {
     );
     assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
     assert_eq!(47, sent[0].frame[23]);
+}
+
+#[test]
+fn capture_of_a_tunnel_has_what_goes_in_and_what_comes_out_and_a_trace_names_the_nodes() {
+    let tunnel = tunnel(Kind::Gre, Some(7), false);
+    let mut rig = tunnelled::rig(tunnel);
+    let [question, _] = questions();
+    let [answer, _] = answers();
+    // The first one finds that there is a neighbour.
+    rig.host_sends(&question);
+    rig.ask(
+        0,
+        Request::Capture(Box::new(Tap::new(Which::Interface(TUNNEL), 10, 200))),
+    );
+    rig.ask(0, Request::Trace(Box::new(Tracer::new(Filter::default(), 2))));
+    rig.host_sends(&question);
+    rig.send(OUTSIDE, &arriving(&tunnel, &answer).build());
+    let Reply::Captured(Some(tap)) = rig.ask(0, Request::EndCapture) else {
+        panic!("no capture")
+    };
+    let seen: Vec<_> = tap
+        .frames()
+        .map(|(copied, bytes)| (copied.seen, bytes[14..].to_vec()))
+        .collect();
+    let datagram = |frame: &Frame| frame.build()[14..].to_vec();
+    let expected = [
+        (Seen::Sent, datagram(&question.ttl(63))),
+        (Seen::Received, datagram(&answer)),
+    ];
+    assert_eq!(expected.to_vec(), seen);
+    let Reply::Traced(Some(tracer)) = rig.ask(0, Request::EndTrace) else {
+        panic!("no trace")
+    };
+    let ways: Vec<Vec<_>> = tracer
+        .ways()
+        .iter()
+        .map(|way| way.steps.iter().map(|step| step.node).collect())
+        .collect();
+    assert_eq!(vec!["parse", "forward", "cross", "encapsulate", "forward"], ways[0]);
+    assert_eq!(vec!["parse", "decapsulate", "forward"], ways[1]);
 }

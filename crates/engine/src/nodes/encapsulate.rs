@@ -111,7 +111,7 @@ fn wrap(packet: &mut Packet<'_>, tunnel: &Tunnel, ctx: &Ctx<'_, '_>) -> Result<L
             ipv4::SERVICE.write(header, service);
             ipv4::TOTAL_LENGTH.write(header, network as u16 + length);
             ipv4::IDENTIFICATION.write(header, 0);
-            // What is too long is cut, or complained about, before it comes here (RFC 4459, 3.3): fragments would have to be put
+            // What is too long is cut, or complained about, before it comes here (RFC 4459, 3.2, 3.4): fragments would have to be put
             // together at the other end.
             ipv4::FRAGMENT.write(header, ipv4::DONT_FRAGMENT);
             ipv4::TTL.write(header, tunnel.ttl);
