@@ -327,3 +327,27 @@ proptest! {
         prop_assert_eq!(None, bench.keeper.next_deadline());
     }
 }
+
+#[test]
+fn link_of_two_ends_has_one_neighbour_which_is_known_whoever_is_asked_for() {
+    let mut bench = Bench::usual();
+    bench.keeper.table().set_pair(1, true);
+    let Resolution::Known(index) = bench.resolve(HOST) else {
+        panic!("not known at once")
+    };
+    for other in [Address::V4(0x0a00_0006), Address::V6(1 << 64 | 7), Address::V4(0)] {
+        assert_eq!(Resolution::Known(index), bench.resolve(other));
+        assert!(bench.keeper.table().hold(index, 1, other));
+    }
+    // Who says where somebody is, says nothing of a link without addresses.
+    bench.hear(HOST, MAC, Heard::Solicitation);
+    bench.hear(HOST, MAC, GRATUITOUS);
+    assert_eq!(
+        (1, State::Permanent),
+        (bench.keeper.len(), bench.keeper.table().state(index))
+    );
+    // Other interfaces are as they were.
+    assert_eq!(None, bench.keeper.table().find(2, HOST));
+    bench.keeper.table().set_pair(1, false);
+    assert_eq!(None, bench.keeper.table().find(1, HOST));
+}
