@@ -34,6 +34,7 @@ pub mod request;
 pub mod segment_size;
 pub mod session;
 pub mod shard;
+pub mod shares;
 pub mod stages;
 pub mod steering;
 pub mod tagged;

@@ -1,5 +1,6 @@
 //! The nodes: one file each. A node takes the slots of its list and puts each on the list of its next.
 
+pub mod admit;
 pub mod bridge;
 pub mod complain;
 pub mod cross;

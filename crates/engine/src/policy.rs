@@ -26,6 +26,7 @@ use crate::inspection::Inspection;
 use crate::io::{PortIndex, WorkerIndex};
 use crate::owners::Owners;
 use crate::punt;
+use crate::shares::{LinkShare, RouterShare, Shares};
 use crate::stages::Stages;
 use crate::steering::Steering;
 use crate::tagged::Tagged;
@@ -388,6 +389,8 @@ pub struct Policy {
     pub bridges: bool,
     /// Some routers have hosts.
     pub hosted: bool,
+    /// What routers and interfaces may have, where any is given something.
+    pub shares: Option<Arc<Shares>>,
     /// IPv4 translation.
     pub nat4: Nat<V4>,
     /// IPv6 translation.
@@ -450,6 +453,7 @@ impl Policy {
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
             hosted: interfaces.iter().any(|interface| interface.host),
+            shares: None,
             routers: vec![Router::default()],
             router_of: interfaces.iter().map(|interface| interface.router).collect(),
             tagged: Tagged::of(ports, &interfaces).into(),
@@ -509,6 +513,11 @@ impl Policy {
     pub fn seek_by(&mut self, seeking: Arc<Seeking>) {
         self.keep_sessions(|_, interface| seeking.is_on(interface));
         self.applications = Some(seeking);
+    }
+
+    /// Give routers and interfaces, by number, their shares.
+    pub fn share_by(&mut self, routers: Vec<RouterShare>, links: Vec<LinkShare>) {
+        self.shares = Shares::new(routers, links, &self.interfaces, self.untagged.len()).map(Arc::new);
     }
 
     /// Whether the applications of sessions between two interfaces are looked for.
@@ -591,6 +600,13 @@ impl Policy {
     #[inline(always)]
     pub fn router_of(&self, interface: u16) -> RouterIndex {
         self.router_of.get(interface as usize).copied().unwrap_or(0)
+    }
+
+    /// Routers and interfaces that were there before go on with what is left of their rates.
+    pub fn adopt_shares(&mut self, before: &Self) {
+        if let (Some(own), Some(old)) = (&mut self.shares, &before.shares) {
+            Arc::make_mut(own).adopt(old);
+        }
     }
 
     /// Routers that were there before keep their hosts, with what these have been given, where nothing about them changes.

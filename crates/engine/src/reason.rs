@@ -40,6 +40,10 @@ reasons! {
         SessionsFull = "sessions-full", "session table of the shard is full; the new flow was refused";
         SessionClash = "session-clash", "the translated flow has the same addresses and ports as another session";
         TransmitFull = "transmit-full", "the device's transmit queue was full";
+        RateLimited = "rate-limited", "more came for the router than its rate, or went over the virtual link than its rate";
+        OverShare = "over-share", "more came than the worker can deal with, and the router has had its share";
+        LinkOverShare = "link-over-share", "more was to leave by the link than it takes, and the interface has had its share";
+        BufferQuota = "buffer-quota", "as many packets of the router wait as may";
         Shed = "shed", "the ring to the next stage of the pipeline was full: more came than the stages take";
         MovingFull = "moving-full", "more packets than can wait came while their shard went to another worker";
         HandoverFull = "handover-full", "the ring to the worker in charge was full";

@@ -21,7 +21,8 @@ use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
 use crate::leases::Settling;
 use crate::nodes::established::{Lookups, established};
 use crate::nodes::{
-    complain, cross, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise, revise, transit,
+    admit, complain, cross, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise, revise,
+    transit,
 };
 use crate::nodes::{host as sending, punt};
 use crate::paths::Paths;
@@ -31,6 +32,7 @@ use crate::reason::{Own, Reason};
 use crate::records::RecordQueue;
 use crate::request::Desk;
 use crate::shard::Shard;
+use crate::shares::Side;
 use crate::stages::Role;
 use crate::time::Now;
 use crate::trace::Tracer;
@@ -39,6 +41,7 @@ use crate::unsolicited::Syns;
 use arrive::Runs;
 use assisting::Assisting;
 use moving::Moving;
+use turns::Turns;
 
 mod ahead;
 mod arrive;
@@ -53,6 +56,8 @@ mod make;
 mod moving;
 mod recognising;
 mod scans;
+mod sharing;
+mod turns;
 
 pub use moving::HELD;
 
@@ -135,6 +140,12 @@ pub struct Worker<'m> {
     assisting: Option<Box<Assisting>>,
     /// Packets in the bursts that came full from devices, one after the other: as many at least have waited there.
     behind: u64,
+    /// What routers may have of what is received.
+    receiving: Side,
+    /// What interfaces may have of what is sent.
+    sending: Side,
+    /// Whose packets are received next.
+    turns: Turns,
     /// Held segments that are to be dropped.
     gone: Vec<(Waiting, sluice_inspect::Reason)>,
 }
@@ -200,6 +211,7 @@ impl<'m> Worker<'m> {
         let rooms = parts.role.beyond.len();
         let held = parts.inspecting.as_ref().map_or(0, |work| work.holding.most());
         let syns = Syns::new(count, parts.setup.unsolicited_syns as usize);
+        let ports = parts.setup.ports.len();
         let mut shards: Vec<Option<Box<Shard<'m>>>> = Vec::new();
         shards.resize_with(count, || None);
         for shard in parts.shards {
@@ -230,6 +242,9 @@ impl<'m> Worker<'m> {
                 inspecting: parts.inspecting,
             },
             io: parts.io,
+            receiving: Side::new(ports),
+            sending: Side::new(ports),
+            turns: Turns::new(parts.receives.len()),
             receives: parts.receives,
             quiescence: parts.quiescence,
             policy: parts.policy,
@@ -360,6 +375,9 @@ impl<'m> Worker<'m> {
             Source::Nothing => 0,
         };
         if count == 0 && source != Source::Nothing {
+            if let Source::Port(port) = source {
+                self.receiving.idle(port);
+            }
             return 0;
         }
         let receive = match source {
@@ -367,11 +385,23 @@ impl<'m> Worker<'m> {
             _ => Stage::Receive,
         };
         let received = self.count(receive, start);
-        let shed = match source {
+        let mut shed = match source {
             Source::Port(_) => self.look_beyond(count),
             _ => 0,
         };
         let policy = self.policy.load();
+        let shares = policy.shares.as_deref();
+        let mut most = BATCH;
+        if let Source::Port(port) = source
+            && shed > 0
+            && self.parts.role.parsers.is_empty()
+            && shares
+                .and_then(|shares| shares.port(port))
+                .is_some_and(|port| port.shared)
+        {
+            // What there is no room for is not what comes first, but what is above its share.
+            most = count - std::mem::take(&mut shed);
+        }
         self.generations.see(policy.generation, now.nanoseconds);
         let overdue = self.generations.overdue(now.nanoseconds);
         let state = &mut self.parts;
@@ -426,7 +456,14 @@ impl<'m> Worker<'m> {
                 pass::shed(&mut batch, lists, &ctx, port, shed);
             }
             for (port, slots) in &self.runs {
-                parse::parse(&mut batch, lists, &mut ctx, *port, slots.clone());
+                let refused = shares.map_or(0, |shares| {
+                    let what = (*port, slots.clone(), most);
+                    admit::admit(&mut batch, lists, &ctx, shares, &mut self.receiving, what)
+                });
+                match refused {
+                    0 => parse::parse(&mut batch, lists, &mut ctx, *port, slots.clone()),
+                    _ => parse::parse_admitted(&mut batch, lists, &mut ctx, (*port, slots.clone()), refused),
+                }
                 if let Some(tap) = &mut self.tap {
                     tap.received(&batch, slots.clone(), now);
                 }

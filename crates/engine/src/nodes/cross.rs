@@ -1,12 +1,14 @@
 //! cross: a packet leaves a virtual router by its end of a virtual link, and comes in at the other end, in the same buffer.
 //!
-//! Exits: those of parse, encapsulate (it is no link, but a tunnel), drop (as many routers as a packet may pass, or the other end is gone).
+//! Exits: those of parse, encapsulate (it is no link, but a tunnel), drop (above a rate, as many routers as a packet may pass, or
+//! the other end is gone).
 
 use crate::batch::{Batch, Lists, Meta, put};
 use crate::context::Ctx;
 use crate::io::{HAND, NO_PORT, Slot};
 use crate::nodes::parse::{Tally, unlike};
 use crate::reason::Own;
+use crate::shares::Shares;
 
 /// Most virtual routers that a packet passes, ends of tunnels counted as ends of links.
 pub const MOST_PASSES: u8 = 4;
@@ -32,8 +34,13 @@ pub fn cross(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>
             counters.received.add(1);
             counters.received_bytes.add(length);
         }
+        let admits = |shares: &Shares| {
+            let router = ctx.policy.router_of(interface);
+            shares.may_cross(egress, router, length, ctx.now.nanoseconds)
+        };
         match crossed + 1 {
             _ if peer.is_none() => lists.discard(slot, Own::InterfaceGone),
+            _ if !ctx.policy.shares.as_deref().is_none_or(admits) => lists.discard(slot, Own::RateLimited),
             MOST_PASSES.. => lists.discard(slot, Own::TooManyPasses),
             crossed => arrive(slot, interface, crossed, batch, lists, ctx),
         }

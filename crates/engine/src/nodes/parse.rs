@@ -18,7 +18,6 @@ use crate::policy::{Interface, Policy};
 use crate::reason::{Own, Reason};
 
 /// Parse slots, all received on `port`.
-#[inline(never)]
 pub fn parse(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -26,24 +25,56 @@ pub fn parse(
     port: PortIndex,
     slots: Range<usize>,
 ) {
+    let untagged = ctx.policy.untagged.get(port as usize).copied().flatten();
+    if let Some(number) = untagged
+        && ctx.policy.is_bridged(number)
+    {
+        return bridge::receive(batch, lists, ctx, port, number, slots);
+    }
+    if let Some((number, interface)) = untagged.and_then(|number| Some((number, ctx.policy.interface(number)?)))
+        && transit::is_enough(ctx, interface)
+    {
+        let mut tally = Tally::of(ctx, port);
+        passing(batch, lists, ctx, number, interface, (port, slots), &mut tally);
+        return tally.flush(ctx);
+    }
+    let end = slots.end.min(batch.packets.len()).min(HAND);
+    parse_those(batch, lists, ctx, port, slots.start..end);
+}
+
+/// Parse slots but those that `admit` has refused, a bit each.
+pub fn parse_admitted(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    (port, slots): (PortIndex, Range<usize>),
+    refused: u128,
+) {
+    let end = slots.end.min(batch.packets.len()).min(HAND);
+    let mut left = (slots.start..end).fold(0u128, |left, slot| left | 1 << slot) & !refused;
+    let admitted = std::iter::from_fn(|| {
+        let slot = left.trailing_zeros() as usize;
+        left &= left.wrapping_sub(1);
+        (slot < HAND).then_some(slot)
+    });
+    parse_those(batch, lists, ctx, port, admitted);
+}
+
+#[inline(never)]
+fn parse_those(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    port: PortIndex,
+    slots: impl Iterator<Item = usize>,
+) {
     let policy = ctx.policy;
     let untagged = policy.untagged.get(port as usize).copied().flatten();
     let mut tally = Tally::of(ctx, port);
     let ours = untagged.and_then(|number| Some((number, policy.interface(number)?)));
-    if let Some((number, interface)) = ours
-        && interface.bridge.is_some()
-    {
-        return bridge::receive(batch, lists, ctx, port, number, slots);
-    }
-    if let Some((number, interface)) = ours
-        && transit::is_enough(ctx, interface)
-    {
-        passing(batch, lists, ctx, number, interface, (port, slots), &mut tally);
-        return tally.flush(ctx);
-    }
     let ends = ours.is_some_and(|(_, interface)| policy.tunnels.end_in(interface.router));
     let (mut frames, mut bytes) = (0, 0);
-    for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
+    for slot in slots {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let frame = packet.bytes();
         if let Some((number, interface)) = ours

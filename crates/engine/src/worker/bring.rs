@@ -10,10 +10,14 @@ impl Worker<'_> {
     pub(super) fn bring(&mut self, now: Now) -> (usize, bool) {
         let (mut packets, mut full) = (0, 0);
         self.io.approach();
-        for place in 0..self.receives.len() {
-            let count = self.port_burst(place, now);
-            packets += count;
-            full += usize::from(count == BATCH);
+        if self.turns.follow(self.policy.load(), &self.receives) {
+            (packets, full) = self.bring_in_turn(now);
+        } else {
+            for place in 0..self.receives.len() {
+                let count = self.port_burst(place, now);
+                packets += count;
+                full += usize::from(count == BATCH);
+            }
         }
         let waiting = self.io.waiting() as u64;
         self.parts.counters.waiting.set(waiting);
@@ -34,17 +38,5 @@ impl Worker<'_> {
             self.io.approach();
         }
         (packets, full > 0)
-    }
-
-    fn port_burst(&mut self, place: usize, now: Now) -> usize {
-        let port = Source::Port(self.receives[place]);
-        if !self.is_moving() {
-            return self.burst(port, now);
-        }
-        self.lift();
-        let count = self.burst(port, now);
-        self.put_back();
-        self.came(Some(place), count);
-        count
     }
 }

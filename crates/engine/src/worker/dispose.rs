@@ -6,6 +6,7 @@ use crate::context::Waiting;
 use crate::counters::{Cause, Stage};
 use crate::io::{Carried, HAND, Lent, PortIndex, Slot};
 use crate::reason::{Own, Reason};
+use crate::shares::Shares;
 use crate::time::Now;
 
 use arrayvec::ArrayVec;
@@ -14,7 +15,7 @@ impl Worker<'_> {
     /// Move the buffers of a burst. Returns the cycles spent on what other workers get.
     pub(super) fn dispose(&mut self, now: Now) -> u64 {
         (self.parts.lists.passed, self.parts.lists.recognised) = (0, 0);
-        self.transmit();
+        self.transmit(now);
         self.cross_later();
         self.park(now);
         let mut over = 0;
@@ -49,16 +50,24 @@ impl Worker<'_> {
         over
     }
 
-    fn transmit(&mut self) {
-        let state = &mut self.parts;
-        for port in 0..state.lists.transmit.len() {
-            let slots = std::mem::take(&mut state.lists.transmit[port]);
+    fn transmit(&mut self, now: Now) {
+        let shared = self.policy.load().shares.is_some();
+        for port in 0..self.parts.lists.transmit.len() {
+            let mut slots = std::mem::take(&mut self.parts.lists.transmit[port]);
             if slots.is_empty() {
                 continue;
             }
+            let of = |shares: &Shares| shares.is_link_shared(port);
+            let is_link_shared = shared && self.policy.load().shares.as_deref().is_some_and(of);
+            if is_link_shared {
+                self.share_link(port as PortIndex, &mut slots, now.nanoseconds);
+            }
             let taken = self.io.transmit(port as PortIndex, &slots);
+            if is_link_shared {
+                self.link_took(port as PortIndex, taken, slots.len());
+            }
             if taken < slots.len() {
-                refused(state, &mut *self.io, &slots[taken..]);
+                refused(&mut self.parts, &mut *self.io, &slots[taken..]);
             }
         }
     }

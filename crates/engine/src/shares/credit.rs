@@ -1,0 +1,163 @@
+//! What is to be dealt out by weight, dealt out: who wants less leaves the rest to the others, and has what it left, up to a
+//! limit, when it comes back.
+
+/// Fractions of a unit.
+const ONE: u64 = 1 << 24;
+
+/// Who wants something.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    /// Its number.
+    pub number: u16,
+    /// Its weight, at least 1.
+    pub weight: u64,
+    /// Units that it wants.
+    pub wants: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Credit {
+    level: u64,
+    /// The clock when it was last dealt to.
+    seen: u64,
+}
+
+/// What has been dealt at a place.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dealt {
+    /// Fractions of units dealt to a weight of 1 so far: who was not there gets its part of them when it comes.
+    clock: u64,
+    /// Units that were there and were not taken, because nobody had a whole one left.
+    left: u64,
+}
+
+/// Credits by number.
+#[derive(Debug)]
+pub struct Credits(Box<[Credit]>);
+
+/// Times that is looked who still wants more: what is left after that is dealt out with the next burst.
+const STEPS: usize = 8;
+
+impl Credits {
+    /// Of so many, without any.
+    pub fn new(count: usize) -> Self {
+        Self(vec![Credit::default(); count].into())
+    }
+
+    /// Deal `budget` units to claims, of whom none may save up more than `most`.
+    pub fn deal(&mut self, claims: &[Claim], budget: u64, dealt: &mut Dealt, most: u64) {
+        let Dealt { clock, left } = dealt;
+        *left = (*left).min(most) + budget;
+        let budget = *left;
+        let most = most.saturating_mul(ONE);
+        for claim in claims {
+            if let Some(credit) = self.0.get_mut(usize::from(claim.number)) {
+                let missed = clock.saturating_sub(credit.seen).saturating_mul(claim.weight);
+                credit.level = credit.level.saturating_add(missed).min(most);
+            }
+        }
+        let budget = budget.saturating_mul(ONE);
+        let mut step = 0;
+        for _ in 0..STEPS {
+            let (mut given, mut weights) = (0u64, 0);
+            for claim in claims {
+                let level = self.level(claim) + claim.weight * step;
+                let wants = claim.wants.saturating_mul(ONE);
+                given = given.saturating_add(level.min(wants));
+                weights += if level < wants { claim.weight } else { 0 };
+            }
+            let more = budget.saturating_sub(given);
+            if more == 0 || weights == 0 {
+                break;
+            }
+            step += more.div_ceil(weights);
+        }
+        *clock += step;
+        for claim in claims {
+            if let Some(credit) = self.0.get_mut(usize::from(claim.number)) {
+                credit.level = (credit.level + claim.weight * step).min(most);
+                credit.seen = *clock;
+            }
+        }
+    }
+
+    fn level(&self, claim: &Claim) -> u64 {
+        self.0.get(usize::from(claim.number)).map_or(0, |credit| credit.level)
+    }
+
+    /// Take units; false, and nothing taken, where there are fewer.
+    #[inline(always)]
+    pub fn take(&mut self, number: u16, units: u64, dealt: &mut Dealt) -> bool {
+        let Some(credit) = self.0.get_mut(usize::from(number)) else {
+            return true;
+        };
+        let Some(level) = credit.level.checked_sub(units * ONE) else {
+            return false;
+        };
+        credit.level = level;
+        dealt.left = dealt.left.saturating_sub(units);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Deal and take as much as there is, one by one.
+    fn taken(credits: &mut Credits, claims: &[Claim], budget: u64, dealt: &mut Dealt) -> Vec<u64> {
+        credits.deal(claims, budget, dealt, 128);
+        let mut take = |claim: &Claim| {
+            (0..claim.wants)
+                .filter(|_| credits.take(claim.number, 1, dealt))
+                .count() as u64
+        };
+        claims.iter().map(&mut take).collect()
+    }
+
+    fn claims(all: &[(u64, u64)]) -> Vec<Claim> {
+        let claim = |(number, &(weight, wants)): (u16, &(u64, u64))| Claim { number, weight, wants };
+        (0..).zip(all).map(claim).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn credits_any_claims_all_that_is_there_goes_by_weight_to_who_wants_it(
+            all in prop::collection::vec((1u64..256, 0u64..65), 1..6), budget in 8u64..65,
+        ) {
+            let (mut credits, mut dealt) = (Credits::new(8), Dealt::default());
+            let claims = claims(&all);
+            let mut sums = vec![0; all.len()];
+            const ROUNDS: u64 = 500;
+            for _ in 0..ROUNDS {
+                let taken = taken(&mut credits, &claims, budget, &mut dealt);
+                sums.iter_mut().zip(taken).for_each(|(sum, taken)| *sum += taken);
+            }
+            let wanted: u64 = all.iter().map(|one| one.1).sum();
+            let all_dealt: u64 = sums.iter().sum();
+            prop_assert!(all_dealt.abs_diff(wanted.min(budget) * ROUNDS) <= 2 * all.len() as u64 + ROUNDS / 100);
+            // Nobody who wanted more has had less by its weight than anybody else.
+            for (sum, (weight, wants)) in sums.iter().zip(&all) {
+                for (other, (others, _)) in sums.iter().zip(&all) {
+                    let is_sated = *sum + 2 >= wants * ROUNDS;
+                    prop_assert!(is_sated || (sum + 2) * others + 2 * others + 2 * weight >= other * weight * 99 / 100);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn credits_of_who_was_away_are_its_part_up_to_a_limit() {
+        let (mut credits, mut dealt) = (Credits::new(8), Dealt::default());
+        let both = claims(&[(10, 64), (10, 64)]);
+        // Alone, the first takes all.
+        assert_eq!(vec![16], taken(&mut credits, &both[..1], 16, &mut dealt));
+        assert_eq!(vec![16], taken(&mut credits, &both[..1], 16, &mut dealt));
+        // What the other left is its own, but no more than there was.
+        assert_eq!(vec![0, 32], taken(&mut credits, &both, 16, &mut dealt));
+        (0..1000).for_each(|_| drop(taken(&mut credits, &both[..1], 16, &mut dealt)));
+        let much = claims(&[(10, 0), (10, 500)]);
+        assert_eq!(vec![0, 128], taken(&mut credits, &much, 16, &mut dealt));
+    }
+}

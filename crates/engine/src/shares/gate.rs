@@ -1,0 +1,136 @@
+//! How much of a burst a worker can deal with, found out by what follows.
+
+use super::credit::Dealt;
+use crate::io::BATCH;
+
+/// Bursts one after the other that come full before a queue counts as behind.
+const PATIENCE: u32 = 4;
+
+/// Full bursts after which a budget that has been enough before is cut again: a card's queue holds as many, and what has
+/// piled up there takes some to go.
+const SETTLED: u32 = 16;
+
+/// The smallest budget: something of everybody goes on.
+const LEAST: usize = 8;
+
+/// Of a queue: how many packets of a burst go on while more come than the worker can deal with. The rest costs next to nothing,
+/// so that bursts come no longer full once the budget is small enough; then it grows again, packet by packet.
+#[derive(Clone, Copy, Debug)]
+pub struct Gate {
+    /// What has been dealt of it.
+    pub dealt: Dealt,
+    /// Full bursts without another one between.
+    full: u32,
+    budget: usize,
+    has_settled: bool,
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            dealt: Dealt::default(),
+            full: 0,
+            budget: BATCH,
+            has_settled: false,
+        }
+    }
+}
+
+impl Gate {
+    /// A burst of so many packets has come. Returns how many of them may go on.
+    #[inline]
+    pub fn see(&mut self, count: usize) -> usize {
+        if count < BATCH {
+            self.full = 0;
+            if self.is_closed() {
+                self.has_settled = true;
+                self.budget += 1;
+            }
+            return self.budget;
+        }
+        self.full += 1;
+        let (every, part) = match self.has_settled {
+            true => (SETTLED, 8),
+            false => (PATIENCE, 4),
+        };
+        if self.full.is_multiple_of(every) {
+            self.budget = (self.budget - self.budget / part).max(LEAST);
+        }
+        self.budget
+    }
+
+    /// A device took so many packets of a burst of `count`: the next ones may be a bit longer, or just as long.
+    pub fn sent(&mut self, taken: usize, count: usize) {
+        if taken < count {
+            self.budget = taken.midpoint(self.budget.min(count)).clamp(LEAST, BATCH);
+        } else if self.is_closed() {
+            self.budget += 1;
+        }
+    }
+
+    /// How many packets of a burst may go on.
+    pub fn budget(&self) -> usize {
+        match self.is_closed() {
+            true => self.budget,
+            false => usize::MAX,
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.budget < BATCH
+    }
+
+    /// Nothing has come at all.
+    #[inline(always)]
+    pub fn idle(&mut self) {
+        if self.full > 0 || self.is_closed() {
+            *self = Self {
+                dealt: self.dealt,
+                ..Self::default()
+            };
+        } else {
+            self.has_settled = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gate_closes_by_full_bursts_alone_and_opens_by_others() {
+        let mut gate = Gate::default();
+        assert_eq!([BATCH; 3], [(); 3].map(|()| gate.see(BATCH)));
+        assert_eq!(BATCH, gate.see(BATCH - 1));
+        let seen: Vec<_> = (0..12).map(|_| gate.see(BATCH)).collect();
+        assert_eq!([64, 48, 48, 36, 36, 27], [2, 3, 6, 7, 10, 11].map(|at| seen[at]));
+        assert_eq!([28, 29], [(); 2].map(|()| gate.see(40)));
+        // Now more patiently.
+        let seen: Vec<_> = (0..16).map(|_| gate.see(BATCH)).collect();
+        assert_eq!((29, 26), (seen[14], seen[15]));
+        (0..10_000).for_each(|_| assert!(gate.see(BATCH) >= LEAST));
+        assert_eq!(LEAST, gate.see(BATCH));
+        (0..BATCH).for_each(|_| assert!(gate.see(1) > LEAST));
+        assert_eq!(BATCH, gate.see(1));
+    }
+
+    #[test]
+    fn gate_is_open_once_nothing_comes() {
+        let mut gate = Gate::default();
+        (0..100).for_each(|_| assert!(gate.see(BATCH) >= LEAST));
+        assert!(gate.see(BATCH) < BATCH);
+        gate.idle();
+        assert_eq!(BATCH, gate.see(BATCH));
+    }
+
+    #[test]
+    fn gate_follows_what_a_device_takes() {
+        let mut gate = Gate::default();
+        assert_eq!(usize::MAX, gate.budget());
+        (0..32).for_each(|_| gate.sent(16, 64.min(gate.budget())));
+        assert_eq!(16, gate.budget());
+        (0..64).for_each(|_| gate.sent(10, 10));
+        assert_eq!(usize::MAX, gate.budget());
+    }
+}

@@ -1,0 +1,152 @@
+//! What leaves by a link that several interfaces share: while it takes less than there is, each has its part.
+
+use arrayvec::ArrayVec;
+
+use super::Worker;
+use crate::batch::Slots;
+use crate::io::{BATCH, HAND, Lent, PortIndex, Slot};
+use crate::reason::{Own, Reason};
+use crate::shares::Shares;
+use crate::shares::bucket::Bucket;
+use crate::shares::credit::Claim;
+
+/// Bits that an interface may have saved up of its part of a link: a burst of full frames.
+const SAVED_BITS: u64 = BATCH as u64 * 1_514 * 8;
+
+/// Packets that it may have saved up where a link has no rate of its own, and a device tells what it takes.
+const SAVED: u64 = 2 * BATCH as u64;
+
+/// An interface's part of what is to leave.
+struct Part<'s> {
+    interface: u16,
+    weight: u64,
+    guarantee: Option<&'s Bucket>,
+    rate: Option<&'s Bucket>,
+    /// What its rate leaves.
+    left: u64,
+    /// What it wants: bits, or packets.
+    wants: u64,
+    guaranteed: u64,
+}
+
+impl Worker<'_> {
+    /// Drop what is above interfaces' parts of a port's link, where they have any, and leave the others in `slots`.
+    #[inline(never)]
+    pub(super) fn share_link(&mut self, port: PortIndex, slots: &mut Slots, now: u64) {
+        let policy = self.policy.load();
+        let Some(shares) = policy.shares.as_deref() else { return };
+        let Some(gate) = self.sending.gates.get_mut(usize::from(port)) else {
+            return;
+        };
+        let mut lengths = [0u64; HAND];
+        {
+            let mut lent = Lent::new();
+            self.io.lend(&mut lent);
+            let all = lengths.iter_mut().zip(&lent);
+            all.for_each(|(length, packet)| *length = packet.len() as u64);
+        }
+        let state = &mut self.parts;
+        let (link, mut parts) = (shares.link(usize::from(port)), ArrayVec::<Part<'_>, HAND>::new());
+        let mut part_of = [0u8; HAND];
+        let mut refused = ArrayVec::<(Slot, Own), HAND>::new();
+        let cost = |slot: Slot| match link {
+            Some(_) => lengths[slot as usize % HAND] * 8,
+            None => 1,
+        };
+        slots.retain(|slot| {
+            let (place, length) = (*slot as usize % HAND, lengths[*slot as usize % HAND] * 8);
+            let interface = state.meta[place].egress;
+            let number = number_of(&mut parts, shares, interface, now);
+            part_of[place] = number as u8;
+            let Some(part) = parts.get_mut(number) else { return true };
+            // What the gateway says itself keeps links alive.
+            let fits = length <= part.left || state.meta[place].own();
+            if fits {
+                part.left = part.left.saturating_sub(length);
+                part.rate.into_iter().for_each(|rate| rate.charge(length, now));
+                part.wants += cost(*slot);
+            } else {
+                let _ = refused.try_push((*slot, Own::RateLimited));
+            }
+            fits
+        });
+        for part in &mut parts {
+            if let Some(guarantee) = part.guarantee.filter(|_| link.is_some()) {
+                part.guaranteed = part.wants.min(guarantee.left(now));
+                guarantee.charge(part.guaranteed, now);
+            }
+        }
+        let all: u64 = parts.iter().map(|part| part.wants).sum();
+        let budget = match link {
+            Some(link) => link.left(now),
+            None => gate.budget() as u64,
+        };
+        let mut sent = all;
+        if all > budget {
+            let guaranteed: u64 = parts.iter().map(|part| part.guaranteed).sum();
+            let claim = |part: &Part<'_>| Claim {
+                number: part.interface,
+                weight: part.weight,
+                wants: part.wants - part.guaranteed,
+            };
+            let claims: ArrayVec<Claim, HAND> = parts.iter().map(claim).collect();
+            let saved = if link.is_some() { SAVED_BITS } else { SAVED };
+            let rest = budget.saturating_sub(guaranteed);
+            self.sending.credits.deal(&claims, rest, &mut gate.dealt, saved);
+            sent = 0;
+            slots.retain(|slot| {
+                let place = *slot as usize % HAND;
+                let cost = cost(*slot);
+                let Some(part) = parts.get_mut(usize::from(part_of[place])) else {
+                    return true;
+                };
+                let is_guaranteed = part.guaranteed >= cost;
+                part.guaranteed -= if is_guaranteed { cost } else { 0 };
+                let goes = is_guaranteed
+                    || state.meta[place].own()
+                    || self.sending.credits.take(part.interface, cost, &mut gate.dealt);
+                sent += if goes { cost } else { 0 };
+                if !goes {
+                    let _ = refused.try_push((*slot, Own::LinkOverShare));
+                }
+                goes
+            });
+        }
+        link.into_iter().for_each(|link| link.charge(sent, now));
+        for (slot, reason) in refused {
+            let egress = state.meta[slot as usize % HAND].egress;
+            if let Some(counters) = state.counters.interfaces.get(egress as usize) {
+                counters.sent.remove(1);
+                counters.sent_bytes.remove(lengths[slot as usize % HAND]);
+            }
+            state.lists.discard(slot, Reason::from(reason));
+        }
+    }
+
+    /// A device took so many of the packets that were to leave by a port.
+    #[inline(always)]
+    pub(super) fn link_took(&mut self, port: PortIndex, taken: usize, count: usize) {
+        if let Some(gate) = self.sending.gates.get_mut(usize::from(port)) {
+            gate.sent(taken, count);
+        }
+    }
+}
+
+/// The number of an interface's part.
+fn number_of<'s>(parts: &mut ArrayVec<Part<'s>, HAND>, shares: &'s Shares, interface: u16, now: u64) -> usize {
+    if let Some(known) = parts.iter().position(|part| part.interface == interface) {
+        return known;
+    }
+    let (weight, guarantee, rate) = shares.leaving(interface);
+    let part = Part {
+        interface,
+        weight,
+        guarantee,
+        rate,
+        left: rate.map_or(u64::MAX, |rate| rate.left(now)),
+        wants: 0,
+        guaranteed: 0,
+    };
+    let _ = parts.try_push(part);
+    parts.len() - 1
+}

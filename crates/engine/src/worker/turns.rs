@@ -1,0 +1,181 @@
+//! Whose packets are received next, while several routers have queues of their own here and more comes than the worker can
+//! deal with: by weight, and by the cycles that each has cost.
+
+use super::{Source, Worker};
+use crate::io::{BATCH, PortIndex};
+use crate::policy::Policy;
+use crate::time::Now;
+
+/// Fractions of a cycle by weight.
+const FINE: u64 = 1 << 12;
+
+/// Turns of a worker.
+#[derive(Debug)]
+pub(super) struct Turns {
+    /// The commit that they are by.
+    committed: Option<u32>,
+    /// There is more than one account, and weights count.
+    is_on: bool,
+    accounts: Vec<Account>,
+    /// The account of each place.
+    of: Vec<usize>,
+    /// Cycles that a full burst took lately.
+    burst: u64,
+}
+
+/// What the queues of a router have cost, or a queue that several share.
+#[derive(Clone, Copy, Debug)]
+struct Account {
+    weight: u64,
+    /// Cycles by weight.
+    spent: u64,
+    /// More may wait than has come.
+    waits: bool,
+    /// It is its turn in this round.
+    may: bool,
+}
+
+impl Turns {
+    /// Of so many places.
+    pub fn new(places: usize) -> Self {
+        Self {
+            committed: None,
+            is_on: false,
+            accounts: Vec::with_capacity(places),
+            of: Vec::with_capacity(places),
+            burst: 0,
+        }
+    }
+
+    /// Follow the newest commit. Returns whether there is anything to be weighed.
+    #[inline(always)]
+    pub fn follow(&mut self, policy: &Policy, receives: &[PortIndex]) -> bool {
+        if self.committed != Some(policy.committed) {
+            self.renew(policy, receives);
+        }
+        self.is_on
+    }
+
+    #[cold]
+    fn renew(&mut self, policy: &Policy, receives: &[PortIndex]) {
+        self.committed = Some(policy.committed);
+        self.accounts.clear();
+        self.of.clear();
+        let shares = policy.shares.as_deref().filter(|shares| shares.weighted);
+        let port = |place: usize| shares?.port(*receives.get(place)?);
+        for place in 0..receives.len() {
+            let own = port(place).and_then(|port| port.own);
+            let mut before = 0..place;
+            let same = before.find(|&other| own.is_some() && port(other).and_then(|port| port.own) == own);
+            let account = match same.and_then(|other| self.of.get(other)) {
+                Some(&account) => account,
+                None => {
+                    self.accounts.push(Account {
+                        weight: port(place).map_or(1, |port| port.weight.max(1)),
+                        spent: 0,
+                        waits: false,
+                        may: true,
+                    });
+                    self.accounts.len() - 1
+                }
+            };
+            self.of.push(account);
+        }
+        self.is_on = shares.is_some() && self.accounts.len() > 1;
+    }
+
+    /// A round begins: it is the turn of who has had no more than a burst above the least that anybody had who waits.
+    fn begin(&mut self) {
+        let waiting = self.accounts.iter().filter(|account| account.waits);
+        let least = waiting.map(|account| account.spent).min();
+        for account in &mut self.accounts {
+            let burst = self.burst * FINE / account.weight;
+            account.may = least.is_none_or(|least| account.spent <= least + burst);
+            account.waits &= !account.may;
+        }
+    }
+
+    fn may(&self, place: usize) -> bool {
+        let account = self.of.get(place).and_then(|&number| self.accounts.get(number));
+        account.is_none_or(|account| account.may)
+    }
+
+    /// A burst of a place took so many cycles, and may have left something behind.
+    fn charge(&mut self, place: usize, cycles: u64, is_full: bool) {
+        if is_full {
+            self.burst = (3 * self.burst + cycles) / 4;
+        }
+        let account = self.of.get(place).and_then(|&number| self.accounts.get_mut(number));
+        if let Some(account) = account {
+            account.spent += cycles * FINE / account.weight;
+            account.waits |= is_full;
+        }
+    }
+
+    /// A round is over. Who had less than was its own keeps no more of that than a burst; while nobody waits, nothing is kept.
+    fn settle(&mut self) {
+        let waiting = self.accounts.iter().filter(|account| account.waits);
+        let Some(least) = waiting.map(|account| account.spent).min() else {
+            self.accounts.iter_mut().for_each(|account| account.spent = 0);
+            return;
+        };
+        for account in &mut self.accounts {
+            let burst = self.burst * FINE / account.weight;
+            account.spent = account.spent.max(least.saturating_sub(burst));
+        }
+        let base = self.accounts.iter().map(|account| account.spent).min().unwrap_or(0);
+        self.accounts.iter_mut().for_each(|account| account.spent -= base);
+    }
+}
+
+impl Worker<'_> {
+    /// A burst from each port whose turn it is. Returns how many packets came, and from how many ports whole bursts.
+    #[inline(never)]
+    pub(super) fn bring_in_turn(&mut self, now: Now) -> (usize, usize) {
+        self.turns.begin();
+        let (mut packets, full, passed_over) = self.bring_those(true, now);
+        // Nobody else needs the time.
+        let (more, full_too, _) = match passed_over > 0 && full == 0 {
+            true => self.bring_those(false, now),
+            false => (0, 0, 0),
+        };
+        packets += more;
+        self.turns.settle();
+        (packets, (full + full_too).max(passed_over))
+    }
+
+    /// A burst from each port whose turn it is, or is not. Returns too how many were passed over.
+    fn bring_those(&mut self, whose_turn: bool, now: Now) -> (usize, usize, usize) {
+        let (mut packets, mut full, mut passed_over) = (0, 0, 0);
+        for place in 0..self.receives.len() {
+            if self.turns.may(place) != whose_turn {
+                passed_over += 1;
+                continue;
+            }
+            let count = self.bring_one(place, now);
+            packets += count;
+            full += usize::from(count == BATCH);
+        }
+        (packets, full, passed_over)
+    }
+
+    fn bring_one(&mut self, place: usize, now: Now) -> usize {
+        let start = (self.cycles)();
+        let count = self.port_burst(place, now);
+        let cycles = (self.cycles)().wrapping_sub(start);
+        self.turns.charge(place, cycles, count == BATCH);
+        count
+    }
+
+    pub(super) fn port_burst(&mut self, place: usize, now: Now) -> usize {
+        let port = Source::Port(self.receives[place]);
+        if !self.is_moving() {
+            return self.burst(port, now);
+        }
+        self.lift();
+        let count = self.burst(port, now);
+        self.put_back();
+        self.came(Some(place), count);
+        count
+    }
+}

@@ -1,0 +1,201 @@
+//! What routers get of a worker that has more to do than it can, and of their rates.
+
+mod sharing;
+
+use sharing::{Gateway, assert_about, link, weight};
+use sluice_engine::shares::{LinkShare, Rate, RouterShare};
+
+const SECOND: u64 = 1_000_000_000;
+
+fn rate(packets: Option<u64>, bits: Option<u64>) -> RouterShare {
+    RouterShare {
+        rate: Some(Rate {
+            packets,
+            bits,
+            burst: SECOND / 20,
+        }),
+        ..RouterShare::default()
+    }
+}
+
+/// Rounds in which each router's host sends so many packets before each. What each router let through in the last `counted`.
+fn rounds(gateway: &mut Gateway, sends: &[usize], rounds: usize, counted: usize) -> Vec<u64> {
+    for round in 0..rounds {
+        if round + counted == rounds {
+            gateway.sent();
+        }
+        let most = sends.iter().max().copied().unwrap_or(0);
+        // One of each in turn.
+        for number in 0..most {
+            for (router, &sends) in sends.iter().enumerate() {
+                if number * sends / most != (number + 1) * sends / most {
+                    gateway.host_sends(router, 64);
+                }
+            }
+        }
+        gateway.round();
+    }
+    gateway.sent()
+}
+
+#[test]
+fn shared_queue_flooded_by_all_is_shared_by_weight() {
+    let weights = [30, 10, 255, 1];
+    let mut gateway = Gateway::new(&[1; 4], &weights.map(weight), &[]);
+    let sent = rounds(&mut gateway, &[16; 4], 4_000, 3_000);
+    let all: u64 = sent.iter().sum();
+    for (sent, weight) in sent.iter().zip(weights) {
+        assert_about(all as f64 * f64::from(weight) / 296.0, *sent as f64);
+    }
+    assert!(gateway.drops(3, "over-share") > 3_000);
+}
+
+#[test]
+fn shared_queue_router_below_its_share_loses_nothing_and_leaves_the_rest() {
+    let mut gateway = Gateway::new(&[1, 1, 1], &[weight(10), weight(10), weight(10)], &[]);
+    let sent = rounds(&mut gateway, &[1, 60, 3], 2_000, 1_000);
+    // The smallest budget is eight of a burst.
+    assert_eq!(vec![1_000, 4_000, 3_000], {
+        let [one, flood, other] = sent[..] else { panic!() };
+        vec![one, flood.next_multiple_of(100), other.next_multiple_of(100)]
+    });
+    assert_eq!(0, gateway.drops(0, "over-share"));
+}
+
+#[test]
+fn shared_queue_whose_bursts_are_not_full_drops_nothing() {
+    let mut gateway = Gateway::new(&[1, 1], &[weight(255), weight(1)], &[]);
+    let sent = rounds(&mut gateway, &[3, 60], 500, 500);
+    assert_eq!(vec![1_500, 30_000], sent);
+    // Nor after it was overloaded, once it was idle.
+    rounds(&mut gateway, &[4, 60], 500, 500);
+    assert!(gateway.drops(1, "over-share") > 0);
+    gateway.round();
+    assert_eq!(vec![3, 60], rounds(&mut gateway, &[3, 60], 1, 1));
+}
+
+#[test]
+fn shared_queue_without_shares_is_as_ever() {
+    let mut gateway = Gateway::new(&[1, 1], &[], &[]);
+    assert_eq!(vec![3_200, 3_200], rounds(&mut gateway, &[32, 32], 100, 100));
+}
+
+#[test]
+fn own_queues_flooded_are_received_by_weight() {
+    let mut gateway = Gateway::new(&[1, 2, 3], &[weight(30), weight(10), weight(5)], &[]);
+    let sent = rounds(&mut gateway, &[64; 3], 3_000, 2_000);
+    let all: u64 = sent.iter().sum();
+    for (sent, weight) in sent.iter().zip([30.0, 10.0, 5.0]) {
+        assert_about(all as f64 * weight / 45.0, *sent as f64);
+    }
+}
+
+#[test]
+fn own_queue_below_its_share_is_emptied_in_every_round() {
+    for own in [10, 255] {
+        let mut gateway = Gateway::new(&[1, 2], &[weight(own), weight(10)], &[]);
+        for _ in 0..1_000 {
+            (0..64).for_each(|_| gateway.host_sends(1, 64));
+            (0..20).for_each(|_| gateway.host_sends(0, 64));
+            gateway.round();
+            assert_eq!(20, gateway.sent()[0]);
+        }
+    }
+}
+
+#[test]
+fn own_queue_gets_all_that_others_leave() {
+    let mut gateway = Gateway::new(&[1, 2, 3], &[weight(1), weight(255), weight(255)], &[]);
+    let sent = rounds(&mut gateway, &[64, 0, 0], 500, 500);
+    assert_eq!(vec![500 * 64, 0, 0], sent);
+}
+
+#[test]
+fn router_with_a_rate_of_packets_gets_exactly_that() {
+    let mut gateway = Gateway::new(
+        &[1, 1, 2],
+        &[rate(Some(10_000), None), weight(10), rate(Some(777), None)],
+        &[],
+    );
+    let (mut sent, mut all) = ([0; 3], 0);
+    for millisecond in 0..1_100 {
+        for router in [0, 1, 2] {
+            (0..17).for_each(|_| gateway.host_sends(router, 64));
+        }
+        gateway.round();
+        gateway.pass(SECOND / 1_000);
+        let now = gateway.sent();
+        all += now[2];
+        // The burst first.
+        if millisecond >= 100 {
+            sent.iter_mut().zip(now).for_each(|(sum, count)| *sum += count);
+        }
+    }
+    assert_eq!([10_000, 17_000, 777], sent);
+    assert_eq!(0, gateway.drops(1, "rate-limited"));
+    assert_eq!(1_100 * 17, all + gateway.drops(2, "rate-limited"));
+}
+
+#[test]
+fn router_with_a_rate_of_bits_gets_that_many() {
+    let mut gateway = Gateway::new(&[1], &[rate(None, Some(8_000_000))], &[]);
+    let mut sent = 0;
+    for millisecond in 0..2_100 {
+        (0..6).for_each(|_| gateway.host_sends(0, 1_000));
+        gateway.round();
+        gateway.pass(SECOND / 1_000);
+        let count = gateway.sent()[0];
+        sent += if millisecond >= 100 { count } else { 0 };
+    }
+    assert_eq!(2_000, sent);
+}
+
+#[test]
+fn rate_is_kept_over_a_commit_that_leaves_it() {
+    let share = |policy: &mut sluice_engine::policy::Policy| policy.share_by(vec![rate(Some(100), None)], Vec::new());
+    let mut gateway = Gateway::new(&[1], &[rate(Some(100), None)], &[]);
+    (0..60).for_each(|_| gateway.host_sends(0, 64));
+    gateway.round();
+    assert_eq!(vec![5], gateway.sent());
+    gateway.commit(share);
+    (0..60).for_each(|_| gateway.host_sends(0, 64));
+    gateway.round();
+    assert_eq!(vec![0], gateway.sent());
+    gateway.commit(|policy| policy.share_by(vec![rate(Some(200), None)], Vec::new()));
+    (0..60).for_each(|_| gateway.host_sends(0, 64));
+    gateway.round();
+    assert_eq!(vec![10], gateway.sent());
+}
+
+#[test]
+fn virtual_link_with_a_rate_lets_that_much_through() {
+    // Router 0 leads over a link to router 1, which sends it out.
+    let links = vec![
+        LinkShare::default(),
+        LinkShare {
+            rate: Some(80_000_000),
+            ..LinkShare::default()
+        },
+    ];
+    let mut gateway = Gateway::with(
+        &[1, 2],
+        Default::default(),
+        |interfaces, _| {
+            link(interfaces, 1, 2);
+            // The other end is the next hop.
+            interfaces[2].link.addresses[0].0 = "192.0.2.254".parse::<std::net::IpAddr>().unwrap().into();
+            interfaces[2].mac = sharing::NEXT_MAC;
+        },
+        |policy| policy.share_by(Vec::new(), links.clone()),
+    );
+    let mut sent = 0;
+    for millisecond in 0..1_100 {
+        (0..20).for_each(|_| gateway.host_sends(0, 1_000));
+        gateway.round();
+        gateway.pass(SECOND / 1_000);
+        let count = gateway.sent()[1];
+        sent += if millisecond >= 100 { count } else { 0 };
+    }
+    assert_eq!(10_000, sent);
+    assert!(gateway.drops(1, "rate-limited") > 10_000);
+}

@@ -1,0 +1,295 @@
+//! Virtual routers with the same addresses: each lets through what a host sends, from an interface inside to one outside.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::cell::Cell;
+
+use sluice_engine::io::memory::{MemoryIo, Wires};
+use sluice_engine::io::{NO_PORT, PortIndex};
+use sluice_engine::owners::{Exchange, Owners};
+use sluice_engine::plane::{NeighbourLimits, Plane};
+use sluice_engine::policy::{Interface, Policy, Port, Router, Setup, Subscribers};
+use sluice_engine::reason::Reason;
+use sluice_engine::request::{Counter, Request};
+use sluice_engine::shares::{LinkShare, RouterShare};
+use sluice_engine::steering::{Hashed, Steering, Together, Wanted};
+use sluice_engine::time::Now;
+use sluice_engine::worker::Worker;
+use sluice_route::{Address, Prefix, Route, RouteSet, SourceValidation, Via};
+use sluice_table::memory::Line;
+use sluice_testkit::packet;
+use sluice_wire::vlan::Tag;
+use sluice_wire::{Checksums, validity};
+
+pub const HOST_MAC: [u8; 6] = [2, 0, 0, 0, 1, 10];
+pub const NEXT_MAC: [u8; 6] = [2, 0, 0, 0, 2, 254];
+pub const MAC: [u8; 6] = [2, 0, 0, 0, 1, 1];
+/// The port that everything leaves by.
+pub const OUT: PortIndex = 0;
+
+thread_local! { static CYCLES: Cell<u64> = const { Cell::new(0) }; }
+
+/// A clock that goes on whenever it is looked at: bursts take equally long.
+pub fn cycles() -> u64 {
+    CYCLES.with(|cycles| {
+        cycles.set(cycles.get() + 1_000);
+        cycles.get()
+    })
+}
+
+pub struct Gateway {
+    pub plane: Plane,
+    pub worker: Worker<'static>,
+    pub wires: Wires,
+    pub desk: Counter,
+    pub now: Now,
+    inside: Vec<PortIndex>,
+    routes: Vec<RouteSet>,
+    interfaces: Vec<Interface>,
+}
+
+fn address(text: &str) -> Address {
+    text.parse::<std::net::IpAddr>().unwrap().into()
+}
+
+fn interface(number: u16, port: PortIndex, vlan: Option<u16>, router: u16, own: &str) -> Interface {
+    Interface {
+        name: format!("i{number}"),
+        port,
+        tags: vlan.map(Tag::vlan).into_iter().collect(),
+        mac: MAC,
+        mtu: 1500,
+        link: sluice_route::Interface {
+            index: number,
+            addresses: vec![(address(own), 24)],
+        },
+        router,
+        context: router.into(),
+        stateful: [false; 2],
+        outside: false,
+        validation: SourceValidation::Off,
+        validity: validity::Policy::default(),
+        complete_checksums: true,
+        advertise: None,
+        segment_size: None,
+        peer: None,
+        host: false,
+        bridge: None,
+    }
+}
+
+/// The VLAN of a router on a port of several.
+fn vlan(router: usize) -> u16 {
+    10 + router as u16
+}
+
+impl Gateway {
+    /// A router for each port of `inside`: interface `2 * router` is on that port, with a tag where several are, and
+    /// `2 * router + 1` on [`OUT`], tagged.
+    pub fn new(inside: &[PortIndex], routers: &[RouterShare], links: &[LinkShare]) -> Self {
+        Self::with(
+            inside,
+            NeighbourLimits::default(),
+            |_, _| {},
+            |policy| {
+                policy.share_by(routers.to_vec(), links.to_vec());
+            },
+        )
+    }
+
+    pub fn with(
+        inside: &[PortIndex],
+        limits: NeighbourLimits,
+        change: impl Fn(&mut Vec<Interface>, &mut Vec<RouteSet>),
+        share: impl Fn(&mut Policy),
+    ) -> Self {
+        let ports = usize::from(inside.iter().max().unwrap() + 1).max(2);
+        let mut interfaces = Vec::new();
+        for (router, &port) in inside.iter().enumerate() {
+            let shared = inside.iter().filter(|other| **other == port).count() > 1;
+            let number = 2 * router as u16;
+            let tag = shared.then(|| vlan(router));
+            interfaces.push(interface(number, port, tag, router as u16, "10.0.0.1"));
+            interfaces.push(interface(
+                number + 1,
+                OUT,
+                Some(vlan(router)),
+                router as u16,
+                "192.0.2.1",
+            ));
+        }
+        let mut routes: Vec<RouteSet> = (0..inside.len())
+            .map(|router| {
+                let links = [&interfaces[2 * router], &interfaces[2 * router + 1]].map(|one| one.link.clone());
+                let default = Route {
+                    prefix: Prefix::new(address("0.0.0.0"), 0),
+                    via: Via::Gateway {
+                        address: address("192.0.2.254"),
+                        interface: None,
+                    },
+                };
+                RouteSet::new(&links, &[default]).unwrap()
+            })
+            .collect();
+        change(&mut interfaces, &mut routes);
+        let policy = Self::policy(&interfaces, ports, inside.len(), &share);
+        let steering = Steering::seeded(
+            1,
+            &Wanted {
+                hashed: Hashed::Subset,
+                ports: 64,
+                together: Together::Hosts,
+                prefix: [32, 128],
+            },
+            3,
+        )
+        .unwrap();
+        let port = |number| Port {
+            name: format!("p{number}"),
+            senders: Box::new([]),
+        };
+        let setup = Setup {
+            owners: Owners::dealt(steering.shards(), &[0]).into(),
+            stages: Default::default(),
+            assist: None,
+            steering,
+            sessions: [64, 64],
+            ports: (0..ports).map(port).collect(),
+            secret: [1, 2],
+            fragments: Default::default(),
+            unsolicited_syns: 0,
+            spare_addresses: 0,
+            meters: Default::default(),
+            applications: None,
+            inspection: None,
+            events: Default::default(),
+            interfaces: 64,
+            subscribers: Subscribers::default(),
+        };
+        let now = Now::at(1_000_000_000);
+        let mut plane = Plane::new(setup, policy, &routes, limits, 1, now).unwrap();
+        let lines = plane.lines().total();
+        let io = MemoryIo::new(ports);
+        let wires = io.wires();
+        let memory = |_| &mut *vec![Line([0; 8]); lines].leak();
+        let receives = (0..ports as PortIndex).collect();
+        let (mut worker, desk) = plane.worker(0, Box::new(io), receives, memory, cycles).unwrap();
+        worker.join(Exchange::new(1, 0, 64).into());
+        let mut gateway = Self {
+            plane,
+            worker,
+            wires,
+            desk,
+            now,
+            inside: inside.to_vec(),
+            routes,
+            interfaces,
+        };
+        for router in 0..inside.len() {
+            gateway.know(2 * router as u16 + 1, "192.0.2.254");
+        }
+        gateway
+    }
+
+    fn policy(interfaces: &[Interface], ports: usize, routers: usize, share: impl Fn(&mut Policy)) -> Policy {
+        let mut policy = Policy::new(ports, interfaces.to_vec());
+        let router = |number| Router {
+            name: format!("r{number}"),
+            ..Router::default()
+        };
+        policy.routers = (0..routers).map(router).collect();
+        policy.hosts = vec![Default::default(); routers];
+        share(&mut policy);
+        policy
+    }
+
+    /// Commit the same with other shares.
+    pub fn commit(&mut self, share: impl Fn(&mut Policy)) {
+        let ports = self.plane.setup().ports.len();
+        let policy = Self::policy(&self.interfaces, ports, self.inside.len(), share);
+        self.plane.commit(policy, &self.routes).unwrap();
+    }
+
+    pub fn know(&mut self, interface: u16, neighbour: &str) {
+        let request = Request::SetNeighbour {
+            interface,
+            address: address(neighbour),
+            mac: NEXT_MAC,
+        };
+        self.desk.requests.try_send(request).unwrap();
+        while self.desk.replies.try_recv().is_err() {
+            self.round();
+        }
+    }
+
+    /// A packet of a router's host waits to be received.
+    pub fn host_sends(&self, router: usize, length: usize) {
+        self.host_sends_to(router, "198.51.100.7:53", length);
+    }
+
+    pub fn host_sends_to(&self, router: usize, to: &str, length: usize) {
+        let frame = packet::udp4("10.0.0.10:5000", to).macs(HOST_MAC, MAC);
+        let port = self.inside[router];
+        let shared = self.inside.iter().filter(|other| **other == port).count() > 1;
+        let frame = if shared { frame.tag(0x8100, vlan(router)) } else { frame };
+        let head = frame.build().len();
+        let frame = frame.payload(&vec![7; length.saturating_sub(head)]).build();
+        self.wires.inject(port, &frame, Checksums::Unverified);
+    }
+
+    pub fn round(&mut self) {
+        self.worker.round(self.now);
+        let counters = &self.plane.counters()[0];
+        assert_eq!(0, counters.imbalance());
+        assert_eq!(0, counters.forgotten.get());
+    }
+
+    /// Let nanoseconds pass.
+    pub fn pass(&mut self, nanoseconds: u64) {
+        self.now = Now::at(self.now.nanoseconds + nanoseconds);
+    }
+
+    /// Packets of each router that have left since the last call.
+    pub fn sent(&mut self) -> Vec<u64> {
+        let mut sent = vec![0; self.inside.len()];
+        for frame in self.wires.take_sent() {
+            let id = u16::from_be_bytes([frame.frame[14], frame.frame[15]]);
+            let is_tagged = frame.port == OUT && frame.frame[12..14] == [0x81, 0] && frame.frame[16..18] == [8, 0];
+            if let Some(router) = sent.get_mut(usize::from(id).wrapping_sub(10)).filter(|_| is_tagged) {
+                *router += 1;
+            }
+        }
+        sent
+    }
+
+    /// Drops of a router's, by name of the reason.
+    pub fn drops(&self, router: usize, name: &str) -> u64 {
+        let reason = Reason::all().find(|reason| reason.name() == name).expect("a reason");
+        let own = [2 * router, 2 * router + 1].map(|number| &self.plane.counters()[0].interfaces[number]);
+        own.iter().map(|counters| counters.drops(reason)).sum()
+    }
+}
+
+/// A virtual link from an interface to another one of another router.
+pub fn link(interfaces: &mut [Interface], from: usize, to: usize) {
+    for (one, other) in [(from, to), (to, from)] {
+        interfaces[one].port = NO_PORT;
+        interfaces[one].tags = Vec::new();
+        interfaces[one].peer = Some(other as u16);
+    }
+}
+
+pub fn weight(weight: u8) -> RouterShare {
+    RouterShare {
+        weight: Some(weight),
+        ..RouterShare::default()
+    }
+}
+
+/// Whether one number is another, but for two in a hundred.
+#[track_caller]
+pub fn assert_about(expected: f64, found: f64) {
+    assert!(
+        (expected - found).abs() <= expected * 0.02,
+        "{found} is not about {expected}"
+    );
+}
