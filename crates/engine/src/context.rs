@@ -44,6 +44,8 @@ pub struct Owner {
     pub policer: Policer,
     /// What the policer was made from.
     pub limits: crate::policy::Limits,
+    /// The commit that quotas of neighbours are by.
+    pub quotas: Option<u32>,
     /// Datagrams in fragments.
     pub datagrams: Datagrams,
     /// By interface: nanosecond of the next router advertisement, and of the last.

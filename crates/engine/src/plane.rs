@@ -195,6 +195,7 @@ impl Plane {
         let mut fib = Fib::new(quiescence.clone());
         let mut ribs = Ribs::new(Default::default(), setup.secret);
         ribs.apply_all(routes, |_| false, &mut fib, &mut next_hops, now.nanoseconds)?;
+        set_quotas(&mut ribs, &policy);
         let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
         set_pairs(&neighbours, &policy);
@@ -273,6 +274,7 @@ impl Plane {
                 actions: ArrayVec::new(),
                 policer: Policer::new(policy.limits, self.now.nanoseconds),
                 limits: policy.limits,
+                quotas: None,
                 datagrams: Datagrams::new(self.setup.fragments, self.setup.secret),
                 advertise_at: vec![
                     (self.now.nanoseconds, None);
@@ -401,6 +403,7 @@ impl Plane {
             .apply_all(routes, others, fib, next_hops, self.now.nanoseconds);
         set_pairs(&self.neighbours, if applied.is_ok() { &policy } else { current });
         applied?;
+        set_quotas(&mut self.ribs, &policy);
         if let Some(mut leases) = leases {
             self.before = self.policy.current().leases.clone();
             leases.follow(&self.before, generation);
@@ -555,5 +558,12 @@ impl Plane {
     /// Counters by worker.
     pub fn counters(&self) -> &[Arc<WorkerCounters>] {
         &self.counters
+    }
+}
+
+/// What each router may learn.
+fn set_quotas(ribs: &mut Ribs, policy: &Policy) {
+    for (number, router) in (0..).zip(&policy.routers) {
+        ribs.set_quota(number, router.quotas.routes);
     }
 }

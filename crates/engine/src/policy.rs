@@ -19,6 +19,7 @@ use sluice_wire::{Context, Packet, validity};
 use crate::applications::Seeking;
 use crate::assist::Assist;
 use crate::batch::Meta;
+use crate::counters::WorkerCounters;
 use crate::datagrams;
 use crate::family::{Family, V4, V6};
 use crate::hosts::Hosts;
@@ -360,6 +361,19 @@ pub struct Router {
     pub limits: sluice_nat::Limits,
     /// The packet filter is asked about what it forwards.
     pub filters: bool,
+    /// What it may have beside sessions.
+    pub quotas: Quotas,
+}
+
+/// What a router may have; without limit where none is given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quotas {
+    /// Routes that are learned.
+    pub routes: Option<usize>,
+    /// Neighbours, those asked for included.
+    pub neighbours: Option<u32>,
+    /// Packets that wait at each worker: for neighbours, fragments, what comes before them in a stream, an expected SYN.
+    pub buffers: Option<u32>,
 }
 
 /// A commit.
@@ -381,6 +395,8 @@ pub struct Policy {
     pub tunnels: Arc<Tunnels>,
     /// By interface: its router.
     router_of: Vec<RouterIndex>,
+    /// By router: its interfaces.
+    interfaces_of: Arc<Vec<Vec<u16>>>,
     /// SYNs that nobody expects are answered, after a while; otherwise dropped at once.
     pub answers_syns: bool,
     /// Some interface limits TCP's segment size.
@@ -446,9 +462,15 @@ impl Policy {
                 *place = Some(number as u16);
             }
         }
+        let most = interfaces.iter().map(|interface| usize::from(interface.router) + 1);
+        let mut interfaces_of = vec![Vec::new(); most.max().unwrap_or(0)];
+        for (number, interface) in (0..).zip(&interfaces).filter(|(_, one)| one.bridge.is_none()) {
+            interfaces_of[usize::from(interface.router)].push(number);
+        }
         Self {
             generation: 1,
             committed: 1,
+            interfaces_of: interfaces_of.into(),
             answers_syns: true,
             limits_segments: interfaces.iter().any(|interface| interface.segment_size.is_some()),
             bridges: interfaces.iter().any(|interface| interface.bridge.is_some()),
@@ -600,6 +622,18 @@ impl Policy {
     #[inline(always)]
     pub fn router_of(&self, interface: u16) -> RouterIndex {
         self.router_of.get(interface as usize).copied().unwrap_or(0)
+    }
+
+    /// Whether one more packet that came in by an interface may wait at the worker that counts so.
+    pub fn may_wait(&self, interface: u16, counters: &WorkerCounters) -> bool {
+        let router = usize::from(self.router_of(interface));
+        let Some(most) = self.routers.get(router).and_then(|router| router.quotas.buffers) else {
+            return true;
+        };
+        let own = self.interfaces_of.get(router).into_iter().flatten();
+        let own = own.filter_map(|&number| counters.interfaces.get(usize::from(number)));
+        let waiting = own.map(|one| one.parked.get().wrapping_sub(one.unparked.get()));
+        waiting.fold(0, u64::wrapping_add) < u64::from(most)
     }
 
     /// Routers and interfaces that were there before go on with what is left of their rates.

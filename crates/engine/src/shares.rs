@@ -6,6 +6,7 @@
 pub mod bucket;
 pub mod credit;
 pub mod gate;
+pub mod recent;
 
 use std::sync::Arc;
 
@@ -17,6 +18,7 @@ use crate::policy::Interface;
 use bucket::Bucket;
 use credit::Credits;
 use gate::Gate;
+use recent::Recent;
 
 /// The weight of who is not given one.
 pub const WEIGHT: u8 = 10;
@@ -325,6 +327,8 @@ impl Shares {
 pub struct Side {
     /// Of each port.
     pub gates: Box<[Gate]>,
+    /// Of each port, who wanted something lately.
+    pub recent: Box<[Recent]>,
     /// By number of entry, or interface.
     pub credits: Credits,
 }
@@ -334,6 +338,7 @@ impl Side {
     pub fn new(ports: usize) -> Self {
         Self {
             gates: vec![Gate::default(); ports].into(),
+            recent: vec![Recent::default(); ports].into(),
             credits: Credits::new(Hop::INTERFACES + 1),
         }
     }

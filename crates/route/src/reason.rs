@@ -49,6 +49,8 @@ reasons! {
         "The next hop does not answer address resolution.";
     NeighbourTableFull "neighbour-table-full"
         "No entry is left for a new neighbour; raise the capacity of the neighbour table.";
+    NeighbourQuota "neighbour-quota"
+        "The virtual router has as many neighbours as it may.";
     ParkedTooMany "parked-too-many"
         "As many packets wait for address resolution as are allowed in total.";
     ParkedReplaced "parked-replaced"

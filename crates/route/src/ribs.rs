@@ -60,6 +60,15 @@ impl Ribs {
         self.ribs.get(usize::from(router))
     }
 
+    /// A router may learn so many routes from now on; none of those that it has go.
+    pub fn set_quota(&mut self, router: RouterIndex, routes: Option<usize>) {
+        let quota = routes.unwrap_or(self.settings.quota);
+        let settings = Settings { quota, ..self.settings };
+        if let Some(rib) = self.ribs.get_mut(usize::from(router)) {
+            rib.set_settings(settings);
+        }
+    }
+
     /// Changes that the forwarding table had no room for.
     pub fn unable(&self) -> u64 {
         self.unable

@@ -76,6 +76,7 @@ impl Worker<'_> {
     fn park(&mut self, now: Now) {
         self.park_syns();
         self.park_segments();
+        let policy = self.policy.load();
         let state = &mut self.parts;
         let lists = &mut *state.lists;
         let Some(owner) = state.owner.as_deref_mut() else {
@@ -88,6 +89,10 @@ impl Worker<'_> {
             let Some(counters) = state.counters.interfaces.get(meta.interface as usize) else {
                 continue;
             };
+            if !policy.may_wait(meta.interface, &state.counters) {
+                put(&mut lists.drop, (slot, Own::BufferQuota.into()));
+                continue;
+            }
             let Some(parked) = self.io.park(slot) else {
                 put(&mut lists.drop, (slot, Own::ParkingFull.into()));
                 continue;
@@ -117,13 +122,15 @@ impl Worker<'_> {
 
     /// Put segments aside that wait for what comes before them.
     fn park_segments(&mut self) {
+        let policy = self.policy.load();
         let state = &mut self.parts;
         let Some(work) = state.inspecting.as_deref_mut() else {
             return;
         };
         for (slot, ticket) in std::mem::take(&mut work.parking) {
             let meta = &state.meta[slot as usize % HAND];
-            let parked = self.io.park(slot);
+            let may_wait = policy.may_wait(meta.interface, &state.counters);
+            let parked = may_wait.then(|| self.io.park(slot)).flatten();
             let is_parked = parked.is_some();
             let waiting = parked.map(|parked| Waiting {
                 parked,
@@ -134,6 +141,7 @@ impl Worker<'_> {
             if !is_parked {
                 // Inspection has counted what it has let pass.
                 let reason = match passed {
+                    true if !may_wait => Own::BufferQuota.into(),
                     true => Own::ParkingFull.into(),
                     false => sluice_inspect::Reason::ParkingFull.into(),
                 };
@@ -146,11 +154,15 @@ impl Worker<'_> {
 
     /// Put SYNs aside that nobody expects.
     fn park_syns(&mut self) {
+        let policy = self.policy.load();
         let state = &mut self.parts;
         let lists = &mut *state.lists;
         for syn in lists.park_syn.drain(..) {
             let meta = &state.meta[syn.slot as usize % HAND];
-            let parked = self.syns.admit(&syn, meta.shard).and_then(|()| {
+            let may_wait = policy.may_wait(meta.interface, &state.counters);
+            let admitted = may_wait.then(|| self.syns.admit(&syn, meta.shard));
+            let admitted = admitted.unwrap_or(Err(Own::BufferQuota.into()));
+            let parked = admitted.and_then(|()| {
                 let parked = self.io.park(syn.slot);
                 parked.ok_or(Own::ParkingFull.into())
             });

@@ -69,6 +69,14 @@ impl Worker<'_> {
             owner.limits = policy.limits;
             owner.policer = sluice_route::policer::Policer::new(policy.limits, now.nanoseconds);
         }
+        if owner.quotas != Some(policy.committed) {
+            owner.quotas = Some(policy.committed);
+            let routers = (0..policy.interfaces.len()).map(|number| policy.router_of(number as u16));
+            let most = policy.routers.iter().map(|router| router.quotas.neighbours);
+            owner
+                .keeper
+                .set_quotas(routers, most.map(|most| most.unwrap_or(u32::MAX)));
+        }
         let crate::context::Owner { keeper, actions, .. } = owner;
         if actions.remaining_capacity() >= 2 * BUDGET {
             keeper.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));

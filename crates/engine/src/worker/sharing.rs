@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 
 use super::Worker;
-use crate::batch::Slots;
+use crate::batch::{Slots, put};
 use crate::io::{BATCH, HAND, Lent, PortIndex, Slot};
 use crate::reason::{Own, Reason};
 use crate::shares::Shares;
@@ -66,7 +66,7 @@ impl Worker<'_> {
                 part.rate.into_iter().for_each(|rate| rate.charge(length, now));
                 part.wants += cost(*slot);
             } else {
-                let _ = refused.try_push((*slot, Own::RateLimited));
+                put(&mut refused, (*slot, Own::RateLimited));
             }
             fits
         });
@@ -90,9 +90,13 @@ impl Worker<'_> {
                 wants: part.wants - part.guaranteed,
             };
             let claims: ArrayVec<Claim, HAND> = parts.iter().map(claim).collect();
+            let mut all: ArrayVec<Claim, { 2 * HAND }> = claims.iter().copied().collect();
+            if let Some(recent) = self.sending.recent.get_mut(usize::from(port)) {
+                recent.see(&claims, |absent| put(&mut all, absent));
+            }
             let saved = if link.is_some() { SAVED_BITS } else { SAVED };
             let rest = budget.saturating_sub(guaranteed);
-            self.sending.credits.deal(&claims, rest, &mut gate.dealt, saved);
+            self.sending.credits.deal(&all, rest, &mut gate.dealt, saved);
             sent = 0;
             slots.retain(|slot| {
                 let place = *slot as usize % HAND;
@@ -107,7 +111,7 @@ impl Worker<'_> {
                     || self.sending.credits.take(part.interface, cost, &mut gate.dealt);
                 sent += if goes { cost } else { 0 };
                 if !goes {
-                    let _ = refused.try_push((*slot, Own::LinkOverShare));
+                    put(&mut refused, (*slot, Own::LinkOverShare));
                 }
                 goes
             });
@@ -147,6 +151,6 @@ fn number_of<'s>(parts: &mut ArrayVec<Part<'s>, HAND>, shares: &'s Shares, inter
         wants: 0,
         guaranteed: 0,
     };
-    let _ = parts.try_push(part);
+    put(parts, part);
     parts.len() - 1
 }

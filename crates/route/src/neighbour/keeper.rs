@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use super::deadlines::Deadlines;
+use super::quota::Quotas;
 use super::table::{Mac, Neighbour, NeighbourIndex, NeighbourWriter, Neighbours, OTHER_END, State};
-use crate::{Address, InterfaceIndex, Reason, SECOND, Time, TokenBucket};
+use crate::{Address, InterfaceIndex, Reason, RouterIndex, SECOND, Time, TokenBucket};
 
 /// Times and limits of resolution.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +125,7 @@ pub struct NeighbourKeeper {
     free: Vec<u32>,
     deadlines: Deadlines,
     requests: TokenBucket,
+    quotas: Quotas,
     unresolved: usize,
     oldest: u32,
     newest: u32,
@@ -148,9 +150,25 @@ impl NeighbourKeeper {
             free: (0..capacity as u32).rev().collect(),
             deadlines: Deadlines::new(capacity),
             requests: TokenBucket::new(rate, rate.div_ceil(10), now),
+            quotas: Quotas::new(&timing, now),
             unresolved: 0,
             oldest: NONE,
             newest: NONE,
+        }
+    }
+
+    /// Interfaces are in these routers, by number, and these may have so many neighbours. Where there are several routers, none
+    /// has more than half of the requests and of the entries that are unresolved.
+    pub fn set_quotas(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
+        self.quotas.set(interfaces, most);
+        for index in (0..self.records.len() as u32).map(NeighbourIndex) {
+            let Some(known) = self.table.snapshot(index).filter(|known| known.state != State::Free) else {
+                continue;
+            };
+            self.quotas.count(known.interface, true);
+            if self.is_unresolved(index) {
+                self.quotas.count_unresolved(known.interface, true);
+            }
         }
     }
 
@@ -198,7 +216,14 @@ impl NeighbourKeeper {
         if !address.is_host() {
             return Resolution::Refused(Reason::NeighbourUnresolved);
         }
-        if self.unresolved >= self.timing.unresolved && !self.displace(emit) {
+        if self.quotas.is_full(interface) {
+            return Resolution::Refused(Reason::NeighbourQuota);
+        }
+        let is_full = self.quotas.is_unresolved_full(interface);
+        if is_full && !self.displace(Some(interface), emit) {
+            return Resolution::Refused(Reason::NeighbourQuota);
+        }
+        if self.unresolved >= self.timing.unresolved && !self.displace(None, emit) {
             return Resolution::Refused(Reason::NeighbourTableFull);
         }
         let Some(index) = self.create(interface, address, State::Incomplete, [0; 6], emit) else {
@@ -232,6 +257,7 @@ impl NeighbourKeeper {
         }
         let Some(known) = self.table.resolve(interface, address) else {
             if let (Heard::Solicitation, Some(mac)) = (heard, mac)
+                && !self.quotas.is_full(interface)
                 && let Some(index) = self.create(interface, address, State::Stale, mac, emit)
             {
                 self.enter(index, State::Stale, mac, now);
@@ -375,7 +401,8 @@ impl NeighbourKeeper {
 
     /// Send one request or probe, where the rate over all entries allows it; try again later otherwise.
     fn ask(&mut self, index: NeighbourIndex, now: Time, emit: &mut impl FnMut(Action)) {
-        if !self.requests.take(now) {
+        let interface = self.interface_of(index);
+        if !self.quotas.may_ask(interface, now) || !self.requests.take(now) {
             self.deadlines.set(index.0, now + self.timing.retransmit / 10);
             return;
         }
@@ -397,13 +424,14 @@ impl NeighbourKeeper {
         emit: &mut impl FnMut(Action),
     ) -> Option<NeighbourIndex> {
         if self.free.is_empty() {
-            self.displace(emit);
+            self.displace(None, emit);
         }
         let slot = self.free.pop()?;
         if !self.writer.fill(NeighbourIndex(slot), interface, address, state, mac) {
             self.free.push(slot);
             return None;
         }
+        self.quotas.count(interface, true);
         Some(NeighbourIndex(slot))
     }
 
@@ -445,21 +473,29 @@ impl NeighbourKeeper {
         if !self.writer.clear(index, known.interface, known.address) {
             return false;
         }
-        self.end_unresolved(index);
+        self.leave_unresolved(index, known.interface);
+        self.quotas.count(known.interface, false);
         self.deadlines.clear(index.0);
         self.free.push(index.0);
         true
     }
 
-    /// The oldest unresolved entry that nobody holds gives way. Looks at no more than 16.
-    fn displace(&mut self, emit: &mut impl FnMut(Action)) -> bool {
+    fn interface_of(&self, index: NeighbourIndex) -> InterfaceIndex {
+        self.table.snapshot(index).map_or(0, |known| known.interface)
+    }
+
+    /// The oldest unresolved entry that nobody holds gives way, of the router of an interface where one is named. Looks at no
+    /// more than 16.
+    fn displace(&mut self, of: Option<InterfaceIndex>, emit: &mut impl FnMut(Action)) -> bool {
+        let router = of.map(|interface| self.quotas.router_of(interface));
         let mut slot = self.oldest;
         for _ in 0..16 {
             if slot == NONE {
                 return false;
             }
             let index = NeighbourIndex(slot);
-            if self.table.uses(index) == 0 {
+            let own = self.quotas.router_of(self.interface_of(index));
+            if self.table.uses(index) == 0 && router.is_none_or(|router| router == own) {
                 emit(Action::Failed { index });
                 if self.forget(index) {
                     return true;
@@ -483,14 +519,25 @@ impl NeighbourKeeper {
         }
         self.newest = index.0;
         self.unresolved += 1;
+        self.quotas.count_unresolved(self.interface_of(index), true);
+    }
+
+    fn is_unresolved(&self, index: NeighbourIndex) -> bool {
+        let Record { older, newer, .. } = self.records[index.0 as usize];
+        older != NONE || newer != NONE || self.oldest == index.0
     }
 
     /// Take an entry out of the order of unresolved ones, where it is in it.
     fn end_unresolved(&mut self, index: NeighbourIndex) {
-        let Record { older, newer, .. } = self.records[index.0 as usize];
-        if older == NONE && newer == NONE && self.oldest != index.0 {
+        self.leave_unresolved(index, self.interface_of(index));
+    }
+
+    fn leave_unresolved(&mut self, index: NeighbourIndex, interface: InterfaceIndex) {
+        if !self.is_unresolved(index) {
             return;
         }
+        self.quotas.count_unresolved(interface, false);
+        let Record { older, newer, .. } = self.records[index.0 as usize];
         match older {
             NONE => self.oldest = newer,
             older => self.records[older as usize].newer = newer,

@@ -7,6 +7,7 @@ mod deadlines;
 mod hash;
 mod keeper;
 mod parking;
+mod quota;
 mod table;
 
 /// The atomics of the table; the model test builds the same source on those of its checker.

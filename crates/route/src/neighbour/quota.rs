@@ -1,0 +1,106 @@
+//! How many of the neighbours are whose: one virtual router's must not take the place of another's.
+
+use super::keeper::Timing;
+use crate::{InterfaceIndex, MAX_ROUTERS, RouterIndex, Time, TokenBucket};
+
+/// Interfaces whose routers are known; those beyond are the first router's.
+const INTERFACES: usize = 2048;
+
+#[derive(Clone, Copy, Debug)]
+struct OfRouter {
+    most: u32,
+    count: u32,
+    unresolved: u32,
+    requests: TokenBucket,
+}
+
+/// Neighbours of each router. As long as there is one router alone, it may have all.
+#[derive(Debug)]
+pub(super) struct Quotas {
+    router_of: Box<[RouterIndex]>,
+    routers: Box<[OfRouter]>,
+    /// Most that are unresolved of one router.
+    unresolved: u32,
+    is_alone: bool,
+}
+
+impl Quotas {
+    /// One router.
+    pub fn new(timing: &Timing, now: Time) -> Self {
+        let rate = (timing.requests_per_second / 2).max(1);
+        let router = OfRouter {
+            most: u32::MAX,
+            count: 0,
+            unresolved: 0,
+            requests: TokenBucket::new(rate, rate.div_ceil(10), now),
+        };
+        Self {
+            router_of: vec![0; INTERFACES].into(),
+            routers: vec![router; MAX_ROUTERS].into(),
+            unresolved: (timing.unresolved / 2).max(1) as u32,
+            is_alone: true,
+        }
+    }
+
+    /// Interfaces are in these routers now, and these may have so many neighbours. All are to be counted anew.
+    pub fn set(&mut self, interfaces: impl Iterator<Item = RouterIndex>, most: impl Iterator<Item = u32>) {
+        self.router_of.fill(0);
+        for (own, router) in self.router_of.iter_mut().zip(interfaces) {
+            *own = router;
+        }
+        self.is_alone = self.router_of.iter().all(|router| *router == 0);
+        for router in &mut self.routers {
+            (router.most, router.count, router.unresolved) = (u32::MAX, 0, 0);
+        }
+        for (own, most) in self.routers.iter_mut().zip(most) {
+            own.most = most;
+        }
+    }
+
+    /// The router of an interface.
+    pub fn router_of(&self, interface: InterfaceIndex) -> RouterIndex {
+        self.router_of.get(usize::from(interface)).copied().unwrap_or(0)
+    }
+
+    fn of(&self, interface: InterfaceIndex) -> &OfRouter {
+        &self.routers[usize::from(self.router_of(interface)) % MAX_ROUTERS]
+    }
+
+    fn of_mut(&mut self, interface: InterfaceIndex) -> &mut OfRouter {
+        let router = self.router_of(interface);
+        &mut self.routers[usize::from(router) % MAX_ROUTERS]
+    }
+
+    /// Whether the router of an interface has as many as it may.
+    pub fn is_full(&self, interface: InterfaceIndex) -> bool {
+        let of = self.of(interface);
+        of.count >= of.most
+    }
+
+    /// Whether it has as many that are unresolved as it may beside other routers.
+    pub fn is_unresolved_full(&self, interface: InterfaceIndex) -> bool {
+        !self.is_alone && self.of(interface).unresolved >= self.unresolved
+    }
+
+    /// Whether another request may be sent for it beside those of other routers.
+    pub fn may_ask(&mut self, interface: InterfaceIndex, now: Time) -> bool {
+        self.is_alone || self.of_mut(interface).requests.take(now)
+    }
+
+    /// One has come, or is gone.
+    pub fn count(&mut self, interface: InterfaceIndex, has_come: bool) {
+        add(&mut self.of_mut(interface).count, has_come);
+    }
+
+    /// One is unresolved, or no longer.
+    pub fn count_unresolved(&mut self, interface: InterfaceIndex, is_so: bool) {
+        add(&mut self.of_mut(interface).unresolved, is_so);
+    }
+}
+
+fn add(count: &mut u32, one: bool) {
+    *count = match one {
+        true => count.saturating_add(1),
+        false => count.saturating_sub(1),
+    };
+}
