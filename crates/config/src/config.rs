@@ -10,7 +10,9 @@ use crate::filter::FilterRule;
 use crate::memory::Table;
 use crate::numbering::Numbering;
 use crate::schema;
-use crate::value::{AddressRange, Device, InterfaceAddress, Mac, MssClamp, PortRange, Prefix, Tags, Transport};
+use crate::value::{
+    AddressRange, BitRate, Device, InterfaceAddress, Mac, MssClamp, PortRange, Prefix, Tags, Transport,
+};
 
 /// Something that was checked. Only [`crate::check`] makes one.
 #[derive(Clone, Debug, PartialEq)]
@@ -142,6 +144,8 @@ impl Interface {
             advertisements: None,
             left_to_offload: schema::LeftToOffload::Complete,
             mss_clamp: None,
+            share: None,
+            rate: None,
             bridge: None,
         }
     }
@@ -195,8 +199,10 @@ impl Config {
 pub struct Router {
     /// Its name in the configuration; empty where the number rests.
     pub name: String,
-    /// Limits of its sessions.
-    pub limits: schema::SessionLimits,
+    /// What it may have at most.
+    pub limits: schema::RouterLimits,
+    /// Its weight beside others, where it is given one.
+    pub weight: Option<u8>,
     /// It has a packet filter.
     pub filters: bool,
     /// It has a network namespace for routing daemons and services.
@@ -230,6 +236,10 @@ pub struct Interface {
     pub left_to_offload: schema::LeftToOffload,
     /// Largest TCP segment that passes here, where that is limited.
     pub mss_clamp: Option<MssClamp>,
+    /// Its part of the link that it leaves by.
+    pub share: Option<schema::LinkShare>,
+    /// Bits a second that leave.
+    pub rate: Option<BitRate>,
     /// The bridge that it is in.
     pub bridge: Option<Bridged>,
 }

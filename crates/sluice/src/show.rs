@@ -243,11 +243,19 @@ fn routers(client: &mut Client, wanted: &RouterFilter, output: &mut dyn Write) -
         ("RECEIVED", Right),
         ("SENT", Right),
         ("DROPPED", Right),
+        ("WEIGHT", Right),
+        ("SHARE", Right),
+        ("KEPT OUT", Right),
         ("HOST", Left),
         ("INTERFACES", Left),
     ];
     table(client, path::ROUTERS, wanted, &titles, output, |row: Router| {
         let [four, six] = row.routes;
+        let kept_out = row
+            .drops
+            .iter()
+            .filter(|drops| ["over-share", "rate-limited"].contains(&&*drops.name));
+        let kept_out = kept_out.map(|drops| drops.count).sum();
         Some([
             row.name,
             grouped(four + six),
@@ -257,6 +265,9 @@ fn routers(client: &mut Client, wanted: &RouterFilter, output: &mut dyn Write) -
             grouped(row.received),
             grouped(row.sent),
             grouped(row.dropped),
+            row.weight.map_or("-".into(), |weight| weight.to_string()),
+            format!("{:.1} %", row.share * 100.0),
+            grouped(kept_out),
             row.host.map_or("-".into(), |host| host.namespace),
             row.interfaces.join(" "),
         ])

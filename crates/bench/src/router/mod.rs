@@ -2,6 +2,7 @@
 
 mod forward;
 mod internet;
+mod isolation;
 mod load;
 mod lookup;
 
@@ -21,6 +22,10 @@ pub enum Case {
     Load,
     /// Packets by the number of routes.
     Forward,
+    /// What a router loses by its neighbour's flood, with queues of their own and on one.
+    Isolation,
+    /// The same on one link.
+    LinkIsolation,
 }
 
 /// What to measure: everything where nothing is said.
@@ -29,6 +34,9 @@ pub struct RouterArguments {
     /// Only this case.
     #[arg(long, value_name = "CASE")]
     only: Option<Case>,
+    /// Packets of the router whose loss is measured.
+    #[arg(long, value_name = "NUMBER")]
+    packets: Option<u64>,
 }
 
 /// Run it.
@@ -45,6 +53,15 @@ pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure
     }
     if wanted(Case::Load) {
         load::load(run, runs)?;
+    }
+    let packets = arguments
+        .packets
+        .unwrap_or(if run.quick { 100_000 } else { 10_000_000 });
+    if wanted(Case::Isolation) {
+        isolation::isolation(run, packets, runs.min(3))?;
+    }
+    if wanted(Case::LinkIsolation) {
+        isolation::link_isolation(run, packets, runs.min(3))?;
     }
     if wanted(Case::Forward) {
         let eal = rig::start(1)?;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Counter;
-use crate::schema::SessionLimits;
+use crate::schema::RouterLimits;
 
 /// Of which router; of all where none is named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,8 +32,11 @@ pub struct Router {
     pub nat_rules: u64,
     /// Whether a packet filter is asked about its packets.
     pub filter: bool,
-    /// Limits of its sessions.
-    pub limits: SessionLimits,
+    /// What it may have at most.
+    pub limits: RouterLimits,
+    /// Its weight while a worker has more to do than it can; none where routers have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u8>,
     /// Sessions that count against the limits; none are counted where there are none.
     pub limited_sessions: u64,
     /// Packets that came in, left, and were dropped, at its interfaces.
@@ -42,6 +45,19 @@ pub struct Router {
     pub sent: u64,
     /// Packets that were dropped.
     pub dropped: u64,
+    /// Of these, by reason; reasons without drops are left out.
+    #[serde(default)]
+    pub drops: Vec<Counter>,
+    /// Of the packets that came in by any router's interfaces and went on past shares and rates, how many came in by this
+    /// one's: a number from 0 to 1.
+    #[serde(default)]
+    pub share: f64,
+    /// Packets that wait for something.
+    #[serde(default)]
+    pub waiting: u64,
+    /// Learned routes that were refused because of the quota.
+    #[serde(default)]
+    pub refused_routes: u64,
     /// Its host, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<RouterHost>,

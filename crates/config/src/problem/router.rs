@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use super::{Problem, nearest};
+use crate::value::BitRate;
 
 /// One thing that is wrong with `[routers]`, or with who is in which.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -80,6 +81,25 @@ pub enum RouterProblem {
         /// The other router.
         other: String,
     },
+    /// A rate of nothing.
+    #[error("this rate limits neither packets nor bits")]
+    EmptyRate,
+    /// A share of a virtual link.
+    #[error("`{0}` is an end of a virtual link, where nothing else leaves")]
+    ShareOfVirtualLink(String),
+    /// A guarantee on a link whose rate is not known.
+    #[error("there is no telling what `{0}` can guarantee")]
+    NoLinkRate(String),
+    /// Guarantees above the rate of the link.
+    #[error("interfaces on `{link}` are guaranteed {all} bits a second together, and its rate is {rate}")]
+    GuaranteesAboveRate {
+        /// The interface that is the link.
+        link: String,
+        /// Their guarantees.
+        all: BitRate,
+        /// Its rate.
+        rate: BitRate,
+    },
     /// Too many.
     #[error("{0} routers are more than there can be")]
     TooMany(usize),
@@ -111,6 +131,10 @@ impl RouterProblem {
             Self::NotLinuxName(_) => "Linux takes names of 15 bytes, and `lo` is its own".into(),
             Self::NoNamespace => "write `daemon = true`".into(),
             Self::SameListen { .. } => "choose another port, or give the router a namespace: `daemon = true`".into(),
+            Self::EmptyRate => "write `packets`, `bits` or both".into(),
+            Self::ShareOfVirtualLink(_) => "give it a `rate`".into(),
+            Self::NoLinkRate(link) => format!("write the `rate` of [interfaces.{link}]"),
+            Self::GuaranteesAboveRate { .. } => "guarantee less".into(),
             Self::TooMany(_) => format!("at most {} are possible", crate::validate::MOST_ROUTERS),
         }
     }

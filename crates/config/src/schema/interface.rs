@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Tunnel;
-use crate::value::{Device, InterfaceAddress, Mac, MssClamp, Period, Tags};
+use crate::value::{BitRate, Device, InterfaceAddress, Mac, MssClamp, Period, Tags};
 
 /// `[interfaces.NAME]`. Exactly one of `device`, `bond`, `parent`, `peer` and `tunnel` says what it is made of.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,6 +55,24 @@ pub struct Interface {
     /// less over IPv6). A SYN that offers more is lowered to it; off where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mss_clamp: Option<MssClamp>,
+    /// Its part of the link that it leaves by, beside those of the other interfaces on the same device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<LinkShare>,
+    /// Bits a second that leave: by the link, with all of its VLANs; of a VLAN or a virtual link, by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<BitRate>,
+}
+
+/// `share = { … }` of an interface: what it may send while the link takes less than there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct LinkShare {
+    /// Its part, beside the weights of others, 1 to 255: 10 where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u8>,
+    /// Bits a second that it may send whatever others do. The link must have a `rate`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guarantee: Option<BitRate>,
 }
 
 impl Default for Interface {
@@ -75,6 +93,8 @@ impl Default for Interface {
             router_advertisements: None,
             left_to_offload: LeftToOffload::Complete,
             mss_clamp: None,
+            share: None,
+            rate: None,
         }
     }
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::nat::{DestinationRule, ExemptRule, SourceRule, StaticRule};
 use super::pool::{SessionLimits, is_default};
-use super::{Filter, Route};
-use crate::value::Period;
+use super::{Filter, Rate, Route};
+use crate::value::{BitRate, Period};
 
 /// `[routers.NAME]`: a virtual router. Interfaces are in it by their key `router`; it has routes, neighbours, translation, a
 /// packet filter and sessions of its own, and its addresses may be those of others too. What stands at the top level is
@@ -34,9 +34,89 @@ pub struct Router {
     /// The packet filter; where it is not given, all packets pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
-    /// Limits of its sessions together.
+    /// Its part of the workers, beside those of other routers.
     #[serde(skip_serializing_if = "is_default")]
-    pub limits: SessionLimits,
+    pub share: RouterShare,
+    /// What it may have at most.
+    #[serde(skip_serializing_if = "is_default")]
+    pub limits: RouterLimits,
+}
+
+/// `[routers.NAME.share]`: what a router gets while a worker has more to do than it can. Nothing is shared out until one router
+/// is given a weight; those that are not have 10.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct RouterShare {
+    /// Its part, beside the weights of others, 1 to 255.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u8>,
+}
+
+/// `[routers.NAME.limits]`: what a router may have at most. Of the router `default`, `[nat.limits]` has those of sessions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct RouterLimits {
+    /// Sessions.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<u32>,
+    /// New sessions a second, and at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub new_sessions: Option<Rate>,
+    /// What comes in by its interfaces, on all workers together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<TrafficRate>,
+    /// Routes that it learns from daemons and the kernel: 2,000,000 where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routes: Option<u32>,
+    /// Neighbours, those that are asked for included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub neighbours: Option<u32>,
+    /// Packets that wait for something, at each worker.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub buffers: Option<u32>,
+}
+
+impl RouterLimits {
+    /// Those of sessions.
+    pub fn of_sessions(&self) -> SessionLimits {
+        SessionLimits {
+            sessions: self.sessions,
+            new_sessions: self.new_sessions,
+        }
+    }
+
+    /// The same with other limits of sessions.
+    pub fn with_sessions(self, limits: SessionLimits) -> Self {
+        Self {
+            sessions: limits.sessions,
+            new_sessions: limits.new_sessions,
+            ..self
+        }
+    }
+}
+
+/// `rate = { … }` of a router's limits: packets, bits or both. Frames count from their Ethernet header on.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct TrafficRate {
+    /// Packets a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u64>,
+    /// Bits a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bits: Option<BitRate>,
+    /// For how long what is not used is saved up.
+    pub burst: Period,
+}
+
+impl Default for TrafficRate {
+    fn default() -> Self {
+        Self {
+            packets: None,
+            bits: None,
+            burst: Period::milliseconds(50),
+        }
+    }
 }
 
 /// `[routers.NAME.fpm]`: where a routing daemon tells the router its routes, as FRR does with the module `dplane_fpm_nl`.

@@ -73,6 +73,8 @@ impl Check<'_> {
             (!interface.addresses.is_empty(), "addresses"),
             (interface.advertisements.is_some(), "router-advertisements"),
             (interface.mss_clamp.is_some(), "mss-clamp"),
+            (interface.share.is_some(), "share"),
+            (interface.rate.is_some(), "rate"),
         ];
         let problem = if interface.bridge.is_some() {
             Some(BridgeProblem::Twice(name()))

@@ -37,6 +37,7 @@ impl Check<'_> {
             )
             .collect();
         self.devices();
+        self.link_shares();
         self.vlans();
         self.links();
         made.into_iter().collect()
@@ -73,6 +74,8 @@ impl Check<'_> {
             advertisements,
             left_to_offload: written.left_to_offload,
             mss_clamp: written.mss_clamp,
+            share: written.share,
+            rate: written.rate,
             bridge: None,
         })
     }

@@ -11,6 +11,7 @@ mod pool;
 mod routers;
 mod routes;
 mod rules;
+mod shares;
 mod stages;
 mod system;
 mod tunnels;

@@ -106,7 +106,8 @@ impl<'a> Check<'a> {
         }
         for (name, written) in &document.routers {
             self.name(place!["routers", name], name);
-            self.session_limits(place!["routers", name, "limits"], &written.limits);
+            self.session_limits(place!["routers", name, "limits"], &written.limits.of_sessions());
+            self.router_share(name, written);
             if name == DEFAULT {
                 self.only_settings(written);
             }
@@ -129,19 +130,15 @@ impl<'a> Check<'a> {
         }
         let router = |name: &str| {
             let written = document.routers.get(name);
+            let own = written.map(|written| written.limits).unwrap_or_default();
             let (filters, limits) = match name {
-                DEFAULT => (document.filter.is_some(), document.nat.limits),
-                _ => {
-                    let limits = written.map(|written| written.limits);
-                    (
-                        written.is_some_and(|written| written.filter.is_some()),
-                        limits.unwrap_or_default(),
-                    )
-                }
+                DEFAULT => (document.filter.is_some(), own.with_sessions(document.nat.limits)),
+                _ => (written.is_some_and(|written| written.filter.is_some()), own),
             };
             Router {
                 name: name.to_owned(),
                 limits,
+                weight: written.and_then(|written| written.share.weight),
                 filters,
                 daemon: written.is_some_and(|written| written.daemon),
                 kernel_routes: written
@@ -162,7 +159,7 @@ impl<'a> Check<'a> {
             ("routes", written.routes != nothing.routes),
             ("nat", written.nat != nothing.nat),
             ("filter", written.filter.is_some()),
-            ("limits", written.limits != nothing.limits),
+            ("limits", written.limits.of_sessions() != nothing.limits.of_sessions()),
         ] {
             if differs {
                 self.report(place!["routers", DEFAULT, key], RouterProblem::OfDefault(key).into());

@@ -1,6 +1,7 @@
 //! Values as an operator writes them: each a type of its own, parsed once, printed back as written.
 
 mod address;
+mod bit_rate;
 mod by_protocol;
 mod device;
 mod key;
@@ -12,6 +13,7 @@ mod vlan;
 mod workers;
 
 pub use address::{AddressRange, InterfaceAddress, Mac, Prefix};
+pub use bit_rate::BitRate;
 pub use by_protocol::ByProtocol;
 pub use device::{Device, DeviceKind};
 pub use key::Key;
@@ -89,6 +91,9 @@ pub enum ValueError {
     /// Not a size of TCP segments.
     #[error("`{0}` is not a size of TCP segments")]
     MssClamp(String),
+    /// Not bits a second.
+    #[error("`{0}` is not a number of bits a second")]
+    BitRate(String),
     /// Not a length of time.
     #[error("`{0}` is not a length of time")]
     Period(String),
@@ -142,6 +147,7 @@ impl ValueError {
             Self::Ports(_) => "write a port from 1 to 65535 or a range such as 1024-65535".into(),
             Self::Transport(_) => "write tcp or udp".into(),
             Self::Port(_) => "write a number from 1 to 65535".into(),
+            Self::BitRate(_) => "write a number with k, M or G, such as \"100M\"".into(),
             Self::MssClamp(_) => "write \"mtu\" or bytes of data from 88 to 9176, such as 1452".into(),
             Self::Period(_) => "write a length of time with its unit such as 90s, 5m or 2h4m".into(),
             Self::Key => "write 32 hexadecimal digits, such as `openssl rand -hex 16` prints".into(),

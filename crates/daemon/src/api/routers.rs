@@ -8,6 +8,8 @@ use sluice_config::api::{Counter, Page, Route, Router, RouterFilter, RouterHost}
 use sluice_engine::counters::InterfaceCounters;
 use sluice_engine::policy::{self, Policy};
 use sluice_engine::punt::Class;
+use sluice_engine::reason::{Own, Reason};
+use sluice_engine::shares::WEIGHT;
 use sluice_route::feed::protocol_name;
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
 use sluice_route::{Address, NextHop, Prefix, Refusal as RouteRefusal, RouterIndex};
@@ -50,6 +52,16 @@ pub(super) async fn routers(
             *count += 1;
         }
     }
+    // Reasons that keep packets out, rather than drop them on their way.
+    let kept_out = [Own::OverShare, Own::RateLimited].map(Reason::from);
+    let gone_on = |own: &mut dyn Iterator<Item = usize>| -> u64 {
+        let all = own.map(|interface| {
+            let dropped = kept_out.map(|reason| total_drops(&control, interface, reason));
+            sum(&control.counters, interface, |counters| counters.received.get()).saturating_sub(dropped.iter().sum())
+        });
+        all.sum()
+    };
+    let of_all = gone_on(&mut (0..policy.interfaces.len()));
     let item = |(number, router): (RouterIndex, &policy::Router)| {
         let own = (0..).zip(&policy.interfaces);
         let own = own.filter(|(_, interface)| interface.bridge.is_none() && interface.router == number);
@@ -68,6 +80,14 @@ pub(super) async fn routers(
         let written = config.routers.get(usize::from(number));
         let pools = config.pools.iter().filter(|pool| pool.router == number);
         let meter = plane.setup().meters.router(number.into());
+        let drops = Reason::all().map(|reason| Counter {
+            name: reason.name().into(),
+            count: own
+                .iter()
+                .map(|(interface, _)| total_drops(&control, *interface, reason))
+                .sum(),
+        });
+        let drops = drops.filter(|drops| drops.count > 0);
         Router {
             name: router.name.clone(),
             interfaces: own.iter().map(|(_, interface)| interface.name.clone()).collect(),
@@ -77,10 +97,18 @@ pub(super) async fn routers(
             nat_rules: rules as u64,
             filter: router.filters,
             limits: written.map_or_else(Default::default, |written| written.limits),
+            weight: written.and_then(|written| match &policy.shares {
+                Some(shares) if shares.weighted => Some(written.weight.unwrap_or(WEIGHT)),
+                _ => None,
+            }),
             limited_sessions: meter.map_or(0, |meter| meter.sessions().into()),
             received: total(|counters| counters.received.get()),
             sent: total(|counters| counters.sent.get()),
             dropped: total(|counters| counters.all_drops()),
+            drops: drops.collect(),
+            share: gone_on(&mut own.iter().map(|(interface, _)| *interface)) as f64 / of_all.max(1) as f64,
+            waiting: total(|counters| counters.parked.get()).saturating_sub(total(|counters| counters.unparked.get())),
+            refused_routes: plane.ribs().get(number).map_or(0, |rib| rib.counts().refused_quota),
             host: host(&control, policy, number),
         }
     };
@@ -88,6 +116,15 @@ pub(super) async fn routers(
     Ok(Json(Page::whole(
         numbered(policy).filter(is_wanted).map(item).collect(),
     )))
+}
+
+/// Drops for a reason at an interface, of all workers.
+fn total_drops(control: &Control, interface: usize, reason: Reason) -> u64 {
+    let own = control
+        .counters
+        .iter()
+        .filter_map(|worker| worker.interfaces.get(interface));
+    own.map(|counters| counters.drops(reason)).sum()
 }
 
 /// The host of a router.

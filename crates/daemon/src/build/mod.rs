@@ -4,6 +4,7 @@ mod applications;
 mod filter;
 mod inspection;
 mod interfaces;
+mod shares;
 mod signatures;
 mod steering;
 mod translation;
@@ -163,6 +164,8 @@ pub fn policy(
     policy.limits = limits(config);
     policy.routers = routers(config);
     policy.hosts = config.routers.iter().map(|_| Arc::default()).collect();
+    let (routers, links) = shares::shares(config);
+    policy.share_by(routers, links);
     if let Some(rules) = filter {
         policy.filter_by(rules.filters().clone());
     }
@@ -180,8 +183,9 @@ pub fn policy(
 fn routers(config: &Config) -> Vec<Router> {
     let router = |router: &sluice_config::config::Router| Router {
         name: router.name.clone(),
-        limits: translation::limits(&router.limits),
+        limits: translation::limits(&router.limits.of_sessions()),
         filters: router.filters,
+        quotas: shares::quotas(&router.limits),
     };
     config.routers.iter().map(router).collect()
 }

@@ -1,0 +1,95 @@
+//! Shares and rates: of routers, and of interfaces on their links.
+
+use super::Check;
+use crate::problem::RouterProblem;
+use crate::read::place;
+use crate::schema;
+use crate::value::{BitRate, Period};
+
+/// Rates from what a modem has to what no link has.
+const RATES: std::ops::RangeInclusive<BitRate> = BitRate::of(8_000)..=BitRate::of(4_000_000_000_000);
+
+/// More routes than tables have room for, and more neighbours and packets than there is memory for.
+const MOST_ROUTES: u32 = 1 << 24;
+const MOST: u32 = 1 << 20;
+
+impl Check<'_> {
+    /// A router's weight, rate and quotas.
+    pub(super) fn router_share(&mut self, name: &str, written: &schema::Router) {
+        let limits = &written.limits;
+        if let Some(weight) = written.share.weight {
+            self.in_range(place!["routers", name, "share", "weight"], "a weight", weight, 1..=255);
+        }
+        for (key, what, value, most) in [
+            ("routes", "a number of routes", limits.routes, MOST_ROUTES),
+            ("neighbours", "a number of neighbours", limits.neighbours, MOST),
+            ("buffers", "a number of packets", limits.buffers, MOST),
+        ] {
+            if let Some(value) = value {
+                self.in_range(place!["routers", name, "limits", key], what, value, 1..=most);
+            }
+        }
+        let Some(rate) = limits.rate else { return };
+        if rate.packets.is_none() && rate.bits.is_none() {
+            self.report(
+                place!["routers", name, "limits", "rate"],
+                RouterProblem::EmptyRate.into(),
+            );
+        }
+        if let Some(packets) = rate.packets {
+            let at = place!["routers", name, "limits", "rate", "packets"];
+            self.in_range(at, "a rate", packets, 1..=10_000_000_000);
+        }
+        if let Some(bits) = rate.bits {
+            self.in_range(place!["routers", name, "limits", "rate", "bits"], "a rate", bits, RATES);
+        }
+        let bursts = Period::milliseconds(1)..=Period::seconds(10);
+        let at = place!["routers", name, "limits", "rate", "burst"];
+        self.in_range(at, "a burst", rate.burst, bursts);
+    }
+
+    /// Interfaces' parts of their links.
+    pub(super) fn link_shares(&mut self) {
+        let document = self.document;
+        for (name, written) in &document.interfaces {
+            if let Some(rate) = written.rate {
+                self.in_range(place!["interfaces", name, "rate"], "a rate", rate, RATES);
+            }
+            let link = written.parent.as_ref().unwrap_or(name);
+            self.guarantees(name, written);
+            let Some(share) = written.share else { continue };
+            if let Some(weight) = share.weight {
+                self.in_range(
+                    place!["interfaces", name, "share", "weight"],
+                    "a weight",
+                    weight,
+                    1..=255,
+                );
+            }
+            if written.peer.is_some() {
+                let problem = RouterProblem::ShareOfVirtualLink(name.clone());
+                self.report(place!["interfaces", name, "share"], problem.into());
+            } else if share.guarantee.is_some() && document.interfaces.get(link).is_some_and(|link| link.rate.is_none())
+            {
+                let problem = RouterProblem::NoLinkRate(link.clone());
+                self.report(place!["interfaces", name, "share", "guarantee"], problem.into());
+            }
+        }
+    }
+
+    /// What a link's interfaces are guaranteed together.
+    fn guarantees(&mut self, name: &String, written: &schema::Interface) {
+        let Some(rate) = written.rate.filter(|_| written.parent.is_none()) else {
+            return;
+        };
+        let others = self.document.interfaces.iter();
+        let here = others.filter(|(other, one)| *other == name || one.parent.as_ref() == Some(name));
+        let guaranteed = here.filter_map(|(_, one)| one.share?.guarantee).map(BitRate::bits);
+        let all = BitRate::of(guaranteed.fold(0, u64::saturating_add));
+        if all > rate {
+            let link = name.clone();
+            let problem = RouterProblem::GuaranteesAboveRate { link, all, rate };
+            self.report(place!["interfaces", name, "rate"], problem.into());
+        }
+    }
+}

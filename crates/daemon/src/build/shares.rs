@@ -1,0 +1,42 @@
+//! What routers and interfaces may have.
+
+use sluice_config::Config;
+use sluice_config::config::{Interface, Router};
+use sluice_config::schema;
+use sluice_config::value::BitRate;
+use sluice_engine::policy::Quotas;
+use sluice_engine::shares::{LinkShare, Rate, RouterShare};
+
+/// Shares of routers and of interfaces, by number.
+pub(super) fn shares(config: &Config) -> (Vec<RouterShare>, Vec<LinkShare>) {
+    let router = |router: &Router| RouterShare {
+        weight: router.weight,
+        rate: router.limits.rate.map(rate),
+    };
+    let link = |interface: &Interface| LinkShare {
+        weight: interface.share.and_then(|share| share.weight),
+        guarantee: interface.share.and_then(|share| share.guarantee).map(BitRate::bits),
+        rate: interface.rate.map(BitRate::bits),
+    };
+    (
+        config.routers.iter().map(router).collect(),
+        config.interfaces.iter().map(link).collect(),
+    )
+}
+
+fn rate(written: schema::TrafficRate) -> Rate {
+    Rate {
+        packets: written.packets,
+        bits: written.bits.map(BitRate::bits),
+        burst: u64::try_from(written.burst.duration().as_nanos()).unwrap_or(u64::MAX),
+    }
+}
+
+/// What a router may have beside sessions.
+pub(super) fn quotas(limits: &schema::RouterLimits) -> Quotas {
+    Quotas {
+        routes: limits.routes.map(|routes| routes as usize),
+        neighbours: limits.neighbours,
+        buffers: limits.buffers,
+    }
+}
