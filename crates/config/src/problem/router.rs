@@ -119,7 +119,7 @@ impl RouterProblem {
             Self::Elsewhere { router, .. } => {
                 format!("name an interface of this router, or write it in [routers.{router}]")
             }
-            Self::OfDefault("limits") => "write [nat.limits]".into(),
+            Self::OfDefault("limits") => "write `sessions` and `new-sessions` in [nat.limits]".into(),
             Self::OfDefault(key) => format!("write [{key}]"),
             Self::SharedPool { .. } => "give each router a pool of its own".into(),
             Self::NotOnLink(_) => "leave it out".into(),

@@ -101,7 +101,7 @@ impl RouterLimits {
 pub struct TrafficRate {
     /// Packets a second.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub packets: Option<u64>,
+    pub packets: Option<u32>,
     /// Bits a second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bits: Option<BitRate>,

@@ -38,7 +38,7 @@ impl Check<'_> {
         }
         if let Some(packets) = rate.packets {
             let at = place!["routers", name, "limits", "rate", "packets"];
-            self.in_range(at, "a rate", packets, 1..=10_000_000_000);
+            self.in_range(at, "a rate", packets, 1..=u32::MAX);
         }
         if let Some(bits) = rate.bits {
             self.in_range(place!["routers", name, "limits", "rate", "bits"], "a rate", bits, RATES);

@@ -26,7 +26,7 @@ pub(super) fn shares(config: &Config) -> (Vec<RouterShare>, Vec<LinkShare>) {
 
 fn rate(written: schema::TrafficRate) -> Rate {
     Rate {
-        packets: written.packets,
+        packets: written.packets.map(u64::from),
         bits: written.bits.map(BitRate::bits),
         burst: u64::try_from(written.burst.duration().as_nanos()).unwrap_or(u64::MAX),
     }

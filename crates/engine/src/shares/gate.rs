@@ -3,8 +3,11 @@
 use super::credit::Dealt;
 use crate::io::BATCH;
 
-/// Bursts one after the other that come full before a queue counts as behind.
-const PATIENCE: u32 = 4;
+/// Bursts one after the other that come full before a queue counts as behind: half of what a card's queue holds.
+const PATIENCE: u32 = 8;
+
+/// Full bursts after which a budget that has never been enough is cut again.
+const HASTE: u32 = 4;
 
 /// Full bursts after which a budget that has been enough before is cut again: a card's queue holds as many, and what has
 /// piled up there takes some to go.
@@ -51,6 +54,7 @@ impl Gate {
         self.full += 1;
         let (every, part) = match self.has_settled {
             true => (SETTLED, 8),
+            false if self.is_closed() => (HASTE, 4),
             false => (PATIENCE, 4),
         };
         if self.full.is_multiple_of(every) {
@@ -101,10 +105,10 @@ mod tests {
     #[test]
     fn gate_closes_by_full_bursts_alone_and_opens_by_others() {
         let mut gate = Gate::default();
-        assert_eq!([BATCH; 3], [(); 3].map(|()| gate.see(BATCH)));
+        assert_eq!([BATCH; 7], [(); 7].map(|()| gate.see(BATCH)));
         assert_eq!(BATCH, gate.see(BATCH - 1));
-        let seen: Vec<_> = (0..12).map(|_| gate.see(BATCH)).collect();
-        assert_eq!([64, 48, 48, 36, 36, 27], [2, 3, 6, 7, 10, 11].map(|at| seen[at]));
+        let seen: Vec<_> = (0..16).map(|_| gate.see(BATCH)).collect();
+        assert_eq!([64, 48, 48, 36, 36, 27], [6, 7, 10, 11, 14, 15].map(|at| seen[at]));
         assert_eq!([28, 29], [(); 2].map(|()| gate.see(40)));
         // Now more patiently.
         let seen: Vec<_> = (0..16).map(|_| gate.see(BATCH)).collect();
