@@ -36,7 +36,9 @@ impl FromStr for BitRate {
         let (whole, part) = number.split_once('.').unwrap_or((number, ""));
         let is_number = |digits: &str| digits.bytes().all(|digit| digit.is_ascii_digit());
         // No finer than a bit.
-        let finest = 10u64.checked_pow(part.len() as u32).filter(|finest| unit % finest == 0);
+        let finest = 10u64
+            .checked_pow(part.len() as u32)
+            .filter(|finest: &u64| unit.is_multiple_of(*finest));
         if whole.is_empty() || !is_number(whole) || !is_number(part) || number.ends_with('.') {
             return Err(wrong());
         }
@@ -50,7 +52,7 @@ impl fmt::Display for BitRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let unit = UNITS.iter().find(|(_, bits)| self.0 >= *bits);
         match unit {
-            Some(&(unit, bits)) if self.0 % bits == 0 => write!(f, "{}{unit}", self.0 / bits),
+            Some(&(unit, bits)) if self.0.is_multiple_of(bits) => write!(f, "{}{unit}", self.0 / bits),
             Some(&(unit, bits)) => {
                 let part = format!("{:0width$}", self.0 % bits, width = bits.ilog10() as usize);
                 write!(f, "{}.{}{unit}", self.0 / bits, part.trim_end_matches('0'))
