@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::chain::RouterChains;
 use crate::filter::FilterRule;
 use crate::memory::Table;
 use crate::numbering::Numbering;
@@ -82,6 +83,8 @@ pub struct Config {
     /// Rules of the packet filters, those of the default router first, each router's in the order of the file; their settings
     /// are in `document`.
     pub filter: Vec<FilterRule>,
+    /// Chains of the routers that have any.
+    pub chains: Vec<RouterChains>,
     /// What flows are inspected for, where any are; its settings are in `document`.
     pub inspection: Option<Inspection>,
     /// Whose applications are looked for, where any are; its settings are in `document`.

@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod api;
+pub mod chain;
 pub mod config;
 mod diagnosis;
 mod difference;

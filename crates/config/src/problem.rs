@@ -1,6 +1,7 @@
 //! What can be wrong with a configuration: what, and what to do about it.
 
 mod bridge;
+mod chain;
 mod filter;
 mod inspection;
 mod pool;
@@ -11,6 +12,7 @@ mod tunnel;
 use std::net::{IpAddr, Ipv4Addr};
 
 pub use self::bridge::BridgeProblem;
+pub use self::chain::ChainProblem;
 pub use self::filter::FilterProblem;
 pub use self::inspection::InspectionProblem;
 pub use self::pool::PoolProblem;
@@ -86,6 +88,9 @@ pub enum Problem {
     /// A tunnel.
     #[error(transparent)]
     Tunnel(TunnelProblem),
+    /// About chains of routers.
+    #[error(transparent)]
+    Chain(ChainProblem),
     /// Something about inspection.
     #[error("{0}")]
     Inspection(InspectionProblem),
@@ -427,6 +432,7 @@ impl Problem {
             Self::Stage(problem) => problem.hint(),
             Self::Router(problem) => problem.hint(),
             Self::Tunnel(problem) => problem.hint(),
+            Self::Chain(problem) => problem.hint(),
             Self::Bridge(problem) => problem.hint(),
             Self::Inspection(problem) => problem.hint(),
             Self::ShardsNotPowerOfTwo(shards) => {

@@ -19,6 +19,7 @@
 //! | `GET /v1/routes` with [`RouterFilter`] | [`Page`] of [`Route`] |
 //! | `GET /v1/neighbours` with [`NeighbourFilter`] and [`Position`] | [`Page`] of [`Neighbour`] |
 //! | `POST /v1/neighbours/clear` with [`NeighbourFilter`] | [`Cleared`] |
+//! | `GET /v1/graph` with [`RouterFilter`] | [`Graph`] |
 //! | `GET /v1/cores` | [`Page`] of [`Core`] |
 //! | `GET /v1/drops` | [`Page`] of [`Drop`] |
 //! | `GET /v1/alerts` with [`AlertRequest`] | [`Page`] of [`Alert`], oldest first |
@@ -34,6 +35,7 @@
 
 mod applications;
 mod filter;
+mod graph;
 mod inspection;
 mod nat;
 mod packet_filter;
@@ -43,6 +45,7 @@ mod show;
 
 pub use applications::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
+pub use graph::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep};
 pub use inspection::{
     Alert, AlertRequest, AppliedRules, InspectionReason, InspectionStatus, RefusedSignature, SearchMade,
 };
@@ -95,6 +98,8 @@ pub mod path {
     pub const SHARES: &str = "/v1/shares";
     /// Virtual routers.
     pub const ROUTERS: &str = "/v1/routers";
+    /// The graph of nodes, and chains.
+    pub const GRAPH: &str = "/v1/graph";
     /// Routes.
     pub const ROUTES: &str = "/v1/routes";
     /// Neighbours.

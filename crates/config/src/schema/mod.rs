@@ -4,6 +4,7 @@
 
 mod applications;
 mod bridge;
+mod chain;
 mod eve;
 mod filter;
 mod gateway;
@@ -17,6 +18,7 @@ mod tunnel;
 
 pub use applications::Applications;
 pub use bridge::{Bridge, Fail, Invalid};
+pub use chain::{ChainStep, ChainTable, ChainWord, Class, Police};
 pub use eve::{Eve, EveType};
 pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, Part, RejectWith, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};

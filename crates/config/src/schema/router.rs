@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 
+use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
 use super::nat::{DestinationRule, ExemptRule, SourceRule, StaticRule};
 use super::pool::{SessionLimits, is_default};
-use super::{Filter, Rate, Route};
+use super::{ChainStep, Filter, Rate, Route};
 use crate::value::{BitRate, Period};
 
 /// `[routers.NAME]`: a virtual router. Interfaces are in it by their key `router`; it has routes, neighbours, translation, a
@@ -34,6 +35,10 @@ pub struct Router {
     /// The packet filter; where it is not given, all packets pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter: Option<Filter>,
+    /// What its packets do before sessions and routes, by the names of chains; packets that have come in by one of its
+    /// interfaces begin at `input`. Where it is not given, they go on to sessions and routes.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub chains: IndexMap<String, Vec<ChainStep>>,
     /// Its part of the workers, beside those of other routers.
     #[serde(skip_serializing_if = "is_default")]
     pub share: RouterShare,

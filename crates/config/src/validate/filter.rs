@@ -37,7 +37,7 @@ const PORTS: &str = "ports";
 type Resolved<V> = HashMap<String, Vec<(V, V)>>;
 
 /// Groups, resolved.
-struct Groups {
+pub(super) struct Groups {
     addresses: Resolved<IpAddr>,
     ports: Resolved<u16>,
 }
@@ -253,10 +253,7 @@ impl Check<'_> {
         let Some(filter) = self.scope.filter else {
             return Vec::new();
         };
-        let groups = Groups {
-            addresses: self.groups(ADDRESSES, &filter.addresses),
-            ports: self.groups(PORTS, &filter.ports),
-        };
+        let groups = self.groups_of(filter);
         self.in_range(
             place!["filter", "trie-memory"],
             "a number of MiB",
@@ -304,6 +301,14 @@ impl Check<'_> {
             });
         }
         rules
+    }
+
+    /// The groups of a filter.
+    pub(super) fn groups_of(&mut self, filter: &Filter) -> Groups {
+        Groups {
+            addresses: self.groups(ADDRESSES, &filter.addresses),
+            ports: self.groups(PORTS, &filter.ports),
+        }
     }
 
     /// A name as it is known to all routers.
@@ -389,7 +394,8 @@ impl Check<'_> {
         found
     }
 
-    fn selected(&mut self, at: &[Step<'_>], written: &schema::FilterRule, groups: &Groups) -> Selection {
+    /// What a rule matches.
+    pub(super) fn selected(&mut self, at: &[Step<'_>], written: &schema::FilterRule, groups: &Groups) -> Selection {
         let of = |key: &'static str| [at, place![key]].concat();
         let protocols = self.protocols(at, written);
         let selection = Selection {

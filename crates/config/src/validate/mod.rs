@@ -3,6 +3,7 @@
 
 mod applications;
 mod bridges;
+mod chains;
 mod filter;
 mod inspection;
 mod interfaces;
@@ -17,6 +18,7 @@ mod system;
 mod tunnels;
 
 pub use self::bridges::MOST_BRIDGES;
+pub use self::chains::MOST_STEPS;
 pub use self::filter::{Inserted, Weight, check_rules};
 pub use self::inspection::EXCEPTIONS;
 use self::routers::DEFAULT;
@@ -138,6 +140,7 @@ impl Check<'_> {
         let filter = self.filters();
         let inspection = self.inspection(&interfaces);
         let applications = self.applications(&interfaces);
+        let chains = self.chains(&interfaces, inspection.as_ref(), applications.as_ref());
         let tables = memory::tables(self.document, &self.machine.entry);
         let document = self.document.clone();
         Some(Config {
@@ -155,6 +158,7 @@ impl Check<'_> {
             source: rules.source,
             destination: rules.destination,
             filter,
+            chains,
             inspection,
             applications,
         })

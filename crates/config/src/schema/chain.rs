@@ -1,0 +1,168 @@
+//! `[routers.NAME.chains]`: what a router's packets do before sessions and routes.
+
+use std::fmt;
+
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::filter::{Action, FilterRule, Name, Part};
+use crate::value::{Addresses, BitRate, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
+
+/// A step of a chain: a word at its end, or a table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum ChainStep {
+    /// Where packets go on.
+    Word(ChainWord),
+    /// What is done with them.
+    Table(Box<ChainTable>),
+}
+
+/// Where packets go on that have come to the end of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChainWord {
+    /// To their sessions, where the router has them; `forward` follows.
+    Sessions,
+    /// To be routed.
+    Forward,
+    /// Nowhere.
+    Drop,
+}
+
+/// What is done with packets. Each has one of `count`, `classify`, `police`, `mirror` and `to` alone.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct ChainTable {
+    /// Count them under this name, which several steps of the router may share.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<String>,
+    /// Those that match go on at the chain `to`. What is not named may be anything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classify: Option<Class>,
+    /// What is above this rate is dropped, or goes on at the chain `exceed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub police: Option<Police>,
+    /// A copy of each leaves by this interface, as it came.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mirror: Option<String>,
+    /// The chain to go on at: of those that `classify` matches, or of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// With `police`: the chain for what is above the rate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exceed: Option<String>,
+}
+
+/// A rate that all workers keep to together: of packets, or of bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Police {
+    /// Packets a second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packets: Option<u32>,
+    /// Bits a second, frames without their check sequence: `"100M"`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bits: Option<BitRate>,
+    /// Packets, or bytes, at once; as many as a second's where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub burst: Option<u32>,
+}
+
+/// What packets match, by the keys of a filter rule: of several values of a key any may hold, of several keys all must.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Class {
+    /// Source addresses.
+    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
+    pub from: OneOrMore<Addresses>,
+    /// Destination addresses, as they came.
+    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
+    pub to: OneOrMore<Addresses>,
+    /// Protocols.
+    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
+    pub protocol: OneOrMore<IpProtocol>,
+    /// Source ports.
+    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
+    pub from_port: OneOrMore<Ports>,
+    /// Destination ports, as they came.
+    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
+    pub to_port: OneOrMore<Ports>,
+    /// ICMP and ICMPv6 messages.
+    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
+    pub icmp: OneOrMore<Message>,
+    /// TCP flags.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flags: Option<TcpFlags>,
+    /// Which part of its datagram the packet is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fragment: Option<Part>,
+    /// Differentiated services code points.
+    #[serde(skip_serializing_if = "OneOrMore::is_empty")]
+    pub dscp: OneOrMore<Dscp>,
+    /// Length of the packet in bytes, from its IP header on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub length: Option<Numbers>,
+    /// VLANs that it came in by, the outer tag where there are two.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vlan: Option<Numbers>,
+    /// Interfaces that it came in by.
+    #[serde(rename = "in", skip_serializing_if = "OneOrMore::is_empty")]
+    pub incoming: OneOrMore<Name>,
+}
+
+impl Class {
+    /// A filter rule that matches the same.
+    pub fn rule(&self) -> FilterRule {
+        let own = self.clone();
+        FilterRule {
+            from: own.from,
+            to: own.to,
+            protocol: own.protocol,
+            from_port: own.from_port,
+            to_port: own.to_port,
+            icmp: own.icmp,
+            flags: own.flags,
+            fragment: own.fragment,
+            dscp: own.dscp,
+            length: own.length,
+            vlan: own.vlan,
+            incoming: own.incoming,
+            ..FilterRule::of(Action::Accept)
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for ChainStep {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+
+        impl<'de> Visitor<'de> for Read {
+            type Value = ChainStep;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a step such as \"forward\" or { count = \"all\" }")
+            }
+
+            fn visit_str<E: Error>(self, word: &str) -> Result<ChainStep, E> {
+                let word = match word {
+                    "sessions" => ChainWord::Sessions,
+                    "forward" => ChainWord::Forward,
+                    "drop" => ChainWord::Drop,
+                    other => {
+                        let hint = "write \"sessions\", \"forward\", \"drop\", or a table such as { to = \"CHAIN\" }";
+                        return Err(E::custom(format!("`{other}` is not a step\n{hint}")));
+                    }
+                };
+                Ok(ChainStep::Word(word))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ChainStep, A::Error> {
+                ChainTable::deserialize(MapAccessDeserializer::new(map)).map(|table| ChainStep::Table(Box::new(table)))
+            }
+        }
+
+        deserializer.deserialize_any(Read)
+    }
+}

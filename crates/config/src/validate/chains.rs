@@ -1,0 +1,359 @@
+//! Chains of routers: where their steps lead, and that none leads back, nowhere, or past a filter.
+
+use std::collections::HashSet;
+
+use indexmap::IndexMap;
+
+use super::Check;
+use super::filter::Groups;
+use super::routers::{DEFAULT, Scope};
+use crate::chain::{Chain, PoliceRate, RouterChains, Step as Written, StepAction};
+use crate::config::{Applications, Inspection, Interface, Link};
+use crate::problem::ChainProblem;
+use crate::read::{Step, place};
+use crate::schema::{ChainStep, ChainTable, ChainWord, Filter, Police};
+
+/// Most steps of all chains of a router.
+pub const MOST_STEPS: usize = 256;
+
+/// Where packets begin.
+const INPUT: &str = "input";
+
+/// Bytes that come at once at least where bits are policed: the longest frame of Ethernet.
+const LEAST_BYTES: u64 = 1_514;
+
+/// Most packets or bytes at once.
+const MOST_AT_ONCE: u64 = 4_000_000_000;
+
+/// Chains as they are written.
+type Chains = IndexMap<String, Vec<ChainStep>>;
+
+impl Check<'_> {
+    /// The chains of all routers. `interfaces`, `inspection` and `applications` are what was made of these parts of the file.
+    pub(super) fn chains(
+        &mut self,
+        interfaces: &[Interface],
+        inspection: Option<&Inspection>,
+        applications: Option<&Applications>,
+    ) -> Vec<RouterChains> {
+        let mut all = Vec::new();
+        for scope in self.scopes() {
+            let name = scope.table.unwrap_or(DEFAULT);
+            let Some(router) = self
+                .document
+                .routers
+                .get(name)
+                .filter(|router| !router.chains.is_empty())
+            else {
+                continue;
+            };
+            let watched = inspection.map(|inspection| &inspection.interfaces);
+            let watched = watched
+                .into_iter()
+                .chain(applications.map(|seeking| &seeking.interfaces));
+            let is_watched = watched
+                .flat_map(|chosen| interfaces.iter().zip(chosen))
+                .any(|(interface, chosen)| *chosen && interface.router == scope.router && interface.bridge.is_none());
+            // The table of the default router has what is written in it alone.
+            self.scope = Scope {
+                table: Some(name),
+                ..scope
+            };
+            let is_stateful = is_watched || is_stateful(&scope);
+            let chains = self.router_chains(&router.chains, interfaces, is_stateful);
+            all.push(RouterChains {
+                router: scope.router,
+                chains,
+            });
+        }
+        self.scope = Scope::top(self.document);
+        all
+    }
+
+    fn router_chains(&mut self, written: &Chains, interfaces: &[Interface], is_stateful: bool) -> Vec<Chain> {
+        let count = written.values().map(Vec::len).sum();
+        if count > MOST_STEPS {
+            self.refuse_chain(place!["chains"], ChainProblem::TooMany(count));
+        }
+        if !written.contains_key(INPUT) {
+            self.refuse_chain(place!["chains"], ChainProblem::NoInput);
+        }
+        // What is wrong with groups is told where they stand.
+        let told = self.found.len();
+        let nothing = Filter::default();
+        let groups = self.groups_of(self.scope.filter.unwrap_or(&nothing));
+        self.found.truncate(told);
+        let mut chains = Vec::new();
+        for (name, steps) in written {
+            self.name(place!["chains", name], name);
+            self.ends(name, steps, is_stateful);
+            let steps = steps.iter().enumerate().filter_map(|(k, step)| {
+                let at = place!["chains", name, k].to_vec();
+                let action = match step {
+                    ChainStep::Word(ChainWord::Sessions) => StepAction::Sessions,
+                    ChainStep::Word(ChainWord::Forward) => StepAction::Forward,
+                    ChainStep::Word(ChainWord::Drop) => StepAction::Drop,
+                    ChainStep::Table(table) => self.chain_table(&at, table, written, &groups, interfaces)?,
+                };
+                let text = text(step);
+                Some(Written { text, action })
+            });
+            let steps = steps.collect();
+            chains.push(Chain {
+                name: name.clone(),
+                steps,
+            });
+        }
+        self.ways(&chains);
+        chains
+    }
+
+    fn refuse_chain(&mut self, at: &[Step<'_>], problem: ChainProblem) {
+        self.report(at, problem.into());
+    }
+
+    /// Whether a chain ends, at its end, and past no filter.
+    fn ends(&mut self, name: &str, steps: &[ChainStep], is_stateful: bool) {
+        let is_end = |step: &ChainStep| match step {
+            ChainStep::Word(ChainWord::Sessions) => false,
+            ChainStep::Word(ChainWord::Forward | ChainWord::Drop) => true,
+            ChainStep::Table(table) => table.to.is_some() && **table == only_to(table),
+        };
+        let end = steps.iter().position(is_end);
+        match end {
+            None => self.refuse_chain(place!["chains", name], ChainProblem::Endless(name.to_owned())),
+            Some(end) if end + 1 < steps.len() => {
+                self.refuse_chain(place!["chains", name, end + 1], ChainProblem::BehindTheEnd);
+            }
+            Some(_) => {}
+        }
+        let word = |k: usize| match steps.get(k) {
+            Some(ChainStep::Word(word)) => Some(*word),
+            _ => None,
+        };
+        let filter = self.scope.filter.is_some_and(|filter| filter.sessions);
+        for k in 0..steps.len() {
+            let at = place!["chains", name, k];
+            match word(k) {
+                Some(ChainWord::Sessions) if word(k + 1) != Some(ChainWord::Forward) => {
+                    self.refuse_chain(at, ChainProblem::SessionsAlone);
+                }
+                Some(ChainWord::Sessions) if !is_stateful => self.advise(at, ChainProblem::NoSessions.into()),
+                Some(ChainWord::Forward) if filter && (k == 0 || word(k - 1) != Some(ChainWord::Sessions)) => {
+                    self.refuse_chain(at, ChainProblem::PastTheFilter);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What a step in a table does; none where something is wrong with it.
+    fn chain_table(
+        &mut self,
+        at: &[Step<'_>],
+        table: &ChainTable,
+        chains: &Chains,
+        groups: &Groups,
+        interfaces: &[Interface],
+    ) -> Option<StepAction> {
+        let of = |key: &'static str| [at, place![key]].concat();
+        let does: Vec<_> = [
+            ("count", table.count.is_some()),
+            ("classify", table.classify.is_some()),
+            ("police", table.police.is_some()),
+            ("mirror", table.mirror.is_some()),
+            ("to", table.to.is_some() && table.classify.is_none()),
+        ]
+        .into_iter()
+        .filter_map(|(key, is_there)| is_there.then_some(key))
+        .collect();
+        if does.len() != 1 {
+            let has = match does.as_slice() {
+                [] => "none of them".to_owned(),
+                several => several
+                    .iter()
+                    .map(|key| format!("`{key}`"))
+                    .collect::<Vec<_>>()
+                    .join(" and "),
+            };
+            self.refuse_chain(at, ChainProblem::NotOne(has));
+            return None;
+        }
+        if table.exceed.is_some() && table.police.is_none() {
+            self.refuse_chain(&of("exceed"), ChainProblem::Without("exceed", "police"));
+        }
+        for (key, to) in [("to", &table.to), ("exceed", &table.exceed)] {
+            if let Some(name) = to.as_ref().filter(|name| !chains.contains_key(*name)) {
+                let known = chains.keys().cloned().collect();
+                let name = name.clone();
+                self.refuse_chain(&of(key), ChainProblem::Unknown { name, known });
+            }
+        }
+        if let Some(name) = &table.count {
+            self.name(&of("count"), name);
+            return Some(StepAction::Count(name.clone()));
+        }
+        if let Some(class) = &table.classify {
+            let selection = self.selected(&of("classify"), &class.rule(), groups);
+            let Some(to) = &table.to else {
+                self.refuse_chain(at, ChainProblem::Without("classify", "to"));
+                return None;
+            };
+            return Some(StepAction::Classify(Box::new(selection), to.clone()));
+        }
+        if let Some(police) = &table.police {
+            let rate = self.police(&of("police"), police)?;
+            return Some(StepAction::Police(rate, table.exceed.clone()));
+        }
+        if let Some(name) = &table.mirror {
+            return self.mirror(&of("mirror"), name, interfaces);
+        }
+        table.to.clone().map(StepAction::To)
+    }
+
+    fn police(&mut self, at: &[Step<'_>], police: &Police) -> Option<PoliceRate> {
+        let of = |key: &'static str| [at, place![key]].concat();
+        let burst = police.burst.map(u64::from);
+        match (police.packets, police.bits) {
+            (Some(packets), None) => {
+                self.in_range(&of("packets"), "a number of packets", packets, 1..=1_000_000_000);
+                let burst = burst.unwrap_or(packets.max(1).into());
+                self.in_range(&of("burst"), "a number of packets", burst, 1..=MOST_AT_ONCE);
+                Some(PoliceRate::Packets(packets.into(), burst))
+            }
+            (None, Some(bits)) => {
+                let second = (bits.bits() / 8).clamp(LEAST_BYTES, MOST_AT_ONCE);
+                let burst = burst.unwrap_or(second);
+                self.in_range(&of("burst"), "a number of bytes", burst, LEAST_BYTES..=MOST_AT_ONCE);
+                Some(PoliceRate::Bits(bits.bits(), burst))
+            }
+            _ => {
+                self.refuse_chain(at, ChainProblem::Rate);
+                None
+            }
+        }
+    }
+
+    /// Copies leave by devices, and not to where traffic of the router comes in.
+    fn mirror(&mut self, at: &[Step<'_>], name: &str, interfaces: &[Interface]) -> Option<StepAction> {
+        let index = self.interface_index(at, name)?;
+        let interface = interfaces.get(usize::from(index))?;
+        let why = match &interface.link {
+            Link::Virtual { .. } => {
+                Some("it is an end of a virtual link, whose other end is not the one that it is for")
+            }
+            _ if interface.bridge.is_some() => Some("it is in a bridge"),
+            _ if interface.router == self.scope.router && !interface.addresses.is_empty() => {
+                Some("it is one of this router's own, whose packets come in there")
+            }
+            _ => None,
+        };
+        if let Some(why) = why {
+            self.refuse_chain(at, ChainProblem::Mirror(name.to_owned(), why));
+        }
+        Some(StepAction::Mirror(index))
+    }
+
+    /// Whether packets come to every chain, and to none twice.
+    fn ways(&mut self, chains: &[Chain]) {
+        let mut ways = Ways {
+            chains,
+            within: Vec::new(),
+            done: HashSet::new(),
+            round: None,
+        };
+        ways.follow(INPUT);
+        let (mut round, done) = (ways.round.take(), ways.done);
+        // What no packet comes to may go round as well.
+        for chain in chains.iter().filter(|chain| !done.contains(chain.name.as_str())) {
+            if done.contains(INPUT) {
+                let problem = ChainProblem::Unreached(chain.name.clone());
+                self.refuse_chain(place!["chains", &chain.name], problem);
+            }
+        }
+        if let Some((chain, path)) = round.take() {
+            self.refuse_chain(place!["chains", chain], ChainProblem::Loop(path));
+        }
+    }
+}
+
+/// Whether the parts of the file that are about a router say something that takes sessions.
+fn is_stateful(scope: &Scope<'_>) -> bool {
+    let translates = !scope.source.is_empty() || !scope.destination.is_empty() || !scope.one_to_one.is_empty();
+    translates || scope.filter.is_some_and(|filter| filter.sessions)
+}
+
+/// A table that says where to go on, and nothing else.
+fn only_to(table: &ChainTable) -> ChainTable {
+    ChainTable {
+        to: table.to.clone(),
+        ..ChainTable::default()
+    }
+}
+
+/// Chains that were followed from where packets begin.
+struct Ways<'c> {
+    chains: &'c [Chain],
+    /// Those that lead here, in order.
+    within: Vec<&'c str>,
+    /// Those that packets come to.
+    done: HashSet<&'c str>,
+    /// The first way that leads back: the chain that does, and all that are passed.
+    round: Option<(&'c str, String)>,
+}
+
+impl<'c> Ways<'c> {
+    fn follow(&mut self, name: &str) {
+        let Some(chain) = self.chains.iter().find(|chain| chain.name == name) else {
+            return;
+        };
+        if let Some(first) = self.within.iter().position(|before| *before == name) {
+            let last = self.within.last().copied().unwrap_or_default();
+            let path = [&self.within[first..], &[name]].concat().join(" → ");
+            self.round.get_or_insert((last, path));
+            return;
+        }
+        if !self.done.insert(&chain.name) {
+            return;
+        }
+        self.within.push(&chain.name);
+        for to in chain.steps.iter().filter_map(|step| step.action.to()) {
+            self.follow(to);
+        }
+        self.within.pop();
+    }
+}
+
+/// How a step is listed.
+fn text(step: &ChainStep) -> String {
+    let table = match step {
+        ChainStep::Word(ChainWord::Sessions) => return "sessions".into(),
+        ChainStep::Word(ChainWord::Forward) => return "forward".into(),
+        ChainStep::Word(ChainWord::Drop) => return "drop".into(),
+        ChainStep::Table(table) => table,
+    };
+    if let Some(name) = &table.count {
+        return format!("count {name}");
+    }
+    if let Some(class) = &table.classify {
+        let keys = class.rule().matches();
+        let keys = keys.into_iter().map(|(key, value)| format!("{key} {value}"));
+        let keys = keys.collect::<Vec<_>>().join(", ");
+        return match keys.is_empty() {
+            true => "classify all".into(),
+            false => format!("classify {keys}"),
+        };
+    }
+    if let Some(police) = &table.police {
+        let rate = match (police.packets, police.bits) {
+            (Some(packets), _) => format!("{packets} packets/s"),
+            (None, bits) => format!("{} bit/s", bits.map_or(String::new(), |bits| bits.to_string())),
+        };
+        let burst = police.burst.map_or(String::new(), |burst| format!(", burst {burst}"));
+        return format!("police {rate}{burst}");
+    }
+    match &table.mirror {
+        Some(interface) => format!("mirror {interface}"),
+        None => "to".into(),
+    }
+}
