@@ -7,6 +7,7 @@ use sluice_table::flow::RecordIndex;
 use sluice_wire::Direction;
 use sluice_wire::layers::Layers;
 
+use crate::chains::Copies;
 use crate::counters::Cause;
 use crate::io::{Carried, HAND, Lent, PortIndex, Slot, WorkerIndex};
 use crate::paths::Wanted;
@@ -81,6 +82,8 @@ pub enum Origin {
     /// Received from inside and addressed to the outside address of an inside host: it goes on as if it came from
     /// outside (RFC 4787, REQ-9).
     Hairpinned,
+    /// Received, and a chain of its router has led it past the sessions.
+    Routed,
 }
 
 impl Origin {
@@ -91,6 +94,7 @@ impl Origin {
         match word & 3 {
             1 => Self::Own,
             2 => Self::Hairpinned,
+            3 => Self::Routed,
             _ => Self::Received,
         }
     }
@@ -347,6 +351,12 @@ pub struct Lists {
     pub recognised: u128,
     /// Plain IPv4 packets that need a route and nothing else. Of their meta only the interface is known.
     pub transit: ArrayVec<Passing, HAND>,
+    /// To take the steps of its router's chains.
+    pub chain: Slots,
+    /// Slots whose packets have come over a virtual link, and have not been asked whether they are to, a bit each.
+    pub fresh: u128,
+    /// Copies that are to be sent.
+    pub copies: Copies,
     /// To be routed without a session.
     pub forward4: Slots,
     /// To be routed without a session.
@@ -402,6 +412,12 @@ impl Lists {
             transmit: vec![Slots::new(); ports],
             ..Self::default()
         }
+    }
+
+    /// Whether there is something to be done that needs new buffers.
+    #[inline(always)]
+    pub fn makes(&self) -> bool {
+        !self.tasks.is_empty() || !self.copies.is_empty()
     }
 
     /// Whether inspection has let a packet go on in this burst.
@@ -472,6 +488,7 @@ impl Lists {
             ("decide", &self.decide6),
             ("revise", &self.revise4),
             ("revise", &self.revise6),
+            ("chain", &self.chain),
             ("forward", &self.forward4),
             ("forward", &self.forward6),
             ("fragments", &self.fragments),
@@ -553,6 +570,7 @@ impl Lists {
             &self.decide6,
             &self.revise4,
             &self.revise6,
+            &self.chain,
             &self.forward4,
             &self.forward6,
             &self.fragments,
@@ -584,6 +602,7 @@ impl Lists {
             &mut self.decide6,
             &mut self.revise4,
             &mut self.revise6,
+            &mut self.chain,
             &mut self.forward4,
             &mut self.forward6,
             &mut self.fragments,

@@ -207,6 +207,8 @@ pub struct WorkerCounters {
     pub records: Counter,
     /// Records that were lost because it was full, or because too much was said that was not over.
     pub records_lost: Counter,
+    /// Copies that chains asked for and that were not sent: too many at once, too long, or no buffer left.
+    pub copies_lost: Counter,
     /// Buffers that a burst forgot: a bug, always 0.
     pub forgotten: Counter,
     /// Unverified packets whose checksum a local sender had left to offload, completed here.

@@ -2,6 +2,7 @@
 
 pub mod admit;
 pub mod bridge;
+pub mod chain;
 pub mod complain;
 pub mod cross;
 pub mod cut;

@@ -373,6 +373,7 @@ impl Plane {
         policy.adopt_hosts(current);
         Arc::make_mut(&mut policy.tunnels).adopt(&current.tunnels);
         policy.adopt_shares(current);
+        policy.adopt_chains(current);
         policy.nat4.rules.take_changed();
         policy.nat6.rules.take_changed();
         (policy.nat4.changes, policy.nat6.changes) = Default::default();

@@ -19,6 +19,7 @@ use sluice_wire::{Context, Packet, validity};
 use crate::applications::Seeking;
 use crate::assist::Assist;
 use crate::batch::Meta;
+use crate::chains::Chains;
 use crate::counters::WorkerCounters;
 use crate::datagrams;
 use crate::family::{Family, V4, V6};
@@ -407,6 +408,8 @@ pub struct Policy {
     pub hosted: bool,
     /// What routers and interfaces may have, where any is given something.
     pub shares: Option<Arc<Shares>>,
+    /// Chains by router; empty where none has any.
+    pub chains: Vec<Option<Arc<Chains>>>,
     /// IPv4 translation.
     pub nat4: Nat<V4>,
     /// IPv6 translation.
@@ -482,6 +485,7 @@ impl Policy {
             tunnels: Tunnels::of(&interfaces).into(),
             interfaces,
             untagged,
+            chains: Vec::new(),
             nat4: Nat::default(),
             nat6: Nat::default(),
             inspection: None,
@@ -640,6 +644,35 @@ impl Policy {
     pub fn adopt_shares(&mut self, before: &Self) {
         if let (Some(own), Some(old)) = (&mut self.shares, &before.shares) {
             Arc::make_mut(own).adopt(old);
+        }
+    }
+
+    /// Whether any router has chains.
+    #[inline(always)]
+    pub fn is_chained(&self) -> bool {
+        !self.chains.is_empty()
+    }
+
+    /// The chains that what comes in by an interface takes.
+    #[inline]
+    pub fn chains_at(&self, interface: u16) -> Option<&Chains> {
+        self.chains_of(self.router_of(interface))
+    }
+
+    /// The chains of a router.
+    #[inline]
+    pub fn chains_of(&self, router: RouterIndex) -> Option<&Chains> {
+        self.chains.get(usize::from(router))?.as_deref()
+    }
+
+    /// Chains of routers that were there before go on counting, where nothing about them changes as they are.
+    pub fn adopt_chains(&mut self, before: &Self) {
+        for (router, chains) in self.routers.iter().zip(&mut self.chains) {
+            let same = before.routers.iter().position(|other| other.name == router.name);
+            let old = same.and_then(|place| before.chains.get(place)?.as_ref());
+            if let (Some(old), Some(chains)) = (old, chains.as_mut().and_then(Arc::get_mut)) {
+                chains.adopt(old);
+            }
         }
     }
 

@@ -63,6 +63,8 @@ reasons! {
         TunnelFragment = "tunnel-fragment", "for an end of a tunnel, in fragments, which are not put together";
         TunnelCongestion = "tunnel-congestion", "congestion was met in a tunnel, and the sender inside would not understand (RFC 6040)";
         TunnelHeadroom = "tunnel-headroom", "no room in front of the packet for the header of one more tunnel";
+        ChainDrop = "chain-drop", "a chain of its router says so: `sluice show graph`";
+        ChainPoliced = "chain-policed", "above a rate that a chain of its router polices";
         Loop = "loop", "more passes through the gateway than allowed";
         Forgotten = "forgotten", "a node left it nowhere: a bug, please report";
     }

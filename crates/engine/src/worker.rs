@@ -47,6 +47,7 @@ mod ahead;
 mod arrive;
 mod assisting;
 mod bring;
+mod chained;
 mod dispose;
 mod held;
 mod host;
@@ -468,13 +469,17 @@ impl<'m> Worker<'m> {
                     tap.received(&batch, slots.clone(), now);
                 }
             }
+            chained::divert(&batch, lists, &ctx, &self.runs);
             if !ctx.role.sessions.is_empty() {
                 pass::both(&batch, lists, &ctx);
             }
             let mut tracer = self.tracer.as_deref_mut();
             if let Some(tracer) = &mut tracer {
-                tracer.begin("parse", &batch, lists, now);
+                // What waited, or another worker handed over, was parsed before.
+                let begin = if self.runs.is_empty() { "arrive" } else { "parse" };
+                tracer.begin(begin, &batch, lists, now);
             }
+            chained::walk(&mut batch, lists, &mut ctx, &mut tracer);
             let parsed = (self.cycles)();
             state.counters.cycles[Stage::Parse as usize].add(parsed.wrapping_sub(mark));
             let mut mark = parsed;
@@ -506,7 +511,7 @@ impl<'m> Worker<'m> {
             }
         }
         let end = (self.cycles)();
-        if self.parts.has_actions() || !self.parts.lists.tasks.is_empty() {
+        if self.parts.has_actions() || self.parts.lists.makes() {
             self.make(now);
         }
         if !self.parts.lists.hold.is_empty() {

@@ -130,6 +130,43 @@ fn new_and_established_sessions_allocate_nothing_from_the_first_packet() {
 }
 
 #[test]
+fn chains_and_their_copies_allocate_nothing() {
+    use sluice_engine::chains::{Action, Chains, Described, Rate, Written};
+    let mut rig = rig(|plan| {
+        plan.policy = |policy| {
+            let step = |action| Described {
+                text: String::new(),
+                action,
+            };
+            let class = |port: u32| Action::Classify {
+                four: vec![
+                    sluice_filter::Rule::any()
+                        .with(sluice_filter::Field::SourcePort, port, port)
+                        .unwrap(),
+                ],
+                six: Vec::new(),
+                to: "few".into(),
+            };
+            let input = (1000..1020).map(class).chain([
+                Action::Count("all".into()),
+                Action::Police(Rate::Packets(1, 300), Some("few".into())),
+                Action::Mirror(OUTSIDE),
+                Action::Sessions,
+            ]);
+            let chain = |name: &str, actions: Vec<Action>| Written {
+                name: name.into(),
+                steps: actions.into_iter().map(step).collect(),
+            };
+            let written = [chain("input", input.collect()), chain("few", vec![Action::Forward])];
+            policy.chains = vec![Some(std::sync::Arc::new(Chains::new(&written, 1).unwrap()))];
+        };
+    });
+    let frames: Vec<_> = (0..500).map(|port| question(1000 + port).build()).collect();
+    assert!(allocates_nothing(&mut rig, INSIDE, &frames) > 500);
+    assert!(allocates_nothing(&mut rig, INSIDE, &frames) >= 500);
+}
+
+#[test]
 fn refusals_and_errors_allocate_nothing() {
     let mut rig = rig(|plan| (plan.sessions, plan.outside_mtu) = (4, 600));
     let frames: Vec<_> = (0..100).map(|port| question(1000 + port).build()).collect();

@@ -64,4 +64,5 @@ pub fn arrive(
     let mut counted = Tally::at(interface);
     unlike(slot, packet, meta, lists, ctx, (NO_PORT, Some(interface)), &mut counted);
     meta.crossed = crossed;
+    lists.fresh |= !others;
 }

@@ -13,7 +13,7 @@ use sluice_wire::{Packet, arp};
 
 use crate::batch::{Batch, Complaint, Lists, Meta, Note, Stage, put};
 use crate::context::{Ctx, Owner};
-use crate::nodes::parse::classify;
+use crate::nodes::parse::again;
 use crate::policy::{Interface, Policy};
 use crate::punt;
 use crate::reason::{Own, Reason};
@@ -239,7 +239,10 @@ pub fn wait(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>)
             Resolution::Refused(reason) => lists.complain(slot, Complaint::HostUnreachable, reason),
             Resolution::Known(_) if meta.own() => crate::nodes::complain::own(slot, batch, lists),
             Resolution::Known(_) => match policy.interface(meta.interface) {
-                Some(interface) => classify(slot, &batch.packets[slot as usize], &meta.layers, interface, lists),
+                Some(interface) => {
+                    let packet = &batch.packets[slot as usize];
+                    again(slot, packet, &meta.layers, (interface, meta.origin), lists);
+                }
                 None => lists.discard(slot, Own::InterfaceGone),
             },
         }

@@ -292,6 +292,21 @@ pub fn classify(slot: Slot, packet: &Packet<'_>, layers: &Layers, interface: &In
     }
 }
 
+/// Which way a packet goes that comes back from waiting, after its router's chains.
+pub fn again(
+    slot: Slot,
+    packet: &Packet<'_>,
+    layers: &Layers,
+    (interface, origin): (&Interface, Origin),
+    lists: &mut Lists,
+) {
+    match (origin, layers.class) {
+        (Origin::Routed, Class::Ipv4) => put(&mut lists.forward4, slot),
+        (Origin::Routed, Class::Ipv6) => put(&mut lists.forward6, slot),
+        _ => classify(slot, packet, layers, interface, lists),
+    }
+}
+
 /// Router and neighbour discovery (RFC 4861): the ICMPv6 types 133 to 137, in a whole packet.
 #[inline(always)]
 fn is_discovery(frame: &[u8], layers: &Layers) -> bool {

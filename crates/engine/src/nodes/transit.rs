@@ -23,6 +23,7 @@ pub fn is_enough(ctx: &Ctx<'_, '_>, interface: &Interface) -> bool {
         && !ctx.policy.tunnels.end_in(interface.router)
         && !ctx.policy.limits_segments
         && ctx.policy.filter_of(interface.context).is_none()
+        && ctx.policy.chains_of(interface.router).is_none()
         && ctx.role.sessions.is_empty()
 }
 

@@ -12,7 +12,7 @@ use crate::family::{Family, V4, V6};
 use crate::inspection::Told;
 use crate::io::{BATCH, Carried, HAND, PortIndex, Slot};
 use crate::nodes::complain::own;
-use crate::nodes::parse::classify;
+use crate::nodes::parse::again;
 use crate::nodes::{bridge, cross};
 use crate::policy::Interface;
 use crate::reason::{Own, Reason};
@@ -173,7 +173,9 @@ pub fn from_parking(
             ) => {
                 bridge::again(place, bridge, batch, lists, ctx);
             }
-            (Resume::Ready, Some(interface)) => classify(place, &batch.packets[slot], &layers, interface, lists),
+            (Resume::Ready, Some(interface)) => {
+                again(place, &batch.packets[slot], &layers, (interface, waiting.origin), lists);
+            }
         }
     }
 }

@@ -2,7 +2,8 @@
 
 use arrayvec::ArrayVec;
 
-use super::{Resume, Worker};
+use super::arrive::Runs;
+use super::{Resume, Worker, chained};
 use crate::batch::{Batch, Lists, Origin, put};
 use crate::capture::Tap;
 use crate::context::{Ctx, Waiting};
@@ -31,6 +32,7 @@ pub(super) fn links(
             tap.crossing(batch, &lists.cross, ctx.policy, now);
         }
         cross::cross(batch, lists, ctx);
+        chained::divert(batch, lists, ctx, &Runs::new());
         after("cross", lists);
     }
     if !lists.encapsulate.is_empty() {
@@ -42,11 +44,13 @@ pub(super) fn links(
         if let Some(tap) = tap {
             tap.arrived(batch, &arrived, now);
         }
+        chained::divert(batch, lists, ctx, &Runs::new());
         if !ctx.role.sessions.is_empty() {
             pass::both(batch, lists, ctx);
         }
         after("decapsulate", lists);
     }
+    chained::walk(batch, lists, ctx, tracer);
 }
 
 impl Worker<'_> {

@@ -6,7 +6,8 @@ use sluice_wire::ethernet::{Link, multicast6};
 use sluice_wire::{Packet, arp, ndp};
 
 use super::{Resume, Worker};
-use crate::batch::{Batch, Lists, Note, Origin, Stage, Task, put};
+use crate::batch::{Batch, Lists, Meta, Note, Origin, Stage, Task, put};
+use crate::chains::Copies;
 use crate::context::{Ctx, Revisions};
 use crate::io::{HAND, Lent, Slot};
 use crate::nodes::cut;
@@ -17,10 +18,12 @@ impl Worker<'_> {
     /// Do what needs new buffers.
     pub(super) fn make(&mut self, now: Now) {
         self.take_actions();
-        let tasks = std::mem::take(&mut self.parts.lists.tasks);
-        if tasks.is_empty() {
+        if !self.parts.lists.makes() {
             return;
         }
+        let tasks = std::mem::take(&mut self.parts.lists.tasks);
+        // Their memory comes back with the next burst.
+        let mut copies = std::mem::replace(&mut self.parts.lists.copies, Copies::NONE);
         let state = &mut self.parts;
         let policy = self.policy.load();
         let mut ctx = Ctx {
@@ -56,6 +59,7 @@ impl Worker<'_> {
                 _ => 1,
             };
         }
+        wanted += copies.len();
         drop(lent);
         let made = self.io.allocate(wanted);
         let mut lent = Lent::new();
@@ -80,6 +84,15 @@ impl Worker<'_> {
                 Task::Ask { .. } | Task::Advertise(_) => {}
             }
         }
+        for (interface, frame) in copies.iter() {
+            if next < end && copy(&mut batch, lists, &ctx, interface, frame, next) {
+                next += 1;
+            } else {
+                ctx.counters.copies_lost.add(1);
+            }
+        }
+        copies.clear();
+        lists.copies = copies;
         for slot in next..end {
             put(&mut lists.used, slot as Slot);
         }
@@ -157,6 +170,30 @@ fn send(
     }
     true
 }
+
+/// Send a copy of a frame as it came. True where the buffer was used.
+fn copy(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &Ctx<'_, '_>,
+    number: u16,
+    frame: &[u8],
+    place: usize,
+) -> bool {
+    let Some(interface) = ctx.policy.interface(number) else {
+        return false;
+    };
+    let packet = &mut batch.packets[place];
+    if frame.len() > usize::from(interface.mtu) + LINK_HEADER || !packet.set_len(frame.len()) {
+        return false;
+    }
+    packet.bytes_mut().copy_from_slice(frame);
+    batch.meta[place % HAND] = Meta::default();
+    send(batch, lists, ctx, (number, interface), place)
+}
+
+/// Bytes of an Ethernet header with as many tags as there may be.
+const LINK_HEADER: usize = 14 + 8;
 
 /// Ask who has an address, or whether its holder is still there. True where the buffer was used.
 fn ask(

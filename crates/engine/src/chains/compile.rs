@@ -1,0 +1,390 @@
+//! Chains as they are written, put into one array in which every step leads to later ones alone.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sluice_filter::{Rule, RuleNumber};
+
+use super::{Chains, Classify, ENTRY, Finder, Listed, MOST_STEPS, Policer, Rate, Step, StepIndex, Tally, TallyIndex};
+
+/// A chain as it is written.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// Its name.
+    pub name: String,
+    /// Its steps in order.
+    pub steps: Vec<Described>,
+}
+
+/// A step as it is written.
+#[derive(Clone, Debug)]
+pub struct Described {
+    /// How it is listed.
+    pub text: String,
+    /// What it does.
+    pub action: Action,
+}
+
+/// What a step does, other chains by name.
+#[derive(Clone, Debug)]
+pub enum Action {
+    /// Counts what passes under a name, which several steps may share.
+    Count(String),
+    /// Sends what one of the boxes holds to a chain.
+    Classify {
+        /// Of IPv4.
+        four: Vec<Rule<u32>>,
+        /// Of IPv6.
+        six: Vec<Rule<u128>>,
+        /// The chain.
+        to: String,
+    },
+    /// Drops what is above a rate, or sends it to a chain.
+    Police(Rate, Option<String>),
+    /// Sends copies by an interface.
+    Mirror(u16),
+    /// Goes on with a chain.
+    To(String),
+    /// Drops.
+    Drop,
+    /// To the sessions, and then to be routed.
+    Sessions,
+    /// To be routed without a session.
+    Forward,
+}
+
+/// Why chains can't be compiled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChainError {
+    /// Nothing says where to begin.
+    #[error("there is no chain `{ENTRY}`, where packets begin")]
+    NoEntry,
+    /// A chain that is not there.
+    #[error("there is no chain `{0}`")]
+    Unknown(String),
+    /// Nothing says where its packets go.
+    #[error("the chain `{0}` does not end")]
+    Endless(String),
+    /// It leads back to itself.
+    #[error("the chain `{0}` leads back to itself")]
+    Loop(String),
+    /// Too many steps.
+    #[error("{0} steps, and {MOST_STEPS} are possible")]
+    TooMany(usize),
+}
+
+impl Action {
+    /// The chain that some of its packets, or all, go on at.
+    fn to(&self) -> Option<&String> {
+        match self {
+            Self::Classify { to, .. } | Self::To(to) => Some(to),
+            Self::Police(_, exceed) => exceed.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether no packet goes on with the next step.
+    fn ends(&self) -> bool {
+        matches!(self, Self::To(_) | Self::Drop | Self::Sessions | Self::Forward)
+    }
+}
+
+impl Chains {
+    /// Compile chains for so many workers.
+    ///
+    /// # Errors
+    /// See [`ChainError`].
+    pub fn new(written: &[Written], workers: usize) -> Result<Self, ChainError> {
+        let count = written.iter().map(|chain| chain.steps.len()).sum();
+        if count > MOST_STEPS {
+            return Err(ChainError::TooMany(count));
+        }
+        let mut order = Order::of(written);
+        order.visit(ENTRY)?;
+        let mut compile = Compile {
+            workers,
+            chains: Chains::default(),
+            begins: HashMap::new(),
+            counts: HashMap::new(),
+            texts: HashMap::new(),
+            tallied: HashMap::new(),
+        };
+        // What leads somewhere comes before it: from the end of the order to its beginning.
+        let ordered: Vec<&Written> = order.done.iter().rev().copied().collect();
+        let mut next = 0;
+        for chain in &ordered {
+            compile.begins.insert(&chain.name, next as StepIndex);
+            next += runs(&chain.steps).count();
+        }
+        for chain in ordered {
+            for (first, run) in runs(&chain.steps) {
+                compile.step(chain, first, run)?;
+            }
+        }
+        for chain in written.iter() {
+            for (place, step) in chain.steps.iter().enumerate() {
+                compile.chains.listed.push(Listed {
+                    chain: chain.name.clone(),
+                    text: step.text.clone(),
+                    to: step.action.to().cloned(),
+                    tally: compile.tallied.get(&(chain.name.as_str(), place)).copied(),
+                });
+            }
+        }
+        Ok(compile.chains)
+    }
+}
+
+/// Steps with the place of the first of each run: classes that stand in a row are one.
+fn runs(steps: &[Described]) -> impl Iterator<Item = (usize, &[Described])> {
+    let is_class = |step: &Described| matches!(step.action, Action::Classify { .. });
+    let mut first = 0;
+    steps
+        .chunk_by(move |one, other| is_class(one) && is_class(other))
+        .map(move |run| {
+            first += run.len();
+            (first - run.len(), run)
+        })
+}
+
+/// The chains that packets come to, those first that lead nowhere else.
+struct Order<'w> {
+    named: HashMap<&'w str, &'w Written>,
+    under_way: Vec<&'w str>,
+    done: Vec<&'w Written>,
+}
+
+impl<'w> Order<'w> {
+    fn of(written: &'w [Written]) -> Self {
+        Self {
+            named: written.iter().map(|chain| (chain.name.as_str(), chain)).collect(),
+            under_way: Vec::new(),
+            done: Vec::new(),
+        }
+    }
+
+    /// Each level is another chain, of which there are at most as many as steps.
+    fn visit(&mut self, name: &'w str) -> Result<(), ChainError> {
+        let chain = match self.named.get(name) {
+            Some(chain) => *chain,
+            None if name == ENTRY => return Err(ChainError::NoEntry),
+            None => return Err(ChainError::Unknown(name.into())),
+        };
+        if self.under_way.contains(&name) {
+            return Err(ChainError::Loop(name.into()));
+        }
+        if self.done.iter().any(|done| done.name == name) {
+            return Ok(());
+        }
+        let ends = chain.steps.iter().position(|step| step.action.ends());
+        if ends.is_none_or(|end| end + 1 != chain.steps.len()) {
+            return Err(ChainError::Endless(name.into()));
+        }
+        self.under_way.push(name);
+        for to in chain.steps.iter().filter_map(|step| step.action.to()) {
+            self.visit(to)?;
+        }
+        self.under_way.pop();
+        self.done.push(chain);
+        Ok(())
+    }
+}
+
+struct Compile<'w> {
+    workers: usize,
+    chains: Chains,
+    /// Where each chain begins.
+    begins: HashMap<&'w str, StepIndex>,
+    /// Tallies by the names of `count`.
+    counts: HashMap<&'w str, TallyIndex>,
+    /// How often a text was seen in its chain: the next one is another.
+    texts: HashMap<(&'w str, &'w str), usize>,
+    /// Tallies by chain and place.
+    tallied: HashMap<(&'w str, usize), TallyIndex>,
+}
+
+impl<'w> Compile<'w> {
+    fn step(&mut self, chain: &'w Written, first: usize, run: &'w [Described]) -> Result<(), ChainError> {
+        let Some(step) = run.first() else { return Ok(()) };
+        let at = (chain.name.as_str(), first);
+        let step = match &step.action {
+            Action::Classify { .. } => Step::Classify(Box::new(self.classify(chain, first, run)?)),
+            Action::Count(name) => Step::Count(match self.counts.get(name.as_str()) {
+                Some(&tally) => {
+                    self.tallied.insert(at, tally);
+                    tally
+                }
+                None => {
+                    let tally = self.tally(at, format!("count {name}"));
+                    self.counts.insert(name, tally);
+                    tally
+                }
+            }),
+            Action::Police(rate, exceed) => {
+                let key = self.key(chain, &step.text);
+                let policer = self.chains.policers.len() as u16;
+                self.chains.policers.push((key.clone(), Policer::new(*rate).into()));
+                Step::Police {
+                    policer,
+                    tally: self.tally(at, key),
+                    exceed: exceed.as_ref().map(|exceed| self.begin(exceed)).transpose()?,
+                }
+            }
+            Action::Mirror(interface) => Step::Mirror {
+                interface: *interface,
+                tally: self.text_tally(chain, at, &step.text),
+            },
+            Action::To(to) => Step::Jump(self.begin(to)?),
+            Action::Drop => Step::Drop(self.text_tally(chain, at, &step.text)),
+            Action::Sessions => Step::Sessions(self.text_tally(chain, at, &step.text)),
+            Action::Forward => Step::Forward(self.text_tally(chain, at, &step.text)),
+        };
+        self.chains.steps.push(step);
+        Ok(())
+    }
+
+    fn classify(&mut self, chain: &'w Written, first: usize, run: &'w [Described]) -> Result<Classify, ChainError> {
+        let (mut all_four, mut all_six, mut targets) = (Vec::new(), Vec::new(), Vec::new());
+        for (place, step) in (first..).zip(run) {
+            let Action::Classify { four, six, to } = &step.action else {
+                continue;
+            };
+            let number = targets.len() as RuleNumber;
+            all_four.extend(four.iter().map(|rule| (number, rule.clone())));
+            all_six.extend(six.iter().map(|rule| (number, rule.clone())));
+            let tally = self.text_tally(chain, (&chain.name, place), &step.text);
+            targets.push((self.begin(to)?, tally));
+        }
+        Ok(Classify {
+            four: Finder::new(all_four),
+            six: Finder::new(all_six),
+            targets,
+        })
+    }
+
+    fn begin(&self, chain: &str) -> Result<StepIndex, ChainError> {
+        let begin = self.begins.get(chain).copied();
+        begin.ok_or_else(|| ChainError::Unknown(chain.into()))
+    }
+
+    fn key(&mut self, chain: &'w Written, text: &'w str) -> String {
+        let seen = self.texts.entry((&chain.name, text)).or_default();
+        *seen += 1;
+        format!("{} {text} {seen}", chain.name)
+    }
+
+    fn text_tally(&mut self, chain: &'w Written, at: (&'w str, usize), text: &'w str) -> TallyIndex {
+        let key = self.key(chain, text);
+        self.tally(at, key)
+    }
+
+    fn tally(&mut self, at: (&'w str, usize), key: String) -> TallyIndex {
+        let index = self.chains.tallies.len() as TallyIndex;
+        let tally = Arc::new(Tally::new(self.workers));
+        self.chains.tallies.push((key, tally));
+        self.tallied.insert(at, index);
+        index
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chain(name: &str, actions: Vec<Action>) -> Written {
+        let text = |action: &Action| match action {
+            Action::Count(name) => format!("count {name}"),
+            other => format!("{other:?}")
+                .split(['(', ' '])
+                .next()
+                .unwrap_or_default()
+                .to_lowercase(),
+        };
+        let steps = actions.into_iter().map(|action| Described {
+            text: text(&action),
+            action,
+        });
+        Written {
+            name: name.into(),
+            steps: steps.collect(),
+        }
+    }
+
+    fn to(chain: &str) -> Action {
+        Action::Classify {
+            four: vec![Rule::any()],
+            six: Vec::new(),
+            to: chain.into(),
+        }
+    }
+
+    fn count(name: &str) -> Action {
+        Action::Count(name.into())
+    }
+
+    #[test]
+    fn every_step_leads_to_later_ones() {
+        let written = [
+            chain("late", vec![count("late"), Action::Drop]),
+            chain("input", vec![to("middle"), to("late"), count("all"), Action::Sessions]),
+            chain("middle", vec![to("late"), Action::To("late".into())]),
+        ];
+        let chains = Chains::new(&written, 1).unwrap();
+        let targets = |step: &Step| match step {
+            Step::Classify(classify) => classify.targets.iter().map(|target| target.0).collect(),
+            Step::Jump(to) => vec![*to],
+            _ => Vec::new(),
+        };
+        let mut seen = 0;
+        for (place, step) in (0..).zip(chains.steps()) {
+            for target in targets(step) {
+                assert!(target > place && usize::from(target) < chains.steps().len());
+                seen += 1;
+            }
+        }
+        assert_eq!(4, seen);
+        // Two classes in a row are one step.
+        assert_eq!(7, chains.steps().len());
+        assert_eq!(8, chains.listed().len());
+    }
+
+    #[test]
+    fn loops_dead_ends_and_chains_that_are_not_there_are_refused() {
+        let refused = |written: &[Written]| Chains::new(written, 1).map(|_| ()).unwrap_err();
+        let input = |to: &str| chain("input", vec![Action::To(to.into())]);
+        assert_eq!(ChainError::NoEntry, refused(&[]));
+        assert_eq!(ChainError::Unknown("a".into()), refused(&[input("a")]));
+        let back = chain("a", vec![Action::To("input".into())]);
+        assert_eq!(ChainError::Loop("input".into()), refused(&[input("a"), back]));
+        let open = chain("a", vec![count("b")]);
+        assert_eq!(ChainError::Endless("a".into()), refused(&[input("a"), open]));
+        let behind = chain("a", vec![Action::Drop, count("b")]);
+        assert_eq!(ChainError::Endless("a".into()), refused(&[input("a"), behind]));
+        let many = chain(
+            "input",
+            (0..MOST_STEPS).map(|_| count("a")).chain([Action::Drop]).collect(),
+        );
+        assert_eq!(ChainError::TooMany(MOST_STEPS + 1), refused(&[many]));
+    }
+
+    #[test]
+    fn counters_and_policers_go_on_where_name_and_text_stay() {
+        let police = || Action::Police(Rate::Packets(1, 1), None);
+        let before = Chains::new(&[chain("input", vec![count("a"), police(), Action::Drop])], 1).unwrap();
+        before.tally(0).unwrap().add(0, 3, 200);
+        assert!(before.policer(0).unwrap().admits(1, 5));
+        let written = [chain("input", vec![count("b"), police(), count("a"), Action::Sessions])];
+        let mut after = Chains::new(&written, 1).unwrap();
+        after.adopt(&before);
+        let totals: Vec<_> = after
+            .listed()
+            .iter()
+            .map(|listed| after.tally(listed.tally.unwrap()).unwrap().total())
+            .collect();
+        assert_eq!(vec![(0, 0), (0, 0), (3, 200), (0, 0)], totals);
+        assert!(!after.policer(0).unwrap().admits(1, 6));
+        // One counter for two steps of its name.
+        let twice = Chains::new(&[chain("input", vec![count("a"), count("a"), Action::Drop])], 1).unwrap();
+        assert_eq!(twice.listed()[0].tally, twice.listed()[1].tally);
+    }
+}

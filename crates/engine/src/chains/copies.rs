@@ -1,0 +1,90 @@
+//! Copies of frames, taken as they came, until there are buffers to send them in.
+
+use arrayvec::ArrayVec;
+
+/// Copies of one burst.
+pub const MOST: usize = 32;
+
+/// Bytes of all copies of one burst.
+const BYTES: usize = 64 << 10;
+
+/// Copies that wait for the second half of their burst.
+#[derive(Debug)]
+pub struct Copies {
+    bytes: Vec<u8>,
+    /// Where each ends, and the interface that it leaves by.
+    ends: ArrayVec<(usize, u16), MOST>,
+}
+
+impl Default for Copies {
+    fn default() -> Self {
+        Self {
+            bytes: Vec::with_capacity(BYTES),
+            ends: ArrayVec::new(),
+        }
+    }
+}
+
+impl Copies {
+    /// No copies, and no room for any.
+    pub const NONE: Self = Self {
+        bytes: Vec::new(),
+        ends: ArrayVec::new_const(),
+    };
+
+    /// Take a copy of a frame that leaves by an interface; false where there is no room.
+    pub fn take(&mut self, interface: u16, frame: &[u8]) -> bool {
+        let end = self.bytes.len() + frame.len();
+        if end > self.bytes.capacity() || self.ends.try_push((end, interface)).is_err() {
+            return false;
+        }
+        self.bytes.extend_from_slice(frame);
+        true
+    }
+
+    /// The frames, each with its interface.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, &[u8])> {
+        let mut begin = 0;
+        self.ends.iter().filter_map(move |&(end, interface)| {
+            let frame = self.bytes.get(begin..end)?;
+            begin = end;
+            Some((interface, frame))
+        })
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Forget them.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_come_back_as_they_were_taken_up_to_their_room() {
+        let mut copies = Copies::default();
+        assert!(copies.take(3, b"one"));
+        assert!(copies.take(4, b"other"));
+        assert!(!copies.take(3, &vec![0; BYTES]));
+        let all: Vec<_> = copies.iter().collect();
+        assert_eq!(vec![(3, &b"one"[..]), (4, &b"other"[..])], all);
+        copies.clear();
+        assert!((0..MOST).all(|_| copies.take(1, b"")));
+        assert!(!copies.take(1, b""));
+        let mut none = Copies::NONE;
+        assert!(!none.take(1, b"x"));
+    }
+}

@@ -1,0 +1,229 @@
+//! chain: what has come in by an interface of a router with chains takes their steps.
+//!
+//! Exits: lookup4, lookup6, forward4, forward6, fragments, drop. Copies leave in the second half of the burst.
+
+use arrayvec::ArrayVec;
+use sluice_filter::Header;
+use sluice_wire::layers::Class;
+use sluice_wire::{Checksums, Fault};
+
+use crate::batch::{Batch, Lists, Origin, put};
+use crate::chains::{Chains, Finder, MOST_STEPS, Step, TallyIndex};
+use crate::context::Ctx;
+use crate::family::{Family, V4, V6};
+use crate::filter;
+use crate::io::{HAND, Slot};
+use crate::nodes::parse::classify;
+use crate::policy::Policy;
+use crate::reason::Own;
+
+/// Slots, a bit each.
+type Mask = u128;
+
+/// Take those of some slots that a router's chains are for from where `parse` put them.
+#[inline(never)]
+pub fn divert(batch: &Batch<'_, '_>, lists: &mut Lists, policy: &Policy, wanted: Mask) {
+    let Lists {
+        lookup4,
+        lookup6,
+        forward4,
+        forward6,
+        fragments,
+        chain,
+        ..
+    } = lists;
+    for list in [lookup4, lookup6, forward4, forward6, fragments] {
+        list.retain(|slot| {
+            let is_chained = wanted & bit(*slot) != 0 && policy.chains_at(batch.meta(*slot).interface).is_some();
+            if is_chained {
+                put(chain, *slot);
+            }
+            !is_chained
+        });
+    }
+}
+
+/// Take the steps of their routers' chains.
+#[inline(never)]
+pub fn chain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    let slots = std::mem::take(&mut lists.chain);
+    let mut left = slots.iter().fold(0, |mask, &slot| mask | bit(slot));
+    while let Some(first) = slots_of(left).next() {
+        let router = ctx.policy.router_of(batch.meta(first).interface);
+        let of_router = |slot: &Slot| ctx.policy.router_of(batch.meta(*slot).interface) == router;
+        let own = slots_of(left).filter(of_router).fold(0, |mask, slot| mask | bit(slot));
+        left &= !own;
+        match ctx.policy.chains_at(batch.meta(first).interface) {
+            Some(chains) => walk(chains, own, batch, lists, ctx),
+            None => slots_of(own).for_each(|slot| lists.discard(slot, Own::Forgotten)),
+        }
+    }
+}
+
+/// Every step leads to later ones: each is taken once, by all packets that have come to it.
+fn walk(chains: &Chains, all: Mask, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    let mut come = [0; MOST_STEPS + 1];
+    come[0] = all;
+    for (place, step) in chains.steps().iter().enumerate().take(MOST_STEPS) {
+        let here = come[place];
+        if here == 0 {
+            continue;
+        }
+        let count = |tally: TallyIndex, mask: Mask| tally_up(chains, tally, mask, batch, ctx);
+        let on = match step {
+            Step::Count(tally) => {
+                count(*tally, here);
+                here
+            }
+            Step::Classify(classes) => {
+                let mut left = here;
+                let mut sort = |slot: Slot, class: usize| {
+                    if let Some(&(to, tally)) = classes.targets.get(class) {
+                        come[usize::from(to)] |= bit(slot);
+                        left &= !bit(slot);
+                        count(tally, bit(slot));
+                    }
+                };
+                classes_of::<V4>(&classes.four, here, Class::Ipv4, batch, ctx, &mut sort);
+                classes_of::<V6>(&classes.six, here, Class::Ipv6, batch, ctx, &mut sort);
+                left
+            }
+            Step::Police { policer, tally, exceed } => {
+                let above = above(chains, *policer, here, batch, ctx);
+                count(*tally, above);
+                match exceed {
+                    Some(to) => come[usize::from(*to)] |= above,
+                    None => slots_of(above).for_each(|slot| lists.discard(slot, Own::ChainPoliced)),
+                }
+                here & !above
+            }
+            Step::Mirror { interface, tally } => {
+                count(*tally, copied(*interface, here, batch, lists, ctx));
+                here
+            }
+            Step::Jump(to) => {
+                come[usize::from(*to)] |= here;
+                0
+            }
+            Step::Drop(tally) => {
+                count(*tally, here);
+                slots_of(here).for_each(|slot| lists.discard(slot, Own::ChainDrop));
+                0
+            }
+            Step::Sessions(tally) => {
+                count(*tally, here);
+                slots_of(here).for_each(|slot| sessions(slot, batch, lists, ctx));
+                0
+            }
+            Step::Forward(tally) => {
+                count(*tally, here);
+                slots_of(here).for_each(|slot| routes(slot, batch, lists, ctx));
+                0
+            }
+        };
+        come[place + 1] |= on;
+    }
+}
+
+/// Count packets and the bytes of their frames.
+fn tally_up(chains: &Chains, tally: TallyIndex, mask: Mask, batch: &Batch<'_, '_>, ctx: &Ctx<'_, '_>) {
+    if mask != 0
+        && let Some(tally) = chains.tally(tally)
+    {
+        let bytes = slots_of(mask).map(|slot| batch.packets[slot as usize].len() as u64);
+        tally.add(ctx.own, mask.count_ones().into(), bytes.sum());
+    }
+}
+
+/// Those that are above a rate.
+fn above(chains: &Chains, policer: u16, mask: Mask, batch: &Batch<'_, '_>, ctx: &Ctx<'_, '_>) -> Mask {
+    let Some(policer) = chains.policer(policer) else {
+        return 0;
+    };
+    let admits = |slot: &Slot| policer.admits(batch.packets[*slot as usize].len() as u64, ctx.now.nanoseconds);
+    let above = slots_of(mask).filter(|slot| !admits(slot));
+    above.fold(0, |mask, slot| mask | bit(slot))
+}
+
+/// Take copies; those of which one was taken.
+fn copied(interface: u16, mask: Mask, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) -> Mask {
+    let mut copied = 0;
+    // What came in by the mirror's own interface would come back there.
+    for slot in slots_of(mask).filter(|&slot| batch.meta(slot).interface != interface) {
+        match lists.copies.take(interface, batch.packets[slot as usize].bytes()) {
+            true => copied |= bit(slot),
+            false => ctx.counters.copies_lost.add(1),
+        }
+    }
+    copied
+}
+
+/// Say of each packet of a family which class it is of.
+fn classes_of<F: Family>(
+    finder: &Finder<F::Number>,
+    mask: Mask,
+    class: Class,
+    batch: &Batch<'_, '_>,
+    ctx: &Ctx<'_, '_>,
+    found: &mut impl FnMut(Slot, usize),
+) {
+    let mut headers = ArrayVec::<Header<F::Number>, HAND>::new();
+    let mut slots = ArrayVec::<Slot, HAND>::new();
+    for slot in slots_of(mask).filter(|&slot| batch.meta(slot).layers.class == class) {
+        let (meta, frame) = (batch.meta(slot), batch.packets[slot as usize].bytes());
+        let key = F::key(&meta.layers, frame, ctx.policy.context(meta, frame));
+        // Nobody knows yet where it leaves.
+        put(
+            &mut headers,
+            filter::header::<F>(ctx.policy, meta, frame, F::tuple(&key), u16::MAX),
+        );
+        put(&mut slots, slot);
+    }
+    let mut classes = [None; HAND];
+    finder.find(&headers, &mut classes);
+    for (slot, class) in slots.into_iter().zip(classes) {
+        class.into_iter().for_each(|class| found(slot, class as usize));
+    }
+}
+
+/// On as `parse` would have sent it.
+fn sessions(slot: Slot, batch: &Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let meta = batch.meta(slot);
+    match ctx.policy.interface(meta.interface) {
+        Some(interface) => classify(slot, &batch.packets[slot as usize], &meta.layers, interface, lists),
+        None => lists.discard(slot, Own::InterfaceGone),
+    }
+}
+
+/// On without a session. What a filter would be asked about by session is not let by.
+fn routes(slot: Slot, batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let interface = batch.meta(slot).interface;
+    let context = ctx.policy.interface(interface).map_or(0, |interface| interface.context);
+    if ctx.policy.filters_sessions(context) {
+        return sessions(slot, batch, lists, ctx);
+    }
+    // Inspection would have seen to it.
+    if batch.packets[slot as usize].checksums() == Checksums::BadL4 {
+        return lists.discard(slot, Fault::BadTransportChecksum);
+    }
+    let meta = &mut batch.meta[slot as usize % HAND];
+    meta.origin = Origin::Routed;
+    match meta.layers.class {
+        Class::Ipv6 => put(V6::forwards(lists), slot),
+        _ => put(V4::forwards(lists), slot),
+    }
+}
+
+#[inline(always)]
+fn bit(slot: Slot) -> Mask {
+    1 << (slot as usize % HAND)
+}
+
+/// The slots of a mask, in order.
+fn slots_of(mut mask: Mask) -> impl Iterator<Item = Slot> {
+    std::iter::from_fn(move || {
+        let slot = mask.trailing_zeros();
+        mask &= mask.wrapping_sub(1);
+        (slot < Mask::BITS).then_some(slot as Slot)
+    })
+}

@@ -1,0 +1,395 @@
+//! The table of the graph is what packets do: tracers watch a broad mix of them in gateways of every kind.
+
+mod inspected;
+mod rig;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER_MAC, Rig, plain, route, v4};
+use sluice_engine::chains::{Action, Chains, Described, Written};
+use sluice_engine::graph::{EDGES, Leave, NODES, Node, live, node};
+use sluice_engine::io::NO_PORT;
+use sluice_engine::policy::{Bridge, Policy, bridge_context};
+use sluice_engine::reason::Reason;
+use sluice_engine::request::{Filter, Reply, Request};
+use sluice_engine::stages::Stages;
+use sluice_engine::trace::Tracer;
+use sluice_filter::{Field, Rule};
+use sluice_route::{Address, Via};
+use sluice_testkit::packet::{self, Frame, flag};
+use sluice_wire::Checksums;
+use sluice_wire::ethernet::{BROADCAST, multicast4};
+
+type Hop = (&'static str, &'static str);
+
+/// The node that a tracer calls so.
+fn traced(name: &str) -> Option<&'static Node> {
+    NODES
+        .iter()
+        .find(|node| node.traced.contains(&name) || node.name == name)
+}
+
+/// Whether a node does its part as another one's.
+fn is_inner(from: &str, node: &Node) -> bool {
+    node.traced.is_empty() || from == "cross" && node.name == "parse"
+}
+
+/// Whether the table has a way from a node to where a tracer saw a packet, over nodes that do their part as its own. The
+/// edges are added to those that were seen.
+fn is_known(from: &'static Node, exit: &str, seen: &mut BTreeSet<Hop>) -> bool {
+    let (mut stack, mut known) = (vec![(from, Vec::new())], false);
+    while let Some((at, path)) = stack.pop() {
+        let leaves = |leave: Leave| match leave {
+            Leave::Drop => Reason::all().any(|reason| reason.name() == exit),
+            other => other.name() == exit,
+        };
+        if at.leaves.iter().any(|&leave| leaves(leave)) {
+            seen.extend(path.iter().copied());
+            known = true;
+        }
+        for edge in EDGES.iter().filter(|edge| edge.from == at.name) {
+            let next = node(edge.to).unwrap();
+            let path: Vec<Hop> = path.iter().copied().chain([(edge.from, edge.to)]).collect();
+            if next.name == exit || next.traced.contains(&exit) {
+                seen.extend(path);
+                known = true;
+            } else if path.len() < 4 && is_inner(from.name, next) {
+                stack.push((next, path));
+            }
+        }
+    }
+    known
+}
+
+fn udp(source: &str, destination: &str) -> Frame {
+    packet::udp4(source, destination).payload(b"something to say")
+}
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|k| k as u8).collect()
+}
+
+/// What may come in by an interface: from the hosts of its side to those of the other, to the gateway, to nobody.
+fn mix(interface: u16) -> Vec<Vec<u8>> {
+    let (mac, own) = [(HOST_MAC, INSIDE_MAC), (ROUTER_MAC, OUTSIDE_MAC)][usize::from(interface)];
+    let (source, source6) =
+        [("192.168.1.10", "2001:db8:1::10"), ("203.0.113.254", "2001:db8:2::fe")][usize::from(interface)];
+    let pool = POOL.to_string();
+    let targets = [
+        "198.51.100.7",
+        "192.168.1.10",
+        "192.168.1.77",
+        "203.0.113.254",
+        "203.0.113.99",
+        "192.168.1.1",
+        "203.0.113.1",
+        &pool,
+        "10.99.0.1",
+        "10.8.0.1",
+        "10.7.0.1",
+    ];
+    let mut frames = Vec::new();
+    for (k, target) in targets.iter().enumerate() {
+        let from = format!("{source}:{}", 4000 + k);
+        for port in [80, 5060, 9] {
+            let to = format!("{target}:{port}");
+            frames.push(udp(&from, &to));
+            frames.push(udp(&from, &to).ttl(1));
+            frames.push(packet::tcp4(from.as_str(), to.as_str()).flags(flag::SYN));
+            frames.push(packet::tcp4(from.as_str(), to.as_str()).flags(flag::ACK));
+            frames.push(udp(&from, &to).payload(&bytes(1400)));
+            frames.push(udp(&from, &to).payload(&bytes(1400)).dont_fragment());
+            frames.push(udp(&from, &to).payload(&bytes(64)).fragment(0, true, 7 + k as u32));
+            frames.push(udp(&from, &to).payload(&bytes(16)).fragment(64, false, 700 + k as u32));
+        }
+        let (source, target): (std::net::Ipv4Addr, std::net::Ipv4Addr) =
+            (source.parse().unwrap(), target.parse().unwrap());
+        frames.push(packet::icmp4_echo(source, target, 5, 1));
+        frames.push(packet::icmp4_echo(source, target, 5, 1).ttl(1));
+        let later = packet::frame4(source, target, packet::Transport::Raw(packet::IpNumber(17)));
+        frames.push(later.payload(&bytes(16)).fragment(64, false, 7 + k as u32));
+        frames.push(packet::frame4(source, target, packet::Transport::Raw(packet::IpNumber(47))).payload(b"gre"));
+    }
+    for target in [
+        "2001:db8:99::7",
+        "2001:db8:1::10",
+        "2001:db8:1::1",
+        "2001:db8:1::77",
+        "fe80::7",
+    ] {
+        frames.push(packet::udp6(
+            format!("[{source6}]:4000").as_str(),
+            format!("[{target}]:80").as_str(),
+        ));
+        frames.push(packet::udp6(format!("[{source6}]:4000").as_str(), format!("[{target}]:80").as_str()).ttl(1));
+    }
+    let mut frames: Vec<_> = frames.into_iter().map(|frame| frame.macs(mac, own).build()).collect();
+    let ospf: std::net::Ipv4Addr = "224.0.0.5".parse().unwrap();
+    let hello = packet::frame4(
+        source.parse().unwrap(),
+        ospf,
+        packet::Transport::Raw(packet::IpNumber(89)),
+    );
+    frames.push(hello.payload(b"hello").macs(mac, multicast4(ospf.to_bits())).build());
+    frames.push(
+        udp(&format!("{source}:68"), "255.255.255.255:67")
+            .macs(mac, BROADCAST)
+            .build(),
+    );
+    frames.push(udp(&format!("{source}:1"), "198.51.100.7:1").macs(mac, [6; 6]).build());
+    frames.push(packet::arp_request(
+        mac,
+        source,
+        ["192.168.1.1", "203.0.113.1"][usize::from(interface)],
+    ));
+    frames.push(packet::arp_request(mac, source, "198.51.100.200"));
+    frames.push(vec![0; 60]);
+    frames
+}
+
+/// Run a gateway, with a tracer at each worker, and hold what these saw against the table.
+#[track_caller]
+fn watch(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>) -> Rig {
+    watch_with(name, plan, seen, |_| {})
+}
+
+/// The same where something else happens each time.
+#[track_caller]
+fn watch_with(name: &str, plan: Plan, seen: &mut BTreeSet<Hop>, also: fn(&mut Rig)) -> Rig {
+    let mut rig = Rig::new(plan);
+    let tracer = || Request::Trace(Box::new(Tracer::new(Filter::default(), 20_000)));
+    for worker in 0..rig.workers.len() {
+        rig.ask(worker, tracer());
+    }
+    for round in 0..3 {
+        also(&mut rig);
+        for interface in [INSIDE, OUTSIDE] {
+            for (k, frame) in mix(interface).iter().enumerate() {
+                rig.wires[0].inject(interface, frame, Checksums::Unverified);
+                if k % 8 == 7 {
+                    rig.round();
+                }
+            }
+            rig.round();
+        }
+        if round == 1 {
+            // Who waited for a neighbour goes on, or hears that nobody answers.
+            let answer = packet::arp_reply(HOST_MAC, "192.168.1.10", INSIDE_MAC, "192.168.1.1");
+            rig.send(INSIDE, &answer);
+            let answer = packet::arp_reply(ROUTER_MAC, "203.0.113.254", OUTSIDE_MAC, "203.0.113.1");
+            rig.send(OUTSIDE, &answer);
+            rig.seconds(8);
+        }
+        // What was sent outside is answered.
+        for sent in rig
+            .sent()
+            .into_iter()
+            .filter(|sent| sent.port == OUTSIDE && sent.frame[12..14] == [8, 0])
+        {
+            if sent.frame[23] == 17 && sent.frame.len() > 42 && sent.frame[20..22] == [0, 0] {
+                let (source, destination) = rig::flow(&sent.frame);
+                rig.router_sends(&packet::udp4(destination, source).payload(b"answer"));
+            }
+        }
+    }
+    let mut watched = 0;
+    for worker in 0..rig.workers.len() {
+        let Reply::Traced(Some(tracer)) = rig.ask(worker, Request::EndTrace) else {
+            panic!("no trace")
+        };
+        for way in tracer.ways() {
+            let mut before = None;
+            for step in &way.steps {
+                let is_known = match traced(step.node) {
+                    // What waited, or came from elsewhere, may begin anywhere.
+                    None => step.node == "arrive" && before.is_none(),
+                    Some(node) => is_known(node, step.exit, seen),
+                };
+                assert!(
+                    is_known,
+                    "{name}: {} -> {} is not in the table: {way:?}",
+                    step.node, step.exit
+                );
+                let follows = before.is_none_or(|before| {
+                    traced(before).map(|node| node.name) == traced(step.node).map(|node| node.name)
+                });
+                assert!(follows, "{name}: {way:?}");
+                before = Some(step.exit);
+            }
+        }
+        watched += tracer.ways().len();
+    }
+    assert!(watched > 300, "{name}");
+    rig
+}
+
+fn chained(policy: &mut Policy) {
+    let step = |action: Action| Described {
+        text: format!("{action:?}"),
+        action,
+    };
+    let voice = Rule::any().with(Field::DestinationPort, 5060, 5060).unwrap();
+    let refused = Rule::any().with(Field::DestinationPort, 9, 9).unwrap();
+    let class = |rule, to: &str| Action::Classify {
+        four: vec![rule],
+        six: Vec::new(),
+        to: to.into(),
+    };
+    let chain = |name: &str, actions: Vec<Action>| Written {
+        name: name.into(),
+        steps: actions.into_iter().map(step).collect(),
+    };
+    let written = [
+        chain(
+            "input",
+            vec![class(voice, "voice"), class(refused, "none"), Action::Sessions],
+        ),
+        chain("voice", vec![Action::Forward]),
+        chain("none", vec![Action::Drop]),
+    ];
+    policy.chains = vec![Some(Arc::new(Chains::new(&written, 4).unwrap()))];
+}
+
+fn linked(interfaces: &mut Vec<sluice_engine::policy::Interface>) {
+    for (own, peer) in [(2u16, 3u16), (3, 2)] {
+        let mut end = interfaces[0].clone();
+        (end.port, end.peer) = (NO_PORT, Some(peer));
+        end.mac = [2, 0, 0, 0, 9, own as u8];
+        end.link = sluice_route::Interface {
+            index: own,
+            addresses: match own {
+                2 => vec![(Address::V4(v4("10.9.0.2")), 24)],
+                _ => Vec::new(),
+            },
+        };
+        interfaces.push(end);
+    }
+}
+
+fn bridged(interfaces: &mut [sluice_engine::policy::Interface]) {
+    for (interface, peer) in interfaces.iter_mut().zip([OUTSIDE, INSIDE]) {
+        interface.bridge = Some(Bridge {
+            peer,
+            drops_invalid: true,
+            fails_open: false,
+        });
+        interface.context = bridge_context(0);
+    }
+}
+
+/// Ways that tracers don't see: before and after what they watch, from a node to itself, of applications, of errors between
+/// inside hosts, and of neighbours that become known between two nodes of one burst.
+const UNSEEN: &[Hop] = &[
+    ("receive", "parse"),
+    ("receive", "pass"),
+    ("chain", "transmit"),
+    ("established", "recognise"),
+    ("established", "established"),
+    ("recognise", "established"),
+    ("neighbour", "established"),
+    ("neighbour", "fragments"),
+    ("neighbour", "forward"),
+    ("complain", "established"),
+];
+
+#[test]
+fn table_of_the_graph_has_every_way_that_packets_took() {
+    let mut seen = BTreeSet::new();
+    let blackhole = || vec![route("10.99.0.0", 16, Via::Refused(sluice_route::Refusal::Unreachable))];
+    let over = Via::Gateway {
+        address: plain("10.9.0.3"),
+        interface: Some(2),
+    };
+    let plan = |translate: bool| Plan {
+        translate,
+        outside_mtu: 1300,
+        unsolicited_syns: 16,
+        routes: blackhole(),
+        ..Plan::default()
+    };
+    let translating = watch_with("translation", plan(true), &mut seen, |rig| {
+        // What has a session goes on after a commit.
+        let (policy, routes) = rig::policy(&Plan::default());
+        rig.public(&udp("192.168.1.10:4444", "198.51.100.7:4444"));
+        rig.plane.commit(policy, &[routes]).unwrap();
+        rig.public(&udp("192.168.1.10:4444", "198.51.100.7:4444"));
+    });
+    watch("none", plan(false), &mut seen);
+    let unknown = Plan {
+        known_neighbours: false,
+        ..plan(true)
+    };
+    watch("neighbours unknown", unknown, &mut seen);
+    let unknown = Plan {
+        known_neighbours: false,
+        ..plan(false)
+    };
+    watch("neighbours unknown, no sessions", unknown, &mut seen);
+    let several = Plan {
+        workers: 3,
+        policy: chained,
+        ..plan(true)
+    };
+    watch("several workers and chains", several, &mut seen);
+    let pipeline = Plan {
+        workers: 3,
+        stages: [vec![0], vec![0, 1], vec![2], vec![2]],
+        ..plan(true)
+    };
+    watch("pipeline", pipeline, &mut seen);
+    let hosts = Plan {
+        interfaces: |interfaces| interfaces.iter_mut().for_each(|interface| interface.host = true),
+        ..plan(true)
+    };
+    watch_with("hosts", hosts, &mut seen, |rig| {
+        let owner = rig.owner;
+        let frame = |to: &str| udp("192.168.1.1:1", to).macs(INSIDE_MAC, HOST_MAC).build();
+        for to in ["192.168.1.10:5", "192.168.1.78:5", "198.51.100.7:5", "224.0.0.5:5"] {
+            let queue = rig.desks[owner].from_hosts.as_mut().unwrap();
+            assert!(queue.give(INSIDE, [&frame(to), &[]]));
+        }
+        rig.round();
+    });
+    let links = Plan {
+        interfaces: linked,
+        routes: vec![route("10.8.0.0", 16, over)],
+        policy: chained,
+        ..plan(true)
+    };
+    watch_with("links", links, &mut seen, |rig| {
+        rig.know(2, plain("10.9.0.3"), [2, 0, 0, 0, 9, 3]);
+        rig.host_sends(&udp("192.168.1.10:4000", "10.8.0.1:5060"));
+    });
+    let bridge = Plan {
+        interfaces: |interfaces| bridged(interfaces),
+        ..plan(false)
+    };
+    let bridging = watch("bridge", bridge, &mut seen);
+    watch_with("inspection", inspected::plan(), &mut seen, |rig| {
+        let name = udp("192.168.1.10:5353", "198.51.100.7:53")
+            .payload(b"\0\x01\x01\0\0\x01\0\0\0\0\0\0\x04evil\0\0\x01\0\x01");
+        rig.host_sends(&name);
+    });
+    let looked = Plan {
+        interfaces: |interfaces| bridged(interfaces),
+        policy: inspected::inspected,
+        ..inspected::plan()
+    };
+    watch("inspection on a bridge", looked, &mut seen);
+    let unseen: Vec<Hop> = EDGES
+        .iter()
+        .map(|edge| (edge.from, edge.to))
+        .filter(|edge| !seen.contains(edge))
+        .collect();
+    assert_eq!(UNSEEN, unseen);
+    let names = |rig: &Rig| -> BTreeSet<&str> {
+        let edges = live(rig.plane.policy(), &Stages::default(), None);
+        edges.iter().flat_map(|edge| [edge.from, edge.to]).collect()
+    };
+    assert!(names(&translating).contains("established") && !names(&translating).contains("inspect"));
+    assert_eq!(
+        BTreeSet::from(["receive", "parse", "bridge", "transmit"]),
+        names(&bridging)
+    );
+}
