@@ -380,6 +380,18 @@ pub enum Show {
         #[arg(long)]
         json: bool,
     },
+    /// The graph of nodes that packets pass, and the chains of routers with what their steps have counted
+    Graph {
+        /// Of this virtual router.
+        #[arg(long, value_name = "NAME")]
+        router: Option<String>,
+        /// Print it for graphviz: `sluice show graph --dot | dot -Tsvg`.
+        #[arg(long, conflicts_with = "json")]
+        dot: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Routes: connected and static ones
     Routes {
         /// Those of this virtual router.

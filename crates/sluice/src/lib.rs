@@ -12,6 +12,7 @@ pub mod control;
 pub mod exit;
 pub mod filter;
 pub mod generate;
+pub mod graph;
 pub mod import;
 pub mod inspection;
 pub mod live;

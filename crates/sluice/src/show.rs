@@ -14,7 +14,8 @@ use crate::arguments::Show;
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
-use crate::{applications, bridges, filter, inspection, nat};
+use crate::graph::Form;
+use crate::{applications, bridges, filter, graph, inspection, nat};
 
 use Align::{Left, Right};
 
@@ -66,6 +67,14 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             as_json::<_, Router>(&mut connect()?, path::ROUTERS, &of(router), u64::MAX, output)
         }
         Show::Routers { router, .. } => routers(&mut connect()?, &of(router), output),
+        Show::Graph { router, dot, json } => {
+            let form = match (dot, json) {
+                (true, _) => Form::Dot,
+                (_, true) => Form::Json,
+                _ => Form::Text,
+            };
+            graph::graph(&mut connect()?, &of(router), form, output)
+        }
         Show::Routes { json: true, router } => {
             as_json::<_, Route>(&mut connect()?, path::ROUTES, &of(router), u64::MAX, output)
         }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use sluice_config::memory::EntryBytes;
 use sluice_config::{Machine, check};
+use sluice_engine::graph::{EDGES, Edge, NODES};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -98,6 +99,9 @@ fn architecture_picture_of_nodes_is_what_the_folder_holds() {
         .flat_map(|(from, to)| [from, to])
         .filter(|node| node != "receive" && node != "transmit")
         .collect();
+    let listed: BTreeSet<_> = NODES.iter().map(|node| node.name.to_owned()).collect();
+    assert!(drawn.iter().all(|node| listed.contains(node)));
+    assert_eq!(drawn.len() + 2, listed.len());
     let files = std::fs::read_dir(root().join("crates/engine/src/nodes")).expect("the nodes are there");
     let real = files.map(|file| {
         file.expect("a file")
@@ -109,6 +113,27 @@ fn architecture_picture_of_nodes_is_what_the_folder_holds() {
             .to_owned()
     });
     assert_eq!(real.collect::<BTreeSet<_>>(), drawn);
+}
+
+#[test]
+fn architecture_picture_of_nodes_has_the_ways_of_the_engines_table() {
+    let picture = block(&read("docs/architecture.md"), "mermaid", 1);
+    let name = |text: &str| text.trim().split('(').next().unwrap_or_default().to_owned();
+    let arrow = |line: &str| {
+        let (from, to) = line.split_once("-->")?;
+        let (from, why) = from.split_once(" -- ").unwrap_or((from, ""));
+        Some((name(from), name(to), why.trim().to_owned()))
+    };
+    let drawn: BTreeSet<_> = picture.lines().filter_map(arrow).collect();
+    let edge = |edge: &Edge| (edge.from.to_owned(), edge.to.to_owned(), edge.why.to_owned());
+    let real: BTreeSet<_> = EDGES.iter().map(edge).collect();
+    let lines = |set: BTreeSet<&(String, String, String)>| format!("{set:#?}");
+    assert!(
+        real == drawn,
+        "missing in docs/architecture.md: {}drawn, but not in the table: {}",
+        lines(real.difference(&drawn).collect()),
+        lines(drawn.difference(&real).collect())
+    );
 }
 
 #[test]
@@ -147,6 +172,23 @@ fn filter_guide_example_is_right_and_names_what_exists() {
 }
 
 #[test]
+fn graph_guide_example_is_right_and_names_what_exists() {
+    let guide = read("docs/graph.md");
+    let machine = Machine {
+        cores: vec![0, 1],
+        memory: 8 << 30,
+        entry: EntryBytes::default(),
+    };
+    match check("docs/graph.md", &block(&guide, "toml", 0), &machine) {
+        Ok(checked) => assert_eq!("", checked.advice.to_string()),
+        Err(diagnosis) => panic!("{}", diagnosis.render(100, false)),
+    }
+    for reason in sluice_engine::reason::Reason::all().filter(|reason| reason.name().starts_with("chain-")) {
+        assert!(guide.contains(reason.name()), "{} is not explained", reason.name());
+    }
+}
+
+#[test]
 fn links_of_documents_lead_to_files_and_headings() {
     for document in [
         "README.md",
@@ -155,6 +197,7 @@ fn links_of_documents_lead_to_files_and_headings() {
         "docs/cores.md",
         "docs/nat.md",
         "docs/filter.md",
+        "docs/graph.md",
         "docs/import.md",
         "docs/routers.md",
         "docs/papers.md",

@@ -4,6 +4,7 @@ mod applications;
 mod apply;
 mod bridges;
 mod filter;
+mod graph;
 pub(crate) mod inspection;
 mod lists;
 mod nat;
@@ -72,6 +73,7 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::STATUS, get(lists::status))
         .route(path::INTERFACES, get(lists::interfaces))
         .route(path::ROUTERS, get(routers::routers))
+        .route(path::GRAPH, get(graph::graph))
         .route(path::ROUTES, get(routers::routes))
         .route(path::NEIGHBOURS, get(lists::neighbours))
         .route(path::CLEAR_NEIGHBOURS, post(lists::clear_neighbours))

@@ -4,6 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 
 use sluice_config::Config;
+use sluice_config::config::RouterIndex;
 use sluice_config::filter::{FilterRule, Selection};
 use sluice_config::schema;
 use sluice_config::value::Numbers;
@@ -127,30 +128,41 @@ pub fn written(rule: &FilterRule) -> Result<Written, BuildError> {
     };
     Ok(Written {
         action,
-        four: boxes(rule, false, |address| match address {
-            IpAddr::V4(address) => address.to_bits(),
-            IpAddr::V6(_) => 0,
-        })?,
-        six: boxes(rule, true, |address| match address {
-            IpAddr::V6(address) => address.to_bits(),
-            IpAddr::V4(_) => 0,
-        })?,
+        four: boxes4(&rule.selection, rule.router)?,
+        six: boxes6(&rule.selection, rule.router)?,
         applications: named(&rule.selection.applications)?,
     })
 }
 
-/// Every combination of what a rule names.
+/// Every combination of what a rule names, of IPv4 packets of a router, or of all.
+///
+/// # Errors
+/// It asks for what no packet has.
+pub(super) fn boxes4(selection: &Selection, router: Option<RouterIndex>) -> Result<Vec<Rule<u32>>, Impossible> {
+    boxes(selection, router, false, |address| match address {
+        IpAddr::V4(address) => address.to_bits(),
+        IpAddr::V6(_) => 0,
+    })
+}
+
+/// The same of IPv6 packets.
+///
+/// # Errors
+/// It asks for what no packet has.
+pub(super) fn boxes6(selection: &Selection, router: Option<RouterIndex>) -> Result<Vec<Rule<u128>>, Impossible> {
+    boxes(selection, router, true, |address| match address {
+        IpAddr::V6(address) => address.to_bits(),
+        IpAddr::V4(_) => 0,
+    })
+}
+
 fn boxes<A: Address>(
-    rule: &FilterRule,
+    selection: &Selection,
+    router: Option<RouterIndex>,
     six: bool,
     number: impl Fn(IpAddr) -> A + Copy,
 ) -> Result<Vec<Rule<A>>, Impossible> {
-    let selection = &rule.selection;
-    let routers: Vec<_> = rule
-        .router
-        .iter()
-        .map(|&router| (router.into(), router.into()))
-        .collect();
+    let routers: Vec<_> = router.iter().map(|&router| (router.into(), router.into())).collect();
     let (Some(sources), Some(destinations), true) = (
         Selection::addresses(&selection.sources, six),
         Selection::addresses(&selection.destinations, six),

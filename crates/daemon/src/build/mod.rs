@@ -1,6 +1,7 @@
 //! From a valid configuration to the plain parameters of the data plane, which does not know it.
 
 mod applications;
+mod chains;
 mod filter;
 mod inspection;
 mod interfaces;
@@ -64,6 +65,9 @@ pub enum BuildError {
     /// A rule of the filter.
     #[error(transparent)]
     FilterRule(#[from] sluice_filter::Impossible),
+    /// Chains.
+    #[error(transparent)]
+    Chains(#[from] sluice_engine::chains::ChainError),
     /// What applications are found out with.
     #[error(transparent)]
     Applications(#[from] sluice_inspect::applications::Error),
@@ -163,6 +167,7 @@ pub fn policy(
     policy.timeouts = Schedule::new(&timeouts(&config.timeouts))?;
     policy.limits = limits(config);
     policy.routers = routers(config);
+    policy.chains = chains::chains(config)?;
     policy.hosts = config.routers.iter().map(|_| Arc::default()).collect();
     let (routers, links) = shares::shares(config);
     policy.share_by(routers, links);

@@ -1,0 +1,66 @@
+//! The graph: nodes, and chains of routers with what their steps have counted.
+
+use axum::Json;
+use axum::extract::{Query, State};
+use sluice_config::api::{Graph, GraphChain, GraphEdge, GraphNode, GraphStep, RouterFilter};
+use sluice_engine::chains::{Chains, Listed};
+use sluice_engine::graph::{Edge, NODES, live};
+
+use super::sessions::router;
+use super::{Refusal, Shared};
+
+/// `GET /v1/graph`
+pub(super) async fn graph(State(control): Shared, Query(wanted): Query<RouterFilter>) -> Result<Json<Graph>, Refusal> {
+    let plane = control.plane();
+    let policy = plane.policy();
+    let wanted = router(policy, wanted.router.as_deref())?;
+    let edges = live(policy, &plane.setup().stages, wanted);
+    let is_there = |name: &str| edges.iter().any(|edge| edge.from == name || edge.to == name);
+    let nodes = NODES.iter().filter(|node| is_there(node.name)).map(|node| GraphNode {
+        name: node.name.into(),
+        help: node.help.into(),
+        leaves: node.leaves.iter().map(|leave| leave.name().into()).collect(),
+    });
+    let edge = |edge: &&Edge| GraphEdge {
+        from: edge.from.into(),
+        to: edge.to.into(),
+        why: edge.why.into(),
+    };
+    let mut chains = Vec::new();
+    for (number, (router, own)) in (0..).zip(policy.routers.iter().zip(&policy.chains)) {
+        if let Some(own) = own.as_deref().filter(|_| wanted.is_none_or(|wanted| wanted == number)) {
+            chains.extend(chains_of(&router.name, own));
+        }
+    }
+    Ok(Json(Graph {
+        nodes: nodes.collect(),
+        edges: edges.iter().map(edge).collect(),
+        chains,
+        copies_lost: control.counters.iter().map(|worker| worker.copies_lost.get()).sum(),
+    }))
+}
+
+fn chains_of(router: &str, chains: &Chains) -> Vec<GraphChain> {
+    let step = |listed: &Listed| {
+        let total = listed
+            .tally
+            .and_then(|tally| chains.tally(tally))
+            .map(|tally| tally.total());
+        GraphStep {
+            step: listed.text.clone(),
+            to: listed.to.clone(),
+            packets: total.map(|(packets, _)| packets),
+            bytes: total.map(|(_, bytes)| bytes),
+        }
+    };
+    let by_chain = chains.listed().chunk_by(|one, other| one.chain == other.chain);
+    by_chain
+        .filter_map(|steps| {
+            Some(GraphChain {
+                router: router.into(),
+                name: steps.first()?.chain.clone(),
+                steps: steps.iter().map(step).collect(),
+            })
+        })
+        .collect()
+}
