@@ -247,7 +247,8 @@ def test_trace_shows_the_verdict_of_every_node(topology, gateway):
     assert 2 == len(packets)
     for packet in packets:
         nodes = [step["node"] for step in packet["steps"]]
-        assert "parse" == nodes[0]
+        # What has waited for its neighbour, or comes from another worker, arrives parsed.
+        assert nodes[0] in ["parse", "arrive"]
         assert len(nodes) >= 3
 
 
