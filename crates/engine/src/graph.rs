@@ -95,6 +95,10 @@ const ROUTED_ELSEWHERE: u16 = 1 << 10;
 
 /// Plain IPv4 packets of some interface need a route and nothing else.
 const PLAIN: u16 = 1 << 11;
+/// Routers or interfaces have shares or rates.
+const SHARED: u16 = 1 << 12;
+/// Some interface is a tunnel, or the router that tunnels' outer packets come to.
+const TUNNELLED: u16 = 1 << 13;
 
 macro_rules! nodes {
     ($($name:literal $help:literal [$($traced:literal),*] [$($leave:ident),*];)+) => {
@@ -111,6 +115,7 @@ macro_rules! nodes {
 nodes! {
     "receive" "frames from devices" [] [];
     "pass" "what other workers do the next part for" [] [HandOver, Drop];
+    "admit" "what routers may have of a queue that they share" [] [Drop];
     "parse" "headers and validity" ["parse"] [Drop];
     "chain" "the steps of a router's chains" ["chain"] [Drop];
     "bridge" "frames between the two interfaces of a bridge" [] [HandOver, Drop];
@@ -130,6 +135,8 @@ nodes! {
     "cut" "datagrams longer than the next link takes" [] [HandOver, Drop];
     "output" "the link header of the next hop" [] [HandOver, Drop];
     "cross" "over a virtual link to another router" ["cross"] [Drop];
+    "encapsulate" "into a tunnel: the header of the outer packet" ["encapsulate"] [Drop];
+    "decapsulate" "out of a tunnel: what the outer packet carries" ["decapsulate"] [TakenIn, Drop];
     "transmit" "frames to devices" [] [];
 }
 
@@ -142,6 +149,8 @@ macro_rules! edges {
 
 edges! {
     "receive" => "parse", "", ALWAYS;
+    "receive" => "admit", "routers have shares, or rates", SHARED;
+    "admit" => "parse", "what they may have", SHARED;
     "receive" => "pass", "others parse", PARSED_ELSEWHERE;
     "parse" => "pass", "others route", ROUTED | ROUTED_ELSEWHERE;
     "parse" => "established", "has a stateful service", STATEFUL;
@@ -203,6 +212,10 @@ edges! {
     "output" => "transmit", "", ROUTED;
     "output" => "cross", "over a virtual link", LINKED;
     "cross" => "parse", "as from a wire", LINKED;
+    "cross" => "encapsulate", "into a tunnel", TUNNELLED;
+    "encapsulate" => "forward", "the outer packet", TUNNELLED;
+    "parse" => "decapsulate", "for an end of a tunnel", TUNNELLED;
+    "decapsulate" => "parse", "what is inside", TUNNELLED;
 }
 
 /// The node of a name.
@@ -249,7 +262,11 @@ fn has(policy: &Policy, stages: &Stages, router: Option<RouterIndex>) -> u16 {
             (BRIDGED, bridged),
             (HOSTED, interface.host),
             (CHAINED, !bridged && policy.chains_at(number).is_some()),
-            (LINKED, interface.peer.is_some()),
+            (LINKED, interface.peer.is_some() || interface.tunnel.is_some()),
+            (
+                TUNNELLED,
+                interface.tunnel.is_some() || !bridged && policy.tunnels.end_in(interface.router),
+            ),
         ] {
             has |= if is_so { bit } else { 0 };
         }
@@ -261,6 +278,7 @@ fn has(policy: &Policy, stages: &Stages, router: Option<RouterIndex>) -> u16 {
     for (bit, is_so) in [
         (PARSED_ELSEWHERE, elsewhere(Part::Parse, Part::Receive)),
         (ROUTED_ELSEWHERE, elsewhere(Part::Session, Part::Parse)),
+        (SHARED, policy.shares.is_some()),
     ] {
         has |= if is_so { bit } else { 0 };
     }
@@ -271,6 +289,7 @@ fn has(policy: &Policy, stages: &Stages, router: Option<RouterIndex>) -> u16 {
 fn is_plain(policy: &Policy, stages: &Stages, interface: &Interface) -> bool {
     !interface.stateful[0]
         && !policy.limits_segments
+        && !policy.tunnels.end_in(interface.router)
         && policy.filter_of(interface.context).is_none()
         && policy.chains_of(interface.router).is_none()
         && stages.workers(Part::Session).is_empty()

@@ -2,6 +2,7 @@
 
 mod inspected;
 mod rig;
+mod tunnelled;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use sluice_engine::reason::Reason;
 use sluice_engine::request::{Filter, Reply, Request};
 use sluice_engine::stages::Stages;
 use sluice_engine::trace::Tracer;
+use sluice_engine::tunnels::Kind;
 use sluice_filter::{Field, Rule};
 use sluice_route::{Address, Via};
 use sluice_testkit::packet::{self, Frame, flag};
@@ -32,7 +34,7 @@ fn traced(name: &str) -> Option<&'static Node> {
 
 /// Whether a node does its part as another one's.
 fn is_inner(from: &str, node: &Node) -> bool {
-    node.traced.is_empty() || from == "cross" && node.name == "parse"
+    node.traced.is_empty() || matches!(from, "cross" | "decapsulate") && node.name == "parse"
 }
 
 /// Whether the table has a way from a node to where a tracer saw a packet, over nodes that do their part as its own. The
@@ -283,6 +285,8 @@ fn bridged(interfaces: &mut [sluice_engine::policy::Interface]) {
 const UNSEEN: &[Hop] = &[
     ("receive", "parse"),
     ("receive", "pass"),
+    ("receive", "admit"),
+    ("admit", "parse"),
     ("chain", "transmit"),
     ("established", "recognise"),
     ("established", "established"),
@@ -360,6 +364,13 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
     watch_with("links", links, &mut seen, |rig| {
         rig.know(2, plain("10.9.0.3"), [2, 0, 0, 0, 9, 3]);
         rig.host_sends(&udp("192.168.1.10:4000", "10.8.0.1:5060"));
+    });
+    let gre = tunnelled::tunnel(Kind::Gre, None, false);
+    watch_with("tunnels", tunnelled::plan(gre), &mut seen, |rig| {
+        let gre = tunnelled::tunnel(Kind::Gre, None, false);
+        rig.host_sends(&udp("192.168.1.10:4000", "10.77.0.5:53"));
+        let answer = udp("10.77.0.5:53", "192.168.1.10:4000");
+        rig.send(OUTSIDE, &tunnelled::arriving(&gre, &answer).build());
     });
     let bridge = Plan {
         interfaces: |interfaces| bridged(interfaces),

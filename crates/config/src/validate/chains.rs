@@ -25,6 +25,9 @@ const LEAST_BYTES: u64 = 1_514;
 /// Most packets or bytes at once.
 const MOST_AT_ONCE: u64 = 4_000_000_000;
 
+/// Most bits a second that a step lets pass.
+const MOST_BITS: u64 = 10_000_000_000_000;
+
 /// Chains as they are written.
 type Chains = IndexMap<String, Vec<ChainStep>>;
 
@@ -222,6 +225,7 @@ impl Check<'_> {
                 Some(PoliceRate::Packets(packets.into(), burst))
             }
             (None, Some(bits)) => {
+                self.in_range(&of("bits"), "a number of bits", bits.bits(), 1..=MOST_BITS);
                 let second = (bits.bits() / 8).clamp(LEAST_BYTES, MOST_AT_ONCE);
                 let burst = burst.unwrap_or(second);
                 self.in_range(&of("burst"), "a number of bytes", burst, LEAST_BYTES..=MOST_AT_ONCE);
@@ -242,6 +246,7 @@ impl Check<'_> {
             Link::Virtual { .. } => {
                 Some("it is an end of a virtual link, whose other end is not the one that it is for")
             }
+            Link::Tunnel(_) => Some("it is a tunnel, and copies leave by devices"),
             _ if interface.bridge.is_some() => Some("it is in a bridge"),
             _ if interface.router == self.scope.router && !interface.addresses.is_empty() => {
                 Some("it is one of this router's own, whose packets come in there")

@@ -71,6 +71,7 @@ fn interface(number: u16, port: PortIndex, vlan: Option<u16>, router: u16, own: 
         complete_checksums: true,
         advertise: None,
         segment_size: None,
+        tunnel: None,
         peer: None,
         host: false,
         bridge: None,

@@ -81,6 +81,7 @@ fn interface(number: u16, port: usize, router: u16, tagged: bool) -> Interface {
         complete_checksums: true,
         advertise: None,
         segment_size: None,
+        tunnel: None,
         peer: None,
         host: false,
         bridge: None,
