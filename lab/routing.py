@@ -1,4 +1,4 @@
-"""Routing daemons: FRR in a host of its own, which tells its routes by FPM."""
+"""Routing daemons: FRR in a host, which tells its routes by FPM or leaves them to the kernel, and BIRD."""
 
 import os
 import shutil
@@ -14,17 +14,21 @@ fpm address {address}
 
 
 class Frr:
-    """zebra and staticd on a host. What they are told with `configure` they know again when they are started anew."""
+    """FRR on a host: zebra, staticd and the daemons named, each by its configuration. Without an address to tell routes to,
+    they are the kernel's. What staticd is told with `configure` it knows again when it is started anew."""
 
-    def __init__(self, host, address):
+    def __init__(self, host, address=None, **daemons):
         self.host = host
-        self.folder = os.path.join(host.folder, "frr")
+        self.address = address
+        self.folder = os.path.join(host.folder, f"frr-{host.name}")
         os.makedirs(self.folder)
-        self._write("zebra.conf", ZEBRA.format(address=address))
-        self._write("staticd.conf", "")
+        self._write("zebra.conf", ZEBRA.format(address=address) if address else "log stdout\n")
+        for name, text in {"staticd": "", **daemons}.items():
+            self._write(f"{name}.conf", text)
         shutil.chown(self.folder, "frr", "frr")
         self.routes = []
-        self.zebra = self.staticd = None
+        self.names = ["zebra", "staticd", *daemons]
+        self.processes = {}
 
     def _write(self, name, text):
         path = os.path.join(self.folder, name)
@@ -33,20 +37,22 @@ class Frr:
         shutil.chown(path, "frr", "frr")
 
     def _spawn(self, program, *arguments):
-        return self.host.spawn(
+        self.processes[program] = self.host.spawn(
             f"{PROGRAMS}/{program}", "-f", f"{self.folder}/{program}.conf", "-i", f"{self.folder}/{program}.pid",
             "-z", f"{self.folder}/zserv.api", "--vty_socket", self.folder, "-A", "127.0.0.1", *arguments,
         )
 
     def start(self):
-        """Start both; returns when they take commands."""
-        self.zebra = self._spawn("zebra", "-M", "dplane_fpm_nl")
+        """Start all; returns when they take commands."""
+        self._spawn("zebra", *(["-M", "dplane_fpm_nl"] if self.address else []))
         waiting.until(lambda: os.path.exists(f"{self.folder}/zserv.api"), "zebra to serve")
-        self.staticd = self._spawn("staticd")
-        for program in ["zebra", "staticd"]:
-            waiting.until(lambda program=program: "FRRouting" in self._ask(program, "show version"), program)
+        for program in self.names[1:]:
+            self._spawn(program)
+        for program in self.names:
+            waiting.until(lambda program=program: "FRRouting" in self.ask(program, "show version"), program)
 
-    def _ask(self, program, *commands):
+    def ask(self, program, *commands):
+        """What a daemon answers."""
         words = [word for command in commands for word in ["-c", command]]
         return self.host.run("vtysh", "--vty_socket", self.folder, "-d", program, *words, check=False)
 
@@ -58,11 +64,32 @@ class Frr:
             else:
                 self.routes.append(command)
         self._write("staticd.conf", "\n".join([*self.routes, ""]))
-        self._ask("staticd", "configure terminal", *commands)
+        self.ask("staticd", "configure terminal", *commands)
 
     def kill(self):
-        """End both at once, without a word to anybody."""
-        for process in [self.zebra, self.staticd]:
+        """End all at once, without a word to anybody."""
+        for process in self.processes.values():
             process.popen.kill()
+        for process in self.processes.values():
             process.popen.wait()
         os.unlink(f"{self.folder}/zserv.api")
+
+
+class Bird:
+    """BIRD on a host, by its configuration."""
+
+    def __init__(self, host, configuration):
+        self.host = host
+        self.path = os.path.join(host.folder, f"{host.name}-bird.conf")
+        self.control = os.path.join(host.folder, f"{host.name}-bird.ctl")
+        with open(self.path, "w", encoding="ascii") as file:
+            file.write(configuration)
+        self.process = None
+
+    def start(self, *flags):
+        """Start it."""
+        self.process = self.host.spawn("bird", "-f", *flags, "-c", self.path, "-s", self.control, label="bird")
+
+    def ask(self, *words):
+        """What it answers."""
+        return self.host.run("birdc", "-s", self.control, *words, check=False)

@@ -238,6 +238,61 @@ class Offices:
         host.run("ip", "address", "add", f"192.0.{number}.{last}/24", "dev", interface)
         host.run("ip", "-6", "address", "add", f"2001:db8:f00{number}::{last:x}/64", "dev", interface, "nodad")
 
+
+class Backbone:
+    """Two customers with the same addresses, and a backbone with two ways out, each by a router of another make:
+
+        red ── red-in ┐                     ┌ north-out ── north ── server
+                      ├ gateway ── tell ─ teller           │ │
+        blue ─ blue-in┘                     └ south-out ── south
+
+    `red` has a network behind it; `teller` is where a daemon runs that the gateway has to be told its routes by.
+    """
+
+    NAMES = ["red", "blue"]
+
+    def __init__(self, folder="/run/lab/backbone"):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        self.folder = folder
+        names = ["gateway", "red", "blue", "north", "south", "server", "teller"]
+        self.hosts = [Host(name, folder) for name in names]
+        self.gateway, self.red, self.blue, self.north, self.south, self.server, self.teller = self.hosts
+        self.gateway.setting("net.ipv6.conf.default.disable_ipv6=1")
+        for customer in [self.red, self.blue]:
+            connect(self.gateway, f"{customer.name}-in", customer, "eth0")
+            customer.run("ip", "address", "add", "10.0.0.2/24", "dev", "eth0")
+        self.blue.run("ip", "route", "add", "default", "via", "10.0.0.1")
+        self.red.run("ip", "address", "add", "10.0.1.1/32", "dev", "lo")
+        self.red.run("ip", "-6", "address", "add", "2001:db8:1::2/64", "dev", "eth0", "nodad")
+        self.red.run("ip", "-6", "address", "add", "2001:db8:11::1/128", "dev", "lo", "nodad")
+        connect(self.gateway, "north-out", self.north, "eth0")
+        connect(self.gateway, "south-out", self.south, "eth0")
+        connect(self.north, "between", self.south, "between")
+        connect(self.north, "eth1", self.server, "eth0")
+        for host, last, between in [(self.north, 1, 1), (self.south, 5, 2)]:
+            host.setting("net.ipv4.ip_forward=1")
+            host.setting("net.ipv6.conf.all.forwarding=1")
+            host.run("ip", "address", "add", f"198.51.100.{last}/30", "dev", "eth0")
+            host.run("ip", "address", "add", f"198.51.100.{16 + between}/30", "dev", "between")
+        self.north.run("ip", "-6", "address", "add", "2001:db8:a::1/64", "dev", "eth0", "nodad")
+        self.north.run("ip", "-6", "address", "add", "2001:db8:b::1/64", "dev", "eth1", "nodad")
+        self.north.run("ip", "-6", "route", "add", "2001:db8:10::/44", "via", "2001:db8:a::2")
+        self.north.run("ip", "address", "add", "192.0.2.129/25", "dev", "eth1")
+        # What nobody announces to it goes the other way round.
+        self.north.run("ip", "route", "add", "203.0.113.0/24", "via", "198.51.100.18", "metric", "500")
+        self.south.run("ip", "route", "add", "192.0.2.128/25", "via", "198.51.100.17")
+        self.server.address, self.server.address6 = "192.0.2.130", "2001:db8:b::130"
+        self.server.run("ip", "address", "add", "192.0.2.130/25", "dev", "eth0")
+        self.server.run("ip", "-6", "address", "add", "2001:db8:b::130/64", "dev", "eth0", "nodad")
+        self.server.run("ip", "route", "add", "default", "via", "192.0.2.129")
+        self.server.run("ip", "-6", "route", "add", "default", "via", "2001:db8:b::1")
+        connect(self.gateway, "tell", self.teller, "eth0")
+        self.gateway.run("ip", "address", "add", "10.255.0.1/30", "dev", "tell")
+        self.teller.run("ip", "address", "add", "10.255.0.2/30", "dev", "eth0")
+        connect(self.teller, "blue-up", self.teller, "beyond")
+        self.teller.run("ip", "address", "add", "100.64.0.2/31", "dev", "blue-up")
+
     def remove(self):
         """End all programs and take the topology down."""
         for host in reversed(self.hosts):

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use sluice_route::feed::fpm::{FrameError, Frames, LONGEST};
 use sluice_route::feed::netlink::{TORN, kind};
 use sluice_route::feed::writer::{DELETE, SET, Writer, frame};
-use sluice_route::feed::{Feed, Links, Listed, MAIN_TABLE, OWN_PROTOCOL, Refused, Teller, hostile};
+use sluice_route::feed::{self, Feed, Links, Listed, MAIN_TABLE, OWN_PROTOCOL, Refused, Teller, hostile};
 use sluice_route::rib::{Hop, Offer, Origin, ResolvedSet, Rib, Settings, Sink, Target, Way};
 use sluice_route::{Address, NextHop, Prefix, Refusal};
 
@@ -449,5 +449,26 @@ proptest! {
         hostile(&bytes);
         // Without the frames' heads, messages are found wherever one ends.
         hostile(&bytes[4..]);
+    }
+}
+
+#[test]
+fn every_protocol_of_frr_has_its_name_and_distance() {
+    // As FRR's kernel interface numbers them, and `show running-config` calls them.
+    let known = [
+        (186, "bgp", 20),
+        (187, "isis", 115),
+        (188, "ospf", 110),
+        (189, "rip", 120),
+        (190, "ripng", 120),
+        (192, "eigrp", 90),
+        (196, "static", 1),
+        (197, "openfabric", 115),
+    ];
+    for (protocol, name, distance) in known {
+        assert_eq!(
+            (Some(name), distance),
+            (feed::protocol_name(protocol), feed::distance(protocol))
+        );
     }
 }

@@ -6,6 +6,8 @@ use std::io::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use sluice_dpdk::tap::Tap;
 
@@ -159,16 +161,33 @@ pub fn settle(
         }
         taps.clear();
         let (mut numbers, mut wrong) = (Numbers::new(), None);
+        let old = |name: &str| known.and_then(|(old, _)| old.interfaces.iter().find(|old| old.name == name));
+        let mut fails = |interface: &HostInterface, error| {
+            wrong.get_or_insert(Error::other(format!("{}: {error}", interface.name)));
+        };
         for interface in &router.interfaces {
-            let old = known.and_then(|(old, _)| old.interfaces.iter().find(|old| old.name == interface.name));
-            match one(&mut netlink, interface, old, held.remove(&interface.name)) {
+            match link(
+                &mut netlink,
+                interface,
+                old(&interface.name),
+                held.remove(&interface.name),
+            ) {
                 Ok((number, tap)) => {
                     numbers.insert(interface.index, number);
                     taps.insert(interface.index, tap);
                 }
-                Err(error) => {
-                    wrong.get_or_insert(Error::other(format!("{}: {error}", interface.name)));
-                }
+                Err(error) => fails(interface, error),
+            }
+        }
+        let was_there = |interface: &HostInterface| before.iter().any(|link| link.name == interface.name);
+        if before.iter().any(|link| link.ours) && !router.interfaces.iter().all(was_there) {
+            thread::sleep(NOTICED);
+        }
+        for interface in &router.interfaces {
+            if let Some(number) = numbers.get(&interface.index)
+                && let Err(error) = address(&mut netlink, interface, old(&interface.name), *number)
+            {
+                fails(interface, error);
             }
         }
         for (six, uplink) in [false, true].into_iter().zip(router.uplinks) {
@@ -181,8 +200,12 @@ pub fn settle(
     })
 }
 
-/// Let the namespace have an interface.
-fn one(
+/// How long daemons get to notice new links before these have addresses: FRR hears of both by ways of their own, and forgets an
+/// address whose link it does not know yet.
+const NOTICED: Duration = Duration::from_millis(100);
+
+/// Let the namespace have an interface, up, for now without addresses.
+fn link(
     netlink: &mut Netlink,
     interface: &HostInterface,
     old: Option<&HostInterface>,
@@ -199,9 +222,18 @@ fn one(
         set(&interface.name)?;
     }
     netlink.set_link(number, interface.mac, interface.mtu)?;
+    Ok((number, tap))
+}
+
+/// Let an interface have its addresses and no others, but those that daemons have set.
+fn address(
+    netlink: &mut Netlink,
+    interface: &HostInterface,
+    old: Option<&HostInterface>,
+    number: u32,
+) -> Result<(), Error> {
     let present = netlink.addresses()?;
     let present = present.iter().filter(|address| address.link == number);
-    // What daemons have set stays.
     let was_set = |address| old.is_some_and(|old| old.addresses.contains(address));
     for address in present {
         let stays = interface.addresses.contains(&address.address);
@@ -212,7 +244,7 @@ fn one(
     for &address in &interface.addresses {
         netlink.add_address(number, address)?;
     }
-    Ok((number, tap))
+    Ok(())
 }
 
 /// Take every interface out of a namespace that Sluice has made.

@@ -61,10 +61,10 @@ pub fn distance(protocol: u8) -> u8 {
         42 => 100,
         // OSPF
         188 => 110,
-        // ISIS
-        187 => 115,
-        // RIP
-        189 => 120,
+        // ISIS, OPENFABRIC
+        187 | 197 => 115,
+        // RIP, RIPNG
+        189 | 190 => 120,
         _ => 150,
     }
 }
@@ -85,10 +85,14 @@ pub fn protocol_name(protocol: u8) -> Option<&'static str> {
         187 => "isis",
         188 => "ospf",
         189 => "rip",
+        190 => "ripng",
         191 => "nhrp",
         192 => "eigrp",
+        193 => "ldp",
         194 => "sharp",
         195 => "pbr",
+        197 => "openfabric",
+        198 => "srte",
         _ => return None,
     })
 }
