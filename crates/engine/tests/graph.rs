@@ -284,16 +284,15 @@ fn bridged(interfaces: &mut [sluice_engine::policy::Interface]) {
 /// inside hosts, and of neighbours that become known between two nodes of one burst.
 const UNSEEN: &[Hop] = &[
     ("receive", "parse"),
-    ("receive", "pass"),
     ("receive", "admit"),
     ("admit", "parse"),
+    ("receive", "pass"),
     ("chain", "transmit"),
     ("established", "recognise"),
     ("established", "established"),
     ("recognise", "established"),
     ("neighbour", "established"),
     ("neighbour", "fragments"),
-    ("neighbour", "forward"),
     ("complain", "established"),
 ];
 
