@@ -16,7 +16,17 @@ POOL = [f"203.0.113.{last}" for last in range(16, 32)]
 FORWARDED = "203.0.113.40"
 
 
-class Topology:
+class Laid:
+    """Hosts that are joined by links, until they are taken down."""
+
+    def remove(self):
+        """End all programs and take the topology down."""
+        for host in reversed(self.hosts):
+            host.remove()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Topology(Laid):
     """The five hosts and their wires. What the gateway is, is not decided here."""
 
     def __init__(self, folder="/run/lab/topology", mtu=1500):
@@ -74,14 +84,8 @@ class Topology:
         server.run("ip", "-6", "address", "add", "2001:db8:b::130/64", "dev", "eth0", "nodad")
         server.run("ip", "-6", "route", "add", "default", "via", "2001:db8:b::1")
 
-    def remove(self):
-        """End all programs and take the topology down."""
-        for host in reversed(self.hosts):
-            host.remove()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
-
-class Bridged:
+class Bridged(Laid):
     """Two hosts of one network, and a bridge between them:
 
         alice ── left ─ gateway ─ right ── server
@@ -102,13 +106,8 @@ class Bridged:
             host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
             host.run("ip", "-6", "address", "add", f"{host.address6}/64", "dev", "eth0", "nodad")
 
-    def remove(self):
-        """End all programs and take the topology down."""
-        for host in reversed(self.hosts):
-            host.remove()
 
-
-class Customers:
+class Customers(Laid):
     """Two customers with the same addresses, each behind a virtual router of its own, with a provider of its own:
 
         red-host ── red-in ┐         ┌ red-out ── red-server
@@ -142,14 +141,8 @@ class Customers:
             server.run("ip", "-6", "address", "add", "2001:db8:a::1/64", "dev", "eth0", "nodad")
             server.run("ip", "-6", "route", "add", "default", "via", "2001:db8:a::2")
 
-    def remove(self):
-        """End all programs and take the topology down."""
-        for host in reversed(self.hosts):
-            host.remove()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
-
-class Provider:
+class Provider(Laid):
     """Two customers with the same addresses, and a provider's network beyond:
 
         red ── red-in ┐
@@ -182,14 +175,8 @@ class Provider:
         self.server.run("ip", "-6", "address", "add", "2001:db8:b::130/64", "dev", "eth0", "nodad")
         self.server.run("ip", "route", "add", "default", "via", "192.0.2.129")
 
-    def remove(self):
-        """End all programs and take the topology down."""
-        for host in reversed(self.hosts):
-            host.remove()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
-
-class Offices:
+class Offices(Laid):
     """Two offices, each behind a gateway of its own, and the network between, by which a host has an end of tunnels too:
 
         left-host ── lan ┐                                    ┌ lan ── right-host
@@ -239,7 +226,7 @@ class Offices:
         host.run("ip", "-6", "address", "add", f"2001:db8:f00{number}::{last:x}/64", "dev", interface, "nodad")
 
 
-class Backbone:
+class Backbone(Laid):
     """Two customers with the same addresses, and a backbone with two ways out, each by a router of another make:
 
         red ── red-in ┐                     ┌ north-out ── north ── server
@@ -292,9 +279,3 @@ class Backbone:
         self.teller.run("ip", "address", "add", "10.255.0.2/30", "dev", "eth0")
         connect(self.teller, "blue-up", self.teller, "beyond")
         self.teller.run("ip", "address", "add", "100.64.0.2/31", "dev", "blue-up")
-
-    def remove(self):
-        """End all programs and take the topology down."""
-        for host in reversed(self.hosts):
-            host.remove()
-        shutil.rmtree(self.folder, ignore_errors=True)
