@@ -350,7 +350,7 @@ pub struct Lists {
     /// Slots that have been looked at for it in this burst, a bit each.
     pub recognised: u128,
     /// Plain IPv4 packets that need a route and nothing else. Of their meta only the interface is known.
-    pub transit: ArrayVec<Passing, HAND>,
+    pub transit: Vec<Passing>,
     /// To take the steps of its router's chains.
     pub chain: Slots,
     /// Slots whose packets have come over a virtual link, and have not been asked whether they are to, a bit each.
@@ -409,6 +409,7 @@ impl Lists {
     /// Lists for `ports` ports, empty.
     pub fn new(ports: usize) -> Self {
         Self {
+            transit: Vec::with_capacity(HAND),
             transmit: vec![Slots::new(); ports],
             ..Self::default()
         }
@@ -430,6 +431,14 @@ impl Lists {
     #[inline(always)]
     pub fn was_recognised(&self, slot: Slot) -> bool {
         self.recognised >> (slot as usize % HAND) & 1 != 0
+    }
+
+    /// A packet needs a route and nothing else. There is room for the whole hand from the start.
+    #[inline(always)]
+    pub fn pass(&mut self, passing: Passing) {
+        if self.transit.len() < self.transit.capacity() {
+            self.transit.push(passing);
+        }
     }
 
     /// Drop a packet.

@@ -136,7 +136,7 @@ fn passing(
                 slot,
                 validated,
             };
-            put(&mut lists.transit, passing);
+            lists.pass(passing);
         } else {
             unlike(slot, packet, meta, lists, ctx, (port, Some(number)), tally);
         }

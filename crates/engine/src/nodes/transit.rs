@@ -3,7 +3,6 @@
 //! Most packets of a plain router are like that, and nothing else has to be known of them than where they go.
 //! Exits: transmit, forward (whatever takes more than that).
 
-use arrayvec::ArrayVec;
 use sluice_route::SourceValidation::Strict;
 use sluice_route::{NextHops, RouterIndex, validate_way_back};
 use sluice_wire::layers;
@@ -30,7 +29,8 @@ pub fn is_enough(ctx: &Ctx<'_, '_>, interface: &Interface) -> bool {
 /// Route packets.
 #[inline(never)]
 pub fn transit(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
-    let all = std::mem::take(&mut lists.transit);
+    // Its room goes back at the end.
+    let mut all = std::mem::take(&mut lists.transit);
     let (mut routers, mut addresses, mut routes) = ([0; HAND], [0; HAND], [0; HAND]);
     for ((passing, router), address) in all.iter().zip(&mut routers).zip(&mut addresses) {
         (*router, *address) = (passing.router, passing.destination);
@@ -57,16 +57,13 @@ pub fn transit(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
         }
     }
     ways.settle(&exit);
+    all.clear();
+    lists.transit = all;
 }
 
 /// Those whose sources may not be valid (BCP 38), a bit each by place: `forward` looks closer.
 #[inline(never)]
-fn doubtful(
-    batch: &Batch<'_, '_>,
-    all: &ArrayVec<Passing, HAND>,
-    routers: &[RouterIndex; HAND],
-    ctx: &Ctx<'_, '_>,
-) -> u128 {
+fn doubtful(batch: &Batch<'_, '_>, all: &[Passing], routers: &[RouterIndex; HAND], ctx: &Ctx<'_, '_>) -> u128 {
     let (mut sources, mut routes) = ([0; HAND], [0; HAND]);
     for (passing, source) in all.iter().zip(&mut sources) {
         *source = source_of(&batch.packets[passing.slot as usize]);
