@@ -226,15 +226,14 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
             .zip(&self.rooms[..length])
             .zip(&mut self.windows[..length]);
         for ((buffer, room), window) in slots {
-            let packet = match buffer.is_none() {
-                true => Packet::nothing(window),
+            let packet = if buffer.is_none() {
+                Packet::nothing(window)
+            } else {
                 // SAFETY: a slot that names its buffer owns it, and then the room is ours alone and initialised
                 // (contract of `RawBuffers`); rooms are disjoint, and the borrow of the hand keeps every way out
                 // shut until the packets are gone.
-                false => Packet::within(
-                    unsafe { std::slice::from_raw_parts_mut(room.start, room.length as usize) },
-                    window,
-                ),
+                let room = unsafe { std::slice::from_raw_parts_mut(room.start, room.length as usize) };
+                Packet::within(room, window)
             };
             // SAFETY: at most HAND, which is the capacity, and it was empty.
             unsafe { into.push_unchecked(packet) };
