@@ -9,8 +9,8 @@ pub trait Address: Copy + Ord + Hash + Debug + Send + Sync + 'static {
     const BITS: u8;
     /// The `index`-th byte from the most significant; 0 past the end.
     fn byte(self, index: u32) -> usize;
-    /// The first 16 bits, or 24 where `deep`.
-    fn high(self, deep: bool) -> usize;
+    /// The first `bytes` bytes, 1 to 3.
+    fn high(self, bytes: u8) -> usize;
     /// The address whose first 16 bits are `high` and whose others are 0.
     fn from_high(high: u16) -> Self;
     /// The address with another `index`-th byte, where that is 0.
@@ -30,9 +30,8 @@ macro_rules! address {
             }
 
             #[inline(always)]
-            fn high(self, deep: bool) -> usize {
-                let shift = if deep { 24 } else { 16 };
-                (self >> (<$number>::BITS - shift)) as usize
+            fn high(self, bytes: u8) -> usize {
+                (self >> (<$number>::BITS - 8 * bytes as u32)) as usize
             }
 
             #[inline(always)]

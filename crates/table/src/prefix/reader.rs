@@ -22,48 +22,40 @@ pub const MAX_ROUTERS: usize = 4096;
 /// Where a router's routes begin.
 #[derive(Debug)]
 pub(super) struct Root {
-    /// Entry over all addresses but for the default route.
-    pub entry: AtomicU32,
     /// Leaf of the default route.
     pub default: AtomicU32,
-    /// The array in front, once the router has many routes; 0 before. Since then the trie's first levels, to which
-    /// `entry` led, are no more.
+    /// The array in front; 0 as long as no route but the default is there.
     pub front: AtomicU32,
 }
 
-/// The entries at 16 bits, or at 24: 65,536 or 16 Mi of them.
+/// The array in the place of the first levels of a router's trie, 1 to 3 of them: an entry for each value of an address's
+/// first 8, 16 or 24 bits.
 #[derive(Clone, Copy)]
 pub(super) struct Front<'s> {
     pub entries: &'s [AtomicU32],
-    pub deep: bool,
+    pub levels: u8,
 }
 
 impl Front<'_> {
     /// What [`Root::front`] is, for an array at a place.
-    pub fn word(place: Position, deep: bool) -> u32 {
-        (place << 1 | u32::from(deep)) + 1
+    pub fn word(place: Position, levels: u8) -> u32 {
+        place << 2 | u32::from(levels)
     }
 
     /// Its place.
     pub fn place(word: u32) -> Option<Position> {
-        Some(word.checked_sub(1)? >> 1)
+        (word != 0).then_some(word >> 2)
     }
 
-    /// Words of it.
-    pub fn words(deep: bool) -> u32 {
-        if deep { 1 << 24 } else { 1 << 16 }
-    }
-
-    /// Levels of the trie that it is in the place of.
-    #[inline(always)]
-    pub fn levels(self) -> u8 {
-        if self.deep { 3 } else { 2 }
+    /// Words of one.
+    pub fn words(levels: u8) -> u32 {
+        1 << (8 * levels)
     }
 
     /// The entry for an address.
     #[inline(always)]
     pub fn entry<A: Address>(self, address: A) -> u32 {
-        entry(self.entries, address.high(self.deep))
+        entry(self.entries, address.high(self.levels))
     }
 }
 
@@ -80,7 +72,6 @@ impl Shared {
     /// No routes, for so many routers.
     pub fn new(routers: usize) -> Self {
         let root = |_| Root {
-            entry: AtomicU32::new(EMPTY),
             default: AtomicU32::new(EMPTY),
             front: AtomicU32::new(0),
         };
@@ -94,12 +85,11 @@ impl Shared {
     #[inline(always)]
     pub fn front(&self, root: &Root) -> Option<Front<'_>> {
         let word = root.front.load(Ordering::Acquire);
-        let place = Front::place(word)?;
-        let deep = word & 1 == 0;
+        let (place, levels) = (Front::place(word)?, word as u8 & 3);
         let entries = self.segments.at(place);
         Some(Front {
-            entries: entries.get(..Front::words(deep) as usize).unwrap_or_default(),
-            deep,
+            entries: entries.get(..Front::words(levels) as usize).unwrap_or_default(),
+            levels,
         })
     }
 }
@@ -157,12 +147,9 @@ impl<A: Address> PrefixReader<A> {
         let Some(root) = shared.roots.get(router as usize) else {
             return EMPTY;
         };
-        let (mut at, mut level) = match shared.front(root) {
-            Some(front) => (front.entry(address), front.levels().into()),
-            None => (root.entry.load(Ordering::Acquire), 0),
-        };
-        while is_branch(at) && level < A::BITS as u32 / 8 {
-            at = step(&shared.segments, at, address.byte(level));
+        let (mut at, mut level) = begin(shared, root, address);
+        while is_branch(at) && level < A::BITS / 8 {
+            at = step(&shared.segments, at, address.byte(level.into()));
             level += 1;
         }
         if at == EMPTY {
@@ -197,13 +184,8 @@ impl<A: Address> PrefixReader<A> {
                 for (((router, address), value), begun) in
                     routers.iter().zip(addresses).zip(values.iter_mut()).zip(&mut begun)
                 {
-                    (*value, *begun) = match shared.roots.get(*router as usize) {
-                        Some(root) => match shared.front(root) {
-                            Some(front) => (front.entry(*address), front.levels()),
-                            None => (root.entry.load(Ordering::Acquire), 0),
-                        },
-                        None => (EMPTY, 0),
-                    };
+                    let root = shared.roots.get(*router as usize);
+                    (*value, *begun) = root.map_or((EMPTY, 1), |root| begin(shared, root, *address));
                 }
                 begun[..routers.len()].iter().fold(3, |level, begun| level.min(*begun)) as u32
             }
@@ -241,7 +223,7 @@ impl<A: Address> PrefixReader<A> {
     #[inline(always)]
     fn lookup_alike(&self, root: &Root, addresses: &[A], values: &mut [u32]) {
         let mut near = Near::new(&self.shared.segments);
-        let mut level = u32::from(self.begin(root, addresses, values));
+        let mut level = u32::from(self.begin_alike(root, addresses, values));
         while level < A::BITS as u32 / 8 && values.iter().fold(0, |all, entry| all | entry) & (1 << 31) != 0 {
             for (address, value) in addresses.iter().zip(values.iter_mut()) {
                 if is_branch(*value) {
@@ -260,18 +242,25 @@ impl<A: Address> PrefixReader<A> {
 
     /// First entries of addresses that are all of one router, and the level that they are at.
     #[inline(always)]
-    fn begin(&self, root: &Root, addresses: &[A], values: &mut [u32]) -> u8 {
+    fn begin_alike(&self, root: &Root, addresses: &[A], values: &mut [u32]) -> u8 {
         match self.shared.front(root) {
             Some(front) => {
                 for (address, value) in addresses.iter().zip(values.iter_mut()) {
                     *value = front.entry(*address);
                 }
-                front.levels()
+                front.levels
             }
             None => {
-                values.fill(root.entry.load(Ordering::Acquire));
-                0
+                values.fill(EMPTY);
+                1
             }
         }
     }
+}
+
+/// The first entry of an address, and the level that it is at.
+#[inline(always)]
+fn begin<A: Address>(shared: &Shared, root: &Root, address: A) -> (u32, u8) {
+    let front = shared.front(root);
+    front.map_or((EMPTY, 1), |front| (front.entry(address), front.levels))
 }

@@ -18,7 +18,7 @@ pub const MAX_VALUE: u32 = VALUE;
 /// Routes of a router from which on an array over the first 16 bits (256 KiB) in front pays.
 const FRONT_FROM: usize = 1000;
 
-/// Routers that have one from so few routes on; others have it from as many times more: a thousand small ones would use
+/// Routers that have this one from so few routes on; others have it from as many times more: a thousand small ones would use
 /// more memory for arrays than for routes.
 const FRONTS: usize = 64;
 
@@ -86,7 +86,7 @@ pub struct PrefixTable<A> {
     /// Blocks waiting for the readers, with the epoch that frees them.
     retired: VecDeque<(u64, Position, u32)>,
     front_from: usize,
-    /// Routers that have an array in front.
+    /// Routers that have an array over more than the first byte.
     fronts: usize,
 }
 
@@ -96,8 +96,8 @@ impl<A: Address> PrefixTable<A> {
         Self::with(quiescence, MAX_ROUTERS, FRONT_FROM)
     }
 
-    /// As [`PrefixTable::new`], for so many routers, with an array over the first 16 bits from `front_from` routes of a
-    /// router on.
+    /// As [`PrefixTable::new`], for so many routers, with an array over the first 16 bits, in the place of the one over
+    /// 8, from `front_from` routes of a router on.
     pub fn with(quiescence: Arc<Quiescence>, routers: usize, front_from: usize) -> Self {
         let shared = Shared::new(routers);
         Self {
@@ -152,7 +152,7 @@ impl<A: Address> PrefixTable<A> {
         if old.is_none() && count >= self.front_from {
             let deep = A::BITS == u32::BITS as u8 && count / DEEP_FROM >= self.front_from;
             if self.fronts < FRONTS || count / LARGE >= self.front_from {
-                self.put_in_front(router, deep);
+                self.put_in_front(router, if deep { 3 } else { 2 });
             }
         }
         Ok(old)
@@ -189,18 +189,14 @@ impl<A: Address> PrefixTable<A> {
         let shared = self.shared.clone();
         let root = root(router, &shared);
         let (front, word) = (shared.front(root), root.front.load(Ordering::Relaxed));
-        let old = root.entry.load(Ordering::Relaxed);
-        root.entry.store(EMPTY, Ordering::Release);
         root.front.store(0, Ordering::Release);
         root.default.store(EMPTY, Ordering::Release);
         if let (Some(front), Some(place)) = (front, Front::place(word)) {
             for word in front.entries {
                 self.unpublish(word.load(Ordering::Relaxed), &shared.segments);
             }
-            self.unpublished.push((place, Front::words(front.deep)));
-            self.fronts -= 1;
-        } else {
-            self.unpublish(old, &shared.segments);
+            self.unpublished.push((place, Front::words(front.levels)));
+            self.fronts -= usize::from(front.levels > 1);
         }
         self.tell();
         routes.values().for_each(gone);
@@ -220,33 +216,38 @@ impl<A: Address> PrefixTable<A> {
     }
 
     /// Put an array in the place of the first levels of a router's trie, where it has not that one yet.
-    fn put_in_front(&mut self, router: RouterIndex, deep: bool) {
+    fn put_in_front(&mut self, router: RouterIndex, levels: u8) {
         let shared = self.shared.clone();
         let root = root(router, &shared);
         let before = shared.front(root);
-        if before.is_some_and(|front| front.deep || !deep) {
+        if before.is_some_and(|front| front.levels >= levels) {
             return;
         }
         let old = Front::place(root.front.load(Ordering::Relaxed));
-        let place = self.account.take(Front::words(deep), &shared.segments);
+        let place = self.account.take(Front::words(levels), &shared.segments);
         let place = place.expect("room was checked before the change");
-        let entries = &shared.segments.at(place)[..Front::words(deep) as usize];
+        let entries = &shared.segments.at(place)[..Front::words(levels) as usize];
         if let (Some(front), Some(old)) = (before, old) {
-            for (part, word) in entries.chunks(SLOTS).zip(front.entries) {
-                self.spread(word.load(Ordering::Relaxed), 1, part, &shared.segments);
+            let parts = entries.chunks(entries.len() / front.entries.len());
+            for (part, word) in parts.zip(front.entries) {
+                self.spread(
+                    word.load(Ordering::Relaxed),
+                    levels - front.levels,
+                    part,
+                    &shared.segments,
+                );
             }
-            self.unpublished.push((old, Front::words(front.deep)));
+            self.unpublished.push((old, Front::words(front.levels)));
         } else {
-            self.fronts += 1;
-            let levels = if deep { 3 } else { 2 };
-            self.spread(root.entry.load(Ordering::Relaxed), levels, entries, &shared.segments);
+            entries.iter().for_each(|word| word.store(EMPTY, Ordering::Relaxed));
         }
-        root.front.store(Front::word(place, deep), Ordering::Release);
+        self.fronts += usize::from(levels > 1 && before.is_none_or(|front| front.levels == 1));
+        root.front.store(Front::word(place, levels), Ordering::Release);
         self.tell();
     }
 
     /// Write the entries `levels` below `at` to `words`, and note the blocks that lead there.
-    fn spread(&mut self, at: u32, levels: u32, words: &[AtomicU32], segments: &Segments) {
+    fn spread(&mut self, at: u32, levels: u8, words: &[AtomicU32], segments: &Segments) {
         if levels == 0 || !is_branch(at) {
             words.iter().for_each(|word| word.store(at, Ordering::Relaxed));
             return;
@@ -339,17 +340,13 @@ impl<A: Address> PrefixTable<A> {
             root.default.store(change.to, Ordering::Release);
             return;
         }
-        let (words, level) = match shared.front(root) {
-            Some(front) => {
-                let first = change.prefix.high(front.deep);
-                let count = 1 << (8 * front.levels()).saturating_sub(change.length);
-                (&front.entries[first..first + count], front.levels().into())
-            }
-            None => (std::slice::from_ref(&root.entry), 0),
-        };
-        for word in words {
+        self.put_in_front(change.router, 1);
+        let front = shared.front(root).expect("it has been put there");
+        let first = change.prefix.high(front.levels);
+        let count = 1 << (8 * front.levels).saturating_sub(change.length);
+        for word in &front.entries[first..first + count] {
             let old = word.load(Ordering::Relaxed);
-            let new = self.apply(old, level, &change, &shared.segments);
+            let new = self.apply(old, front.levels.into(), &change, &shared.segments);
             if new != old {
                 word.store(new, Ordering::Release);
             }
