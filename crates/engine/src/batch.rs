@@ -309,17 +309,75 @@ impl Complaint {
     }
 }
 
-/// A packet that needs a route and nothing else.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Packets that need a route and nothing else, as a lookup wants them: side by side.
+#[derive(Clone, Debug)]
 pub struct Passing {
-    /// Its IPv4 destination.
-    pub destination: u32,
-    /// The virtual router whose routes lead there.
-    pub router: RouterIndex,
-    /// Where it is.
-    pub slot: Slot,
-    /// Its source is to be validated.
+    count: usize,
+    slots: [Slot; HAND],
+    routers: [RouterIndex; HAND],
+    destinations: [u32; HAND],
+    /// Sources of some are to be validated.
     pub validated: bool,
+}
+
+impl Default for Passing {
+    fn default() -> Self {
+        Self {
+            count: 0,
+            slots: [0; HAND],
+            routers: [0; HAND],
+            destinations: [0; HAND],
+            validated: false,
+        }
+    }
+}
+
+impl Passing {
+    /// Add a packet: where it is, the virtual router that routes it, and its IPv4 destination. There is room for the hand.
+    #[inline(always)]
+    pub fn put(&mut self, slot: Slot, router: RouterIndex, destination: u32) {
+        let at = self.count;
+        if at < HAND {
+            (self.slots[at], self.routers[at], self.destinations[at]) = (slot, router, destination);
+            self.count = at + 1;
+        }
+    }
+
+    /// Where the packets are.
+    #[inline(always)]
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots[..self.count.min(HAND)]
+    }
+
+    /// Where the packet at a place of the list is.
+    #[inline(always)]
+    pub fn slot(&self, place: usize) -> Slot {
+        self.slots[place % HAND]
+    }
+
+    /// Who routes them.
+    #[inline(always)]
+    pub fn routers(&self) -> &[RouterIndex] {
+        &self.routers[..self.count.min(HAND)]
+    }
+
+    /// Where they go.
+    #[inline(always)]
+    pub fn destinations(&self) -> &[u32] {
+        &self.destinations[..self.count.min(HAND)]
+    }
+
+    /// Whether there is none.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Forget all.
+    #[inline(always)]
+    pub fn clear(&mut self) {
+        (self.count, self.validated) = (0, false);
+    }
 }
 
 /// The lists that nodes fill. A slot is in one list at a time.
@@ -350,7 +408,7 @@ pub struct Lists {
     /// Slots that have been looked at for it in this burst, a bit each.
     pub recognised: u128,
     /// Plain IPv4 packets that need a route and nothing else. Of their meta only the interface is known.
-    pub transit: Vec<Passing>,
+    pub transit: Passing,
     /// To take the steps of its router's chains.
     pub chain: Slots,
     /// Slots whose packets have come over a virtual link, and have not been asked whether they are to, a bit each.
@@ -409,7 +467,6 @@ impl Lists {
     /// Lists for `ports` ports, empty.
     pub fn new(ports: usize) -> Self {
         Self {
-            transit: Vec::with_capacity(HAND),
             transmit: vec![Slots::new(); ports],
             ..Self::default()
         }
@@ -431,14 +488,6 @@ impl Lists {
     #[inline(always)]
     pub fn was_recognised(&self, slot: Slot) -> bool {
         self.recognised >> (slot as usize % HAND) & 1 != 0
-    }
-
-    /// A packet needs a route and nothing else. There is room for the whole hand from the start.
-    #[inline(always)]
-    pub fn pass(&mut self, passing: Passing) {
-        if self.transit.len() < self.transit.capacity() {
-            self.transit.push(passing);
-        }
     }
 
     /// Drop a packet.
@@ -523,10 +572,7 @@ impl Lists {
                     .any(|list| list.contains(&slot))
                     .then_some("transmit")
             })
-            .or_else(|| {
-                let mut passing = self.transit.iter();
-                passing.any(|passing| passing.slot == slot).then_some("transit")
-            })
+            .or_else(|| self.transit.slots().contains(&slot).then_some("transit"))
             .or_else(|| {
                 self.drop
                     .iter()
@@ -628,9 +674,8 @@ impl Lists {
                 put(&mut left, slot);
             }
         }
-        for passing in self.transit.drain(..) {
-            put(&mut left, passing.slot);
-        }
+        self.transit.slots().iter().for_each(|&slot| put(&mut left, slot));
+        self.transit.clear();
         for (slot, _) in self.unresolved.drain(..) {
             put(&mut left, slot);
         }

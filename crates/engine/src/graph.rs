@@ -158,6 +158,7 @@ edges! {
     "parse" => "transit", "has none, and is plain", PLAIN;
     "transit" => "output", "", PLAIN;
     "transit" => "forward", "takes more than a route", PLAIN;
+    "transit" => "decapsulate", "for an end of a tunnel", PLAIN | TUNNELLED;
     "parse" => "fragments", "fragment", FLOWS;
     "parse" => "neighbour", "ARP, ND", ROUTED;
     "parse" => "bridge", "on a bridge", BRIDGED;
@@ -246,6 +247,8 @@ fn has(policy: &Policy, stages: &Stages, router: Option<RouterIndex>) -> u16 {
     };
     let inspection = policy.inspection.as_deref();
     let applications = policy.applications.as_deref();
+    // The worker that parses has no next one to leave routes to.
+    let is_local = stages.workers(Part::Session).is_empty();
     let mut has = ALWAYS;
     for (number, interface) in (0..).zip(&policy.interfaces).filter(|(_, interface)| of(interface)) {
         let bridged = interface.bridge.is_some();
@@ -255,7 +258,7 @@ fn has(policy: &Policy, stages: &Stages, router: Option<RouterIndex>) -> u16 {
         for (bit, is_so) in [
             (ROUTED, !bridged),
             (STATEFUL, stateful && !bridged),
-            (PLAIN, !bridged && is_plain(policy, stages, interface)),
+            (PLAIN, !bridged && is_local && policy.needs_routes_alone(interface)),
             (FLOWS, stateful || inspected || sought),
             (INSPECTED, inspected),
             (RECOGNISED, sought),
@@ -283,16 +286,6 @@ fn has(policy: &Policy, stages: &Stages, router: Option<RouterIndex>) -> u16 {
         has |= if is_so { bit } else { 0 };
     }
     has
-}
-
-/// Whether some worker's `parse` sends plain packets of an interface to `transit`.
-fn is_plain(policy: &Policy, stages: &Stages, interface: &Interface) -> bool {
-    !interface.stateful[0]
-        && !policy.limits_segments
-        && !policy.tunnels.end_in(interface.router)
-        && policy.filter_of(interface.context).is_none()
-        && policy.chains_of(interface.router).is_none()
-        && stages.workers(Part::Session).is_empty()
 }
 
 #[cfg(test)]

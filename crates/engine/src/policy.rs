@@ -647,6 +647,20 @@ impl Policy {
         }
     }
 
+    /// Whether plain IPv4 packets that come in by an interface need nothing but a route.
+    #[inline]
+    pub fn needs_routes_alone(&self, interface: &Interface) -> bool {
+        self.only_routes(interface) && !self.limits_segments
+    }
+
+    /// Whether nobody decides by what stands behind the IP header of packets that come in by an interface.
+    #[inline]
+    pub fn only_routes(&self, interface: &Interface) -> bool {
+        !interface.stateful[0]
+            && self.filter_of(interface.context).is_none()
+            && self.chains_of(interface.router).is_none()
+    }
+
     /// Whether any router has chains.
     #[inline(always)]
     pub fn is_chained(&self) -> bool {

@@ -77,7 +77,7 @@ impl Tracer {
                 break;
             }
             let mut meta = batch.meta[slot];
-            if lists.transit.iter().any(|passing| usize::from(passing.slot) == slot) {
+            if lists.transit.slots().contains(&(slot as Slot)) {
                 meta.layers = layers::parse(packet.bytes()).unwrap_or_default();
             }
             if !self.matches(packet.bytes(), &meta) {

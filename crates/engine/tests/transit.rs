@@ -10,6 +10,7 @@ use sluice_engine::trace::Tracer;
 use sluice_route::{Prefix, Refusal, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, Network};
 use sluice_testkit::strategy;
+use sluice_wire::Checksums;
 
 /// A router with a validation of sources, whose plain packets take the shorter way unless it is `long`.
 fn router(validation: SourceValidation, long: bool) -> Rig {
@@ -99,6 +100,30 @@ fn packet_that_takes_more_than_a_route_goes_on_at_forward() {
     }
 }
 
+#[test]
+fn router_without_services_does_not_judge_what_is_behind_the_ip_header_but_for_itself() {
+    let sent = |rig: &mut Rig, from: &str, to: &str| rig.host_sends(&packet::tcp4(from, to).flags(0)).len();
+    for long in [false, true] {
+        let mut rig = router(SourceValidation::Off, long);
+        rig.host_sends(&packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]));
+        assert_eq!(1, sent(&mut rig, "192.168.1.10:5000", "198.51.100.7:53"));
+        assert_eq!(0, sent(&mut rig, "192.168.1.10:5000", "192.168.1.1:22"));
+        assert_eq!(vec![("no-flags", 1)], rig.all_drops());
+    }
+}
+
+#[test]
+fn router_without_services_drops_wrong_checksums_that_no_device_has_verified() {
+    let mut rig = router(SourceValidation::Off, false);
+    let mut frame = packet::udp4("192.168.1.10:5000", "198.51.100.7:53")
+        .macs(HOST_MAC, INSIDE_MAC)
+        .payload(&[0; 26])
+        .build();
+    frame[50] ^= 1;
+    assert_eq!(0, rig.send(INSIDE, &frame).len());
+    assert_eq!(vec![("bad-transport-checksum", 1)], rig.all_drops());
+}
+
 /// Frames of a host or of the router outside, between addresses that have something to do with the routes.
 fn frames() -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
     let whole = prop_oneof![
@@ -149,11 +174,14 @@ proptest! {
             SourceValidation::Loose,
             SourceValidation::Strict,
         ]),
+        checksums in prop::sample::select(vec![Checksums::Unverified, Checksums::Vouched]),
     ) {
         let (mut short, mut long) = (router(validation, false), router(validation, true));
         for (interface, frame) in &frames {
             let sent = |rig: &mut Rig| {
-                let sent = rig.send(*interface, frame).into_iter();
+                rig.wires[0].inject(*interface, frame, checksums);
+                rig.round();
+                let sent = rig.sent().into_iter();
                 sent.map(|sent| (sent.port, sent.frame)).collect::<Vec<_>>()
             };
             prop_assert_eq!(sent(&mut long), sent(&mut short));

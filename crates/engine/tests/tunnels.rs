@@ -429,5 +429,5 @@ fn capture_of_a_tunnel_has_what_goes_in_and_what_comes_out_and_a_trace_names_the
         .map(|way| way.steps.iter().map(|step| step.node).collect())
         .collect();
     assert_eq!(vec!["parse", "forward", "cross", "encapsulate", "forward"], ways[0]);
-    assert_eq!(vec!["parse", "decapsulate", "forward"], ways[1]);
+    assert_eq!(vec!["parse", "transit", "decapsulate", "forward"], ways[1]);
 }

@@ -5,6 +5,7 @@
 
 use core::hint::select_unpredictable;
 
+use crate::checksum;
 use crate::ethernet::{self, ethertype};
 use crate::field::Mac;
 use crate::ipv4::{self, protocol};
@@ -27,54 +28,53 @@ pub fn plain4(frame: &[u8], checksums: Checksums, mac: &Mac) -> Option<Layers> {
     good.then_some(layers)
 }
 
-/// The destination of a packet that [`plain4`] knows, that lives on after one more hop, and that is not a group's: what a
-/// packet needs that is routed and nothing else.
+/// The destination of a packet that a router has nothing to do with but to route it: untagged, whole, to `mac`, over IPv4
+/// without options, to no group, of at least 20 bytes behind its header, to live on after one more hop. What these bytes are
+/// is not looked at, but for their checksum where the device has not verified it.
 #[inline(always)]
 pub fn passing4(frame: &[u8], checksums: Checksums, mac: &Mac) -> Option<u32> {
-    const L4: usize = ethernet::LENGTH + ipv4::LENGTH;
-    let head: &[u8; L4 + 20] = frame.first_chunk()?;
+    let head: &[u8; ethernet::LENGTH + ipv4::LENGTH] = frame.first_chunk()?;
     let [a, b, c, d, e, f] = *mac;
     let link = u64::from_le_bytes([head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7]]);
     // Type, version and header length, class, total length.
     let kind = u64::from_be_bytes([
         head[12], head[13], head[14], head[15], head[16], head[17], head[18], head[19],
     ]);
-    // Fragment, TTL, protocol.
-    let life = u32::from_be_bytes([head[20], head[21], head[22], head[23]]);
-    let total = (kind >> 16) as u16;
-    let (ttl, protocol) = ((life >> 8) as u8, life as u8);
-    let tcp = protocol == protocol::TCP;
-    let end = ethernet::LENGTH + total as usize;
-    let placed = link << 16 == u64::from_le_bytes([0, 0, a, b, c, d, e, f])
-        && kind >> 40 == 0x08_0045
-        && life >> 16 & u32::from(ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET) == 0
-        // One test, not a branch on each: nobody can foretell which it is.
-        && protocol < 64
-        && PORTS >> protocol & 1 != 0
-        && ttl > 1
-        && end <= frame.len();
-    if !placed {
-        return None;
-    }
-    let (_, network) = head.split_first_chunk::<{ ethernet::LENGTH }>()?;
-    let network: &[u8; 34] = network.first_chunk()?;
-    let tcp_flags = select_unpredictable(tcp, head[L4 + 13], 0);
+    // Fragment and TTL, as they lie.
+    let life = u32::from_ne_bytes([head[20], head[21], head[22], head[23]]);
+    let [more, offset] = (ipv4::MORE_FRAGMENTS | ipv4::FRAGMENT_OFFSET).to_be_bytes();
+    let total = (kind >> 16) as u16 as usize;
+    let source = u32::from_be_bytes([head[26], head[27], head[28], head[29]]);
     let destination = u32::from_be_bytes([head[30], head[31], head[32], head[33]]);
-    let room = total.wrapping_sub(ipv4::LENGTH as u16);
-    let good = total >= ipv4::LENGTH as u16
-        && validity::short(network, protocol, room, tcp_flags)
-        && destination < 0xe000_0000
-        && (checksums == Checksums::Vouched
-            || (checksums == Checksums::Unverified && is_plain4(frame, checksums, mac)));
-    good.then_some(destination)
+    let passes = link << 16 == u64::from_le_bytes([0, 0, a, b, c, d, e, f])
+        && kind >> 40 == 0x08_0045
+        && life & u32::from_ne_bytes([more, offset, 0, 0]) == 0
+        // More than one hop to live.
+        && life & u32::from_ne_bytes([0, 0, !1, 0]) != 0
+        && total >= ipv4::LENGTH + 20
+        && ethernet::LENGTH + total <= frame.len()
+        && validity::is_unicast(source)
+        && validity::is_unicast(destination)
+        && source != destination
+        && (checksums == Checksums::Vouched || (checksums == Checksums::Unverified && has_right_sums(frame)));
+    passes.then_some(destination)
 }
 
-/// The protocols that plain packets are of, a bit each.
-const PORTS: u64 = 1 << protocol::TCP | 1 << protocol::UDP;
-
+/// Whether the checksums of a whole IPv4 packet without options are right. Those of ICMP are for others to say.
 #[inline(never)]
-fn is_plain4(frame: &[u8], checksums: Checksums, mac: &Mac) -> bool {
-    plain4(frame, checksums, mac).is_some()
+fn has_right_sums(frame: &[u8]) -> bool {
+    let network = frame
+        .get(ethernet::LENGTH..)
+        .and_then(|network| network.first_chunk::<34>());
+    let layers = frame.first_chunk().and_then(|head| layers::short(head, frame.len()));
+    match (network, layers) {
+        (Some(network), Some(layers)) => validity::sums_are_right(frame, layers, network),
+        (Some(network), None) => {
+            let (header, _) = network.split_at(ipv4::LENGTH);
+            !matches!(header[9], protocol::TCP | protocol::UDP | protocol::ICMP) && checksum::sum(header) == 0xffff
+        }
+        (None, _) => false,
+    }
 }
 
 /// The layers of an untagged whole TCP or UDP packet to `mac`, over IPv6 without extension headers.

@@ -18,6 +18,9 @@ pub struct Policy {
     pub martians: bool,
     /// Refuse IPv4 source routes. IPv6 routing headers of type 0 are always refused (RFC 5095).
     pub source_routes: bool,
+    /// Refuse lengths and flags of TCP and UDP headers that can't be right. Nobody has to who only routes (RFC 1812, 5.2.2).
+    /// Checksums are another matter: one that a local sender left to offload would be wrong for ever.
+    pub headers: bool,
 }
 
 impl Default for Policy {
@@ -26,6 +29,7 @@ impl Default for Policy {
         Self {
             martians: true,
             source_routes: true,
+            headers: true,
         }
     }
 }
@@ -129,6 +133,13 @@ pub(crate) fn sums_are_right(frame: &[u8], layers: Layers, head: &[u8; 34]) -> b
     checksum::sum(header) == 0xffff && (none || checksum::add(checksum::sum(payload), pseudo) == 0xffff)
 }
 
+/// Whether an address can be one of a host elsewhere: not of networks 0, 127 and those from 224 on.
+#[inline(always)]
+pub(crate) fn is_unicast(address: u32) -> bool {
+    // From 1 to 223, but for 127.
+    (address >> 24).wrapping_sub(1) < 223 && address >> 24 != 127
+}
+
 /// Whether an address begins with 0, 127, or `reserved` or more.
 #[inline(always)]
 const fn is_suspect(address: u32, reserved: u32) -> bool {
@@ -176,7 +187,9 @@ fn validate_any(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
     let payload = layers.payload(frame);
     match layers.fragment {
         Fragment::Whole => {
-            transport(payload, layers)?;
+            if policy.headers {
+                transport(payload, layers)?;
+            }
             // Until the last segment of a routing header, the pseudo-header's destination is not the packet's.
             if segments_left > 0 {
                 Ok(Validity::Valid)
@@ -185,6 +198,7 @@ fn validate_any(frame: &[u8], checksums: Checksums, layers: &Layers, policy: &Po
             }
         }
         _ if checksums == Checksums::LeftToOffload => Err(Fault::OffloadOnFragment),
+        Fragment::First if !policy.headers => Ok(Validity::Valid),
         Fragment::First => match transport(payload, layers) {
             Err(Fault::BadTcpOffset) => Err(Fault::TinyFragment),
             // The length is that of all fragments together.
@@ -289,6 +303,14 @@ pub(crate) fn martian6(source: u128, destination: u128, layers: &Layers) -> Resu
         Err(Fault::Land)
     } else {
         Ok(())
+    }
+}
+
+/// Whether lengths and flags of the TCP or UDP header of a packet that is whole can be right.
+pub fn validate_headers(frame: &[u8], layers: &Layers) -> Result<(), Fault> {
+    match layers.fragment {
+        Fragment::Whole => transport(layers.payload(frame), layers),
+        _ => Ok(()),
     }
 }
 

@@ -282,6 +282,7 @@ fn policy_without_martians_and_source_routes_lets_them_pass() {
     let policy = Policy {
         martians: false,
         source_routes: false,
+        headers: true,
     };
     for bytes in [
         tcp4("127.0.0.1:1", "127.0.0.1:80").build(),

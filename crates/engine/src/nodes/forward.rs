@@ -9,6 +9,7 @@ use sluice_nat::Tuple;
 use sluice_route::{NextHops, Reason as Route, SourceValidation};
 use sluice_wire::Packet;
 use sluice_wire::layers::{Fragment, Layers};
+use sluice_wire::validity;
 
 use crate::batch::{Batch, Complaint, Lists, Meta, put};
 use crate::context::{Ctx, Exit};
@@ -211,7 +212,7 @@ fn step<F: Family>(
         Destination::Hop(hop) => hop,
         Destination::Unknown(wanted) => return lists.wait(slot, Some(wanted)),
         Destination::Local if own => return lists.discard(slot, Own::NoLocalService),
-        Destination::Local => return put(&mut lists.gateway, slot),
+        Destination::Local => return deliver(slot, packet, layers, lists),
         Destination::Refused(reason) if own => return lists.discard(slot, reason),
         Destination::Refused(reason) => return refuse(slot, reason, lists),
     };
@@ -233,6 +234,15 @@ fn step<F: Family>(
         return lists.cut(slot, hop);
     }
     send(way, slot, packet, meta, lists, &exit);
+}
+
+/// For the gateway itself, which looks at headers behind those of IP, as nobody before may have.
+#[inline(never)]
+fn deliver(slot: Slot, packet: &Packet<'_>, layers: &Layers, lists: &mut Lists) {
+    match validity::validate_headers(packet.bytes(), layers) {
+        Ok(()) => put(&mut lists.gateway, slot),
+        Err(fault) => lists.discard(slot, fault),
+    }
 }
 
 #[cold]

@@ -34,8 +34,8 @@ pub struct Way {
     port: PortIndex,
     /// No tags, and this worker has the port's queue.
     plain: bool,
-    /// The same, and there is a port.
-    direct: bool,
+    /// The same, and there is a port: largest L3 datagram by that, otherwise 0.
+    direct: u16,
     /// No tags, and this worker has it.
     sender: Option<WorkerIndex>,
     frames: u32,
@@ -50,7 +50,7 @@ impl Way {
         mtu: 0,
         port: 0,
         plain: false,
-        direct: false,
+        direct: 0,
         sender: None,
         frames: 0,
         bytes: 0,
@@ -61,7 +61,8 @@ impl Way {
 #[derive(Debug)]
 pub struct Ways([Way; WAYS]);
 
-const WAYS: usize = 4;
+/// Places for ways.
+pub const WAYS: usize = 4;
 
 /// No next hop has this index, and it is not that of no route.
 const NO_NEXT_HOP: u32 = u32::MAX - 1;
@@ -83,14 +84,24 @@ impl Ways {
         Some(way)
     }
 
-    /// The way of a next hop that is a gateway whose neighbour is known; none for every other.
+    /// The way that has the place of a next hop, and whether it is the way of that.
     #[inline(always)]
-    pub fn by_route(&mut self, route: u32, exit: &Exit<'_>) -> Option<&mut Way> {
+    pub fn at(&mut self, route: u32) -> (&mut Way, bool) {
         let way = &mut self.0[route as usize % WAYS];
-        if way.route != route && !gather_bound(way, route, exit) {
-            return None;
+        let is_it = way.route == route;
+        (way, is_it)
+    }
+
+    /// Put the way of a next hop in its place. False where it is no gateway whose neighbour is known.
+    #[inline(never)]
+    pub fn bind(&mut self, route: u32, exit: &Exit<'_>) -> bool {
+        let way = &mut self.0[route as usize % WAYS];
+        let hop = exit.paths.bound(route);
+        let found = hop.is_some_and(|hop| gather(way, hop, exit));
+        if found {
+            way.route = route;
         }
-        Some(way)
+        found
     }
 
     /// Count what was sent. Must be called at the end of the node.
@@ -114,16 +125,6 @@ fn count(way: &mut Way, exit: &Exit<'_>) {
 }
 
 #[inline(never)]
-fn gather_bound(way: &mut Way, route: u32, exit: &Exit<'_>) -> bool {
-    let hop = exit.paths.bound(route);
-    let found = hop.is_some_and(|hop| gather(way, hop, exit));
-    if found {
-        way.route = route;
-    }
-    found
-}
-
-#[inline(never)]
 fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     count(way, exit);
     (way.hop, way.route) = (Hop::NONE, NO_NEXT_HOP);
@@ -135,14 +136,16 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     addresses[6..].copy_from_slice(&interface.mac);
     let sender = exit.policy.sender(exit.setup, interface.port, exit.own);
     let untagged = interface.tags.is_empty();
+    let mtu = exit.policy.mtu(hop.interface() as u16, exit.now);
+    let plain = untagged && sender.is_none();
     *way = Way {
         hop,
         route: NO_NEXT_HOP,
         addresses,
-        mtu: exit.policy.mtu(hop.interface() as u16, exit.now),
+        mtu,
         port: interface.port,
-        plain: untagged && sender.is_none(),
-        direct: untagged && sender.is_none() && interface.port != NO_PORT,
+        plain,
+        direct: if plain && interface.port != NO_PORT { mtu } else { 0 },
         sender: sender.filter(|_| untagged),
         frames: 0,
         bytes: 0,
@@ -164,27 +167,40 @@ impl Way {
         if self.takes(&meta.layers)
             && let Some(head) = link.first_chunk_mut()
         {
-            self.go(head, length, slot, meta, lists);
+            self.readdress(head, length);
+            meta.egress = self.egress();
+            lists.send(self.port, slot);
             return true;
         }
         false
     }
 
-    /// Whether a packet that came without tags leaves by a port as it is, through this worker's own queue.
+    /// Whether a packet that came without tags, of an L3 datagram so long, leaves by a port as it is, through this worker's own
+    /// queue.
     #[inline(always)]
-    pub fn is_direct(&self) -> bool {
-        self.direct
+    pub fn is_direct_for(&self, length: u16) -> bool {
+        length <= self.direct
     }
 
-    /// Write the addresses of a frame of `length` bytes without tags, and send it.
+    /// Its interface.
     #[inline(always)]
-    pub fn go(&mut self, head: &mut [u8; 12], length: usize, slot: Slot, meta: &mut Meta, lists: &mut Lists) {
+    pub fn egress(&self) -> u16 {
+        self.hop.interface() as u16
+    }
+
+    /// Its port.
+    #[inline(always)]
+    pub fn port(&self) -> PortIndex {
+        self.port
+    }
+
+    /// Write the addresses of a frame of `length` bytes without tags, and count it as sent.
+    #[inline(always)]
+    pub fn readdress(&mut self, head: &mut [u8; 12], length: usize) {
         // The type behind the addresses is right as it came.
         *head = self.addresses;
         self.frames += 1;
         self.bytes += length as u64;
-        meta.egress = self.hop.interface() as u16;
-        lists.send(self.port, slot);
     }
 }
 

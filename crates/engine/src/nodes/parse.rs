@@ -10,7 +10,7 @@ use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
 use sluice_wire::{Checksums, Fault, Packet, ipv4, passing4, plain4, plain6};
 
-use crate::batch::{Batch, Lists, Meta, Origin, Passing, put};
+use crate::batch::{Batch, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::io::{HAND, PortIndex, Slot};
 use crate::nodes::{bridge, transit};
@@ -122,7 +122,8 @@ fn passing(
     (port, slots): (PortIndex, Range<usize>),
     tally: &mut Tally,
 ) {
-    let (router, validated) = (interface.router, interface.validation != SourceValidation::Off);
+    let router = interface.router;
+    lists.transit.validated |= interface.validation != SourceValidation::Off;
     let mut plain = Tally::at(number);
     for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
@@ -130,13 +131,7 @@ fn passing(
         if let Some(destination) = passing4(frame, packet.checksums(), &interface.mac) {
             (plain.frames, plain.bytes) = (plain.frames + 1, plain.bytes + frame.len() as u64);
             meta.interface = number;
-            let passing = Passing {
-                destination,
-                router,
-                slot,
-                validated,
-            };
-            lists.pass(passing);
+            lists.transit.put(slot, router, destination);
         } else {
             unlike(slot, packet, meta, lists, ctx, (port, Some(number)), tally);
         }
@@ -199,7 +194,7 @@ pub(super) fn unlike(
     let Some(interface) = number.and_then(|number| policy.interface(number)) else {
         return lists.discard(slot, Own::UnknownVlan);
     };
-    match check(frame, checksums, &layers, interface) {
+    match check(frame, checksums, &layers, interface, policy) {
         Ok(Validity::Valid) => {
             forget_wrong(packet);
             place(slot, packet, &layers, interface, lists, policy);
@@ -242,14 +237,28 @@ pub(super) fn forget_wrong(packet: &mut Packet<'_>) {
     }
 }
 
-/// Whether the frame is for us and fit to be forwarded.
+/// Whether the frame is for us and fit to be forwarded. Lengths and flags of TCP and UDP are the concern of who uses them.
 #[inline(always)]
-fn check(frame: &[u8], checksums: Checksums, layers: &Layers, interface: &Interface) -> Result<Validity, Reason> {
+fn check(
+    frame: &[u8],
+    checksums: Checksums,
+    layers: &Layers,
+    interface: &Interface,
+    policy: &Policy,
+) -> Result<Validity, Reason> {
     let ours = frame.first_chunk::<6>() == Some(&interface.mac);
     if !ours && !layers.flags.has(Flags::MULTICAST) {
         return Err(Own::NotOurMac.into());
     }
-    Ok(validity::validate(frame, checksums, layers, &interface.validity)?)
+    let judged = validity::validate(frame, checksums, layers, &interface.validity);
+    if judged.is_err() && policy.only_routes(interface) {
+        let lenient = validity::Policy {
+            headers: false,
+            ..interface.validity
+        };
+        return Ok(validity::validate(frame, checksums, layers, &lenient)?);
+    }
+    Ok(judged?)
 }
 
 /// Which way a valid packet goes that has just come.

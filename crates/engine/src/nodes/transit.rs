@@ -1,92 +1,91 @@
 //! transit: what parse finds plain on an interface whose router has routes alone: counted down, readdressed, on its way.
 //!
 //! Most packets of a plain router are like that, and nothing else has to be known of them than where they go.
-//! Exits: transmit, forward (whatever takes more than that).
+//! Exits: transmit, decapsulate (for an end of a tunnel), forward (whatever else takes more than that).
 
 use sluice_route::SourceValidation::Strict;
-use sluice_route::{NextHops, RouterIndex, validate_way_back};
+use sluice_route::validate_way_back;
+use sluice_table::prefix::NO_ROUTE;
 use sluice_wire::layers;
 use sluice_wire::{Packet, ethernet, ipv4};
 
-use crate::batch::{Batch, Lists, Meta, Passing, put};
-use crate::context::{Ctx, Exit};
+use crate::batch::{Batch, Lists, Meta, Passing, Slots, put};
+use crate::context::Ctx;
 use crate::family::{Family, V4};
-use crate::io::{HAND, Slot};
-use crate::nodes::output::Ways;
+use crate::io::{HAND, PortIndex, Slot};
+use crate::nodes::output::{WAYS, Way, Ways};
 use crate::policy::Interface;
-use crate::reason::Own;
 
 /// Whether plain IPv4 packets that come in by an interface need nothing but a route.
 pub fn is_enough(ctx: &Ctx<'_, '_>, interface: &Interface) -> bool {
-    !interface.stateful[0]
-        && !ctx.policy.tunnels.end_in(interface.router)
-        && !ctx.policy.limits_segments
-        && ctx.policy.filter_of(interface.context).is_none()
-        && ctx.policy.chains_of(interface.router).is_none()
-        && ctx.role.sessions.is_empty()
+    ctx.policy.needs_routes_alone(interface) && ctx.role.sessions.is_empty()
 }
 
 /// Route packets.
 #[inline(never)]
 pub fn transit(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
-    // Its room goes back at the end.
-    let mut all = std::mem::take(&mut lists.transit);
-    let (mut routers, mut addresses, mut routes) = ([0; HAND], [0; HAND], [0; HAND]);
-    for ((passing, router), address) in all.iter().zip(&mut routers).zip(&mut addresses) {
-        (*router, *address) = (passing.router, passing.destination);
-    }
-    let count = all.len();
-    V4::routes(ctx.paths, &routers[..count], &addresses[..count], &mut routes[..count]);
-    // Which of several ways is by the flow, of which nothing is known here.
-    let mut others = 0;
-    if NextHops::have_sets(&routes[..count]) {
-        let sets = routes.iter().map(|&route| u128::from(NextHops::have_sets(&[route])));
-        others = sets.take(count).rev().fold(0, |others, set| others << 1 | set);
-    }
-    if all.iter().fold(false, |any, passing| any | passing.validated) {
-        others |= doubtful(batch, &all, &routers, ctx);
+    let all = &lists.transit;
+    let mut routes = [0; HAND];
+    let routes = &mut routes[..all.slots().len()];
+    V4::routes(ctx.paths, all.routers(), all.destinations(), routes);
+    if all.validated {
+        doubt(batch, all, routes, ctx);
     }
     let exit = ctx.exit();
-    let mut ways = Ways::default();
-    for (place, (&Passing { slot, .. }, &route)) in all.iter().zip(&routes).enumerate() {
-        let meta = &mut batch.meta[slot as usize % HAND];
+    // The packets of each way leave together.
+    let (mut ways, mut leaving) = (Ways::default(), [const { Slots::new_const() }; WAYS]);
+    for (place, &route) in routes.iter().enumerate() {
+        let slot = lists.transit.slot(place);
         let packet = &mut batch.packets[slot as usize];
-        let is_other = others != 0 && others >> place & 1 != 0;
-        if is_other || !pass(slot, packet, meta, route, lists, &mut ways, &exit) {
-            look_again(slot, packet, meta, lists);
+        let meta = &mut batch.meta[slot as usize % HAND];
+        let together = &mut leaving[route as usize % WAYS];
+        let (mut way, is_it) = ways.at(route);
+        if !is_it {
+            leave(together, way.port(), lists);
+            if !ways.bind(route, &exit) {
+                look_again(slot, packet, meta, lists, ctx);
+                continue;
+            }
+            way = ways.at(route).0;
         }
+        if !pass(packet, way) {
+            look_again(slot, packet, meta, lists, ctx);
+            continue;
+        }
+        meta.egress = way.egress();
+        put(together, slot);
+    }
+    for (place, together) in leaving.iter_mut().enumerate() {
+        leave(together, ways.at(place as u32).0.port(), lists);
     }
     ways.settle(&exit);
-    all.clear();
-    lists.transit = all;
+    lists.transit.clear();
 }
 
-/// Those whose sources may not be valid (BCP 38), a bit each by place: `forward` looks closer.
+/// Take the routes away of those whose sources may not be valid (BCP 38): `forward` looks closer.
 #[inline(never)]
-fn doubtful(batch: &Batch<'_, '_>, all: &[Passing], routers: &[RouterIndex; HAND], ctx: &Ctx<'_, '_>) -> u128 {
-    let (mut sources, mut routes) = ([0; HAND], [0; HAND]);
-    for (passing, source) in all.iter().zip(&mut sources) {
-        *source = source_of(&batch.packets[passing.slot as usize]);
+fn doubt(batch: &Batch<'_, '_>, all: &Passing, routes: &mut [u32], ctx: &Ctx<'_, '_>) {
+    let (mut sources, mut back) = ([0; HAND], [0; HAND]);
+    for (&slot, source) in all.slots().iter().zip(&mut sources) {
+        *source = source_of(&batch.packets[slot as usize]);
     }
-    let count = all.len();
-    V4::routes(ctx.paths, &routers[..count], &sources[..count], &mut routes[..count]);
+    let count = all.slots().len();
+    V4::routes(ctx.paths, all.routers(), &sources[..count], &mut back[..count]);
     // The ways back that were valid, most packets having the same few.
     let mut valid = [None; 4];
-    let mut doubtful = 0;
-    for (place, (passing, &route)) in all.iter().zip(&routes).enumerate() {
-        let interface = batch.meta(passing.slot).interface;
-        let way = Some((route, interface));
-        let known = &mut valid[(route as usize ^ interface as usize) % 4];
-        if !passing.validated || *known == way {
+    for ((&slot, &back), route) in all.slots().iter().zip(&back).zip(routes) {
+        let interface = batch.meta(slot).interface;
+        let way = Some((back, interface));
+        let known = &mut valid[(back as usize ^ interface as usize) % 4];
+        if *known == way {
             continue;
         }
         let mode = ctx.policy.interface(interface).map(|interface| interface.validation);
-        match validate_way_back(mode.unwrap_or(Strict), route, interface, &ctx.paths.next_hops) {
+        match validate_way_back(mode.unwrap_or(Strict), back, interface, &ctx.paths.next_hops) {
             Ok(()) => *known = way,
-            Err(_) => doubtful |= 1 << place,
+            Err(_) => *route = NO_ROUTE,
         }
     }
-    doubtful
 }
 
 /// The source of a plain frame.
@@ -98,46 +97,49 @@ fn source_of(packet: &Packet<'_>) -> u32 {
     source.map_or(0, |source| u32::from_be_bytes(*source))
 }
 
-/// Send a packet to a gateway that is known, on a link that takes it as it is. False, and nothing done, where there is none.
+/// Count a packet down and give it the addresses of a way. False, and nothing done, where that does not take it as it is.
 #[inline(always)]
-fn pass(
-    slot: Slot,
-    packet: &mut Packet<'_>,
-    meta: &mut Meta,
-    route: u32,
-    lists: &mut Lists,
-    ways: &mut Ways,
-    exit: &Exit<'_>,
-) -> bool {
+fn pass(packet: &mut Packet<'_>, way: &mut Way) -> bool {
     let bytes = packet.len();
     let head: Option<&mut [u8; ethernet::LENGTH + ipv4::LENGTH]> = packet.bytes_mut().first_chunk_mut();
     if let Some((link, network)) = head.and_then(|head| head.split_first_chunk_mut::<{ ethernet::LENGTH }>())
-        && let Some(network) = network.first_chunk_mut()
-        && let Some(way) = ways.by_route(route, exit)
-        && let Some(addresses) = link.first_chunk_mut()
-        && way.is_direct()
-        && ipv4::TOTAL_LENGTH.read(network) <= way.mtu
+        && let (Some(addresses), Some(network)) = (link.first_chunk_mut(), network.first_chunk_mut())
+        && way.is_direct_for(ipv4::TOTAL_LENGTH.read(network))
     {
         ipv4::count_down(network);
-        way.go(addresses, bytes, slot, meta, lists);
+        way.readdress(addresses, bytes);
         return true;
     }
     false
 }
 
+/// Packets of a way, all by one port.
+#[inline(always)]
+fn leave(together: &mut Slots, port: PortIndex, lists: &mut Lists) {
+    if let Some(list) = lists.transmit.get_mut(port as usize) {
+        // As `put` has it, there is room for the hand.
+        let _ = list.try_extend_from_slice(together);
+    }
+    together.clear();
+}
+
 /// What takes more is for those who know more of it.
 #[inline(never)]
-fn look_again(slot: Slot, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists) {
-    let head = packet.bytes().first_chunk();
-    match head.and_then(|head| layers::short(head, packet.len())) {
-        Some(layers) => {
-            *meta = Meta {
-                layers,
-                interface: meta.interface,
-                ..Meta::default()
-            };
-            put(&mut lists.forward4, slot);
-        }
-        None => lists.discard(slot, Own::Forgotten),
+fn look_again(slot: Slot, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let frame = packet.bytes();
+    let layers = match layers::parse(frame) {
+        Ok(layers) => layers,
+        Err(fault) => return lists.discard(slot, fault),
+    };
+    *meta = Meta {
+        layers,
+        interface: meta.interface,
+        ..Meta::default()
+    };
+    let (tunnels, router) = (&ctx.policy.tunnels, ctx.policy.router_of(meta.interface));
+    if tunnels.end_in(router) && tunnels.take(router, &layers, frame) {
+        put(&mut lists.decapsulate, slot);
+    } else {
+        put(&mut lists.forward4, slot);
     }
 }

@@ -69,6 +69,7 @@ pub fn is_valid(frame: &[u8]) -> bool {
     let lenient = validity::Policy {
         martians: false,
         source_routes: true,
+        headers: true,
     };
     layers::parse(frame).is_ok_and(|layers| {
         validity::validate(frame, Checksums::Unverified, &layers, &lenient) == Ok(validity::Validity::Valid)
