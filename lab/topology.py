@@ -142,6 +142,51 @@ class Customers(Laid):
             server.run("ip", "-6", "route", "add", "default", "via", "2001:db8:a::2")
 
 
+class TwoWays(Laid):
+    """Two hosts, and a server that two links lead to:
+
+        alice ── inside1 ┐         ┌ east ┐
+                         ├ gateway ┤      ├ server
+        bob ──── inside2 ┘         └ west ┘
+    """
+
+    # Link by link: the server's end, its address, the gateway's, and how much the server prefers it.
+    LINKS = {"east": ("eth0", "198.51.100.1", "198.51.100.2", "10"), "west": ("eth1", "198.51.100.5", "198.51.100.6", "20")}
+
+    def __init__(self, folder="/run/lab/two-ways", mtu=1500):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        self.folder = folder
+        self.hosts = [Host(name, folder) for name in ["gateway", "alice", "bob", "server"]]
+        self.gateway, self.alice, self.bob, self.server = self.hosts
+        self.gateway.setting("net.ipv6.conf.default.disable_ipv6=1")
+        for number, host in enumerate([self.alice, self.bob], 1):
+            connect(self.gateway, f"inside{number}", host, "eth0", mtu)
+            host.address = f"192.168.{number}.2"
+            host.run("ip", "address", "add", f"{host.address}/24", "dev", "eth0")
+            host.run("ip", "route", "add", "default", "via", f"192.168.{number}.1")
+        for setting in ["net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.default.rp_filter=0"]:
+            self.server.setting(setting)
+        self.server.run("ip", "link", "set", "lo", "up")
+        for address in ["192.0.2.1", "192.0.2.130", "203.0.113.1"]:
+            self.server.run("ip", "address", "add", f"{address}/32", "dev", "lo")
+        for link, (end, address, _, _) in self.LINKS.items():
+            connect(self.gateway, link, self.server, end, mtu)
+            self.server.run("ip", "address", "add", f"{address}/30", "dev", end)
+            self.restore(link)
+
+    def restore(self, link):
+        """Join a link again, and lead the server's answers over it."""
+        end, _, gateway, metric = self.LINKS[link]
+        self.server.run("ip", "link", "set", end, "up")
+        for inside in ["192.168.1.0/24", "192.168.2.0/24"]:
+            self.server.run("ip", "route", "replace", inside, "via", gateway, "dev", end, "metric", metric)
+
+    def cut(self, link):
+        """Cut a link: both of its ends lose their carrier."""
+        self.server.run("ip", "link", "set", self.LINKS[link][0], "down")
+
+
 class Provider(Laid):
     """Two customers with the same addresses, and a provider's network beyond:
 

@@ -1,5 +1,7 @@
 """Routes of a router's own namespace: what BIRD or a person puts there forwards, and FRR in it tells by FPM."""
 
+import ipaddress
+
 import pytest
 
 from lab import configuration, waiting
@@ -66,6 +68,27 @@ def test_route_of_several_ways_has_them_all(gateway, router):
     wait_for(gateway, "203.0.113.128/25", *((via, "outside", "boot") for via in [UPSTREAM, OTHER]))
     router.run("ip", "route", "delete", "203.0.113.128/25")
     wait_for(gateway, "203.0.113.128/25")
+
+
+def test_list_of_more_routes_than_a_page_has_each_once(topology, gateway, router):
+    networks = {f"10.{80 + number // 250}.{number % 250}.0/24" for number in range(3000)}
+
+    def batch(word):
+        path = f"{topology.folder}/routes"
+        with open(path, "w", encoding="ascii") as file:
+            file.writelines(f"route {word} {network} via {UPSTREAM}\n" for network in sorted(networks))
+        router.run("ip", "-batch", path)
+
+    def listed():
+        rows = gateway.show("routes")["routes"]
+        return sorted(row["to"] for row in rows if row["kind"] == "boot")
+
+    batch("add")
+    waiting.until(lambda: listed() == sorted(networks), "all routes")
+    text = [line.split()[1] for line in gateway.command("show", "routes").splitlines() if " boot " in line]
+    assert sorted(networks, key=ipaddress.ip_network) == text
+    batch("delete")
+    waiting.until(lambda: not listed(), "no routes")
 
 
 def test_route_onto_a_link_and_routes_of_ipv6_are_taken_over(gateway, router):

@@ -328,7 +328,7 @@ pub enum Link {
     },
 }
 
-/// A static route.
+/// A way of a static route: those to one network at one distance are one route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
     /// The virtual router that has it.
@@ -337,6 +337,10 @@ pub struct Route {
     pub to: Prefix,
     /// Where it leads.
     pub way: Way,
+    /// Its part beside other ways, at least 1.
+    pub weight: u8,
+    /// Administrative distance, at least 1.
+    pub distance: u8,
 }
 
 /// Where a route leads.
@@ -344,6 +348,8 @@ pub struct Route {
 pub enum Way {
     /// To a gateway on the link of an interface.
     Gateway(IpAddr, InterfaceIndex),
+    /// To a gateway that the router's routes lead to.
+    Recursive(IpAddr),
     /// Onto the link of an interface.
     Link(InterfaceIndex),
     /// Nowhere.

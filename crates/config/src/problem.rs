@@ -5,6 +5,7 @@ mod chain;
 mod filter;
 mod inspection;
 mod pool;
+mod route;
 mod router;
 mod stage;
 mod tunnel;
@@ -16,6 +17,7 @@ pub use self::chain::ChainProblem;
 pub use self::filter::FilterProblem;
 pub use self::inspection::InspectionProblem;
 pub use self::pool::PoolProblem;
+pub use self::route::RouteProblem;
 pub use self::router::RouterProblem;
 pub(crate) use self::stage::BURST;
 pub use self::stage::StageProblem;
@@ -85,6 +87,9 @@ pub enum Problem {
     /// About virtual routers.
     #[error(transparent)]
     Router(RouterProblem),
+    /// A static route.
+    #[error(transparent)]
+    Route(RouteProblem),
     /// A tunnel.
     #[error(transparent)]
     Tunnel(TunnelProblem),
@@ -254,15 +259,6 @@ pub enum Problem {
     /// An address that is preferred for longer than it is valid.
     #[error("`preferred-lifetime` is longer than `valid-lifetime`")]
     PreferredBeyondValid,
-    /// A route that leads nowhere by accident.
-    #[error("the route to `{0}` leads nowhere")]
-    RouteIncomplete(Prefix),
-    /// A route with a gateway and an action.
-    #[error("the route to `{0}` has both an `action` and a way to go")]
-    RouteContradicts(Prefix),
-    /// Two routes to one network.
-    #[error("there is a route to `{0}` already")]
-    DuplicateRoute(Prefix),
     /// An IPv4 gateway of an IPv6 route, or the reverse.
     #[error("a gateway `{via}` cannot serve a route to `{to}`")]
     FamiliesDiffer {
@@ -431,6 +427,7 @@ impl Problem {
             Self::DuplicateCore(_) => "each worker has a core of its own".into(),
             Self::Stage(problem) => problem.hint(),
             Self::Router(problem) => problem.hint(),
+            Self::Route(problem) => problem.hint(),
             Self::Tunnel(problem) => problem.hint(),
             Self::Chain(problem) => problem.hint(),
             Self::Bridge(problem) => problem.hint(),
@@ -482,9 +479,6 @@ impl Problem {
             Self::NotAutonomous(_) => "use a /64 (RFC 4862, 5.5.3), or set `autonomous = false`".into(),
             Self::NotIpv4(_) => "translation is between IPv4 addresses; IPv6 is routed as it is".into(),
             Self::PreferredBeyondValid => "lower it (RFC 4861, 4.6.2)".into(),
-            Self::RouteIncomplete(_) => "add `via = \"…\"`, `interface = \"…\"` or `action = \"blackhole\"`".into(),
-            Self::RouteContradicts(_) => "keep `action`, or `via` and `interface`".into(),
-            Self::DuplicateRoute(_) => "keep one of them".into(),
             Self::FamiliesDiffer { via, .. } => {
                 if via.is_ipv4() {
                     "give an IPv6 gateway".into()

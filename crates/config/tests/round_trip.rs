@@ -220,12 +220,17 @@ fn document() -> impl Strategy<Value = Document> {
         option::of(any::<std::net::IpAddr>()),
         option::of("[a-z.]{1,9}"),
         option::of(action),
+        any::<bool>(),
+        option::of(any::<[u8; 2]>()),
     )
-        .prop_map(|(to, via, interface, action)| Route {
+        .prop_map(|(to, via, interface, action, recursive, numbers)| Route {
             to,
             via,
+            recursive,
             interface,
             action,
+            weight: numbers.map(|[weight, _]| weight),
+            distance: numbers.map(|[_, distance]| distance),
         });
     let pool = (vec(range(), 0..4), lending(), timeouts()).prop_map(|(addresses, lending, timeouts)| Pool {
         addresses,

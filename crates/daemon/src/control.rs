@@ -24,7 +24,7 @@ use crate::eve::{Eve, Scene};
 use crate::host::{Hosts, KernelLink};
 use crate::hosts;
 use crate::numbers::Resting;
-use crate::routing::Hearings;
+use crate::routing::{Hearings, Standing};
 use crate::rules::RunningRules;
 use crate::shares::Shares;
 use crate::start::Running;
@@ -271,6 +271,12 @@ impl Control {
     /// Listen to routing daemons as the configuration that runs says. From within the runtime.
     pub(crate) fn hear_routes(self: &Arc<Self>) {
         lock(&self.hearings).follow(self);
+    }
+
+    /// How it stands with who tells a router its routes, by FPM and by the kernel. Not while the plane is held: who is heard
+    /// takes it.
+    pub(crate) fn standings(&self, router: &str) -> [Option<Standing>; 2] {
+        lock(&self.hearings).standings(router)
     }
 
     /// Interfaces of routers' namespaces, for whom routes are heard there.

@@ -65,17 +65,19 @@ fn plain(address: Address) -> IpAddr {
     }
 }
 
-/// The interface that a router's configured default route leads to.
+/// The interface that a router's configured default route leads to, by the lowest distance.
 fn default_route(config: &Config, router: RouterIndex, six: bool) -> Option<u16> {
     let routes = config.routes.iter().filter(|route| route.router == router);
-    let mut defaults = routes.filter(|route| {
+    let defaults = routes.filter(|route| {
         let net = route.to.net();
         net.prefix_len() == 0 && net.addr().is_ipv6() == six
     });
-    defaults.find_map(|route| match route.way {
-        Way::Gateway(_, interface) | Way::Link(interface) => Some(interface),
-        Way::Nowhere(_) => None,
-    })
+    let ways = defaults.filter_map(|route| match route.way {
+        Way::Gateway(_, interface) | Way::Link(interface) => Some((route.distance, interface)),
+        Way::Recursive(_) | Way::Nowhere(_) => None,
+    });
+    ways.min_by_key(|(distance, _)| *distance)
+        .map(|(_, interface)| interface)
 }
 
 /// Make the hosts, with the workers' queues for them.

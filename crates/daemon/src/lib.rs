@@ -16,6 +16,7 @@ mod filter;
 pub mod host;
 mod hosts;
 mod known;
+mod links;
 mod load;
 mod log;
 mod machine;

@@ -319,12 +319,13 @@ impl Port {
         mac
     }
 
-    /// The state of its link now.
+    /// The state of its link now; up where its driver can't tell.
     pub fn link(&self) -> Link {
         let (mut up, mut megabits) = (0, 0);
         // SAFETY: both results are written.
-        unsafe { sys::sluice_port_link(self.number, &mut up, &mut megabits) };
-        Link { up: up != 0, megabits }
+        let error = unsafe { sys::sluice_port_link(self.number, &mut up, &mut megabits) };
+        let up = up != 0 || error == -libc::ENOTSUP;
+        Link { up, megabits }
     }
 
     /// Take its link up or down, as far as its driver can.

@@ -12,7 +12,7 @@ use sluice_route::fib::FibError;
 use sluice_route::neighbour::{NeighbourKeeper, Neighbours, Parking, Timing, Waiting};
 use sluice_route::policer::Policer;
 use sluice_route::rib::Rib;
-use sluice_route::{Fib, NextHopKeeper, Ribs, RouteSet, RouterIndex};
+use sluice_route::{Fib, InterfaceIndex, NextHopKeeper, Ribs, RouteSet, RouterIndex};
 use sluice_table::memory::Line;
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Publisher;
@@ -529,6 +529,13 @@ impl Plane {
     /// Change what is offered to a router, and have its routes follow. False where there is no such router.
     pub fn change_routes(&mut self, router: RouterIndex, change: impl FnOnce(&mut Rib)) -> bool {
         self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
+    }
+
+    /// The link of an interface is up, or is down: routes by it are used or not, and its own addresses stay. False where that
+    /// was known. Interfaces are up until they are said to be down.
+    pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
+        let link = (self.policy.current().router_of(interface), interface, up);
+        self.ribs.set_link(link, &mut self.fib, &mut self.next_hops)
     }
 
     /// What is offered to the routers.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sluice_route::neighbour::{Heard, NeighbourKeeper, Neighbours, Timing};
-use sluice_route::{Address, Fib, Interface, NextHop, NextHopKeeper, Prefix, Route, RouteSet, Via};
+use sluice_route::{Address, Fib, Interface, NextHop, NextHopKeeper, Prefix, Ribs, Route, RouteSet, Via};
 use sluice_table::prefix::Quiescence;
 
 const HOSTS: u32 = 200;
@@ -25,12 +25,11 @@ fn main() {
         address: gateway,
         interface: None,
     };
-    let route = Route {
-        prefix: Prefix::new(Address::V4(0), 0),
-        via,
-    };
+    let route = Route::new(Prefix::new(Address::V4(0), 0), via);
     let routes = RouteSet::new(&[interface], &[route]).expect("valid routes");
-    fib.apply(0, &routes, &mut next_hops).expect("room for the routes");
+    let mut ribs = Ribs::new(Default::default(), [1, 2]);
+    ribs.apply_all(&[routes], |_| false, &mut fib, &mut next_hops, 0)
+        .expect("room for the routes");
     for host in 1..=HOSTS {
         let (address, mac) = (Address::V4(network + host), [2, 0, 0, 0, 0, host as u8]);
         keeper.hear(0, address, Some(mac), Heard::Solicitation, true, 0, &mut |_| {});

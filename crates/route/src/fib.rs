@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use sluice_table::prefix::{MAX_ROUTERS, Match, PrefixError, PrefixReader, PrefixTable, Quiescence, RouterIndex};
+use sluice_table::prefix::{Match, PrefixError, PrefixReader, PrefixTable, Quiescence, RouterIndex};
 
 use crate::next_hop::NextHopError;
-use crate::{Address, Generations, HopSet, NextHop, NextHopKeeper, Prefix, RouteSet};
+use crate::{Address, Generations, HopSet, NextHop, NextHopKeeper, Prefix};
 
 /// Why a change of routes is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -16,23 +16,6 @@ pub enum FibError {
     /// The prefix table can't take it.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
-}
-
-/// What [`Fib::apply`] did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
-    /// Routes that are new.
-    pub added: usize,
-    /// Routes that lead elsewhere now.
-    pub changed: usize,
-    /// Routes that are gone.
-    pub removed: usize,
-}
-
-/// A router's change, with a use taken of each next hop that it needs.
-struct Prepared {
-    ready: Vec<(Prefix, u32)>,
-    gone: Vec<Prefix>,
 }
 
 /// The forwarding table of all virtual routers, on the control thread.
@@ -196,91 +179,6 @@ impl Fib {
         self.v4.clear(router, |index| keeper.give(index));
         self.v6.clear(router, |index| keeper.give(index));
         self.generations.raise_all(router);
-    }
-
-    /// Make the routes of a router those of `wanted` by their difference: what is new first, so that nothing that stays
-    /// routable is unroutable in between. Nothing changes where next hops run out.
-    pub fn apply(
-        &mut self,
-        router: RouterIndex,
-        wanted: &RouteSet,
-        keeper: &mut NextHopKeeper,
-    ) -> Result<Applied, FibError> {
-        let prepared = self.prepare(router, wanted, keeper)?;
-        self.carry_out(router, prepared, keeper)
-    }
-
-    /// The same of all routers, `wanted` by router; those beyond have no routes then. Nothing changes in any of them
-    /// where next hops run out.
-    pub fn apply_all(&mut self, wanted: &[RouteSet], keeper: &mut NextHopKeeper) -> Result<Applied, FibError> {
-        let mut all = Vec::with_capacity(wanted.len());
-        for (router, wanted) in (0..).zip(wanted) {
-            match self.prepare(router, wanted, keeper) {
-                Ok(prepared) => all.push((router, prepared)),
-                Err(error) => {
-                    let taken = all.into_iter().flat_map(|(_, prepared)| prepared.ready);
-                    taken.for_each(|(_, index)| keeper.give(index));
-                    return Err(error);
-                }
-            }
-        }
-        let mut applied = Applied::default();
-        for (router, prepared) in all {
-            let of_router = self.carry_out(router, prepared, keeper)?;
-            applied.added += of_router.added;
-            applied.changed += of_router.changed;
-            applied.removed += of_router.removed;
-        }
-        for router in wanted.len()..MAX_ROUTERS {
-            applied.removed += self.len(router as RouterIndex);
-            self.clear(router as RouterIndex, keeper);
-        }
-        Ok(applied)
-    }
-
-    fn prepare(
-        &self,
-        router: RouterIndex,
-        wanted: &RouteSet,
-        keeper: &mut NextHopKeeper,
-    ) -> Result<Prepared, FibError> {
-        let mut ready = Vec::new();
-        for (prefix, next_hop) in wanted.iter() {
-            match keeper.take(next_hop) {
-                Ok(index) if self.get(router, prefix) == Some(index) => keeper.give(index),
-                Ok(index) => ready.push((prefix, index)),
-                Err(error) => {
-                    ready.into_iter().for_each(|(_, index)| keeper.give(index));
-                    return Err(error.into());
-                }
-            }
-        }
-        let known = self.iter(router).map(|(prefix, _)| prefix);
-        let gone = known.filter(|prefix| !wanted.contains(*prefix)).collect();
-        Ok(Prepared { ready, gone })
-    }
-
-    fn carry_out(
-        &mut self,
-        router: RouterIndex,
-        prepared: Prepared,
-        keeper: &mut NextHopKeeper,
-    ) -> Result<Applied, FibError> {
-        let mut applied = Applied::default();
-        for (prefix, index) in prepared.ready {
-            let known = self.get(router, prefix).is_some();
-            self.set(router, prefix, index, keeper)?;
-            *(if known {
-                &mut applied.changed
-            } else {
-                &mut applied.added
-            }) += 1;
-        }
-        for prefix in prepared.gone {
-            self.remove(router, prefix, keeper)?;
-            applied.removed += 1;
-        }
-        Ok(applied)
     }
 
     /// Use memory again that no worker reads any more. Changes do it too; call it when they stop.

@@ -2,7 +2,7 @@
 
 use crate::fib::FibError;
 use crate::neighbour::HashKey;
-use crate::rib::{Hop, Offer, Origin, ResolvedSet, Rib, Settings, Sink, Target, Way};
+use crate::rib::{Origin, ResolvedSet, Rib, Settings, Sink};
 use crate::{Fib, HopSet, InterfaceIndex, NextHopKeeper, Prefix, RouteSet, RouterIndex, Time};
 
 /// The routes of all routers.
@@ -98,7 +98,8 @@ impl Ribs {
 
     /// Make what each router's interfaces and configuration offer that of `wanted`, by router; routers beyond are gone,
     /// with all of their routes. What is learned stays, but of those that are `others` now: a router that only has the
-    /// number of one that is gone. Nothing changes where next hops run out.
+    /// number of one that is gone. Nothing changes where next hops run out; gateways that learned routes alone lead to are
+    /// known afterwards, and [`Ribs::unable`] counts those that do not fit.
     ///
     /// # Errors
     /// Not all next hops of `wanted` fit.
@@ -111,8 +112,8 @@ impl Ribs {
         now: Time,
     ) -> Result<(), FibError> {
         let mut held = Vec::new();
-        let all = wanted.iter().flat_map(RouteSet::iter);
-        let taken = all.map(|(_, next_hop)| keeper.take(next_hop)).try_for_each(|index| {
+        let all = wanted.iter().flat_map(RouteSet::next_hops);
+        let taken = all.map(|set| keeper.take_set(&set)).try_for_each(|index| {
             held.push(index?);
             Ok(())
         });
@@ -136,14 +137,15 @@ impl Ribs {
         taken
     }
 
-    /// An interface of a router is up, or is down or gone.
+    /// An interface of a router is up, or is down or gone. False where that was known.
     pub fn set_link(
         &mut self,
         (router, interface, up): (RouterIndex, InterfaceIndex, bool),
         fib: &mut Fib,
         keeper: &mut NextHopKeeper,
-    ) {
-        self.change(router, fib, keeper, |rib| rib.set_link(interface, up));
+    ) -> bool {
+        let known = self.get(router).map(|rib| rib.link_is_up(interface));
+        known == Some(!up) && self.change(router, fib, keeper, |rib| rib.set_link(interface, up))
     }
 
     /// Bytes of all routers' routes.
@@ -152,26 +154,11 @@ impl Ribs {
     }
 }
 
-/// Distance of what is configured; what interfaces are attached to comes before.
-const STATIC: u8 = 1;
-
 fn apply(rib: &mut Rib, wanted: &RouteSet, now: Time) {
     for origin in [Origin::Connected, Origin::Static] {
         rib.begin_replay(origin);
     }
-    for (prefix, next_hop) in wanted.iter() {
-        let hops = [Hop::new(Way::from(next_hop))];
-        let (origin, distance) = match wanted.is_configured(prefix) {
-            true => (Origin::Static, STATIC),
-            false => (Origin::Connected, 0),
-        };
-        let offer = Offer {
-            origin,
-            protocol: 0,
-            distance,
-            metric: 0,
-            target: Target::Hops(&hops),
-        };
+    for (prefix, offer) in wanted.iter() {
         // Only a router that has as many sets as it may refuses, and counts.
         let _ = rib.offer(prefix, &offer, now);
     }

@@ -1,8 +1,9 @@
 //! Which routes a virtual router has: derived from its interfaces' addresses, and configured.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use crate::{Address, InterfaceIndex, NextHop, Prefix, Refusal};
+use crate::rib::{Hop, MAX_HOPS, Offer, Origin, Target, Way};
+use crate::{Address, HopSet, InterfaceIndex, NextHop, Prefix, Refusal};
 
 /// An interface of a virtual router.
 #[derive(Clone, Debug)]
@@ -72,20 +73,44 @@ pub enum Via {
         /// Its interface, where it is stated.
         interface: Option<InterfaceIndex>,
     },
+    /// By a gateway that is found by the attached networks or the router's own routes, and followed as these change.
+    Recursive(Address),
     /// Destinations are on the link of this interface themselves.
     Attached(InterfaceIndex),
     /// Nowhere.
     Refused(Refusal),
 }
 
-/// A configured route.
+/// A way of a configured route. Those to one prefix at one distance are one route, of which each flow takes one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Destinations.
     pub prefix: Prefix,
     /// How they are reached.
     pub via: Via,
+    /// Its share among the ways, at least 1.
+    pub weight: u8,
+    /// Administrative distance, at least 1: the lowest that leads anywhere is used.
+    pub distance: u8,
 }
+
+impl Route {
+    /// A route that has one way, and comes before all that are learned.
+    pub const fn new(prefix: Prefix, via: Via) -> Self {
+        Self {
+            prefix,
+            via,
+            weight: 1,
+            distance: STATIC,
+        }
+    }
+}
+
+/// Distance of what interfaces are attached to.
+const CONNECTED: u8 = 0;
+
+/// Distance of a configured route that says nothing else.
+pub const STATIC: u8 = 1;
 
 /// Why addresses or routes are refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,9 +135,12 @@ pub enum RouteError {
     /// The same network on two interfaces of one router.
     #[error("network {0} is attached to two interfaces of the same virtual router")]
     NetworkTwice(Prefix),
-    /// Two routes to the same prefix.
+    /// The same way twice, one beside a refusal, or a route to an attached network that is no backup of it.
     #[error("route {0} is configured twice, or is that of an attached network")]
     RouteTwice(Prefix),
+    /// Too many ways.
+    #[error("route {0} has more than {MAX_HOPS} ways")]
+    Ways(Prefix),
     /// The gateway is on no attached network.
     #[error("route {prefix}: gateway {gateway} is on no attached network of the virtual router")]
     GatewayOffLink {
@@ -155,11 +183,11 @@ pub enum RouteError {
     },
 }
 
-/// Routes of a virtual router, each with where it leads.
+/// Routes of a virtual router, each with its ways.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RouteSet {
-    routes: BTreeMap<Prefix, NextHop>,
-    configured: BTreeSet<Prefix>,
+    /// By distance too: one that is configured at a greater one stands behind the others.
+    routes: BTreeMap<(Prefix, u8), Vec<Hop>>,
 }
 
 impl RouteSet {
@@ -176,26 +204,29 @@ impl RouteSet {
             for (address, length) in &interface.addresses {
                 for broadcast in broadcasts(*address, *length).into_iter().flatten() {
                     let prefix = Prefix::new(broadcast, broadcast.bits());
-                    set.routes
-                        .entry(prefix)
-                        .or_insert(NextHop::Drop(Refusal::DirectedBroadcast));
+                    if !set.contains(prefix) {
+                        set.derive(prefix, NextHop::Drop(Refusal::DirectedBroadcast));
+                    }
                 }
             }
         }
-        let attached = set.clone();
         for route in configured {
-            let next_hop = attached.next_hop(interfaces, route)?;
-            if set.routes.insert(route.prefix, next_hop).is_some() {
-                return Err(RouteError::RouteTwice(route.prefix));
-            }
-            set.configured.insert(route.prefix);
+            set.add_way(route, way(interfaces, route)?)?;
         }
-        // 169.254.0.0/16
+        // Sets are told apart by the order of their ways; that of the file means nothing.
+        set.routes.values_mut().for_each(|hops| hops.sort_unstable());
+        // 169.254.0.0/16. Behind what leads there, so that a link that is down leaves it to no default route.
         let link_local = Prefix::new(Address::V4(0xa9fe_0000), 16);
-        set.routes
-            .entry(link_local)
-            .or_insert(NextHop::Drop(Refusal::LinkLocal));
+        let distance = if set.contains(link_local) { u8::MAX } else { CONNECTED };
+        let refused = vec![Hop::new(Way::Drop(Refusal::LinkLocal))];
+        set.routes.entry((link_local, distance)).or_insert(refused);
         Ok(set)
+    }
+
+    /// A route of the interfaces' own; what was there before.
+    fn derive(&mut self, prefix: Prefix, next_hop: NextHop) -> Option<Vec<Hop>> {
+        let hops = vec![Hop::new(next_hop.into())];
+        self.routes.insert((prefix, CONNECTED), hops)
     }
 
     fn add_address(&mut self, interface: InterfaceIndex, address: Address, length: u8) -> Result<(), RouteError> {
@@ -209,79 +240,97 @@ impl RouteSet {
             return Err(RouteError::IsBroadcast(address));
         }
         let host = Prefix::new(address, address.bits());
-        if self.routes.insert(host, NextHop::Local(interface)).is_some() && !address.is_link_local() {
+        if self.derive(host, NextHop::Local(interface)).is_some() && !address.is_link_local() {
             return Err(RouteError::AddressTwice(address));
         }
         let network = Prefix::new(address, length);
         if length < address.bits() && !address.is_link_local() {
-            let attached = NextHop::Attached(interface);
-            if self
-                .routes
-                .insert(network, attached)
-                .is_some_and(|before| before != attached)
-            {
+            let before = self.derive(network, NextHop::Attached(interface));
+            if before.is_some_and(|before| before != [Hop::new(Way::Attached(interface))]) {
                 return Err(RouteError::NetworkTwice(network));
             }
         }
         Ok(())
     }
 
-    /// Where a configured route leads, by the attached networks.
-    fn next_hop(&self, interfaces: &[Interface], route: &Route) -> Result<NextHop, RouteError> {
-        let prefix = route.prefix;
-        let of_router = |index| interfaces.iter().any(|interface| interface.index == index);
-        let (gateway, stated) = match route.via {
-            Via::Refused(refusal) => return Ok(NextHop::Drop(refusal)),
-            Via::Attached(interface) if of_router(interface) => return Ok(NextHop::Attached(interface)),
-            Via::Attached(interface) => return Err(RouteError::Interface { prefix, interface }),
-            Via::Gateway { address, interface } => (address, interface),
-        };
-        if gateway.bits() != prefix.address().bits() {
-            return Err(RouteError::GatewayFamily { prefix, gateway });
-        }
-        if let Some(interface) = stated.filter(|index| !of_router(*index)) {
-            return Err(RouteError::Interface { prefix, interface });
-        }
-        if interfaces.iter().any(|interface| interface.owns(gateway)) {
-            return Err(RouteError::GatewayIsLocal { prefix, gateway });
-        }
-        if gateway.is_link_local() && stated.is_none() {
-            return Err(RouteError::GatewayNeedsInterface { prefix, gateway });
-        }
-        let reaches = |interface: &&Interface| {
-            stated.is_none_or(|index| index == interface.index) && interface.has_neighbour(gateway)
-        };
-        // The most specific network decides where several interfaces' overlap.
-        let nearest = interfaces.iter().filter(reaches).max_by_key(|interface| {
-            let own = interface
-                .addresses
-                .iter()
-                .filter(|(own, length)| Prefix::new(*own, *length).contains(gateway));
-            own.map(|(_, length)| *length).max()
+    fn add_way(&mut self, route: &Route, way: Way) -> Result<(), RouteError> {
+        let (prefix, distance) = (route.prefix, route.distance.max(STATIC));
+        let is_refusal = |way: Way| matches!(way, Way::Drop(_));
+        // An attached network may have a way for the time that its link is down.
+        let is_taken = self.routes.get(&(prefix, CONNECTED)).is_some_and(|derived| {
+            let is_attached = |hop: &Hop| matches!(hop.way, Way::Attached(_));
+            distance == STATIC || !derived.iter().all(is_attached)
         });
-        let interface = nearest.ok_or(RouteError::GatewayOffLink { prefix, gateway })?.index;
-        Ok(NextHop::Gateway {
-            interface,
-            address: gateway,
+        let hops = self.routes.entry((prefix, distance)).or_default();
+        let collides = |hop: &Hop| hop.way == way || is_refusal(hop.way) || is_refusal(way);
+        if is_taken || hops.iter().any(collides) {
+            return Err(RouteError::RouteTwice(prefix));
+        }
+        if hops.len() == MAX_HOPS {
+            return Err(RouteError::Ways(prefix));
+        }
+        let weight = route.weight.max(1);
+        hops.push(Hop { way, weight });
+        Ok(())
+    }
+
+    /// All routes by prefix, and by distance among those to one, as they are offered.
+    pub fn iter(&self) -> impl Iterator<Item = (Prefix, Offer<'_>)> {
+        self.routes.iter().map(|((prefix, distance), hops)| {
+            let offer = Offer {
+                origin: match *distance {
+                    CONNECTED => Origin::Connected,
+                    _ => Origin::Static,
+                },
+                protocol: 0,
+                distance: *distance,
+                metric: 0,
+                target: Target::Hops(hops),
+            };
+            (*prefix, offer)
         })
     }
 
-    /// All routes, by prefix.
-    pub fn iter(&self) -> impl Iterator<Item = (Prefix, NextHop)> + '_ {
-        self.routes.iter().map(|(prefix, next_hop)| (*prefix, *next_hop))
+    /// What each route leads to as long as all links are up, but for gateways that learned routes alone lead to.
+    pub fn next_hops(&self) -> impl Iterator<Item = HopSet> {
+        self.routes.values().filter_map(|hops| {
+            let members = hops
+                .iter()
+                .filter_map(|hop| Some((self.next_hop(hop.way)?, hop.weight)));
+            HopSet::new(&members.collect::<Vec<_>>()).ok()
+        })
     }
 
-    /// Whether the route to exactly this prefix was configured, and is not derived from an interface.
-    pub fn is_configured(&self, prefix: Prefix) -> bool {
-        self.configured.contains(&prefix)
+    fn next_hop(&self, way: Way) -> Option<NextHop> {
+        Some(match way {
+            Way::Drop(refusal) => NextHop::Drop(refusal),
+            Way::Local(interface) => NextHop::Local(interface),
+            Way::Attached(interface) => NextHop::Attached(interface),
+            Way::Gateway { interface, address } => NextHop::Gateway { interface, address },
+            Way::Via(address) => {
+                let covering = (0..=address.bits()).rev().map(|length| Prefix::new(address, length));
+                let mut ways = covering.flat_map(|prefix| self.ways(prefix)).map(|hop| hop.way);
+                let on_link = ways.find_map(|way| match way {
+                    Way::Attached(interface) => Some(interface),
+                    _ => None,
+                });
+                let interface = on_link?;
+                NextHop::Gateway { interface, address }
+            }
+        })
     }
 
-    /// Whether there is exactly this route.
+    fn ways(&self, prefix: Prefix) -> impl Iterator<Item = &Hop> {
+        let of_prefix = self.routes.range((prefix, CONNECTED)..=(prefix, u8::MAX));
+        of_prefix.flat_map(|(_, hops)| hops)
+    }
+
+    /// Whether there is a route to exactly this prefix.
     pub fn contains(&self, prefix: Prefix) -> bool {
-        self.routes.contains_key(&prefix)
+        self.ways(prefix).next().is_some()
     }
 
-    /// Number of routes.
+    /// Number of routes; those to one prefix at several distances are several.
     pub fn len(&self) -> usize {
         self.routes.len()
     }
@@ -290,4 +339,48 @@ impl RouteSet {
     pub fn is_empty(&self) -> bool {
         self.routes.is_empty()
     }
+}
+
+/// Where a configured route leads, by the attached networks.
+fn way(interfaces: &[Interface], route: &Route) -> Result<Way, RouteError> {
+    let prefix = route.prefix;
+    let of_router = |index| interfaces.iter().any(|interface| interface.index == index);
+    let (gateway, stated) = match route.via {
+        Via::Refused(refusal) => return Ok(Way::Drop(refusal)),
+        Via::Attached(interface) if of_router(interface) => return Ok(Way::Attached(interface)),
+        Via::Attached(interface) => return Err(RouteError::Interface { prefix, interface }),
+        Via::Gateway { address, interface } => (address, interface),
+        Via::Recursive(address) => (address, None),
+    };
+    if gateway.bits() != prefix.address().bits() {
+        return Err(RouteError::GatewayFamily { prefix, gateway });
+    }
+    if let Some(interface) = stated.filter(|index| !of_router(*index)) {
+        return Err(RouteError::Interface { prefix, interface });
+    }
+    if interfaces.iter().any(|interface| interface.owns(gateway)) {
+        return Err(RouteError::GatewayIsLocal { prefix, gateway });
+    }
+    if gateway.is_link_local() && stated.is_none() {
+        return Err(RouteError::GatewayNeedsInterface { prefix, gateway });
+    }
+    if let Via::Recursive(address) = route.via {
+        return Ok(Way::Via(address));
+    }
+    let reaches = |interface: &&Interface| {
+        stated.is_none_or(|index| index == interface.index) && interface.has_neighbour(gateway)
+    };
+    // The most specific network decides where several interfaces' overlap.
+    let nearest = interfaces.iter().filter(reaches).max_by_key(|interface| {
+        let own = interface
+            .addresses
+            .iter()
+            .filter(|(own, length)| Prefix::new(*own, *length).contains(gateway));
+        own.map(|(_, length)| *length).max()
+    });
+    let interface = nearest.ok_or(RouteError::GatewayOffLink { prefix, gateway })?.index;
+    Ok(Way::Gateway {
+        interface,
+        address: gateway,
+    })
 }

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use sluice_route::fib::FibError;
 use sluice_route::neighbour::{Heard, NeighbourKeeper, Neighbours, Timing};
 use sluice_route::{
-    Address, Fib, HopSet, Interface, NextHop, NextHopKeeper, Prefix, Reason, Refusal, Route, RouteError, RouteSet,
-    SourceValidation, Via, validate_source,
+    Address, Fib, HopSet, Interface, NextHop, NextHopKeeper, Prefix, Reason, Refusal, Ribs, Route, RouteError,
+    RouteSet, SourceValidation, Via, validate_source,
 };
 use sluice_table::prefix::Quiescence;
 
@@ -31,13 +32,11 @@ fn interface(index: u16, addresses: &[&str]) -> Interface {
 }
 
 fn by(to: &str, gateway: &str) -> Route {
-    Route {
-        prefix: prefix(to),
-        via: Via::Gateway {
-            address: address(gateway),
-            interface: None,
-        },
-    }
+    let via = Via::Gateway {
+        address: address(gateway),
+        interface: None,
+    };
+    Route::new(prefix(to), via)
 }
 
 fn two() -> Vec<Interface> {
@@ -48,6 +47,7 @@ fn two() -> Vec<Interface> {
 }
 
 struct Router {
+    ribs: Ribs,
     fib: Fib,
     keeper: NextHopKeeper,
     neighbours: Arc<Neighbours>,
@@ -56,17 +56,28 @@ struct Router {
 
 impl Router {
     fn new(routes: &RouteSet) -> Self {
-        let quiescence = Arc::new(Quiescence::new(1));
+        let mut router = Self::with(64, 1);
+        router.apply(std::slice::from_ref(routes)).unwrap();
+        router
+    }
+
+    fn with(next_hops: usize, readers: usize) -> Self {
+        let quiescence = Arc::new(Quiescence::new(readers));
         let neighbours = Arc::new(Neighbours::new(16, [3, 4]));
-        let keeper = NextHopKeeper::new(64, neighbours.clone(), quiescence.clone());
-        let mut router = Self {
+        let keeper = NextHopKeeper::new(next_hops, neighbours.clone(), quiescence.clone());
+        Self {
+            ribs: Ribs::new(Default::default(), [1, 2]),
             fib: Fib::new(quiescence.clone()),
             keeper,
             neighbours,
             quiescence,
-        };
-        router.fib.apply(0, routes, &mut router.keeper).unwrap();
-        router
+        }
+    }
+
+    /// The configured routes of all routers.
+    fn apply(&mut self, wanted: &[RouteSet]) -> Result<(), FibError> {
+        self.ribs
+            .apply_all(wanted, |_| false, &mut self.fib, &mut self.keeper, 0)
     }
 
     fn to(&self, destination: &str) -> NextHop {
@@ -129,10 +140,7 @@ fn refused_routes_are_named() {
         address: address("fe80::9"),
         interface,
     };
-    let route = |to, via| Route {
-        prefix: prefix(to),
-        via,
-    };
+    let route = |to, via| Route::new(prefix(to), via);
     let cases = [
         (by("198.51.100.0/24", "10.0.1.9"), "is on no attached network"),
         (
@@ -190,10 +198,7 @@ fn applied_difference_touches_only_what_differs() {
         by("203.0.113.0/24", "10.0.0.9"),
         by("0.0.0.0/0", "192.0.2.1"),
     ];
-    let blackhole = Route {
-        prefix: prefix("203.0.113.0/24"),
-        via: Via::Refused(Refusal::Blackhole),
-    };
+    let blackhole = Route::new(prefix("203.0.113.0/24"), Via::Refused(Refusal::Blackhole));
     let second = [
         by("198.51.100.0/24", "10.0.0.9"),
         blackhole,
@@ -204,52 +209,53 @@ fn applied_difference_touches_only_what_differs() {
     let generations = reader.generations.clone();
     let untouched = generations.group4(0, 0xc633_6401);
     let changed = generations.group4(0, 0xcb00_7101);
-    let applied = router
-        .fib
-        .apply(0, &RouteSet::new(&two(), &second).unwrap(), &mut router.keeper)
-        .unwrap();
-    assert_eq!((1, 1, 1), (applied.added, applied.changed, applied.removed));
+    let second = [RouteSet::new(&two(), &second).unwrap()];
+    router.apply(&second).unwrap();
     assert_eq!(NextHop::Drop(Refusal::Blackhole), router.to("203.0.113.1"));
     assert_eq!(NextHop::Drop(Refusal::NoRoute), router.to("8.8.8.8"));
     assert!(generations.group4(0, 0xcb00_7101) > changed);
     // The default route is gone: every group is to be decided again, once.
     assert_eq!(untouched + 1, generations.group4(0, 0xc633_6401));
     let all = generations.all(0);
-    let again = router
-        .fib
-        .apply(0, &RouteSet::new(&two(), &second).unwrap(), &mut router.keeper)
-        .unwrap();
-    assert_eq!((0, 0, 0), (again.added, again.changed, again.removed));
-    assert_eq!(all, generations.all(0));
+    let group = generations.group4(0, 0xcb00_7101);
+    router.apply(&second).unwrap();
+    assert_eq!((all, group), (generations.all(0), generations.group4(0, 0xcb00_7101)));
 }
 
 #[test]
 fn exhausted_next_hops_refuse_the_change_whole() {
-    let quiescence = Arc::new(Quiescence::new(0));
-    let mut keeper = NextHopKeeper::new(8, Arc::new(Neighbours::new(1, [0, 0])), quiescence.clone());
-    let mut fib = Fib::new(quiescence);
-    let few = RouteSet::new(&two(), &[]).unwrap();
-    fib.apply(0, &few, &mut keeper).unwrap();
-    let (routes, used) = (fib.len(0), keeper.len());
+    let mut router = Router::with(8, 0);
+    router.apply(&[RouteSet::new(&two(), &[]).unwrap()]).unwrap();
+    let before = (router.fib.len(0), router.keeper.len());
     let many: Vec<_> = (10..30)
         .map(|n| by(&format!("198.51.{n}.0/24"), &format!("10.0.0.{n}")))
         .collect();
-    assert!(
-        fib.apply(0, &RouteSet::new(&two(), &many).unwrap(), &mut keeper)
-            .is_err()
-    );
-    let both = [RouteSet::default(), RouteSet::new(&two(), &many).unwrap()];
-    assert!(fib.apply_all(&both, &mut keeper).is_err());
-    assert_eq!((routes, used), (fib.len(0), keeper.len()));
+    let many = RouteSet::new(&two(), &many).unwrap();
+    assert!(router.apply(std::slice::from_ref(&many)).is_err());
+    assert!(router.apply(&[RouteSet::default(), many]).is_err());
+    assert_eq!(before, (router.fib.len(0), router.keeper.len()));
+    // Ways of one route, and a gateway that is found on a link, are counted like any other.
+    let ways: Vec<_> = (10..30)
+        .map(|n| by("198.51.100.0/24", &format!("10.0.0.{n}")))
+        .collect();
+    let found: Vec<_> = (10..30)
+        .map(|n| {
+            let gateway = address(&format!("10.0.0.{n}"));
+            Route::new(prefix(&format!("198.51.{n}.0/24")), Via::Recursive(gateway))
+        })
+        .collect();
+    for many in [ways, found] {
+        assert!(router.apply(&[RouteSet::new(&two(), &many).unwrap()]).is_err());
+        assert_eq!(before, (router.fib.len(0), router.keeper.len()));
+    }
 }
 
 #[test]
 fn routers_have_routes_and_generations_of_their_own() {
     let mut router = Router::new(&RouteSet::default());
     let sets = ["10.0.0.9", "192.0.2.1"].map(|via| RouteSet::new(&two(), &[by("198.51.100.0/24", via)]).unwrap());
-    let applied = router.fib.apply_all(&sets, &mut router.keeper).unwrap();
-    let each = sets[0].len();
-    assert_eq!((2 * each, 0), (applied.added, applied.removed));
+    router.apply(&sets).unwrap();
+    assert_eq!([sets[0].len(); 2], [0, 1].map(|number| router.fib.len(number)));
     let reader = router.fib.reader();
     let generations = [0, 1].map(|number| reader.generations.all(number));
     let to = |number| {
@@ -258,8 +264,8 @@ fn routers_have_routes_and_generations_of_their_own() {
     };
     assert_eq!([Some(0), Some(1), None], [to(0), to(1), to(2)]);
     // The second router is gone: nothing of the first one changes.
-    let applied = router.fib.apply_all(&sets[..1], &mut router.keeper).unwrap();
-    assert_eq!((0, 0, each), (applied.added, applied.changed, applied.removed));
+    router.apply(&sets[..1]).unwrap();
+    assert_eq!(sets[0].len(), router.fib.len(0));
     assert_eq!(generations[0], reader.generations.all(0));
     assert!(generations[1] < reader.generations.all(1));
     assert!(router.fib.is_empty(1));
@@ -281,10 +287,7 @@ fn next_hop_slot_waits_for_readers_and_gives_its_neighbour_back() {
     assert_eq!(Some((1, neighbour)), table.bound(index));
     assert_eq!(1, router.neighbours.uses(neighbour));
     router.quiescence.online(0);
-    router
-        .fib
-        .apply(0, &RouteSet::new(&two(), &[]).unwrap(), &mut router.keeper)
-        .unwrap();
+    router.apply(&[RouteSet::new(&two(), &[]).unwrap()]).unwrap();
     router.keeper.reclaim();
     assert_eq!(1, router.neighbours.uses(neighbour));
     router.quiescence.pass(0);
@@ -351,15 +354,17 @@ proptest! {
                 .collect();
             let configured: Vec<_> = routes
                 .iter()
-                .map(|(prefix, gateway)| Route { prefix: *prefix, via: Via::Gateway { address: *gateway, interface: None } })
+                .map(|(prefix, gateway)| Route::new(*prefix, Via::Gateway { address: *gateway, interface: None }))
                 .collect();
             let wanted = RouteSet::new(&two(), &configured).unwrap();
-            router.fib.apply(0, &wanted, &mut router.keeper).unwrap();
+            router.apply(std::slice::from_ref(&wanted)).unwrap();
             let table = router.keeper.table();
             let live: Vec<_> = router.fib.iter(0).map(|(prefix, index)| (prefix, table.get(index))).collect();
-            prop_assert_eq!(wanted.iter().collect::<Vec<_>>(), live);
+            let expected = wanted.iter().map(|(prefix, _)| prefix).zip(wanted.next_hops());
+            let expected: Vec<_> = expected.map(|(prefix, set)| (prefix, set.members()[0].0)).collect();
+            prop_assert_eq!(expected, live);
         }
-        router.fib.apply(0, &RouteSet::default(), &mut router.keeper).unwrap();
+        router.apply(&[RouteSet::default()]).unwrap();
         prop_assert!(router.fib.is_empty(0));
         prop_assert!(router.keeper.is_empty());
     }

@@ -103,6 +103,33 @@ fn world() -> World {
 }
 
 #[test]
+fn static_routes_of_several_distances_stand_behind_each_other() {
+    let mut world = world();
+    let hops = |interface: u16| [on(interface, "10.0.0.2")];
+    for (distance, interface) in [(200, 2), (1, 0), (20, 1)] {
+        world
+            .offer("10.9.0.0/16", Origin::Static, distance, &hops(interface))
+            .unwrap();
+    }
+    world.offer("10.9.0.0/16", Origin::Fpm, 110, &hops(3)).unwrap();
+    let mut next = |interface: u16| {
+        assert_eq!(Some(vec![(to(interface, "10.0.0.2"), 1)]), world.to("10.9.0.0/16"));
+        world.rib.set_link(interface, false);
+    };
+    [0, 1, 3, 2].into_iter().for_each(&mut next);
+    assert_eq!(None, world.to("10.9.0.0/16"));
+    world.rib.set_link(1, true);
+    assert_eq!(Some(vec![(to(1, "10.0.0.2"), 1)]), world.to("10.9.0.0/16"));
+    // One that is offered again at its distance takes its own place alone.
+    world.offer("10.9.0.0/16", Origin::Static, 20, &hops(4)).unwrap();
+    assert_eq!(Some(vec![(to(4, "10.0.0.2"), 1)]), world.to("10.9.0.0/16"));
+    assert_eq!(4, world.rib.get(prefix("10.9.0.0/16")).len());
+    assert!(world.rib.withdraw(prefix("10.9.0.0/16"), Origin::Static, 20));
+    assert!(!world.rib.withdraw(prefix("10.9.0.0/16"), Origin::Static, 20));
+    assert_eq!(None, world.to("10.9.0.0/16"));
+}
+
+#[test]
 fn lowest_distance_then_metric_is_used_and_the_next_one_when_it_goes() {
     let mut world = world();
     let hops = |last: u8| [on(0, &format!("10.0.0.{last}"))];
@@ -123,7 +150,7 @@ fn lowest_distance_then_metric_is_used_and_the_next_one_when_it_goes() {
     );
     assert!(shown[1..].iter().all(|shown| !shown.selected));
 
-    assert!(world.rib.withdraw(prefix("10.9.0.0/16"), Origin::Static, 0));
+    assert!(world.rib.withdraw(prefix("10.9.0.0/16"), Origin::Static, 1));
     assert_eq!(Some(vec![(to(0, "10.0.0.2"), 1)]), world.to("10.9.0.0/16"));
     assert!(world.rib.withdraw(prefix("10.9.0.0/16"), Origin::Fpm, 0));
     assert_eq!(Some(vec![(to(0, "10.0.0.5"), 1)]), world.to("10.9.0.0/16"));
@@ -198,7 +225,7 @@ fn gateway_behind_other_routes_is_found_and_followed() {
     assert_eq!(Some(vec![(to(1, "192.0.2.9"), 1)]), world.to("203.0.113.0/24"));
     world.rib.withdraw(prefix("172.17.0.1/32"), Origin::Fpm, 0);
     assert_eq!(Some(vec![(to(0, "10.0.0.2"), 1)]), world.to("203.0.113.0/24"));
-    world.rib.withdraw(prefix("172.17.0.0/16"), Origin::Static, 0);
+    world.rib.withdraw(prefix("172.17.0.0/16"), Origin::Static, 1);
     assert_eq!(None, world.to("203.0.113.0/24"));
     assert_eq!(None, world.to("172.16.0.0/16"));
 }

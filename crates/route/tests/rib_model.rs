@@ -51,9 +51,14 @@ struct Model {
 }
 
 impl Model {
-    fn position(&self, prefix: Prefix, origin: Origin, metric: u32) -> Option<usize> {
+    fn position(&self, prefix: Prefix, origin: Origin, which: u32) -> Option<usize> {
         self.entries.iter().position(|entry| {
-            (entry.prefix, entry.origin) == (prefix, origin) && (origin != Origin::Kernel || entry.rank.1 == metric)
+            (entry.prefix, entry.origin) == (prefix, origin)
+                && match origin {
+                    Origin::Kernel => entry.rank.1 == which,
+                    Origin::Static => u32::from(entry.rank.0) == which,
+                    Origin::Connected | Origin::Fpm => true,
+                }
         })
     }
 
@@ -218,7 +223,7 @@ fn steps() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => (prefixes(), learned(), rank(), to).prop_map(|(prefix, origin, rank, to)| Step::Offer(prefix, origin, rank, to)),
         2 => (prefixes(), connected).prop_map(|(prefix, to)| Step::Offer(prefix, Origin::Connected, (0, 0), to)),
-        4 => (prefixes(), learned(), 0..2_u32).prop_map(|(prefix, origin, metric)| Step::Withdraw(prefix, origin, metric)),
+        4 => (prefixes(), learned(), 0..3_u32).prop_map(|(prefix, origin, which)| Step::Withdraw(prefix, origin, which)),
         1 => prefixes().prop_map(|prefix| Step::Withdraw(prefix, Origin::Connected, 0)),
         1 => (0..GROUPS, hops()).prop_map(|(group, hops)| Step::Change(group, hops)),
         2 => (0..3_u16, any::<bool>()).prop_map(|(interface, up)| Step::Link(interface, up)),
@@ -267,14 +272,15 @@ proptest! {
                     };
                     let offer = Offer { origin, protocol: 0, distance: rank.0, metric: rank.1, target };
                     rib.offer(prefix, &offer, 0).unwrap();
-                    if let Some(place) = model.position(prefix, origin, rank.1) {
+                    let which = if origin == Origin::Static { rank.0.into() } else { rank.1 };
+                    if let Some(place) = model.position(prefix, origin, which) {
                         model.entries.remove(place);
                     }
                     model.entries.push(Entry { prefix, origin, rank, to, stale: false });
                 }
-                Step::Withdraw(prefix, origin, metric) => {
-                    let place = model.position(prefix, origin, metric);
-                    prop_assert_eq!(place.is_some(), rib.withdraw(prefix, origin, metric));
+                Step::Withdraw(prefix, origin, which) => {
+                    let place = model.position(prefix, origin, which);
+                    prop_assert_eq!(place.is_some(), rib.withdraw(prefix, origin, which));
                     place.map(|place| model.entries.remove(place));
                 }
                 Step::Change(group, hops) => {

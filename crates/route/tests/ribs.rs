@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use sluice_route::neighbour::Neighbours;
 use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
-use sluice_route::{Address, Fib, Interface, NextHop, NextHopKeeper, Prefix, Ribs, Route, RouteSet, RouterIndex, Via};
+use sluice_route::{
+    Address, Fib, Interface, NextHop, NextHopKeeper, Prefix, Refusal, Ribs, Route, RouteError, RouteSet, RouterIndex,
+    Via,
+};
 use sluice_table::prefix::Quiescence;
 
 fn address(text: &str) -> Address {
@@ -27,12 +30,12 @@ fn routes(configured: &[(&str, &str)]) -> RouteSet {
         index: 0,
         addresses: vec![(address("10.0.0.1"), 24)],
     };
-    let route = |&(to, gateway): &(&str, &str)| Route {
-        prefix: prefix(to),
-        via: Via::Gateway {
+    let route = |&(to, gateway): &(&str, &str)| {
+        let via = Via::Gateway {
             address: address(gateway),
             interface: None,
-        },
+        };
+        Route::new(prefix(to), via)
     };
     let configured: Vec<Route> = configured.iter().map(route).collect();
     RouteSet::new(&[interface], &configured).unwrap()
@@ -165,4 +168,160 @@ fn interface_that_goes_down_takes_its_routes_along() {
     world.ribs.set_link((0, 0, true), &mut world.fib, &mut world.keeper);
     assert_eq!(Some(to("10.0.0.8")), world.to(0, "10.8.0.0/16"));
     assert_eq!(None, world.to(0, "10.7.0.0/16"));
+}
+
+/// 10.0.0.1/24 on interface 0, 10.1.0.1/24 on interface 1, and these ways.
+fn ways(ways: &[Route]) -> Result<RouteSet, RouteError> {
+    let link = |(index, own): (u16, &str)| Interface {
+        index,
+        addresses: vec![(address(own), 24)],
+    };
+    RouteSet::new(&[(0, "10.0.0.1"), (1, "10.1.0.1")].map(link), ways)
+}
+
+fn by(destinations: &str, gateway: &str) -> Route {
+    let via = Via::Gateway {
+        address: address(gateway),
+        interface: None,
+    };
+    Route::new(prefix(destinations), via)
+}
+
+fn recursive(destinations: &str, gateway: &str) -> Route {
+    Route::new(prefix(destinations), Via::Recursive(address(gateway)))
+}
+
+impl World {
+    fn apply_ways(&mut self, routes: &[Route]) {
+        assert!(self.apply(&[ways(routes).unwrap()]));
+    }
+
+    /// Next hops of a route, by how many of all buckets lead there.
+    fn shares(&self, to: &str) -> Vec<(NextHop, usize)> {
+        let Some(index) = self.fib.get(0, prefix(to)) else {
+            return Vec::new();
+        };
+        let table = self.keeper.table();
+        let mut shares = std::collections::BTreeMap::new();
+        for bucket in 0..1024_u64 {
+            let taken = table.get(table.choose(index, || bucket << 32));
+            *shares.entry(taken).or_default() += 1;
+        }
+        shares.into_iter().collect()
+    }
+}
+
+fn on(interface: u16, gateway: &str) -> NextHop {
+    let address = address(gateway);
+    NextHop::Gateway { interface, address }
+}
+
+#[test]
+fn ways_of_one_route_have_flows_by_weight_and_those_that_go_leave_theirs_to_the_others() {
+    let mut world = World::new(64);
+    let heavy = Route {
+        weight: 3,
+        ..by("10.9.0.0/16", "10.1.0.9")
+    };
+    world.apply_ways(&[by("10.9.0.0/16", "10.0.0.9"), heavy]);
+    let both = vec![(on(0, "10.0.0.9"), 256), (on(1, "10.1.0.9"), 768)];
+    assert_eq!(both, world.shares("10.9.0.0/16"));
+    // The order of the file means nothing.
+    let index = world.fib.get(0, prefix("10.9.0.0/16"));
+    world.apply_ways(&[heavy, by("10.9.0.0/16", "10.0.0.9")]);
+    assert_eq!(index, world.fib.get(0, prefix("10.9.0.0/16")));
+    world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.keeper);
+    assert_eq!(vec![(on(0, "10.0.0.9"), 1024)], world.shares("10.9.0.0/16"));
+    world.ribs.set_link((0, 1, true), &mut world.fib, &mut world.keeper);
+    assert_eq!(both, world.shares("10.9.0.0/16"));
+    world.apply_ways(&[heavy]);
+    assert_eq!(vec![(on(1, "10.1.0.9"), 1024)], world.shares("10.9.0.0/16"));
+}
+
+#[test]
+fn floating_route_is_used_while_the_one_before_it_leads_nowhere() {
+    let mut world = World::new(64);
+    let floating = Route {
+        distance: 250,
+        ..by("10.9.0.0/16", "10.1.0.9")
+    };
+    let refused = Route {
+        distance: 251,
+        ..Route::new(prefix("10.9.0.0/16"), Via::Refused(Refusal::Blackhole))
+    };
+    world.apply_ways(&[refused, floating, by("10.9.0.0/16", "10.0.0.9")]);
+    assert_eq!(Some(on(0, "10.0.0.9")), world.to(0, "10.9.0.0/16"));
+    world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.keeper);
+    assert_eq!(Some(on(1, "10.1.0.9")), world.to(0, "10.9.0.0/16"));
+    world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.keeper);
+    assert_eq!(Some(NextHop::Drop(Refusal::Blackhole)), world.to(0, "10.9.0.0/16"));
+    world.ribs.set_link((0, 1, true), &mut world.fib, &mut world.keeper);
+    // A daemon's route comes between.
+    assert!(world.learn(0, "10.9.0.0/16", &[("10.1.0.7", 1)]));
+    assert_eq!(Some(on(1, "10.1.0.7")), world.to(0, "10.9.0.0/16"));
+}
+
+#[test]
+fn rfc3927_s2_7_route_to_link_local_addresses_leaves_them_to_no_default_route_while_its_link_is_down() {
+    let mut world = World::new(64);
+    world.apply_ways(&[by("0.0.0.0/0", "10.1.0.9"), by("169.254.0.0/16", "10.0.0.9")]);
+    assert_eq!(Some(on(0, "10.0.0.9")), world.to(0, "169.254.0.0/16"));
+    world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.keeper);
+    assert_eq!(Some(NextHop::Drop(Refusal::LinkLocal)), world.to(0, "169.254.0.0/16"));
+}
+
+#[test]
+fn attached_network_has_another_way_while_its_link_is_down() {
+    let mut world = World::new(64);
+    let backup = Route {
+        distance: 2,
+        ..by("10.0.0.0/24", "10.1.0.9")
+    };
+    world.apply_ways(&[backup]);
+    assert_eq!(Some(NextHop::Attached(0)), world.to(0, "10.0.0.0/24"));
+    world.ribs.set_link((0, 0, false), &mut world.fib, &mut world.keeper);
+    assert_eq!(Some(on(1, "10.1.0.9")), world.to(0, "10.0.0.0/24"));
+    assert_eq!(Some(NextHop::Local(0)), world.to(0, "10.0.0.1/32"));
+}
+
+#[test]
+fn recursive_route_follows_the_routes_to_its_gateway_and_never_the_default_route_or_itself() {
+    let mut world = World::new(64);
+    let routes = |gateway| {
+        [
+            by("0.0.0.0/0", "10.0.0.254"),
+            recursive("10.9.0.0/16", "172.16.0.1"),
+            recursive("10.8.0.0/16", "10.8.0.1"),
+            recursive("10.7.0.0/16", "10.0.0.7"),
+            by("172.16.0.0/24", gateway),
+        ]
+    };
+    world.apply_ways(&routes("10.0.0.9"));
+    assert_eq!(Some(on(0, "10.0.0.9")), world.to(0, "10.9.0.0/16"));
+    assert_eq!(Some(on(0, "10.0.0.7")), world.to(0, "10.7.0.0/16"));
+    assert_eq!(None, world.to(0, "10.8.0.0/16"));
+    world.apply_ways(&routes("10.1.0.9"));
+    assert_eq!(Some(on(1, "10.1.0.9")), world.to(0, "10.9.0.0/16"));
+    world.ribs.set_link((0, 1, false), &mut world.fib, &mut world.keeper);
+    assert_eq!(None, world.to(0, "10.9.0.0/16"));
+    // A learned route to the gateway serves as well.
+    assert!(world.learn(0, "172.16.0.1/32", &[("10.0.0.7", 1)]));
+    assert_eq!(Some(on(0, "10.0.0.7")), world.to(0, "10.9.0.0/16"));
+}
+
+#[test]
+fn ways_that_contradict_each_other_are_refused() {
+    let nowhere = Route::new(prefix("10.9.0.0/16"), Via::Refused(Refusal::Prohibit));
+    let way = by("10.9.0.0/16", "10.0.0.9");
+    let heavy = Route { weight: 9, ..way };
+    let twice = Err(RouteError::RouteTwice(prefix("10.9.0.0/16")));
+    for refused in [[way, heavy], [way, nowhere], [nowhere, way], [nowhere, nowhere]] {
+        assert_eq!(twice, ways(&refused));
+    }
+    let gateways = (2..67).map(|last| by("10.9.0.0/16", &format!("10.0.0.{last}")));
+    let gateways: Vec<Route> = gateways.collect();
+    assert_eq!(Err(RouteError::Ways(prefix("10.9.0.0/16"))), ways(&gateways));
+    assert!(ways(&gateways[..64]).is_ok());
+    let own = recursive("10.9.0.0/16", "10.1.0.1");
+    assert!(matches!(ways(&[own]), Err(RouteError::GatewayIsLocal { .. })));
 }

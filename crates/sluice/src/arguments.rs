@@ -392,11 +392,14 @@ pub enum Show {
         #[arg(long)]
         json: bool,
     },
-    /// Routes: connected and static ones
+    /// Routes that are used: connected, static and learned ones, a line for each way
     Routes {
         /// Those of this virtual router.
         #[arg(long, value_name = "NAME")]
         router: Option<String>,
+        /// Those too that are not used, and why.
+        #[arg(long)]
+        all: bool,
         /// Print JSON.
         #[arg(long)]
         json: bool,

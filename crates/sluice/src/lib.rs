@@ -20,6 +20,7 @@ pub mod nat;
 pub mod packets;
 pub mod plan;
 pub mod replay;
+pub mod routes;
 pub mod show;
 pub mod top;
 

@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_daemon::config::api::{
     Alert, AlertRequest, Bridge, Core, Drop, FilterRequest, Flow, Initiator, Interface, NatRequest, Neighbour,
-    Protocol, Route, Router, RouterFilter, Session, SessionFilter, path,
+    Protocol, Route, RouteFilter, Router, RouterFilter, Session, SessionFilter, path,
 };
 
 use crate::arguments::Show;
@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
 use crate::graph::Form;
-use crate::{applications, bridges, filter, graph, inspection, nat};
+use crate::{applications, bridges, filter, graph, inspection, nat, routes};
 
 use Align::{Left, Right};
 
@@ -66,7 +66,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
         Show::Routers { json: true, router } => {
             as_json::<_, Router>(&mut connect()?, path::ROUTERS, &of(router), u64::MAX, output)
         }
-        Show::Routers { router, .. } => routers(&mut connect()?, &of(router), output),
+        Show::Routers { router, .. } => routes::routers(&mut connect()?, &of(router), output),
         Show::Graph { router, dot, json } => {
             let form = match (dot, json) {
                 (true, _) => Form::Dot,
@@ -75,8 +75,15 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
             };
             graph::graph(&mut connect()?, &of(router), form, output)
         }
-        Show::Routes { json: true, router } => {
-            as_json::<_, Route>(&mut connect()?, path::ROUTES, &of(router), u64::MAX, output)
+        Show::Routes { router, all, json } => {
+            let wanted = RouteFilter {
+                router: router.clone(),
+                all: *all,
+            };
+            match json {
+                true => as_json::<_, Route>(&mut connect()?, path::ROUTES, &wanted, u64::MAX, output),
+                false => routes::routes(&mut connect()?, &wanted, output),
+            }
         }
         Show::Cores { json: true } => as_json::<_, Core>(&mut connect()?, path::CORES, &(), u64::MAX, output),
         Show::Bridges { json: true } => as_json::<_, Bridge>(&mut connect()?, path::BRIDGES, &(), u64::MAX, output),
@@ -150,26 +157,6 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                 },
             )
         }
-        Show::Routes { router, .. } => {
-            let titles = [
-                ("ROUTER", Left),
-                ("TO", Left),
-                ("VIA", Left),
-                ("INTERFACE", Left),
-                ("KIND", Left),
-            ];
-            table(
-                &mut connect()?,
-                path::ROUTES,
-                &of(router),
-                &titles,
-                output,
-                |row: Route| {
-                    let via = row.via.map_or("-".into(), |via| via.to_string());
-                    Some([row.router, row.to, via, row.interface.unwrap_or("-".into()), row.kind])
-                },
-            )
-        }
         Show::Neighbours { filter, .. } => {
             let titles = [
                 ("ADDRESS", Left),
@@ -240,47 +227,6 @@ fn of(router: &Option<String>) -> RouterFilter {
 
 fn or_dash(text: String) -> String {
     if text.is_empty() { "-".into() } else { text }
-}
-
-fn routers(client: &mut Client, wanted: &RouterFilter, output: &mut dyn Write) -> Result<(), CommandError> {
-    let titles = [
-        ("ROUTER", Left),
-        ("ROUTES", Right),
-        ("NEIGHBOURS", Right),
-        ("NAT RULES", Right),
-        ("FILTER", Left),
-        ("RECEIVED", Right),
-        ("SENT", Right),
-        ("DROPPED", Right),
-        ("WEIGHT", Right),
-        ("SHARE", Right),
-        ("KEPT OUT", Right),
-        ("HOST", Left),
-        ("INTERFACES", Left),
-    ];
-    table(client, path::ROUTERS, wanted, &titles, output, |row: Router| {
-        let [four, six] = row.routes;
-        let kept_out = row
-            .drops
-            .iter()
-            .filter(|drops| ["over-share", "rate-limited"].contains(&&*drops.name));
-        let kept_out = kept_out.map(|drops| drops.count).sum();
-        Some([
-            row.name,
-            grouped(four + six),
-            grouped(row.neighbours),
-            grouped(row.nat_rules),
-            if row.filter { "yes" } else { "no" }.into(),
-            grouped(row.received),
-            grouped(row.sent),
-            grouped(row.dropped),
-            row.weight.map_or("-".into(), |weight| weight.to_string()),
-            format!("{:.1} %", row.share * 100.0),
-            grouped(kept_out),
-            row.host.map_or("-".into(), |host| host.namespace),
-            row.interfaces.join(" "),
-        ])
-    })
 }
 
 pub(crate) fn table<Q: Serialize, T: DeserializeOwned, const N: usize>(

@@ -83,12 +83,12 @@ pub fn interfaces(job: Job) -> Result<Vec<Interface>, Failure> {
 /// A default route outside, and where something is translated one to the inside hosts.
 pub fn routes(job: Job) -> Result<Vec<Route>, Failure> {
     let [inside, outside] = neighbours(job)?;
-    let route = |prefix: Address, length, address| Route {
-        prefix: sluice_route::Prefix::new(prefix, length),
-        via: Via::Gateway {
+    let route = |prefix: Address, length, address| {
+        let via = Via::Gateway {
             address,
             interface: None,
-        },
+        };
+        Route::new(sluice_route::Prefix::new(prefix, length), via)
     };
     let hosts = |half: u64| Address::V6(u128::from(half) << 64);
     Ok(match job {

@@ -35,7 +35,7 @@ pub fn forward(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, 
         1 => vec![Prefix::new(sluice_route::Address::V4(0), 0)],
         _ => drawn,
     };
-    let configured: Vec<_> = prefixes.into_iter().map(|prefix| Route { prefix, via }).collect();
+    let configured: Vec<_> = prefixes.into_iter().map(|prefix| Route::new(prefix, via)).collect();
     let (mut source, devices, hand) = rig::join(eal, number)?;
     let plane = rig::plane_with(Job::Forward, Style::SESSIONS, 16, false, &configured)?;
     let mut memory = rig::memory(&plane)?;

@@ -16,7 +16,7 @@
 //! | `POST /v1/mappings/clear` with [`MappingFilter`] | [`Cleared`] |
 //! | `GET /v1/subscribers` with [`SubscriberFilter`] and [`Position`] | [`Page`] of [`Subscriber`] |
 //! | `GET /v1/routers` | [`Page`] of [`Router`] |
-//! | `GET /v1/routes` with [`RouterFilter`] | [`Page`] of [`Route`] |
+//! | `GET /v1/routes` with [`RouteFilter`] and [`Position`] | [`Page`] of [`Route`] |
 //! | `GET /v1/neighbours` with [`NeighbourFilter`] and [`Position`] | [`Page`] of [`Neighbour`] |
 //! | `POST /v1/neighbours/clear` with [`NeighbourFilter`] | [`Cleared`] |
 //! | `GET /v1/graph` with [`RouterFilter`] | [`Graph`] |
@@ -58,7 +58,7 @@ pub use packet_filter::{
     RemoveRequest,
 };
 pub use packets::{CaptureDirection, CaptureRequest, CaptureSource, TraceRecord, TraceRequest, TraceStep};
-pub use routers::{Router, RouterFilter, RouterHost};
+pub use routers::{RouteFilter, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost};
 pub use show::{
     Bridge, BridgeSide, Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status,
 };

@@ -1,5 +1,7 @@
 //! `/v1/routers`: virtual routers.
 
+use std::net::SocketAddr;
+
 use serde::{Deserialize, Serialize};
 
 use super::Counter;
@@ -12,6 +14,17 @@ pub struct RouterFilter {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
+}
+
+/// Which routes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct RouteFilter {
+    /// Those of the router with this name; of all where none is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router: Option<String>,
+    /// Those too that are not used.
+    pub all: bool,
 }
 
 /// A virtual router.
@@ -55,12 +68,76 @@ pub struct Router {
     /// Packets that wait for something.
     #[serde(default)]
     pub waiting: u64,
+    /// What its routes are made of, by who offers them; origins that offer none are left out.
+    #[serde(default)]
+    pub origins: Vec<RouteOrigin>,
+    /// Gateways that are found by its routes.
+    #[serde(default)]
+    pub gateways: u64,
+    /// Those of them that lead nowhere.
+    #[serde(default)]
+    pub unreachable_gateways: u64,
     /// Learned routes that were refused because of the quota.
     #[serde(default)]
     pub refused_routes: u64,
+    /// Routes that were refused because of their next hops: too many, or too many different sets of them.
+    #[serde(default)]
+    pub refused_next_hops: u64,
+    /// Who tells its routes by FPM, where somebody may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fpm: Option<RouteTeller>,
+    /// The listener to the kernel's table of its namespace, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<RouteTeller>,
     /// Its host, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<RouterHost>,
+}
+
+/// Routes that one origin offers a router, used or not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RouteOrigin {
+    /// `connected`, `static`, `fpm` or `kernel`.
+    pub name: String,
+    /// Its routes.
+    pub routes: u64,
+    /// Those of them that were not told again since the daemon came back, or was gone.
+    pub stale: u64,
+}
+
+/// How it stands with who tells a router its routes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RouteTeller {
+    /// `absent`, `replaying`, `settled` or `gone`.
+    pub state: String,
+    /// For how many seconds it has been there, or gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub since: Option<u64>,
+    /// Where it is listened for; nowhere as long as that can't be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub listens: Option<SocketAddr>,
+    /// Who is connected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peer: Option<SocketAddr>,
+    /// Seconds until routes go that are not told again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale_for: Option<u64>,
+    /// Connections that were taken.
+    pub connections: u64,
+    /// Connections that were refused because there was one.
+    pub refused: u64,
+    /// Connections that could not be understood, and listings that were missed in part.
+    pub broken: u64,
+    /// Routes that were taken back because they were not told again.
+    pub swept: u64,
+    /// Routes that were told, those told before too.
+    pub offered: u64,
+    /// Routes that were taken back.
+    pub withdrawn: u64,
+    /// Messages, or next hops of one, that were not followed, by reason; reasons that never came up are left out.
+    pub not_followed: Vec<Counter>,
 }
 
 /// The host of a router: where its daemons live.

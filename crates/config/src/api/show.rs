@@ -242,7 +242,7 @@ impl Session {
     }
 }
 
-/// A route.
+/// A way of a route.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Route {
@@ -259,6 +259,27 @@ pub struct Route {
     pub interface: Option<String>,
     /// `connected`, `static`, `local`, `blackhole`, `unreachable` or `prohibit`; what told it where it is learned: `bgp`, `ospf`, …
     pub kind: String,
+    /// Administrative distance: of the routes to one network that lead anywhere, the lowest is used.
+    #[serde(default)]
+    pub distance: u8,
+    /// Metric: the lowest among equal distances.
+    #[serde(default)]
+    pub metric: u32,
+    /// Its part beside other ways of the route.
+    #[serde(default)]
+    pub weight: u8,
+    /// Seconds since the route has been as it is.
+    #[serde(default)]
+    pub age: u64,
+    /// Who told it is gone, or has not told it again yet.
+    #[serde(default)]
+    pub stale: bool,
+    /// Packets take it.
+    #[serde(default)]
+    pub used: bool,
+    /// Why none does: `not-preferred`, as another route to the network comes before it, `link-down` or `gateway-unreachable`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unused: Option<String>,
 }
 
 /// A neighbour.

@@ -40,6 +40,7 @@ pub use tunnel::{Tunnel, TunnelType};
 
 use std::net::IpAddr;
 
+use self::pool::is_default;
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +93,8 @@ impl Document {
     }
 }
 
-/// A static route: by way of a gateway, onto a link, or to nowhere.
+/// A static route: by way of a gateway, onto a link, or to nowhere. Those to one network, at one distance, are ways of one
+/// route, of which each flow takes one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Route {
@@ -102,12 +104,23 @@ pub struct Route {
     /// Address of the next gateway, on the link of one of the interfaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
+    /// The gateway need not be on a link: the router's other routes lead to it, all but the default route, and the route
+    /// follows them as they change.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub recursive: bool,
     /// The interface to leave by. Needed for a gateway with a link-local address and for a route onto a link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface: Option<String>,
     /// Instead of a gateway: what to do with the packets.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<RouteAction>,
+    /// Its part beside other ways to the same network, 1 to 255; 1 where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u8>,
+    /// Administrative distance, 1 to 255; 1 where not given. Of several routes to a network, learned ones too, those at the
+    /// lowest one that lead anywhere are used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distance: Option<u8>,
 }
 
 /// A route that leads nowhere.

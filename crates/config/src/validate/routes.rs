@@ -1,15 +1,22 @@
 //! Static routes and static neighbours.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use super::interfaces::attached;
 use super::routers::{Scope, of_router};
 use super::{Check, is_link_local};
 use crate::config::{DEFAULT_ROUTER, Interface, InterfaceIndex, Neighbour, Route, RouterIndex, Way};
-use crate::problem::Problem;
+use crate::problem::{Problem, RouteProblem};
 use crate::read::{Step, place};
 use crate::schema;
+use crate::value::Prefix;
+
+/// Most ways of one route.
+const MOST_WAYS: usize = 64;
+
+/// Distance of a route that says nothing else.
+const DISTANCE: u8 = 1;
 
 impl Check<'_> {
     pub(super) fn routes(&mut self, interfaces: &[Interface]) -> Vec<Route> {
@@ -17,13 +24,24 @@ impl Check<'_> {
         for scope in self.scopes() {
             self.scope = scope;
             let router = scope.router;
-            let mut seen = HashSet::new();
+            let mut known: HashMap<Prefix, Vec<Route>> = HashMap::new();
             for (k, written) in scope.routes.iter().enumerate() {
-                if !seen.insert(written.to) {
-                    self.report(place!["routes", k, "to"], Problem::DuplicateRoute(written.to));
+                let Some(way) = self.way(k, written, interfaces) else {
+                    continue;
+                };
+                let route = Route {
+                    router,
+                    to: written.to,
+                    way,
+                    weight: written.weight.unwrap_or(1),
+                    distance: written.distance.unwrap_or(DISTANCE),
+                };
+                let beside = known.entry(route.to).or_default();
+                if let Some(problem) = contradiction(&route, beside, interfaces) {
+                    self.report(place!["routes", k, "to"], problem.into());
                 }
-                let to = written.to;
-                routes.extend(self.way(k, written, interfaces).map(|way| Route { router, to, way }));
+                beside.push(route.clone());
+                routes.push(route);
             }
         }
         self.scope = Scope::top(self.document);
@@ -31,6 +49,19 @@ impl Check<'_> {
     }
 
     fn way(&mut self, k: usize, written: &schema::Route, interfaces: &[Interface]) -> Option<Way> {
+        for (key, what, value) in [
+            ("weight", "a weight", written.weight),
+            ("distance", "a distance", written.distance),
+        ] {
+            if let Some(value) = value {
+                self.in_range(place!["routes", k, key], what, value, 1..=255);
+            }
+        }
+        if written.recursive && (written.via.is_none() || written.interface.is_some()) {
+            let problem = RouteProblem::Recursive(written.to);
+            self.report(place!["routes", k, "recursive"], problem.into());
+            return None;
+        }
         let named = match &written.interface {
             Some(name) => Some(self.own_interface(place!["routes", k, "interface"], name)?),
             None => None,
@@ -38,12 +69,15 @@ impl Check<'_> {
         match (written.via, named, written.action) {
             (None, None, Some(action)) => Some(Way::Nowhere(action)),
             (_, _, Some(_)) => {
-                self.report(place!["routes", k, "action"], Problem::RouteContradicts(written.to));
+                self.report(
+                    place!["routes", k, "action"],
+                    RouteProblem::Contradicts(written.to).into(),
+                );
                 None
             }
             (None, Some(interface), None) => Some(Way::Link(interface)),
             (None, None, None) => {
-                self.report(place!["routes", k, "to"], Problem::RouteIncomplete(written.to));
+                self.report(place!["routes", k, "to"], RouteProblem::Incomplete(written.to).into());
                 None
             }
             (Some(via), named, None) => {
@@ -52,8 +86,14 @@ impl Check<'_> {
                     self.report(at, Problem::FamiliesDiffer { via, to: written.to });
                     return None;
                 }
-                self.on_link(at, via, named, (self.scope.router, interfaces))
-                    .map(|interface| Way::Gateway(via, interface))
+                let of_router = (self.scope.router, interfaces);
+                if written.recursive {
+                    return self
+                        .other_host(at, via, named, of_router)
+                        .then_some(Way::Recursive(via));
+                }
+                let interface = self.on_link(at, via, named, of_router)?;
+                Some(Way::Gateway(via, interface))
             }
         }
     }
@@ -90,6 +130,30 @@ impl Check<'_> {
         made
     }
 
+    /// Whether an address can be another host's; of a link-local one it must be named where.
+    fn other_host(
+        &mut self,
+        at: &[Step<'_>],
+        address: IpAddr,
+        named: Option<InterfaceIndex>,
+        (router, interfaces): (RouterIndex, &[Interface]),
+    ) -> bool {
+        if !self.host(at, address) {
+            return false;
+        }
+        if of_router(interfaces, router)
+            .any(|(_, interface)| interface.addresses.iter().any(|own| own.address() == address))
+        {
+            self.report(at, Problem::OwnAddress(address));
+            return false;
+        }
+        if address.is_ipv6() && is_link_local(address) && named.is_none() {
+            self.report(at, Problem::LinkLocalNeedsInterface(address));
+            return false;
+        }
+        true
+    }
+
     /// The interface of a router whose link a neighbour is on; the named one must be it.
     fn on_link(
         &mut self,
@@ -98,19 +162,10 @@ impl Check<'_> {
         named: Option<InterfaceIndex>,
         (router, interfaces): (RouterIndex, &[Interface]),
     ) -> Option<InterfaceIndex> {
-        if !self.host(at, address) {
-            return None;
-        }
-        if of_router(interfaces, router)
-            .any(|(_, interface)| interface.addresses.iter().any(|own| own.address() == address))
-        {
-            self.report(at, Problem::OwnAddress(address));
+        if !self.other_host(at, address, named, (router, interfaces)) {
             return None;
         }
         if address.is_ipv6() && is_link_local(address) {
-            if named.is_none() {
-                self.report(at, Problem::LinkLocalNeedsInterface(address));
-            }
             return named;
         }
         let on = attached(interfaces, router, address);
@@ -153,4 +208,24 @@ impl Check<'_> {
             }
         }
     }
+}
+
+/// What is wrong with a way beside the others to the same network.
+fn contradiction(route: &Route, beside: &[Route], interfaces: &[Interface]) -> Option<RouteProblem> {
+    let to = route.to;
+    if beside.iter().any(|other| other.way == route.way) {
+        return Some(RouteProblem::Twice(to));
+    }
+    let mut links = of_router(interfaces, route.router);
+    let link = links.find(|(_, interface)| interface.addresses.iter().any(|own| own.net().trunc() == to.net()));
+    if let Some((_, link)) = link.filter(|_| route.distance == DISTANCE) {
+        return Some(RouteProblem::OnLink(to, link.name.clone()));
+    }
+    let mut ways = beside.iter().filter(|other| other.distance == route.distance);
+    let is_nowhere = |way: Way| matches!(way, Way::Nowhere(_));
+    if ways.clone().any(|other| is_nowhere(other.way) || is_nowhere(route.way)) {
+        return Some(RouteProblem::NotAlone(to));
+    }
+    ways.nth(MOST_WAYS - 1)
+        .map(|_| RouteProblem::TooManyWays(to, MOST_WAYS))
 }

@@ -208,6 +208,7 @@ pub(super) async fn apply(
     }
     control.set_pools(pools);
     control.set_config(checked.config);
+    control.settle_links();
     control.hear_routes();
     forget(&control, &config).await?;
     control.settle_hosts().await;

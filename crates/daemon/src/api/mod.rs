@@ -12,6 +12,7 @@ mod overview;
 mod packets;
 mod renewed;
 mod routers;
+mod routes;
 mod sessions;
 
 use std::sync::Arc;
@@ -74,7 +75,7 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::INTERFACES, get(lists::interfaces))
         .route(path::ROUTERS, get(routers::routers))
         .route(path::GRAPH, get(graph::graph))
-        .route(path::ROUTES, get(routers::routes))
+        .route(path::ROUTES, get(routes::routes))
         .route(path::NEIGHBOURS, get(lists::neighbours))
         .route(path::CLEAR_NEIGHBOURS, post(lists::clear_neighbours))
         .route(path::CORES, get(lists::cores))

@@ -1,27 +1,27 @@
-//! Virtual routers, and their routes.
-
-use std::net::IpAddr;
+//! Virtual routers.
 
 use axum::Json;
 use axum::extract::{Query, State};
-use sluice_config::api::{Counter, Page, Route, Router, RouterFilter, RouterHost};
+use sluice_config::api::{Counter, Page, RouteOrigin, RouteTeller, Router, RouterFilter, RouterHost};
 use sluice_engine::counters::InterfaceCounters;
 use sluice_engine::policy::{self, Policy};
 use sluice_engine::punt::Class;
 use sluice_engine::reason::{Own, Reason};
 use sluice_engine::shares::WEIGHT;
-use sluice_route::feed::protocol_name;
+use sluice_route::RouterIndex;
+use sluice_route::feed::Refused;
 use sluice_route::neighbour::{NeighbourIndex, State as NeighbourState};
-use sluice_route::{Address, NextHop, Prefix, Refusal as RouteRefusal, RouterIndex};
+use sluice_route::rib::{Counts, Origin, Rib};
 
 use super::sessions::router;
 use super::{Refusal, Shared};
 use crate::control::Control;
 use crate::host::namespace_name;
+use crate::routing::Standing;
 use crate::start::sum;
 
 /// The virtual routers that there are, by number.
-fn numbered(policy: &Policy) -> impl Iterator<Item = (RouterIndex, &policy::Router)> {
+pub(super) fn numbered(policy: &Policy) -> impl Iterator<Item = (RouterIndex, &policy::Router)> {
     let all = (0..).zip(&policy.routers);
     all.filter(|(_, router)| !router.name.is_empty())
 }
@@ -38,6 +38,8 @@ pub(super) async fn routers(
     Query(wanted): Query<RouterFilter>,
 ) -> Result<Json<Page<Router>>, Refusal> {
     let config = control.config();
+    let standings = config.routers.iter().map(|router| control.standings(&router.name));
+    let standings: Vec<_> = standings.collect();
     let plane = control.plane();
     let policy = plane.policy();
     let wanted = router(policy, wanted.router.as_deref())?;
@@ -71,10 +73,8 @@ pub(super) async fn routers(
                 .map(|(interface, _)| sum(&control.counters, *interface, value))
                 .sum()
         };
-        let mut routes = [0; 2];
-        for (prefix, _) in plane.fib().iter(number) {
-            routes[usize::from(matches!(prefix.address(), Address::V6(_)))] += 1;
-        }
+        let counts = plane.ribs().get(number).map(Rib::counts).unwrap_or_default();
+        let [fpm, kernel] = standings.get(usize::from(number)).map_or([None, None], Clone::clone);
         let rules = config.source.iter().filter(|rule| rule.router == number).count()
             + config.destination.iter().filter(|rule| rule.router == number).count();
         let written = config.routers.get(usize::from(number));
@@ -91,7 +91,7 @@ pub(super) async fn routers(
         Router {
             name: router.name.clone(),
             interfaces: own.iter().map(|(_, interface)| interface.name.clone()).collect(),
-            routes,
+            routes: counts.published.map(|published| published as u64),
             neighbours: neighbours.get(usize::from(number)).copied().unwrap_or(0),
             pools: pools.map(|pool| pool.name.clone()).collect(),
             nat_rules: rules as u64,
@@ -108,7 +108,13 @@ pub(super) async fn routers(
             drops: drops.collect(),
             share: gone_on(&mut own.iter().map(|(interface, _)| *interface)) as f64 / of_all.max(1) as f64,
             waiting: total(|counters| counters.parked.get()).saturating_sub(total(|counters| counters.unparked.get())),
-            refused_routes: plane.ribs().get(number).map_or(0, |rib| rib.counts().refused_quota),
+            origins: origins(&counts),
+            gateways: counts.gateways as u64,
+            unreachable_gateways: counts.unreachable as u64,
+            refused_routes: counts.refused_quota,
+            refused_next_hops: counts.refused_hops,
+            fpm: fpm.as_ref().map(teller),
+            kernel: kernel.as_ref().map(teller),
             host: host(&control, policy, number),
         }
     };
@@ -146,59 +152,35 @@ fn host(control: &Control, policy: &Policy, number: RouterIndex) -> Option<Route
     })
 }
 
-/// `GET /v1/routes`
-pub(super) async fn routes(
-    State(control): Shared,
-    Query(wanted): Query<RouterFilter>,
-) -> Result<Json<Page<Route>>, Refusal> {
-    let plane = control.plane();
-    let policy = plane.policy();
-    let table = plane.next_hops().table();
-    let name = |index: u16| policy.interface(index).map(|interface| interface.name.clone());
-    let connected = |prefix: Prefix, index: u16| {
-        policy.interface(index).is_some_and(|interface| {
-            let networks = interface.link.addresses.iter();
-            networks
-                .map(|&(own, length)| Prefix::new(own, length))
-                .any(|network| network == prefix)
-        })
-    };
-    // What told a route that was learned, and is used.
-    let told = |number: RouterIndex, prefix: Prefix| {
-        let shown = plane.ribs().get(number)?.get(prefix).into_iter().next()?;
-        let name = protocol_name(shown.protocol).unwrap_or(shown.origin.name());
-        shown.origin.is_learned().then_some(name)
-    };
-    let wanted = router(policy, wanted.router.as_deref())?;
-    let mut items = Vec::new();
-    for (number, router) in numbered(policy).filter(|(number, _)| wanted.is_none_or(|wanted| wanted == *number)) {
-        let routes = plane.fib().iter(number);
-        for (prefix, index) in routes {
-            // Of a set of next hops one line each.
-            let mut members: Vec<u32> = table.members(index).collect();
-            members.sort_unstable();
-            members.dedup();
-            items.extend(members.into_iter().filter_map(|member| {
-                let (via, interface, kind) = match table.get(member) {
-                    NextHop::Local(index) => (None, name(index), "local"),
-                    NextHop::Attached(index) if connected(prefix, index) => (None, name(index), "connected"),
-                    NextHop::Attached(index) => (None, name(index), "static"),
-                    NextHop::Gateway { interface, address } => (Some(IpAddr::from(address)), name(interface), "static"),
-                    NextHop::Drop(RouteRefusal::Blackhole) => (None, None, "blackhole"),
-                    NextHop::Drop(RouteRefusal::Unreachable) => (None, None, "unreachable"),
-                    NextHop::Drop(RouteRefusal::Prohibit) => (None, None, "prohibit"),
-                    // Broadcast addresses of the links and link-local ones, which nobody configured.
-                    NextHop::Drop(_) => return None,
-                };
-                Some(Route {
-                    router: router.name.clone(),
-                    to: prefix.to_string(),
-                    via,
-                    interface,
-                    kind: told(number, prefix).unwrap_or(kind).into(),
-                })
-            }));
-        }
+/// What its routes are made of.
+fn origins(counts: &Counts) -> Vec<RouteOrigin> {
+    let all = Origin::ALL.iter().zip(counts.offers.iter().zip(&counts.stale));
+    let origins = all.map(|(origin, (routes, stale))| RouteOrigin {
+        name: origin.name().into(),
+        routes: *routes as u64,
+        stale: *stale as u64,
+    });
+    origins.filter(|origin| origin.routes > 0).collect()
+}
+
+/// Who tells a router its routes.
+fn teller(standing: &Standing) -> RouteTeller {
+    let not_followed = Refused::ALL.iter().map(|&reason| Counter {
+        name: reason.name().into(),
+        count: standing.counts.refused(reason),
+    });
+    RouteTeller {
+        state: standing.state.into(),
+        since: standing.since.map(|since| since.as_secs()),
+        listens: standing.listens,
+        peer: standing.peer,
+        stale_for: standing.stale_for.map(|left| left.as_secs()),
+        connections: standing.connections,
+        refused: standing.refused,
+        broken: standing.broken,
+        swept: standing.swept,
+        offered: standing.counts.offered,
+        withdrawn: standing.counts.withdrawn,
+        not_followed: not_followed.filter(|counter| counter.count > 0).collect(),
     }
-    Ok(Json(Page::whole(items)))
 }

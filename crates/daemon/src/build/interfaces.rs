@@ -252,11 +252,14 @@ fn route(configured: &sluice_config::config::Route) -> Route {
     let address: IpAddr = net.addr();
     Route {
         prefix: Prefix::new(address.into(), net.prefix_len()),
+        weight: configured.weight,
+        distance: configured.distance,
         via: match configured.way {
             Way::Gateway(address, interface) => Via::Gateway {
                 address: address.into(),
                 interface: Some(interface),
             },
+            Way::Recursive(address) => Via::Recursive(address.into()),
             Way::Link(interface) => Via::Attached(interface),
             Way::Nowhere(action) => Via::Refused(match action {
                 schema::RouteAction::Blackhole => Refusal::Blackhole,

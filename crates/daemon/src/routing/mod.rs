@@ -88,6 +88,10 @@ pub struct Standing {
     pub peer: Option<SocketAddr>,
     /// `absent`, `replaying`, `settled` or `gone`.
     pub state: &'static str,
+    /// How long it has been there, or gone.
+    pub since: Option<Duration>,
+    /// How long what is not told again will stay.
+    pub stale_for: Option<Duration>,
     /// Connections that were taken.
     pub connections: u64,
     /// Connections that were refused because there was one.
@@ -121,6 +125,8 @@ struct State {
     replay: Replay,
     listens: Option<SocketAddr>,
     peer: Option<SocketAddr>,
+    /// When it came or went.
+    since: Option<Duration>,
 }
 
 /// Most routes taken back at a time: in between, the API answers.
@@ -140,6 +146,7 @@ impl Shared {
                 replay: Replay::new(grace, quiet),
                 listens: None,
                 peer: None,
+                since: None,
             }),
             tally: Tally::default(),
             again: Notify::new(),
@@ -161,6 +168,7 @@ impl Shared {
             state.feed.begin(rib);
             stale = rib.stale(self.origin);
         });
+        state.since = Some(self.now());
         state.replay.begin(self.now(), stale);
     }
 
@@ -184,6 +192,7 @@ impl Shared {
             rib.begin_replay(self.origin);
             stale = rib.stale(self.origin);
         });
+        state.since = Some(self.now());
         state.replay.lose(self.now());
         tracing::warn!("router {}: {reason}; its {stale} routes stay for now", self.name);
     }
@@ -233,12 +242,14 @@ impl Shared {
     }
 
     fn standing(&self) -> Standing {
-        let (state, tally) = (self.state(), &self.tally);
+        let (state, tally, now) = (self.state(), &self.tally, self.now());
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Standing {
             listens: state.listens,
             peer: state.peer,
             state: state.replay.word(),
+            since: state.since.map(|since| now.saturating_sub(since)),
+            stale_for: state.replay.end().map(|end| end.saturating_sub(now)),
             connections: of(&tally.connections),
             refused: of(&tally.refused),
             broken: of(&tally.broken),

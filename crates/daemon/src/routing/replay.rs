@@ -85,6 +85,14 @@ impl Replay {
         }
     }
 
+    /// When stale routes go at the latest.
+    pub fn end(&self) -> Option<Duration> {
+        match self.state {
+            State::Replaying { since, .. } | State::Gone { since } => Some(since + self.grace),
+            State::Settled | State::Absent => None,
+        }
+    }
+
     /// Whether stale routes, of which there are so many, are to go now. It is asked again after each deadline.
     pub fn is_over(&mut self, now: Duration, stale: usize) -> bool {
         let (over, next) = match self.state {
@@ -134,7 +142,7 @@ mod tests {
         let mut replay = replay();
         replay.begin(at(100), 1_000);
         replay.hear(at(103));
-        assert_eq!(Some(at(108)), replay.deadline());
+        assert_eq!((Some(at(108)), Some(at(220))), (replay.deadline(), replay.end()));
         assert!(!replay.is_over(at(107), 100));
         assert!(replay.is_over(at(108), 100));
         assert_eq!((None, "settled"), (replay.deadline(), replay.word()));
@@ -168,7 +176,7 @@ mod tests {
         let mut replay = replay();
         replay.begin(at(0), 0);
         replay.lose(at(10));
-        assert_eq!(Some(at(130)), replay.deadline());
+        assert_eq!((Some(at(130)), Some(at(130))), (replay.deadline(), replay.end()));
         assert!(!replay.is_over(at(129), 50));
         replay.begin(at(129), 50);
         assert!(!replay.is_over(at(130), 50));

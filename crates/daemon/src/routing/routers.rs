@@ -9,7 +9,7 @@ use sluice_route::RouterIndex;
 use sluice_route::feed::Links;
 use sluice_route::rib::Rib;
 
-use super::{Hearing, KernelSettings, Routes, Settings, listen, serve};
+use super::{Hearing, KernelSettings, Routes, Settings, Standing, listen, serve};
 use crate::control::Control;
 use crate::host::{KernelLink, namespace_name};
 
@@ -75,6 +75,12 @@ impl Hearings {
             };
             listen(settings, Arc::new(routes(name)))
         });
+    }
+
+    /// How it stands with who is heard for a router: by FPM, and by the kernel.
+    pub(crate) fn standings(&self, router: &str) -> [Option<Standing>; 2] {
+        let fpm = self.fpm.get(router).map(|heard| heard.hearing.standing());
+        [fpm, self.kernel.get(router).map(|heard| heard.hearing.standing())]
     }
 
     /// Interfaces of namespaces by their numbers there: who has others is told everything again.

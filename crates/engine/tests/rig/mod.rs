@@ -48,10 +48,7 @@ pub fn plain(text: &str) -> Address {
 }
 
 pub fn route(prefix: &str, length: u8, via: Via) -> Route {
-    Route {
-        prefix: sluice_route::Prefix::new(plain(prefix), length),
-        via,
-    }
+    Route::new(sluice_route::Prefix::new(plain(prefix), length), via)
 }
 
 /// Source and destination of an IPv4 frame; of ICMP queries the identifier is both ports.

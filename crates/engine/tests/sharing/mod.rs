@@ -121,13 +121,11 @@ impl Gateway {
         let mut routes: Vec<RouteSet> = (0..inside.len())
             .map(|router| {
                 let links = [&interfaces[2 * router], &interfaces[2 * router + 1]].map(|one| one.link.clone());
-                let default = Route {
-                    prefix: Prefix::new(address("0.0.0.0"), 0),
-                    via: Via::Gateway {
-                        address: address("192.0.2.254"),
-                        interface: None,
-                    },
+                let via = Via::Gateway {
+                    address: address("192.0.2.254"),
+                    interface: None,
                 };
+                let default = Route::new(Prefix::new(address("0.0.0.0"), 0), via);
                 RouteSet::new(&links, &[default]).unwrap()
             })
             .collect();

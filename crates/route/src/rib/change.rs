@@ -19,7 +19,7 @@ pub(super) fn offer<A: Family>(
     let since = (now / SECOND) as u32;
     let rank = (offer.distance, offer.metric);
     let fact = Fact::new(offer.origin, set, offer.protocol, rank, since);
-    let is_same = |other: &Fact| other.is_of(offer.origin, offer.metric);
+    let is_same = |other: &Fact| other.which() == (offer.origin, offer.which());
     let found = table.find(address, length);
     let used = found.and_then(|place| table.entries[place].fact());
     if let (Some(place), Some(old)) = (found, used.filter(is_same)) {

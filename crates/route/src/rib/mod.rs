@@ -15,7 +15,7 @@ mod table;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use offer::{Group, Hop, MAX_HOPS, Offer, Origin, ResolvedSet, RibError, Shown, Sink, Target, Way};
+pub use offer::{Group, Hop, MAX_HOPS, Obstacle, Offer, Origin, ResolvedSet, RibError, Shown, Sink, Target, Way};
 pub use resolve::DEPTH;
 
 use crate::neighbour::HashKey;
@@ -204,9 +204,11 @@ impl Rib {
         }
     }
 
-    /// Take an offer back; `metric` says which one of the kernel's. False where there is none.
-    pub fn withdraw(&mut self, prefix: Prefix, origin: Origin, metric: u32) -> bool {
-        let is_it = |fact: &table::Fact| fact.is_of(origin, metric);
+    /// Take an offer back; `which` says which one: the metric of the kernel's, the distance of a static one. False where
+    /// there is none.
+    pub fn withdraw(&mut self, prefix: Prefix, origin: Origin, which: u32) -> bool {
+        let wanted = (origin, origin.which(which.min(255) as u8, which));
+        let is_it = |fact: &table::Fact| fact.which() == wanted;
         let length = prefix.length();
         match prefix.address() {
             Address::V4(bits) => change::withdraw(&mut self.v4, &mut self.common, (bits, length), is_it),
@@ -253,6 +255,28 @@ impl Rib {
         };
         if changed {
             publish::mark_interface(&mut self.common, interface);
+        }
+    }
+
+    /// Whether an interface is up, as far as was said.
+    pub fn link_is_up(&self, interface: InterfaceIndex) -> bool {
+        !self.common.down.contains(&interface)
+    }
+
+    /// Why a next hop of an offer leads nowhere, as far as was published; none where it leads anywhere.
+    pub fn obstacle(&self, way: Way) -> Option<Obstacle> {
+        let found = |gateway| {
+            self.common
+                .floating
+                .get(&gateway)
+                .is_some_and(|found| !found.shares.is_empty())
+        };
+        match way {
+            Way::Drop(_) | Way::Local(_) => None,
+            Way::Attached(interface) | Way::Gateway { interface, .. } => {
+                (!self.link_is_up(interface)).then_some(Obstacle::Link)
+            }
+            Way::Via(gateway) => (!found(gateway)).then_some(Obstacle::Gateway),
         }
     }
 

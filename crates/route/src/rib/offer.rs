@@ -5,7 +5,8 @@ use crate::{Address, InterfaceIndex, NextHop, Prefix, Refusal, Time};
 /// Most next hops of one set.
 pub const MAX_HOPS: usize = 64;
 
-/// Who offers a route. One origin has one offer for a prefix, the kernel one for each metric.
+/// Who offers a route. One origin has one offer for a prefix; the kernel one for each metric, the configuration one for
+/// each distance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Origin {
@@ -36,6 +37,15 @@ impl Origin {
     /// Whether its routes are learned, and so count against the quota.
     pub fn is_learned(self) -> bool {
         matches!(self, Origin::Fpm | Origin::Kernel)
+    }
+
+    /// What tells an offer from others of the same origin for a prefix.
+    pub(super) fn which(self, distance: u8, metric: u32) -> u32 {
+        match self {
+            Origin::Static => distance.into(),
+            Origin::Kernel => metric,
+            Origin::Connected | Origin::Fpm => 0,
+        }
     }
 
     pub(super) fn of(bits: u8) -> Self {
@@ -118,6 +128,13 @@ pub struct Offer<'a> {
     pub target: Target<'a>,
 }
 
+impl Offer<'_> {
+    /// Which one it is of those that its origin has for a prefix.
+    pub(super) fn which(&self) -> u32 {
+        self.origin.which(self.distance, self.metric)
+    }
+}
+
 /// Where a prefix leads after all, sorted by next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResolvedSet(pub(super) Box<[(NextHop, u8)]>);
@@ -152,6 +169,15 @@ pub enum RibError {
     /// There is no such group.
     #[error("no such group of next hops")]
     Group,
+}
+
+/// Why a next hop leads nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Its interface is down.
+    Link,
+    /// No route leads to its gateway.
+    Gateway,
 }
 
 /// An offer, as it is listed.

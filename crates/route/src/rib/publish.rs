@@ -118,7 +118,7 @@ fn choose<A: Family>(table: &mut Table<A>, common: &mut Common, place: u32) {
     let Some(best) = table.offers(place).min_by_key(rank) else {
         return;
     };
-    let same = |fact: &Fact| fact.is_of(best.origin(), best.metric);
+    let same = |fact: &Fact| fact.which() == best.which();
     if used.as_ref().is_some_and(same) {
         return;
     }

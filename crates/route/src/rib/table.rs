@@ -102,10 +102,11 @@ impl Fact {
         (self.distance, self.metric, self.marks & ORIGIN)
     }
 
-    /// Whether an offer of this origin and metric takes its place.
+    /// Which one it is of those that its origin has for a prefix.
     #[inline]
-    pub fn is_of(&self, origin: Origin, metric: u32) -> bool {
-        self.origin() == origin && (origin != Origin::Kernel || self.metric == metric)
+    pub fn which(&self) -> (Origin, u32) {
+        let origin = self.origin();
+        (origin, origin.which(self.distance, self.metric))
     }
 
     /// Whether it says the same, age and staleness aside.

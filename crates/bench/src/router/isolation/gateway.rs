@@ -122,13 +122,11 @@ impl Gateway {
                 interface(2 * router, shape.port(router.into()), router, shape.one_queue),
                 interface(2 * router + 1, out, router, shape.one_link),
             ];
-            let default = Route {
-                prefix: Prefix::new(Address::V4(0), 0),
-                via: Via::Gateway {
-                    address: Address::V4(NEXT),
-                    interface: None,
-                },
+            let via = Via::Gateway {
+                address: Address::V4(NEXT),
+                interface: None,
             };
+            let default = Route::new(Prefix::new(Address::V4(0), 0), via);
             routes.push(RouteSet::new(&both.each_ref().map(|one| one.link.clone()), &[default])?);
             interfaces.extend(both);
         }

@@ -1,0 +1,53 @@
+//! What can be wrong with static routes.
+
+use super::Problem;
+use crate::value::Prefix;
+
+/// One thing that is wrong with a route.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum RouteProblem {
+    /// A route that leads nowhere by accident.
+    #[error("the route to `{0}` leads nowhere")]
+    Incomplete(Prefix),
+    /// A route with a gateway and an action.
+    #[error("the route to `{0}` has both an `action` and a way to go")]
+    Contradicts(Prefix),
+    /// The same way twice.
+    #[error("there is this way to `{0}` already")]
+    Twice(Prefix),
+    /// A way beside an action.
+    #[error("the route to `{0}` has an `action` beside another way")]
+    NotAlone(Prefix),
+    /// More ways than a flow can choose from.
+    #[error("the route to `{0}` has more than {1} ways")]
+    TooManyWays(Prefix, usize),
+    /// A route to a network on the link of an interface.
+    #[error("`{0}` is on the link of interface `{1}`")]
+    OnLink(Prefix, String),
+    /// A gateway that is to be found, with the answer beside it, or none at all.
+    #[error("the route to `{0}` is `recursive`, which is about a `via` without an `interface`")]
+    Recursive(Prefix),
+}
+
+impl RouteProblem {
+    /// What to do about it.
+    pub(super) fn hint(&self) -> String {
+        match self {
+            Self::Incomplete(_) => "add `via = \"…\"`, `interface = \"…\"` or `action = \"blackhole\"`".into(),
+            Self::Contradicts(_) => "keep `action`, or `via` and `interface`".into(),
+            Self::Twice(_) => "keep one of them; its part beside other ways is its `weight`".into(),
+            Self::NotAlone(_) => "keep one of them, or give one a greater `distance`".into(),
+            Self::TooManyWays(..) => "leave some out".into(),
+            Self::OnLink(..) => {
+                "leave it out, or give it a `distance` above 1: it is used while the link is down".into()
+            }
+            Self::Recursive(_) => "write `via` alone, or leave `recursive` out".into(),
+        }
+    }
+}
+
+impl From<RouteProblem> for Problem {
+    fn from(problem: RouteProblem) -> Self {
+        Self::Route(problem)
+    }
+}

@@ -1,0 +1,158 @@
+//! Static routes with several ways, and by way of other routes: where sessions go as these change.
+
+mod rig;
+
+use rig::{INSIDE, OUTSIDE, Plan, Rig, plain, policy, route};
+use sluice_route::{Route, Via};
+use sluice_testkit::packet;
+
+/// Gateways on the outside link, by the last byte of their addresses and of their Ethernet addresses.
+const GATEWAYS: [u8; 3] = [11, 12, 13];
+
+const FLOWS: u16 = 600;
+
+fn by(gateway: u8, weight: u8) -> Route {
+    let via = Via::Gateway {
+        address: plain(&format!("203.0.113.{gateway}")),
+        interface: None,
+    };
+    Route {
+        weight,
+        ..route("0.0.0.0", 0, via)
+    }
+}
+
+fn rig(routes: Vec<Route>) -> Rig {
+    let mut rig = Rig::new(Plan {
+        routes,
+        ..Plan::default()
+    });
+    for gateway in GATEWAYS {
+        let address = plain(&format!("203.0.113.{gateway}"));
+        rig.know(OUTSIDE, address, [2, 0, 0, 0, 0, gateway]);
+    }
+    rig
+}
+
+fn commit(rig: &mut Rig, routes: Vec<Route>) {
+    let (policy, routes) = policy(&Plan {
+        routes,
+        ..Plan::default()
+    });
+    rig.plane.commit(policy, &[routes]).unwrap();
+}
+
+/// The gateways that the first flows take.
+fn gateways(rig: &mut Rig) -> Vec<u8> {
+    flows(rig, 0..FLOWS)
+}
+
+/// The gateway that each flow takes; 0 where it is not sent outside.
+fn flows(rig: &mut Rig, numbers: std::ops::Range<u16>) -> Vec<u8> {
+    let flow = |number: u16| packet::udp4(&*format!("192.168.1.10:{}", 1024 + number), "198.51.100.7:53");
+    let gateway = |number| match &rig.host_sends(&flow(number).payload(&[0; 26]))[..] {
+        [sent] if sent.port == OUTSIDE => sent.frame[5],
+        _ => 0,
+    };
+    numbers.map(gateway).collect()
+}
+
+fn count(gateways: &[u8], wanted: u8) -> usize {
+    gateways.iter().filter(|&&gateway| gateway == wanted).count()
+}
+
+#[test]
+fn sessions_are_spread_by_weight_and_stay_there() {
+    let mut rig = rig(vec![by(11, 1), by(12, 3)]);
+    let first = gateways(&mut rig);
+    assert!((100..=200).contains(&count(&first, 11)), "{}", count(&first, 11));
+    assert_eq!(usize::from(FLOWS), count(&first, 11) + count(&first, 12));
+    assert_eq!(first, gateways(&mut rig));
+}
+
+#[test]
+fn way_that_is_removed_moves_its_own_sessions_and_no_others() {
+    let all = || GATEWAYS.map(|gateway| by(gateway, 1)).to_vec();
+    let mut rig = rig(all());
+    let before = gateways(&mut rig);
+    let live = rig.live();
+    commit(&mut rig, vec![by(11, 1), by(13, 1)]);
+    let after = gateways(&mut rig);
+    for (old, new) in before.iter().zip(&after) {
+        assert!(old == new || *old == 12, "{old} became {new}");
+        assert_ne!(12, *new);
+    }
+    // One that comes back takes new flows; sessions stay where they are as long as that is one of the ways.
+    commit(&mut rig, all());
+    assert_eq!(after, gateways(&mut rig));
+    // Each is the session that it was.
+    assert_eq!(live, rig.live());
+    let new = flows(&mut rig, FLOWS..2 * FLOWS);
+    assert!(count(&new, 12) > 100, "{}", count(&new, 12));
+}
+
+#[test]
+fn recursive_route_leads_sessions_after_the_route_to_its_gateway() {
+    let routes = |gateway| {
+        let to_gateway = Route {
+            prefix: sluice_route::Prefix::new(plain("172.16.0.0"), 24),
+            ..by(gateway, 1)
+        };
+        vec![
+            route("198.51.100.0", 24, Via::Recursive(plain("172.16.0.1"))),
+            to_gateway,
+        ]
+    };
+    let mut rig = rig(routes(11));
+    assert_eq!(usize::from(FLOWS), count(&gateways(&mut rig), 11));
+    commit(&mut rig, routes(12));
+    assert_eq!(usize::from(FLOWS), count(&gateways(&mut rig), 12));
+}
+
+#[test]
+fn link_that_is_down_leaves_its_flows_to_other_ways_and_own_addresses_answer() {
+    let floating = Route {
+        distance: 250,
+        ..route(
+            "0.0.0.0",
+            0,
+            Via::Gateway {
+                address: plain("192.168.1.99"),
+                interface: None,
+            },
+        )
+    };
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        routes: vec![by(11, 1), floating],
+        ..Plan::default()
+    });
+    rig.know(OUTSIDE, plain("203.0.113.11"), [2, 0, 0, 0, 0, 11]);
+    rig.know(INSIDE, plain("192.168.1.99"), [2, 0, 0, 0, 0, 99]);
+    let frame = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
+    assert_eq!(OUTSIDE, rig.host_sends(&frame)[0].port);
+    assert!(rig.plane.set_link(OUTSIDE, false));
+    assert!(!rig.plane.set_link(OUTSIDE, false));
+    let sent = rig.host_sends(&frame);
+    assert_eq!([INSIDE, 99], [sent[0].port, sent[0].frame[5].into()]);
+    let ping = packet::icmp4_echo("192.168.1.10", "203.0.113.1", 7, 1);
+    assert_eq!(INSIDE, rig.host_sends(&ping)[0].port);
+    assert!(rig.plane.set_link(OUTSIDE, true));
+    let back = rig.host_sends(&frame);
+    assert_eq!([OUTSIDE, 11], [back[0].port, back[0].frame[5].into()]);
+}
+
+#[test]
+fn destination_behind_a_link_that_is_down_is_unreachable_where_no_other_route_leads_there() {
+    let mut rig = Rig::new(Plan {
+        translate: false,
+        ..Plan::default()
+    });
+    rig.plane.set_link(OUTSIDE, false);
+    let frame = packet::udp4("192.168.1.10:5000", "203.0.113.254:53").payload(&[0; 26]);
+    let sent = rig.host_sends(&frame);
+    assert_eq!(INSIDE, sent[0].port);
+    // ICMP, destination unreachable.
+    assert_eq!([1, 3], [sent[0].frame[23], sent[0].frame[34]]);
+    assert_eq!(1, rig.drops("no-route"));
+}
