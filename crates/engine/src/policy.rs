@@ -676,13 +676,15 @@ impl Policy {
         }
     }
 
-    /// Routers that were there before keep their hosts, with what these have been given, where nothing about them changes.
+    /// Routers that were there before keep their hosts, where nothing about them changes; what these have been given is
+    /// counted on in any case.
     pub fn adopt_hosts(&mut self, before: &Self) {
         for (router, host) in self.routers.iter().zip(&mut self.hosts) {
             let same = before.routers.iter().position(|other| other.name == router.name);
-            let old = same.and_then(|place| before.hosts.get(place));
-            if let Some(old) = old.filter(|old| old.is_like(host)) {
-                *host = old.clone();
+            match same.and_then(|place| before.hosts.get(place)) {
+                Some(old) if old.is_like(host) => *host = old.clone(),
+                Some(old) => *host = Arc::new(host.changed_from(old)),
+                None => {}
             }
         }
     }
