@@ -26,12 +26,16 @@ pub use inspection::{
     BypassClass, ExceptionPolicy, Inspection, InspectionMode, Overload, OverloadAction, OverloadClass,
     SignatureDialect, Signatures,
 };
-pub use interface::{Bond, BondMode, Interface, LeftToOffload, LinkShare, RouterAdvertisements, SourceValidation};
+pub use interface::{
+    Bond, BondMode, Interface, LeftToOffload, LinkShare, RouterAdvertisements, SourceValidation,
+};
 pub use nat::{DestinationRule, ExemptRule, Nat, SourceRule, StaticRule, UnsolicitedSyn};
 pub use pool::{
     Algorithm, Block, Deterministic, Filtering, Mapping, Pairing, Pool, PortSelection, SessionLimits, SubscriberLimits,
 };
-pub use router::{Fpm, Router, RouterLimits, RouterNat, RouterShare, TrafficRate};
+pub use router::{
+    Fpm, HostLimits, HostMulticast, Router, RouterHost, RouterLimits, RouterNat, RouterShare, TrafficRate,
+};
 pub use system::{
     Control, Hugepages, Idle, LogLevel, Model, Rebalance, Roles, Sessions, Stage, Steering, System, Timeouts, Transmit,
     Watchdog,
