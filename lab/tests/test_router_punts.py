@@ -1,7 +1,10 @@
-"""What comes to a router's host, as the configuration limits it: by class, by group, and changed while daemons talk."""
+"""What comes to a router's host, as the configuration limits it: by class, by group, and changed while daemons talk. And a machine
+that is managed over a device keeps that."""
 
+import contextlib
 import os
 import socket
+import subprocess
 
 import pytest
 
@@ -13,7 +16,7 @@ from lab.wire import IP, UDP, Ether, Raw, Wire
 
 pytestmark = pytest.mark.sluice
 
-BGP, OSPF = 179, 89
+BGP, OSPF, SSH = 179, 89, 22
 ALL_ROUTERS = "224.0.0.5"
 BURST = 5
 
@@ -112,3 +115,44 @@ def test_class_at_a_rate_of_nothing_does_not_come_to_the_host(topology, gateway,
     gateway.wait_for_drop("punt-policed-rest", before + 3)
     session()
     assert "2 received" in alice.run("ping", "-n", "-c", "2", "-i", "0.1", "-W", "5", alice.gateway)
+
+
+def check(gateway, device, **keys):
+    """What `sluice check` says about a device in the gateway's namespace: its status and text."""
+    document = {"interfaces": {"a": {"device": device, **keys}}}
+    words = [gateway.binary, "check", gateway.write(document, "device.toml")]
+    result = subprocess.run(
+        ["ip", "netns", "exec", gateway.host.name, *words],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, encoding="utf-8",
+    )
+    return result.returncode, result.stdout
+
+
+@pytest.fixture
+def spare(gateway):
+    """A device of the gateway's machine that has an address of its own."""
+    host = gateway.host
+    host.run("ip", "link", "add", "spare", "type", "veth", "peer", "name", "end")
+    for words in ["address add 192.0.2.1/24 dev spare", "link set end up", "link set spare up"]:
+        host.run("ip", *words.split())
+    yield host
+    host.run("ip", "link", "delete", "spare")
+
+
+def test_device_of_the_default_route_is_taken_only_where_it_is_told_so(gateway, spare):
+    assert 0 == check(gateway, "spare")[0]
+    spare.run("ip", "route", "add", "default", "via", "192.0.2.254")
+    status, text = check(gateway, "spare")
+    assert status != 0 and "the default route of this machine leads over spare" in text and 'in-use = "take"' in text
+    assert 0 == check(gateway, "spare", **{"in-use": "take"})[0]
+    assert 0 == check(gateway, "end")[0]
+
+
+def test_device_that_somebody_is_logged_in_over_is_taken_only_where_it_is_told_so(gateway, spare):
+    with contextlib.ExitStack() as sockets:
+        for end in connect(spare, spare, "192.0.2.1", SSH):
+            sockets.enter_context(end)
+        status, text = check(gateway, "spare")
+        assert status != 0 and "a session of SSH from 192.0.2.1 goes over spare" in text
+        assert 0 == check(gateway, "spare", **{"in-use": "take"})[0]
+        assert 0 == check(gateway, "end")[0]

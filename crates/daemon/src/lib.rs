@@ -19,6 +19,7 @@ mod known;
 mod load;
 mod log;
 mod machine;
+mod management;
 mod numbers;
 mod packet_text;
 mod pcapng;

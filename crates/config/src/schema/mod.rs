@@ -27,7 +27,7 @@ pub use inspection::{
     SignatureDialect, Signatures,
 };
 pub use interface::{
-    Bond, BondMode, Interface, LeftToOffload, LinkShare, RouterAdvertisements, SourceValidation,
+    Bond, BondMode, InUse, Interface, LeftToOffload, LinkShare, RouterAdvertisements, SourceValidation,
 };
 pub use nat::{DestinationRule, ExemptRule, Nat, SourceRule, StaticRule, UnsolicitedSyn};
 pub use pool::{
