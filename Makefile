@@ -23,7 +23,7 @@ demo-inspect: setup ## Show a bridge that inspects: what a rule drops, what cros
 	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
 	@lab/demo-inspect --profile $(SLUICE_DEMO_PROFILE)
 
-demo-routers: setup ## Show three virtual routers: customers with the same addresses, BGP, a daemon killed, a router that goes
+demo-routers: setup ## Show three virtual routers with FRR: a link is cut, a daemon killed, a router goes, and nobody else notices
 	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
 	@lab/demo-routers --profile $(SLUICE_DEMO_PROFILE)
 

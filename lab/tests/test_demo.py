@@ -38,7 +38,7 @@ def test_demo_of_virtual_routers_works_from_beginning_to_end(request):
     before = os.listdir("/run/lab")
     run = subprocess.run(
         [os.path.join(paths.ROOT, "lab", "demo-routers"), "--profile", request.config.getoption("profile")],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", timeout=120, check=False,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", timeout=300, check=False,
     )
     assert 0 == run.returncode, run.stdout
     assert "All of it worked, and nothing is left behind." in run.stdout

@@ -8,6 +8,7 @@ import struct
 import pytest
 
 from lab import configuration, waiting
+from lab.connection import connect, exchange
 from lab.gateway import Sluice
 from lab.host import Host
 from lab.wire import ARP, IP, TCP, UDP, Dot1Q, Ether, Raw, Wire
@@ -53,28 +54,6 @@ def daemons(topology, router):
     for host, count in zip([topology.alice, router], before):
         for process in host.processes[count:]:
             process.stop()
-
-
-def connect(client, server, address, port, family=socket.AF_INET):
-    """A TCP connection from one host to another: both ends."""
-    listener = server.listener(port, family)
-    with listener:
-        ours = client.open_socket(family, socket.SOCK_STREAM)
-        ours.connect((address, port))
-        theirs, _ = listener.accept()
-    theirs.settimeout(5)
-    return ours, theirs
-
-
-def exchange(one, other):
-    """Bytes in both directions."""
-    for sender, receiver in [(one, other), (other, one)]:
-        sender.sendall(b"hello " * 1000)
-        left = 6000
-        while left:
-            data = receiver.recv(left)
-            assert data, "the connection was closed"
-            left -= len(data)
 
 
 @pytest.mark.parametrize("client, address", [

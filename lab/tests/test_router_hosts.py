@@ -1,11 +1,11 @@
 """Hosts of two routers with the same addresses: each has its own, and nothing of one disturbs the other."""
 
 import os
-import socket
 
 import pytest
 
 from lab import configuration
+from lab.connection import connect, exchange
 from lab.gateway import Sluice
 from lab.host import Host
 from lab.topology import Customers
@@ -52,23 +52,6 @@ def gateway(topology, binary, document):
 def hosts(gateway, topology):
     """The host of each router."""
     return {name: Host(f"sluice-{name}", topology.folder, make=False) for name in NAMES}
-
-
-def connect(client, server, address, port):
-    """A TCP connection from one host to another: both ends."""
-    with server.listener(port) as listener:
-        ours = client.open_socket(kind=socket.SOCK_STREAM)
-        ours.connect((address, port))
-        theirs, _ = listener.accept()
-    theirs.settimeout(5)
-    return ours, theirs
-
-
-def exchange(one, other):
-    """A few bytes in both directions."""
-    for sender, receiver in [(one, other), (other, one)]:
-        sender.sendall(b"hello")
-        assert b"hello" == receiver.recv(100)
 
 
 def test_each_customer_reaches_the_host_of_its_own_router(topology, hosts):

@@ -37,8 +37,8 @@ pub enum StepAction {
     Count(String),
     /// What matches goes on at a chain.
     Classify(Box<Selection>, String),
-    /// What is above a rate is dropped, or goes on at a chain.
-    Police(PoliceRate, Option<String>),
+    /// What is above a rate is dropped, or goes on at a chain. With a name the rate is for all that name it together.
+    Police(Option<String>, PoliceRate, Option<String>),
     /// A copy leaves by an interface.
     Mirror(InterfaceIndex),
     /// All go on at a chain.
@@ -65,7 +65,7 @@ impl StepAction {
     pub fn to(&self) -> Option<&String> {
         match self {
             Self::Classify(_, to) | Self::To(to) => Some(to),
-            Self::Police(_, exceed) => exceed.as_ref(),
+            Self::Police(_, _, exceed) => exceed.as_ref(),
             _ => None,
         }
     }

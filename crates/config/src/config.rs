@@ -210,6 +210,8 @@ pub struct Router {
     pub filters: bool,
     /// It has a network namespace for routing daemons and services.
     pub daemon: bool,
+    /// What comes to that.
+    pub host: schema::RouterHost,
     /// Routes of the namespace's own table are its routes.
     pub kernel_routes: bool,
     /// Where a routing daemon tells its routes.

@@ -20,6 +20,7 @@ mod links;
 mod load;
 mod log;
 mod machine;
+mod management;
 mod numbers;
 mod packet_text;
 mod pcapng;

@@ -12,6 +12,7 @@ use sluice_engine::stages::Stages;
 use sluice_engine::worker::HELD;
 
 use crate::build::faces_outside;
+use crate::management;
 
 /// A port as it would be opened.
 #[derive(Clone, Debug)]
@@ -117,6 +118,16 @@ impl Outlook {
             .get(usize::from(self.interface))
             .map_or("", |interface| &interface.name);
         let fatal = self.limits.iter().filter(|limit| limit.fatal);
+        let written = config.document.interfaces.get(name);
+        let insists = written.is_some_and(|written| written.in_use == schema::InUse::Take);
+        let used = (!insists).then(|| management::use_of(&self.plan.device)).flatten();
+        let used = used.map(|what| Fault {
+            key: key(name, "device"),
+            what: what.to_string(),
+            hint: Some(
+                "whoever manages it would be locked out: take another device, or write `in-use = \"take\"`".into(),
+            ),
+        });
         fatal
             .map(|limit| {
                 // What the driver layer says ends in a colon and what to do.
@@ -128,6 +139,7 @@ impl Outlook {
                     hint,
                 }
             })
+            .chain(used)
             .collect()
     }
 }

@@ -226,13 +226,26 @@ pub struct Listed {
     pub tally: Option<TallyIndex>,
 }
 
+/// What a policer is called over commits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Called {
+    /// By its place and text: it is one step's own.
+    Text(String),
+    /// By the name that steps of any router share it by.
+    Name(String),
+}
+
+/// Policers that steps of several routers share, by name.
+#[derive(Debug, Default)]
+pub struct Named(HashMap<String, Arc<Policer>>);
+
 /// The chains of a router.
 #[derive(Debug, Default)]
 pub struct Chains {
     steps: Vec<Step>,
     /// By what each is called over commits.
     tallies: Vec<(String, Arc<Tally>)>,
-    policers: Vec<(String, Arc<Policer>)>,
+    policers: Vec<(Called, Arc<Policer>)>,
     listed: Vec<Listed>,
 }
 
@@ -271,6 +284,26 @@ impl Chains {
         for (key, policer) in &mut self.policers {
             if let Some(old) = policers.get(key).filter(|old| old.rate == policer.rate) {
                 *policer = (*old).clone();
+            }
+        }
+    }
+
+    /// Note the policers with names.
+    pub fn note_named(&self, named: &mut Named) {
+        for (called, policer) in &self.policers {
+            if let Called::Name(name) = called {
+                named.0.insert(name.clone(), policer.clone());
+            }
+        }
+    }
+
+    /// Take the policers with names that are known, and make those known that are not, or have another rate now.
+    pub fn share_named(&mut self, named: &mut Named) {
+        for (called, policer) in &mut self.policers {
+            let Called::Name(name) = called else { continue };
+            match named.0.get(name).filter(|known| known.rate == policer.rate) {
+                Some(known) => *policer = known.clone(),
+                None => drop(named.0.insert(name.clone(), policer.clone())),
             }
         }
     }

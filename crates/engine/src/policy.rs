@@ -19,7 +19,7 @@ use sluice_wire::{Context, Packet, validity};
 use crate::applications::Seeking;
 use crate::assist::Assist;
 use crate::batch::Meta;
-use crate::chains::Chains;
+use crate::chains::{Chains, Named};
 use crate::counters::WorkerCounters;
 use crate::datagrams;
 use crate::family::{Family, V4, V6};
@@ -679,24 +679,35 @@ impl Policy {
         self.chains.get(usize::from(router))?.as_deref()
     }
 
-    /// Chains of routers that were there before go on counting, where nothing about them changes as they are.
+    /// Chains of routers that were there before go on counting, where nothing about them changes as they are. Policers with
+    /// names are every router's.
     pub fn adopt_chains(&mut self, before: &Self) {
+        let mut named = Named::default();
+        for chains in before.chains.iter().flatten() {
+            chains.note_named(&mut named);
+        }
         for (router, chains) in self.routers.iter().zip(&mut self.chains) {
             let same = before.routers.iter().position(|other| other.name == router.name);
             let old = same.and_then(|place| before.chains.get(place)?.as_ref());
-            if let (Some(old), Some(chains)) = (old, chains.as_mut().and_then(Arc::get_mut)) {
+            let Some(chains) = chains.as_mut().and_then(Arc::get_mut) else {
+                continue;
+            };
+            if let Some(old) = old {
                 chains.adopt(old);
             }
+            chains.share_named(&mut named);
         }
     }
 
-    /// Routers that were there before keep their hosts, with what these have been given, where nothing about them changes.
+    /// Routers that were there before keep their hosts, where nothing about them changes; what these have been given is
+    /// counted on in any case.
     pub fn adopt_hosts(&mut self, before: &Self) {
         for (router, host) in self.routers.iter().zip(&mut self.hosts) {
             let same = before.routers.iter().position(|other| other.name == router.name);
-            let old = same.and_then(|place| before.hosts.get(place));
-            if let Some(old) = old.filter(|old| old.is_like(host)) {
-                *host = old.clone();
+            match same.and_then(|place| before.hosts.get(place)) {
+                Some(old) if old.is_like(host) => *host = old.clone(),
+                Some(old) => *host = Arc::new(host.changed_from(old)),
+                None => {}
             }
         }
     }

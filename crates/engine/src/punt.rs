@@ -6,6 +6,7 @@
 //! leaves the others alone.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use sluice_wire::ipv4::protocol;
@@ -88,6 +89,8 @@ pub enum Multicast {
     /// Those of a link: 224.0.0.0/24 and ff02::/16 but neighbour discovery, and broadcast of DHCP.
     #[default]
     LinkLocal,
+    /// All: what a service hears that is not about the link alone.
+    All,
     /// None.
     None,
 }
@@ -130,13 +133,13 @@ impl Bucket {
     }
 }
 
-/// A router's host, as workers see it. The same one stays over commits as long as its settings do.
+/// A router's host, as workers see it. The same one stays over commits as long as its settings do, its counters even longer.
 #[derive(Debug)]
 pub struct Host {
     limits: Limits,
     multicast: Multicast,
     buckets: [Bucket; Class::ALL.len()],
-    passed: [AtomicU64; Class::ALL.len()],
+    passed: Arc<[AtomicU64; Class::ALL.len()]>,
 }
 
 impl Default for Host {
@@ -152,13 +155,21 @@ impl Host {
             limits,
             multicast,
             buckets: limits.map(Bucket::new),
-            passed: Default::default(),
+            passed: Arc::default(),
         }
     }
 
     /// Whether another one has the same settings.
     pub fn is_like(&self, other: &Self) -> bool {
         (self.limits, self.multicast) == (other.limits, other.multicast)
+    }
+
+    /// One with its settings that counts on from another one.
+    pub fn changed_from(&self, before: &Self) -> Self {
+        Self {
+            passed: before.passed.clone(),
+            ..Self::new(self.limits, self.multicast)
+        }
     }
 
     /// Which groups' packets it gets.

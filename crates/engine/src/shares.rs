@@ -4,6 +4,7 @@
 //! counts. An interface has the same about the link that it leaves by, and may have a guarantee there.
 
 pub mod bucket;
+pub mod company;
 pub mod credit;
 pub mod gate;
 pub mod recent;

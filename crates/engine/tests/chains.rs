@@ -6,9 +6,9 @@ use std::net::SocketAddrV4;
 use std::sync::Arc;
 
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route, v4};
-use sluice_engine::chains::{Action, Chains, Described, MOST_COPIES, Rate, Written};
+use sluice_engine::chains::{Action, Chains, Described, MOST_COPIES, Named, Rate, Written};
 use sluice_engine::io::NO_PORT;
-use sluice_engine::policy::{Interface, Policy};
+use sluice_engine::policy::{Interface, Policy, Router};
 use sluice_filter::{Counters, Field, Filters, Kind, Rule, RuleList, Settings, Verdict};
 use sluice_route::{Address, Via};
 use sluice_testkit::packet::{self, Frame};
@@ -34,6 +34,10 @@ fn to_port(port: u32, to: &str) -> Action {
 }
 
 fn chains(written: Vec<(&str, Vec<Action>)>) -> Arc<Chains> {
+    compiled(written).into()
+}
+
+fn compiled(written: Vec<(&str, Vec<Action>)>) -> Chains {
     let text = |action: &Action| format!("{action:?}");
     let written: Vec<Written> = written
         .into_iter()
@@ -48,7 +52,7 @@ fn chains(written: Vec<(&str, Vec<Action>)>) -> Arc<Chains> {
                 .collect(),
         })
         .collect();
-    Chains::new(&written, 4).unwrap().into()
+    Chains::new(&written, 4).unwrap()
 }
 
 fn chained(policy: &mut Policy, written: Vec<(&str, Vec<Action>)>) {
@@ -215,6 +219,53 @@ fn policer_is_one_for_all_workers() {
     let frame = udp(80).macs(HOST_MAC, INSIDE_MAC).build();
     let passed: usize = (0..12).map(|k| rig.send_at(k % 3, INSIDE, &frame).len()).sum();
     assert_eq!((5, 7, 7), (passed, rig.drops("chain-policed"), packets(&rig, "Police")));
+}
+
+/// Two routers that share five packets, and then drop what is left.
+fn sharing(policy: &mut Policy) {
+    let mut named = Named::default();
+    let mut own = || {
+        let police = Action::PoliceBy("five".into(), Rate::Packets(1, 5), None);
+        let mut made = compiled(vec![("input", vec![police, Action::Drop])]);
+        made.share_named(&mut named);
+        Some(Arc::new(made))
+    };
+    policy.routers = vec![Default::default(), named_router("other")];
+    policy.hosts = vec![Arc::default(); 2];
+    policy.chains = vec![own(), own()];
+}
+
+fn named_router(name: &str) -> Router {
+    Router {
+        name: name.into(),
+        ..Router::default()
+    }
+}
+
+#[test]
+fn policer_with_a_name_is_one_for_all_routers_and_over_a_commit() {
+    let plan = || Plan {
+        translate: false,
+        interfaces: |interfaces| (interfaces[1].router, interfaces[1].context) = (1, 1),
+        policy: sharing,
+        ..Plan::default()
+    };
+    let mut rig = Rig::new(plan());
+    let frames = [
+        (INSIDE, udp(80).macs(HOST_MAC, INSIDE_MAC).build()),
+        (OUTSIDE, udp(80).macs(ROUTER_MAC, OUTSIDE_MAC).build()),
+    ];
+    let send = |rig: &mut Rig, place: usize, count: usize| {
+        let (interface, frame) = &frames[place];
+        (0..count).for_each(|_| assert_eq!(0, rig.send(*interface, frame).len()));
+        (rig.drops("chain-drop"), rig.drops("chain-policed"))
+    };
+    assert_eq!((3, 0), send(&mut rig, 0, 3));
+    assert_eq!((5, 2), send(&mut rig, 1, 4));
+    assert_eq!((5, 3), send(&mut rig, 0, 1));
+    let (policy, routes) = rig::policy(&plan());
+    rig.plane.commit(policy, &[routes]).unwrap();
+    assert_eq!((5, 5), [0, 1].map(|place| send(&mut rig, place, 1))[1]);
 }
 
 #[test]

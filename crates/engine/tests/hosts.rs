@@ -154,6 +154,46 @@ fn host_that_wants_no_groups_gets_none() {
 }
 
 #[test]
+fn host_that_wants_all_groups_gets_those_beyond_the_link_too_and_no_other_frames() {
+    let mut rig = Rig::new(Plan {
+        policy: |policy| policy.hosts = vec![Arc::new(Host::new(LIMITS, Multicast::All))],
+        ..plan(false)
+    });
+    for frame in [
+        group(89, HOST, "224.0.0.5"),
+        group(89, HOST, "239.1.1.1"),
+        group6(89, "ff05::5"),
+    ] {
+        rig.send(INSIDE, &frame.build());
+        assert_eq!(
+            vec![(0, INSIDE, frame.build())],
+            punted(&mut rig),
+            "{:?}",
+            rig.all_drops()
+        );
+    }
+    let to_all = packet::udp4("192.168.1.10:5000", "192.168.1.1:5000").macs(HOST_MAC, BROADCAST);
+    rig.send(INSIDE, &to_all.build());
+    assert_eq!((0, vec![("multicast", 1)]), (punted(&mut rig).len(), rig.all_drops()));
+}
+
+#[test]
+fn class_without_a_rate_is_let_through_to_no_host() {
+    let mut rig = Rig::new(Plan {
+        policy: |policy| {
+            let mut limits = LIMITS;
+            limits[Class::Rest as usize] = (0, 1_000);
+            policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal))];
+        },
+        ..plan(false)
+    });
+    rig.host_sends(&packet::udp4("192.168.1.10:5000", "192.168.1.1:5000"));
+    rig.host_sends(&packet::tcp4("192.168.1.10:40000", "192.168.1.1:179"));
+    assert_eq!(1, punted(&mut rig).len());
+    assert_eq!(vec![("punt-policed-rest", 1)], rig.all_drops());
+}
+
+#[test]
 fn router_without_a_host_takes_part_in_nothing() {
     let mut rig = Rig::new(Plan {
         translate: false,
@@ -461,14 +501,26 @@ fn routers_are_policed_apart() {
 }
 
 #[test]
-fn host_stays_over_a_commit_that_does_not_change_it() {
+fn host_stays_over_a_commit_that_does_not_change_it_and_counts_on_over_any() {
     let mut rig = Rig::new(plan(false));
     let (_, routes) = rig::policy(&plan(false));
     rig.send(INSIDE, &group(89, HOST, "224.0.0.5").build());
-    for (limits, expected) in [(LIMITS, 1), ([(7, 7); Class::ALL.len()], 0)] {
+    for (limits, expected) in [(LIMITS, true), ([(7, 7); Class::ALL.len()], false)] {
         let mut policy = rig.plane.policy().clone();
+        let before = policy.hosts[0].clone();
         policy.hosts = vec![Arc::new(Host::new(limits, Multicast::LinkLocal))];
         rig.plane.commit(policy, std::slice::from_ref(&routes)).unwrap();
-        assert_eq!(expected, rig.plane.policy().hosts[0].passed(Class::Routing));
+        let host = &rig.plane.policy().hosts[0];
+        assert_eq!(expected, Arc::ptr_eq(&before, host));
+        assert_eq!(1, host.passed(Class::Routing));
     }
+    let bgp = packet::tcp4("192.168.1.10:40000", "192.168.1.1:179");
+    (0..20).for_each(|_| assert_eq!(0, rig.host_sends(&bgp).len()));
+    assert_eq!(
+        (1 + 7, 8),
+        (
+            rig.plane.policy().hosts[0].passed(Class::Routing),
+            punted(&mut rig).len()
+        )
+    );
 }

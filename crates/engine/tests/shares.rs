@@ -75,6 +75,22 @@ fn shared_queue_whose_bursts_are_not_full_drops_nothing() {
 }
 
 #[test]
+fn shared_queue_one_router_alone_is_refused_nothing_until_another_one_comes() {
+    let mut gateway = Gateway::new(&[1, 1], &[weight(10), weight(10)], &[]);
+    assert_eq!(vec![64_000, 0], rounds(&mut gateway, &[64, 0], 1_000, 1_000));
+    assert_eq!(0, gateway.drops(0, "over-share"));
+    // One packet of another one, and there are two to share: what is not its own is not lost by it.
+    let sent = rounds(&mut gateway, &[63, 1], 500, 500);
+    assert_eq!(500, sent[1]);
+    let refused = gateway.drops(0, "over-share");
+    assert!(refused > 10_000, "{refused}");
+    rounds(&mut gateway, &[64, 0], 100, 0);
+    assert!(gateway.drops(0, "over-share") > refused);
+    gateway.pass(60 * SECOND);
+    assert_eq!(vec![64_000, 0], rounds(&mut gateway, &[64, 0], 1_000, 1_000));
+}
+
+#[test]
 fn shared_queue_without_shares_is_as_ever() {
     let mut gateway = Gateway::new(&[1, 1], &[], &[]);
     assert_eq!(vec![3_200, 3_200], rounds(&mut gateway, &[32, 32], 100, 100));

@@ -16,6 +16,17 @@ pub enum ChainProblem {
         /// The chains there are.
         known: Vec<String>,
     },
+    /// A policer that is not there.
+    #[error("there is no policer `{name}`")]
+    UnknownPolicer {
+        /// As written.
+        name: String,
+        /// The policers there are.
+        known: Vec<String>,
+    },
+    /// A policer that nobody keeps to.
+    #[error("no chain names the policer `{0}`")]
+    UnusedPolicer(String),
     /// A chain that no packet comes to.
     #[error("no packet comes to the chain `{0}`")]
     Unreached(String),
@@ -63,6 +74,11 @@ impl ChainProblem {
                 Some(near) => format!("did you mean `{near}`?"),
                 None => format!("write `{name} = [...]`"),
             },
+            Self::UnknownPolicer { name, known } => match nearest(name, known) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("write [policers.{name}]"),
+            },
+            Self::UnusedPolicer(name) => format!("write {{ police = \"{name}\" }}, or take it away"),
             Self::Unreached(name) => format!("name it by `to = \"{name}\"` in another, or leave it out"),
             Self::Endless(_) => "end it by \"sessions\" and \"forward\", by \"forward\", \"drop\" or { to = \"CHAIN\" }".into(),
             Self::Loop(_) => "lead to chains that don't lead back".into(),

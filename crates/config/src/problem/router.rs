@@ -1,6 +1,6 @@
 //! What can be wrong with virtual routers.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 
 use super::{Problem, nearest};
 use crate::value::BitRate;
@@ -73,6 +73,17 @@ pub enum RouterProblem {
     /// Routes of a namespace that is not there.
     #[error("this router has no namespace whose routes could be its own")]
     NoNamespace,
+    /// What comes to a namespace that is not there.
+    #[error("this router has no namespace that anything could come to")]
+    NoHost,
+    /// An own address whose ports are lent, and used by connections of the router's host too.
+    #[error("pool `{pool}` lends ports of {address} that connections of the router's own host begin from")]
+    PortsOfHost {
+        /// The address.
+        address: Ipv4Addr,
+        /// The pool.
+        pool: String,
+    },
     /// An address that another router listens at.
     #[error("router `{other}` listens to FPM at {listen} already")]
     SameListen {
@@ -129,7 +140,12 @@ impl RouterProblem {
             Self::TagsOnLink(_) => "make another link in the place of the VLAN".into(),
             Self::FiltersDiffer(_) => "write the same in each".into(),
             Self::NotLinuxName(_) => "Linux takes names of 15 bytes, and `lo` is its own".into(),
-            Self::NoNamespace => "write `daemon = true`".into(),
+            Self::PortsOfHost { .. } => {
+                "whose port is lent is cut: write `reserved-ports = [\"32768-60999\"]`, or give the namespace other \
+                 `net.ipv4.ip_local_port_range`"
+                    .into()
+            }
+            Self::NoNamespace | Self::NoHost => "write `daemon = true`".into(),
             Self::SameListen { .. } => "choose another port, or give the router a namespace: `daemon = true`".into(),
             Self::EmptyRate => "write `packets`, `bits` or both".into(),
             Self::ShareOfVirtualLink(_) => "give it a `rate`".into(),

@@ -41,9 +41,9 @@ pub struct ChainTable {
     /// Those that match go on at the chain `to`. What is not named may be anything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub classify: Option<Class>,
-    /// What is above this rate is dropped, or goes on at the chain `exceed`.
+    /// What is above this rate, or that of `[policers.NAME]`, is dropped, or goes on at the chain `exceed`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub police: Option<Police>,
+    pub police: Option<PoliceBy>,
     /// A copy of each leaves by this interface, as it came.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mirror: Option<String>,
@@ -55,7 +55,17 @@ pub struct ChainTable {
     pub exceed: Option<String>,
 }
 
-/// A rate that all workers keep to together: of packets, or of bits.
+/// What a step keeps to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum PoliceBy {
+    /// A rate of its own.
+    Rate(Police),
+    /// One of `[policers]`, with all steps that name it.
+    Name(String),
+}
+
+/// `[policers.NAME]`, or `police = { … }` of a step: a rate that all workers keep to together, of packets or of bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Police {
@@ -131,6 +141,30 @@ impl Class {
             incoming: own.incoming,
             ..FilterRule::of(Action::Accept)
         }
+    }
+}
+
+impl<'de> Deserialize<'de> for PoliceBy {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Read;
+
+        impl<'de> Visitor<'de> for Read {
+            type Value = PoliceBy;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the name of a policer, or a rate such as { packets = 10000 }")
+            }
+
+            fn visit_str<E: Error>(self, name: &str) -> Result<PoliceBy, E> {
+                Ok(PoliceBy::Name(name.to_owned()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<PoliceBy, A::Error> {
+                Police::deserialize(MapAccessDeserializer::new(map)).map(PoliceBy::Rate)
+            }
+        }
+
+        deserializer.deserialize_any(Read)
     }
 }
 

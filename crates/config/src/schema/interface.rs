@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Tunnel;
+use super::pool::is_default;
 use crate::value::{BitRate, Device, InterfaceAddress, Mac, MssClamp, Period, Tags};
 
 /// `[interfaces.NAME]`. Exactly one of `device`, `bond`, `parent`, `peer` and `tunnel` says what it is made of.
@@ -31,6 +32,9 @@ pub struct Interface {
     /// The virtual router that it is in: `default` where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub router: Option<String>,
+    /// What if this machine itself is reached over the device.
+    #[serde(skip_serializing_if = "is_default")]
+    pub in_use: InUse,
     /// Addresses of the gateway, each with the prefix length of the link.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<InterfaceAddress>,
@@ -85,6 +89,7 @@ impl Default for Interface {
             peer: None,
             tunnel: None,
             router: None,
+            in_use: InUse::Refuse,
             addresses: Vec::new(),
             mtu: None,
             queues: None,
@@ -97,6 +102,17 @@ impl Default for Interface {
             rate: None,
         }
     }
+}
+
+/// What becomes of a device over which this machine's own default route leads, or somebody is logged in by SSH.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum InUse {
+    /// It is not opened: whoever manages the machine would be locked out.
+    #[default]
+    Refuse,
+    /// It is opened.
+    Take,
 }
 
 /// Several devices as one link.

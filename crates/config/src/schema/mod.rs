@@ -18,7 +18,7 @@ mod tunnel;
 
 pub use applications::Applications;
 pub use bridge::{Bridge, Fail, Invalid};
-pub use chain::{ChainStep, ChainTable, ChainWord, Class, Police};
+pub use chain::{ChainStep, ChainTable, ChainWord, Class, Police, PoliceBy};
 pub use eve::{Eve, EveType};
 pub use filter::{Action, Filter, FilterRule, ListSearch, Matcher, Name, Part, RejectWith, Verdict};
 pub use gateway::{Fragments, Gateway, Neighbours, Policing, Rate, StaticNeighbour};
@@ -26,12 +26,16 @@ pub use inspection::{
     BypassClass, ExceptionPolicy, Inspection, InspectionMode, Overload, OverloadAction, OverloadClass,
     SignatureDialect, Signatures,
 };
-pub use interface::{Bond, BondMode, Interface, LeftToOffload, LinkShare, RouterAdvertisements, SourceValidation};
+pub use interface::{
+    Bond, BondMode, InUse, Interface, LeftToOffload, LinkShare, RouterAdvertisements, SourceValidation,
+};
 pub use nat::{DestinationRule, ExemptRule, Nat, SourceRule, StaticRule, UnsolicitedSyn};
 pub use pool::{
     Algorithm, Block, Deterministic, Filtering, Mapping, Pairing, Pool, PortSelection, SessionLimits, SubscriberLimits,
 };
-pub use router::{Fpm, Router, RouterLimits, RouterNat, RouterShare, TrafficRate};
+pub use router::{
+    Fpm, HostLimits, HostMulticast, Router, RouterHost, RouterLimits, RouterNat, RouterShare, TrafficRate,
+};
 pub use system::{
     Control, Hugepages, Idle, LogLevel, Model, Rebalance, Roles, Sessions, Stage, Steering, System, Timeouts, Transmit,
     Watchdog,
@@ -62,6 +66,9 @@ pub struct Document {
     /// Virtual routers beside the one that the top level is about, by name.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub routers: IndexMap<String, Router>,
+    /// Rates that chains of several routers share, by name.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub policers: IndexMap<String, Police>,
     /// Static routes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,

@@ -19,6 +19,9 @@ pub struct Router {
     /// It has a network namespace, `sluice-NAME`, with an interface for each of its own, in which routing daemons and services
     /// run: what is addressed to it, and is not answered by itself, comes there.
     pub daemon: bool,
+    /// What comes to that namespace, and how much of it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub host: RouterHost,
     /// A routing daemon tells its routes by FPM.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fpm: Option<Fpm>,
@@ -45,6 +48,62 @@ pub struct Router {
     /// What it may have at most.
     #[serde(skip_serializing_if = "is_default")]
     pub limits: RouterLimits,
+}
+
+/// `[routers.NAME.host]`: what comes to the namespace of a router's daemons, and how much of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct RouterHost {
+    /// Packets a second and at once, by class, of all workers together.
+    #[serde(skip_serializing_if = "is_default")]
+    pub limits: HostLimits,
+    /// Which groups' packets come to it.
+    #[serde(skip_serializing_if = "is_default")]
+    pub multicast: HostMulticast,
+}
+
+/// `limits = { … }` of a router's host. What is not given is as ever; at a rate of 0 nothing of the class comes to the host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct HostLimits {
+    /// Routing protocols: 20,000 and 4,000 where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub routing: Option<Rate>,
+    /// Bidirectional forwarding detection (RFC 5880): 10,000 and 1,000 where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bfd: Option<Rate>,
+    /// DHCP of both families: 1,000 and 200 where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dhcp: Option<Rate>,
+    /// All else: 5,000 and 1,000 where not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rest: Option<Rate>,
+}
+
+impl HostLimits {
+    /// Those that are given, by the names of their classes.
+    pub fn given(&self) -> impl Iterator<Item = (&'static str, Rate)> {
+        let all = [
+            ("routing", self.routing),
+            ("bfd", self.bfd),
+            ("dhcp", self.dhcp),
+            ("rest", self.rest),
+        ];
+        all.into_iter().filter_map(|(name, rate)| Some((name, rate?)))
+    }
+}
+
+/// Which groups' packets come to a router's host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HostMulticast {
+    /// Those of a link: 224.0.0.0/24 and ff02::/16, which no switch keeps back either (RFC 4541), and DHCP to everybody.
+    #[default]
+    LinkLocal,
+    /// All groups', and DHCP to everybody.
+    All,
+    /// None: routing protocols between configured neighbours alone.
+    None,
 }
 
 /// `[routers.NAME.share]`: what a router gets while a worker has more to do than it can. Nothing is shared out until one router

@@ -11,7 +11,7 @@ use crate::chain::{Chain, PoliceRate, RouterChains, Step as Written, StepAction}
 use crate::config::{Applications, Inspection, Interface, Link};
 use crate::problem::ChainProblem;
 use crate::read::{Step, place};
-use crate::schema::{ChainStep, ChainTable, ChainWord, Filter, Police};
+use crate::schema::{ChainStep, ChainTable, ChainWord, Filter, Police, PoliceBy};
 
 /// Most steps of all chains of a router.
 pub const MOST_STEPS: usize = 256;
@@ -39,6 +39,7 @@ impl Check<'_> {
         inspection: Option<&Inspection>,
         applications: Option<&Applications>,
     ) -> Vec<RouterChains> {
+        self.policers();
         let mut all = Vec::new();
         for scope in self.scopes() {
             let name = scope.table.unwrap_or(DEFAULT);
@@ -205,13 +206,49 @@ impl Check<'_> {
             return Some(StepAction::Classify(Box::new(selection), to.clone()));
         }
         if let Some(police) = &table.police {
-            let rate = self.police(&of("police"), police)?;
-            return Some(StepAction::Police(rate, table.exceed.clone()));
+            let exceed = table.exceed.clone();
+            return match police {
+                PoliceBy::Rate(rate) => Some(StepAction::Police(None, self.police(&of("police"), rate)?, exceed)),
+                PoliceBy::Name(name) => self.police_by(&of("police"), name, exceed),
+            };
         }
         if let Some(name) = &table.mirror {
             return self.mirror(&of("mirror"), name, interfaces);
         }
         table.to.clone().map(StepAction::To)
+    }
+
+    /// A step that keeps to the rate of a policer; what is wrong with that is told where it stands.
+    fn police_by(&mut self, at: &[Step<'_>], name: &str, exceed: Option<String>) -> Option<StepAction> {
+        let policers = &self.document.policers;
+        let Some(police) = policers.get(name) else {
+            let known = policers.keys().cloned().collect();
+            let name = name.to_owned();
+            self.refuse_chain(at, ChainProblem::UnknownPolicer { name, known });
+            return None;
+        };
+        let told = self.found.len();
+        let rate = self.police(at, police);
+        self.found.truncate(told);
+        Some(StepAction::Police(Some(name.to_owned()), rate?, exceed))
+    }
+
+    /// The policers that steps share.
+    fn policers(&mut self) {
+        let document = self.document;
+        for (name, police) in &document.policers {
+            let at = place!["policers", name];
+            self.name(at, name);
+            self.police(at, police);
+            let named = |step: &ChainStep| match step {
+                ChainStep::Table(table) => table.police == Some(PoliceBy::Name(name.clone())),
+                ChainStep::Word(_) => false,
+            };
+            let mut chains = document.routers.values().flat_map(|router| router.chains.values());
+            if !chains.any(|steps| steps.iter().any(named)) {
+                self.advise(at, ChainProblem::UnusedPolicer(name.clone()).into());
+            }
+        }
     }
 
     fn police(&mut self, at: &[Step<'_>], police: &Police) -> Option<PoliceRate> {
@@ -350,6 +387,10 @@ fn text(step: &ChainStep) -> String {
         };
     }
     if let Some(police) = &table.police {
+        let police = match police {
+            PoliceBy::Rate(police) => police,
+            PoliceBy::Name(name) => return format!("police {name}"),
+        };
         let rate = match (police.packets, police.bits) {
             (Some(packets), _) => format!("{packets} packets/s"),
             (None, bits) => format!("{} bit/s", bits.map_or(String::new(), |bits| bits.to_string())),

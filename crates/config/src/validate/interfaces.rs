@@ -159,6 +159,9 @@ impl Check<'_> {
                 if written.mac.is_some() {
                     self.report(&at("mac"), Problem::NotOnVlan("mac"));
                 }
+                if written.in_use != schema::InUse::Refuse {
+                    self.report(&at("in-use"), Problem::NotOnVlan("in-use"));
+                }
                 let parent = self.interface_index(&at("parent"), parent);
                 let Some(tags) = written.vlan else {
                     self.report(&at("parent"), Problem::ParentWithoutVlan);
@@ -180,7 +183,11 @@ impl Check<'_> {
     /// An end of a virtual link: the other end names it back, and is in another router.
     fn virtual_link(&mut self, name: &str, written: &schema::Interface, peer: &str) -> Option<Link> {
         let at = |key| [place!["interfaces", name], place![key]].concat();
-        for (key, is_there) in [("queues", written.queues.is_some()), ("mac", written.mac.is_some())] {
+        for (key, is_there) in [
+            ("queues", written.queues.is_some()),
+            ("mac", written.mac.is_some()),
+            ("in-use", written.in_use != schema::InUse::Refuse),
+        ] {
             if is_there {
                 self.report(&at(key), RouterProblem::NotOnLink(key).into());
             }

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use super::routers::of_router;
 use super::{Check, unusable};
 use crate::config::{Interface, Pool, RouterIndex, Timeouts};
-use crate::problem::Problem;
+use crate::problem::{Problem, RouterProblem};
 use crate::read::place;
 use crate::schema;
 use crate::value::AddressRange;
@@ -23,6 +23,9 @@ const MOST_ENTRIES: u32 = 1 << 24;
 
 /// Most packets that devices keep for the data plane.
 const MOST_PARKED: u32 = 1 << 16;
+
+/// Ports that Linux lets connections begin from, where nobody says otherwise.
+const HOST_PORTS: (u16, u16) = (32_768, 60_999);
 
 impl Check<'_> {
     pub(super) fn pools(&mut self, interfaces: &[Interface], inherited: &Timeouts) -> Vec<Pool> {
@@ -130,6 +133,10 @@ impl Check<'_> {
                         },
                     );
                 }
+                if range.contains(address) && leads_out && self.lends_ports_of_host(pool, router) {
+                    let pool = pool.to_owned();
+                    self.advise(at, RouterProblem::PortsOfHost { address, pool }.into());
+                }
                 // RFC 3021: a /31 has neither.
                 let special = [net.network(), net.broadcast()];
                 if let Some(&address) = special
@@ -147,6 +154,24 @@ impl Check<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a pool lends ports that connections of the router's host begin from, where it has one.
+    fn lends_ports_of_host(&self, pool: &str, router: RouterIndex) -> bool {
+        let name = self.numbering.routers.names().nth(router.into()).flatten();
+        let router = name.and_then(|name| self.document.routers.get(name));
+        let Some(pool) = self
+            .document
+            .nat
+            .pools
+            .get(pool)
+            .filter(|_| router.is_some_and(|router| router.daemon))
+        else {
+            return false;
+        };
+        let free = pool.ports.without(&pool.reserved_ports);
+        free.iter()
+            .any(|lent| lent.first() <= HOST_PORTS.1 && HOST_PORTS.0 <= lent.last())
     }
 
     /// Pools of a router may share addresses as long as their ports differ.

@@ -108,6 +108,7 @@ impl<'a> Check<'a> {
             self.name(place!["routers", name], name);
             self.session_limits(place!["routers", name, "limits"], &written.limits.of_sessions());
             self.router_share(name, written);
+            self.router_host(name, written);
             if name == DEFAULT {
                 self.only_settings(written);
             }
@@ -141,6 +142,7 @@ impl<'a> Check<'a> {
                 weight: written.and_then(|written| written.share.weight),
                 filters,
                 daemon: written.is_some_and(|written| written.daemon),
+                host: written.map(|written| written.host).unwrap_or_default(),
                 kernel_routes: written
                     .is_some_and(|written| written.daemon && written.kernel_routes.unwrap_or(written.fpm.is_none())),
                 fpm: written.and_then(|written| written.fpm.clone()),

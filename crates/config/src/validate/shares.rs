@@ -1,4 +1,4 @@
-//! Shares and rates: of routers, and of interfaces on their links.
+//! Shares and rates: of routers, of what comes to their hosts, and of interfaces on their links.
 
 use super::Check;
 use crate::problem::RouterProblem;
@@ -12,6 +12,9 @@ const RATES: std::ops::RangeInclusive<BitRate> = BitRate::of(8_000)..=BitRate::o
 /// More routes than tables have room for, and more neighbours and packets than there is memory for.
 const MOST_ROUTES: u32 = 1 << 24;
 const MOST: u32 = 1 << 20;
+
+/// More packets a second than the thread copies that serves all hosts.
+const MOST_PUNTED: u32 = 10_000_000;
 
 impl Check<'_> {
     /// A router's weight, rate and quotas.
@@ -46,6 +49,21 @@ impl Check<'_> {
         let bursts = Period::milliseconds(1)..=Period::seconds(10);
         let at = place!["routers", name, "limits", "rate", "burst"];
         self.in_range(at, "a burst", rate.burst, bursts);
+    }
+
+    /// What comes to a router's namespace.
+    pub(super) fn router_host(&mut self, name: &str, written: &schema::Router) {
+        let host = written.host;
+        if host != schema::RouterHost::default() && !written.daemon {
+            self.report(place!["routers", name, "host"], RouterProblem::NoHost.into());
+        }
+        for (class, limit) in host.limits.given() {
+            let at = place!["routers", name, "host", "limits", class];
+            self.in_range(&[at, place!["rate"]].concat(), "a rate", limit.rate, 0..=MOST_PUNTED);
+            if limit.rate > 0 {
+                self.in_range(&[at, place!["burst"]].concat(), "a burst", limit.burst, 1..=MOST);
+            }
+        }
     }
 
     /// Interfaces' parts of their links.

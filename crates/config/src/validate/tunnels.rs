@@ -43,6 +43,9 @@ impl Check<'_> {
         if written.queues.is_some() {
             self.report(&at("queues"), TunnelProblem::NotOf("queues", "a tunnel").into());
         }
+        if written.in_use != schema::InUse::Refuse {
+            self.report(&at("in-use"), TunnelProblem::NotOf("in-use", "a tunnel").into());
+        }
         if written.mac.is_some() && tunnel.kind != TunnelType::Vxlan {
             let problem = TunnelProblem::NotOf("mac", "a tunnel that carries no Ethernet");
             self.report(&at("mac"), problem.into());

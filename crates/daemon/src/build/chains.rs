@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sluice_config::Config;
 use sluice_config::chain::{Chain, PoliceRate, Step, StepAction};
-use sluice_engine::chains::{Action, Chains, Described, Rate, Written};
+use sluice_engine::chains::{Action, Chains, Described, Named, Rate, Written};
 
 use super::BuildError;
 use super::filter::{boxes4, boxes6};
@@ -18,11 +18,13 @@ pub fn chains(config: &Config) -> Result<Vec<Option<Arc<Chains>>>, BuildError> {
         return Ok(Vec::new());
     }
     let workers = config.cores.len().max(1);
-    let mut all = vec![None; config.routers.len()];
+    let (mut all, mut named) = (vec![None; config.routers.len()], Named::default());
     for of in &config.chains {
         let written = of.chains.iter().map(chain).collect::<Result<Vec<_>, _>>()?;
         if let Some(own) = all.get_mut(usize::from(of.router)) {
-            *own = Some(Arc::new(Chains::new(&written, workers)?));
+            let mut made = Chains::new(&written, workers)?;
+            made.share_named(&mut named);
+            *own = Some(Arc::new(made));
         }
     }
     Ok(all)
@@ -52,12 +54,15 @@ fn described(step: &Step) -> Result<Described, BuildError> {
             six: boxes6(selection, None)?,
             to: to.clone(),
         },
-        StepAction::Police(rate, exceed) => {
+        StepAction::Police(name, rate, exceed) => {
             let rate = match *rate {
                 PoliceRate::Packets(rate, burst) => Rate::Packets(rate, burst),
                 PoliceRate::Bits(rate, burst) => Rate::Bits(rate, burst),
             };
-            Action::Police(rate, exceed.clone())
+            match name {
+                Some(name) => Action::PoliceBy(name.clone(), rate, exceed.clone()),
+                None => Action::Police(rate, exceed.clone()),
+            }
         }
         StepAction::Mirror(interface) => Action::Mirror(*interface),
         StepAction::To(to) => Action::To(to.clone()),
@@ -73,6 +78,34 @@ fn described(step: &Step) -> Result<Described, BuildError> {
 mod tests {
     use super::*;
     use crate::build::tests::config;
+
+    #[test]
+    fn policer_of_the_configuration_is_one_for_all_routers_that_name_it() {
+        let config = config(
+            r#"
+[interfaces.a]
+device = "null:"
+
+[policers.slow]
+packets = 1
+burst = 2
+
+[routers.default.chains]
+input = [{ police = "slow" }, { police = { packets = 1, burst = 2 } }, "forward"]
+
+[routers.red.chains]
+input = [{ police = "slow" }, "forward"]
+"#,
+        );
+        let made = chains(&config).unwrap();
+        let admits = |router: usize, policer| made[router].as_ref().unwrap().policer(policer).unwrap().admits(1, 5);
+        assert_eq!(
+            [true, true, false, false],
+            [admits(0, 0), admits(1, 0), admits(0, 0), admits(1, 0)]
+        );
+        assert!(admits(0, 1));
+        assert_eq!("police slow", made[1].as_ref().unwrap().listed()[0].text);
+    }
 
     #[test]
     fn chains_of_the_configuration_become_those_of_the_engine() {

@@ -3,6 +3,7 @@
 mod applications;
 mod chains;
 mod filter;
+mod hosts;
 mod inspection;
 mod interfaces;
 mod shares;
@@ -168,7 +169,11 @@ pub fn policy(
     policy.limits = limits(config);
     policy.routers = routers(config);
     policy.chains = chains::chains(config)?;
-    policy.hosts = config.routers.iter().map(|_| Arc::default()).collect();
+    policy.hosts = config
+        .routers
+        .iter()
+        .map(|router| hosts::host(&router.host).into())
+        .collect();
     let (routers, links) = shares::shares(config);
     policy.share_by(routers, links);
     if let Some(rules) = filter {

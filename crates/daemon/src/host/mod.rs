@@ -8,7 +8,7 @@
 
 mod links;
 mod namespace;
-mod netlink;
+pub(crate) mod netlink;
 mod serving;
 
 use std::collections::BTreeMap;

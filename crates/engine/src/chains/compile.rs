@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use sluice_filter::{Rule, RuleNumber};
 
-use super::{Chains, Classify, ENTRY, Finder, Listed, MOST_STEPS, Policer, Rate, Step, StepIndex, Tally, TallyIndex};
+use super::{
+    Called, Chains, Classify, ENTRY, Finder, Listed, MOST_STEPS, Policer, Rate, Step, StepIndex, Tally, TallyIndex,
+};
 
 /// A chain as it is written.
 #[derive(Clone, Debug)]
@@ -41,6 +43,8 @@ pub enum Action {
     },
     /// Drops what is above a rate, or sends it to a chain.
     Police(Rate, Option<String>),
+    /// The same by a policer that all steps share which name it, those of other routers too.
+    PoliceBy(String, Rate, Option<String>),
     /// Sends copies by an interface.
     Mirror(u16),
     /// Goes on with a chain.
@@ -78,7 +82,7 @@ impl Action {
     fn to(&self) -> Option<&String> {
         match self {
             Self::Classify { to, .. } | Self::To(to) => Some(to),
-            Self::Police(_, exceed) => exceed.as_ref(),
+            Self::Police(_, exceed) | Self::PoliceBy(_, _, exceed) => exceed.as_ref(),
             _ => None,
         }
     }
@@ -220,10 +224,14 @@ impl<'w> Compile<'w> {
                     tally
                 }
             }),
-            Action::Police(rate, exceed) => {
+            Action::Police(rate, exceed) | Action::PoliceBy(_, rate, exceed) => {
                 let key = self.key(chain, &step.text);
                 let policer = self.chains.policers.len() as u16;
-                self.chains.policers.push((key.clone(), Policer::new(*rate).into()));
+                let called = match &step.action {
+                    Action::PoliceBy(name, ..) => Called::Name(name.clone()),
+                    _ => Called::Text(key.clone()),
+                };
+                self.chains.policers.push((called, Policer::new(*rate).into()));
                 Step::Police {
                     policer,
                     tally: self.tally(at, key),
@@ -289,6 +297,7 @@ impl<'w> Compile<'w> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Named;
     use super::*;
 
     fn chain(name: &str, actions: Vec<Action>) -> Written {
@@ -365,6 +374,26 @@ mod tests {
             (0..MOST_STEPS).map(|_| count("a")).chain([Action::Drop]).collect(),
         );
         assert_eq!(ChainError::TooMany(MOST_STEPS + 1), refused(&[many]));
+    }
+
+    #[test]
+    fn policer_with_a_name_is_one_for_all_that_name_it_and_stays_as_long_as_its_rate() {
+        let of = |rate| vec![Action::PoliceBy("p".into(), Rate::Packets(1, rate), None), Action::Drop];
+        let made = |rate: u64, named: &mut Named| {
+            let mut chains = Chains::new(&[chain("input", of(rate))], 1).unwrap();
+            chains.share_named(named);
+            chains
+        };
+        let mut named = Named::default();
+        let [one, other] = [(); 2].map(|()| made(2, &mut named));
+        let admits = |chains: &Chains| chains.policer(0).unwrap().admits(1, 5);
+        assert_eq!([true, true, false], [admits(&one), admits(&other), admits(&one)]);
+        // Of another router, later.
+        let mut named = Named::default();
+        other.note_named(&mut named);
+        assert!(!admits(&made(2, &mut named)));
+        let [changed, same] = [(); 2].map(|()| made(1, &mut named));
+        assert_eq!([true, false], [admits(&changed), admits(&same)]);
     }
 
     #[test]

@@ -88,6 +88,12 @@ pub fn admit(
             shares.charge(part.entry.router, part.had, ctx.now.nanoseconds);
         }
     }
+    // Who is alone is kept out for nobody's sake: what is too much, the card drops.
+    let routers = parts.iter().map(|part| part.entry.router);
+    let (budget, reason) = match of.shared && gate.company.see(routers, ctx.now.nanoseconds) {
+        true => (most, Own::Shed),
+        false => (budget, Own::OverShare),
+    };
     if parts.iter().map(|part| part.packets).sum::<u64>() > budget as u64 {
         let claim = |part: &Part| Claim {
             number: part.number,
@@ -103,7 +109,7 @@ pub fn admit(
             };
             if !side.credits.take(part.number, 1, &mut gate.dealt) {
                 refused |= 1 << slot;
-                put(&mut lists.drop, (slot as Slot, Own::OverShare.into()));
+                put(&mut lists.drop, (slot as Slot, reason.into()));
             }
         }
     }

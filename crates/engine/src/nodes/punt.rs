@@ -47,20 +47,24 @@ pub fn punt(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>)
     }
 }
 
-/// Whether a host is given what a group frame holds: a group of the link (RFC 5771, 4; RFC 4291, 2.7), or DHCP to
-/// everybody. Nobody answers an echo request to a group, and discovery does not come here.
+/// Whether a host is given what a group frame holds: a group of the link (RFC 5771, 4; RFC 4291, 2.7), where it wants all
+/// any group, or DHCP to everybody. Nobody answers an echo request to a group, and discovery does not come here.
 fn hears(host: &Host, layers: &Layers, frame: &[u8]) -> bool {
     let asks = layers.flags.has(Flags::ICMP_QUERY) && !layers.flags.has(Flags::ICMP_REPLY);
     if host.multicast() == Multicast::None || asks {
         return false;
     }
+    let all = host.multicast() == Multicast::All;
     match layers.class {
         Class::Ipv4 => {
             let address = V4::addresses(layers, frame).1;
             let dhcp = layers.protocol == protocol::UDP && matches!(layers.destination_port, 67 | 68);
-            address >> 8 == 0xe0_00_00 || address == u32::MAX && dhcp
+            address >> 8 == 0xe0_00_00 || all && address >> 28 == 0xe || address == u32::MAX && dhcp
         }
-        Class::Ipv6 => V6::addresses(layers, frame).1[0] >> 48 == 0xff02,
+        Class::Ipv6 => {
+            let first = V6::addresses(layers, frame).1[0];
+            first >> 48 == 0xff02 || all && first >> 56 == 0xff
+        }
         _ => false,
     }
 }

@@ -137,14 +137,28 @@ mod tests {
             let wanted: u64 = all.iter().map(|one| one.1).sum();
             let all_dealt: u64 = sums.iter().sum();
             prop_assert!(all_dealt.abs_diff(wanted.min(budget) * ROUNDS) <= 2 * all.len() as u64 + ROUNDS / 100);
-            // Nobody who wanted more has had less by its weight than anybody else.
-            for (sum, (weight, wants)) in sums.iter().zip(&all) {
+            // Nobody who wanted more has had less by its weight than anybody else, what it has saved up included.
+            for ((sum, credit), (weight, wants)) in sums.iter().zip(&credits.0).zip(&all) {
                 for (other, (others, _)) in sums.iter().zip(&all) {
                     let is_sated = *sum + 2 >= wants * ROUNDS;
-                    prop_assert!(is_sated || (sum + 2) * others + 2 * others + 2 * weight >= other * weight * 99 / 100);
+                    let had = sum + credit.level / ONE + 2;
+                    prop_assert!(is_sated || had * others + 2 * others + 2 * weight >= other * weight * 99 / 100);
                 }
             }
         }
+    }
+
+    #[test]
+    fn credits_of_small_and_large_weights_are_their_parts() {
+        let (mut credits, mut dealt) = (Credits::new(8), Dealt::default());
+        let claims = claims(&[(1, 1), (151, 37)]);
+        let mut sums = [0; 2];
+        for _ in 0..500 {
+            let taken = taken(&mut credits, &claims, 37, &mut dealt);
+            sums.iter_mut().zip(taken).for_each(|(sum, taken)| *sum += taken);
+        }
+        // All of it; a unit of the first is worth 151 of the second's, which has saved up what it has less.
+        assert_eq!([125, 18_375], sums);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! How much of a burst a worker can deal with, found out by what follows.
 
+use super::company::Company;
 use super::credit::Dealt;
 use crate::io::BATCH;
 
@@ -22,6 +23,8 @@ const LEAST: usize = 8;
 pub struct Gate {
     /// What has been dealt of it.
     pub dealt: Dealt,
+    /// Whose packets have come.
+    pub company: Company,
     /// Full bursts without another one between.
     full: u32,
     budget: usize,
@@ -32,6 +35,7 @@ impl Default for Gate {
     fn default() -> Self {
         Self {
             dealt: Dealt::default(),
+            company: Company::default(),
             full: 0,
             budget: BATCH,
             has_settled: false,
@@ -90,6 +94,7 @@ impl Gate {
         if self.full > 0 || self.is_closed() {
             *self = Self {
                 dealt: self.dealt,
+                company: self.company,
                 ..Self::default()
             };
         } else {

@@ -1,0 +1,38 @@
+//! What comes to the hosts of routers.
+
+use sluice_config::schema::{HostMulticast, RouterHost};
+use sluice_engine::punt::{Class, Host, LIMITS, Multicast};
+
+/// A router's host, as it is written.
+pub(super) fn host(written: &RouterHost) -> Host {
+    let mut limits = LIMITS;
+    for (name, given) in written.limits.given() {
+        if let Some(class) = Class::ALL.into_iter().find(|class| class.name() == name) {
+            limits[class as usize] = (given.rate.into(), given.burst.into());
+        }
+    }
+    let multicast = match written.multicast {
+        HostMulticast::LinkLocal => Multicast::LinkLocal,
+        HostMulticast::All => Multicast::All,
+        HostMulticast::None => Multicast::None,
+    };
+    Host::new(limits, multicast)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::build::tests::config;
+
+    #[test]
+    fn host_of_the_configuration_has_its_limits_and_the_others_as_ever() {
+        let text = "[interfaces.a]\ndevice = \"null:\"\nrouter = \"red\"\n[routers.red]\ndaemon = true\n\
+                    host = { multicast = \"none\", limits = { rest = { rate = 0, burst = 0 }, bfd = { rate = 7, burst = 3 } } }\n";
+        let config = config(text);
+        let [default, red] = [0, 1].map(|number| host(&config.routers[number].host));
+        assert!(default.is_like(&Host::default()));
+        let mut limits = LIMITS;
+        (limits[Class::Bfd as usize], limits[Class::Rest as usize]) = ((7, 3), (0, 0));
+        assert!(red.is_like(&Host::new(limits, Multicast::None)));
+    }
+}
