@@ -5,6 +5,7 @@ mod internet;
 mod isolation;
 mod load;
 mod lookup;
+mod offered;
 mod routers;
 
 use sluice_dpdk::{Eal, Needs};
@@ -21,12 +22,14 @@ pub enum Case {
     Lookup,
     /// Changes of a full table, alone and while another core looks up.
     Load,
-    /// Packets: `routes` and `routers`.
+    /// Packets: `routes`, `routers` and `offered`.
     Forward,
     /// Packets by the number of routes.
     Routes,
     /// Packets by the number of routers.
     Routers,
+    /// What is forwarded of two inputs, by what they offer (P2, Fig. 4).
+    Offered,
     /// What a router loses by its neighbour's flood, with queues of their own and on one.
     Isolation,
     /// The same on one link.
@@ -87,6 +90,9 @@ pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure
             routers::tagged(run, eal, &mut next, routes, runs)?;
         }
         routers::ports(run, eal, &mut next, sizes[1], runs)?;
+    }
+    if forwards(Case::Offered) {
+        offered::offered(run, start()?, &mut next, runs.min(5))?;
     }
     Ok(())
 }
