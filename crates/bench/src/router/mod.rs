@@ -7,6 +7,7 @@ mod load;
 mod lookup;
 mod offered;
 mod routers;
+mod tunnels;
 
 use sluice_dpdk::{Eal, Needs};
 
@@ -22,7 +23,7 @@ pub enum Case {
     Lookup,
     /// Changes of a full table, alone and while another core looks up.
     Load,
-    /// Packets: `routes`, `routers` and `offered`.
+    /// Packets: `routes`, `routers`, `offered` and `tunnels`.
     Forward,
     /// Packets by the number of routes.
     Routes,
@@ -30,6 +31,8 @@ pub enum Case {
     Routers,
     /// What is forwarded of two inputs, by what they offer (P2, Fig. 4).
     Offered,
+    /// Packets into tunnels, and out of them.
+    Tunnels,
     /// What a router loses by its neighbour's flood, with queues of their own and on one.
     Isolation,
     /// The same on one link.
@@ -93,6 +96,9 @@ pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure
     }
     if forwards(Case::Offered) {
         offered::offered(run, start()?, &mut next, runs.min(5))?;
+    }
+    if forwards(Case::Tunnels) {
+        tunnels::tunnels(run, start()?, &mut next, runs)?;
     }
     Ok(())
 }
