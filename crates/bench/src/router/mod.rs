@@ -8,6 +8,7 @@ mod lookup;
 mod offered;
 mod routers;
 mod tunnels;
+mod waiting;
 
 use sluice_dpdk::{Eal, Needs};
 
@@ -37,6 +38,10 @@ pub enum Case {
     Isolation,
     /// The same on one link.
     LinkIsolation,
+    /// Receiving alone, by the way of waiting.
+    Receive,
+    /// Sending alone, by the way of waiting.
+    Transmit,
 }
 
 /// What to measure: everything where nothing is said.
@@ -79,6 +84,13 @@ pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure
     }
     if wanted(Case::LinkIsolation) {
         isolation::link_isolation(run, packets, runs.min(3))?;
+    }
+    let waits = waiting::Wanted {
+        receive: wanted(Case::Receive),
+        transmit: wanted(Case::Transmit),
+    };
+    if waits.receive || waits.transmit {
+        waiting::waiting(run, start()?, waits, runs.min(5))?;
     }
     let forwards = |case| wanted(case) || wanted(Case::Forward);
     if forwards(Case::Routes) {
