@@ -224,6 +224,23 @@ pub struct Gateway<'m> {
     frequency: u64,
 }
 
+/// A gateway's worker alone.
+pub struct Rounds<'m> {
+    worker: Worker<'m>,
+    /// The worker ends nothing because nobody asks it anything.
+    _desk: Counter,
+    start: u64,
+    frequency: u64,
+}
+
+impl Rounds<'_> {
+    /// A round of the worker.
+    #[inline(always)]
+    pub fn round(&mut self) {
+        self.worker.round(moment(self.start, self.frequency));
+    }
+}
+
 /// The time since a start, by the clock of cycles.
 #[inline(always)]
 fn moment(start: u64, frequency: u64) -> Now {
@@ -350,6 +367,17 @@ impl<'m> Gateway<'m> {
     #[inline(always)]
     pub fn now(&self) -> Now {
         moment(self.start, self.frequency)
+    }
+
+    /// Its control side, and its worker for another thread.
+    pub fn apart(self) -> (Plane, Rounds<'m>) {
+        let rounds = Rounds {
+            worker: self.worker,
+            _desk: self.desk,
+            start: self.start,
+            frequency: self.frequency,
+        };
+        (self.plane, rounds)
     }
 
     /// Ask the worker.

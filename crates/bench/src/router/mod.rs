@@ -1,6 +1,7 @@
 //! `router`: what the forwarding table costs: a lookup, a change, a packet.
 
 mod forward;
+mod fpm;
 mod internet;
 mod isolation;
 mod load;
@@ -42,6 +43,8 @@ pub enum Case {
     Receive,
     /// Sending alone, by the way of waiting.
     Transmit,
+    /// A daemon's routes by FPM while packets are forwarded.
+    Fpm,
 }
 
 /// What to measure: everything where nothing is said.
@@ -91,6 +94,9 @@ pub fn run(run: &mut Run<'_>, arguments: &RouterArguments) -> Result<(), Failure
     };
     if waits.receive || waits.transmit {
         waiting::waiting(run, start()?, waits, runs.min(5))?;
+    }
+    if wanted(Case::Fpm) {
+        fpm::fpm(run, start()?, next(), sizes[2], runs.min(3))?;
     }
     let forwards = |case| wanted(case) || wanted(Case::Forward);
     if forwards(Case::Routes) {
