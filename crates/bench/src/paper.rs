@@ -1,5 +1,6 @@
 //! `paper`: what the figures of a paper need, measured, and rendered beside what the paper says.
 
+mod p2;
 mod p3;
 
 use std::ffi::OsString;
@@ -21,6 +22,9 @@ pub enum Paper {
     /// The cached trie for packet filters (Soongsil, 2014).
     #[value(name = "P1")]
     P1,
+    /// Virtual routers on a PC (Handong, 2009).
+    #[value(name = "P2")]
+    P2,
     /// Inspection by cores that are split by role (Yonsei, 2009).
     #[value(name = "P3")]
     P3,
@@ -55,6 +59,10 @@ pub fn run(run: &mut Run<'_>, arguments: &PaperArguments) -> Result<(), Failure>
     };
     match arguments.paper {
         Paper::P1 => filter::run(&mut kept, &FilterArguments::default())?,
+        Paper::P2 => {
+            let rows = elsewhere(p2::P2, &[], run.quick)?;
+            rows.into_iter().for_each(&mut *kept.row);
+        }
         Paper::P3 => {
             let file = arguments.signatures.clone().unwrap_or_default();
             let more = [
@@ -75,6 +83,7 @@ pub fn run(run: &mut Run<'_>, arguments: &PaperArguments) -> Result<(), Failure>
     }
     match arguments.paper {
         Paper::P1 => print!("{}", p1(&rows)),
+        Paper::P2 => print!("{}", p2::p2(&rows)),
         Paper::P3 => print!("{}", p3::p3(&rows)),
         Paper::P4 => print!("{}", p4(&rows)),
     }
@@ -406,6 +415,12 @@ mod tests {
             let line = ["sluice-bench"].iter().chain(words);
             assert!(crate::understands(line), "{words:?}");
         }
+    }
+
+    #[test]
+    fn command_line_of_p2_is_understood() {
+        let line = ["sluice-bench"].iter().chain(p2::P2);
+        assert!(crate::understands(line));
     }
 
     #[test]

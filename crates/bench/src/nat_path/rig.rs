@@ -17,7 +17,7 @@ use sluice_engine::stages::Stages;
 use sluice_engine::steering::{Steering, Wanted};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
-use sluice_route::{Route, RouteSet};
+use sluice_route::{Address, Route, RouteSet};
 use sluice_table::memory::Line;
 use sluice_wire::Checksums;
 
@@ -101,6 +101,23 @@ pub fn join(eal: &'static Eal, number: u32) -> Result<(Source, Devices, DpdkIo),
         gateway,
         hand,
     ))
+}
+
+/// Source and gateway joined by so many ports: the source's first lead to the gateway, the one behind them straight back.
+pub fn join_by(eal: &'static Eal, number: u32, ports: u16, depth: u32) -> Result<(Source, Devices, DpdkIo), Failure> {
+    let end = |port, end| Ok(format!("ring:wide{number}-{port},end={end},depth={depth}").parse()?);
+    let ends = |which| {
+        (0..ports)
+            .map(|port| end(port, which))
+            .collect::<Result<Vec<_>, Failure>>()
+    };
+    let mut far = ends("a")?;
+    far.push(ring("loop", number, "")?);
+    let (devices, mut hands) = Devices::open(eal, &plan(far))?;
+    let io = hands.pop().ok_or("a hand is missing")?;
+    let (gateway, mut hands) = Devices::open(eal, &plan(ends("b")?))?;
+    let hand = hands.pop().ok_or("a hand is missing")?;
+    Ok((Source::of(io, devices), gateway, hand))
 }
 
 /// A ring that leads straight back, as port 0 of a source.
@@ -207,6 +224,30 @@ pub struct Gateway<'m> {
     frequency: u64,
 }
 
+/// A gateway's worker alone.
+pub struct Rounds<'m> {
+    worker: Worker<'m>,
+    /// The worker ends nothing because nobody asks it anything.
+    _desk: Counter,
+    start: u64,
+    frequency: u64,
+}
+
+impl Rounds<'_> {
+    /// A round of the worker.
+    #[inline(always)]
+    pub fn round(&mut self) {
+        self.worker.round(moment(self.start, self.frequency));
+    }
+}
+
+/// The time since a start, by the clock of cycles.
+#[inline(always)]
+fn moment(start: u64, frequency: u64) -> Now {
+    let cycles = tsc::now() - start;
+    Now::at((u128::from(cycles) * 1_000_000_000 / u128::from(frequency)) as u64)
+}
+
 /// The plane of a gateway with place for `sessions` sessions.
 pub fn plane(job: Job, style: Style, sessions: u32, short: bool) -> Result<Plane, Failure> {
     plane_with(job, style, sessions, short, &rules::routes(job)?)
@@ -222,23 +263,33 @@ pub fn plane_with(job: Job, style: Style, sessions: u32, short: bool, routes: &[
         rules::filter(&mut policy, style.filter_rules)?;
     }
     let routes = RouteSet::new(&links, routes)?;
+    let sessions = match job {
+        Job::Translate6 => [SHARDS, sessions],
+        _ => [sessions, SHARDS],
+    };
+    plane_of(policy, &[routes], sessions, short)
+}
+
+/// A plane that forwards by a policy and each router's routes, as good as without sessions.
+pub fn plane_of_routers(policy: Policy, routes: &[RouteSet]) -> Result<Plane, Failure> {
+    plane_of(policy, routes, [SHARDS; 2], false)
+}
+
+fn plane_of(policy: Policy, routes: &[RouteSet], sessions: [u32; 2], short: bool) -> Result<Plane, Failure> {
     let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
-    let shards = steering.shards();
+    let (shards, most) = (steering.shards(), sessions[0].max(sessions[1]));
     let setup = Setup {
         steering,
         owners: Owners::dealt(shards, &[0]).into(),
         stages: Stages::default(),
         assist: None,
-        sessions: match job {
-            Job::Translate6 => [SHARDS, sessions],
-            _ => [sessions, SHARDS],
-        },
-        ports: ["inside", "outside"]
-            .map(|name| Port {
-                name: name.into(),
+        sessions,
+        ports: (0..policy.untagged.len())
+            .map(|port| Port {
+                name: format!("port{port}"),
                 senders: Box::default(),
             })
-            .into(),
+            .collect(),
         secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
         fragments: Limits {
             datagrams: 64,
@@ -253,15 +304,15 @@ pub fn plane_with(job: Job, style: Style, sessions: u32, short: bool, routes: &[
         interfaces: 0,
         // Hosts have 63 flows each, and half as many where sessions come and go.
         subscribers: Subscribers {
-            most: sessions / if short { 24 } else { 48 } + 256,
-            blocks: sessions / if short { 24 } else { 48 } + 256,
+            most: most / if short { 24 } else { 48 } + 256,
+            blocks: most / if short { 24 } else { 48 } + 256,
             ..Subscribers::default()
         },
     };
     Ok(Plane::new(
         setup,
         policy,
-        &[routes],
+        routes,
         NeighbourLimits::default(),
         1,
         Now::at(0),
@@ -275,7 +326,16 @@ pub fn memory(plane: &Plane) -> Result<Region, Failure> {
 
 impl<'m> Gateway<'m> {
     /// A gateway over its devices and memory.
-    pub fn new(job: Job, mut plane: Plane, io: DpdkIo, memory: &'m mut Region) -> Result<Self, Failure> {
+    pub fn new(job: Job, plane: Plane, io: DpdkIo, memory: &'m mut Region) -> Result<Self, Failure> {
+        let mut gateway = Self::over(plane, io, vec![0, 1], memory)?;
+        for ((interface, address), mac) in (0..).zip(rules::neighbours(job)?).zip([HOST_MAC, ROUTER_MAC]) {
+            gateway.know(interface, address, mac)?;
+        }
+        Ok(gateway)
+    }
+
+    /// A gateway that knows no neighbours yet, and receives by these ports.
+    pub fn over(mut plane: Plane, io: DpdkIo, receives: Vec<u16>, memory: &'m mut Region) -> Result<Self, Failure> {
         let lines = plane.lines().total();
         let mut rest: &mut [Line] = memory.lines();
         let give = |_| {
@@ -283,29 +343,41 @@ impl<'m> Gateway<'m> {
             rest = others;
             own
         };
-        let (worker, desk) = plane.worker(0, Box::new(io), vec![0, 1], give, tsc::now)?;
-        let mut gateway = Self {
+        let (worker, desk) = plane.worker(0, Box::new(io), receives, give, tsc::now)?;
+        Ok(Self {
             plane,
             worker,
             desk,
             start: tsc::now(),
             frequency: tsc::frequency(),
-        };
-        for ((interface, address), mac) in (0..).zip(rules::neighbours(job)?).zip([HOST_MAC, ROUTER_MAC]) {
-            gateway.ask(Request::SetNeighbour {
-                interface,
-                address,
-                mac,
-            })?;
-        }
-        Ok(gateway)
+        })
+    }
+
+    /// A neighbour has this MAC address.
+    pub fn know(&mut self, interface: u16, address: Address, mac: [u8; 6]) -> Result<(), Failure> {
+        self.ask(Request::SetNeighbour {
+            interface,
+            address,
+            mac,
+        })?;
+        Ok(())
     }
 
     /// The moment by the clock of cycles.
     #[inline(always)]
     pub fn now(&self) -> Now {
-        let cycles = tsc::now() - self.start;
-        Now::at((cycles as u128 * 1_000_000_000 / u128::from(self.frequency)) as u64)
+        moment(self.start, self.frequency)
+    }
+
+    /// Its control side, and its worker for another thread.
+    pub fn apart(self) -> (Plane, Rounds<'m>) {
+        let rounds = Rounds {
+            worker: self.worker,
+            _desk: self.desk,
+            start: self.start,
+            frequency: self.frequency,
+        };
+        (self.plane, rounds)
     }
 
     /// Ask the worker.

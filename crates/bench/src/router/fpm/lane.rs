@@ -1,0 +1,110 @@
+//! A worker that forwards while routes change, source and sink on its core: what comes out by which port says whether a route
+//! was there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use sluice_dpdk::tsc;
+use sluice_dpdk::workers::Stop;
+use sluice_wire::Checksums;
+
+use crate::nat_path::flows::{Hosts, Random, Written, data};
+use crate::nat_path::rig::{Rounds, Source};
+use crate::nat_path::wire::mark;
+use crate::router::SEED;
+
+/// Where packets go that look for a route that comes and goes: an address of documentation, which no route of the table has.
+pub const PROBE: u32 = 0xcb00_7105;
+/// The mark of these packets.
+const MARK: u32 = u32::MAX;
+/// Packets of a burst, of which the first is a probe.
+const BURST: usize = 64;
+
+/// What is seen of the lane from outside.
+#[derive(Debug, Default)]
+pub struct Sight {
+    /// Packets that went in, probes not counted.
+    pub sent: AtomicU64,
+    /// Those that came out where a daemon's routes lead.
+    pub routed: AtomicU64,
+    /// Those that came out by the default route.
+    pub astray: AtomicU64,
+    /// The last probe was routed.
+    pub found: AtomicBool,
+    /// Cycles of the clock when that changed.
+    pub changed: AtomicU64,
+    /// Nothing more goes in.
+    pub drains: AtomicBool,
+}
+
+impl Sight {
+    /// Sent, routed, astray.
+    pub fn packets(&self) -> [u64; 3] {
+        [&self.sent, &self.routed, &self.astray].map(|counter| counter.load(Ordering::Acquire))
+    }
+
+    fn see(&self, found: bool) {
+        if self.found.load(Ordering::Relaxed) != found {
+            self.changed.store(tsc::now(), Ordering::Relaxed);
+            self.found.store(found, Ordering::Release);
+        }
+    }
+}
+
+/// The lane's own.
+pub struct Lane {
+    /// Source and sink.
+    pub source: Source,
+    /// The worker.
+    pub rounds: Rounds<'static>,
+    /// Addresses of the daemon's routes.
+    pub destinations: Arc<[u32]>,
+    /// Seen from outside.
+    pub sight: Arc<Sight>,
+}
+
+impl Lane {
+    /// Forward until told to stop.
+    pub fn run(mut self, stop: &Stop) -> Self {
+        let mut random = Random(SEED);
+        while !stop.is_asked() {
+            self.round(&mut random);
+        }
+        self
+    }
+
+    fn round(&mut self, random: &mut Random) {
+        let sight = &self.sight;
+        if !sight.drains.load(Ordering::Acquire) {
+            let destinations = &self.destinations;
+            let mut first = true;
+            let draw = |_| {
+                let is_probe = std::mem::take(&mut first);
+                let data = data(Hosts::Sixteen, random.below(8_000), None);
+                let destination = match is_probe {
+                    true => PROBE,
+                    false => destinations[random.below(destinations.len() as u64) as usize],
+                };
+                Some(Written {
+                    destination: (destination, data.destination.1),
+                    mark: if is_probe { MARK } else { data.mark },
+                    ..data
+                })
+            };
+            let sent = self.source.feed(&[(0, BURST)], Checksums::Vouched, draw);
+            sight.sent.fetch_add(sent.saturating_sub(1) as u64, Ordering::Release);
+        }
+        self.rounds.round();
+        for (port, counter) in [(0, &sight.astray), (1, &sight.routed)] {
+            let (mut came, mut probes) = (0, 0);
+            self.source.drain(port, |frame| {
+                came += 1;
+                probes += u64::from(mark(frame) == MARK);
+            });
+            if probes > 0 {
+                sight.see(port == 1);
+            }
+            counter.fetch_add(came - probes, Ordering::Release);
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! A daemon's routes by FPM while packets are forwarded: a whole table, single routes, and the same table again after the
+//! daemon has come back.
+
+mod lane;
+mod stream;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use sluice_dpdk::eal::{Eal, allowed_cores};
+use sluice_dpdk::workers::{Worker, pin};
+use sluice_dpdk::{Devices, tsc};
+use sluice_engine::plane::Plane;
+use sluice_route::feed::fpm::Frames;
+use sluice_route::feed::{Feed, Links, MAIN_TABLE, Teller};
+use sluice_route::rib::Origin;
+use sluice_route::{Address, Prefix, Route, Via};
+
+use super::internet::{address_of, routes};
+use super::lookup::number4;
+use super::{Failure, SEED};
+use crate::nat_path::flows::{ROUTER_MAC, Random};
+use crate::nat_path::rig::{self, Gateway, Job};
+use crate::nat_path::rules::{self, Style};
+use crate::rows::{Row, Run};
+use lane::{Lane, PROBE, Sight};
+
+/// Bytes read at a time, and routes swept at a time, as the control thread does it.
+const READ: usize = 64 * 1024;
+const SLICE: usize = 2_000;
+/// How often what nobody reads any more is freed.
+const COLLECT: Duration = Duration::from_millis(100);
+/// Longest wait for anything.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Addresses that packets are drawn of.
+const DESTINATIONS: usize = 1 << 20;
+
+/// What a connection has brought until now.
+#[derive(Clone, Copy, Debug)]
+struct Followed {
+    at: Instant,
+    /// Seconds of the processor that the control thread has had.
+    cpu: f64,
+    offered: u64,
+    stale: usize,
+    /// Connections that have ended, with what they did not tell again gone.
+    ended: usize,
+}
+
+/// The control thread: follows one connection after the other until nobody comes any more.
+fn control(mut plane: Plane, listener: &TcpListener, visits: usize, tell: &Sender<Followed>) -> Result<Plane, Failure> {
+    let mut feed = Feed::new(Teller {
+        origin: Origin::Fpm,
+        table: MAIN_TABLE,
+        links: Links::Numbered([(stream::LINK, 1)].into()),
+    });
+    let (began, mut buffer) = (Instant::now(), vec![0; READ]);
+    for visit in 0..visits {
+        let (mut stream, _) = listener.accept()?;
+        let mut frames = Frames::default();
+        plane.change_routes(0, |rib| feed.begin(rib));
+        let mut collected = Instant::now();
+        loop {
+            let count = stream.read(&mut buffer)?;
+            if count == 0 {
+                break;
+            }
+            frames.push(&buffer[..count]);
+            let now = began.elapsed().as_nanos() as u64;
+            let (mut followed, mut stale) = (Ok(()), 0);
+            plane.change_routes(0, |rib| {
+                followed = follow(&mut feed, rib, &mut frames, now);
+                stale = rib.stale(Origin::Fpm);
+            });
+            followed?;
+            tell.send(Followed {
+                at: Instant::now(),
+                cpu: processor()?,
+                offered: feed.counts().offered,
+                stale,
+                ended: visit,
+            })?;
+            if collected.elapsed() > COLLECT {
+                plane.collect();
+                collected = Instant::now();
+            }
+        }
+        // All that was not told again goes, as it does some seconds after a daemon's last word.
+        let mut swept = SLICE;
+        while swept == SLICE {
+            plane.change_routes(0, |rib| swept = rib.end_replay(Origin::Fpm, SLICE));
+        }
+        plane.collect();
+        tell.send(Followed {
+            at: Instant::now(),
+            cpu: processor()?,
+            offered: feed.counts().offered,
+            stale: 0,
+            ended: visit + 1,
+        })?;
+    }
+    Ok(plane)
+}
+
+/// Seconds of the processor that this thread has had: what others on the machine take does not count.
+fn processor() -> Result<f64, Failure> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat")?;
+    let nanoseconds = text.split(' ').next().and_then(|word| word.parse::<u64>().ok());
+    Ok(nanoseconds.ok_or("the kernel does not tell how long a thread ran")? as f64 / 1e9)
+}
+
+fn follow(feed: &mut Feed, rib: &mut sluice_route::rib::Rib, frames: &mut Frames, now: u64) -> Result<(), Failure> {
+    while let Some(frame) = frames.take()? {
+        feed.follow(rib, frame, now);
+    }
+    Ok(())
+}
+
+/// The daemon.
+struct Daemon<'d> {
+    address: std::net::SocketAddr,
+    told: &'d Receiver<Followed>,
+    sight: &'d Sight,
+    /// Routes offered by all connections so far.
+    offered: u64,
+    /// Connections that were ended.
+    ended: usize,
+    /// Seconds of the processor that the control thread had then.
+    cpu: f64,
+}
+
+/// A table that was told.
+struct Told {
+    /// From its first byte until its last route was in the table.
+    seconds: f64,
+    /// Of these, such of the control thread.
+    cpu: f64,
+    /// Packets meanwhile: sent, routed, astray.
+    packets: [u64; 3],
+}
+
+impl Daemon<'_> {
+    fn connect(&self) -> Result<TcpStream, Failure> {
+        let stream = TcpStream::connect(self.address)?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    /// Go, and wait until that has had its consequences.
+    fn leave(&mut self, stream: TcpStream) -> Result<(), Failure> {
+        drop(stream);
+        self.ended += 1;
+        loop {
+            let followed = self.told.recv_timeout(PATIENCE)?;
+            if followed.ended >= self.ended {
+                self.cpu = followed.cpu;
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tell a whole table, and wait until it is there.
+    fn tell(&mut self, stream: &mut TcpStream, bytes: &[u8], routes: usize) -> Result<Told, Failure> {
+        self.offered += routes as u64;
+        let (before, begin) = (self.sight.packets(), Instant::now());
+        stream.write_all(bytes)?;
+        loop {
+            let followed = self.told.recv_timeout(PATIENCE)?;
+            if followed.offered >= self.offered && followed.stale == 0 {
+                let after = self.sight.packets();
+                return Ok(Told {
+                    seconds: followed.at.duration_since(begin).as_secs_f64(),
+                    cpu: followed.cpu - self.cpu,
+                    packets: [0, 1, 2].map(|k| after[k] - before[k]),
+                });
+            }
+        }
+    }
+
+    /// Milliseconds until packets follow one message.
+    fn visible(&mut self, stream: &mut TcpStream, message: &[u8], found: bool) -> Result<f64, Failure> {
+        let (begin, since) = (tsc::now(), Instant::now());
+        stream.write_all(message)?;
+        while self.sight.found.load(Ordering::Acquire) != found {
+            if since.elapsed() > PATIENCE {
+                return Err("packets do not follow a route".into());
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        let cycles = self.sight.changed.load(Ordering::Relaxed).saturating_sub(begin);
+        Ok(cycles as f64 * 1e3 / tsc::frequency() as f64)
+    }
+}
+
+/// What became of it.
+struct Outcome {
+    loads: Vec<Told>,
+    visible: Vec<f64>,
+    replays: Vec<Told>,
+}
+
+fn speak(
+    daemon: &mut Daemon<'_>,
+    table: &[u8],
+    routes: usize,
+    runs: usize,
+    singles: usize,
+) -> Result<Outcome, Failure> {
+    let mut outcome = Outcome {
+        loads: Vec::new(),
+        visible: Vec::new(),
+        replays: Vec::new(),
+    };
+    for run in 0..runs {
+        if run > 0 {
+            // A visit without a word, and all routes go.
+            let silent = daemon.connect()?;
+            daemon.leave(silent)?;
+        }
+        let mut stream = daemon.connect()?;
+        outcome.loads.push(daemon.tell(&mut stream, table, routes)?);
+        daemon.leave(stream)?;
+    }
+    for _ in 0..runs {
+        let mut stream = daemon.connect()?;
+        outcome.replays.push(daemon.tell(&mut stream, table, routes)?);
+        if outcome.replays.len() == runs {
+            let prefix = Prefix::new(Address::V4(PROBE), 24);
+            for _ in 0..singles {
+                let [add, remove] = [stream::add(prefix), stream::remove(prefix)];
+                outcome.visible.push(daemon.visible(&mut stream, &add, true)?);
+                daemon.visible(&mut stream, &remove, false)?;
+            }
+        }
+        daemon.leave(stream)?;
+    }
+    Ok(outcome)
+}
+
+/// Connections of [`speak`].
+const fn visits(runs: usize) -> usize {
+    3 * runs - 1
+}
+
+/// Rows of a table of so many routes.
+pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs: usize) -> Result<(), Failure> {
+    let cores = allowed_cores();
+    let first = *cores.first().ok_or("this process may use no core")?;
+    let second = cores.get(1).copied().unwrap_or(first);
+    let mut random = Random(SEED);
+    let prefixes: Vec<_> = routes(false, count + 16, &mut random)
+        .into_iter()
+        .filter(|prefix| !prefix.contains(Address::V4(PROBE)))
+        .take(count)
+        .collect();
+    let destinations = (0..DESTINATIONS).map(|_| {
+        let prefix = prefixes[random.below(prefixes.len() as u64) as usize];
+        number4(address_of(prefix, &mut random))
+    });
+    let destinations: Arc<[u32]> = destinations.collect();
+    let table = stream::table(&prefixes);
+    let (source, devices, hand) = rig::join(eal, number)?;
+    let [inside, _] = rules::neighbours(Job::Forward)?;
+    // What has no route goes back where it came from, and is seen there.
+    let default = Route {
+        prefix: Prefix::new(Address::V4(0), 0),
+        via: Via::Gateway {
+            address: inside,
+            interface: None,
+        },
+    };
+    let plane = rig::plane_with(Job::Forward, Style::SESSIONS, 16, false, &[default])?;
+    let memory = Box::leak(Box::new(rig::memory(&plane)?));
+    let mut gateway = Gateway::new(Job::Forward, plane, hand, memory)?;
+    for gateway_of in 0..stream::NEXT_HOPS {
+        gateway.know(1, Address::V4(stream::GATEWAY + gateway_of), ROUTER_MAC)?;
+    }
+    let (plane, rounds) = gateway.apart();
+    let sight = Arc::new(Sight::default());
+    let lane = Lane {
+        source,
+        rounds,
+        destinations,
+        sight: sight.clone(),
+    };
+    let lane = Worker::start(eal, "lane", first, move |stop| lane.run(&stop))?;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let (tell, told) = channel();
+    let mut daemon = Daemon {
+        address: listener.local_addr()?,
+        told: &told,
+        sight: &sight,
+        offered: 0,
+        ended: 0,
+        cpu: 0.0,
+    };
+    let singles = if run.quick { 50 } else { 500 };
+    let (outcome, plane) = std::thread::scope(|scope| {
+        let control = scope.spawn(move || {
+            let pinned = pin(second).map_err(Failure::from);
+            let plane = pinned.and_then(|()| control(plane, &listener, visits(runs), &tell));
+            plane.map_err(|error| error.to_string())
+        });
+        let outcome = speak(&mut daemon, &table, prefixes.len(), runs, singles);
+        while outcome.is_err() && !control.is_finished() {
+            // It waits for somebody to come.
+            drop(daemon.connect());
+        }
+        let plane = control.join().map_err(|_| "the control thread failed")??;
+        Ok::<_, Failure>((outcome?, plane))
+    })?;
+    sight.drains.store(true, Ordering::Release);
+    let begin = Instant::now();
+    let lost = loop {
+        let [sent, routed, astray] = sight.packets();
+        if sent == routed + astray || begin.elapsed() > Duration::from_secs(2) {
+            break sent - routed - astray;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    let lane = lane.stop().map_err(|_| "the lane failed")?;
+    rows(run, &outcome, prefixes.len(), lost, &plane);
+    drop((lane.rounds, plane));
+    lane.source.close();
+    drop(Devices::close(devices));
+    Ok(())
+}
+
+/// Rows; `lost` came out nowhere, of all that were sent from the first to the last.
+fn rows(run: &mut Run<'_>, outcome: &Outcome, routes: usize, lost: u64, plane: &Plane) {
+    let kilobytes = (plane.fib().bytes() + plane.ribs().bytes()) as f64 / 1024.0;
+    let row = |phase| {
+        let row = Row::new("fpm").key("fib", "ours").key("family", 4);
+        row.key("phase", phase).key("routers", 1).key("routes", routes)
+    };
+    let told = |phase, told: &[Told]| {
+        let of = |value: &dyn Fn(&Told) -> f64| told.iter().map(value).collect::<Vec<_>>();
+        row(phase)
+            .figure("seconds", &of(&|told| told.seconds))
+            .figure("cpu_seconds", &of(&|told| told.cpu))
+            .figure("routes_per_s", &of(&|told| routes as f64 / told.seconds))
+            .figure("packets", &of(&|told| told.packets[0] as f64))
+            .figure("packets_per_s", &of(&|told| told.packets[0] as f64 / told.seconds))
+    };
+    (run.row)(told("load", &outcome.loads).figure("memory_kb", &[kilobytes]));
+    // A packet that a route of the table was not there for came out by the default route.
+    let astray: Vec<_> = outcome
+        .replays
+        .iter()
+        .map(|told| (told.packets[2] + lost) as f64)
+        .collect();
+    (run.row)(told("replay", &outcome.replays).figure("lost", &astray));
+    let mut sorted = outcome.visible.clone();
+    sorted.sort_by(f64::total_cmp);
+    let p99 = sorted.get(sorted.len() * 99 / 100).copied().unwrap_or(f64::NAN);
+    (run.row)(
+        row("live")
+            .figure("visible_ms", &outcome.visible)
+            .figure("visible_p99_ms", &[p99]),
+    );
+}

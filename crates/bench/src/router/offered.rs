@@ -1,0 +1,271 @@
+//! P2's Fig. 4: two inputs to one output, 64 bytes, what is offered beside what is forwarded. Hosts send on a clock that
+//! stands still while they write their frames: what a worker has not received in time is lost, as at a card.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use sluice_dpdk::eal::Eal;
+use sluice_dpdk::{Devices, tsc};
+use sluice_engine::chains::{Action, Chains, Described, Written as Chain};
+use sluice_engine::io::{BATCH, Lent, PacketIo, Slot};
+use sluice_engine::policy::Policy;
+use sluice_filter::{Field, Rule};
+use sluice_route::{Address, Prefix, Route, RouteSet, Via};
+use sluice_wire::Checksums;
+
+use super::{Failure, SEED};
+use crate::nat_path::flows::{Hosts, Random, data};
+use crate::nat_path::rig::{self, Gateway, Job, Source};
+use crate::nat_path::rules;
+use crate::nat_path::wire::Wire;
+use crate::rows::{Figure, Row, Run};
+
+/// Frames that an input's queue holds: with both full, more than 4,096 are between two looks at a buffer.
+const DEPTH: u32 = 2_048;
+/// The output's port, behind the inputs.
+const OUTPUT: u16 = 2;
+/// Bits of a frame of 64 bytes, as P2 counts them.
+const BITS: f64 = 512.0;
+/// What is offered, in parts of the most that is forwarded.
+const LOADS: [f64; 9] = [0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.5, 2.0];
+/// A round that takes longer has had the processor taken away: not a worker's time.
+const STOLEN: u64 = 200_000;
+
+/// What packets pass on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Graph {
+    /// Routes alone.
+    Plain,
+    /// A chain in front of them: `{ count = "all" }`, `{ classify = { protocol = "udp", to-port = 53 }, to = "names" }`,
+    /// `{ count = "rest" }`, `"forward"`; and `names` counts and forwards.
+    Chain,
+}
+
+impl Graph {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Chain => "chain",
+        }
+    }
+
+    fn chains(self) -> Result<Vec<Option<Arc<Chains>>>, Failure> {
+        if self == Self::Plain {
+            return Ok(Vec::new());
+        }
+        fn names<A: sluice_filter::Address>() -> Result<Vec<Rule<A>>, Failure> {
+            let rule = Rule::any().with(Field::Protocol, 17, 17)?;
+            Ok(vec![rule.with(Field::DestinationPort, 53, 53)?])
+        }
+        let count = |name: &str| Action::Count(name.into());
+        let classify = Action::Classify {
+            four: names()?,
+            six: names()?,
+            to: "names".into(),
+        };
+        let chain = |name: &str, actions: Vec<Action>| Chain {
+            name: name.into(),
+            steps: actions
+                .into_iter()
+                .map(|action| Described {
+                    text: format!("{action:?}"),
+                    action,
+                })
+                .collect(),
+        };
+        let input = chain("input", vec![count("all"), classify, count("rest"), Action::Forward]);
+        let names = chain("names", vec![count("names"), Action::Forward]);
+        Ok(vec![Some(Chains::new(&[input, names], 1)?.into())])
+    }
+}
+
+/// Source, sink and gateway, on one clock.
+struct Bench<'m> {
+    source: Source,
+    gateway: Gateway<'m>,
+    random: Random,
+    /// The worker's time.
+    clock: f64,
+    /// By input: when its next frame is due.
+    next: [f64; 2],
+    sent: u64,
+    missed: u64,
+    came: u64,
+}
+
+/// Frames and cycles.
+#[derive(Clone, Copy, Debug)]
+struct Rates {
+    offered: f64,
+    forwarded: f64,
+}
+
+impl Bench<'_> {
+    /// Frames that are due by an input; what its queue does not take is missed.
+    fn arrive(&mut self, input: usize, each: f64) {
+        if self.clock < self.next[input] || !each.is_finite() {
+            return;
+        }
+        let mut due = ((self.clock - self.next[input]) / each) as usize + 1;
+        self.next[input] += due as f64 * each;
+        self.sent += due as u64;
+        while due > 0 {
+            let batch = due.min(BATCH);
+            due -= batch;
+            let taken = self.send(input as u16, batch);
+            if taken < batch {
+                self.missed += (batch - taken + due) as u64;
+                return;
+            }
+        }
+    }
+
+    /// Write and send frames by an input; how many its queue took.
+    fn send(&mut self, input: u16, count: usize) -> usize {
+        let io = &mut self.source.io;
+        let made = io.allocate(count);
+        {
+            let mut lent = Lent::new();
+            io.lend(&mut lent);
+            for packet in lent.iter_mut().take(made) {
+                let written = data(Hosts::Sixteen, self.random.below(8_000), None);
+                packet.set_len(written.length());
+                packet.set_checksums(Checksums::Vouched);
+                written.write(packet.bytes_mut());
+            }
+        }
+        let slots: ArrayVec<Slot, BATCH> = (0..made).map(|slot| slot as Slot).collect();
+        let taken = io.transmit(input, &slots);
+        io.free(&slots[taken..]);
+        io.end();
+        taken
+    }
+
+    fn round(&mut self, each: f64) {
+        for input in 0..self.next.len() {
+            self.arrive(input, each);
+        }
+        let now = self.gateway.now();
+        let begin = tsc::now();
+        self.gateway.worker.round(now);
+        let took = tsc::now() - begin;
+        if took < STOLEN {
+            self.clock += took as f64;
+        }
+        while let came @ 1.. = self.source.discard(OUTPUT) {
+            self.came += came as u64;
+        }
+    }
+
+    /// Both inputs send a frame every so many cycles, until so many frames were sent.
+    fn offer(&mut self, each: f64, frames: u64) -> Result<Rates, Failure> {
+        self.next = [self.clock, self.clock + each / 2.0];
+        let warm = self.sent + frames / 10;
+        while self.sent < warm {
+            self.round(each);
+        }
+        let (clock, sent, came) = (self.clock, self.sent, self.came);
+        while self.sent < sent + frames {
+            self.round(each);
+        }
+        let cycles = self.clock - clock;
+        let rates = Rates {
+            offered: (self.sent - sent) as f64 / cycles,
+            forwarded: (self.came - came) as f64 / cycles,
+        };
+        // Nothing is under way between two measurements, and nothing is lost but what is counted.
+        for _ in 0..DEPTH {
+            self.round(f64::INFINITY);
+        }
+        if self.sent != self.missed + self.came {
+            let (sent, missed, came) = (self.sent, self.missed, self.came);
+            return Err(format!("{sent} packets were sent, {missed} missed, and {came} came out").into());
+        }
+        Ok(rates)
+    }
+}
+
+fn policy(graph: Graph) -> Result<(Policy, RouteSet), Failure> {
+    let usual = rules::interfaces(Job::Forward)?;
+    let interfaces = [(0xc0a8_0101, 0), (0xc0a8_0201, 0), (0xc000_0201, 1)];
+    let interfaces = (0..).zip(interfaces).map(|(port, (own, like))| {
+        let mut interface = usual[like as usize].clone();
+        interface.name = format!("port{port}");
+        (interface.port, interface.link.index) = (port, port);
+        interface.link.addresses = vec![(Address::V4(own), 24)];
+        interface
+    });
+    let interfaces: Vec<_> = interfaces.collect();
+    let links: Vec<_> = interfaces.iter().map(|interface| interface.link.clone()).collect();
+    let [_, outside] = rules::neighbours(Job::Forward)?;
+    let default = Route {
+        prefix: Prefix::new(Address::V4(0), 0),
+        via: Via::Gateway {
+            address: outside,
+            interface: None,
+        },
+    };
+    let mut policy = Policy::new(interfaces.len(), interfaces);
+    policy.chains = graph.chains()?;
+    Ok((policy, RouteSet::new(&links, &[default])?))
+}
+
+/// Rows of both graphs by load.
+pub fn offered(
+    run: &mut Run<'_>,
+    eal: &'static Eal,
+    next: &mut impl FnMut() -> u32,
+    runs: usize,
+) -> Result<(), Failure> {
+    let frames = if run.quick { 100_000 } else { 1_000_000 };
+    for graph in [Graph::Plain, Graph::Chain] {
+        let (source, devices, hand) = rig::join_by(eal, next(), 3, DEPTH)?;
+        let (policy, routes) = policy(graph)?;
+        let plane = rig::plane_of_routers(policy, &[routes])?;
+        let mut memory = rig::memory(&plane)?;
+        let mut gateway = Gateway::over(plane, hand, vec![0, 1], &mut memory)?;
+        let [_, outside] = rules::neighbours(Job::Forward)?;
+        gateway.know(OUTPUT, outside, crate::nat_path::flows::ROUTER_MAC)?;
+        let mut bench = Bench {
+            source,
+            gateway,
+            random: Random(SEED),
+            clock: 0.0,
+            next: [0.0; 2],
+            sent: 0,
+            missed: 0,
+            came: 0,
+        };
+        let mbps = |rate: f64| rate * tsc::frequency() as f64 * BITS / 1e6;
+        let mut most = Vec::new();
+        for _ in 0..runs {
+            // More than any worker takes.
+            most.push(bench.offer(10.0, frames)?.forwarded);
+        }
+        let most = Figure::of(&most).median;
+        for load in LOADS {
+            let (mut offered, mut forwarded) = (Vec::new(), Vec::new());
+            for _ in 0..runs {
+                let rates = bench.offer(2.0 / (most * load), frames)?;
+                offered.push(mbps(rates.offered));
+                forwarded.push(mbps(rates.forwarded));
+            }
+            let lost = offered
+                .iter()
+                .zip(&forwarded)
+                .map(|(offered, forwarded)| 1.0 - forwarded / offered);
+            let lost: Vec<_> = lost.collect();
+            let row = Row::new("forward").key("family", 4).key("inputs", 2).key("routes", 1);
+            let row = row.key("graph", graph.name()).key("load_share", load);
+            let row = row
+                .figure("offered_mbps", &offered)
+                .figure("forwarded_mbps", &forwarded);
+            (run.row)(row.figure("lost_share", &lost));
+        }
+        let Bench { source, gateway, .. } = bench;
+        drop(gateway);
+        source.close();
+        drop(Devices::close(devices));
+    }
+    Ok(())
+}

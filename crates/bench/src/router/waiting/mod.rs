@@ -1,0 +1,168 @@
+//! Receive and transmit alone by the way in which a worker waits, 64 bytes (P2: 936 Mb/s by polling, 383 by interrupts): what
+//! a saturated worker takes, and what one that is not costs. Over virtio-user and vhost, another core being the far side.
+
+mod pair;
+mod side;
+
+use std::time::{Duration, Instant};
+
+use sluice_dpdk::eal::{Eal, allowed_cores};
+use sluice_dpdk::tsc;
+use sluice_dpdk::workers::Waiting;
+
+use super::Failure;
+use crate::rows::{Figure, Row, Run};
+use pair::{Device, Pair};
+use side::{Order, Side};
+
+/// Bits of a frame of 64 bytes, as P2 counts them.
+const BITS: f64 = 512.0;
+/// The share of what a polling worker receives that is offered to see what waiting costs.
+const LOAD: f64 = 0.1;
+
+/// How the worker waits: ways that the configuration has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// `busy-poll = true`.
+    Poll,
+    /// Nothing written: it spins, pauses, and sleeps for 50 us.
+    Adaptive,
+    /// `idle = { spin = 0, pause = 0, interrupt = true }`: whenever nothing is there.
+    Interrupt,
+}
+
+impl Wait {
+    const ALL: [Self; 3] = [Self::Poll, Self::Adaptive, Self::Interrupt];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Poll => "poll",
+            Self::Adaptive => "adaptive",
+            Self::Interrupt => "interrupt",
+        }
+    }
+
+    fn waiting(self) -> Waiting {
+        let usual = Waiting {
+            spin: 64,
+            pause: 256,
+            sleep: Some(Duration::from_micros(50)),
+            interrupt: false,
+        };
+        match self {
+            Self::Poll => Waiting { sleep: None, ..usual },
+            Self::Adaptive => usual,
+            Self::Interrupt => Waiting {
+                spin: 0,
+                pause: 0,
+                sleep: Some(Duration::from_millis(10)),
+                interrupt: true,
+            },
+        }
+    }
+}
+
+/// What was seen of a worker for some time.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    packets_per_s: f64,
+    /// Of a core's time, what the worker had.
+    cpu_share: f64,
+    cpu_ns_per_packet: f64,
+    /// Rounds that found nothing, or could not send anything.
+    quiet_share: f64,
+    /// Frames that the far side could not send, of those that were due.
+    refused_share: f64,
+}
+
+/// What it does for a while, once it does it.
+fn watch(near: &Side, far: &Side, orders: [Order; 2], time: Duration) -> Result<Seen, Failure> {
+    near.order(orders[0]);
+    far.order(orders[1]);
+    std::thread::sleep(time / 5);
+    let (before, far_before, begin) = (near.seen()?, far.seen()?, Instant::now());
+    std::thread::sleep(time);
+    let (after, far_after, seconds) = (near.seen()?, far.seen()?, begin.elapsed().as_secs_f64());
+    near.order(Order::Rest);
+    far.order(Order::Rest);
+    let refused = (far_after.refused - far_before.refused) as f64;
+    let (packets, cpu) = (after.packets - before.packets, after.cpu_ns - before.cpu_ns);
+    let due = refused + (far_after.packets - far_before.packets) as f64;
+    Ok(Seen {
+        packets_per_s: packets as f64 / seconds,
+        cpu_share: cpu as f64 / 1e9 / seconds,
+        cpu_ns_per_packet: cpu as f64 / packets.max(1) as f64,
+        quiet_share: (after.quiet - before.quiet) as f64 / (after.rounds - before.rounds).max(1) as f64,
+        refused_share: refused / due.max(1.0),
+    })
+}
+
+fn row_of(case: &str, device: Device, wait: Wait, seen: &[Seen]) -> Row {
+    let of = |value: fn(&Seen) -> f64| seen.iter().map(value).collect::<Vec<_>>();
+    Row::new(case)
+        .key("wait", wait.name())
+        .key("device", device.name())
+        .key("cores", 1)
+        .key("bytes", 64)
+        .figure("packets_per_s", &of(|seen| seen.packets_per_s))
+        .figure("mbps", &of(|seen| seen.packets_per_s * BITS / 1e6))
+        .figure("cpu_share", &of(|seen| seen.cpu_share))
+        .figure("cpu_ns_per_packet", &of(|seen| seen.cpu_ns_per_packet))
+        .figure("quiet_rounds_share", &of(|seen| seen.quiet_share))
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Rows of `receive`.
+    pub receive: bool,
+    /// Rows of `transmit`.
+    pub transmit: bool,
+}
+
+/// Rows of both devices and every way of waiting.
+pub fn waiting(run: &mut Run<'_>, eal: &'static Eal, wanted: Wanted, runs: usize) -> Result<(), Failure> {
+    let cores = allowed_cores();
+    let &[near, far, ..] = cores.as_slice() else {
+        eprintln!("sluice-bench: receive and transmit need two cores, and this process may use one: left out");
+        return Ok(());
+    };
+    let time = Duration::from_millis(if run.quick { 200 } else { 1_000 });
+    for device in [Device::Virtio, Device::Vhost] {
+        // What a polling worker takes, in packets a second: the load of all ways is a part of it.
+        let mut polled = 0.0;
+        for wait in Wait::ALL {
+            let pair = Pair::open(eal, device, wait == Wait::Interrupt)?;
+            if wait == Wait::Interrupt && !pair.interrupts() {
+                let name = device.name();
+                eprintln!("sluice-bench: the driver of {name} tells of no frames by interrupts: left out");
+                pair.close();
+                continue;
+            }
+            let (pair, near, far) = pair.start(eal, [near, far], wait.waiting())?;
+            let rates = |orders| {
+                let seen = (0..runs).map(|_| watch(&near, &far, orders, time));
+                seen.collect::<Result<Vec<_>, _>>()
+            };
+            if wanted.receive {
+                let most = rates([Order::Receive, Order::Flood])?;
+                if wait == Wait::Poll {
+                    let taken: Vec<_> = most.iter().map(|seen| seen.packets_per_s).collect();
+                    polled = Figure::of(&taken).median;
+                }
+                (run.row)(row_of("receive", device, wait, &most));
+                far.pace(tsc::frequency() as f64 / (polled * LOAD));
+                let part = rates([Order::Receive, Order::Pace])?;
+                let refused: Vec<_> = part.iter().map(|seen| seen.refused_share).collect();
+                let row = row_of("receive", device, wait, &part).key("load_share", LOAD);
+                (run.row)(row.figure("lost_share", &refused));
+            }
+            if wanted.transmit {
+                let most = rates([Order::Flood, Order::Receive])?;
+                (run.row)(row_of("transmit", device, wait, &most));
+            }
+            pair.stop([near, far])?.close();
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,229 @@
+//! One side of a wire: a thread that sends or receives as it is told, and counts.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use sluice_dpdk::eal::Eal;
+use sluice_dpdk::workers::{Idle, Queues, Waiting, Worker};
+use sluice_dpdk::{DpdkIo, tsc};
+use sluice_engine::io::{BATCH, Lent, PacketIo, Slot};
+use sluice_wire::Checksums;
+
+use crate::nat_path::flows::{FRAME, Hosts, data, write};
+use crate::router::Failure;
+
+/// What a side does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Nothing.
+    Rest,
+    /// Takes what comes, and frees it.
+    Receive,
+    /// Sends as much as it can.
+    Flood,
+    /// Sends a frame every so many cycles, as [`Side::pace`] says.
+    Pace,
+}
+
+impl Order {
+    const ALL: [Self; 4] = [Self::Rest, Self::Receive, Self::Flood, Self::Pace];
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    order: AtomicU8,
+    /// Cycles between two frames, as bits of a floating-point number.
+    pace: AtomicU64,
+    packets: AtomicU64,
+    rounds: AtomicU64,
+    quiet: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Shared {
+    fn order(&self) -> Order {
+        Order::ALL[usize::from(self.order.load(Ordering::Relaxed)) % Order::ALL.len()]
+    }
+}
+
+/// What it has counted so far.
+#[derive(Clone, Copy, Debug)]
+pub struct Counts {
+    /// Frames sent or received.
+    pub packets: u64,
+    /// Rounds.
+    pub rounds: u64,
+    /// Of these, such without a frame.
+    pub quiet: u64,
+    /// Frames that were due and the device did not take.
+    pub refused: u64,
+    /// Nanoseconds that it has had a processor.
+    pub cpu_ns: u64,
+}
+
+/// A running side.
+pub struct Side {
+    shared: Arc<Shared>,
+    thread: Worker<DpdkIo>,
+    /// Where the kernel tells how long it ran.
+    schedstat: PathBuf,
+}
+
+impl Side {
+    /// Start it on a core. A side that waits for nothing polls all the time.
+    pub fn start(
+        eal: &'static Eal,
+        name: &str,
+        core: usize,
+        io: DpdkIo,
+        (waiting, queues): (Waiting, Queues),
+    ) -> Result<Self, Failure> {
+        let shared = Arc::new(Shared::default());
+        let (tell, told) = channel();
+        let own = shared.clone();
+        let thread = Worker::start(eal, name, core, move |stop| {
+            // It lies under this thread's number, which no other can ask for.
+            let _ = tell.send(std::fs::read_link("/proc/thread-self"));
+            let mut loops = Loop::new(io, Idle::new(waiting, queues), &own);
+            while !stop.is_asked() {
+                loops.round(own.order());
+            }
+            loops.io
+        })?;
+        let schedstat = PathBuf::from("/proc").join(told.recv()??).join("schedstat");
+        Ok(Self {
+            shared,
+            thread,
+            schedstat,
+        })
+    }
+
+    /// Tell it what to do from now on.
+    pub fn order(&self, order: Order) {
+        self.shared.order.store(order as u8, Ordering::Relaxed);
+    }
+
+    /// Cycles between two frames.
+    pub fn pace(&self, cycles: f64) {
+        self.shared.pace.store(cycles.to_bits(), Ordering::Relaxed);
+    }
+
+    /// What it has done.
+    pub fn seen(&self) -> Result<Counts, Failure> {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let text = std::fs::read_to_string(&self.schedstat)?;
+        let cpu_ns = text.split(' ').next().and_then(|word| word.parse().ok());
+        Ok(Counts {
+            packets: of(&self.shared.packets),
+            rounds: of(&self.shared.rounds),
+            quiet: of(&self.shared.quiet),
+            refused: of(&self.shared.refused),
+            cpu_ns: cpu_ns.ok_or("the kernel does not tell how long a thread ran")?,
+        })
+    }
+
+    /// End it.
+    pub fn stop(self) -> Result<DpdkIo, Failure> {
+        Ok(self.thread.stop().map_err(|_| "a side failed")?)
+    }
+}
+
+/// What the thread has.
+struct Loop<'s> {
+    io: DpdkIo,
+    idle: Idle,
+    shared: &'s Shared,
+    frame: [u8; FRAME],
+    next: f64,
+}
+
+impl<'s> Loop<'s> {
+    fn new(io: DpdkIo, idle: Idle, shared: &'s Shared) -> Self {
+        let mut frame = [0; FRAME];
+        write(&mut frame, &data(Hosts::Sixteen, 1, None));
+        Self {
+            io,
+            idle,
+            shared,
+            frame,
+            next: 0.0,
+        }
+    }
+
+    fn round(&mut self, order: Order) {
+        let moved = match order {
+            Order::Rest => {
+                // What comes late is not the next order's.
+                self.receive();
+                self.next = 0.0;
+                return std::thread::sleep(Duration::from_micros(100));
+            }
+            Order::Receive => self.receive(),
+            Order::Flood => self.send(BATCH),
+            Order::Pace => {
+                let (due, moved) = self.due();
+                if due == 0 {
+                    return;
+                }
+                self.shared.refused.fetch_add((due - moved) as u64, Ordering::Relaxed);
+                moved
+            }
+        };
+        self.shared.packets.fetch_add(moved as u64, Ordering::Relaxed);
+        self.shared.rounds.fetch_add(1, Ordering::Relaxed);
+        match moved {
+            0 => {
+                self.shared.quiet.fetch_add(1, Ordering::Relaxed);
+                self.idle.quiet();
+            }
+            _ => self.idle.busy(),
+        }
+    }
+
+    fn receive(&mut self) -> usize {
+        let count = self.io.receive(0);
+        let slots: ArrayVec<Slot, BATCH> = (0..count).map(|slot| slot as Slot).collect();
+        self.io.free(&slots);
+        self.io.end();
+        count
+    }
+
+    fn send(&mut self, count: usize) -> usize {
+        let made = self.io.allocate(count);
+        {
+            let mut lent = Lent::new();
+            self.io.lend(&mut lent);
+            for packet in lent.iter_mut().take(made) {
+                packet.set_len(FRAME);
+                packet.set_checksums(Checksums::Vouched);
+                packet.bytes_mut().copy_from_slice(&self.frame);
+            }
+        }
+        let slots: ArrayVec<Slot, BATCH> = (0..made).map(|slot| slot as Slot).collect();
+        let taken = self.io.transmit(0, &slots);
+        self.io.free(&slots[taken..]);
+        self.io.end();
+        taken
+    }
+
+    /// Send what is due: how many frames were, and how many of them the device took.
+    fn due(&mut self) -> (usize, usize) {
+        let (now, each) = (
+            tsc::now() as f64,
+            f64::from_bits(self.shared.pace.load(Ordering::Relaxed)),
+        );
+        if self.next == 0.0 {
+            self.next = now;
+        }
+        let due = ((now - self.next) / each).clamp(0.0, BATCH as f64) as usize;
+        self.next += due as f64 * each;
+        match due {
+            0 => (0, 0),
+            due => (due, self.send(due)),
+        }
+    }
+}
