@@ -187,40 +187,6 @@ class TwoWays(Laid):
         self.server.run("ip", "link", "set", self.LINKS[link][0], "down")
 
 
-class Provider(Laid):
-    """Two customers with the same addresses, and a provider's network beyond:
-
-        red ── red-in ┐
-                      ├ gateway ── core-out ── upstream ── server
-        blue ─ blue-in┘
-    """
-
-    NAMES = ["red", "blue"]
-
-    def __init__(self, folder="/run/lab/provider", mtu=1500):
-        shutil.rmtree(folder, ignore_errors=True)
-        os.makedirs(folder)
-        self.folder = folder
-        self.gateway, self.upstream, self.server = [Host(name, folder) for name in ["gateway", "upstream", "server"]]
-        self.hosts, self.customers = [self.gateway, self.upstream, self.server], {}
-        self.gateway.setting("net.ipv6.conf.default.disable_ipv6=1")
-        for name in self.NAMES:
-            host = self.customers[name] = Host(name, folder)
-            self.hosts.append(host)
-            connect(self.gateway, f"{name}-in", host, "eth0", mtu)
-            host.run("ip", "address", "add", "10.0.0.2/24", "dev", "eth0")
-            host.run("ip", "route", "add", "default", "via", "10.0.0.1")
-        connect(self.gateway, "core-out", self.upstream, "eth0", mtu)
-        connect(self.upstream, "eth1", self.server, "eth0", mtu)
-        self.upstream.setting("net.ipv4.ip_forward=1")
-        self.upstream.run("ip", "address", "add", "198.51.100.1/30", "dev", "eth0")
-        self.upstream.run("ip", "address", "add", "192.0.2.129/25", "dev", "eth1")
-        self.server.address, self.server.address6 = "192.0.2.130", "2001:db8:b::130"
-        self.server.run("ip", "address", "add", "192.0.2.130/25", "dev", "eth0")
-        self.server.run("ip", "-6", "address", "add", "2001:db8:b::130/64", "dev", "eth0", "nodad")
-        self.server.run("ip", "route", "add", "default", "via", "192.0.2.129")
-
-
 class Offices(Laid):
     """Two offices, each behind a gateway of its own, and the network between, by which a host has an end of tunnels too:
 

@@ -198,13 +198,11 @@ fn policy(graph: Graph) -> Result<(Policy, RouteSet), Failure> {
     let interfaces: Vec<_> = interfaces.collect();
     let links: Vec<_> = interfaces.iter().map(|interface| interface.link.clone()).collect();
     let [_, outside] = rules::neighbours(Job::Forward)?;
-    let default = Route {
-        prefix: Prefix::new(Address::V4(0), 0),
-        via: Via::Gateway {
-            address: outside,
-            interface: None,
-        },
+    let via = Via::Gateway {
+        address: outside,
+        interface: None,
     };
+    let default = Route::new(Prefix::new(Address::V4(0), 0), via);
     let mut policy = Policy::new(interfaces.len(), interfaces);
     policy.chains = graph.chains()?;
     Ok((policy, RouteSet::new(&links, &[default])?))

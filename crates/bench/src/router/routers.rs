@@ -96,7 +96,7 @@ impl Shape {
             address: address(OUTSIDE, link, 2),
             interface: None,
         };
-        (link % self.routers, Route { prefix, via })
+        (link % self.routers, Route::new(prefix, via))
     }
 
     /// A gateway with these routes, which knows all neighbours.

@@ -147,13 +147,11 @@ fn policy(kind: Kind, through: Through) -> Result<(Policy, RouteSet), Failure> {
     let underlay = usize::from(through != Through::In);
     let mut routes = Vec::new();
     let mut route = |prefix, length, address| {
-        routes.push(Route {
-            prefix: Prefix::new(Address::V4(prefix), length),
-            via: Via::Gateway {
-                address,
-                interface: None,
-            },
-        });
+        let via = Via::Gateway {
+            address,
+            interface: None,
+        };
+        routes.push(Route::new(Prefix::new(Address::V4(prefix), length), via));
     };
     if through != Through::Nothing {
         let mut interface = interfaces[0].clone();

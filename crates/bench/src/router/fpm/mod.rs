@@ -266,13 +266,11 @@ pub fn fpm(run: &mut Run<'_>, eal: &'static Eal, number: u32, count: usize, runs
     let (source, devices, hand) = rig::join(eal, number)?;
     let [inside, _] = rules::neighbours(Job::Forward)?;
     // What has no route goes back where it came from, and is seen there.
-    let default = Route {
-        prefix: Prefix::new(Address::V4(0), 0),
-        via: Via::Gateway {
-            address: inside,
-            interface: None,
-        },
+    let via = Via::Gateway {
+        address: inside,
+        interface: None,
     };
+    let default = Route::new(Prefix::new(Address::V4(0), 0), via);
     let plane = rig::plane_with(Job::Forward, Style::SESSIONS, 16, false, &[default])?;
     let memory = Box::leak(Box::new(rig::memory(&plane)?));
     let mut gateway = Gateway::new(Job::Forward, plane, hand, memory)?;
