@@ -4,6 +4,7 @@ the sites behind them and the networks outside. For the test and the demonstrati
 import copy
 import re
 import signal
+import time
 
 from lab import waiting
 from lab.host import Host
@@ -259,16 +260,34 @@ def start_again(gateway, daemon):
     wait_for(gateway, "core", "0.0.0.0/0", ("north-out", "bgp"))
 
 
+def connections(server, port):
+    """How many connections to a port of a server are established."""
+    return len(server.run("ss", "-Htn", "state", "established", f"sport = :{port}").splitlines())
+
+
+def transfer(host, server, source, port):
+    """A transfer that is under way, and its server. After a daemon's restart its neighbours have no route for a moment, and a
+    connection that is being opened then fails at once: it is tried again."""
+    command = ["iperf3", "-c", server.address, "-p", port, "-B", source, "-b", "1M", "-t", "300", "-J"]
+    for _ in range(50):
+        taking = server.spawn("iperf3", "--server", "--port", port, "--one-off", label="iperf3-server")
+        server.wait_listening(port)
+        sending = host.spawn(*command, label="iperf3")
+        poll = sending.popen.poll
+        waiting.until(lambda poll=poll: poll() is not None or connections(server, port) == 2, "a transfer to begin", 10)
+        if poll() is None:
+            return sending, taking
+        taking.stop()
+        time.sleep(0.2)
+    raise AssertionError(sending.output)
+
+
 class Flows:
     """Pings and a transfer of a customer that go on until the end."""
 
     def __init__(self, host, server, source, port):
-        self.server = server.spawn("iperf3", "--server", "--port", port, "--one-off", label="iperf3-server")
-        server.wait_listening(port)
+        self.transfer, self.server = transfer(host, server, source, port)
         self.ping = host.spawn("ping", "-n", "-i", "0.05", "-I", source, server.address, label="ping")
-        self.transfer = host.spawn(
-            "iperf3", "-c", server.address, "-p", port, "-B", source, "-b", "1M", "-t", "300", "-J", label="iperf3"
-        )
         self.asked = 0
 
     def end(self):

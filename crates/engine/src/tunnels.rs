@@ -1,11 +1,10 @@
 //! Tunnels over other networks: where they begin and end, which packets are theirs, and how much fits their paths.
 
-use std::collections::hash_map::DefaultHasher;
 use std::collections::{HashMap, HashSet};
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use rustc_hash::FxBuildHasher;
 use sluice_route::{Address, RouterIndex};
 use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
@@ -88,8 +87,8 @@ pub struct Mark {
     pub id: Option<u32>,
 }
 
-/// Keys are the operator's own, whoever asks: nobody can choose those that collide.
-type Keys = BuildHasherDefault<DefaultHasher>;
+/// Keys are the operator's own, whoever asks: nobody can choose those that collide, and each outer packet asks twice.
+type Keys = FxBuildHasher;
 
 /// The tunnels of a policy.
 #[derive(Clone, Debug, Default)]
