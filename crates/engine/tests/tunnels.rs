@@ -258,6 +258,21 @@ fn malformed_headers_of_tunnels_are_dropped_as_such() {
 }
 
 #[test]
+fn vxlan_whose_udp_length_reaches_into_the_frames_padding_is_dropped() {
+    let vxlan = tunnel(Kind::Vxlan(4789), Some(42), false);
+    let [answer, _] = answers();
+    let mut rig = tunnelled::rig(vxlan);
+    let mut frame = arriving(&vxlan, &answer).build();
+    frame.extend([0; 8]);
+    let length = u16::from_be_bytes([frame[38], frame[39]]) + 8;
+    frame[38..40].copy_from_slice(&length.to_be_bytes());
+    // No checksum, which would be wrong.
+    frame[40..42].fill(0);
+    assert!(rig.send(OUTSIDE, &frame).is_empty());
+    assert_eq!(vec![("tunnel-header", 1)], rig.all_drops());
+}
+
+#[test]
 fn fragments_of_outer_packets_are_dropped_as_such() {
     let [answer, _] = answers();
     for tunnel in all() {

@@ -130,7 +130,8 @@ fn inside(kind: Kind, layers: &Layers, frame: &[u8]) -> Option<Inside> {
     match kind {
         Kind::Vxlan(_) => {
             let to = l4 + usize::from(udp::DATAGRAM_LENGTH.read(payload));
-            let id = vxlan::read(frame.get(l4 + udp::LENGTH..to)?)?;
+            // A router may not have judged it before.
+            let id = vxlan::read(frame.get(l4 + udp::LENGTH..to).filter(|_| to <= end)?)?;
             let from = l4 + udp::LENGTH + vxlan::LENGTH;
             let inner = frame.get(from..to).filter(|inner| inner.len() >= ethernet::LENGTH)?;
             Some(Inside {
