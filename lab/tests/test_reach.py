@@ -127,13 +127,14 @@ def test_dig_of_a_long_answer_gets_it_whole(topology):
 
 
 @pytest.mark.parametrize("direction", [[], ["--reverse"]], ids=["up", "down"])
-@pytest.mark.parametrize("transport", [[], ["--udp", "--bitrate", "20M", "--length", "1400"]], ids=["tcp", "udp"])
+@pytest.mark.parametrize("transport", [[], ["--udp", "--bitrate", "5M", "--length", "1400"]], ids=["tcp", "udp"])
 def test_iperf3_moves_data(topology, direction, transport):
     output = topology.alice.run(
-        "iperf3", "--client", topology.server.address, "--json", "--time", "1", *direction, *transport
+        "iperf3", "--client", topology.server.address, "--json", "--time", "2", *direction, *transport
     )
     end = json.loads(output)["end"]
     received = end["sum"] if transport else end["sum_received"]
     assert received["bytes"] > 1_000_000
     if transport:
+        # Slow enough that the receiver's socket holds what comes while the machine looks elsewhere for a fifth of a second.
         assert 0 == received["lost_packets"]
