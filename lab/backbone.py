@@ -4,7 +4,6 @@ the sites behind them and the networks outside. For the test and the demonstrati
 import copy
 import re
 import signal
-import time
 
 from lab import waiting
 from lab.host import Host
@@ -269,17 +268,18 @@ def transfer(host, server, source, port):
     """A transfer that is under way, and its server. After a daemon's restart its neighbours have no route for a moment, and a
     connection that is being opened then fails at once: it is tried again."""
     command = ["iperf3", "-c", server.address, "-p", port, "-B", source, "-b", "1M", "-t", "300", "-J"]
-    for _ in range(50):
+
+    def begin():
         taking = server.spawn("iperf3", "--server", "--port", port, "--one-off", label="iperf3-server")
         server.wait_listening(port)
         sending = host.spawn(*command, label="iperf3")
-        poll = sending.popen.poll
-        waiting.until(lambda poll=poll: poll() is not None or connections(server, port) == 2, "a transfer to begin", 10)
-        if poll() is None:
+        waiting.until(lambda: sending.popen.poll() is not None or connections(server, port) == 2, "a connection", 10)
+        if sending.popen.poll() is None:
             return sending, taking
         taking.stop()
-        time.sleep(0.2)
-    raise AssertionError(sending.output)
+        return None
+
+    return waiting.until(begin, "a transfer to begin", 30)
 
 
 class Flows:
