@@ -1,5 +1,8 @@
 //! What a commit decides: one immutable snapshot that every worker loads once per burst.
 
+mod interface;
+mod link;
+
 use sluice_filter::Filters;
 use sluice_nat::bindings::Room;
 use sluice_nat::event::EventKinds;
@@ -11,10 +14,10 @@ use sluice_nat::rule::Changes;
 use sluice_nat::shard::Shards;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
+use sluice_route::RouterIndex;
 use sluice_route::policer::Class;
-use sluice_route::{Address, RouterIndex, SourceValidation};
-use sluice_wire::vlan::{self, Tag};
-use sluice_wire::{Context, Packet, validity};
+use sluice_wire::Context;
+use sluice_wire::vlan::Tag;
 
 use crate::applications::Seeking;
 use crate::assist::Assist;
@@ -33,7 +36,10 @@ use crate::stages::Stages;
 use crate::steering::Steering;
 use crate::tagged::Tagged;
 use crate::time::Now;
-use crate::tunnels::{Tunnel, Tunnels};
+use crate::tunnels::Tunnels;
+
+pub use interface::{Advertise, BRIDGES, Bridge, Interface, MOST_BRIDGES, bridge_context};
+pub use link::{HEAD, Link};
 
 /// What is fixed from start to end, because memory and devices hang on it.
 #[derive(Clone, Debug)]
@@ -154,91 +160,6 @@ pub struct Port {
     pub senders: Box<[WorkerIndex]>,
 }
 
-/// An interface: a port, or a VLAN on one.
-#[derive(Clone, Debug)]
-pub struct Interface {
-    /// Name in the configuration.
-    pub name: String,
-    /// Its port; [`crate::io::NO_PORT`] of an end of a virtual link, and of a tunnel.
-    pub port: PortIndex,
-    /// Its tags, outermost first; none for untagged.
-    pub tags: Vec<Tag>,
-    /// Its MAC address.
-    pub mac: [u8; 6],
-    /// Largest L3 datagram in bytes.
-    pub mtu: u16,
-    /// Its addresses and networks.
-    pub link: sluice_route::Interface,
-    /// Its virtual router.
-    pub router: RouterIndex,
-    /// What keeps its flows apart from those of other routers.
-    pub context: Context,
-    /// A translation rule may concern IPv4, IPv6 packets that come in here.
-    pub stateful: [bool; 2],
-    /// Packets to public addresses come in here.
-    pub outside: bool,
-    /// Check of source addresses (BCP 38).
-    pub validation: SourceValidation,
-    /// What validity looks at.
-    pub validity: validity::Policy,
-    /// Complete checksums that a local sender left to offload; otherwise drop.
-    pub complete_checksums: bool,
-    /// Router advertisements, where they are on.
-    pub advertise: Option<Advertise>,
-    /// Largest TCP segment in bytes of data that SYNs over IPv4 may offer, whether they come in or go out here; 20 less
-    /// over IPv6, whose header is as much longer.
-    pub segment_size: Option<u16>,
-    /// It is an end of a virtual link: the other end.
-    pub peer: Option<u16>,
-    /// It is a tunnel.
-    pub tunnel: Option<Tunnel>,
-    /// Its router has a host, which gets what is addressed to the router and is not answered in its place.
-    pub host: bool,
-    /// It is one of the two interfaces of a bridge, and no router's.
-    pub bridge: Option<Bridge>,
-}
-
-/// What an interface has to know of its bridge. Everything that comes in by it leaves by the other one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bridge {
-    /// The other interface.
-    pub peer: u16,
-    /// What is not valid is dropped; otherwise it is counted and passes.
-    pub drops_invalid: bool,
-    /// What should be inspected and can't be passes; otherwise it is dropped.
-    pub fails_open: bool,
-}
-
-/// The contexts of bridges, and what tags add to them: flows of different VLANs are not each other's.
-pub const BRIDGES: Context = 1 << 31;
-
-/// Most bridges: what tags leave of a context.
-pub const MOST_BRIDGES: usize = 1 << 7;
-
-/// The context of a bridge, by its place in the configuration.
-pub fn bridge_context(bridge: usize) -> Context {
-    BRIDGES | ((bridge % MOST_BRIDGES) as Context) << 24
-}
-
-/// Router advertisements of an interface (RFC 4861).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Advertise {
-    /// Seconds between unsolicited ones.
-    pub interval: u32,
-    /// Router lifetime in seconds; 0: not a default router.
-    pub lifetime: u16,
-    /// Valid lifetime of prefixes in seconds.
-    pub valid: u32,
-    /// Preferred lifetime of prefixes in seconds.
-    pub preferred: u32,
-    /// Hosts may make addresses of their own in prefixes of 64 bits.
-    pub autonomous: bool,
-    /// Hosts get addresses by DHCPv6.
-    pub managed: bool,
-    /// Hosts get other settings by DHCPv6.
-    pub other: bool,
-}
-
 /// Translation of one family.
 #[derive(Clone, Debug)]
 pub struct Nat<F: Family> {
@@ -275,34 +196,6 @@ pub const LIMITS: Limits = [
     (2_000, 500),
     (500, 100),
 ];
-
-impl Interface {
-    /// Source for what the gateway sends to `address`.
-    pub fn source4(&self, address: u32) -> Option<u32> {
-        match self.link.source_towards(Address::V4(address)) {
-            Some(Address::V4(source)) => Some(source),
-            _ => None,
-        }
-    }
-
-    /// Source for what the gateway sends to `address`.
-    pub fn source6(&self, address: u128) -> Option<u128> {
-        match self.link.source_towards(Address::V6(address)) {
-            Some(Address::V6(source)) => Some(source),
-            _ => None,
-        }
-    }
-
-    /// Whether it is a link of two ends, where nobody is asked for.
-    pub fn is_pair(&self) -> bool {
-        self.tunnel.is_some_and(|tunnel| !tunnel.carries_frames())
-    }
-
-    /// Put the interface's tags behind the Ethernet addresses of an untagged frame; false where there is no room.
-    pub fn push_tags(&self, packet: &mut Packet<'_>) -> bool {
-        self.tags.iter().rev().all(|&tag| vlan::push(packet, tag))
-    }
-}
 
 /// Where port leases lie. The plane fills it in.
 #[derive(Clone, Debug, Default)]
@@ -394,6 +287,8 @@ pub struct Policy {
     tagged: Arc<Tagged>,
     /// Tunnels.
     pub tunnels: Arc<Tunnels>,
+    /// By interface: what the short way has to know of it. The plane fills it in.
+    pub(crate) links: Arc<[Link]>,
     /// By interface: its router.
     router_of: Vec<RouterIndex>,
     /// By router: its interfaces.
@@ -483,6 +378,7 @@ impl Policy {
             router_of: interfaces.iter().map(|interface| interface.router).collect(),
             tagged: Tagged::of(ports, &interfaces).into(),
             tunnels: Tunnels::of(&interfaces).into(),
+            links: Arc::default(),
             interfaces,
             untagged,
             chains: Vec::new(),
@@ -505,6 +401,27 @@ impl Policy {
     #[inline]
     pub fn tagged(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
         self.tagged.find(port, tags)
+    }
+
+    /// Whether frames with tags come in by a port.
+    #[inline(always)]
+    pub fn is_tagged(&self, port: PortIndex) -> bool {
+        self.tagged.is_on(port)
+    }
+
+    /// Say of each interface what the short way has to know of it: to be called when nothing else changes any more.
+    pub(crate) fn link(&mut self) {
+        self.links = self
+            .interfaces
+            .iter()
+            .map(|interface| Link::of(interface, self))
+            .collect();
+    }
+
+    /// The interface of a port's frames with the tags in a word, as [`Tagged::find_word`] has them.
+    #[inline(always)]
+    pub fn tagged_by(&self, port: PortIndex, word: u64) -> Option<u16> {
+        self.tagged.find_word(port, word)
     }
 
     /// The worker that must send by a port in the place of `own`; none where that may.

@@ -14,6 +14,8 @@ const IDENTIFIERS: usize = 1 << 12;
 /// The interfaces with tags.
 #[derive(Clone, Debug, Default)]
 pub struct Tagged {
+    /// By port: whether it carries any tags.
+    ports: Vec<bool>,
     /// By port: the interface of each single 802.1Q tag, where the port carries any.
     single: Vec<Option<Box<[u16]>>>,
     /// All others, in order: port, tags, interface.
@@ -42,6 +44,7 @@ impl Tagged {
     /// Of interfaces by number, on so many ports.
     pub fn of(ports: usize, interfaces: &[Interface]) -> Self {
         let mut tagged = Self {
+            ports: vec![false; ports],
             single: vec![None; ports],
             others: Vec::new(),
         };
@@ -49,6 +52,9 @@ impl Tagged {
             let Some(word) = word(interface.tags.iter().copied()).filter(|_| !interface.tags.is_empty()) else {
                 continue;
             };
+            if let Some(of_port) = tagged.ports.get_mut(usize::from(interface.port)) {
+                *of_port = true;
+            }
             match (single(word), tagged.single.get_mut(usize::from(interface.port))) {
                 (Some(id), Some(of_port)) => {
                     let of_port = of_port.get_or_insert_with(|| vec![NONE; IDENTIFIERS].into());
@@ -61,10 +67,21 @@ impl Tagged {
         tagged
     }
 
+    /// Whether there is any on a port.
+    #[inline(always)]
+    pub fn is_on(&self, port: PortIndex) -> bool {
+        self.ports.get(usize::from(port)).copied().unwrap_or(false)
+    }
+
     /// The interface of a port's frames with these tags.
     #[inline]
     pub fn find(&self, port: PortIndex, tags: &[Option<Tag>; 2]) -> Option<u16> {
-        let word = word(tags.iter().flatten().copied())?;
+        self.find_word(port, word(tags.iter().flatten().copied())?)
+    }
+
+    /// The interface of a port's frames with the tags in a word: of each its type and its VLAN, 32 bits, the innermost last.
+    #[inline]
+    pub fn find_word(&self, port: PortIndex, word: u64) -> Option<u16> {
         if let Some(id) = single(word) {
             let of_port = self.single.get(usize::from(port))?.as_deref()?;
             return of_port.get(id).copied().filter(|number| *number != NONE);

@@ -5,30 +5,75 @@ mod rig;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig, plain, route};
+use sluice_engine::policy::{Interface, Policy};
 use sluice_engine::request::{Filter, Reply, Request};
 use sluice_engine::trace::Tracer;
 use sluice_route::{Prefix, Refusal, SourceValidation, Via};
 use sluice_testkit::packet::{self, Frame, Network};
 use sluice_testkit::strategy;
 use sluice_wire::Checksums;
+use sluice_wire::vlan::Tag;
 
-/// A router with a validation of sources, whose plain packets take the shorter way unless it is `long`.
-fn router(validation: SourceValidation, long: bool) -> Rig {
+/// Tags of the inside and of the outside interface: protocol and VLAN.
+type Tags = &'static [(u16, u16)];
+
+const NONE: Tags = &[];
+const ONE: Tags = &[(0x8100, 100)];
+const SERVICE: Tags = &[(0x88a8, 200)];
+const TWO: Tags = &[(0x88a8, 300), (0x8100, 30)];
+
+/// What the interfaces of a router have, inside and outside.
+const LINKS: [[Tags; 2]; 6] = [
+    [NONE, NONE],
+    [ONE, NONE],
+    [NONE, TWO],
+    [ONE, ONE],
+    [TWO, SERVICE],
+    [TWO, TWO],
+];
+
+fn give<const LINK: usize>(interfaces: &mut Vec<Interface>) {
+    for (interface, tags) in interfaces.iter_mut().zip(LINKS[LINK]) {
+        let tags = tags.iter().map(|&(protocol, control)| Tag { protocol, control });
+        interface.tags = tags.collect();
+    }
+}
+
+fn validate<const LOOSE: bool>(policy: &mut Policy) {
+    let mode = if LOOSE {
+        SourceValidation::Loose
+    } else {
+        SourceValidation::Strict
+    };
+    policy
+        .interfaces
+        .iter_mut()
+        .for_each(|interface| interface.validation = mode);
+}
+
+/// A router with a validation of sources, by the tags of `LINKS`, whose plain packets take the shorter way unless it is `long`.
+fn router_on(link: usize, validation: SourceValidation, long: bool) -> Rig {
     let via = |address| Via::Gateway {
         address: plain(address),
         interface: None,
     };
     Rig::new(Plan {
         translate: false,
-        interfaces: match validation {
-            SourceValidation::Off => |_| {},
-            SourceValidation::Loose => |all| all.iter_mut().for_each(|i| i.validation = SourceValidation::Loose),
-            SourceValidation::Strict => |all| all.iter_mut().for_each(|i| i.validation = SourceValidation::Strict),
-        },
+        interfaces: [give::<0>, give::<1>, give::<2>, give::<3>, give::<4>, give::<5>][link],
         // A step of the long way alone, which finds nothing to do.
-        policy: match long {
-            true => |policy| policy.limits_segments = true,
-            false => |_| {},
+        policy: match (validation, long) {
+            (SourceValidation::Off, false) => |_| {},
+            (SourceValidation::Off, true) => |policy| policy.limits_segments = true,
+            (SourceValidation::Loose, false) => validate::<true>,
+            (SourceValidation::Loose, true) => |policy| {
+                validate::<true>(policy);
+                policy.limits_segments = true;
+            },
+            (SourceValidation::Strict, false) => validate::<false>,
+            (SourceValidation::Strict, true) => |policy| {
+                validate::<false>(policy);
+                policy.limits_segments = true;
+            },
         },
         routes: vec![
             route("10.0.0.0", 8, via("192.168.1.10")),
@@ -37,6 +82,11 @@ fn router(validation: SourceValidation, long: bool) -> Rig {
         ],
         ..Plan::default()
     })
+}
+
+/// The same without tags.
+fn router(validation: SourceValidation, long: bool) -> Rig {
+    router_on(0, validation, long)
 }
 
 /// The nodes that one frame goes through, and where each sends it.
@@ -64,6 +114,33 @@ fn plain_packet_takes_the_shorter_way_whatever_the_validation_of_sources() {
             vec![("parse", "transit"), ("transit", "transmit")],
             way(&mut rig, &frame)
         );
+    }
+}
+
+#[test]
+fn packet_behind_tags_takes_the_shorter_way_too() {
+    for (link, [inside, _]) in LINKS.iter().enumerate() {
+        let mut rig = router_on(link, SourceValidation::Loose, false);
+        let frame = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
+        let frame = inside
+            .iter()
+            .fold(frame, |frame, &(protocol, vlan)| frame.tag(protocol, vlan));
+        rig.host_sends(&frame);
+        assert_eq!(
+            vec![("parse", "transit"), ("transit", "transmit")],
+            way(&mut rig, &frame),
+            "{inside:?}"
+        );
+        // Whatever its priority is.
+        if let Some((protocol, vlan)) = inside.first() {
+            let mut frame = frame.macs(HOST_MAC, INSIDE_MAC).build();
+            assert_eq!([protocol.to_be_bytes(), vlan.to_be_bytes()].concat(), frame[12..16]);
+            frame[14] |= 0xe0;
+            assert_eq!(1, rig.send(INSIDE, &frame).len());
+            frame[15] ^= 1;
+            assert_eq!(0, rig.send(INSIDE, &frame).len());
+            assert_eq!(vec![("unknown-vlan", 1)], rig.all_drops());
+        }
     }
 }
 
@@ -125,7 +202,7 @@ fn router_without_services_drops_wrong_checksums_that_no_device_has_verified() {
 }
 
 /// Frames of a host or of the router outside, between addresses that have something to do with the routes.
-fn frames() -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
+fn frames(link: usize) -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
     let whole = prop_oneof![
         4 => strategy::frame(),
         1 => strategy::fragment().prop_map(|(_, frame)| frame),
@@ -137,13 +214,22 @@ fn frames() -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
         any::<u16>(),
         prop_oneof![3 => Just(Vec::new()), 1 => edits],
     );
-    let frame = frame.prop_map(|(mut frame, interface, choice, edits)| {
+    let frame = frame.prop_map(move |(mut frame, interface, choice, edits)| {
         let (source, destination) = match interface {
             INSIDE => (HOST_MAC, INSIDE_MAC),
             _ => (ROUTER_MAC, OUTSIDE_MAC),
         };
         if choice & 3 != 0 {
             frame.tags.clear();
+            // Those of the interface, or of another router's.
+            let tags = LINKS[if choice & 0x100 == 0 {
+                link
+            } else {
+                usize::from(choice >> 9) % LINKS.len()
+            }];
+            for &(protocol, vlan) in tags[usize::from(interface)] {
+                frame = frame.tag(protocol, vlan | choice & 0xe000);
+            }
         }
         if let Network::V4(header) = &mut frame.network {
             let near = [[192, 168, 1, 10], [10, 1, 1, 1], [10, 9, 1, 1], [172, 16, 1, 1]];
@@ -168,7 +254,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
     #[test]
     fn both_ways_send_the_same_and_drop_for_the_same_reasons(
-        frames in frames(),
+        (link, frames) in (0..LINKS.len()).prop_flat_map(|link| (Just(link), frames(link))),
         validation in prop::sample::select(vec![
             SourceValidation::Off,
             SourceValidation::Loose,
@@ -176,7 +262,7 @@ proptest! {
         ]),
         checksums in prop::sample::select(vec![Checksums::Unverified, Checksums::Vouched]),
     ) {
-        let (mut short, mut long) = (router(validation, false), router(validation, true));
+        let (mut short, mut long) = (router_on(link, validation, false), router_on(link, validation, true));
         for (interface, frame) in &frames {
             let sent = |rig: &mut Rig| {
                 rig.wires[0].inject(*interface, frame, checksums);

@@ -28,14 +28,16 @@ pub fn plain4(frame: &[u8], checksums: Checksums, mac: &Mac) -> Option<Layers> {
     good.then_some(layers)
 }
 
-/// The destination of a packet that a router has nothing to do with but to route it: untagged, whole, to `mac`, over IPv4
-/// without options, to no group, of at least 20 bytes behind its header, to live on after one more hop. What these bytes are
-/// is not looked at, but for their checksum where the device has not verified it.
+/// The destination of a packet that a router has nothing to do with but to route it: behind so many tags, whole, to `mac`, over
+/// IPv4 without options, to no group, of at least 20 bytes behind its header, to live on after one more hop. What these bytes
+/// are is not looked at, but for their checksum where the device has not verified it; nor are the tags.
 #[inline(always)]
-pub fn passing4(frame: &[u8], checksums: Checksums, mac: &Mac) -> Option<u32> {
+pub fn passing4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<u32> {
+    let link = u64::from_le_bytes(*frame.first_chunk()?);
+    // As if there were no tags: the type and what is behind it.
+    let frame = frame.get(4 * tags..)?;
     let head: &[u8; ethernet::LENGTH + ipv4::LENGTH] = frame.first_chunk()?;
     let [a, b, c, d, e, f] = *mac;
-    let link = u64::from_le_bytes([head[0], head[1], head[2], head[3], head[4], head[5], head[6], head[7]]);
     // Type, version and header length, class, total length.
     let kind = u64::from_be_bytes([
         head[12], head[13], head[14], head[15], head[16], head[17], head[18], head[19],

@@ -13,6 +13,8 @@ pub struct Passing {
     destinations: [u32; HAND],
     /// Sources of some are to be validated.
     pub validated: bool,
+    /// Some have tags.
+    pub tagged: bool,
 }
 
 impl Default for Passing {
@@ -23,6 +25,7 @@ impl Default for Passing {
             routers: [0; HAND],
             destinations: [0; HAND],
             validated: false,
+            tagged: false,
         }
     }
 }
@@ -71,6 +74,6 @@ impl Passing {
     /// Forget all.
     #[inline(always)]
     pub fn clear(&mut self) {
-        (self.count, self.validated) = (0, false);
+        (self.count, self.validated, self.tagged) = (0, false, false);
     }
 }

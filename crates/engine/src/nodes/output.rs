@@ -1,5 +1,7 @@
 //! output: the link header of the next hop, and the port.
 
+use std::cmp::Ordering;
+
 use sluice_wire::layers::{Class, Layers};
 use sluice_wire::{Packet, ethernet};
 
@@ -7,7 +9,7 @@ use crate::batch::{Hop, Lists, Meta};
 use crate::context::Exit;
 use crate::io::{NO_PORT, PortIndex, Slot, WorkerIndex};
 use crate::nodes::leave;
-use crate::policy::Interface;
+use crate::policy::{HEAD, Interface};
 use crate::reason::Own;
 
 /// Where a finished packet goes.
@@ -27,8 +29,10 @@ pub struct Way {
     hop: Hop,
     /// The next hop that it is the way of, where it was asked for by that.
     route: u32,
-    /// Destination and source MAC address.
-    addresses: [u8; 12],
+    /// Destination and source MAC address, and tags: what stands before the type.
+    head: [u8; HEAD],
+    /// How many tags.
+    tags: u8,
     /// Largest L3 datagram.
     pub mtu: u16,
     port: PortIndex,
@@ -36,6 +40,8 @@ pub struct Way {
     plain: bool,
     /// The same, and there is a port: largest L3 datagram by that, otherwise 0.
     direct: u16,
+    /// The same of a way that may have tags.
+    open: u16,
     /// No tags, and this worker has it.
     sender: Option<WorkerIndex>,
     frames: u32,
@@ -46,11 +52,13 @@ impl Way {
     const NONE: Way = Way {
         hop: Hop::NONE,
         route: NO_NEXT_HOP,
-        addresses: [0; 12],
+        head: [0; HEAD],
+        tags: 0,
         mtu: 0,
         port: 0,
         plain: false,
         direct: 0,
+        open: 0,
         sender: None,
         frames: 0,
         bytes: 0,
@@ -128,24 +136,27 @@ fn count(way: &mut Way, exit: &Exit<'_>) {
 fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     count(way, exit);
     (way.hop, way.route) = (Hop::NONE, NO_NEXT_HOP);
-    let (Some(interface), Some(mac)) = (exit.policy.interfaces.get(hop.interface()), exit.paths.mac(hop)) else {
+    let (Some(link), Some(mac)) = (exit.policy.links.get(hop.interface()), exit.paths.mac(hop)) else {
         return false;
     };
-    let mut addresses = [0; 12];
-    addresses[..6].copy_from_slice(&mac);
-    addresses[6..].copy_from_slice(&interface.mac);
-    let sender = exit.policy.sender(exit.setup, interface.port, exit.own);
-    let untagged = interface.tags.is_empty();
-    let mtu = exit.policy.mtu(hop.interface() as u16, exit.now);
-    let plain = untagged && sender.is_none();
+    let sender = exit.policy.sender(exit.setup, link.port, exit.own);
+    let untagged = link.tags == 0;
+    let mtu = exit.policy.tunnels.mtu(hop.interface() as u16, link.mtu, exit.now);
+    let open = if sender.is_none() && link.port != NO_PORT && link.is_shallow() {
+        mtu
+    } else {
+        0
+    };
     *way = Way {
         hop,
         route: NO_NEXT_HOP,
-        addresses,
+        head: link.head(mac),
+        tags: link.tags,
         mtu,
-        port: interface.port,
-        plain,
-        direct: if plain && interface.port != NO_PORT { mtu } else { 0 },
+        port: link.port,
+        plain: untagged && sender.is_none(),
+        direct: if untagged { open } else { 0 },
+        open,
         sender: sender.filter(|_| untagged),
         frames: 0,
         bytes: 0,
@@ -188,6 +199,12 @@ impl Way {
         self.hop.interface() as u16
     }
 
+    /// How many tags its frames have.
+    #[inline(always)]
+    pub fn tags(&self) -> u8 {
+        self.tags
+    }
+
     /// Its port.
     #[inline(always)]
     pub fn port(&self) -> PortIndex {
@@ -198,9 +215,50 @@ impl Way {
     #[inline(always)]
     pub fn readdress(&mut self, head: &mut [u8; 12], length: usize) {
         // The type behind the addresses is right as it came.
-        *head = self.addresses;
+        if let Some(addresses) = self.head.first_chunk() {
+            *head = *addresses;
+        }
         self.frames += 1;
         self.bytes += length as u64;
+    }
+
+    /// Whether a packet of an L3 datagram so long leaves by a port, through this worker's own queue, with whatever tags.
+    #[inline(always)]
+    pub fn is_open_for(&self, length: u16) -> bool {
+        length <= self.open
+    }
+
+    /// Write addresses and tags of a frame that came with so many tags, and count it as sent. False, and nothing done, where
+    /// there is no room for more tags.
+    #[inline(always)]
+    pub fn relabel(&mut self, packet: &mut Packet<'_>, tags: u8) -> bool {
+        // The type is right as it came, and stays where it is.
+        let fits = match self.tags.cmp(&tags) {
+            Ordering::Equal => true,
+            Ordering::Greater => packet.grow_front(4 * usize::from(self.tags - tags)),
+            Ordering::Less => packet.trim_front(4 * usize::from(tags - self.tags)),
+        };
+        if !fits {
+            return false;
+        }
+        let length = packet.len();
+        let frame = packet.bytes_mut();
+        match self.tags {
+            0 => write(frame, self.head.first_chunk::<12>()),
+            1 => write(frame, self.head.first_chunk::<16>()),
+            _ => write(frame, Some(&self.head)),
+        }
+        self.frames += 1;
+        self.bytes += length as u64;
+        true
+    }
+}
+
+/// Write what stands before the type.
+#[inline(always)]
+fn write<const LENGTH: usize>(frame: &mut [u8], head: Option<&[u8; LENGTH]>) {
+    if let (Some(place), Some(head)) = (frame.first_chunk_mut(), head) {
+        *place = *head;
     }
 }
 
@@ -216,17 +274,22 @@ pub fn send(way: &mut Way, slot: Slot, packet: &mut Packet<'_>, meta: &mut Meta,
 /// The link header of frames with tags, or for another worker's queue.
 #[inline(never)]
 pub fn send_by_parts(
-    way: &Way,
+    way: &mut Way,
     slot: Slot,
     packet: &mut Packet<'_>,
     meta: &mut Meta,
     lists: &mut Lists,
     exit: &Exit<'_>,
 ) {
+    let layers = &meta.layers;
+    if way.is_open_for(layers.end.saturating_sub(layers.l3)) && way.relabel(packet, layers.tags) {
+        meta.egress = way.egress();
+        return lists.send(way.port, slot);
+    }
     if let Some(sender) = way.sender.filter(|_| meta.layers.tags == 0)
-        && let Some(head) = packet.bytes_mut().first_chunk_mut()
+        && let Some(addresses) = way.head.first_chunk::<12>()
     {
-        *head = way.addresses;
+        write(packet.bytes_mut(), Some(addresses));
         return leave(
             slot,
             Out::HandOver(sender, way.hop.interface() as u16),
@@ -235,7 +298,7 @@ pub fn send_by_parts(
             lists,
         );
     }
-    let [a, b, c, d, e, f, ..] = way.addresses;
+    let [a, b, c, d, e, f, ..] = way.head;
     let out = output(packet, &meta.layers, way.hop, [a, b, c, d, e, f], exit);
     leave(slot, out, meta, way.hop, lists);
 }

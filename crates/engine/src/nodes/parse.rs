@@ -8,13 +8,13 @@ use std::ops::Range;
 use sluice_route::SourceValidation;
 use sluice_wire::layers::{self, Class, Flags, Fragment, Layers};
 use sluice_wire::validity::{self, Validity};
-use sluice_wire::{Checksums, Fault, Packet, ipv4, passing4, plain4, plain6};
+use sluice_wire::{Checksums, Fault, Packet, ipv4, passing4, plain4, plain6, vlan};
 
 use crate::batch::{Batch, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::io::{HAND, PortIndex, Slot};
 use crate::nodes::{bridge, transit};
-use crate::policy::{Interface, Policy};
+use crate::policy::{Interface, Link, Policy};
 use crate::reason::{Own, Reason};
 
 /// Parse slots, all received on `port`.
@@ -32,7 +32,7 @@ pub fn parse(
         return bridge::receive(batch, lists, ctx, port, number, slots);
     }
     if let Some((number, interface)) = untagged.and_then(|number| Some((number, ctx.policy.interface(number)?)))
-        && transit::is_enough(ctx, interface)
+        && transit::is_enough(ctx, number)
     {
         let mut tally = Tally::of(ctx, port);
         passing(batch, lists, ctx, number, interface, (port, slots), &mut tally);
@@ -73,7 +73,7 @@ fn parse_those(
     let mut tally = Tally::of(ctx, port);
     let ours = untagged.and_then(|number| Some((number, policy.interface(number)?)));
     let ends = ours.is_some_and(|(_, interface)| policy.tunnels.end_in(interface.router));
-    let (mut frames, mut bytes) = (0, 0);
+    let (mut frames, mut bytes, mut tagged) = (0, 0, Tagged::of(ctx, port));
     for slot in slots {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let frame = packet.bytes();
@@ -95,7 +95,7 @@ fn parse_those(
                 &mut lists.forward4
             };
             put(list, slot as Slot);
-        } else {
+        } else if !tagged.take(slot as Slot, packet, meta, lists, ctx, &mut tally) {
             unlike(slot as Slot, packet, meta, lists, ctx, (port, untagged), &mut tally);
         }
     }
@@ -124,19 +124,98 @@ fn passing(
 ) {
     let router = interface.router;
     lists.transit.validated |= interface.validation != SourceValidation::Off;
-    let mut plain = Tally::at(number);
+    let (mut plain, mut tagged) = (Tally::at(number), Tagged::of(ctx, port));
     for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let (frame, slot) = (packet.bytes(), slot as Slot);
-        if let Some(destination) = passing4(frame, packet.checksums(), &interface.mac) {
+        if let Some(destination) = passing4(frame, 0, packet.checksums(), &interface.mac) {
             (plain.frames, plain.bytes) = (plain.frames + 1, plain.bytes + frame.len() as u64);
-            meta.interface = number;
+            (meta.interface, meta.layers.tags) = (number, 0);
             lists.transit.put(slot, router, destination);
-        } else {
+        } else if !tagged.take(slot, packet, meta, lists, ctx, tally) {
             unlike(slot, packet, meta, lists, ctx, (port, Some(number)), tally);
         }
     }
     plain.flush(ctx);
+}
+
+/// The plain packets of IPv4 behind tags that a port's interfaces have, most having the tags of the one before.
+struct Tagged {
+    port: PortIndex,
+    /// There are such interfaces, and packets that need nothing but a route go by the short way.
+    any: bool,
+    /// The tags that are known, as [`Policy::tagged_by`] wants them.
+    word: u64,
+    /// The interface behind them.
+    number: u16,
+    link: Link,
+}
+
+impl Tagged {
+    fn of(ctx: &Ctx<'_, '_>, port: PortIndex) -> Self {
+        Self {
+            port,
+            any: ctx.policy.is_tagged(port) && ctx.role.sessions.is_empty(),
+            // No tags.
+            word: 0,
+            number: 0,
+            link: Link::NONE,
+        }
+    }
+
+    /// Put a packet on the short way. False, and nothing done, where it has no such tags, or takes more than a route.
+    #[inline(always)]
+    fn take(
+        &mut self,
+        slot: Slot,
+        packet: &Packet<'_>,
+        meta: &mut Meta,
+        lists: &mut Lists,
+        ctx: &Ctx<'_, '_>,
+        tally: &mut Tally,
+    ) -> bool {
+        if !self.any {
+            return false;
+        }
+        let frame = packet.bytes();
+        let Some(word) = tags(frame) else { return false };
+        if word != self.word {
+            self.find(word, ctx.policy);
+        }
+        let link = &self.link;
+        if link.passes
+            && let Some(destination) = passing4(frame, link.tags.into(), packet.checksums(), link.mac())
+        {
+            tally.count(ctx, self.number, frame.len() as u64);
+            (meta.interface, meta.layers.tags) = (self.number, link.tags);
+            lists.transit.tagged = true;
+            lists.transit.validated |= link.validated;
+            lists.transit.put(slot, link.router, destination);
+            return true;
+        }
+        false
+    }
+
+    #[inline]
+    fn find(&mut self, word: u64, policy: &Policy) {
+        self.word = word;
+        let number = policy.tagged_by(self.port, word);
+        let found = number.and_then(|number| Some((number, *policy.links.get(usize::from(number))?)));
+        (self.number, self.link) = found.unwrap_or((0, Link::NONE));
+    }
+}
+
+/// The tags of a frame, one or two, with nothing but their types and VLANs.
+#[inline(always)]
+fn tags(frame: &[u8]) -> Option<u64> {
+    let head: &[u8; 20] = frame.first_chunk()?;
+    let word = u64::from_be_bytes(*head.last_chunk()?);
+    let is_tag = |kind: u64| vlan::is_tag(kind as u16);
+    match (is_tag(word >> 48), is_tag(word >> 16)) {
+        (false, _) => None,
+        (true, false) => Some(word >> 32 & 0xffff_0fff),
+        (true, true) => Some(word & 0xffff_0fff_ffff_0fff),
+    }
 }
 
 /// Every packet but the plain ones of IPv4: of a port, and of its interface for frames without tags.

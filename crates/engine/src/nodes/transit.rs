@@ -14,22 +14,32 @@ use crate::context::Ctx;
 use crate::family::{Family, V4};
 use crate::io::{HAND, PortIndex, Slot};
 use crate::nodes::output::{WAYS, Way, Ways};
-use crate::policy::Interface;
 
 /// Whether plain IPv4 packets that come in by an interface need nothing but a route.
-pub fn is_enough(ctx: &Ctx<'_, '_>, interface: &Interface) -> bool {
-    ctx.policy.needs_routes_alone(interface) && ctx.role.sessions.is_empty()
+#[inline(always)]
+pub fn is_enough(ctx: &Ctx<'_, '_>, interface: u16) -> bool {
+    let link = ctx.policy.links.get(usize::from(interface));
+    link.is_some_and(|link| link.passes) && ctx.role.sessions.is_empty()
 }
 
 /// Route packets.
-#[inline(never)]
 pub fn transit(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    if lists.transit.tagged {
+        route::<true>(batch, lists, ctx);
+    } else {
+        route::<false>(batch, lists, ctx);
+    }
+}
+
+/// Route packets, some of which have tags.
+#[inline(never)]
+fn route<const TAGGED: bool>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
     let all = &lists.transit;
     let mut routes = [0; HAND];
     let routes = &mut routes[..all.slots().len()];
     V4::routes(ctx.paths, all.routers(), all.destinations(), routes);
     if all.validated {
-        doubt(batch, all, routes, ctx);
+        doubt::<TAGGED>(batch, all, routes, ctx);
     }
     let exit = ctx.exit();
     // The packets of each way leave together.
@@ -48,7 +58,11 @@ pub fn transit(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
             }
             way = ways.at(route).0;
         }
-        if !pass(packet, way) {
+        let passes = match TAGGED {
+            true => relabel(packet, way, meta.layers.tags),
+            false => pass(packet, way) || give_tags(packet, way),
+        };
+        if !passes {
             look_again(slot, packet, meta, lists, ctx);
             continue;
         }
@@ -64,10 +78,11 @@ pub fn transit(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
 
 /// Take the routes away of those whose sources may not be valid (BCP 38): `forward` looks closer.
 #[inline(never)]
-fn doubt(batch: &Batch<'_, '_>, all: &Passing, routes: &mut [u32], ctx: &Ctx<'_, '_>) {
+fn doubt<const TAGGED: bool>(batch: &Batch<'_, '_>, all: &Passing, routes: &mut [u32], ctx: &Ctx<'_, '_>) {
     let (mut sources, mut back) = ([0; HAND], [0; HAND]);
     for (&slot, source) in all.slots().iter().zip(&mut sources) {
-        *source = source_of(&batch.packets[slot as usize]);
+        let tags = if TAGGED { batch.meta(slot).layers.tags } else { 0 };
+        *source = source_of(&batch.packets[slot as usize], tags);
     }
     let count = all.slots().len();
     V4::routes(ctx.paths, all.routers(), &sources[..count], &mut back[..count]);
@@ -88,12 +103,11 @@ fn doubt(batch: &Batch<'_, '_>, all: &Passing, routes: &mut [u32], ctx: &Ctx<'_,
     }
 }
 
-/// The source of a plain frame.
+/// The source of a plain frame behind so many tags.
 #[inline(always)]
-fn source_of(packet: &Packet<'_>) -> u32 {
-    const AT: usize = ethernet::LENGTH + ipv4::SOURCE.offset;
-    let head: Option<&[u8; AT + 4]> = packet.bytes().first_chunk();
-    let source = head.and_then(|head| head.last_chunk());
+fn source_of(packet: &Packet<'_>, tags: u8) -> u32 {
+    let at = ethernet::LENGTH + 4 * usize::from(tags) + ipv4::SOURCE.offset;
+    let source = packet.bytes().get(at..).and_then(|source| source.first_chunk());
     source.map_or(0, |source| u32::from_be_bytes(*source))
 }
 
@@ -111,6 +125,33 @@ fn pass(packet: &mut Packet<'_>, way: &mut Way) -> bool {
         return true;
     }
     false
+}
+
+/// The same for a packet that came with so many tags, by a way that may have some.
+#[inline(always)]
+fn relabel(packet: &mut Packet<'_>, way: &mut Way, tags: u8) -> bool {
+    let at = ethernet::LENGTH + 4 * usize::from(tags);
+    let network = packet.bytes().get(at..).and_then(|network| network.first_chunk());
+    if !network.is_some_and(|network: &[u8; ipv4::LENGTH]| way.is_open_for(ipv4::TOTAL_LENGTH.read(network)))
+        || !way.relabel(packet, tags)
+    {
+        return false;
+    }
+    let at = ethernet::LENGTH + 4 * usize::from(way.tags());
+    if let Some(network) = packet
+        .bytes_mut()
+        .get_mut(at..)
+        .and_then(|network| network.first_chunk_mut())
+    {
+        ipv4::count_down(network);
+    }
+    true
+}
+
+/// The same for a packet that came without tags.
+#[inline(never)]
+fn give_tags(packet: &mut Packet<'_>, way: &mut Way) -> bool {
+    relabel(packet, way, 0)
 }
 
 /// Packets of a way, all by one port.

@@ -1,0 +1,121 @@
+//! Interfaces: ports, VLANs on them, ends of virtual links, tunnels.
+
+use sluice_route::{Address, RouterIndex, SourceValidation};
+use sluice_wire::vlan::{self, Tag};
+use sluice_wire::{Context, Packet, validity};
+
+use crate::io::PortIndex;
+use crate::tunnels::Tunnel;
+
+/// An interface: a port, or a VLAN on one.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    /// Name in the configuration.
+    pub name: String,
+    /// Its port; [`crate::io::NO_PORT`] of an end of a virtual link, and of a tunnel.
+    pub port: PortIndex,
+    /// Its tags, outermost first; none for untagged.
+    pub tags: Vec<Tag>,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Largest L3 datagram in bytes.
+    pub mtu: u16,
+    /// Its addresses and networks.
+    pub link: sluice_route::Interface,
+    /// Its virtual router.
+    pub router: RouterIndex,
+    /// What keeps its flows apart from those of other routers.
+    pub context: Context,
+    /// A translation rule may concern IPv4, IPv6 packets that come in here.
+    pub stateful: [bool; 2],
+    /// Packets to public addresses come in here.
+    pub outside: bool,
+    /// Check of source addresses (BCP 38).
+    pub validation: SourceValidation,
+    /// What validity looks at.
+    pub validity: validity::Policy,
+    /// Complete checksums that a local sender left to offload; otherwise drop.
+    pub complete_checksums: bool,
+    /// Router advertisements, where they are on.
+    pub advertise: Option<Advertise>,
+    /// Largest TCP segment in bytes of data that SYNs over IPv4 may offer, whether they come in or go out here; 20 less
+    /// over IPv6, whose header is as much longer.
+    pub segment_size: Option<u16>,
+    /// It is an end of a virtual link: the other end.
+    pub peer: Option<u16>,
+    /// It is a tunnel.
+    pub tunnel: Option<Tunnel>,
+    /// Its router has a host, which gets what is addressed to the router and is not answered in its place.
+    pub host: bool,
+    /// It is one of the two interfaces of a bridge, and no router's.
+    pub bridge: Option<Bridge>,
+}
+
+/// What an interface has to know of its bridge. Everything that comes in by it leaves by the other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bridge {
+    /// The other interface.
+    pub peer: u16,
+    /// What is not valid is dropped; otherwise it is counted and passes.
+    pub drops_invalid: bool,
+    /// What should be inspected and can't be passes; otherwise it is dropped.
+    pub fails_open: bool,
+}
+
+/// The contexts of bridges, and what tags add to them: flows of different VLANs are not each other's.
+pub const BRIDGES: Context = 1 << 31;
+
+/// Most bridges: what tags leave of a context.
+pub const MOST_BRIDGES: usize = 1 << 7;
+
+/// The context of a bridge, by its place in the configuration.
+pub fn bridge_context(bridge: usize) -> Context {
+    BRIDGES | ((bridge % MOST_BRIDGES) as Context) << 24
+}
+
+/// Router advertisements of an interface (RFC 4861).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Advertise {
+    /// Seconds between unsolicited ones.
+    pub interval: u32,
+    /// Router lifetime in seconds; 0: not a default router.
+    pub lifetime: u16,
+    /// Valid lifetime of prefixes in seconds.
+    pub valid: u32,
+    /// Preferred lifetime of prefixes in seconds.
+    pub preferred: u32,
+    /// Hosts may make addresses of their own in prefixes of 64 bits.
+    pub autonomous: bool,
+    /// Hosts get addresses by DHCPv6.
+    pub managed: bool,
+    /// Hosts get other settings by DHCPv6.
+    pub other: bool,
+}
+
+impl Interface {
+    /// Source for what the gateway sends to `address`.
+    pub fn source4(&self, address: u32) -> Option<u32> {
+        match self.link.source_towards(Address::V4(address)) {
+            Some(Address::V4(source)) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Source for what the gateway sends to `address`.
+    pub fn source6(&self, address: u128) -> Option<u128> {
+        match self.link.source_towards(Address::V6(address)) {
+            Some(Address::V6(source)) => Some(source),
+            _ => None,
+        }
+    }
+
+    /// Whether it is a link of two ends, where nobody is asked for.
+    pub fn is_pair(&self) -> bool {
+        self.tunnel.is_some_and(|tunnel| !tunnel.carries_frames())
+    }
+
+    /// Put the interface's tags behind the Ethernet addresses of an untagged frame; false where there is no room.
+    pub fn push_tags(&self, packet: &mut Packet<'_>) -> bool {
+        self.tags.iter().rev().all(|&tag| vlan::push(packet, tag))
+    }
+}
