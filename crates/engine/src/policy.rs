@@ -289,6 +289,8 @@ pub struct Policy {
     pub tunnels: Arc<Tunnels>,
     /// By interface: what the short way has to know of it. The plane fills it in.
     pub(crate) links: Arc<[Link]>,
+    /// Interfaces that send router advertisements. The plane fills it in.
+    pub(crate) advertising: Arc<[u16]>,
     /// By interface: its router.
     router_of: Vec<RouterIndex>,
     /// By router: its interfaces.
@@ -379,6 +381,7 @@ impl Policy {
             tagged: Tagged::of(ports, &interfaces).into(),
             tunnels: Tunnels::of(&interfaces).into(),
             links: Arc::default(),
+            advertising: Arc::default(),
             interfaces,
             untagged,
             chains: Vec::new(),
@@ -409,8 +412,11 @@ impl Policy {
         self.tagged.is_on(port)
     }
 
-    /// Say of each interface what the short way has to know of it: to be called when nothing else changes any more.
+    /// Gather what workers would otherwise look for among all interfaces: to be called when nothing else changes any more.
     pub(crate) fn link(&mut self) {
+        let numbered = (0..).zip(&self.interfaces);
+        let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
+        self.advertising = advertising.map(|(number, _)| number).collect();
         self.links = self
             .interfaces
             .iter()

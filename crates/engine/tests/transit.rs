@@ -32,6 +32,7 @@ const LINKS: [[Tags; 2]; 6] = [
     [TWO, TWO],
 ];
 
+#[expect(clippy::ptr_arg, reason = "what a plan has a pointer to")]
 fn give<const LINK: usize>(interfaces: &mut Vec<Interface>) {
     for (interface, tags) in interfaces.iter_mut().zip(LINKS[LINK]) {
         let tags = tags.iter().map(|&(protocol, control)| Tag { protocol, control });

@@ -3,7 +3,7 @@
 //! A [`flow::FlowTable`] finds the record of a flow from a packet of either direction, a [`wheel::Wheel`] says
 //! which records fell silent, a [`compact::Compact`] index finds the records of a [`slab::Slab`], [`prefix`] finds routes
 //! and [`qns`] translation rules, [`arena`] keeps what is only added to, and [`publish`] hands workers a new configuration. Unsafe code lives in [`prefetch`],
-//! `simd` and `arena` alone.
+//! [`pages`], `simd` and `arena` alone.
 #![deny(unsafe_code)]
 
 pub mod arena;
@@ -11,6 +11,7 @@ pub mod compact;
 pub mod flow;
 pub mod hash;
 pub mod memory;
+pub mod pages;
 pub mod prefetch;
 pub mod prefix;
 pub mod publish;

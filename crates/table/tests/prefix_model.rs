@@ -5,6 +5,10 @@
 
 mod sync {
     pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    pub fn zeros(count: usize) -> Box<[AtomicU32]> {
+        (0..count).map(|_| AtomicU32::new(0)).collect()
+    }
 }
 #[path = "../src/prefix/address.rs"]
 mod address;

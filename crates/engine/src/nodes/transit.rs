@@ -158,8 +158,12 @@ fn give_tags(packet: &mut Packet<'_>, way: &mut Way) -> bool {
 #[inline(always)]
 fn leave(together: &mut Slots, port: PortIndex, lists: &mut Lists) {
     if let Some(list) = lists.transmit.get_mut(port as usize) {
-        // As `put` has it, there is room for the hand.
-        let _ = list.try_extend_from_slice(together);
+        match together.as_slice() {
+            // Routers with many ways have but one packet for each.
+            [slot] => put(list, *slot),
+            // As `put` has it, there is room for the hand.
+            _ => _ = list.try_extend_from_slice(together),
+        }
     }
     together.clear();
 }

@@ -81,15 +81,17 @@ impl Worker<'_> {
         if actions.remaining_capacity() >= 2 * BUDGET {
             keeper.advance(now.nanoseconds, BUDGET, &mut |action| put(actions, action));
         }
-        for (number, interface) in policy.interfaces.iter().enumerate() {
-            let (Some(advertise), Some((next, last))) = (interface.advertise, owner.advertise_at.get_mut(number))
-            else {
+        // There may be thousands of interfaces, and this is every round.
+        for &number in policy.advertising.iter() {
+            let advertise = policy.interface(number).and_then(|interface| interface.advertise);
+            let times = owner.advertise_at.get_mut(usize::from(number));
+            let (Some(advertise), Some((next, last))) = (advertise, times) else {
                 continue;
             };
             if now.nanoseconds >= *next {
                 *last = Some(now.nanoseconds);
                 *next = now.nanoseconds + u64::from(advertise.interval.max(3)) * 1_000_000_000;
-                put(&mut state.lists.tasks, Task::Advertise(number as u16));
+                put(&mut state.lists.tasks, Task::Advertise(number));
             }
         }
         for _ in 0..BUDGET {

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::sync::AtomicU32;
+use super::sync::{AtomicU32, zeros};
 
 /// Words (of 4 bytes) in the unit that positions count.
 pub const UNIT: u32 = 4;
@@ -194,8 +194,7 @@ impl Account {
         let more = if self.units < MUCH { self.units } else { self.units / 3 };
         let units = more.clamp(needed.max(FIRST), (1 << OFFSET_BITS) - 1);
         let segment = segments.0.get(self.segments)?;
-        let words = (0..units * UNIT).map(|_| AtomicU32::new(0)).collect();
-        segment.set(words).ok()?;
+        segment.set(zeros((units * UNIT) as usize)).ok()?;
         self.rest = ((self.segments as u32) << OFFSET_BITS, units);
         self.segments += 1;
         self.units += units;

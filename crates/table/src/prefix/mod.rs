@@ -21,6 +21,13 @@ mod table;
 /// The atomics that the module is built on; the model test builds the same sources on those of its checker.
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+    /// So many words that nobody has touched yet, on huge pages where they are many: lookups go all over them.
+    pub fn zeros(count: usize) -> Box<[AtomicU32]> {
+        let words = bytemuck::zeroed_slice_box(count);
+        crate::pages::prefer_huge(&words);
+        words
+    }
 }
 
 pub use address::Address;
