@@ -14,18 +14,39 @@ use crate::layers::{self, Class, Flags, Fragment, Layers};
 use crate::packet::Checksums;
 use crate::validity::{self, Validity};
 
-/// The layers of an untagged whole TCP or UDP packet to `mac`, over IPv4 without options.
+/// The layers of a whole TCP or UDP packet behind so many tags, to `mac`, over IPv4 without options. The tags are not looked at.
 #[inline(always)]
-pub fn plain4(frame: &[u8], checksums: Checksums, mac: &Mac) -> Option<Layers> {
+pub fn plain4(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<Layers> {
+    let (frame, ours) = behind(frame, tags, mac)?;
     let head: &[u8; 54] = frame.first_chunk()?;
-    let (ours, _) = head.split_first_chunk()?;
-    let layers = layers::short(head, frame.len()).filter(|_| ours == mac)?;
+    let layers = layers::short(head, frame.len()).filter(|_| ours)?;
     let network = head.last_chunk::<40>()?.first_chunk()?;
     let room = layers.end.wrapping_sub(layers.l4);
     let good = validity::short(network, layers.protocol, room, layers.tcp_flags)
         && (checksums == Checksums::Vouched
             || (checksums == Checksums::Unverified && validity::sums_are_right(frame, layers, network)));
-    good.then_some(layers)
+    good.then(|| shifted(layers, tags))
+}
+
+/// A frame as if its tags were not there, but for its addresses, and whether it is to `mac`. No longer than layers can say.
+#[inline(always)]
+fn behind<'f>(frame: &'f [u8], tags: usize, mac: &Mac) -> Option<(&'f [u8], bool)> {
+    let ours = frame.first_chunk()? == mac;
+    let longest = u16::MAX as usize;
+    frame.get(4 * tags..frame.len().min(longest)).map(|frame| (frame, ours))
+}
+
+/// Layers that so many tags are in front of.
+#[inline(always)]
+fn shifted(layers: Layers, tags: usize) -> Layers {
+    let bytes = 4 * tags as u16;
+    Layers {
+        l3: layers.l3 + bytes,
+        l4: layers.l4 + bytes,
+        end: layers.end + bytes,
+        tags: tags as u8,
+        ..layers
+    }
 }
 
 /// The destination of a packet that a router has nothing to do with but to route it: behind so many tags, whole, to `mac`, over
@@ -79,12 +100,13 @@ fn has_right_sums(frame: &[u8]) -> bool {
     }
 }
 
-/// The layers of an untagged whole TCP or UDP packet to `mac`, over IPv6 without extension headers.
+/// The layers of a whole TCP or UDP packet behind so many tags, to `mac`, over IPv6 without extension headers. The tags are not
+/// looked at.
 #[inline(always)]
-pub fn plain6(frame: &[u8], checksums: Checksums, mac: &Mac) -> Option<Layers> {
+pub fn plain6(frame: &[u8], tags: usize, checksums: Checksums, mac: &Mac) -> Option<Layers> {
     const L4: usize = ethernet::LENGTH + ipv6::LENGTH;
+    let (frame, ours) = behind(frame, tags, mac)?;
     let head: &[u8; L4 + 20] = frame.first_chunk()?;
-    let (ours, _) = head.split_first_chunk()?;
     let (link, datagram) = head.split_first_chunk::<{ ethernet::LENGTH }>()?;
     let (network, transport) = datagram.split_first_chunk::<{ ipv6::LENGTH }>()?;
     let room = u16::from_be_bytes([network[4], network[5]]);
@@ -92,12 +114,12 @@ pub fn plain6(frame: &[u8], checksums: Checksums, mac: &Mac) -> Option<Layers> {
     let protocol = network[6];
     let tcp = protocol == protocol::TCP;
     let least = select_unpredictable(tcp, 20, 8);
-    let placed = ours == mac
+    let placed = ours
         && link[12..] == ethertype::IPV6.to_be_bytes()
         && network[0] >> 4 == 6
         && (tcp | (protocol == protocol::UDP))
         && room >= least
-        && end <= frame.len().min(u16::MAX as usize);
+        && end <= frame.len();
     if !placed {
         return None;
     }
@@ -119,7 +141,7 @@ pub fn plain6(frame: &[u8], checksums: Checksums, mac: &Mac) -> Option<Layers> {
     let good = validity::lengths_are_right(transport.first_chunk()?, protocol, room, layers.tcp_flags)
         && validity::martian6(source, destination, &layers).is_ok()
         && (checksums == Checksums::Vouched || (checksums == Checksums::Unverified && sum_is_right(frame, layers)));
-    good.then_some(layers)
+    good.then(|| shifted(layers, tags))
 }
 
 /// Whether the transport checksum of a plain IPv6 packet is right.

@@ -78,7 +78,7 @@ fn parse_those(
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let frame = packet.bytes();
         if let Some((number, interface)) = ours
-            && let Some(layers) = plain4(frame, packet.checksums(), &interface.mac)
+            && let Some(layers) = plain4(frame, 0, packet.checksums(), &interface.mac)
         {
             frames += 1;
             bytes += frame.len() as u64;
@@ -139,11 +139,13 @@ fn passing(
     plain.flush(ctx);
 }
 
-/// The plain packets of IPv4 behind tags that a port's interfaces have, most having the tags of the one before.
+/// The plain packets behind tags that a port's interfaces have, most having the tags of the one before.
 struct Tagged {
     port: PortIndex,
-    /// There are such interfaces, and packets that need nothing but a route go by the short way.
+    /// There are such interfaces.
     any: bool,
+    /// Packets that need nothing but a route go by the short way.
+    passes: bool,
     /// The tags that are known, as [`Policy::tagged_by`] wants them.
     word: u64,
     /// The interface behind them.
@@ -155,7 +157,8 @@ impl Tagged {
     fn of(ctx: &Ctx<'_, '_>, port: PortIndex) -> Self {
         Self {
             port,
-            any: ctx.policy.is_tagged(port) && ctx.role.sessions.is_empty(),
+            any: ctx.policy.is_tagged(port),
+            passes: ctx.role.sessions.is_empty(),
             // No tags.
             word: 0,
             number: 0,
@@ -163,7 +166,7 @@ impl Tagged {
         }
     }
 
-    /// Put a packet on the short way. False, and nothing done, where it has no such tags, or takes more than a route.
+    /// Put a packet on its way. False, and nothing done, where it has no such tags, or is not plain.
     #[inline(always)]
     fn take(
         &mut self,
@@ -183,7 +186,8 @@ impl Tagged {
             self.find(word, ctx.policy);
         }
         let link = &self.link;
-        if link.passes
+        if self.passes
+            && link.passes
             && let Some(destination) = passing4(frame, link.tags.into(), packet.checksums(), link.mac())
         {
             tally.count(ctx, self.number, frame.len() as u64);
@@ -193,7 +197,38 @@ impl Tagged {
             lists.transit.put(slot, link.router, destination);
             return true;
         }
-        false
+        if !link.places {
+            return false;
+        }
+        let (tags, checksums) = (link.tags.into(), packet.checksums());
+        let list = if let Some(layers) = plain4(frame, tags, checksums, link.mac()) {
+            *meta = Meta {
+                layers,
+                interface: self.number,
+                ..Meta::default()
+            };
+            if link.stateful[0] {
+                &mut lists.lookup4
+            } else {
+                &mut lists.forward4
+            }
+        } else if let Some(layers) = plain6(frame, tags, checksums, link.mac()) {
+            *meta = Meta {
+                layers,
+                interface: self.number,
+                ..Meta::default()
+            };
+            if link.stateful[1] {
+                &mut lists.lookup6
+            } else {
+                &mut lists.forward6
+            }
+        } else {
+            return false;
+        };
+        tally.count(ctx, self.number, frame.len() as u64);
+        put(list, slot);
+        true
     }
 
     #[inline]
@@ -235,7 +270,7 @@ pub(super) fn unlike(
     let length = frame.len() as u64;
     if let Some(number) = untagged
         && let Some(interface) = policy.interface(number)
-        && let Some(layers) = plain6(frame, checksums, &interface.mac)
+        && let Some(layers) = plain6(frame, 0, checksums, &interface.mac)
     {
         *meta = Meta {
             layers,

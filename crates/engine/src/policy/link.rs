@@ -19,6 +19,10 @@ pub struct Link {
     pub tags: u8,
     /// Plain IPv4 packets that come in need nothing but a route.
     pub passes: bool,
+    /// Plain packets that come in are routed, and no tunnel ends here.
+    pub places: bool,
+    /// A service may concern what comes in of IPv4, IPv6: see [`Interface::stateful`].
+    pub stateful: [bool; 2],
     /// Their sources are to be validated.
     pub validated: bool,
     /// Its virtual router.
@@ -35,6 +39,8 @@ impl Link {
         head: [0; _],
         tags: 0,
         passes: false,
+        places: false,
+        stateful: [false; 2],
         validated: false,
         router: 0,
         port: NO_PORT,
@@ -51,10 +57,13 @@ impl Link {
         for (byte, value) in head.iter_mut().zip(interface.mac.into_iter().chain(tags)) {
             *byte = value;
         }
+        let routes = interface.bridge.is_none() && interface.tags.len() <= TAGS;
         Self {
             head,
             tags: interface.tags.len() as u8,
-            passes: interface.bridge.is_none() && interface.tags.len() <= TAGS && policy.needs_routes_alone(interface),
+            passes: routes && policy.needs_routes_alone(interface),
+            places: routes && !policy.tunnels.end_in(interface.router),
+            stateful: interface.stateful,
             validated: interface.validation != SourceValidation::Off,
             router: interface.router,
             port: interface.port,
