@@ -199,7 +199,7 @@ impl Plane {
         let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
         set_pairs(&neighbours, &policy);
-        policy.link();
+        policy.link(&setup);
         Ok(Self {
             keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
             lines: Lines::of(&setup, &policy),
@@ -418,7 +418,7 @@ impl Plane {
             policy.inspected = next;
             self.renewals.give(fresh);
         }
-        policy.link();
+        policy.link(&self.setup);
         self.policy.publish(policy);
         Ok(generation)
     }
@@ -446,7 +446,7 @@ impl Plane {
             policy.routers.iter_mut().for_each(|router| router.filters = true);
         }
         policy.filter = Some(filters);
-        policy.link();
+        policy.link(&self.setup);
         self.policy.publish(policy);
     }
 

@@ -413,14 +413,14 @@ impl Policy {
     }
 
     /// Gather what workers would otherwise look for among all interfaces: to be called when nothing else changes any more.
-    pub(crate) fn link(&mut self) {
+    pub(crate) fn link(&mut self, setup: &Setup) {
         let numbered = (0..).zip(&self.interfaces);
         let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
         self.advertising = advertising.map(|(number, _)| number).collect();
         self.links = self
             .interfaces
             .iter()
-            .map(|interface| Link::of(interface, self))
+            .map(|interface| Link::of(interface, self, setup))
             .collect();
     }
 

@@ -139,9 +139,15 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     let (Some(link), Some(mac)) = (exit.policy.links.get(hop.interface()), exit.paths.mac(hop)) else {
         return false;
     };
-    let sender = exit.policy.sender(exit.setup, link.port, exit.own);
+    let sender = match link.queued {
+        true => None,
+        false => exit.policy.sender(exit.setup, link.port, exit.own),
+    };
     let untagged = link.tags == 0;
-    let mtu = exit.policy.tunnels.mtu(hop.interface() as u16, link.mtu, exit.now);
+    let mtu = match link.tunnel {
+        true => exit.policy.mtu(hop.interface() as u16, exit.now),
+        false => link.mtu,
+    };
     let open = if sender.is_none() && link.port != NO_PORT && link.is_shallow() {
         mtu
     } else {

@@ -4,7 +4,7 @@ use sluice_route::{RouterIndex, SourceValidation};
 use sluice_wire::ethernet;
 use sluice_wire::field::Mac;
 
-use super::{Interface, Policy};
+use super::{Interface, Policy, Setup};
 use crate::io::{NO_PORT, PortIndex};
 
 /// Most tags that the short way knows.
@@ -31,6 +31,10 @@ pub struct Link {
     pub port: PortIndex,
     /// Largest L3 datagram; of a tunnel at most.
     pub mtu: u16,
+    /// It is a tunnel: its path may take less.
+    pub tunnel: bool,
+    /// Each worker has a queue of its own to send by.
+    pub queued: bool,
 }
 
 impl Link {
@@ -45,10 +49,13 @@ impl Link {
         router: 0,
         port: NO_PORT,
         mtu: 0,
+        tunnel: false,
+        queued: false,
     };
 
     /// An interface of a policy.
-    pub(super) fn of(interface: &Interface, policy: &Policy) -> Self {
+    pub(super) fn of(interface: &Interface, policy: &Policy, setup: &Setup) -> Self {
+        let port = setup.ports.get(usize::from(interface.port));
         let mut head = [0; _];
         let tags = interface.tags.iter().flat_map(|tag| {
             let ([a, b], [c, d]) = (tag.protocol.to_be_bytes(), tag.id().to_be_bytes());
@@ -68,6 +75,8 @@ impl Link {
             router: interface.router,
             port: interface.port,
             mtu: interface.mtu,
+            tunnel: interface.tunnel.is_some(),
+            queued: port.is_none_or(|port| port.senders.is_empty()),
         }
     }
 
