@@ -47,6 +47,11 @@ impl Front<'_> {
         (word != 0).then_some(word >> 2)
     }
 
+    /// Its levels.
+    pub fn levels(word: u32) -> u8 {
+        word as u8 & 3
+    }
+
     /// Words of one.
     pub fn words(levels: u8) -> u32 {
         1 << (8 * levels)
@@ -85,7 +90,7 @@ impl Shared {
     #[inline(always)]
     pub fn front(&self, root: &Root) -> Option<Front<'_>> {
         let word = root.front.load(Ordering::Acquire);
-        let (place, levels) = (Front::place(word)?, word as u8 & 3);
+        let (place, levels) = (Front::place(word)?, Front::levels(word));
         let entries = self.segments.at(place);
         Some(Front {
             entries: entries.get(..Front::words(levels) as usize).unwrap_or_default(),
@@ -176,32 +181,29 @@ impl<A: Address> PrefixReader<A> {
         // Most batches are one router's.
         let first = routers.first().copied().unwrap_or(0);
         let same = routers.iter().fold(0, |all, router| all | (router ^ first)) == 0;
+        if let Some(root) = shared.roots.get(first as usize).filter(|_| same) {
+            return self.lookup_alike(root, addresses, values);
+        }
         // `values` holds entries until the last pass; those of lane `k` are at level `begun[k]` when it starts.
-        let mut begun = [0u8; LANES];
-        let mut level = match shared.roots.get(first as usize) {
-            Some(root) if same => return self.lookup_alike(root, addresses, values),
-            _ => {
-                for (((router, address), value), begun) in
-                    routers.iter().zip(addresses).zip(values.iter_mut()).zip(&mut begun)
-                {
-                    let root = shared.roots.get(*router as usize);
-                    (*value, *begun) = root.map_or((EMPTY, 1), |root| begin(shared, root, *address));
+        let (mut near, mut begun, mut level) = (Near::new(&shared.segments), [0u8; LANES], 3);
+        for (((router, address), value), begun) in routers.iter().zip(addresses).zip(values.iter_mut()).zip(&mut begun)
+        {
+            let root = shared.roots.get(*router as usize);
+            let word = root.map_or(0, |root| root.front.load(Ordering::Acquire));
+            (*value, *begun) = match Front::place(word) {
+                Some(place) => {
+                    let levels = Front::levels(word);
+                    (entry(near.at(place), address.high(levels)), levels)
                 }
-                begun[..routers.len()].iter().fold(3, |level, begun| level.min(*begun)) as u32
-            }
-        };
-        let mut words = [0u32; LANES];
+                None => (EMPTY, 1),
+            };
+            level = level.min(u32::from(*begun));
+        }
         while level < A::BITS as u32 / 8 && values.iter().fold(0, |all, entry| all | entry) & (1 << 31) != 0 {
-            let here = |entry: u32, begun: u8| is_branch(entry) && begun as u32 <= level;
-            for (((address, value), word), begun) in addresses.iter().zip(values.iter()).zip(&mut words).zip(&begun) {
-                if here(*value, *begun) {
-                    *word = header(shared.segments.at(position(*value)), address.byte(level));
-                }
-            }
-            for (((address, value), word), begun) in addresses.iter().zip(values.iter_mut()).zip(&words).zip(&begun) {
-                if here(*value, *begun) {
-                    let block = shared.segments.at(position(*value));
-                    *value = entry(block, entry_index(*word, address.byte(level)));
+            for ((address, value), begun) in addresses.iter().zip(values.iter_mut()).zip(&begun) {
+                if is_branch(*value) && u32::from(*begun) <= level {
+                    let (block, byte) = (near.at(position(*value)), address.byte(level));
+                    *value = entry(block, entry_index(header(block, byte), byte));
                 }
             }
             level += 1;
