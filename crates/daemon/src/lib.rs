@@ -34,6 +34,7 @@ mod run;
 mod shares;
 mod socket;
 mod start;
+pub mod subscribers;
 pub mod topology;
 mod watchdog;
 mod workers;

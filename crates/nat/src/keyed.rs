@@ -11,6 +11,13 @@ impl core::fmt::Debug for Secret {
     }
 }
 
+impl Secret {
+    /// SipHash-2-4 of whole words: what nobody foretells who doesn't know the secret.
+    pub fn hash(self, words: &[u64]) -> u64 {
+        sip::<2, 4>(self, words, 0)
+    }
+}
+
 /// SipHash of whole words and a tail below 2^56, with `C` rounds per word and `D` at the end.
 #[inline(always)]
 pub(crate) fn sip<const C: usize, const D: usize>(secret: Secret, words: &[u64], tail: u64) -> u64 {

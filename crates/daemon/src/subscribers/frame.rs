@@ -1,0 +1,145 @@
+//! DHCP's datagrams as frames: a site speaks with its own MAC, which no socket of the kernel does.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use sluice_wire::ethernet::{self, Ethernet, ethertype};
+use sluice_wire::ipv4::{self, Ipv4, protocol};
+use sluice_wire::udp::{self, Udp};
+use sluice_wire::{Mac, checksum};
+
+/// Length of the headers in front of the payload, in bytes.
+pub const HEADERS: usize = ethernet::LENGTH + ipv4::LENGTH + udp::LENGTH;
+
+/// A UDP datagram and who sends it to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// Source on the link.
+    pub source_mac: Mac,
+    /// Destination on the link.
+    pub destination_mac: Mac,
+    /// Source.
+    pub source: SocketAddrV4,
+    /// Destination.
+    pub destination: SocketAddrV4,
+    /// What it carries.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Datagram<'a> {
+    /// Its frame, untagged, with both checksums; none where the payload is longer than a datagram's.
+    pub fn frame(&self) -> Option<Vec<u8>> {
+        let length = u16::try_from(udp::LENGTH + self.payload.len()).ok()?;
+        let total = length.checked_add(ipv4::LENGTH as u16)?;
+        let mut frame = vec![0; HEADERS];
+        frame.extend_from_slice(self.payload);
+        let mut link = Ethernet::new(&mut frame)?;
+        link.set_addresses(self.destination_mac, self.source_mac);
+        link.set_ethertype(ethertype::IPV4);
+        let mut header = Ipv4::new(frame.get_mut(ethernet::LENGTH..)?)?;
+        header.set_version_length(0x45);
+        header.set_total_length(total);
+        header.set_ttl(64);
+        header.set_protocol(protocol::UDP);
+        header.set_source(self.source.ip().to_bits());
+        header.set_destination(self.destination.ip().to_bits());
+        header.fill_checksum();
+        let mut datagram = Udp::new(frame.get_mut(ethernet::LENGTH + ipv4::LENGTH..)?)?;
+        datagram.set_source_port(self.source.port());
+        datagram.set_destination_port(self.destination.port());
+        datagram.set_length(length);
+        let sum = self.sum(datagram.bytes());
+        datagram.set_checksum(if sum == 0xffff { sum } else { !sum });
+        Some(frame)
+    }
+
+    /// The datagram in a frame. None where it holds none, a part of one, or a checksum is wrong.
+    pub fn of(frame: &'a [u8]) -> Option<Self> {
+        let link = Ethernet::new(frame)?;
+        if link.ethertype() != ethertype::IPV4 {
+            return None;
+        }
+        let header = Ipv4::new(frame.get(ethernet::LENGTH..)?)?;
+        let (begin, end) = (header.header_length(), usize::from(header.total_length()));
+        let whole = header.version_length() >> 4 == 4
+            && begin >= ipv4::LENGTH
+            && header.protocol() == protocol::UDP
+            && header.fragment() & !ipv4::DONT_FRAGMENT == 0
+            && header.checksum_is_right();
+        if !whole {
+            return None;
+        }
+        let bytes = frame.get(ethernet::LENGTH + begin..ethernet::LENGTH + end)?;
+        let datagram = Udp::new(bytes)?;
+        let bytes = bytes.get(..usize::from(datagram.length()))?;
+        let address = |bits, port| SocketAddrV4::new(Ipv4Addr::from_bits(bits), port);
+        let found = Self {
+            source_mac: link.source(),
+            destination_mac: link.destination(),
+            source: address(header.source(), datagram.source_port()),
+            destination: address(header.destination(), datagram.destination_port()),
+            payload: bytes.get(udp::LENGTH..)?,
+        };
+        (datagram.checksum() == 0 || found.sum(bytes) == 0xffff).then_some(found)
+    }
+
+    /// The sum that UDP's checksum covers.
+    fn sum(&self, datagram: &[u8]) -> u16 {
+        let (source, destination) = (self.source.ip().to_bits(), self.destination.ip().to_bits());
+        let pseudo = checksum::pseudo4(source, destination, protocol::UDP, datagram.len() as u16);
+        checksum::add(pseudo, checksum::sum(datagram))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_wire::ethernet::BROADCAST;
+
+    fn datagram(payload: &[u8]) -> Datagram<'_> {
+        Datagram {
+            source_mac: [2, 0, 0, 0, 0, 7],
+            destination_mac: BROADCAST,
+            source: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 68),
+            destination: SocketAddrV4::new(Ipv4Addr::BROADCAST, 67),
+            payload,
+        }
+    }
+
+    #[test]
+    fn frame_is_what_an_independent_builder_makes() {
+        let payload: Vec<u8> = (0..=255).cycle().take(301).collect();
+        let built = etherparse::PacketBuilder::ethernet2([2, 0, 0, 0, 0, 7], BROADCAST)
+            .ipv4([0; 4], [255; 4], 64)
+            .udp(68, 67);
+        let mut expected = Vec::new();
+        built.write(&mut expected, &payload).expect("a frame");
+        // The builder forbids fragments, which says nothing of a datagram without a number.
+        let mut frame = datagram(&payload).frame().expect("a frame");
+        let fragment = ethernet::LENGTH + 6;
+        let mut header = Ipv4::new(&mut frame[ethernet::LENGTH..]).expect("a header");
+        header.set_fragment(u16::from_be_bytes([expected[fragment], expected[fragment + 1]]));
+        header.fill_checksum();
+        assert_eq!(expected, frame);
+    }
+
+    #[test]
+    fn frame_leads_back_to_its_datagram_and_padding_is_left_out() {
+        let datagram = datagram(b"odd");
+        let mut frame = datagram.frame().expect("a frame");
+        frame.resize(60, 0);
+        assert_eq!(Some(datagram), Datagram::of(&frame));
+    }
+
+    #[test]
+    fn frame_with_a_byte_changed_is_no_datagram() {
+        let frame = datagram(b"payload").frame().expect("a frame");
+        for place in ethernet::LENGTH - 2..frame.len() {
+            let mut changed = frame.clone();
+            changed[place] ^= 0x40;
+            assert_eq!(None, Datagram::of(&changed), "byte {place}");
+        }
+        for length in 0..frame.len() {
+            assert_eq!(None, Datagram::of(&frame[..length]), "{length} bytes");
+        }
+    }
+}
