@@ -200,6 +200,7 @@ fn links_of_documents_lead_to_files_and_headings() {
         "docs/graph.md",
         "docs/import.md",
         "docs/routers.md",
+        "docs/subscribers.md",
         "docs/papers.md",
         "docs/performance.md",
         "docs/decisions/0009-steering.md",

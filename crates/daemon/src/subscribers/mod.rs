@@ -1,6 +1,7 @@
 //! Subscribers: sites, and the private and public addresses that their terminals have at a time. All of it is control
 //! plane; workers see what has become of it.
 
+pub mod agent;
 pub mod frame;
 pub mod message;
 pub mod virtual_mac;

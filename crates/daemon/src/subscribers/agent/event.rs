@@ -1,0 +1,188 @@
+//! What the agent tells: events, and counters of everything that went wrong.
+
+use std::net::Ipv4Addr;
+
+use super::Lease;
+use crate::subscribers::Site;
+
+/// Why a site lost its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It ran out, and no server had renewed it.
+    Expired,
+    /// A server said that it does not hold (DHCPNAK).
+    Refused,
+    /// Another site has the address.
+    Declined,
+    /// Nobody wants it any more.
+    Released,
+    /// Somebody else uses the address.
+    Conflict,
+}
+
+impl Why {
+    /// As it is shown.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::Refused => "nak",
+            Self::Declined => "declined",
+            Self::Released => "released",
+            Self::Conflict => "conflict",
+        }
+    }
+}
+
+/// How servers behave towards all sites.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Servers {
+    /// They answer, or nothing was asked yet.
+    #[default]
+    Answering,
+    /// None answers: sites are tried slowly, until one does.
+    Silent,
+    /// Each request is refused: likewise.
+    Refusing,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A site has an address: its first, or the one that it had before. Who uses it looks first whether somebody else
+    /// answers for it (RFC 5227), and tells [`super::Agent::conflict`].
+    Bound(Site, Lease),
+    /// The same address for longer.
+    Renewed(Site, Lease),
+    /// A site has an address, and had another before.
+    Changed {
+        /// The site.
+        site: Site,
+        /// The address that it had.
+        was: Ipv4Addr,
+        /// What it has now.
+        lease: Lease,
+    },
+    /// A site must not use its address any more.
+    Lost {
+        /// The site.
+        site: Site,
+        /// The address that it had.
+        address: Ipv4Addr,
+        /// Why.
+        why: Why,
+    },
+    /// Something is wrong with what servers say. Counted each time, told at most once a second of each kind; what may
+    /// happen without a fault of theirs is counted only.
+    Fault {
+        /// What.
+        fault: Fault,
+        /// The site that it was said to, where that is known.
+        site: Option<Site>,
+        /// The other site, where two are concerned.
+        other: Option<Site>,
+        /// The address that it is about.
+        address: Option<Ipv4Addr>,
+    },
+    /// Servers behave otherwise towards all.
+    Servers(Servers),
+}
+
+macro_rules! faults {
+    ($($name:ident = $word:literal, $help:literal;)*) => {
+        /// What can be wrong with an answer. Each is dropped, but where the help says otherwise.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Fault {
+            $(#[doc = $help] $name,)*
+        }
+
+        impl Fault {
+            /// All, in the order of their counters.
+            pub const ALL: &[Self] = &[$(Self::$name),*];
+
+            /// As it is shown.
+            pub fn word(self) -> &'static str {
+                match self { $(Self::$name => $word),* }
+            }
+
+            /// What it means.
+            pub fn help(self) -> &'static str {
+                match self { $(Self::$name => $help),* }
+            }
+        }
+    };
+}
+faults! {
+    Malformed = "malformed", "Not a server's DHCP message, or a wrong one.";
+    UnknownExchange = "unknown-exchange", "No site asked with this transaction number.";
+    OtherHardware = "other-hardware", "Its hardware address is not that of the site that asked.";
+    OtherDestination = "other-destination", "The frame was for somebody else.";
+    OtherIdentifier = "other-identifier", "It repeats another client identifier (RFC 6842).";
+    Untimely = "untimely", "The site did not ask for that, or has its answer.";
+    ServerMissing = "server-missing", "It does not say which server it is from.";
+    ServerNotAllowed = "server-not-allowed", "Its server is not among those configured.";
+    OtherServer = "other-server", "From another server than the site asked.";
+    MaskMissing = "mask-missing", "No usable subnet mask: the address counts as alone in its network, and is used.";
+    Unusable = "unusable", "The address is none that a host can have.";
+    OutsidePrefixes = "outside-prefixes", "The address is not in the configured prefixes.";
+    OtherAddress = "other-address", "It acknowledges another address than the site asked for.";
+    LeaseMissing = "lease-missing", "It does not say for how long.";
+    LeaseTooShort = "lease-too-short", "The lease is shorter than configured.";
+    OddTimes = "odd-times", "T1, T2 and the lease are not in order: the usual shares of the lease are used.";
+    AddressTwice = "address-twice", "Another site has the address: this one declines it.";
+}
+
+/// Counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// DHCPDISCOVER sent.
+    pub discovers: u64,
+    /// DHCPREQUEST sent: for an offer, after a restart, to renew, to rebind.
+    pub requests: [u64; 4],
+    /// DHCPDECLINE sent.
+    pub declines: u64,
+    /// DHCPRELEASE sent.
+    pub releases: u64,
+    /// DHCPOFFER that were looked at.
+    pub offers: u64,
+    /// DHCPACK that made or prolonged a lease.
+    pub acknowledgements: u64,
+    /// DHCPNAK that ended something.
+    pub refusals: u64,
+    /// Leases that ran out.
+    pub expired: u64,
+    /// Requests for an offer that nobody answered to the end.
+    pub unanswered: u64,
+    faults: [u64; Fault::ALL.len()],
+}
+
+impl Counters {
+    /// How often a fault was.
+    pub fn fault(&self, fault: Fault) -> u64 {
+        self.faults[fault as usize]
+    }
+
+    pub(super) fn count(&mut self, fault: Fault) {
+        self.faults[fault as usize] += 1;
+    }
+}
+
+/// Which faults were told lately.
+#[derive(Debug, Default)]
+pub(super) struct Told([Option<u64>; Fault::ALL.len()]);
+
+impl Told {
+    const PAUSE: u64 = 1_000_000_000;
+
+    /// Whether to tell this one.
+    pub(super) fn is_news(&mut self, fault: Fault, now: u64) -> bool {
+        if matches!(fault, Fault::UnknownExchange | Fault::Untimely) {
+            return false;
+        }
+        let last = &mut self.0[fault as usize];
+        let news = last.is_none_or(|last| now.saturating_sub(last) >= Self::PAUSE);
+        if news {
+            *last = Some(now);
+        }
+        news
+    }
+}

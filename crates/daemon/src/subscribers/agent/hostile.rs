@@ -1,0 +1,65 @@
+//! Any bytes as what servers answer: for tests and the fuzzer.
+
+use std::collections::HashSet;
+
+use super::{Agent, Destination, Event, Output, SECOND, Settings};
+use crate::subscribers::Site;
+use crate::subscribers::message::Reply;
+use sluice_nat::Secret;
+
+const SITES: u32 = 4;
+/// How much of the bytes is an answer.
+const PIECE: usize = 64;
+
+/// Answer four sites with whatever bytes there are: as they are, and as the options of answers to what was asked.
+#[doc(hidden)]
+pub fn hostile(bytes: &[u8]) {
+    let mut agent = Agent::new(Settings::new(Secret([1, 2])), 0);
+    let mac = |site: u32| [2, 0, 0, 0, 0, site as u8];
+    let mut now = 0;
+    let mut held = HashSet::new();
+    for site in 0..SITES {
+        assert_eq!(Ok(()), agent.want(Site(site), mac(site), now));
+    }
+    agent.receive(bytes, mac(0), now);
+    for (number, piece) in (0..).zip(bytes.chunks(PIECE).take(64)) {
+        let mut output = Output::default();
+        agent.poll(now, &mut output);
+        let mut follow = |events: Vec<Event>| {
+            for event in events {
+                match event {
+                    Event::Bound(_, lease) | Event::Changed { lease, .. } => assert!(held.insert(lease.address)),
+                    Event::Lost { address, .. } => assert!(held.remove(&address)),
+                    Event::Renewed(..) | Event::Fault { .. } | Event::Servers(_) => {}
+                }
+            }
+        };
+        follow(output.events);
+        for transmit in output.transmits {
+            assert!(
+                Reply::read(&transmit.payload).is_err(),
+                "a client's message is no server's"
+            );
+            let uses = matches!(transmit.destination, Destination::Unicast { .. });
+            assert!(!uses || !transmit.source.is_unspecified());
+            // The same exchange and hardware, and an address that is asked for or another.
+            let mut answer = transmit.payload;
+            answer.truncate(240);
+            answer[0] = 2;
+            let address = piece.first().copied().unwrap_or_default() % 8;
+            answer[16..20].copy_from_slice(&[203, 0, 113, address]);
+            answer.extend_from_slice(piece.get(1..).unwrap_or_default());
+            agent.receive(&answer, transmit.source_mac, now);
+        }
+        match piece.last() {
+            Some(last @ 0..8) => agent.conflict(Site(u32::from(*last) % SITES), now),
+            Some(last @ 8..16) => agent.forget(Site(u32::from(*last) % SITES), now),
+            Some(last @ 16..24) => {
+                let site = u32::from(*last) % SITES;
+                assert_eq!(Ok(()), agent.want(Site(site), mac(site), now));
+            }
+            Some(last) => now += u64::from(*last) * SECOND * (number % 7 + 1),
+            None => {}
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! How much is sent: a bucket of tokens, and how servers answer at all.
+
+use super::Nanoseconds;
+use super::event::Servers;
+
+const SECOND: Nanoseconds = 1_000_000_000;
+
+/// A bucket of tokens that never gives more than its rate within any second.
+#[derive(Debug)]
+pub(super) struct Bucket {
+    /// Time to earn a token.
+    price: Nanoseconds,
+    most: Nanoseconds,
+    credit: Nanoseconds,
+    at: Nanoseconds,
+}
+
+impl Bucket {
+    /// A full one. It saves up for ten milliseconds, and earns the less for that.
+    pub fn new(rate: u32, now: Nanoseconds) -> Self {
+        let rate = u64::from(rate.max(1));
+        let burst = (rate / 100).max(1);
+        let price = SECOND.div_ceil(rate - burst + 1);
+        Self {
+            price,
+            most: burst * price,
+            credit: burst * price,
+            at: now,
+        }
+    }
+
+    /// One without a token: who had another just now does not get more by this.
+    pub fn empty(rate: u32, now: Nanoseconds) -> Self {
+        Self {
+            credit: 0,
+            ..Self::new(rate, now)
+        }
+    }
+
+    fn credit(&self, now: Nanoseconds) -> Nanoseconds {
+        self.credit.saturating_add(now.saturating_sub(self.at)).min(self.most)
+    }
+
+    pub fn available(&self, now: Nanoseconds) -> bool {
+        self.credit(now) >= self.price
+    }
+
+    /// Take a token. False where there is none.
+    pub fn take(&mut self, now: Nanoseconds) -> bool {
+        let credit = self.credit(now);
+        let taken = credit >= self.price;
+        if taken {
+            (self.credit, self.at) = (credit - self.price, self.at.max(now));
+        }
+        taken
+    }
+
+    /// When there will be a token.
+    pub fn next(&self, now: Nanoseconds) -> Nanoseconds {
+        now.saturating_add(self.price.saturating_sub(self.credit(now)))
+    }
+}
+
+/// How servers answer. A dead server, or one that refuses everything, is not to be flooded.
+#[derive(Debug)]
+pub(super) struct Health {
+    /// Asked without an answer since.
+    unanswered: u32,
+    /// When the first of them was asked.
+    since: Nanoseconds,
+    /// Refused without an acknowledgement since.
+    refused: u32,
+    /// How long an answer may take.
+    patience: Nanoseconds,
+    told: Servers,
+}
+
+impl Health {
+    /// Unanswered questions that are no proof yet.
+    const UNANSWERED: u32 = 128;
+    /// Refusals in a row that are none.
+    const REFUSED: u32 = 64;
+
+    pub fn new(patience: Nanoseconds) -> Self {
+        Self {
+            unanswered: 0,
+            since: 0,
+            refused: 0,
+            patience,
+            told: Servers::Answering,
+        }
+    }
+
+    /// Somebody asks who has an address.
+    pub fn ask(&mut self, now: Nanoseconds) {
+        if self.unanswered == 0 {
+            self.since = now;
+        }
+        self.unanswered = self.unanswered.saturating_add(1);
+    }
+
+    /// A server answers, whatever it says.
+    pub fn answer(&mut self) {
+        self.unanswered = 0;
+    }
+
+    /// It acknowledges.
+    pub fn acknowledge(&mut self) {
+        (self.unanswered, self.refused) = (0, 0);
+    }
+
+    /// It refuses.
+    pub fn refuse(&mut self) {
+        self.unanswered = 0;
+        self.refused = self.refused.saturating_add(1);
+    }
+
+    pub fn servers(&self, now: Nanoseconds) -> Servers {
+        if self.unanswered >= Self::UNANSWERED && now.saturating_sub(self.since) >= self.patience {
+            Servers::Silent
+        } else if self.refused >= Self::REFUSED {
+            Servers::Refusing
+        } else {
+            Servers::Answering
+        }
+    }
+
+    /// What servers do now, and what they did before, where that is another thing.
+    pub fn change(&mut self, now: Nanoseconds) -> Option<(Servers, Servers)> {
+        let (before, servers) = (self.told, self.servers(now));
+        self.told = servers;
+        (before != servers).then_some((before, servers))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bucket_gives_its_rate_and_never_more_within_a_second() {
+        for rate in [1, 2, 7, 100, 999, 1_000, 50_000] {
+            let mut bucket = Bucket::new(rate, 0);
+            let mut times = Vec::new();
+            let mut now = 0;
+            while now < 5 * SECOND {
+                while bucket.take(now) {
+                    times.push(now);
+                }
+                now = bucket.next(now);
+            }
+            let within = |begin: u64| {
+                times
+                    .iter()
+                    .filter(|time| (begin..begin + SECOND).contains(time))
+                    .count()
+            };
+            let most = times
+                .iter()
+                .step_by(rate as usize / 8 + 1)
+                .map(|begin| within(*begin))
+                .max();
+            assert!(most.expect("some") <= rate as usize, "{most:?} of {rate}");
+            assert!(times.len() >= rate as usize * 5 * 98 / 100, "{} of {rate}", times.len());
+        }
+    }
+
+    #[test]
+    fn health_silent_ends_with_the_first_answer() {
+        let mut health = Health::new(8 * SECOND);
+        (0..Health::UNANSWERED).for_each(|_| health.ask(SECOND));
+        assert_eq!(Servers::Answering, health.servers(8 * SECOND));
+        assert_eq!(Some((Servers::Answering, Servers::Silent)), health.change(9 * SECOND));
+        health.answer();
+        assert_eq!(Some((Servers::Silent, Servers::Answering)), health.change(9 * SECOND));
+        assert_eq!(None, health.change(10 * SECOND));
+    }
+
+    #[test]
+    fn health_refusing_ends_with_an_acknowledgement_only() {
+        let mut health = Health::new(8 * SECOND);
+        (0..Health::REFUSED).for_each(|_| health.refuse());
+        health.answer();
+        assert_eq!(Servers::Refusing, health.servers(0));
+        health.acknowledge();
+        assert_eq!(Servers::Answering, health.servers(0));
+    }
+}

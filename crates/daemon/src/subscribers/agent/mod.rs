@@ -1,0 +1,423 @@
+//! Public addresses by DHCP: one client (RFC 2131) for many sites, each with its own virtual MAC.
+//!
+//! A pure state machine: it reads no clock and opens no socket. Who drives it hands in what arrived
+//! ([`Agent::receive`]), asks what to send and what happened ([`Agent::poll`]), and comes back at the time that this
+//! returns, or when something arrives. Time is in nanoseconds of any clock that never goes back. The same input gives
+//! the same bytes.
+//!
+//! A site is in at most one queue, in which it waits for its turn to send, and has at most one timer. What a reply
+//! costs does not depend on how many sites there are: its transaction number says whose it is.
+
+mod answer;
+mod entry;
+mod event;
+mod exchange;
+mod hostile;
+mod limit;
+mod schedule;
+mod send;
+mod settings;
+pub mod store;
+mod wants;
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+use sluice_wire::Mac;
+
+use super::{MOST_SITES, Site};
+use entry::Entry;
+pub use entry::{Lease, State};
+use event::Told;
+pub use event::{Counters, Event, Fault, Servers, Why};
+use exchange::Exchanges;
+pub use hostile::hostile;
+use limit::{Bucket, Health};
+use schedule::Schedule;
+pub use send::{Destination, Transmit};
+use settings::nanoseconds;
+pub use settings::{Identifier, Settings};
+pub use wants::WantError;
+
+/// Time in nanoseconds since some start.
+pub type Nanoseconds = u64;
+
+/// A time that does not come.
+const NEVER: Nanoseconds = u64::MAX;
+
+const SECOND: Nanoseconds = 1_000_000_000;
+
+/// What [`Agent::poll`] hands out.
+#[derive(Debug, Default)]
+pub struct Output {
+    /// To be sent, in this order.
+    pub transmits: Vec<Transmit>,
+    /// What happened, in this order.
+    pub events: Vec<Event>,
+}
+
+/// The client for all sites.
+#[derive(Debug)]
+pub struct Agent {
+    settings: Settings,
+    exchanges: Exchanges,
+    /// By the site's index.
+    entries: Vec<Entry>,
+    macs: HashMap<Mac, u32>,
+    /// Who has which address. Nobody has one that is offered only.
+    addresses: HashMap<Ipv4Addr, u32>,
+    /// Leases of before a restart whose sites nobody has wanted yet.
+    kept: HashMap<Mac, Lease>,
+    schedule: Schedule,
+    bucket: Bucket,
+    probes: Bucket,
+    health: Health,
+    counters: Counters,
+    told: Told,
+    events: Vec<Event>,
+}
+
+impl Agent {
+    /// For no site yet.
+    pub fn new(settings: Settings, now: Nanoseconds) -> Self {
+        Self {
+            exchanges: Exchanges::new(settings.secret),
+            entries: Vec::new(),
+            macs: HashMap::new(),
+            addresses: HashMap::new(),
+            kept: HashMap::new(),
+            schedule: Schedule::default(),
+            bucket: Bucket::new(settings.rate, now),
+            probes: Bucket::new(settings.probes, now),
+            health: Health::new(2 * nanoseconds(settings.retransmission)),
+            counters: Counters::default(),
+            told: Told::default(),
+            events: Vec::new(),
+            settings,
+        }
+    }
+
+    /// What is due, and as much of what waits to be sent as the limit allows. Returns when to come back at the latest;
+    /// none where nothing happens by itself.
+    pub fn poll(&mut self, now: Nanoseconds, out: &mut Output) -> Option<Nanoseconds> {
+        while let Some(site) = self.schedule.take_due(now) {
+            self.entry_mut(site).due = NEVER;
+            self.elapse(site, now);
+        }
+        self.judge_servers(now);
+        let mut answering = self.health.servers(now) == Servers::Answering;
+        while self.bucket.available(now) {
+            let probes = (!answering).then_some(&mut self.probes);
+            let Some(site) = self.schedule.next(now, probes) else {
+                break;
+            };
+            self.bucket.take(now);
+            self.send(site, now, &mut out.transmits);
+            answering = answering && self.health.servers(now) == Servers::Answering;
+        }
+        out.events.append(&mut self.events);
+        self.next(now)
+    }
+
+    /// When [`Self::poll`] has something to do.
+    fn next(&self, now: Nanoseconds) -> Option<Nanoseconds> {
+        let (certain, anybody) = self.schedule.waiting();
+        let probing = self.health.servers(now) != Servers::Answering;
+        let turn = match (certain, anybody) {
+            (true, _) => Some(self.bucket.next(now)),
+            (false, true) if probing => Some(self.bucket.next(now).max(self.probes.next(now))),
+            (false, true) => Some(self.bucket.next(now)),
+            (false, false) => None,
+        };
+        [self.schedule.first_due(), turn].into_iter().flatten().min()
+    }
+
+    /// Tell how servers behave where that changed; when they answer again, whoever waits for an offer asks at once.
+    fn judge_servers(&mut self, now: Nanoseconds) {
+        let Some((before, servers)) = self.health.change(now) else {
+            return;
+        };
+        self.events.push(Event::Servers(servers));
+        if before != Servers::Silent {
+            return;
+        }
+        for (site, entry) in (0..).zip(&mut self.entries) {
+            if entry.state == State::Selecting && entry.queued.is_none() && entry.server.is_unspecified() {
+                self.schedule.arm(site, entry, NEVER);
+                self.schedule.queue(site, entry, schedule::Class::Discover, now);
+            }
+        }
+    }
+
+    /// A site's time has come.
+    fn elapse(&mut self, site: u32, now: Nanoseconds) {
+        let entry = self.entry(site);
+        if entry.release <= now {
+            return self.part(site, now);
+        }
+        match entry.state {
+            State::Idle | State::Declining | State::Releasing => {}
+            State::Waiting => self.begin(site, now),
+            // The best of the offers within the window.
+            State::Selecting if !entry.server.is_unspecified() => self.request(site, now),
+            State::Selecting => self.queue(site, now),
+            State::Requesting if entry.tries >= send::REQUEST_TRIES => {
+                self.counters.unanswered += 1;
+                self.fail(site, now);
+            }
+            State::Requesting => self.queue(site, now),
+            _ if entry.expires <= now => self.lose(site, Why::Expired, now),
+            _ if entry.rebind <= now => self.ask(site, State::Rebinding, now),
+            _ if entry.renew <= now => self.ask(site, State::Renewing, now),
+            State::Rebooting if entry.tries >= send::REBOOT_TRIES || self.is_silent(now) => self.settle(site),
+            State::Rebooting => {
+                if entry.queued.is_none() {
+                    self.queue(site, now);
+                }
+                self.await_turn(site, now);
+            }
+            State::Bound | State::Renewing | State::Rebinding => {
+                let due = self.boundary(site);
+                self.arm(site, due);
+            }
+        }
+    }
+
+    /// INIT: look for an address.
+    fn begin(&mut self, site: u32, now: Nanoseconds) {
+        let entry = self.entry_mut(site);
+        (entry.state, entry.server) = (State::Selecting, Ipv4Addr::UNSPECIFIED);
+        (entry.began, entry.tries) = (now, 0);
+        self.renumber(site);
+        self.arm(site, NEVER);
+        self.queue(site, now);
+    }
+
+    /// Ask for the address that was offered.
+    fn request(&mut self, site: u32, now: Nanoseconds) {
+        let entry = self.entry_mut(site);
+        (entry.state, entry.tries) = (State::Requesting, 0);
+        self.arm(site, NEVER);
+        self.queue(site, now);
+    }
+
+    /// Ask for more time: in the first turn the server, then any.
+    fn ask(&mut self, site: u32, state: State, now: Nanoseconds) {
+        let entry = self.entry_mut(site);
+        if entry.state != state {
+            (entry.state, entry.tries, entry.began) = (state, 0, now);
+        }
+        let (rebind, expires) = (entry.rebind, entry.expires);
+        // Of before a restart, and neither confirmed nor refused.
+        self.announce_once(site);
+        let end = if state == State::Renewing { rebind } else { expires };
+        self.arm(site, end);
+        // Whose time is up first comes first.
+        self.queue(site, end);
+    }
+
+    /// Who is to ask whether its lease of before holds may have to wait for long where nobody answers anyway.
+    fn await_turn(&mut self, site: u32, now: Nanoseconds) {
+        let patience = nanoseconds(self.settings.retransmission) << send::REBOOT_TRIES;
+        let due = self.boundary(site).min(now.saturating_add(patience));
+        self.arm(site, due);
+    }
+
+    fn is_silent(&self, now: Nanoseconds) -> bool {
+        self.health.servers(now) == Servers::Silent
+    }
+
+    /// Nobody has said whether the lease of before holds: it is used for as long as it lasts.
+    fn settle(&mut self, site: u32) {
+        self.withdraw(site);
+        let entry = self.entry_mut(site);
+        (entry.state, entry.xid) = (State::Bound, 0);
+        self.announce_once(site);
+        let due = self.boundary(site);
+        self.arm(site, due);
+    }
+
+    /// An attempt was in vain: begin anew, the later the more of them there were.
+    fn fail(&mut self, site: u32, now: Nanoseconds) {
+        let entry = self.entry_mut(site);
+        let failures = entry.failures;
+        entry.failures = failures.saturating_add(1);
+        entry.address = Ipv4Addr::UNSPECIFIED;
+        let wait = if failures == 0 { 0 } else { self.wait(site, failures) };
+        self.pause(site, wait, now);
+    }
+
+    /// Begin anew after a while.
+    fn pause(&mut self, site: u32, wait: Nanoseconds, now: Nanoseconds) {
+        self.withdraw(site);
+        let entry = self.entry_mut(site);
+        (entry.state, entry.xid) = (State::Waiting, 0);
+        if entry.leaving || entry.release != NEVER {
+            self.clear(site, now);
+        } else if wait == 0 {
+            self.begin(site, now);
+        } else {
+            self.arm(site, now.saturating_add(wait));
+        }
+    }
+
+    /// The lease is over.
+    fn lose(&mut self, site: u32, why: Why, now: Nanoseconds) {
+        self.withdraw_lease(site, why);
+        match why {
+            Why::Expired => {
+                self.counters.expired += 1;
+                // It may well be had again.
+                self.pause(site, 0, now);
+            }
+            _ => self.fail(site, now),
+        }
+    }
+
+    /// Nobody uses the address any more, and another site may have it.
+    fn withdraw_lease(&mut self, site: u32, why: Why) {
+        let address = self.entry(site).address;
+        if self.addresses.get(&address) == Some(&site) {
+            self.addresses.remove(&address);
+        }
+        self.tell_loss(site, why);
+    }
+
+    fn tell_loss(&mut self, site: u32, why: Why) {
+        let entry = self.entry_mut(site);
+        let address = entry.address;
+        if std::mem::take(&mut entry.announced) {
+            let site = Site(site);
+            self.events.push(Event::Lost { site, address, why });
+        }
+    }
+
+    /// Tell of a lease, where that was not done yet.
+    fn announce_once(&mut self, site: u32) {
+        if !self.entry(site).announced {
+            self.announce(site);
+        }
+    }
+
+    /// Tell of a lease, or of its new end.
+    fn announce(&mut self, site: u32) {
+        let entry = self.entry_mut(site);
+        let lease = entry.lease();
+        let was = std::mem::replace(&mut entry.was, lease.address);
+        let event = match (std::mem::replace(&mut entry.announced, true), Site(site)) {
+            (true, site) => Event::Renewed(site, lease),
+            (false, site) if was.is_unspecified() || was == lease.address => Event::Bound(site, lease),
+            (false, site) => Event::Changed { site, was, lease },
+        };
+        self.events.push(event);
+    }
+
+    /// When the state of a lease ends by itself.
+    fn boundary(&self, site: u32) -> Nanoseconds {
+        let entry = self.entry(site);
+        match entry.state {
+            State::Rebooting | State::Bound => entry.renew,
+            State::Renewing => entry.rebind,
+            State::Rebinding => entry.expires,
+            _ => NEVER,
+        }
+    }
+
+    /// How long to wait for an answer after so many tries: with jitter, so that sites do not ask all at once.
+    fn wait(&self, site: u32, tries: u8) -> Nanoseconds {
+        let (wait, jitter) = self.settings.patience(tries);
+        let exchange = u64::from(self.entry(site).exchange);
+        let random = self
+            .settings
+            .secret
+            .hash(&[u64::from(site), exchange, u64::from(tries)]);
+        wait - jitter + random % (2 * jitter)
+    }
+
+    /// A new transaction number.
+    fn renumber(&mut self, site: u32) {
+        let entry = &mut self.entries[site as usize];
+        entry.xid = 0;
+        // Zero stands for none.
+        while entry.xid == 0 {
+            entry.exchange = entry.exchange.wrapping_add(1);
+            entry.xid = self.exchanges.number(site, entry.exchange);
+        }
+    }
+
+    /// What is wrong with an answer is counted, and told where it is news.
+    fn fault(
+        &mut self,
+        fault: Fault,
+        site: Option<u32>,
+        other: Option<u32>,
+        address: Option<Ipv4Addr>,
+        now: Nanoseconds,
+    ) {
+        self.counters.count(fault);
+        if self.told.is_news(fault, now) {
+            let (site, other) = (site.map(Site), other.map(Site));
+            self.events.push(Event::Fault {
+                fault,
+                site,
+                other,
+                address,
+            });
+        }
+    }
+
+    fn entry(&self, site: u32) -> &Entry {
+        &self.entries[site as usize]
+    }
+
+    fn entry_mut(&mut self, site: u32) -> &mut Entry {
+        &mut self.entries[site as usize]
+    }
+
+    fn arm(&mut self, site: u32, due: Nanoseconds) {
+        self.schedule.arm(site, &mut self.entries[site as usize], due);
+    }
+
+    fn queue(&mut self, site: u32, order: Nanoseconds) {
+        let entry = &mut self.entries[site as usize];
+        if let Some(class) = entry.state.class() {
+            self.schedule.queue(site, entry, class, order);
+        }
+    }
+
+    fn withdraw(&mut self, site: u32) {
+        self.schedule.withdraw(site, &mut self.entries[site as usize]);
+    }
+
+    /// A site's lease: the one that it may use.
+    pub fn lease(&self, site: Site) -> Option<Lease> {
+        let entry = self.entries.get(site.0 as usize)?;
+        entry.announced.then(|| entry.lease())
+    }
+
+    /// Where a site is.
+    pub fn state(&self, site: Site) -> State {
+        self.entries
+            .get(site.0 as usize)
+            .map_or(State::Idle, |entry| entry.state)
+    }
+
+    /// All leases that may be used.
+    pub fn leases(&self) -> impl Iterator<Item = (Site, Mac, Lease)> + '_ {
+        let announced = (0..).zip(&self.entries).filter(|(_, entry)| entry.announced);
+        announced.map(|(site, entry)| (Site(site), entry.mac, entry.lease()))
+    }
+
+    /// How servers behave.
+    pub fn servers(&self, now: Nanoseconds) -> Servers {
+        self.health.servers(now)
+    }
+
+    /// Counters since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}
+
+#[cfg(test)]
+mod tests;

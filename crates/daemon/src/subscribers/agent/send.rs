@@ -1,0 +1,164 @@
+//! What is sent: the message that a site's state asks for, and when it is to be sent again.
+
+use std::net::Ipv4Addr;
+
+use sluice_wire::Mac;
+
+use super::entry::{Entry, specified};
+use super::{Agent, Nanoseconds, SECOND, Site, State, nanoseconds};
+use crate::subscribers::message::{Question, Request};
+
+/// Requests for an offer, before it is given up (RFC 2131, 3.1).
+pub(super) const REQUEST_TRIES: u8 = 4;
+/// Questions whether a lease of before a restart holds, before it is used as it is (RFC 2131, 3.2).
+pub(super) const REBOOT_TRIES: u8 = 3;
+/// Doublings of the wait after an address was declined, at most.
+const MOST_DECLINES: u8 = 5;
+/// Most bytes of a host name that are the operator's.
+const HOST_NAME: usize = 200;
+
+/// To whom something is sent, always to UDP port 67.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Destination {
+    /// Everybody on the link: 255.255.255.255, ff:ff:ff:ff:ff:ff.
+    Broadcast,
+    /// A server.
+    Unicast {
+        /// Its address.
+        address: Ipv4Addr,
+        /// Who has to be asked for a MAC: the server, or the router towards it.
+        via: Ipv4Addr,
+    },
+}
+
+/// A datagram to be sent from UDP port 68.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    /// Whose it is.
+    pub site: Site,
+    /// The source on the link.
+    pub source_mac: Mac,
+    /// The source address; 0.0.0.0 before there is one.
+    pub source: Ipv4Addr,
+    /// To whom.
+    pub destination: Destination,
+    /// What it carries.
+    pub payload: Vec<u8>,
+}
+
+impl Agent {
+    /// A site whose turn it is sends.
+    pub(super) fn send(&mut self, site: u32, now: Nanoseconds, transmits: &mut Vec<Transmit>) {
+        self.withdraw(site);
+        let state = self.entry(site).state;
+        match state {
+            State::Selecting => self.counters.discovers += 1,
+            State::Requesting => self.counters.requests[0] += 1,
+            State::Rebooting => self.counters.requests[1] += 1,
+            State::Renewing => self.counters.requests[2] += 1,
+            State::Rebinding => self.counters.requests[3] += 1,
+            State::Declining => self.counters.declines += 1,
+            State::Releasing => self.counters.releases += 1,
+            State::Idle | State::Waiting | State::Bound => return,
+        }
+        // A lease is counted from when it was asked for (RFC 2131, 4.4.1). What may be asked again much later has a
+        // number of its own each time, so that it is clear which of them is answered.
+        match state {
+            State::Requesting if self.entry(site).tries > 0 => {}
+            State::Rebooting | State::Renewing | State::Rebinding => {
+                self.renumber(site);
+                self.entry_mut(site).sent = now;
+            }
+            _ => self.entry_mut(site).sent = now,
+        }
+        if matches!(state, State::Selecting | State::Rebooting) {
+            self.health.ask(now);
+        }
+        let entry = self.entry_mut(site);
+        entry.tries = entry.tries.saturating_add(1);
+        let (tries, failures) = (entry.tries, entry.failures);
+        transmits.push(self.transmit(site, now));
+        match state {
+            State::Selecting | State::Requesting | State::Rebooting => {
+                let again = now.saturating_add(self.wait(site, tries));
+                let boundary = self.boundary(site);
+                self.arm(site, again.min(boundary));
+            }
+            State::Declining => {
+                let entry = self.entry_mut(site);
+                entry.failures = failures.saturating_add(1);
+                entry.address = Ipv4Addr::UNSPECIFIED;
+                let wait = nanoseconds(self.settings.decline_wait) << failures.min(MOST_DECLINES);
+                self.pause(site, wait, now);
+            }
+            State::Releasing => self.clear(site, now),
+            _ => {
+                // Half of what is left (RFC 2131, 4.4.5).
+                let boundary = self.boundary(site);
+                let wait = (boundary.saturating_sub(now) / 2).max(nanoseconds(self.settings.renewal_wait));
+                self.arm(site, boundary.min(now.saturating_add(wait)));
+            }
+        }
+    }
+
+    fn transmit(&self, site: u32, now: Nanoseconds) -> Transmit {
+        let (settings, entry) = (&self.settings, self.entry(site));
+        let identifier = settings.identifier.bytes(entry.mac);
+        let question = match entry.state {
+            State::Selecting => Question::Discover,
+            State::Declining => Question::Decline,
+            State::Releasing => Question::Release,
+            _ => Question::Request,
+        };
+        let uses = matches!(entry.state, State::Renewing | State::Rebinding | State::Releasing);
+        let names = matches!(entry.state, State::Requesting | State::Declining | State::Releasing);
+        let asks = matches!(question, Question::Discover | Question::Request);
+        let client = if uses { entry.address } else { Ipv4Addr::UNSPECIFIED };
+        let host_name = settings.host_name.as_deref().map(|name| host_name(name, entry.mac));
+        let request = Request {
+            question,
+            xid: entry.xid,
+            seconds: match asks {
+                true => u16::try_from(now.saturating_sub(entry.began) / SECOND).unwrap_or(u16::MAX),
+                false => 0,
+            },
+            broadcast: settings.broadcast && asks && !uses,
+            client,
+            mac: entry.mac,
+            identifier: identifier.as_deref(),
+            requested: specified(entry.address).filter(|_| !uses),
+            server: specified(entry.server).filter(|_| names),
+            host_name: host_name.as_deref(),
+        };
+        let to_server = matches!(entry.state, State::Renewing | State::Releasing);
+        Transmit {
+            site: Site(site),
+            source_mac: entry.mac,
+            source: client,
+            destination: match to_server && !entry.server.is_unspecified() {
+                true => towards(entry),
+                false => Destination::Broadcast,
+            },
+            payload: request.bytes(),
+        }
+    }
+}
+
+/// The way to a site's server.
+fn towards(entry: &Entry) -> Destination {
+    let network = ipnet::Ipv4Net::new(entry.address, entry.prefix_length);
+    let near = network.is_ok_and(|network| network.contains(&entry.server));
+    Destination::Unicast {
+        address: entry.server,
+        via: specified(entry.router).filter(|_| !near).unwrap_or(entry.server),
+    }
+}
+
+fn host_name(name: &str, mac: Mac) -> String {
+    let digits = mac.map(|byte| format!("{byte:02x}")).concat();
+    let mut end = name.len().min(HOST_NAME);
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}-{digits}", &name[..end])
+}
