@@ -3,7 +3,9 @@
 
 pub mod agent;
 pub mod frame;
+pub mod leases;
 pub mod message;
+pub mod relay;
 pub mod virtual_mac;
 
 /// A subscriber's site, by its index: the context that inside addresses belong to.

@@ -1,0 +1,188 @@
+//! Lines of Kea's `kea-leases4.csv`.
+
+use serde::Deserialize;
+
+use super::fault::Reason;
+use super::text::{address, hardware, hexadecimal, octets, parse};
+use super::{Entry, Expiry, Lease, Lost, RelayInformation};
+
+/// The columns that are read, and where Kea 2.2 has them; newer ones have more behind.
+const NAMES: [&str; 8] = [
+    "address",
+    "hwaddr",
+    "client_id",
+    "valid_lifetime",
+    "expire",
+    "hostname",
+    "state",
+    "user_context",
+];
+const USUAL: [usize; NAMES.len()] = [0, 1, 2, 3, 4, 8, 9, 10];
+const USUAL_COUNT: usize = 11;
+
+/// The columns that don't matter here.
+const UNREAD: [&str; 4] = ["subnet_id", "fqdn_fwd", "fqdn_rev", "pool_id"];
+
+const ADDRESS: usize = 0;
+const HARDWARE: usize = 1;
+const CLIENT: usize = 2;
+const LIFETIME: usize = 3;
+const EXPIRE: usize = 4;
+const HOST: usize = 5;
+const STATE: usize = 6;
+const CONTEXT: usize = 7;
+
+/// A lifetime without end (RFC 2131 section 3.3).
+const INFINITE: u64 = 0xffff_ffff;
+
+/// Reads lines by the header above them.
+#[derive(Debug)]
+pub struct Kea {
+    columns: [usize; NAMES.len()],
+    /// Fields of a line, once a header has said so.
+    count: Option<usize>,
+}
+
+impl Kea {
+    pub fn new() -> Self {
+        Self {
+            columns: USUAL,
+            count: None,
+        }
+    }
+
+    /// Whether there was a header.
+    pub fn is_headed(&self) -> bool {
+        self.count.is_some()
+    }
+
+    /// What a line says. Nothing where it is a header, or empty.
+    pub fn line(&mut self, line: &[u8]) -> Result<Option<Entry>, Reason> {
+        if line.is_empty() {
+            return Ok(None);
+        }
+        if line.starts_with(b"address,") {
+            return self.header(line).map(|()| None);
+        }
+        let mut fields = [&b""[..]; NAMES.len()];
+        let mut count = 0;
+        for (at, field) in line.split(|&byte| byte == b',').enumerate() {
+            if let Some(name) = self.columns.iter().position(|&column| column == at) {
+                fields[name] = field;
+            }
+            count += 1;
+        }
+        match self.count {
+            Some(expected) if expected != count => Err(Reason::Fields),
+            None if !(USUAL_COUNT..=USUAL_COUNT + 1).contains(&count) => Err(Reason::Fields),
+            _ => entry(&fields).map(Some),
+        }
+    }
+
+    /// A header that can't be read costs no lease: columns are where they have been since Kea's first version.
+    fn header(&mut self, line: &[u8]) -> Result<(), Reason> {
+        *self = Self::new();
+        let names: Vec<&[u8]> = line.split(|&byte| byte == b',').collect();
+        let is_known = |name: &&[u8]| NAMES.iter().chain(&UNREAD).any(|known| known.as_bytes() == *name);
+        let place = |known: &str| names.iter().position(|name| known.as_bytes() == *name);
+        let columns = NAMES.map(place);
+        if columns.contains(&None) || !names.iter().take(USUAL_COUNT).all(is_known) {
+            return Err(Reason::Header);
+        }
+        self.columns = columns.map(Option::unwrap_or_default);
+        self.count = Some(names.len());
+        Ok(())
+    }
+}
+
+fn entry(fields: &[&[u8]; NAMES.len()]) -> Result<Entry, Reason> {
+    let address = address(fields[ADDRESS]).ok_or(Reason::Address)?;
+    let lifetime: u64 = parse(fields[LIFETIME]).ok_or(Reason::Time)?;
+    let expire: u64 = parse(fields[EXPIRE]).ok_or(Reason::Time)?;
+    let renewed = expire.saturating_sub(lifetime);
+    let free = |why| Ok(Entry::Free { address, renewed, why });
+    match fields[STATE] {
+        b"0" | b"" => {}
+        b"1" => return free(Lost::Declined),
+        b"2" => return free(Lost::Expired),
+        b"3" => return free(Lost::Released),
+        _ => return Err(Reason::State),
+    }
+    if lifetime == 0 {
+        return free(Lost::Released);
+    }
+    let client_id = match fields[CLIENT] {
+        b"" => None,
+        text => Some(octets(text).ok_or(Reason::Client)?.into()),
+    };
+    let expires = match lifetime {
+        INFINITE => Expiry::Never,
+        _ => Expiry::At(expire),
+    };
+    let host_name = match fields[HOST] {
+        b"" => None,
+        text => Some(String::from_utf8_lossy(&plain(text)).into()),
+    };
+    Ok(Entry::Leased(Lease {
+        address,
+        hardware: hardware(fields[HARDWARE]).ok_or(Reason::Hardware)?,
+        client_id,
+        renewed,
+        expires,
+        relay: relay(fields[CONTEXT])?,
+        host_name,
+    }))
+}
+
+/// A field without its escapes: `&#x2c` is a comma.
+fn plain(field: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((&byte, behind)) = rest.split_first() {
+        let escaped = rest.strip_prefix(b"&#x").and_then(|rest| rest.split_at_checked(2));
+        let value = escaped.and_then(|(digits, behind)| Some((*hexadecimal(digits)?.first()?, behind)));
+        let (byte, behind) = value.unwrap_or((byte, behind));
+        text.push(byte);
+        rest = behind;
+    }
+    text
+}
+
+/// What Kea keeps of a query where it is told `store-extended-info`.
+#[derive(Deserialize)]
+struct Context {
+    #[serde(rename = "ISC")]
+    own: Option<Own>,
+}
+
+#[derive(Deserialize)]
+struct Own {
+    #[serde(rename = "relay-agent-info")]
+    relay: Option<Information>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Information {
+    /// Up to Kea 2.2.
+    Plain(String),
+    Nested {
+        #[serde(rename = "sub-options")]
+        parts: Option<String>,
+    },
+}
+
+fn relay(field: &[u8]) -> Result<Option<Box<RelayInformation>>, Reason> {
+    if field.is_empty() {
+        return Ok(None);
+    }
+    let context: Context = serde_json::from_slice(&plain(field)).map_err(|_| Reason::Context)?;
+    let text = match context.own.and_then(|own| own.relay) {
+        Some(Information::Plain(text) | Information::Nested { parts: Some(text) }) => text,
+        Some(Information::Nested { parts: None }) | None => return Ok(None),
+    };
+    let digits = text.strip_prefix("0x").ok_or(Reason::Relay)?;
+    let content = hexadecimal(digits.as_bytes()).ok_or(Reason::Relay)?;
+    let information = RelayInformation::parse(&content).ok_or(Reason::Relay)?;
+    Ok(Some(Box::new(information)))
+}

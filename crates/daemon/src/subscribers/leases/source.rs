@@ -1,0 +1,305 @@
+//! A lease file, followed through whatever its server does to it.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::chain::{Chain, Identity, rotated};
+use super::complaints::Complaints;
+use super::fault::{Fault, Reason};
+use super::table::Table;
+use super::whole::Whole;
+use super::{Change, Entry, Format, Lost, Reader};
+
+/// Bytes that are read at a time.
+const READ: usize = 128 * 1024;
+
+/// Bytes before the place that was read to, by which it is told whether the file is still the one that was read.
+const MARK: usize = 64;
+
+/// Two clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct Now {
+    /// Seconds, as lease files have them.
+    pub unix: u64,
+    /// Nanoseconds that only go forward.
+    pub monotonic: u64,
+}
+
+/// Why a lease file is not read.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: {error}: its leases stay as they are; may the daemon read the file, and search its folder?", path.display())]
+pub struct SourceError {
+    /// The file.
+    pub path: PathBuf,
+    /// What the kernel says.
+    pub error: io::Error,
+}
+
+/// What has come of a lease file so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Entries that were read.
+    pub entries: u64,
+    /// Pieces that were skipped, in the order of [`Reason::ALL`].
+    pub faults: [u64; Reason::ALL.len()],
+    /// Leases that came.
+    pub gained: u64,
+    /// Leases that went to another terminal or place.
+    pub changed: u64,
+    /// Leases that went, in the order of [`Lost::ALL`].
+    pub lost: [u64; Lost::ALL.len()],
+    /// Readings from the beginning.
+    pub readings: u64,
+    /// Files that Kea put aside and went on in a new one.
+    pub rotations: u64,
+}
+
+/// Follows one lease file.
+#[derive(Debug)]
+pub struct Source {
+    path: PathBuf,
+    format: Format,
+    most: usize,
+    table: Table,
+    reader: Reader,
+    there: bool,
+    open: Option<Open>,
+    whole: Option<Whole>,
+    counts: Counts,
+    complaints: Complaints,
+    buffer: Vec<u8>,
+    read: Vec<Result<Entry, Fault>>,
+    ending: Arc<AtomicBool>,
+}
+
+/// The file that is written to.
+#[derive(Debug)]
+struct Open {
+    file: File,
+    identity: Identity,
+    /// What was read.
+    offset: u64,
+    mark: Vec<u8>,
+}
+
+impl Open {
+    /// Whether what was read is what it begins with.
+    fn is_continued(&self) -> io::Result<bool> {
+        let mut mark = [0; MARK];
+        let mark = &mut mark[..self.mark.len()];
+        match self.file.read_exact_at(mark, self.offset - mark.len() as u64) {
+            Ok(()) => Ok(mark == self.mark),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn advance(&mut self, bytes: &[u8]) {
+        self.offset += bytes.len() as u64;
+        let excess = (self.mark.len() + bytes.len().min(MARK)).saturating_sub(MARK);
+        self.mark.drain(..excess);
+        self.mark.extend_from_slice(&bytes[bytes.len().saturating_sub(MARK)..]);
+    }
+}
+
+impl Source {
+    /// Of a file that need not exist yet, with room for so many leases. `ending` cuts a long reading short.
+    pub fn new(path: &Path, format: Format, most: usize, ending: Arc<AtomicBool>) -> Self {
+        Self {
+            path: path.to_owned(),
+            format,
+            most,
+            table: Table::new(most),
+            reader: Reader::new(format),
+            there: false,
+            open: None,
+            whole: None,
+            counts: Counts::default(),
+            complaints: Complaints::default(),
+            buffer: vec![0; READ],
+            read: Vec::new(),
+            ending,
+        }
+    }
+
+    /// The leases that stand.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// What has come of it so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Whether the file was there at the last look.
+    pub fn is_there(&self) -> bool {
+        self.there
+    }
+
+    /// Whether what vanished with a file that was written anew is still to be told.
+    pub fn is_unsettled(&self) -> bool {
+        self.whole.is_some()
+    }
+
+    /// Read the file from its beginning at the next look, whatever is known of it.
+    pub fn forget(&mut self) {
+        (self.open, self.whole) = (None, None);
+    }
+
+    /// See what is new.
+    ///
+    /// # Errors
+    /// A file that is there and can't be read. The next look tries again.
+    pub fn look(&mut self, now: Now, changes: &mut Vec<Change>) -> Result<(), SourceError> {
+        let first = changes.len();
+        self.table.expire(now.unix, changes);
+        let looked = self.follow(now, changes);
+        if let Some(whole) = self
+            .whole
+            .take_if(|whole| whole.is_settled(now.monotonic) && self.reader.is_whole())
+        {
+            let refused = whole.settle(&mut self.table, now.unix, changes);
+            self.count_full(refused);
+        }
+        self.complaints.tell(&self.path, now.monotonic);
+        for change in &changes[first..] {
+            match change {
+                Change::Gained(_) => self.counts.gained += 1,
+                Change::Changed { .. } => self.counts.changed += 1,
+                Change::Lost { why, .. } => self.counts.lost[*why as usize] += 1,
+            }
+        }
+        looked.map_err(|error| SourceError {
+            path: self.path.clone(),
+            error,
+        })
+    }
+
+    fn follow(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
+        let named = Identity::at(&self.path)?;
+        self.there = named.is_some();
+        let Some(open) = &self.open else {
+            return match named {
+                Some(_) => self.begin(now, changes),
+                None => Ok(()),
+            };
+        };
+        let identity = open.identity;
+        if !open.is_continued()? {
+            return self.begin(now, changes);
+        }
+        // What was written before the file got another name, or none.
+        self.drain(now, changes)?;
+        match named {
+            Some(named) if named == identity => Ok(()),
+            // It may come again: until then, its leases stay.
+            None => Ok(()),
+            Some(_) if self.format == Format::Kea && Identity::at(&rotated(&self.path))? == Some(identity) => {
+                self.go_on(now, changes)
+            }
+            Some(_) => self.begin(now, changes),
+        }
+    }
+
+    /// Read everything anew.
+    fn begin(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
+        self.forget();
+        let Some(Chain { earlier, last }) = Chain::open(self.format, &self.path)? else {
+            return Ok(());
+        };
+        self.counts.readings += 1;
+        self.whole = Some(Whole::begin(self.most, now.monotonic));
+        for (_, file) in earlier {
+            self.open_at_start(file)?;
+            self.drain(now, changes)?;
+        }
+        self.open_at_start(last)?;
+        self.drain(now, changes)?;
+        if let Some(whole) = &mut self.whole {
+            let refused = whole.catch_up(&mut self.table, now.unix, changes);
+            self.count_full(refused);
+        }
+        Ok(())
+    }
+
+    /// Kea goes on in a new file.
+    fn go_on(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
+        let file = File::open(&self.path)?;
+        self.counts.rotations += 1;
+        self.open_at_start(file)?;
+        self.drain(now, changes)
+    }
+
+    fn open_at_start(&mut self, file: File) -> io::Result<()> {
+        let identity = Identity::of(&file.metadata()?);
+        if let Some(fault) = self.reader.unfinished().filter(|_| self.open.is_some()) {
+            self.fault(fault);
+        }
+        self.reader = Reader::new(self.format);
+        self.open = Some(Open {
+            file,
+            identity,
+            offset: 0,
+            mark: Vec::with_capacity(2 * MARK),
+        });
+        Ok(())
+    }
+
+    /// Read to the end of what is there.
+    fn drain(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
+        while let Some(open) = &mut self.open
+            && !self.ending.load(Ordering::Relaxed)
+        {
+            let length = match open.file.read_at(&mut self.buffer, open.offset) {
+                Ok(0) => break,
+                Ok(length) => length,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let bytes = &self.buffer[..length];
+            open.advance(bytes);
+            self.reader.read(bytes, &mut self.read);
+            if let Some(whole) = &mut self.whole {
+                whole.grow(now.monotonic);
+            }
+            for read in std::mem::take(&mut self.read) {
+                match read {
+                    Ok(entry) => self.hear(entry, now, changes),
+                    Err(fault) => self.fault(fault),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, entry: Entry, now: Now, changes: &mut Vec<Change>) {
+        self.counts.entries += 1;
+        let heard = match &mut self.whole {
+            Some(whole) => whole.hear(entry, &mut self.table, now.unix, changes),
+            None => self.table.apply(entry, now.unix, changes),
+        };
+        self.count_full(usize::from(heard.is_err()));
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        self.counts.faults[fault.reason as usize] += 1;
+        self.complaints.add(fault);
+    }
+
+    /// So many leases found no room.
+    fn count_full(&mut self, refused: usize) {
+        if refused > 0 {
+            self.counts.faults[Reason::Full as usize] += refused as u64;
+            let line = self.counts.entries;
+            self.complaints.add(Fault {
+                line,
+                reason: Reason::Full,
+            });
+        }
+    }
+}

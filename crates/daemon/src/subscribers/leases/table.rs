@@ -1,0 +1,149 @@
+//! The leases that stand, and what changes of them.
+
+use std::cmp::Reverse;
+use std::collections::hash_map::Entry as Place;
+use std::collections::{BinaryHeap, HashMap};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use super::fault::Reason;
+use super::{Change, Entry, Expiry, Lease, Lost};
+
+/// Leases by their address.
+#[derive(Debug, Default)]
+pub struct Table {
+    leases: HashMap<Ipv4Addr, Held>,
+    /// Ends, the next one first. What is not a lease's `queued` is of one that is gone.
+    ends: BinaryHeap<Reverse<(u64, Ipv4Addr)>>,
+    most: usize,
+}
+
+#[derive(Debug)]
+struct Held {
+    lease: Arc<Lease>,
+    /// When it is looked at again: at its end, or before where that was put off.
+    queued: Option<u64>,
+}
+
+/// Ends of leases that are gone are dropped when there are so many more than leases.
+const SPARE: usize = 1024;
+
+impl Table {
+    /// An empty one with room for so many leases.
+    pub fn new(most: usize) -> Self {
+        Self {
+            most,
+            ..Self::default()
+        }
+    }
+
+    /// How many leases stand.
+    pub fn len(&self) -> usize {
+        self.leases.len()
+    }
+
+    /// Whether none does.
+    pub fn is_empty(&self) -> bool {
+        self.leases.is_empty()
+    }
+
+    /// The lease of an address.
+    pub fn get(&self, address: Ipv4Addr) -> Option<&Arc<Lease>> {
+        self.leases.get(&address).map(|held| &held.lease)
+    }
+
+    /// The leases that stand, in no order.
+    pub fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> {
+        self.leases.values().map(|held| &held.lease)
+    }
+
+    /// Ends that are waited for.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// A lease file says something, at a time in Unix seconds.
+    ///
+    /// # Errors
+    /// [`Reason::Full`] for one more lease than there is room for.
+    pub fn apply(&mut self, entry: Entry, now: u64, changes: &mut Vec<Change>) -> Result<(), Reason> {
+        let address = entry.address();
+        if self.get(address).is_some_and(|was| was.expires.is_past(now)) {
+            self.lose(address, Lost::Expired, changes);
+        }
+        match entry {
+            Entry::Leased(lease) if lease.expires.is_past(now) => self.lose(address, Lost::Expired, changes),
+            Entry::Leased(lease) => return self.hold(lease, changes),
+            Entry::Free { why, .. } => self.lose(address, why, changes),
+        }
+        Ok(())
+    }
+
+    /// Lose what has expired at a time in Unix seconds.
+    pub fn expire(&mut self, now: u64, changes: &mut Vec<Change>) {
+        while let Some(&Reverse((end, address))) = self.ends.peek()
+            && end <= now
+        {
+            self.ends.pop();
+            let Some(held) = self.leases.get_mut(&address).filter(|held| held.queued == Some(end)) else {
+                continue;
+            };
+            held.queued = None;
+            match held.lease.expires {
+                Expiry::At(later) if later > now => self.queue(address),
+                Expiry::At(_) => self.lose(address, Lost::Expired, changes),
+                Expiry::Never => {}
+            }
+        }
+    }
+
+    /// It is no more, if it was.
+    pub fn lose(&mut self, address: Ipv4Addr, why: Lost, changes: &mut Vec<Change>) {
+        if let Some(Held { lease: was, .. }) = self.leases.remove(&address) {
+            changes.push(Change::Lost { was, why });
+        }
+    }
+
+    fn hold(&mut self, mut lease: Lease, changes: &mut Vec<Change>) -> Result<(), Reason> {
+        let (address, full) = (lease.address, self.leases.len() >= self.most);
+        match self.leases.entry(address) {
+            Place::Vacant(_) if full => return Err(Reason::Full),
+            Place::Vacant(place) => {
+                let lease = Arc::new(lease);
+                changes.push(Change::Gained(lease.clone()));
+                place.insert(Held { lease, queued: None });
+            }
+            Place::Occupied(mut place) => {
+                let was = &place.get().lease;
+                // A renewal goes straight to the server, past the relay, and some servers forget then.
+                if lease.relay.is_none() && lease.hardware == was.hardware {
+                    lease.relay.clone_from(&was.relay);
+                }
+                let now = Arc::new(lease);
+                let was = std::mem::replace(&mut place.get_mut().lease, now.clone());
+                if !was.maps_like(&now) {
+                    changes.push(Change::Changed { was, now });
+                }
+            }
+        }
+        self.queue(address);
+        Ok(())
+    }
+
+    /// See to it that a lease is looked at by its end.
+    fn queue(&mut self, address: Ipv4Addr) {
+        let Some(held) = self.leases.get_mut(&address) else {
+            return;
+        };
+        let Expiry::At(end) = held.lease.expires else { return };
+        if held.queued.is_none_or(|queued| queued > end) {
+            held.queued = Some(end);
+            self.ends.push(Reverse((end, address)));
+        }
+        if self.ends.len() > 2 * self.leases.len() + SPARE {
+            let queued = |(address, held): (&Ipv4Addr, &Held)| Some(Reverse((held.queued?, *address)));
+            self.ends = self.leases.iter().filter_map(queued).collect();
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! A file that is read from its beginning: what it says in the end is compared with the leases that stand.
+
+use std::collections::HashMap;
+use std::net::Ipv4Addr;
+
+use super::fault::Reason;
+use super::table::Table;
+use super::{Change, Entry, Lost};
+
+/// How long a file must not have grown to be whole, in nanoseconds: who copies one over another one is done by then.
+const QUIET: u64 = 1_000_000_000;
+
+/// How long one that keeps growing is waited for: by then, it grows by what is new.
+const PATIENCE: u64 = 10_000_000_000;
+
+/// The last entry of each address, as far as the file was read.
+#[derive(Debug)]
+pub struct Whole {
+    entries: HashMap<Ipv4Addr, Entry>,
+    most: usize,
+    /// Its end was reached once.
+    caught_up: bool,
+    began: u64,
+    grown: u64,
+}
+
+impl Whole {
+    /// A reading begins, at a time in nanoseconds, of a file that may have so many leases.
+    pub fn begin(most: usize, now: u64) -> Self {
+        Self {
+            entries: HashMap::new(),
+            most,
+            caught_up: false,
+            began: now,
+            grown: now,
+        }
+    }
+
+    /// Bytes were read.
+    pub fn grow(&mut self, now: u64) {
+        self.grown = now;
+    }
+
+    /// Whether the file has been as it is for long enough that what it lacks is gone.
+    pub fn is_settled(&self, now: u64) -> bool {
+        self.caught_up && (now.saturating_sub(self.grown) >= QUIET || now.saturating_sub(self.began) >= PATIENCE)
+    }
+
+    /// The file says something; once its end was reached, that is told at once.
+    ///
+    /// # Errors
+    /// [`Reason::Full`] for one more lease than there is room for.
+    pub fn hear(&mut self, entry: Entry, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> Result<(), Reason> {
+        let address = entry.address();
+        let told = match self.caught_up && is_news(table, &entry) {
+            true => table.apply(entry.clone(), now, changes),
+            false => Ok(()),
+        };
+        let known = self.entries.contains_key(&address);
+        match &entry {
+            // It would change nothing.
+            Entry::Free { .. } if !known && table.get(address).is_none() => {}
+            Entry::Leased(_) if !known && self.entries.len() >= self.most.saturating_add(table.len()) => {
+                return Err(Reason::Full);
+            }
+            Entry::Leased(_) | Entry::Free { .. } => drop(self.entries.insert(address, entry)),
+        }
+        told
+    }
+
+    /// Its end was reached: tell what is new. What is older than a lease that stands may only be on its way to the file.
+    /// Gives how many leases found no room.
+    pub fn catch_up(&mut self, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> usize {
+        self.caught_up = true;
+        let mut news: Vec<&Entry> = self.entries.values().filter(|entry| is_news(table, entry)).collect();
+        news.sort_unstable_by_key(|entry| entry.address());
+        let told = news.into_iter().map(|entry| table.apply(entry.clone(), now, changes));
+        told.filter(Result::is_err).count()
+    }
+
+    /// It is whole: what it lacks is gone, and what it says is so. Gives how many leases found no room.
+    pub fn settle(self, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> usize {
+        let lacking = table.leases().map(|lease| lease.address);
+        let mut gone: Vec<Ipv4Addr> = lacking.filter(|address| !self.entries.contains_key(address)).collect();
+        gone.sort_unstable();
+        for address in gone {
+            table.lose(address, Lost::Vanished, changes);
+        }
+        let mut entries: Vec<Entry> = self.entries.into_values().collect();
+        entries.sort_unstable_by_key(Entry::address);
+        let told = entries.into_iter().map(|entry| table.apply(entry, now, changes));
+        told.filter(Result::is_err).count()
+    }
+}
+
+/// Whether an entry is no older than the lease that stands.
+fn is_news(table: &Table, entry: &Entry) -> bool {
+    table
+        .get(entry.address())
+        .is_none_or(|lease| lease.renewed <= entry.renewed())
+}
