@@ -303,6 +303,14 @@ fn entry_that_breaks_off_is_kept_for_its_rest() {
     }
 }
 
+#[test]
+fn corpus_is_read_to_its_end() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/leases");
+    let files = std::fs::read_dir(folder).expect("it is there");
+    let count = files.map(|file| hostile(&std::fs::read(file.expect("a file").path()).expect("it is read")));
+    assert!(count.count() > 0);
+}
+
 fn recorded() -> impl Strategy<Value = (Format, &'static [u8])> {
     prop_oneof![
         Just((Format::Kea, KEA)),

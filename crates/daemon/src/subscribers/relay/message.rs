@@ -1,0 +1,226 @@
+//! DHCP messages in place (RFC 2131 section 2, RFC 2132).
+
+use std::net::Ipv4Addr;
+use std::ops::Range;
+
+use sluice_wire::Mac;
+use sluice_wire::ethernet::is_group;
+
+use super::Refused;
+
+/// A terminal's message.
+pub const REQUEST: u8 = 1;
+/// A server's message.
+pub const REPLY: u8 = 2;
+
+pub const HOPS: usize = 3;
+const TRANSACTION: Range<usize> = 4..8;
+const FLAGS: usize = 10;
+pub const CLIENT: Range<usize> = 12..16;
+pub const YOURS: Range<usize> = 16..20;
+pub const GATEWAY: Range<usize> = 24..28;
+const HARDWARE: Range<usize> = 28..34;
+const SERVER_NAME: Range<usize> = 44..108;
+const FILE: Range<usize> = 108..236;
+const COOKIE: Range<usize> = 236..240;
+/// Where options begin.
+pub const OPTIONS: usize = 240;
+
+const MAGIC: [u8; 4] = [99, 130, 83, 99];
+
+pub const PAD: u8 = 0;
+pub const END: u8 = 255;
+const LEASE_TIME: u8 = 51;
+const OVERLOAD: u8 = 52;
+const KIND: u8 = 53;
+/// Relay agent information (RFC 3046).
+pub const RELAY: u8 = 82;
+
+/// The shortest message that old stations take (RFC 1542 section 2.1).
+pub const SHORTEST: usize = 300;
+
+/// What a message says that is sure to have all of its fields, and options that end.
+#[derive(Debug)]
+pub struct Message<'a> {
+    pub bytes: &'a [u8],
+    /// Option 53.
+    pub kind: u8,
+    /// Option 51, in seconds.
+    pub lease_time: Option<u32>,
+    /// The first option 82.
+    pub relay: Option<&'a [u8]>,
+    /// How many there are.
+    pub relays: usize,
+    /// Which of the file and the server's name hold options.
+    overload: u8,
+}
+
+impl<'a> Message<'a> {
+    /// Look a message through that is to go one way.
+    pub fn read(bytes: &'a [u8], operation: u8) -> Result<Self, Refused> {
+        if bytes.len() <= OPTIONS {
+            return Err(Refused::Short);
+        }
+        if bytes[0] != operation {
+            return Err(Refused::Direction);
+        }
+        let mut message = Self {
+            bytes,
+            kind: 0,
+            lease_time: None,
+            relay: None,
+            relays: 0,
+            overload: 0,
+        };
+        let hardware = message.hardware();
+        if bytes[1..3] != [1, 6] || is_group(hardware) || hardware == [0; 6] {
+            return Err(Refused::Hardware);
+        }
+        if bytes[COOKIE] != MAGIC {
+            return Err(Refused::Cookie);
+        }
+        message.hear(OPTIONS..bytes.len())?;
+        for area in message.overloaded() {
+            message.hear(area)?;
+        }
+        Ok(message)
+    }
+
+    /// The fields that hold options besides.
+    fn overloaded(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let overload = self.overload;
+        let areas = [(1, FILE), (2, SERVER_NAME)].into_iter();
+        areas.filter_map(move |(bit, area)| (overload & bit != 0).then_some(area))
+    }
+
+    fn hear(&mut self, area: Range<usize>) -> Result<(), Refused> {
+        let own = area.start == OPTIONS;
+        let mut options = Options::of(&self.bytes[area]);
+        while let Some(option) = options.next()? {
+            match (option.code, option.content) {
+                (KIND, [kind]) if self.kind == 0 => self.kind = *kind,
+                (KIND, [_]) => {}
+                (OVERLOAD, [areas]) if own => self.overload |= *areas,
+                (OVERLOAD, [_]) => {}
+                (LEASE_TIME, content) => {
+                    let content = content.try_into().map_err(|_| Refused::Malformed)?;
+                    self.lease_time.get_or_insert(u32::from_be_bytes(content));
+                }
+                (KIND | OVERLOAD, _) => return Err(Refused::Malformed),
+                (RELAY, content) => {
+                    self.relay.get_or_insert(content);
+                    self.relays += 1;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    pub fn hops(&self) -> u8 {
+        self.bytes[HOPS]
+    }
+
+    pub fn transaction(&self) -> u32 {
+        u32::from_be_bytes(self.array(TRANSACTION))
+    }
+
+    /// Whether the terminal can't be reached at its address yet.
+    pub fn is_broadcast(&self) -> bool {
+        self.bytes[FLAGS] & 0x80 != 0
+    }
+
+    pub fn address(&self, field: Range<usize>) -> Ipv4Addr {
+        Ipv4Addr::from(self.array::<4>(field))
+    }
+
+    pub fn hardware(&self) -> Mac {
+        self.array(HARDWARE)
+    }
+
+    /// A field of that length.
+    fn array<const N: usize>(&self, field: Range<usize>) -> [u8; N] {
+        let mut array = [0; N];
+        array.copy_from_slice(&self.bytes[field]);
+        array
+    }
+
+    /// Write it without any option 82, and without an end.
+    pub fn write_bare(&self, out: &mut Vec<u8>) -> Result<(), Refused> {
+        out.clear();
+        out.extend_from_slice(&self.bytes[..OPTIONS]);
+        for area in self.overloaded() {
+            let mut options = Options::of(&self.bytes[area.clone()]);
+            while let Some(option) = options.next()? {
+                if option.code == RELAY {
+                    out[area.start + option.begin..area.start + options.at].fill(PAD);
+                }
+            }
+        }
+        let area = &self.bytes[OPTIONS..];
+        let mut options = Options::of(area);
+        while let Some(option) = options.next()? {
+            if option.code != RELAY {
+                out.extend_from_slice(&area[option.begin..options.at]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Write the end of a message's options.
+pub fn finish(out: &mut Vec<u8>) {
+    out.push(END);
+    if out.len() < SHORTEST {
+        out.resize(SHORTEST, PAD);
+    }
+}
+
+/// An option where it is.
+struct Piece<'a> {
+    code: u8,
+    content: &'a [u8],
+    begin: usize,
+}
+
+/// Options of a field, up to the end that it must have.
+struct Options<'a> {
+    area: &'a [u8],
+    /// The place behind the last option.
+    at: usize,
+}
+
+impl<'a> Options<'a> {
+    fn of(area: &'a [u8]) -> Self {
+        Self { area, at: 0 }
+    }
+
+    fn next(&mut self) -> Result<Option<Piece<'a>>, Refused> {
+        loop {
+            let begin = self.at;
+            match self.area.get(begin..).unwrap_or_default() {
+                [PAD, ..] => self.at += 1,
+                [END, ..] => return Ok(None),
+                [code, length, rest @ ..] => {
+                    let content = rest.get(..usize::from(*length)).ok_or(Refused::Malformed)?;
+                    self.at = begin + 2 + content.len();
+                    let code = *code;
+                    return Ok(Some(Piece { code, content, begin }));
+                }
+                _ => return Err(Refused::Malformed),
+            }
+        }
+    }
+}
+
+/// A part of option 82. None where it is not there, or the parts don't add up.
+pub fn part(mut content: &[u8], wanted: u8) -> Option<&[u8]> {
+    while let [code, length, rest @ ..] = content {
+        let (part, behind) = rest.split_at_checked(usize::from(*length))?;
+        if *code == wanted {
+            return Some(part);
+        }
+        content = behind;
+    }
+    None
+}
