@@ -221,8 +221,7 @@ impl Source {
         self.open_at_start(last)?;
         self.drain(now, changes)?;
         if let Some(whole) = &mut self.whole {
-            let refused = whole.catch_up(&mut self.table, now.unix, changes);
-            self.count_full(refused);
+            whole.catch_up(&mut self.table, now.unix, changes);
         }
         Ok(())
     }

@@ -52,6 +52,12 @@ impl Table {
         self.leases.get(&address).map(|held| &held.lease)
     }
 
+    /// Whether there is no room for what an entry says.
+    pub fn is_full_for(&self, entry: &Entry) -> bool {
+        let one_more = matches!(entry, Entry::Leased(lease) if !self.leases.contains_key(&lease.address));
+        one_more && self.leases.len() >= self.most
+    }
+
     /// The leases that stand, in no order.
     pub fn leases(&self) -> impl Iterator<Item = &Arc<Lease>> {
         self.leases.values().map(|held| &held.lease)

@@ -16,7 +16,8 @@ const PATIENCE: u64 = 10_000_000_000;
 /// The last entry of each address, as far as the file was read.
 #[derive(Debug)]
 pub struct Whole {
-    entries: HashMap<Ipv4Addr, Entry>,
+    /// None of one that was told.
+    entries: HashMap<Ipv4Addr, Option<Entry>>,
     most: usize,
     /// Its end was reached once.
     caught_up: bool,
@@ -52,10 +53,10 @@ impl Whole {
     /// [`Reason::Full`] for one more lease than there is room for.
     pub fn hear(&mut self, entry: Entry, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> Result<(), Reason> {
         let address = entry.address();
-        let told = match self.caught_up && is_news(table, &entry) {
-            true => table.apply(entry.clone(), now, changes),
-            false => Ok(()),
-        };
+        if self.caught_up && is_news(table, &entry) && !table.is_full_for(&entry) {
+            self.entries.insert(address, None);
+            return table.apply(entry, now, changes);
+        }
         let known = self.entries.contains_key(&address);
         match &entry {
             // It would change nothing.
@@ -63,19 +64,21 @@ impl Whole {
             Entry::Leased(_) if !known && self.entries.len() >= self.most.saturating_add(table.len()) => {
                 return Err(Reason::Full);
             }
-            Entry::Leased(_) | Entry::Free { .. } => drop(self.entries.insert(address, entry)),
+            Entry::Leased(_) | Entry::Free { .. } => drop(self.entries.insert(address, Some(entry))),
         }
-        told
+        Ok(())
     }
 
-    /// Its end was reached: tell what is new. What is older than a lease that stands may only be on its way to the file.
-    /// Gives how many leases found no room.
-    pub fn catch_up(&mut self, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> usize {
+    /// Its end was reached: tell what is new. What is older than a lease that stands may only be on its way to the file, and
+    /// what finds no room may find it where something vanishes.
+    pub fn catch_up(&mut self, table: &mut Table, now: u64, changes: &mut Vec<Change>) {
         self.caught_up = true;
-        let mut news: Vec<&Entry> = self.entries.values().filter(|entry| is_news(table, entry)).collect();
-        news.sort_unstable_by_key(|entry| entry.address());
-        let told = news.into_iter().map(|entry| table.apply(entry.clone(), now, changes));
-        told.filter(Result::is_err).count()
+        let news = |place: &&mut Option<Entry>| place.as_ref().is_some_and(|entry| is_news(table, entry));
+        let news = self.entries.values_mut().filter(news);
+        let news: Vec<Entry> = news.filter_map(Option::take).collect();
+        for refused in tell(news, table, now, changes) {
+            self.entries.insert(refused.address(), Some(refused));
+        }
     }
 
     /// It is whole: what it lacks is gone, and what it says is so. Gives how many leases found no room.
@@ -86,11 +89,22 @@ impl Whole {
         for address in gone {
             table.lose(address, Lost::Vanished, changes);
         }
-        let mut entries: Vec<Entry> = self.entries.into_values().collect();
-        entries.sort_unstable_by_key(Entry::address);
-        let told = entries.into_iter().map(|entry| table.apply(entry, now, changes));
-        told.filter(Result::is_err).count()
+        let older: Vec<Entry> = self.entries.into_values().flatten().collect();
+        tell(older, table, now, changes).len()
     }
+}
+
+/// Tell entries in the order of their addresses. Gives those that find no room.
+fn tell(mut entries: Vec<Entry>, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> Vec<Entry> {
+    entries.sort_unstable_by_key(Entry::address);
+    let mut refused = Vec::new();
+    for entry in entries {
+        match table.is_full_for(&entry) {
+            true => refused.push(entry),
+            false => drop(table.apply(entry, now, changes)),
+        }
+    }
+    refused
 }
 
 /// Whether an entry is no older than the lease that stands.

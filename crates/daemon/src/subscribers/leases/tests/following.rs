@@ -17,8 +17,12 @@ struct Followed {
 
 impl Followed {
     fn new(format: Format) -> Self {
+        Self::with_room(format, 100)
+    }
+
+    fn with_room(format: Format, most: usize) -> Self {
         let folder = TempDir::new().expect("a folder");
-        let source = Source::new(&folder.path().join("leases"), format, 100, Default::default());
+        let source = Source::new(&folder.path().join("leases"), format, most, Default::default());
         let (unix, monotonic) = (1000, 0);
         Self {
             folder,
@@ -271,23 +275,26 @@ fn line_that_breaks_off_with_its_file_is_counted() {
 }
 
 #[test]
-fn leases_beyond_their_number_are_refused_and_counted() {
-    let folder = TempDir::new().expect("a folder");
-    let path = folder.path().join("leases");
+fn leases_beyond_their_number_are_refused_and_counted_once() {
+    let mut followed = Followed::with_room(Format::Kea, 4);
     let lines: String = (1..=9).map(|last| line(last, last, 1000)).collect();
-    fs::write(&path, format!("{HEADER}{lines}")).expect("it is written");
-    let mut source = Source::new(&path, Format::Kea, 4, Default::default());
-    let mut changes = Vec::new();
-    let (unix, monotonic) = (1000, 0);
-    source
-        .look(Now { unix, monotonic }, &mut changes)
-        .expect("it can be read");
-    assert_eq!((4, 5), (changes.len(), source.counts().faults[Reason::Full as usize]));
-    append(&path, &line(10, 10, 1000));
-    source
-        .look(Now { unix, monotonic }, &mut changes)
-        .expect("it can be read");
-    assert_eq!((4, 6), (changes.len(), source.counts().faults[Reason::Full as usize]));
+    followed.write("", &format!("{HEADER}{lines}"));
+    assert_eq!(4, followed.look().len());
+    assert_eq!((none(), 5), (followed.after(1), followed.faults(Reason::Full)));
+    followed.append(&line(10, 10, 1000));
+    assert_eq!((none(), 6), (followed.look(), followed.faults(Reason::Full)));
+}
+
+#[test]
+fn leases_of_a_new_file_find_the_room_of_those_that_vanish() {
+    let mut followed = Followed::with_room(Format::Kea, 2);
+    followed.write("", &format!("{HEADER}{}{}", line(1, 1, 1000), line(2, 2, 1000)));
+    followed.look();
+    followed.write(".new", &format!("{HEADER}{}{}", line(3, 3, 1000), line(4, 4, 1000)));
+    followed.rename(".new", "");
+    assert_eq!(none(), followed.look());
+    assert_eq!(vec!["-1 vanished", "-2 vanished", "+3=3", "+4=4"], followed.after(1));
+    assert_eq!(0, followed.faults(Reason::Full));
 }
 
 #[test]
