@@ -189,6 +189,24 @@ fn graph_guide_example_is_right_and_names_what_exists() {
 }
 
 #[test]
+fn subscribers_guide_explains_every_counter() {
+    use sluice_daemon::subscribers::leases::{Lost, Reason};
+    use sluice_daemon::subscribers::relay::{Noted, Refused};
+    let guide = read("docs/subscribers.md");
+    let of_files = Reason::ALL
+        .map(Reason::name)
+        .into_iter()
+        .chain(Lost::ALL.map(Lost::name));
+    let of_relay = Refused::ALL
+        .map(Refused::name)
+        .into_iter()
+        .chain(Noted::ALL.map(Noted::name));
+    for name in of_files.chain(of_relay) {
+        assert!(guide.contains(&format!("`{name}`")), "{name} is not explained");
+    }
+}
+
+#[test]
 fn links_of_documents_lead_to_files_and_headings() {
     for document in [
         "README.md",

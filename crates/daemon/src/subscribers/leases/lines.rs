@@ -41,6 +41,11 @@ impl Lines {
         }
     }
 
+    /// Lines that were whole.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
     /// The number of the line that has begun without its end having come.
     pub fn begun(&self) -> Option<u64> {
         (self.skipping || !self.pending.is_empty()).then_some(self.number + 1)

@@ -54,6 +54,11 @@ impl Reader {
         });
     }
 
+    /// The last line that was read whole.
+    pub fn line(&self) -> u64 {
+        self.lines.number()
+    }
+
     /// The entry that has begun without its end having come, as the fault that it is if the end never comes.
     pub fn unfinished(&self) -> Option<Fault> {
         let block = match &self.blocks {

@@ -206,9 +206,17 @@ impl Source {
         }
     }
 
-    /// Read everything anew.
+    /// Read everything anew; what can't be read to its end is begun again.
     fn begin(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
         self.forget();
+        let read = self.read_all(now, changes);
+        if read.is_err() {
+            self.forget();
+        }
+        read
+    }
+
+    fn read_all(&mut self, now: Now, changes: &mut Vec<Change>) -> io::Result<()> {
         let Some(Chain { earlier, last }) = Chain::open(self.format, &self.path)? else {
             return Ok(());
         };
@@ -294,11 +302,8 @@ impl Source {
     fn count_full(&mut self, refused: usize) {
         if refused > 0 {
             self.counts.faults[Reason::Full as usize] += refused as u64;
-            let line = self.counts.entries;
-            self.complaints.add(Fault {
-                line,
-                reason: Reason::Full,
-            });
+            let (line, reason) = (self.reader.line(), Reason::Full);
+            self.complaints.add(Fault { line, reason });
         }
     }
 }

@@ -54,8 +54,13 @@ impl Whole {
     pub fn hear(&mut self, entry: Entry, table: &mut Table, now: u64, changes: &mut Vec<Change>) -> Result<(), Reason> {
         let address = entry.address();
         if self.caught_up && is_news(table, &entry) && !table.is_full_for(&entry) {
-            self.entries.insert(address, None);
-            return table.apply(entry, now, changes);
+            let told = table.apply(entry, now, changes);
+            // Only what stands could be missed in the end.
+            match table.get(address) {
+                Some(_) => drop(self.entries.insert(address, None)),
+                None => drop(self.entries.remove(&address)),
+            }
+            return told;
         }
         let known = self.entries.contains_key(&address);
         match &entry {
