@@ -43,8 +43,8 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
     name.into()
 }
 
-/// The files to read before the one that is written to, as Kea does at its start: what its clean-up has completed, or else
-/// what it made the last time and what it was to clean up.
+/// The files to read before the one that is written to, as Kea does at its start: what its clean-up has completed, or
+/// else what it made the last time and what it was to clean up.
 fn earlier(format: Format, path: &Path) -> io::Result<Vec<(PathBuf, File)>> {
     let names: &[&[&str]] = match format {
         Format::Kea => &[&[".completed"], &[".2", ".1"]],

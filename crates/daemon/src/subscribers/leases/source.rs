@@ -31,7 +31,7 @@ pub struct Now {
 
 /// Why a lease file is not read.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: {error}: its leases stay as they are; may the daemon read the file, and search its folder?", path.display())]
+#[error("{}: {error}: its leases stay; may the daemon read the file, and search its folder?", path.display())]
 pub struct SourceError {
     /// The file.
     pub path: PathBuf,

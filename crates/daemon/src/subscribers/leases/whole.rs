@@ -74,8 +74,8 @@ impl Whole {
         Ok(())
     }
 
-    /// Its end was reached: tell what is new. What is older than a lease that stands may only be on its way to the file, and
-    /// what finds no room may find it where something vanishes.
+    /// Its end was reached: tell what is new. What is older than a lease that stands may only be on its way to the file,
+    /// and what finds no room may find it where something vanishes.
     pub fn catch_up(&mut self, table: &mut Table, now: u64, changes: &mut Vec<Change>) {
         self.caught_up = true;
         let news = |place: &&mut Option<Entry>| place.as_ref().is_some_and(|entry| is_news(table, entry));

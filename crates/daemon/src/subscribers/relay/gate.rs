@@ -53,8 +53,8 @@ impl Gate {
         }
     }
 
-    /// Whether a terminal may send a message at a time in nanoseconds; then whether the terminal's own rate counted: where
-    /// too many are busy, only its site's does.
+    /// Whether a terminal may send a message at a time in nanoseconds; then whether the terminal's own rate counted:
+    /// where too many are busy, only its site's does.
     ///
     /// # Errors
     /// It sends too much, or its site; there is no such site.

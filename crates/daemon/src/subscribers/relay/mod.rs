@@ -1,5 +1,5 @@
-//! The relay of private DHCP (RFC 1542, 2131, 3046): terminals inside, an unmodified server elsewhere. Option 82 tells the
-//! server the site, and the server's answer tells it back. Payloads of UDP in, payloads of UDP out.
+//! The relay of private DHCP (RFC 1542, 2131, 3046): terminals inside, an unmodified server elsewhere. Option 82 tells
+//! the server the site, and the server's answer tells it back. Payloads of UDP in, payloads of UDP out.
 
 mod gate;
 mod message;

@@ -76,8 +76,8 @@ impl Relayed {
 /// What a terminal sends: discover, request, decline, release, inform.
 const KINDS: [u8; 5] = [1, 3, 4, 7, 8];
 
-/// Write a terminal's message as the server is to get it. `admit` says whether the terminal may send now, and whether it
-/// is told apart.
+/// Write a terminal's message as the server is to get it. `admit` says whether the terminal may send now, and whether
+/// it is told apart.
 ///
 /// # Errors
 /// Why it goes no further; nothing that is in `out` then means anything.
