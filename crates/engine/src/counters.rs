@@ -85,6 +85,14 @@ impl InterfaceCounters {
         }
     }
 
+    /// Count several drops for one reason.
+    #[inline(always)]
+    pub fn drop_many(&self, reason: Reason, count: u64) {
+        if let Some(counter) = self.drops.get(reason.number()) {
+            counter.add(count);
+        }
+    }
+
     /// Count what passes a bridge although there is a reason against it, on the interface that it came in by.
     pub fn spare(&self, reason: Reason) {
         if let Some(counter) = self.spared.get(reason.number()) {

@@ -147,6 +147,8 @@ pub struct Worker<'m> {
     sending: Side,
     /// Whose packets are received next.
     turns: Turns,
+    /// Cycles that the last burst took; 0 where there was none.
+    took: u64,
     /// Held segments that are to be dropped.
     gone: Vec<(Waiting, sluice_inspect::Reason)>,
 }
@@ -246,6 +248,7 @@ impl<'m> Worker<'m> {
             receiving: Side::new(ports),
             sending: Side::new(ports),
             turns: Turns::new(parts.receives.len()),
+            took: 0,
             receives: parts.receives,
             quiescence: parts.quiescence,
             policy: parts.policy,
@@ -379,6 +382,7 @@ impl<'m> Worker<'m> {
             if let Source::Port(port) = source {
                 self.receiving.idle(port);
             }
+            self.took = 0;
             return 0;
         }
         let receive = match source {
@@ -459,7 +463,8 @@ impl<'m> Worker<'m> {
             for (port, slots) in &self.runs {
                 let refused = shares.map_or(0, |shares| {
                     let what = (*port, slots.clone(), most);
-                    admit::admit(&mut batch, lists, &ctx, shares, &mut self.receiving, what)
+                    let is_watched = self.tracer.is_some() || self.tap.is_some();
+                    admit::admit(&mut batch, lists, &ctx, shares, &mut self.receiving, what, is_watched)
                 });
                 match refused {
                     0 => parse::parse(&mut batch, lists, &mut ctx, *port, slots.clone()),
@@ -524,7 +529,7 @@ impl<'m> Worker<'m> {
         self.parts.counters.bursts.add(1);
         self.parts.counters.packets.add(count as u64);
         // What was given away on the way has its own account.
-        self.count(Stage::Transmit, end.wrapping_add(over));
+        self.took = self.count(Stage::Transmit, end.wrapping_add(over)).wrapping_sub(start);
         count
     }
 }

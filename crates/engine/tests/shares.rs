@@ -3,6 +3,8 @@
 mod sharing;
 
 use sharing::{Gateway, assert_about, link, weight};
+use sluice_engine::capture::{Tap, Which};
+use sluice_engine::request::{Reply, Request};
 use sluice_engine::shares::{LinkShare, Rate, RouterShare};
 
 const SECOND: u64 = 1_000_000_000;
@@ -91,6 +93,34 @@ fn shared_queue_one_router_alone_is_refused_nothing_until_another_one_comes() {
 }
 
 #[test]
+fn shared_queue_what_is_refused_is_counted_alike_whether_somebody_watches_or_not() {
+    let refused = |watched: bool| {
+        let mut gateway = Gateway::new(&[1, 1], &[weight(10), weight(10)], &[]);
+        let tap = Tap::new(Which::Drops, 6_000, 60);
+        if watched {
+            assert!(matches!(
+                gateway.ask(Request::Capture(Box::new(tap))),
+                Reply::Captured(None)
+            ));
+        }
+        rounds(&mut gateway, &[60, 4], 100, 0);
+        let counted = [0, 1].map(|router| gateway.drops(router, "over-share"));
+        let copied = watched.then(|| {
+            let Reply::Captured(Some(tap)) = gateway.ask(Request::EndCapture) else {
+                panic!("no capture")
+            };
+            [0, 2].map(|number| tap.frames().filter(|(copied, _)| copied.interface == number).count() as u64)
+        });
+        let counters = &gateway.plane.counters()[0].interfaces[0];
+        (counted, copied, counters.received.get(), counters.received_bytes.get())
+    };
+    let (counted, _, received, bytes) = refused(false);
+    assert!(counted[0] > 1_000 && counted[1] == 0, "{counted:?}");
+    assert_eq!((6_000, 6_000 * 64), (received, bytes));
+    assert_eq!((counted, Some(counted), received, bytes), refused(true));
+}
+
+#[test]
 fn shared_queue_without_shares_is_as_ever() {
     let mut gateway = Gateway::new(&[1, 1], &[], &[]);
     assert_eq!(vec![3_200, 3_200], rounds(&mut gateway, &[32, 32], 100, 100));
@@ -117,6 +147,17 @@ fn own_queue_below_its_share_is_emptied_in_every_round() {
             assert_eq!(20, gateway.sent()[0]);
         }
     }
+}
+
+#[test]
+fn own_queue_clump_of_a_router_below_its_share_is_received_before_a_flood() {
+    let mut gateway = Gateway::new(&[1, 2], &[weight(10), weight(10)], &[]);
+    rounds(&mut gateway, &[0, 64], 200, 0);
+    (0..6 * 64).for_each(|_| gateway.host_sends(0, 64));
+    let sent = rounds(&mut gateway, &[0, 64], 7, 7);
+    assert_eq!(6 * 64, sent[0]);
+    // One that has begun to wait, and one when nobody else does.
+    assert!(sent[1] <= 3 * 64, "{sent:?}");
 }
 
 #[test]

@@ -6,12 +6,12 @@
 use std::ops::Range;
 
 use arrayvec::ArrayVec;
+use sluice_wire::Packet;
 use sluice_wire::vlan::{Tag, is_tag};
 
 use crate::batch::{Batch, Lists, Meta, put};
 use crate::context::Ctx;
 use crate::io::{BATCH, HAND, PortIndex, Slot};
-use crate::nodes::parse::Tally;
 use crate::policy::Policy;
 use crate::reason::Own;
 use crate::shares::credit::Claim;
@@ -19,6 +19,12 @@ use crate::shares::{Entry, Shares, Side};
 
 /// Packets that a router may have saved up of its share.
 const SAVED: u64 = 2 * BATCH as u64;
+
+/// Whose packets are nobody's that has a share, or come in by no interface.
+const NOBODY: u8 = HAND as u8 - 1;
+
+/// Bytes in which a frame says what tags it has.
+const HEAD: usize = 20;
 
 /// A router's part of a burst.
 struct Part {
@@ -30,7 +36,23 @@ struct Part {
     had: [u64; 2],
 }
 
-/// Slots that came from `port`, of which at most so many may go on. Returns those that do not, a bit each.
+/// Frames of a burst by their tags, so that one that is refused costs little more than a look: whose they are, and what became
+/// of them. All by number, [`NOBODY`]'s included.
+struct Kinds {
+    /// By what tags tell of a place: tags, and the number.
+    known: [(u64, u8); 16],
+    count: u8,
+    interface: [u16; HAND],
+    part: [u8; HAND],
+    packets: [u16; HAND],
+    /// What was refused by rate, and by share.
+    refused: [[u16; HAND]; 2],
+    /// Bytes of both.
+    bytes: [u32; HAND],
+}
+
+/// Slots that came from `port`, of which at most so many may go on. Returns those that do not, a bit each. Where somebody
+/// watches what becomes of packets, the refused ones are dropped as others are; otherwise only their buffers are left.
 #[inline(never)]
 pub fn admit(
     batch: &mut Batch<'_, '_>,
@@ -39,6 +61,7 @@ pub fn admit(
     shares: &Shares,
     side: &mut Side,
     (port, slots, most): (PortIndex, Range<usize>, usize),
+    is_watched: bool,
 ) -> u128 {
     let Some(of) = shares.port(port) else { return 0 };
     let Some(gate) = side.gates.get_mut(usize::from(port)) else {
@@ -53,35 +76,40 @@ pub fn admit(
     if !of.limited && slots.len() <= budget {
         return 0;
     }
-    let (mut owner, mut interfaces) = ([u8::MAX; HAND], [0; HAND]);
+    let mut kind_of = [NOBODY; HAND];
+    let mut kinds = Kinds::new();
     let mut parts = ArrayVec::<Part, BATCH>::new();
     let untagged = ctx.policy.untagged.get(usize::from(port)).copied().flatten();
-    let mut last = (u16::MAX, u8::MAX);
-    for slot in slots.clone() {
-        let frame = batch.packets[slot].bytes();
-        let Some(interface) = interface_of(ctx.policy, port, untagged, frame) else {
+    for (packet, kind) in batch.packets[slots.clone()].iter().zip(&mut kind_of[slots.clone()]) {
+        let Some(head) = packet.bytes().first_chunk() else {
             continue;
         };
-        interfaces[slot] = interface;
-        if interface != last.0 {
-            last = (interface, part_of(&mut parts, shares, interface, ctx.now.nanoseconds));
-        }
-        owner[slot] = last.1;
-        if let Some(part) = parts.get_mut(usize::from(last.1)) {
-            part.packets += 1;
+        let tags = tags_of(head);
+        *kind = kinds.see(tags, || {
+            let interface = interface_of(ctx.policy, port, untagged, tags)?;
+            Some((interface, part_of(&mut parts, shares, interface, ctx.now.nanoseconds)))
+        });
+    }
+    for kind in 0..usize::from(kinds.count) {
+        if let Some(part) = parts.get_mut(usize::from(kinds.part[kind])) {
+            part.packets += u64::from(kinds.packets[kind]);
         }
     }
-    let mut refused = 0u128;
+    let mut limited = 0u128;
     if of.limited {
         for slot in slots.clone() {
-            let Some(part) = parts.get_mut(usize::from(owner[slot])) else {
+            let kind = usize::from(kind_of[slot]);
+            let Some(part) = parts.get_mut(usize::from(kinds.part[kind])) else {
                 continue;
             };
-            let bits = batch.packets[slot].len() as u64 * 8;
-            if !part.takes(bits) {
+            let bytes = batch.packets[slot].len();
+            if !part.takes(bytes as u64 * 8) {
                 part.packets -= 1;
-                refused |= 1 << slot;
-                put(&mut lists.drop, (slot as Slot, Own::RateLimited.into()));
+                kinds.refused[0][kind] += 1;
+                kinds.bytes[kind] += bytes as u32;
+                limited |= 1 << slot;
+                // It has no part in what follows.
+                kind_of[slot] = NOBODY;
             }
         }
         for part in parts.iter().filter(|part| part.left.is_some()) {
@@ -94,6 +122,7 @@ pub fn admit(
         true => (most, Own::Shed),
         false => (budget, Own::OverShare),
     };
+    let mut refused = limited;
     if parts.iter().map(|part| part.packets).sum::<u64>() > budget as u64 {
         let claim = |part: &Part| Claim {
             number: part.number,
@@ -102,32 +131,124 @@ pub fn admit(
         };
         let claims: ArrayVec<Claim, BATCH> = parts.iter().map(claim).collect();
         side.credits.deal(&claims, budget as u64, &mut gate.dealt, SAVED);
-        let limited = refused;
-        for slot in slots.clone().filter(|slot| limited >> slot & 1 == 0) {
-            let Some(part) = parts.get(usize::from(owner[slot])) else {
-                continue;
-            };
-            if !side.credits.take(part.number, 1, &mut gate.dealt) {
-                refused |= 1 << slot;
-                put(&mut lists.drop, (slot as Slot, reason.into()));
-            }
+        let mut granted = [u16::MAX; HAND];
+        for (granted, part) in granted.iter_mut().zip(&parts) {
+            *granted = side.credits.take_most(part.number, part.packets, &mut gate.dealt) as u16;
+        }
+        for first in slots.clone().step_by(BATCH) {
+            let those = first..slots.end.min(first + BATCH);
+            let bits = kinds.refuse(&kind_of[those.clone()], &batch.packets[those], &mut granted);
+            refused |= u128::from(bits) << first;
         }
     }
-    receive(batch, ctx, refused, &interfaces, slots);
+    if refused != 0 {
+        kinds.count(ctx, reason, is_watched);
+        if is_watched {
+            watched(batch, lists, (refused, limited), reason, |frame| {
+                let tags = frame.first_chunk().map_or(0, tags_of);
+                interface_of(ctx.policy, port, untagged, tags)
+            });
+        } else {
+            free(lists, refused);
+        }
+    }
     refused
 }
 
-/// What is refused was received all the same.
-fn receive(batch: &mut Batch<'_, '_>, ctx: &Ctx<'_, '_>, refused: u128, interfaces: &[u16; HAND], slots: Range<usize>) {
-    let mut tally = Tally::at(interfaces[slots.start % HAND]);
-    for slot in slots.filter(|slot| refused >> slot & 1 != 0) {
+/// Refused slots as others that are dropped: somebody copies, or follows, them.
+#[cold]
+fn watched(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    (refused, limited): (u128, u128),
+    reason: Own,
+    interface_of: impl Fn(&[u8]) -> Option<u16>,
+) {
+    for slot in (0..batch.packets.len()).filter(|slot| refused >> slot & 1 != 0) {
         batch.meta[slot] = Meta {
-            interface: interfaces[slot],
+            interface: interface_of(batch.packets[slot].bytes()).unwrap_or(0),
             ..Meta::default()
         };
-        tally.count(ctx, interfaces[slot], batch.packets[slot].len() as u64);
+        let was_limited = limited >> slot & 1 != 0;
+        lists.discard(slot as Slot, if was_limited { Own::RateLimited } else { reason });
     }
-    tally.flush(ctx);
+}
+
+/// Only the buffers of these slots are left.
+#[inline(always)]
+fn free(lists: &mut Lists, slots: u128) {
+    for (half, first) in [(slots as u64, 0), ((slots >> 64) as u64, 64)] {
+        let mut left = half;
+        while left != 0 {
+            put(&mut lists.used, (first + left.trailing_zeros()) as Slot);
+            left &= left - 1;
+        }
+    }
+}
+
+impl Kinds {
+    fn new() -> Self {
+        Self {
+            known: [(u64::MAX, NOBODY); 16],
+            count: 0,
+            interface: [0; HAND],
+            part: [NOBODY; HAND],
+            packets: [0; HAND],
+            refused: [[0; HAND]; 2],
+            bytes: [0; HAND],
+        }
+    }
+
+    /// A frame with these tags. Returns its kind; `find` tells its interface and part where it is not known.
+    #[inline(always)]
+    fn see(&mut self, tags: u64, find: impl FnOnce() -> Option<(u16, u8)>) -> u8 {
+        let place = (tags ^ tags >> 32) as usize % self.known.len();
+        if self.known[place].0 != tags {
+            let found = find().filter(|_| self.count < NOBODY);
+            let kind = found.map_or(NOBODY, |(interface, part)| {
+                let kind = self.count;
+                self.count += 1;
+                (self.interface[usize::from(kind)], self.part[usize::from(kind)]) = (interface, part);
+                kind
+            });
+            self.known[place] = (tags, kind);
+        }
+        let kind = self.known[place].1;
+        self.packets[usize::from(kind) % HAND] += 1;
+        kind
+    }
+
+    /// Packets of these kinds, of which each part has as many left as it is granted. Returns those that are refused, a bit each.
+    #[inline(always)]
+    fn refuse(&mut self, kinds: &[u8], packets: &[Packet<'_>], granted: &mut [u16; HAND]) -> u64 {
+        let mut bits = 0;
+        for (place, (kind, packet)) in kinds.iter().zip(packets).enumerate() {
+            let kind = usize::from(*kind) % HAND;
+            let granted = &mut granted[usize::from(self.part[kind]) % HAND];
+            let is_refused = *granted == 0;
+            *granted -= u16::from(!is_refused);
+            self.refused[1][kind] += u16::from(is_refused);
+            self.bytes[kind] += if is_refused { packet.len() as u32 } else { 0 };
+            bits |= u64::from(is_refused) << place;
+        }
+        bits
+    }
+
+    /// What is refused was received all the same. Who drops it as others are counts that it is dropped.
+    fn count(&self, ctx: &Ctx<'_, '_>, reason: Own, is_watched: bool) {
+        for kind in 0..usize::from(self.count) {
+            let refused = [0, 1].map(|by: usize| u64::from(self.refused[by][kind]));
+            let Some(counters) = ctx.counters.interfaces.get(usize::from(self.interface[kind])) else {
+                continue;
+            };
+            counters.received.add(refused[0] + refused[1]);
+            counters.received_bytes.add(self.bytes[kind].into());
+            if !is_watched {
+                counters.drop_many(Own::RateLimited.into(), refused[0]);
+                counters.drop_many(reason.into(), refused[1]);
+            }
+        }
+    }
 }
 
 impl Part {
@@ -147,7 +268,7 @@ impl Part {
 /// The part of an interface's router; there is none of a bridge's.
 fn part_of(parts: &mut ArrayVec<Part, BATCH>, shares: &Shares, interface: u16, now: u64) -> u8 {
     let Some((number, entry)) = shares.entry_of(interface) else {
-        return u8::MAX;
+        return NOBODY;
     };
     let known = parts.iter().position(|part| part.number == number);
     let place = known.unwrap_or_else(|| {
@@ -166,18 +287,46 @@ fn part_of(parts: &mut ArrayVec<Part, BATCH>, shares: &Shares, interface: u16, n
     place as u8
 }
 
-/// The interface that a frame comes in by, as far as its tags tell; `parse` finds out what else is wrong with it.
+/// Protocols and identifiers of a frame's two outermost tags; 0 where it has none.
 #[inline(always)]
-fn interface_of(policy: &Policy, port: PortIndex, untagged: Option<u16>, frame: &[u8]) -> Option<u16> {
-    let head: &[u8; 22] = frame.first_chunk()?;
-    let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
-    if !is_tag(word(12)) {
-        return untagged;
-    }
-    let tag = |at| Tag {
-        protocol: word(at),
-        control: word(at + 2),
+fn tags_of(head: &[u8; HEAD]) -> u64 {
+    let [.., a, b, c, d, e, f, g, h] = *head;
+    let word = u64::from_be_bytes([a, b, c, d, e, f, g, h]);
+    let mask = match (is_tag((word >> 48) as u16), is_tag((word >> 16) as u16)) {
+        (true, true) => 0xffff_0fff_ffff_0fff,
+        (true, false) => 0xffff_0fff_0000_0000,
+        (false, _) => 0,
     };
-    let inner = is_tag(word(16)).then(|| tag(16));
-    policy.tagged(port, &[Some(tag(12)), inner])
+    word & mask
+}
+
+/// The interface that a frame comes in by, as far as its tags tell; `parse` finds out what else is wrong with it.
+#[inline(never)]
+fn interface_of(policy: &Policy, port: PortIndex, untagged: Option<u16>, tags: u64) -> Option<u16> {
+    let tag = |bits: u64| Tag {
+        protocol: (bits >> 16) as u16,
+        control: bits as u16,
+    };
+    match (tags >> 32, tags & u64::from(u32::MAX)) {
+        (0, _) => untagged,
+        (outer, 0) => policy.tagged(port, &[Some(tag(outer)), None]),
+        (outer, inner) => policy.tagged(port, &[Some(tag(outer)), Some(tag(inner))]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_protocols_and_identifiers_of_the_two_outermost() {
+        let head = |end: [u8; 8]| {
+            let mut head = [7; HEAD];
+            head[12..].copy_from_slice(&end);
+            tags_of(&head)
+        };
+        assert_eq!(0, head([8, 0, 0x45, 0, 0, 46, 0x81, 0]));
+        assert_eq!(0x8100_000a_0000_0000, head([0x81, 0, 0xe0, 10, 8, 0, 0x45, 0]));
+        assert_eq!(0x88a8_0005_8100_000a, head([0x88, 0xa8, 0, 5, 0x81, 0, 0x20, 10]));
+    }
 }

@@ -51,7 +51,8 @@ pub fn parse_admitted(
     refused: u128,
 ) {
     let end = slots.end.min(batch.packets.len()).min(HAND);
-    let mut left = (slots.start..end).fold(0u128, |left, slot| left | 1 << slot) & !refused;
+    let below = |end: usize| 1u128.checked_shl(end as u32).map_or(u128::MAX, |bit| bit - 1);
+    let mut left = below(end) & !below(slots.start) & !refused;
     let admitted = std::iter::from_fn(|| {
         let slot = left.trailing_zeros() as usize;
         left &= left.wrapping_sub(1);

@@ -85,6 +85,17 @@ impl Credits {
         self.0.get(usize::from(claim.number)).map_or(0, |credit| credit.level)
     }
 
+    /// Take as many of so many units as there are. Returns how many.
+    pub fn take_most(&mut self, number: u16, units: u64, dealt: &mut Dealt) -> u64 {
+        let Some(credit) = self.0.get_mut(usize::from(number)) else {
+            return units;
+        };
+        let taken = units.min(credit.level / ONE);
+        credit.level -= taken * ONE;
+        dealt.left = dealt.left.saturating_sub(taken);
+        taken
+    }
+
     /// Take units; false, and nothing taken, where there are fewer.
     #[inline(always)]
     pub fn take(&mut self, number: u16, units: u64, dealt: &mut Dealt) -> bool {
@@ -105,13 +116,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Deal and take as much as there is, one by one.
+    /// Deal and take as much as there is, one by one and at once.
     fn taken(credits: &mut Credits, claims: &[Claim], budget: u64, dealt: &mut Dealt) -> Vec<u64> {
         credits.deal(claims, budget, dealt, 128);
         let mut take = |claim: &Claim| {
-            (0..claim.wants)
-                .filter(|_| credits.take(claim.number, 1, dealt))
-                .count() as u64
+            let half = claim.wants / 2;
+            let one_by_one = (0..half).filter(|_| credits.take(claim.number, 1, dealt)).count() as u64;
+            one_by_one + credits.take_most(claim.number, claim.wants - half, dealt)
         };
         claims.iter().map(&mut take).collect()
     }

@@ -42,9 +42,8 @@ impl Worker<'_> {
             }
             put(&mut free, slot);
         }
-        for slot in lists.used.drain(..) {
-            put(&mut free, slot);
-        }
+        let _ = free.try_extend_from_slice(&lists.used);
+        lists.used.clear();
         self.io.free(&free);
         let forgotten = self.io.end();
         self.parts.counters.forgotten.add(forgotten as u64);

@@ -6,8 +6,11 @@ use crate::io::{BATCH, PortIndex};
 use crate::policy::Policy;
 use crate::time::Now;
 
-/// Fractions of a cycle by weight.
-const FINE: u64 = 1 << 12;
+/// Fractions of a cycle by weight: a part of the largest weight is still exact to a thousandth.
+const FINE: u64 = 1 << 20;
+
+/// Bursts that a router has in hand which had less than was its own: a clump of packets does not wait for those that flood.
+const IN_HAND: u64 = 8;
 
 /// Turns of a worker.
 #[derive(Debug)]
@@ -26,7 +29,8 @@ pub(super) struct Turns {
 /// What the queues of a router have cost, or a queue that several share.
 #[derive(Clone, Copy, Debug)]
 struct Account {
-    weight: u64,
+    /// What a cycle costs, by weight.
+    price: u64,
     /// Cycles by weight.
     spent: u64,
     /// More may wait than has come.
@@ -71,7 +75,7 @@ impl Turns {
                 Some(&account) => account,
                 None => {
                     self.accounts.push(Account {
-                        weight: port(place).map_or(1, |port| port.weight.max(1)),
+                        price: FINE / port(place).map_or(1, |port| port.weight.clamp(1, FINE)),
                         spent: 0,
                         waits: false,
                         may: true,
@@ -89,7 +93,7 @@ impl Turns {
         let waiting = self.accounts.iter().filter(|account| account.waits);
         let least = waiting.map(|account| account.spent).min();
         for account in &mut self.accounts {
-            let burst = self.burst * FINE / account.weight;
+            let burst = self.burst * account.price;
             account.may = least.is_none_or(|least| account.spent <= least + burst);
             account.waits &= !account.may;
         }
@@ -107,12 +111,13 @@ impl Turns {
         }
         let account = self.of.get(place).and_then(|&number| self.accounts.get_mut(number));
         if let Some(account) = account {
-            account.spent += cycles * FINE / account.weight;
+            account.spent += cycles * account.price;
             account.waits |= is_full;
         }
     }
 
-    /// A round is over. Who had less than was its own keeps no more of that than a burst; while nobody waits, nothing is kept.
+    /// A round is over. Who had less than was its own keeps no more of that than some bursts; while nobody waits, nothing is
+    /// kept.
     fn settle(&mut self) {
         let waiting = self.accounts.iter().filter(|account| account.waits);
         let Some(least) = waiting.map(|account| account.spent).min() else {
@@ -120,8 +125,8 @@ impl Turns {
             return;
         };
         for account in &mut self.accounts {
-            let burst = self.burst * FINE / account.weight;
-            account.spent = account.spent.max(least.saturating_sub(burst));
+            let kept = IN_HAND * self.burst * account.price;
+            account.spent = account.spent.max(least.saturating_sub(kept));
         }
         let base = self.accounts.iter().map(|account| account.spent).min().unwrap_or(0);
         self.accounts.iter_mut().for_each(|account| account.spent -= base);
@@ -152,19 +157,12 @@ impl Worker<'_> {
                 passed_over += 1;
                 continue;
             }
-            let count = self.bring_one(place, now);
+            let count = self.port_burst(place, now);
+            self.turns.charge(place, self.took, count == BATCH);
             packets += count;
             full += usize::from(count == BATCH);
         }
         (packets, full, passed_over)
-    }
-
-    fn bring_one(&mut self, place: usize, now: Now) -> usize {
-        let start = (self.cycles)();
-        let count = self.port_burst(place, now);
-        let cycles = (self.cycles)().wrapping_sub(start);
-        self.turns.charge(place, cycles, count == BATCH);
-        count
     }
 
     pub(super) fn port_burst(&mut self, place: usize, now: Now) -> usize {

@@ -9,7 +9,7 @@ use sluice_engine::owners::{Exchange, Owners};
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::{Interface, Policy, Port, Router, Setup, Subscribers};
 use sluice_engine::reason::Reason;
-use sluice_engine::request::{Counter, Request};
+use sluice_engine::request::{Counter, Reply, Request};
 use sluice_engine::shares::{LinkShare, RouterShare};
 use sluice_engine::steering::{Hashed, Steering, Together, Wanted};
 use sluice_engine::time::Now;
@@ -214,8 +214,16 @@ impl Gateway {
             address: address(neighbour),
             mac: NEXT_MAC,
         };
+        self.ask(request);
+    }
+
+    /// Ask the worker for something; none of what waits to be received is lost by it.
+    pub fn ask(&mut self, request: Request) -> Reply {
         self.desk.requests.try_send(request).unwrap();
-        while self.desk.replies.try_recv().is_err() {
+        loop {
+            if let Ok(reply) = self.desk.replies.try_recv() {
+                return reply;
+            }
             self.round();
         }
     }

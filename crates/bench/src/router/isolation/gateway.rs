@@ -13,7 +13,8 @@ use sluice_table::memory::Line;
 use sluice_wire::validity;
 use sluice_wire::vlan::Tag;
 
-use super::lines::{Lines, cycles};
+use super::clock::cycles;
+use super::lines::Lines;
 use crate::router::Failure;
 
 /// Ports: two inside, two outside.
@@ -29,8 +30,8 @@ pub struct Shape {
     pub one_queue: bool,
     /// Both leave by one port, tagged.
     pub one_link: bool,
-    /// Routers have weights.
-    pub weighted: bool,
+    /// Weights of the routers.
+    pub weights: Option<[u8; 2]>,
     /// Bits a second of the link that both leave by.
     pub rate: Option<u64>,
 }
@@ -138,8 +139,8 @@ impl Gateway {
         let mut policy = Policy::new(PORTS, interfaces);
         policy.routers = vec![Router::default(); 2];
         policy.hosts = vec![Default::default(); 2];
-        let share = RouterShare {
-            weight: shape.weighted.then_some(10),
+        let share = |router: usize| RouterShare {
+            weight: shape.weights.map(|weights| weights[router]),
             rate: None,
         };
         let link = LinkShare {
@@ -147,7 +148,7 @@ impl Gateway {
             ..LinkShare::default()
         };
         policy.share_by(
-            vec![share; 2],
+            vec![share(0), share(1)],
             [LinkShare::default(); 4].into_iter().chain([link]).collect(),
         );
         let steering = Steering::seeded(1, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
@@ -200,10 +201,10 @@ impl Gateway {
         Ok(())
     }
 
-    /// One round of the worker.
+    /// One round of the worker. Returns how many packets there were.
     #[inline(always)]
-    pub fn round(&mut self) {
-        self.worker.round(now());
+    pub fn round(&mut self) -> usize {
+        self.worker.round(now())
     }
 
     /// Packets of both routers that were received and then dropped.

@@ -1,17 +1,16 @@
-//! Ports in memory with hosts behind them that send at a rate, on a clock that stands still while the hosts have the processor:
+//! Ports in memory with hosts behind them that send at a rate, by a clock that stands still while the hosts have the processor:
 //! what a worker does not receive in time is lost, as at a card.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrayvec::ArrayVec;
-use sluice_dpdk::tsc;
 use sluice_engine::io::{
     BATCH, Carried, HAND, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex,
 };
 use sluice_wire::{Checksums, Packet, Window};
 
+use super::clock::{cycles, leave_out};
 use crate::frames::histogram::Histogram;
 
 /// Packets that a port's queue holds, as a card's.
@@ -20,35 +19,24 @@ const DEPTH: usize = 1_024;
 const BUFFERS: usize = 8_192;
 /// Bytes before a frame.
 const HEADROOM: usize = 128;
-/// The bench sees nothing for longer than this only where the machine took the processor away: not a worker's time.
-const STOLEN: u64 = 200_000;
-
-static STOOD_STILL: AtomicU64 = AtomicU64::new(0);
-static LAST_LOOK: AtomicU64 = AtomicU64::new(0);
-
-/// Cycles of the clock of the worker.
-pub fn cycles() -> u64 {
-    let now = tsc::now();
-    // One thread alone looks.
-    let gap = now.wrapping_sub(LAST_LOOK.load(Ordering::Relaxed));
-    LAST_LOOK.store(now, Ordering::Relaxed);
-    if gap > STOLEN && gap < now {
-        stand_still(gap);
-    }
-    now - STOOD_STILL.load(Ordering::Relaxed)
+/// When a host sends.
+#[derive(Clone, Copy, Debug)]
+pub enum Sends {
+    /// Never.
+    Nothing,
+    /// One packet in so many cycles.
+    Every(f64),
+    /// As much as the queue holds.
+    Always,
 }
 
-fn stand_still(cycles: u64) {
-    STOOD_STILL.store(STOOD_STILL.load(Ordering::Relaxed) + cycles, Ordering::Relaxed);
-}
-
-/// A host: sends the same frame at even intervals.
+/// A host.
 #[derive(Clone, Debug)]
 pub struct Host {
     /// The port that it sends to.
     pub port: usize,
-    /// Cycles between two packets; none where it is silent.
-    pub each: Option<f64>,
+    /// When it sends.
+    pub sends: Sends,
     /// Frames that it sends in turn.
     pub frames: Vec<Vec<u8>>,
 }
@@ -67,7 +55,8 @@ pub struct Tally {
 }
 
 struct Sending {
-    host: Host,
+    port: usize,
+    frames: Vec<Vec<u8>>,
     next: f64,
     turn: usize,
 }
@@ -79,8 +68,27 @@ struct Buffer {
     arrived: u64,
 }
 
-/// The far side: read it between runs.
-pub type Tallies = Arc<Mutex<Vec<Tally>>>;
+/// The far side of the ports.
+#[derive(Debug)]
+pub struct Far {
+    /// When each host sends.
+    pub sends: Vec<Sends>,
+    /// What became of it.
+    pub tallies: Vec<Tally>,
+    /// Cycles for which these ports and their hosts did not go on.
+    pub paused: u64,
+}
+
+/// The far side, to be read and changed between rounds.
+#[derive(Clone, Debug)]
+pub struct FarSide(Arc<Mutex<Far>>);
+
+impl FarSide {
+    /// Look at it.
+    pub fn get(&self) -> MutexGuard<'_, Far> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// A worker's ports.
 pub struct Lines {
@@ -89,14 +97,19 @@ pub struct Lines {
     hand: ArrayVec<Option<Box<Buffer>>, HAND>,
     free: VecDeque<Box<Buffer>>,
     nothing: [Window; HAND],
-    tallies: Tallies,
+    far: FarSide,
 }
 
 impl Lines {
     /// So many ports, and the hosts behind them.
-    pub fn new(ports: usize, hosts: Vec<Host>) -> (Self, Tallies) {
+    pub fn new(ports: usize, hosts: Vec<Host>) -> (Self, FarSide) {
         let start = cycles() as f64;
-        let tallies: Tallies = Arc::new(Mutex::new(vec![Tally::default(); hosts.len()]));
+        let far = Far {
+            sends: hosts.iter().map(|host| host.sends).collect(),
+            tallies: vec![Tally::default(); hosts.len()],
+            paused: 0,
+        };
+        let far = FarSide(Arc::new(Mutex::new(far)));
         let buffer = || Buffer {
             room: [0; 256],
             window: Window::default(),
@@ -104,9 +117,10 @@ impl Lines {
             arrived: 0,
         };
         let sending = |host: Host| Sending {
+            port: host.port,
+            frames: host.frames,
             next: start,
             turn: 0,
-            host,
         };
         let lines = Self {
             sending: hosts.into_iter().map(sending).collect(),
@@ -114,29 +128,38 @@ impl Lines {
             hand: ArrayVec::new(),
             free: (0..BUFFERS).map(|_| Box::new(buffer())).collect(),
             nothing: [Window::default(); HAND],
-            tallies: tallies.clone(),
+            far: far.clone(),
         };
-        (lines, tallies)
+        (lines, far)
     }
 
     /// What hosts have sent to a port until now, in the order in which it came.
-    fn arrive(&mut self, port: usize, now: f64, tallies: &mut [Tally]) {
+    fn arrive(&mut self, port: usize, now: u64, far: &mut Far) {
+        let Far { sends, tallies, .. } = far;
+        let queue = &mut self.queues[port];
+        let here = |one: &Sending| one.port == port;
         loop {
-            let due = self
-                .sending
-                .iter_mut()
-                .enumerate()
-                .filter(|(_, one)| one.host.port == port && one.host.each.is_some() && one.next <= now);
-            let Some((number, one)) = due.min_by(|one, other| one.1.next.total_cmp(&other.1.next)) else {
-                return;
+            let due = self.sending.iter_mut().zip(&*sends).enumerate();
+            let due = due.filter_map(|(number, (one, sends))| match sends {
+                Sends::Every(each) if here(one) && one.next <= now as f64 => Some((number, one, each)),
+                _ => None,
+            });
+            let Some((number, one, each)) = due.min_by(|one, other| one.1.next.total_cmp(&other.1.next)) else {
+                break;
             };
-            let at = one.next;
-            one.next += one.host.each.unwrap_or(f64::INFINITY);
+            let at = one.next as u64;
+            one.next += each;
             tallies[number].packets += 1;
-            match self.queues[port].len() < DEPTH {
-                true => self.queues[port].push_back((number, at as u64)),
+            match queue.len() < DEPTH {
+                true => queue.push_back((number, at)),
                 false => tallies[number].missed += 1,
             }
+        }
+        let always = |number: &usize| here(&self.sending[*number]) && matches!(sends[*number], Sends::Always);
+        let always: ArrayVec<usize, BATCH> = (0..self.sending.len()).filter(always).take(BATCH).collect();
+        for number in always.iter().cycle().take(DEPTH - queue.len()) {
+            tallies[*number].packets += 1;
+            queue.push_back((*number, now));
         }
     }
 }
@@ -144,9 +167,10 @@ impl Lines {
 impl PacketIo for Lines {
     fn receive(&mut self, port: PortIndex) -> usize {
         let now = cycles();
-        let tallies = self.tallies.clone();
-        let mut tallies = tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        self.arrive(usize::from(port), now as f64, &mut tallies);
+        let far = self.far.clone();
+        let mut far = far.get();
+        let paused = far.paused;
+        self.arrive(usize::from(port), now - paused, &mut far);
         let Some(queue) = self.queues.get_mut(usize::from(port)) else {
             return 0;
         };
@@ -155,8 +179,8 @@ impl PacketIo for Lines {
             let (Some(mut buffer), Some(one)) = (self.free.pop_front(), self.sending.get_mut(number)) else {
                 break;
             };
-            let frame = &one.host.frames[one.turn];
-            one.turn = (one.turn + 1) % one.host.frames.len();
+            let frame = &one.frames[one.turn];
+            one.turn = (one.turn + 1) % one.frames.len();
             buffer.room[HEADROOM..HEADROOM + frame.len()].copy_from_slice(frame);
             buffer.window = Window {
                 start: HEADROOM as u16,
@@ -167,7 +191,7 @@ impl PacketIo for Lines {
             self.hand.push(Some(buffer));
         }
         // The hosts' work is no time of the worker.
-        stand_still(cycles() - now);
+        leave_out(now);
         count
     }
 
@@ -182,26 +206,29 @@ impl PacketIo for Lines {
 
     fn transmit(&mut self, _port: PortIndex, slots: &[Slot]) -> usize {
         let now = cycles();
-        let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut far = self.far.get();
+        let at = now - far.paused;
         for &slot in slots {
             let Some(buffer) = self.hand.get_mut(usize::from(slot)).and_then(Option::take) else {
                 continue;
             };
-            if let Some(tally) = tallies.get_mut(buffer.host) {
+            if let Some(tally) = far.tallies.get_mut(buffer.host) {
                 tally.passed += 1;
-                tally.latency.record(now.saturating_sub(buffer.arrived));
+                tally.latency.record(at.saturating_sub(buffer.arrived));
             }
             self.free.push_back(buffer);
         }
-        stand_still(cycles() - now);
+        leave_out(now);
         slots.len()
     }
 
     fn free(&mut self, slots: &[Slot]) {
+        let now = cycles();
         for &slot in slots {
             let buffer = self.hand.get_mut(usize::from(slot)).and_then(Option::take);
             self.free.extend(buffer);
         }
+        leave_out(now);
     }
 
     fn allocate(&mut self, count: usize) -> usize {

@@ -1,90 +1,154 @@
 //! What a router loses by its neighbour's flood: with queues of their own, on one queue, and on one link.
 
+mod clock;
 mod gateway;
 mod lines;
-
-use std::sync::PoisonError;
+mod reference;
 
 use sluice_dpdk::tsc;
 
 use super::Failure;
 use crate::rows::{Row, Run};
-use gateway::{Gateway, Shape};
-use lines::{Host, Lines, Tally, cycles};
+use clock::{Stolen, cycles};
+use gateway::{Gateway, PORTS, Shape};
+use lines::{Host, Lines, Sends, Tally};
+use reference::Reference;
 
 /// The victim sends nine tenths of its fair share: all that it sends must fit at all times.
 const VICTIM: f64 = 0.9;
+
+/// Cycles between two looks at what a packet takes: a queue holds what comes meanwhile, if it takes half as long again.
+const SLICE: u64 = 120_000;
+
+/// Weights of victim and neighbour.
+const EVEN: [u8; 2] = [10, 10];
+
+/// A victim whose part is less than what it sends must lose, or nothing is shown by one that does not.
+const UNEVEN: [u8; 2] = [3, 10];
 
 /// What a run came to.
 struct Outcome {
     tallies: Vec<Tally>,
     dropped: [u64; 2],
-    cycles: u64,
+    /// Cycles of rounds in which packets came.
+    busy: u64,
+    /// Cycles that those which passed would have taken in the reference.
+    due: f64,
+    /// What a packet took there, at each look.
+    costs: Vec<f64>,
+    /// What the machine took away from the worker, and from a loop that does nothing.
+    stolen: [Stolen; 2],
 }
 
-/// Until the victim, or where it is silent its neighbour, has sent so many packets.
-fn measure(shape: &Shape, each: [Option<f64>; 2], packets: u64) -> Result<Outcome, Failure> {
-    let host = |router: usize| Host {
-        port: shape.port(router),
-        each: each[router],
-        frames: gateway::frames(shape, router),
-    };
-    let (lines, tallies) = Lines::new(gateway::PORTS, vec![host(0), host(1)]);
-    let mut gateway = Gateway::new(shape, lines)?;
-    let lock = || tallies.lock().unwrap_or_else(PoisonError::into_inner);
-    let measured = usize::from(each[0].is_none());
-    // What happens before everything is warm, and the shares are found out, is not counted.
-    let (warm, mut begin, mut before) = (packets / 10, 0, [0; 2]);
-    loop {
-        for _ in 0..16 {
-            gateway.round();
-        }
-        let mut all = lock();
-        if begin == 0 && all[measured].packets >= warm {
-            all.iter_mut().for_each(|tally| *tally = Tally::default());
-            (begin, before) = (cycles(), gateway.dropped());
-        }
-        if begin != 0 && all[measured].packets >= packets {
-            let after = gateway.dropped();
-            return Ok(Outcome {
-                tallies: all.clone(),
-                dropped: [after[0] - before[0], after[1] - before[1]],
-                cycles: cycles() - begin,
-            });
+/// What hosts send.
+enum Load {
+    /// In rates of a worker, whatever that is at the time.
+    OfWorker([f64; 2]),
+    /// In cycles between two packets.
+    Fixed([Sends; 2]),
+}
+
+impl Load {
+    fn at(&self, cost: f64) -> Vec<Sends> {
+        let sends = |load: f64| match load > 0.0 {
+            true => Sends::Every(cost / load),
+            false => Sends::Nothing,
+        };
+        match self {
+            Self::OfWorker(loads) => loads.map(sends).to_vec(),
+            Self::Fixed(sends) => sends.to_vec(),
         }
     }
 }
 
-/// Cycles of a packet where both hosts send more than there is time for.
-fn cost(shape: &Shape, packets: u64) -> Result<f64, Failure> {
-    let plain = Shape {
-        weighted: false,
-        rate: None,
-        ..*shape
+/// Until the victim has sent so many packets.
+fn measure(shape: &Shape, load: &Load, packets: u64) -> Result<Outcome, Failure> {
+    let mut reference = Reference::new(shape)?;
+    let mut cost = reference.look();
+    let sends = load.at(cost);
+    let host = |router: usize| Host {
+        port: shape.port(router),
+        sends: sends[router],
+        frames: gateway::frames(shape, router),
     };
-    let flooded = measure(&plain, [Some(20.0); 2], 4 * packets)?;
-    let passed: u64 = flooded.tallies.iter().map(|tally| tally.passed).sum();
-    Ok(flooded.cycles as f64 / passed as f64)
+    let (lines, far) = Lines::new(PORTS, vec![host(0), host(1)]);
+    let mut gateway = Gateway::new(shape, lines)?;
+    // What happens before everything is warm, and the shares are found out, is not counted.
+    let (warm, mut before, mut is_counted) = (packets / 10, [0; 2], false);
+    let mut outcome = Outcome {
+        tallies: Vec::new(),
+        dropped: [0; 2],
+        busy: 0,
+        due: 0.0,
+        costs: Vec::new(),
+        stolen: [Stolen::default(); 2],
+    };
+    let mut passed_before = 0;
+    loop {
+        let (watch, begin) = (clock::watch(), cycles());
+        let mut busy = 0;
+        let mut now = begin;
+        // What was known before the machine took time away is not what holds after it.
+        while now - begin < SLICE && watch().gaps == 0 {
+            let count = gateway.round();
+            let end = cycles();
+            busy += if count > 0 { end - now } else { 0 };
+            now = end;
+        }
+        let stolen = watch();
+        let passed = |tallies: &[Tally]| tallies.iter().map(|tally| tally.passed).sum::<u64>();
+        let pause = cycles();
+        let next = reference.look();
+        let mut far = far.get();
+        let all = passed(&far.tallies);
+        outcome.busy += busy;
+        outcome.due += (all - passed_before) as f64 * (cost + next) / 2.0;
+        outcome.stolen[0].add(stolen);
+        passed_before = all;
+        if !is_counted && far.tallies[0].packets >= warm {
+            far.tallies.iter_mut().for_each(|tally| *tally = Tally::default());
+            (is_counted, before, passed_before) = (true, gateway.dropped(), 0);
+            (outcome.busy, outcome.due, outcome.stolen[0]) = (0, 0.0, Stolen::default());
+            (reference.spun, reference.seen) = (Stolen::default(), Vec::new());
+        }
+        if is_counted && far.tallies[0].packets >= packets {
+            let after = gateway.dropped();
+            outcome.tallies = far.tallies.clone();
+            outcome.dropped = [after[0] - before[0], after[1] - before[1]];
+            outcome.stolen[1] = reference.spun;
+            outcome.costs = reference.seen;
+            return Ok(outcome);
+        }
+        cost = next;
+        far.sends = load.at(cost);
+        far.paused += cycles() - pause;
+    }
 }
 
 /// Rows of both queues, by what the neighbour sends, in workers' rates.
 pub fn isolation(run: &mut Run<'_>, packets: u64, runs: usize) -> Result<(), Failure> {
-    for one_queue in [false, true] {
+    for (one_queue, weights, loads) in [
+        (false, EVEN, &[0.0, 0.5, 2.0][..]),
+        (false, UNEVEN, &[2.0][..]),
+        (true, EVEN, &[0.0, 0.5, 2.0][..]),
+    ] {
         let shape = Shape {
             one_queue,
             one_link: false,
-            weighted: true,
+            weights: Some(weights),
             rate: None,
         };
-        for load in [0.0, 0.5, 2.0] {
-            let mut rows = Vec::new();
-            for _ in 0..runs {
-                let cost = cost(&shape, packets.min(200_000))?;
-                rows.push((cost, measure(&shape, sends(cost, load), packets)?));
-            }
+        let packets = if weights == EVEN {
+            packets
+        } else {
+            packets.min(1_000_000)
+        };
+        for &load in loads {
+            let measured = (0..runs).map(|_| measure(&shape, &Load::OfWorker(sends(load)), packets));
+            let measured = measured.collect::<Result<Vec<_>, _>>()?;
             let queue = if one_queue { "shared" } else { "own" };
             let row = Row::new("isolation").key("routers", 2).key("queue", queue);
-            (run.row)(row_of(row, load, &rows));
+            (run.row)(row_of(row, load, weights, &measured));
         }
     }
     Ok(())
@@ -96,62 +160,64 @@ pub fn link_isolation(run: &mut Run<'_>, packets: u64, runs: usize) -> Result<()
         let shape = |rate| Shape {
             one_queue: false,
             one_link: true,
-            weighted: false,
+            weights: None,
             rate,
         };
-        let mut rows = Vec::new();
+        let mut measured = Vec::new();
         for _ in 0..runs {
             // The link takes a quarter of what the worker does: 64 bytes with their tag.
-            let each = 4.0 * cost(&shape(None), packets.min(200_000))?;
+            let each = 4.0 * Reference::new(&shape(None))?.look();
             let rate = tsc::frequency() as f64 / each * 64.0 * 8.0;
-            rows.push((each, measure(&shape(Some(rate as u64)), sends(each, load), packets)?));
+            let loads = Load::OfWorker(sends(load)).at(each);
+            let load = Load::Fixed([loads[0], loads[1]]);
+            measured.push(measure(&shape(Some(rate as u64)), &load, packets)?);
         }
         let row = Row::new("link-isolation").key("routers", 2).key("queue", "own");
-        (run.row)(row_of(row, load, &rows));
+        (run.row)(row_of(row, load, EVEN, &measured));
     }
     Ok(())
 }
 
-/// Cycles between packets of victim and neighbour, where one takes so many.
-fn sends(cost: f64, load: f64) -> [Option<f64>; 2] {
+/// What victim and neighbour send, in rates of what they share.
+fn sends(load: f64) -> [f64; 2] {
     // At its fair share the neighbour is as careful as the victim.
-    let load = if load == 0.5 { VICTIM * load } else { load };
-    [Some(2.0 * cost / VICTIM), (load > 0.0).then(|| cost / load)]
+    [VICTIM / 2.0, if load == 0.5 { VICTIM * load } else { load }]
 }
 
-fn row_of(row: Row, load: f64, rows: &[(f64, Outcome)]) -> Row {
-    let of = |value: fn(&Outcome) -> f64| rows.iter().map(|(_, outcome)| value(outcome)).collect::<Vec<_>>();
+fn per_packet(cycles: f64, packets: u64) -> f64 {
+    if packets == 0 { 0.0 } else { cycles / packets as f64 }
+}
+
+fn row_of(row: Row, load: f64, weights: [u8; 2], measured: &[Outcome]) -> Row {
+    let of = |value: &dyn Fn(&Outcome) -> f64| measured.iter().map(value).collect::<Vec<_>>();
     let microseconds = |cycles: u64| cycles as f64 * 1e6 / tsc::frequency() as f64;
-    let p99 = rows
-        .iter()
-        .map(|(_, outcome)| microseconds(outcome.tallies[0].latency.percentile(0.99)));
-    let p99: Vec<_> = p99.collect();
-    let excess = rows.iter().map(|(cost, outcome)| {
-        let passed: u64 = outcome.tallies.iter().map(|tally| tally.passed).sum();
-        let dropped: u64 = outcome.dropped.iter().sum();
-        // What is left of the time when each packet that passed has had what it takes without shares.
-        let rest = outcome.cycles as f64 - passed as f64 * cost;
-        if dropped == 0 {
-            0.0
-        } else {
-            (rest / dropped as f64).max(0.0)
-        }
-    });
-    let row = row
-        .key("neighbour_load", load)
+    let latency = |part| move |outcome: &Outcome| microseconds(outcome.tallies[0].latency.percentile(part));
+    // What is left of the time when each packet that passed has had what it takes without shares.
+    let excess = |outcome: &Outcome| {
+        let rest = outcome.busy as f64 - outcome.due;
+        per_packet(rest.max(0.0), outcome.dropped.iter().sum())
+    };
+    let costs: Vec<f64> = measured.iter().flat_map(|outcome| outcome.costs.clone()).collect();
+    let longest = |outcome: &Outcome| microseconds(outcome.stolen[0].longest);
+    row.key("neighbour_load", load)
         .key("victim_load", VICTIM / 2.0)
-        .figure("packets", &of(|outcome| outcome.tallies[0].packets as f64))
+        .key("weights", format!("{}:{}", weights[0], weights[1]))
+        .figure("packets", &of(&|outcome| outcome.tallies[0].packets as f64))
         .figure(
             "lost",
-            &of(|outcome| (outcome.tallies[0].missed + outcome.dropped[0]) as f64),
+            &of(&|outcome| (outcome.tallies[0].missed + outcome.dropped[0]) as f64),
         )
-        .figure("lost_in_queue", &of(|outcome| outcome.tallies[0].missed as f64))
-        .figure("p99_us", &p99)
-        .figure("neighbour_passed", &of(|outcome| outcome.tallies[1].passed as f64))
-        .figure("neighbour_dropped", &of(|outcome| outcome.dropped[1] as f64))
-        .figure(
-            "cycles_per_packet",
-            &rows.iter().map(|(cost, _)| *cost).collect::<Vec<_>>(),
-        );
-    row.figure("excess_cycles", &excess.collect::<Vec<_>>())
+        .figure("lost_in_queue", &of(&|outcome| outcome.tallies[0].missed as f64))
+        .figure("p50_us", &of(&latency(0.5)))
+        .figure("p99_us", &of(&latency(0.99)))
+        .figure("p999_us", &of(&latency(0.999)))
+        .figure("most_us", &of(&latency(1.0)))
+        .figure("neighbour_passed", &of(&|outcome| outcome.tallies[1].passed as f64))
+        .figure("neighbour_dropped", &of(&|outcome| outcome.dropped[1] as f64))
+        .figure("cycles_per_packet", &costs)
+        .figure("excess_cycles", &of(&excess))
+        .figure("reference_ratio", &of(&|outcome| outcome.busy as f64 / outcome.due))
+        .figure("stolen_share", &of(&|outcome| outcome.stolen[0].share()))
+        .figure("stolen_from_nothing", &of(&|outcome| outcome.stolen[1].share()))
+        .figure("stolen_longest_us", &of(&longest))
 }

@@ -1,0 +1,131 @@
+//! The clock of the worker and of its hosts. It stands still while the bench itself works, and where the machine has taken the
+//! processor away: between two looks at it a worker does at most one stage of one burst, so a gap of several whole bursts
+//! is none of its time. What was left out is told beside every figure.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use sluice_dpdk::tsc;
+
+/// Whole bursts that a stage of one never takes.
+const BURSTS: u64 = 4;
+
+static STOOD_STILL: AtomicU64 = AtomicU64::new(0);
+static LAST_LOOK: AtomicU64 = AtomicU64::new(0);
+/// Cycles of a whole burst; nothing counts as taken away before that is known.
+static BURST: AtomicU64 = AtomicU64::new(u64::MAX / BURSTS);
+static GAPS: AtomicU64 = AtomicU64::new(0);
+static STOLEN: AtomicU64 = AtomicU64::new(0);
+static LONGEST: AtomicU64 = AtomicU64::new(0);
+
+/// Time that the machine took away.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stolen {
+    /// How often.
+    pub gaps: u64,
+    /// Cycles altogether.
+    pub cycles: u64,
+    /// Cycles of the longest.
+    pub longest: u64,
+    /// Cycles that passed meanwhile by the machine's own clock.
+    pub of: u64,
+}
+
+/// Cycles of the clock. One thread alone looks.
+pub fn cycles() -> u64 {
+    let now = tsc::now();
+    let last = LAST_LOOK.swap_by_one(now);
+    if last != 0 {
+        gap(now.saturating_sub(last));
+    }
+    now - STOOD_STILL.load(Relaxed)
+}
+
+trait OneThread {
+    fn swap_by_one(&self, value: u64) -> u64;
+    fn add_by_one(&self, value: u64);
+}
+
+/// Without the lock of the bus: nobody else writes.
+impl OneThread for AtomicU64 {
+    #[inline(always)]
+    fn swap_by_one(&self, value: u64) -> u64 {
+        let before = self.load(Relaxed);
+        self.store(value, Relaxed);
+        before
+    }
+
+    fn add_by_one(&self, value: u64) {
+        self.store(self.load(Relaxed) + value, Relaxed);
+    }
+}
+
+/// A gap between two looks: what of it is more than a whole burst does not count where it is one that no burst explains.
+#[inline(always)]
+fn gap(gap: u64) {
+    let burst = BURST.load(Relaxed);
+    let taken = taken_away(gap, burst);
+    if taken > 0 {
+        GAPS.add_by_one(1);
+        STOLEN.add_by_one(taken);
+        LONGEST.store(LONGEST.load(Relaxed).max(taken), Relaxed);
+        stand_still(taken);
+    }
+}
+
+fn taken_away(gap: u64, burst: u64) -> u64 {
+    if gap > BURSTS * burst { gap - burst } else { 0 }
+}
+
+fn stand_still(cycles: u64) {
+    STOOD_STILL.add_by_one(cycles);
+}
+
+/// What has passed since a moment of the clock was the bench's own.
+pub fn leave_out(since: u64) {
+    let now = tsc::now();
+    stand_still((now - STOOD_STILL.load(Relaxed)).saturating_sub(since));
+    LAST_LOOK.store(now, Relaxed);
+}
+
+/// A whole burst takes so many cycles.
+pub fn know(burst: u64) {
+    BURST.store(burst.clamp(1, u64::MAX / BURSTS), Relaxed);
+}
+
+/// What is taken away from here on. Call the result for what it was.
+pub fn watch() -> impl Fn() -> Stolen {
+    let (gaps, stolen, since) = (GAPS.load(Relaxed), STOLEN.load(Relaxed), tsc::now());
+    LONGEST.store(0, Relaxed);
+    move || Stolen {
+        gaps: GAPS.load(Relaxed) - gaps,
+        cycles: STOLEN.load(Relaxed) - stolen,
+        longest: LONGEST.load(Relaxed),
+        of: tsc::now() - since,
+    }
+}
+
+impl Stolen {
+    /// And this.
+    pub fn add(&mut self, other: Self) {
+        self.gaps += other.gaps;
+        self.cycles += other.cycles;
+        self.longest = self.longest.max(other.longest);
+        self.of += other.of;
+    }
+
+    /// Its part of all time.
+    pub fn share(&self) -> f64 {
+        self.cycles as f64 / self.of.max(1) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gap_that_a_burst_explains_counts_and_a_longer_one_counts_as_one_burst() {
+        assert_eq!([0, 0, 15_001], [0, 20_000, 20_001].map(|gap| taken_away(gap, 5_000)));
+        assert_eq!(0, taken_away(u64::MAX / 2, u64::MAX / BURSTS));
+    }
+}

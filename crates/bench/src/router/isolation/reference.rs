@@ -1,0 +1,76 @@
+//! What a packet takes at the time: rates are told in it, because the speed of a machine that others use, too, changes.
+
+use sluice_dpdk::tsc;
+
+use super::clock::{self, Stolen, cycles};
+use super::gateway::{Gateway, Shape, frames};
+use super::lines::{FarSide, Host, Lines, Sends, Tally};
+use super::{PORTS, SLICE, per_packet};
+use crate::router::Failure;
+
+/// Cycles that nothing is done for, to see what the machine takes away from that.
+const SPIN: u64 = 30_000;
+
+/// A gateway of the same shape without shares, whose hosts always send as much as is received.
+pub struct Reference {
+    gateway: Gateway,
+    far: FarSide,
+    /// Cycles of a packet, at every look.
+    pub seen: Vec<f64>,
+    /// What the machine took away from a loop that does nothing.
+    pub spun: Stolen,
+}
+
+impl Reference {
+    /// Of a shape. The clock learns here how long a whole burst takes.
+    pub fn new(shape: &Shape) -> Result<Self, Failure> {
+        let plain = Shape {
+            weights: None,
+            rate: None,
+            ..*shape
+        };
+        let host = |router: usize| Host {
+            port: plain.port(router),
+            sends: Sends::Always,
+            frames: frames(&plain, router),
+        };
+        let (lines, far) = Lines::new(PORTS, vec![host(0), host(1)]);
+        let mut reference = Self {
+            gateway: Gateway::new(&plain, lines)?,
+            far,
+            seen: Vec::new(),
+            spun: Stolen::default(),
+        };
+        (0..256).for_each(|_| _ = reference.look());
+        let least = reference.seen.iter().copied().fold(f64::INFINITY, f64::min);
+        clock::know((least * sluice_engine::io::BATCH as f64) as u64);
+        reference.seen.clear();
+        reference.look();
+        Ok(reference)
+    }
+
+    /// Look again, for as long as others work between two looks: to come back to caches that others have filled costs both alike.
+    /// Returns cycles of a packet.
+    pub fn look(&mut self) -> f64 {
+        let passed = |tallies: &[Tally]| tallies.iter().map(|tally| tally.passed).sum::<u64>();
+        let before = passed(&self.far.get().tallies);
+        let (begin, mut now) = (cycles(), 0);
+        while now < SLICE {
+            self.gateway.round();
+            now = cycles() - begin;
+        }
+        let passed = passed(&self.far.get().tallies) - before;
+        let cost = per_packet(now as f64, passed);
+        self.seen.push(cost);
+        self.spin();
+        cost
+    }
+
+    fn spin(&mut self) {
+        let (watch, begin) = (clock::watch(), tsc::now());
+        while tsc::now() - begin < SPIN {
+            cycles();
+        }
+        self.spun.add(watch());
+    }
+}
