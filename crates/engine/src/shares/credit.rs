@@ -96,6 +96,13 @@ impl Credits {
         taken
     }
 
+    /// Give units back that were taken in vain. They come out of what all others are dealt next.
+    pub fn give(&mut self, number: u16, units: u64) {
+        if let Some(credit) = self.0.get_mut(usize::from(number)) {
+            credit.level = credit.level.saturating_add(units * ONE);
+        }
+    }
+
     /// Take units; false, and nothing taken, where there are fewer.
     #[inline(always)]
     pub fn take(&mut self, number: u16, units: u64, dealt: &mut Dealt) -> bool {

@@ -59,12 +59,10 @@ impl Worker<'_> {
             }
             let of = |shares: &Shares| shares.is_link_shared(port);
             let is_link_shared = shared && self.policy.load().shares.as_deref().is_some_and(of);
-            if is_link_shared {
-                self.share_link(port as PortIndex, &mut slots, now.nanoseconds);
-            }
+            let has_dealt = is_link_shared && self.share_link(port as PortIndex, &mut slots, now.nanoseconds);
             let taken = self.io.transmit(port as PortIndex, &slots);
             if is_link_shared {
-                self.link_took(port as PortIndex, taken, slots.len());
+                self.link_took(port as PortIndex, &slots, taken, has_dealt);
             }
             if taken < slots.len() {
                 refused(&mut self.parts, &mut *self.io, &slots[taken..]);

@@ -30,13 +30,16 @@ struct Part<'s> {
 }
 
 impl Worker<'_> {
-    /// Drop what is above interfaces' parts of a port's link, where they have any, and leave the others in `slots`.
+    /// Drop what is above interfaces' parts of a port's link, where they have any, and leave the others in `slots`. Returns
+    /// whether what its device takes has been dealt out.
     #[inline(never)]
-    pub(super) fn share_link(&mut self, port: PortIndex, slots: &mut Slots, now: u64) {
+    pub(super) fn share_link(&mut self, port: PortIndex, slots: &mut Slots, now: u64) -> bool {
         let policy = self.policy.load();
-        let Some(shares) = policy.shares.as_deref() else { return };
+        let Some(shares) = policy.shares.as_deref() else {
+            return false;
+        };
         let Some(gate) = self.sending.gates.get_mut(usize::from(port)) else {
-            return;
+            return false;
         };
         let mut lengths = [0u64; HAND];
         {
@@ -125,13 +128,28 @@ impl Worker<'_> {
             }
             state.lists.discard(slot, Reason::from(reason));
         }
+        link.is_none() && all > budget
     }
 
     /// A device took so many of the packets that were to leave by a port.
     #[inline(always)]
-    pub(super) fn link_took(&mut self, port: PortIndex, taken: usize, count: usize) {
+    pub(super) fn link_took(&mut self, port: PortIndex, slots: &[Slot], taken: usize, has_dealt: bool) {
         if let Some(gate) = self.sending.gates.get_mut(usize::from(port)) {
-            gate.sent(taken, count);
+            gate.sent(taken, slots.len());
+        }
+        if has_dealt && taken < slots.len() {
+            self.give_back(&slots[taken..]);
+        }
+    }
+
+    /// What a device has not taken is nobody's part: otherwise who is the last in every burst would pay for all.
+    #[cold]
+    fn give_back(&mut self, slots: &[Slot]) {
+        for slot in slots {
+            let meta = &self.parts.meta[*slot as usize % HAND];
+            if !meta.own() {
+                self.sending.credits.give(meta.egress, 1);
+            }
         }
     }
 }
