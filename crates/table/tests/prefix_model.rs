@@ -6,6 +6,8 @@
 mod sync {
     pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+    pub fn prefetch_read_at<T>(_: &[T], _: usize) {}
+
     pub fn zeros(count: usize) -> Box<[AtomicU32]> {
         (0..count).map(|_| AtomicU32::new(0)).collect()
     }

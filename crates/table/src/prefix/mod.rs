@@ -22,6 +22,8 @@ mod table;
 mod sync {
     pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+    pub use crate::prefetch::prefetch_read_at;
+
     /// So many words that nobody has touched yet, on huge pages where they are many: lookups go all over them.
     pub fn zeros(count: usize) -> Box<[AtomicU32]> {
         let words = bytemuck::zeroed_slice_box(count);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Address;
 use super::memory::{Near, Position, Segments};
 use super::node::{EMPTY, VALUE, entry, entry_index, header, is_branch, position, rank_of_length, step};
-use super::sync::{AtomicU32, Ordering};
+use super::sync::{AtomicU32, Ordering, prefetch_read_at};
 
 /// What [`PrefixReader::lookup_batch`] writes where no route matches.
 pub const NO_ROUTE: u32 = u32::MAX;
@@ -83,6 +83,14 @@ impl Shared {
         Self {
             roots: (0..routers.min(MAX_ROUTERS)).map(root).collect(),
             segments: Segments::new(),
+        }
+    }
+
+    /// Ask for what a branch leads to: the header of a slot, and what is likely to be behind it.
+    #[inline(always)]
+    fn ask(&self, entry: u32, slot: usize) {
+        if is_branch(entry) {
+            prefetch_read_at(self.segments.at(position(entry)), slot >> 4);
         }
     }
 
@@ -184,26 +192,21 @@ impl<A: Address> PrefixReader<A> {
         if let Some(root) = shared.roots.get(first as usize).filter(|_| same) {
             return self.lookup_alike(root, addresses, values);
         }
-        // `values` holds entries until the last pass; those of lane `k` are at level `begun[k]` when it starts.
-        let (mut near, mut begun, mut level) = (Near::new(&shared.segments), [0u8; LANES], 3);
+        // `values` holds entries until the last pass; those of lane `k` are at level `begun[k]` when it starts. Blocks of many
+        // routers lie everywhere: each is asked for as soon as it is known, a pass before it is read.
+        let (mut begun, mut level) = ([0u8; LANES], 3);
         for (((router, address), value), begun) in routers.iter().zip(addresses).zip(values.iter_mut()).zip(&mut begun)
         {
             let root = shared.roots.get(*router as usize);
-            let word = root.map_or(0, |root| root.front.load(Ordering::Acquire));
-            (*value, *begun) = match Front::place(word) {
-                Some(place) => {
-                    let levels = Front::levels(word);
-                    (entry(near.at(place), address.high(levels)), levels)
-                }
-                None => (EMPTY, 1),
-            };
+            (*value, *begun) = root.map_or((EMPTY, 1), |root| begin(shared, root, *address));
+            shared.ask(*value, address.byte((*begun).into()));
             level = level.min(u32::from(*begun));
         }
         while level < A::BITS as u32 / 8 && values.iter().fold(0, |all, entry| all | entry) & (1 << 31) != 0 {
             for ((address, value), begun) in addresses.iter().zip(values.iter_mut()).zip(&begun) {
                 if is_branch(*value) && u32::from(*begun) <= level {
-                    let (block, byte) = (near.at(position(*value)), address.byte(level));
-                    *value = entry(block, entry_index(header(block, byte), byte));
+                    *value = step(&shared.segments, *value, address.byte(level));
+                    shared.ask(*value, address.byte(level + 1));
                 }
             }
             level += 1;
