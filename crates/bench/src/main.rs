@@ -15,6 +15,8 @@ mod result;
 mod router;
 mod rows;
 mod slices;
+#[cfg(test)]
+mod turn;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

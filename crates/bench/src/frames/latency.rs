@@ -8,7 +8,7 @@ use sluice_dpdk::{Devices, tsc};
 use super::filled::Filling;
 use super::pace::{Measured, Pace, measure};
 use super::traffic::{Bursts, Clock, Path, Traffic, window};
-use super::{FLOWS, Failure, FramesArguments, STYLE, line, row};
+use super::{FLOWS, Failure, FramesArguments, Model, STYLE, line, row};
 use crate::nat_path::Direction;
 use crate::nat_path::flows::{Hosts, Written};
 use crate::nat_path::opening::{complete, open};
@@ -210,7 +210,6 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
             cycles,
             runs,
             bytes,
-            model: arguments.model.name(),
         };
         benches = size.measure(run, benches)?;
     }
@@ -234,7 +233,6 @@ struct OfSize {
     cycles: u64,
     runs: usize,
     bytes: usize,
-    model: &'static str,
 }
 
 impl OfSize {
@@ -279,7 +277,7 @@ impl OfSize {
         let most: Vec<f64> = most.rates.iter().map(|rate| rate * hertz / 1e6).collect();
         let gbps: Vec<f64> = runs.mpps.iter().map(|&mpps| line::gbps(mpps, self.bytes)).collect();
         let row = row(case, self.bytes, Direction::Up)
-            .key("model", self.model)
+            .key("model", Model::RunToCompletion.name())
             .key("cores", 1)
             .key("checksums", "vouched")
             .key("source_on", self.cores.name())

@@ -5,13 +5,17 @@
 //! the source writes every byte of them, as a card would. With checksums vouched for nobody reads what is behind the
 //! headers: what a larger frame costs more is what `l2fwd` pays too, as the source's writing pushes headers out of caches.
 //! Beside it the payloads are left in the buffers, where they were written before: then nothing should grow.
+//!
+//! On one core the source's time is subtracted; where execution models are compared it is part of what runs (`source`).
 
 mod filled;
 pub mod histogram;
 mod latency;
 mod line;
 mod linux;
+mod models;
 pub mod pace;
+mod plain;
 mod throughput;
 mod traffic;
 
@@ -42,8 +46,10 @@ pub enum Part {
     Theory,
     /// Linux with iptables, on the wires of `kernel`.
     Iptables,
-    /// Sluice and `l2fwd` as fast as they can.
+    /// Sluice and `l2fwd` on one core as fast as they can, without what the source takes.
     Throughput,
+    /// Sluice by execution model and `l2fwd`, on one core and on several, source and sink included.
+    Models,
     /// Sluice and `l2fwd` at a share of what Sluice can.
     Latency,
 }
@@ -53,12 +59,15 @@ pub enum Part {
 pub enum Model {
     /// All of them on each core.
     RunToCompletion,
+    /// Each on a core of its own, as far as there are cores.
+    Pipeline,
 }
 
 impl Model {
     fn name(self) -> &'static str {
         match self {
             Self::RunToCompletion => "run-to-completion",
+            Self::Pipeline => "pipeline",
         }
     }
 }
@@ -72,12 +81,15 @@ pub struct FramesArguments {
     /// Sizes of frames in bytes, check sequence counted: even ones from 64 to 1518.
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = size)]
     bytes: Vec<usize>,
-    /// Only packets that go this way.
-    #[arg(long, value_name = "DIRECTION")]
-    direction: Option<Direction>,
-    /// How stages are laid on cores.
-    #[arg(long, value_name = "MODEL", default_value = "run-to-completion")]
-    model: Model,
+    /// Only packets that go these ways.
+    #[arg(long, value_name = "DIRECTION", value_delimiter = ',')]
+    direction: Vec<Direction>,
+    /// Only these ways to lay stages on cores; a pipeline is in `models` alone.
+    #[arg(long, value_name = "MODEL", value_delimiter = ',')]
+    model: Vec<Model>,
+    /// Models on these cores, the first four of them; those that this process may use where none is named.
+    #[arg(long, value_name = "CORE", value_delimiter = ',')]
+    on: Vec<usize>,
     /// Milliseconds of each measurement of latency; 1000 where not given, 300 with --quick.
     #[arg(long, value_name = "MS")]
     milliseconds: Option<u64>,
@@ -114,8 +126,25 @@ impl FramesArguments {
 
     fn directions(&self) -> Vec<Direction> {
         let all = [Direction::Up, Direction::Down, Direction::Both];
-        let wanted = |direction: &Direction| self.direction.is_none_or(|wanted| wanted == *direction);
+        let wanted = |direction: &Direction| self.direction.is_empty() || self.direction.contains(direction);
         all.into_iter().filter(wanted).collect()
+    }
+
+    fn models(&self) -> Vec<Model> {
+        match self.model.is_empty() {
+            true => vec![Model::RunToCompletion, Model::Pipeline],
+            false => self.model.clone(),
+        }
+    }
+
+    /// The cores that execution models are laid on.
+    fn cores(&self) -> Vec<usize> {
+        let mut on = match self.on.is_empty() {
+            true => sluice_dpdk::eal::allowed_cores(),
+            false => self.on.clone(),
+        };
+        on.truncate(models::CORES);
+        on
     }
 }
 
@@ -136,17 +165,27 @@ pub fn run(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure
             .into_iter()
             .for_each(|bytes| theory(run, bytes));
     }
+    // Before DPDK pins this process.
     if wanted(Part::Iptables)
-        && arguments.directions().contains(&Direction::Up)
         && let Err(error) = linux::iptables(run, arguments)
     {
         eprintln!("sluice-bench: no rows of iptables: {error}");
     }
-    if wanted(Part::Throughput) {
-        throughput::run(run, rig::start(2)?, arguments)?;
+    let completes = arguments.models().contains(&Model::RunToCompletion);
+    // DPDK gets its memory once: the first part says for all.
+    let rigs = if wanted(Part::Models) {
+        2 + 2 * arguments.cores().len()
+    } else {
+        2
+    };
+    if wanted(Part::Throughput) && completes {
+        throughput::run(run, rig::start(rigs)?, arguments)?;
     }
-    if wanted(Part::Latency) {
-        latency::run(run, rig::start(2)?, arguments)?;
+    if wanted(Part::Models) {
+        models::run(run, rig::start(rigs)?, arguments)?;
+    }
+    if wanted(Part::Latency) && completes {
+        latency::run(run, rig::start(rigs)?, arguments)?;
     }
     Ok(())
 }
@@ -185,9 +224,12 @@ mod tests {
         let all = parsed(&[]);
         assert_eq!(SIZES.to_vec(), all.sizes(false));
         assert_eq!(3, all.directions().len());
-        let some = parsed(&["--bytes", "64,512", "--direction", "down"]);
+        assert_eq!(2, all.models().len());
+        let some = parsed(&["--bytes", "64,512", "--direction", "down,up", "--model", "pipeline"]);
         assert_eq!(vec![64, 512], some.sizes(true));
-        assert_eq!(vec![Direction::Down], some.directions());
+        assert_eq!(vec![Direction::Up, Direction::Down], some.directions());
+        assert_eq!(vec![Model::Pipeline], some.models());
+        assert_eq!(vec![3, 5, 7, 9], parsed(&["--on", "3,5,7,9,11"]).cores());
     }
 
     #[test]

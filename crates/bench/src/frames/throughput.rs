@@ -55,7 +55,6 @@ struct Case {
     direction: Direction,
     checksums: Checksums,
     payload: Payload,
-    model: Model,
     costs: Vec<f64>,
     empties: Vec<f64>,
     loops: Vec<f64>,
@@ -82,7 +81,6 @@ fn cases(arguments: &FramesArguments, quick: bool) -> Vec<Case> {
                     direction,
                     checksums,
                     payload,
-                    model: arguments.model,
                     costs: Vec::new(),
                     empties: Vec::new(),
                     loops: Vec::new(),
@@ -242,8 +240,9 @@ impl Case {
     fn row(&self) -> Row {
         let ways = if self.direction == Direction::Both { 2 } else { 1 };
         let plain = row(self.by.name(), self.bytes, self.direction)
-            .key("model", self.model.name())
+            .key("model", Model::RunToCompletion.name())
             .key("cores", 1)
+            .key("source", "subtracted")
             .key("checksums", name(self.checksums))
             .key("payload", self.payload.name());
         let row = rates(plain, &self.costs, &self.loops, &self.empties);

@@ -26,7 +26,7 @@ use sluice_wire::validity;
 
 use super::traffic::{FLOWS, Kind, Transport};
 use crate::placement::lane::WITHIN;
-use crate::placement::rig::Queues;
+use crate::placement::queues::Queues;
 use crate::placement::traffic::SFR;
 
 type Failure = Box<dyn std::error::Error>;
@@ -136,10 +136,7 @@ impl Case {
     /// Lengths of frames without check sequence, each as often as it comes.
     pub fn lengths(&self) -> Vec<usize> {
         match self.kind {
-            Kind::Mix => SFR
-                .iter()
-                .flat_map(|&(length, count)| vec![length; count as usize])
-                .collect(),
+            Kind::Mix => SFR.lengths(),
             _ => vec![self.bytes - 4],
         }
     }

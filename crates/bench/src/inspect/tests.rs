@@ -1,10 +1,8 @@
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-
-use sluice_dpdk::eal::Eal;
 use sluice_inspect::signatures::Dialect;
 
 use super::traffic::FLOWS;
 use super::*;
+use crate::turn::turn;
 
 /// What a rule looks for.
 const PLANTED: &str = "planted-signature";
@@ -19,15 +17,6 @@ const MODELS: [Model; 5] = [
     Model::RoleSplit,
     Model::RoleSplitSending,
 ];
-
-/// DPDK starts once, and its rings have names of their own: one test at a time.
-fn turn() -> (&'static Eal, MutexGuard<'static, u32>) {
-    static EAL: OnceLock<&'static Eal> = OnceLock::new();
-    static TURN: Mutex<u32> = Mutex::new(0);
-    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let eal = EAL.get_or_init(|| crate::placement::rig::start(2).expect("memory"));
-    (eal, turn)
-}
 
 fn ruleset() -> Arc<Ruleset> {
     let rule = format!("drop ip any any -> any any (msg:\"planted\"; content:\"{PLANTED}\"; sid:1; rev:1;)\n");

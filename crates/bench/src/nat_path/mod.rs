@@ -38,7 +38,7 @@ type Failure = Box<dyn std::error::Error>;
 /// Packets of one timed loop.
 const PACKETS: usize = 1 << 20;
 /// Every so many outputs one is held against the reference.
-const SAMPLE: usize = 1000;
+pub const SAMPLE: usize = 1000;
 
 /// Which way packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -11,9 +11,11 @@ use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_wire::Packet;
 
-use super::traffic::{Draw, write_frame};
+use super::traffic::Draw;
 use crate::cores::lane::Together;
+use crate::nat_path::SAMPLE;
 use crate::nat_path::rig::{LAG, Source};
+use crate::nat_path::wire::Sample;
 use crate::slices::Slices;
 
 /// Packets on the way from one source at most: each was written about so many before it is read.
@@ -153,6 +155,40 @@ pub struct Lane<'m> {
     pub clock: Clock,
     /// What it did in each slice of the last run.
     pub slices: Slices<Done>,
+    /// Every so manieth frame that came out, where they can be told.
+    pub samples: Option<Samples>,
+}
+
+/// Frames that were kept of those that came out.
+#[derive(Debug, Default)]
+pub struct Samples {
+    /// These.
+    pub kept: Vec<Sample>,
+    /// Frames since the last of them.
+    since: usize,
+}
+
+impl Samples {
+    /// Take what came out of a port; the first of it is kept where it is time.
+    #[inline(always)]
+    fn drain(&mut self, far: &mut Source, port: u16) -> usize {
+        let mut due = self.since >= SAMPLE;
+        let kept = &mut self.kept;
+        let count = match due {
+            true => far.drain(port, |frame| {
+                if std::mem::take(&mut due) {
+                    kept.push(Sample::of(frame));
+                }
+            }),
+            false => far.discard(port),
+        };
+        self.since = if self.since >= SAMPLE && count > 0 {
+            0
+        } else {
+            self.since + count
+        };
+        count
+    }
 }
 
 /// Slices of a second.
@@ -221,13 +257,9 @@ impl Lane<'_> {
         let (Some(far), Some(draw)) = (&mut self.far, &mut self.draw) else {
             return 0;
         };
-        let ports = draw.traffic.direction.burst();
-        let checksums = draw.traffic.checksums;
+        let ports = draw.traffic.direction.ports();
         let count = feed(far, ports, |port, packet| {
-            let (written, length) = draw.next(port);
-            packet.set_len(length);
-            packet.set_checksums(checksums);
-            write_frame(packet.bytes_mut(), &written);
+            draw.write(port, packet);
             true
         });
         self.progress.send(self.own, count);
@@ -243,7 +275,10 @@ impl Lane<'_> {
         let mut came = 0;
         for port in [0, 1] {
             loop {
-                let count = far.discard(port);
+                let count = match &mut self.samples {
+                    Some(samples) => samples.drain(far, port),
+                    None => far.discard(port),
+                };
                 came += count;
                 if count < 64 {
                     break;
@@ -315,7 +350,17 @@ impl Lane<'_> {
     }
 }
 
+/// Slices of a run that have to be undisturbed, and runs until there are as many.
+pub const ENOUGH: usize = 8;
+/// See [`ENOUGH`].
+pub const TRIES: usize = 50;
+
 impl Done {
+    /// Millions of frames a second that came out.
+    pub fn mpps(&self) -> f64 {
+        self.counted as f64 * tsc::frequency() as f64 / 1e6 / self.cycles as f64
+    }
+
     /// Both together.
     pub fn and(mut self, other: Self) -> Self {
         self.counted += other.counted;

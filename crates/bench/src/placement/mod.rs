@@ -8,8 +8,9 @@
 mod costs;
 pub mod lane;
 mod pairings;
+pub mod queues;
 pub mod rig;
-mod scenario;
+pub mod scenario;
 pub mod slow;
 pub mod traffic;
 mod verdict;

@@ -4,15 +4,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use sluice_dpdk::device::Device;
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::memory::Region;
-use sluice_dpdk::port::PortPlan;
 use sluice_dpdk::workers::pin;
-use sluice_dpdk::{Devices, DpdkIo, Plan, tsc};
+use sluice_dpdk::{Devices, DpdkIo, tsc};
 use sluice_engine::datagrams::Limits;
 use sluice_engine::family::V4;
-use sluice_engine::io::WorkerIndex;
 use sluice_engine::owners::Owners;
 use sluice_engine::placement::{Load, Part, Placement};
 use sluice_engine::plane::{NeighbourLimits, Plane};
@@ -25,14 +22,16 @@ use sluice_route::RouteSet;
 use sluice_table::memory::Line;
 use sluice_wire::tcp::flag;
 
-use super::lane::{Clock, Done, Lane, Progress, WITHIN, feed, slices};
+use super::lane::{Clock, Done, ENOUGH, Lane, Progress, Samples, TRIES, feed, slices};
+use super::queues::Queues;
 use super::scenario::Scenario;
 use super::slow::Slow;
-use super::traffic::{Draw, FLOWS, FRESH, Opens, Skew, write_frame};
+use super::traffic::{Draw, FLOWS, FRESH, Opens, Sizes, Skew, write_frame};
 use crate::cores::lane::Together;
 use crate::nat_path::Publics;
 use crate::nat_path::flows::{HOST_MAC, Hosts, ROUTER_MAC, Random, Written, data, ends};
-use crate::nat_path::rig::{BUFFERS, Job, SHARDS, Source};
+use crate::nat_path::opening::verify_filled;
+use crate::nat_path::rig::{Job, SHARDS, Source};
 use crate::nat_path::rules;
 use crate::nat_path::wire::mark;
 use crate::slices::undisturbed;
@@ -46,97 +45,6 @@ const OPEN: u64 = FLOWS as u64;
 const WAIT: u64 = 120_000_000_000;
 /// The same where flows that last have no packets meanwhile, and are to outlive a run.
 const OPEN_OUTSIDE: u64 = 3 * OPEN;
-/// Slices of a run that have to be undisturbed, and runs until there are as many.
-const ENOUGH: usize = 8;
-const TRIES: usize = 50;
-/// A worker that there is not.
-const NOBODY: WorkerIndex = WorkerIndex::MAX;
-
-/// Who has queues.
-pub struct Queues {
-    workers: usize,
-    /// Queues of each port.
-    pub count: u16,
-    receivers: Vec<WorkerIndex>,
-    senders: Vec<WorkerIndex>,
-}
-
-impl Queues {
-    /// Those that stages want, of devices that have as many as a load says.
-    pub fn of(stages: &Stages, workers: usize, load: &Load) -> Self {
-        Self::with(stages, workers, load, false)
-    }
-
-    /// The same, where those that receive take shards over from others, or do not.
-    pub fn with(stages: &Stages, workers: usize, load: &Load, assists: bool) -> Self {
-        let mut receivers = stages.all(Part::Receive, workers);
-        let mut senders = stages.senders(workers, assists);
-        let count = receivers.len().max(senders.len()).min(usize::from(load.queues));
-        // Ring ports have as many queues to receive as to send.
-        receivers.resize(count.max(receivers.len()), NOBODY);
-        senders.resize(count.max(senders.len()), NOBODY);
-        Self {
-            workers,
-            count: count as u16,
-            receivers,
-            senders,
-        }
-    }
-
-    fn has(of: &[WorkerIndex], count: u16, worker: usize) -> bool {
-        of.iter().take(count.into()).any(|&other| usize::from(other) == worker)
-    }
-
-    /// Whether a worker has a queue to receive from.
-    pub fn receives(&self, worker: usize) -> bool {
-        Self::has(&self.receivers, self.count, worker)
-    }
-
-    /// Whether a worker has a queue to send by.
-    pub fn sends(&self, worker: usize) -> bool {
-        Self::has(&self.senders, self.count, worker)
-    }
-
-    /// The workers that send for all, where some have no queue.
-    pub fn senders(&self) -> Box<[WorkerIndex]> {
-        match (0..self.workers).all(|worker| self.sends(worker)) {
-            true => Box::default(),
-            false => {
-                let senders = self.senders.iter().take(self.count.into()).copied();
-                senders.filter(|&sender| sender != NOBODY).collect()
-            }
-        }
-    }
-
-    /// The near ends of the ports, or the far ones.
-    ///
-    /// # Errors
-    /// There is no such device.
-    pub fn plan(&self, number: u32, near: bool) -> Result<Plan, Failure> {
-        let mut ports = Vec::new();
-        for name in ["inside", "outside"] {
-            let end = if near { "b" } else { "a" };
-            let device: Device = format!("ring:placement-{name}{number},end={end},depth=8192").parse()?;
-            let mut port = PortPlan::new("ring", device);
-            port.queues = self.count;
-            ports.push(port);
-        }
-        let mut plan = Plan::new(ports, self.workers as u16);
-        (plan.receivers, plan.senders) = match near {
-            true => (self.receivers.clone(), self.senders.clone()),
-            false => (self.senders.clone(), self.receivers.clone()),
-        };
-        // First in, first out.
-        plan.cache = 0;
-        // Nothing finds a ring full.
-        plan.handover = WITHIN as u32 * u32::from(self.count.max(1));
-        if !near {
-            plan.buffers = BUFFERS;
-        }
-        Ok(plan)
-    }
-}
-
 /// Start DPDK for rigs of so many workers.
 pub fn start(workers: usize) -> Result<&'static Eal, Failure> {
     let all = Queues::of(&Stages::default(), workers, &Load::even(SHARDS as u16));
@@ -261,6 +169,7 @@ impl<'m> Rig<'m> {
                 start,
                 clock: Clock::Real,
                 slices: slices(),
+                samples: None,
             });
         }
         let mut rig = Self {
@@ -291,6 +200,11 @@ impl<'m> Rig<'m> {
         rig.opening = rig.session_packets();
         open.store(true, Ordering::Relaxed);
         rig.deal();
+        if scenario.job == Job::Translate && scenario.traffic.opens == Opens::None {
+            rig.lanes
+                .iter_mut()
+                .for_each(|lane| lane.samples = Some(Samples::default()));
+        }
         if scenario.traffic.opens != Opens::None {
             let owners = rig.plane.setup().owners.clone();
             for lane in &mut rig.lanes {
@@ -448,7 +362,7 @@ impl<'m> Rig<'m> {
                 publics: self.publics.clone(),
                 random: Random(88_172_645_463_325_252 ^ (own as u64) << 40),
                 drawn: 0,
-                lengths: traffic.lengths(),
+                lengths: traffic.sizes.lengths(),
             });
         }
         self.lanes.iter_mut().for_each(|lane| {
@@ -490,11 +404,7 @@ impl<'m> Rig<'m> {
         if slices == 0 {
             return Err(format!("{}: others leave no core alone for a moment", self.scenario.name).into());
         }
-        let hertz = tsc::frequency() as f64 / 1e6;
-        let rates: Vec<_> = done
-            .iter()
-            .map(|done| done.counted as f64 * hertz / done.cycles as f64)
-            .collect();
+        let rates: Vec<_> = done.iter().map(Done::mpps).collect();
         let even = self.scenario.traffic.skew == Skew::Even || !self.lanes.iter().all(|lane| lane.local);
         let shares = self.shares();
         let rate = match even {
@@ -513,7 +423,8 @@ impl<'m> Rig<'m> {
         Ok((rate, done))
     }
 
-    fn run_once(&mut self, cores: &[usize], cycles: u64) -> Result<(), Failure> {
+    /// The same once, whoever disturbs it; how many frames of those that came out were held against a reference.
+    pub fn run_once(&mut self, cores: &[usize], cycles: u64) -> Result<usize, Failure> {
         let (together, count) = (&Together::default(), self.lanes.len());
         std::thread::scope(|scope| {
             let lanes = self.lanes.iter_mut().zip(cores);
@@ -533,8 +444,8 @@ impl<'m> Rig<'m> {
         self.settle()
     }
 
-    /// Let out what is under way, and see that everything came out.
-    fn settle(&mut self) -> Result<(), Failure> {
+    /// Let out what is under way, and see that everything came out, and as it should.
+    fn settle(&mut self) -> Result<usize, Failure> {
         let mut idle = 0;
         while idle < 8 {
             let moved: usize = self.lanes.iter_mut().map(Lane::round).sum();
@@ -557,7 +468,26 @@ impl<'m> Rig<'m> {
             )
             .into());
         }
-        Ok(())
+        self.verify()
+    }
+
+    /// Hold what was kept of the frames that came out against an independent library's; how many.
+    fn verify(&mut self) -> Result<usize, Failure> {
+        let (Sizes::One(length), mut count) = (self.scenario.traffic.sizes, 0) else {
+            return Ok(0);
+        };
+        for lane in &mut self.lanes {
+            let kept = lane.samples.as_mut().map(|samples| std::mem::take(&mut samples.kept));
+            let kept = kept.unwrap_or_default();
+            count += kept.len();
+            verify_filled::<Written>(Hosts::Sixteen, &kept, &self.publics, |number, transport| {
+                let mut payload = vec![0; length - 34 - transport];
+                let at = payload.len() - 4;
+                payload[at..].copy_from_slice(&number.to_be_bytes());
+                payload
+            })?;
+        }
+        Ok(count)
     }
 
     fn session_packets(&self) -> u64 {

@@ -7,8 +7,9 @@ use sluice_filter::{Action, Counters, Filters, Kind, RuleList, Settings, Verdict
 use sluice_wire::Checksums;
 
 use super::slow::Pace;
-use super::traffic::{Direction, LONG, Opens, SFR, SFR_SESSION, SHORT, Skew, Traffic};
+use super::traffic::{LONG, Opens, SFR, SFR_SESSION, SHORT, Sizes, Skew, Traffic};
 use crate::filter::sets::Set;
+use crate::nat_path::Direction;
 use crate::nat_path::rig::{Job, SHARDS};
 use crate::nat_path::rules::Style;
 
@@ -54,6 +55,15 @@ impl Scenario {
             queues: u16::MAX,
             filter: 0,
         }
+    }
+
+    /// Established flows of frames of so many bytes without check sequence, from one side or both.
+    pub const fn of_frames(length: usize, direction: Direction, checksums: Checksums, style: Style) -> Self {
+        let mut scenario = Self::new("frames").from(direction);
+        scenario.traffic.sizes = Sizes::One(length);
+        scenario.traffic.checksums = checksums;
+        scenario.style = style;
+        scenario
     }
 
     const fn from(mut self, direction: Direction) -> Self {

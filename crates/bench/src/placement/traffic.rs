@@ -3,46 +3,15 @@
 use std::sync::Arc;
 
 use sluice_wire::tcp::flag;
-use sluice_wire::{Checksums, checksum};
+use sluice_wire::{Checksums, Packet, checksum};
 
-use crate::nat_path::Publics;
 use crate::nat_path::flows::{FRAME, Hosts, Random, Written, data, write};
+use crate::nat_path::{Direction, Publics};
 
 /// Flows that are established.
 pub const FLOWS: u32 = 8_000;
 /// Flows, beside those, that are opened in turn.
 pub const FRESH: u32 = 65_536;
-
-/// From which sides packets come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// From inside.
-    Up,
-    /// From outside.
-    Down,
-    /// Half from either.
-    Both,
-}
-
-impl Direction {
-    /// Its name in rows.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Up => "up",
-            Self::Down => "down",
-            Self::Both => "both",
-        }
-    }
-
-    /// Packets that are sent by each port at a time.
-    pub fn burst(self) -> &'static [(u16, usize)] {
-        match self {
-            Self::Up => &[(0, 64)],
-            Self::Down => &[(1, 64)],
-            Self::Both => &[(0, 64), (1, 64)],
-        }
-    }
-}
 
 /// Which flows have more packets than others.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -76,15 +45,34 @@ pub enum Opens {
     FromOutside,
 }
 
-/// Bytes of frames without check sequence, and how many of a hundred packets have them.
-pub type Sizes = &'static [(usize, u32)];
+/// Bytes of frames without check sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// All have so many.
+    One(usize),
+    /// How many of a hundred packets have so many.
+    Mix(&'static [(usize, u32)]),
+}
+
+impl Sizes {
+    /// Bytes of frames, each as often as a hundred packets have them.
+    pub fn lengths(self) -> Vec<usize> {
+        match self {
+            Self::One(length) => vec![length],
+            Self::Mix(sizes) => {
+                let each = sizes.iter().map(|&(length, count)| vec![length; count as usize]);
+                each.collect::<Vec<_>>().concat()
+            }
+        }
+    }
+}
 
 /// The shortest frames.
-pub const SHORT: Sizes = &[(FRAME, 100)];
+pub const SHORT: Sizes = Sizes::One(FRAME);
 /// The longest.
-pub const LONG: Sizes = &[(1514, 100)];
+pub const LONG: Sizes = Sizes::One(1514);
 /// What a French carrier's customers sent and received, by classes of up to 64, 128, 576, 1,280 bytes and above.
-pub const SFR: Sizes = &[(60, 20), (90, 28), (350, 16), (900, 9), (1514, 27)];
+pub const SFR: Sizes = Sizes::Mix(&[(60, 20), (90, 28), (350, 16), (900, 9), (1514, 27)]);
 /// Packets from inside of one of their sessions.
 pub const SFR_SESSION: u32 = 26;
 
@@ -101,19 +89,6 @@ pub struct Traffic {
     pub skew: Skew,
     /// New sessions.
     pub opens: Opens,
-}
-
-impl Traffic {
-    /// Bytes of frames, each as often as a hundred packets have them.
-    pub fn lengths(&self) -> Vec<usize> {
-        match self.sizes {
-            &[(length, _)] => vec![length],
-            sizes => sizes
-                .iter()
-                .flat_map(|&(length, count)| vec![length; count as usize])
-                .collect(),
-        }
-    }
 }
 
 /// What one source draws from.
@@ -148,9 +123,18 @@ impl Draw {
         }
     }
 
+    /// Write the next packet by a port.
+    #[inline(always)]
+    pub fn write(&mut self, port: u16, packet: &mut Packet<'_>) {
+        let (written, length) = self.next(port);
+        packet.set_len(length);
+        packet.set_checksums(self.traffic.checksums);
+        write_frame(packet.bytes_mut(), &written);
+    }
+
     /// The next packet by a port, and its length.
     #[inline(always)]
-    pub fn next(&mut self, port: u16) -> (Written, usize) {
+    fn next(&mut self, port: u16) -> (Written, usize) {
         let length = match self.lengths.len() {
             1 => self.lengths[0],
             count => self.lengths[self.random.below(count as u64) as usize],
@@ -252,9 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_are_of_a_hundred_packets() {
-        for sizes in [SHORT, LONG, SFR] {
-            assert_eq!(100, sizes.iter().map(|&(_, count)| count).sum::<u32>());
-        }
+    fn sizes_are_one_or_those_of_a_hundred_packets() {
+        assert_eq!([1, 1, 100], [SHORT, LONG, SFR].map(|sizes| sizes.lengths().len()));
     }
 }

@@ -1,0 +1,14 @@
+//! Tests that pass packets take turns.
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use sluice_dpdk::eal::Eal;
+
+/// DPDK starts once, and rings have names of their own: one test at a time, with a number for what it makes.
+pub fn turn() -> (&'static Eal, MutexGuard<'static, u32>) {
+    static EAL: OnceLock<&'static Eal> = OnceLock::new();
+    static TURN: Mutex<u32> = Mutex::new(0);
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let eal = EAL.get_or_init(|| crate::placement::rig::start(2).expect("memory"));
+    (eal, turn)
+}
