@@ -6,6 +6,9 @@
 //! beside that of the gateway's. Its worker also moves every frame from and to the wires by calls of the kernel; where
 //! those take more of its core than its own work, the row says that the wires limit.
 //!
+//! What comes from outside goes to flows that were opened from inside: the server's end has seen where their packets come
+//! from.
+//!
 //! Everything lives in private namespaces and goes with them. A process outside of them does what can't be done
 //! inside: it widens the connection tracking of Linux meanwhile, and pins the kernel threads of the gateway.
 
@@ -44,6 +47,14 @@ pub struct KernelArguments {
     #[arg(long, value_delimiter = ',', value_name = "FLOWS", default_value = "established,new")]
     #[arg(value_parser = ["established", "new"])]
     flows: Vec<String>,
+    /// Which way the packets go that are measured; from outside those of established flows alone.
+    #[arg(
+        long = "direction",
+        value_delimiter = ',',
+        value_name = "DIRECTION",
+        default_value = "up,down"
+    )]
+    directions: Vec<traffic::Direction>,
     /// Sizes of frames in bytes, check sequence counted.
     #[arg(long, value_delimiter = ',', default_value = "64")]
     bytes: Vec<usize>,

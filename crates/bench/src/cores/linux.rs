@@ -16,7 +16,7 @@ pub fn iptables(run: &mut Run<'_>, counts: &[usize], on: &[usize]) -> Result<(),
         together.insert(0, 0);
     }
     let (together, on) = (text(&together), text(on));
-    let mut more = vec!["--together", &together, "--on", &on];
+    let mut more = vec!["--direction", "up", "--together", &together, "--on", &on];
     if run.quick {
         more.extend(["--window", "400"]);
     }

@@ -9,15 +9,26 @@ use crate::nat_path::Direction;
 /// Measure it.
 pub fn iptables(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure> {
     let sizes: Vec<_> = arguments.sizes(run.quick).iter().map(usize::to_string).collect();
+    // The generator sends one way.
+    let ways = arguments.directions().into_iter().filter(|&way| way != Direction::Both);
+    let ways: Vec<_> = ways.map(Direction::name).collect();
+    if ways.is_empty() {
+        return Ok(());
+    }
     let mut take = |of_kernel: Row| (run.row)(translated(&of_kernel));
-    established::iptables(STYLE.rules, &["--bytes", &sizes.join(",")], run.quick, &mut take)?;
+    let more = ["--bytes", &sizes.join(","), "--direction", &ways.join(",")];
+    established::iptables(STYLE.rules, &more, run.quick, &mut take)?;
     Ok(())
 }
 
 /// A row of `kernel` as one of this bench.
 fn translated(of_kernel: &Row) -> Row {
     let bytes = of_kernel.text_of("bytes").parse().unwrap_or(0);
-    let row = row(&of_kernel.text_of("case"), bytes, Direction::Up)
+    let direction = match of_kernel.text_of("direction").as_str() {
+        "down" => Direction::Down,
+        _ => Direction::Up,
+    };
+    let row = row(&of_kernel.text_of("case"), bytes, direction)
         .key("cores", 1)
         // Connection tracking looks at each.
         .key("checksums", "computed")
@@ -36,11 +47,12 @@ mod tests {
         let of_kernel = Row::new("iptables")
             .key("rules", 1_000)
             .key("bytes", 1000)
+            .key("direction", "down")
             .key("limited_by", "gateway")
             .figure("packets_per_s", &[400_000.0, 500_000.0, 450_000.0])
             .figure("busy_share", &[1.0]);
         let row = translated(&of_kernel);
-        assert_eq!("iptables 1000 up none 1 gateway", {
+        assert_eq!("iptables 1000 down none 1 gateway", {
             let keys = ["case", "bytes", "direction", "site", "cores", "limited_by"];
             keys.map(|name| row.text_of(name)).join(" ")
         });

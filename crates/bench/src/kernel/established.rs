@@ -37,10 +37,11 @@ mod tests {
 
     #[test]
     fn words_are_those_of_kernel() {
-        let text = words(1_000, &["--bytes", "64,1518"], true)
+        let text = words(1_000, &["--bytes", "64,1518", "--direction", "up"], true)
             .join(" ".as_ref())
             .into_string();
-        let expected = "kernel --cases iptables --flows established --hits last --rules 1000 --bytes 64,1518 --quick";
+        let expected = "kernel --cases iptables --flows established --hits last --rules 1000 --bytes 64,1518 \
+                        --direction up --quick";
         assert_eq!(Ok(expected.to_owned()), text);
         let line = ["sluice-bench"]
             .into_iter()

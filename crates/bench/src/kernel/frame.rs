@@ -1,11 +1,14 @@
 //! The frames of the bench: UDP over IPv4, one flow per number, with right checksums.
 //!
 //! Flows in turn are of different networks, in an order that is not that of their addresses; where there are many
-//! networks each has few hosts.
+//! networks each has few hosts. Each frame carries its flow's number, by which the other end knows it when it comes with
+//! another source.
 
 use std::net::Ipv4Addr;
 
 use sluice_wire::checksum;
+
+use super::traffic::Direction;
 
 /// Hosts behind the gateway, at least; in one network no more.
 const HOSTS: u32 = 250;
@@ -32,6 +35,9 @@ const ETHERNET: usize = 14;
 const IPV4: usize = 20;
 const UDP: usize = 8;
 
+/// Where the flow's number is: right behind the headers.
+const NUMBER: usize = ETHERNET + IPV4 + UDP;
+
 /// Where the frames go and come from.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
@@ -47,10 +53,14 @@ pub struct Ends {
     pub server: Ipv4Addr,
 }
 
+/// An address and a port.
+pub type Socket = (u32, u16);
+
 /// A frame with everything filled in but what differs by flow.
 #[derive(Clone, Debug)]
 pub struct Template {
     bytes: Vec<u8>,
+    direction: Direction,
     inside: u32,
     networks: u32,
     hosts: u32,
@@ -59,8 +69,8 @@ pub struct Template {
 }
 
 impl Template {
-    /// Frames of `bytes` bytes, check sequence counted: at least 64.
-    pub fn new(ends: &Ends, bytes: usize) -> Self {
+    /// Frames of `bytes` bytes, check sequence counted: at least 64. They go to the server, or come from it.
+    pub fn new(ends: &Ends, bytes: usize, direction: Direction) -> Self {
         let length = bytes.max(64) - CHECK_SEQUENCE;
         let mut frame = Vec::with_capacity(length);
         frame.extend(ends.destination_mac);
@@ -68,13 +78,17 @@ impl Template {
         frame.extend([0x08, 0x00, 0x45, 0]);
         frame.extend(((length - ETHERNET) as u16).to_be_bytes());
         frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0]);
-        frame.extend([0; 4]);
-        frame.extend(ends.server.octets());
-        let datagram = (length - ETHERNET - IPV4) as u16;
-        frame.extend([0; 2]);
-        frame.extend(SERVER_PORT.to_be_bytes());
+        let (server, port, datagram) = (
+            ends.server.octets(),
+            SERVER_PORT.to_be_bytes(),
+            (length - ETHERNET - IPV4) as u16,
+        );
+        match direction {
+            Direction::Up => frame.extend([[0; 4], server, [0, 0, port[0], port[1]]].concat()),
+            Direction::Down => frame.extend([server, [0; 4], [port[0], port[1], 0, 0]].concat()),
+        }
         frame.extend(datagram.to_be_bytes());
-        frame.extend([0; 2]);
+        frame.extend([0; 6]);
         frame.extend((frame.len()..length).map(|at| at as u8));
         let sum = |from: usize, to: usize| u32::from(checksum::sum(&frame[from..to]));
         let networks = ends.networks.clamp(1, MOST_NETWORKS);
@@ -87,6 +101,7 @@ impl Template {
             header: sum(ETHERNET, l4),
             payload: sum(l4, length) + u32::from(pseudo),
             bytes: frame,
+            direction,
         }
     }
 
@@ -95,27 +110,46 @@ impl Template {
         self.bytes.len()
     }
 
-    /// Write the frame of a flow; `into` is at least as long. There are 16,000,000 flows or more, then they repeat.
-    pub fn write(&self, flow: u32, into: &mut [u8]) {
+    /// Where a flow comes from: there are 16,000,000 flows or more, then they repeat.
+    pub fn source(&self, flow: u32) -> Socket {
         let network = flow % self.networks * (MOST_NETWORKS + 1) % self.networks;
         let flow = flow / self.networks;
-        let source = self.inside + (network << 8) + 1 + flow % self.hosts;
+        let address = self.inside + (network << 8) + 1 + flow % self.hosts;
         let port = FIRST_PORT + (flow / self.hosts + network * PORT_STRIDE) % PORTS;
+        (address, port as u16)
+    }
+
+    /// Write the frame of a flow, whose end that is not the server is `end`; `into` is at least as long.
+    pub fn write(&self, flow: u32, end: Socket, into: &mut [u8]) {
         let Some(into) = into.get_mut(..self.bytes.len()) else {
             return;
         };
         into.copy_from_slice(&self.bytes);
-        let address = (source >> 16) + (source & 0xffff);
-        into[26..30].copy_from_slice(&source.to_be_bytes());
-        into[24..26].copy_from_slice(&complement(self.header + address).to_be_bytes());
-        into[34..36].copy_from_slice(&(port as u16).to_be_bytes());
+        let (address, port) = match self.direction {
+            Direction::Up => (26, 34),
+            Direction::Down => (30, 36),
+        };
+        let halves = |word: u32| (word >> 16) + (word & 0xffff);
+        into[address..address + 4].copy_from_slice(&end.0.to_be_bytes());
+        into[24..26].copy_from_slice(&complement(self.header + halves(end.0)).to_be_bytes());
+        into[port..port + 2].copy_from_slice(&end.1.to_be_bytes());
+        into[NUMBER..NUMBER + 4].copy_from_slice(&flow.to_be_bytes());
         // Zero would say that there is no checksum (RFC 768).
-        let whole = match complement(self.payload + address + port) {
+        let whole = match complement(self.payload + halves(end.0) + u32::from(end.1) + halves(flow)) {
             0 => 0xffff,
             whole => whole,
         };
         into[40..42].copy_from_slice(&whole.to_be_bytes());
     }
+}
+
+/// The flow and the source of a frame that went to the server; `None` for another frame.
+pub fn arrived(frame: &[u8]) -> Option<(u32, Socket)> {
+    let word = |at: usize| Some(u32::from_be_bytes(*frame.get(at..)?.first_chunk()?));
+    let ports = word(34)?;
+    let is_ours = frame.get(12..15) == Some(&[0x08, 0x00, 0x45]) && frame.get(23) == Some(&17);
+    let to_server = ports as u16 == SERVER_PORT;
+    Some((word(NUMBER)?, (word(26)?, (ports >> 16) as u16))).filter(|_| is_ours && to_server)
 }
 
 const _: () = assert!(ETHERNET + IPV4 + UDP <= 60);
@@ -149,9 +183,10 @@ mod tests {
             (7_654_321, 1518),
             (15_999_999, 64),
         ] {
-            let template = Template::new(&ENDS, bytes);
+            let template = Template::new(&ENDS, bytes, Direction::Up);
             let mut frame = vec![0xff; template.len()];
-            template.write(flow, &mut frame);
+            template.write(flow, template.source(flow), &mut frame);
+            assert_eq!(Some((flow, template.source(flow))), arrived(&frame));
             assert_eq!(bytes - 4, frame.len());
             let ip = Ipv4HeaderSlice::from_slice(&frame[14..])
                 .expect("an IPv4 header")
@@ -168,11 +203,11 @@ mod tests {
 
     #[test]
     fn frames_of_different_flows_differ_in_source() {
-        let template = Template::new(&ENDS, 64);
+        let template = Template::new(&ENDS, 64, Direction::Up);
         let mut seen = HashSet::new();
         for flow in 0..20_000 {
             let mut frame = [0; 60];
-            template.write(flow, &mut frame);
+            template.write(flow, template.source(flow), &mut frame);
             assert!(seen.insert((frame[29], frame[34], frame[35])), "flow {flow}");
         }
     }
@@ -186,12 +221,12 @@ mod tests {
                 networks,
                 ..ENDS
             };
-            let template = Template::new(&ends, 64);
+            let template = Template::new(&ends, 64, Direction::Up);
             let mut frame = [0; 60];
             let mut seen = HashSet::new();
             let mut drawn = vec![0; networks as usize];
             for flow in 0..2 * networks {
-                template.write(flow, &mut frame);
+                template.write(flow, template.source(flow), &mut frame);
                 let ip = Ipv4HeaderSlice::from_slice(&frame[14..])
                     .expect("an IPv4 header")
                     .to_header();
@@ -210,7 +245,27 @@ mod tests {
     #[test]
     fn frame_too_small_for_its_buffer_is_not_written() {
         let mut short = [7; 59];
-        Template::new(&ENDS, 64).write(1, &mut short);
+        Template::new(&ENDS, 64, Direction::Up).write(1, (1, 1), &mut short);
         assert_eq!([7; 59], short);
+    }
+
+    #[test]
+    fn frame_from_the_server_has_right_checksums_and_is_none_that_went_there() {
+        let public = (u32::from(Ipv4Addr::new(203, 0, 113, 255)), 65_535);
+        for (flow, bytes) in [(0, 64), (65_535, 65), (7_654_321, 1518)] {
+            let template = Template::new(&ENDS, bytes, Direction::Down);
+            let mut frame = vec![0xff; template.len()];
+            template.write(flow, public, &mut frame);
+            let ip = Ipv4HeaderSlice::from_slice(&frame[14..]).expect("an IPv4 header");
+            let ip = ip.to_header();
+            assert_eq!(ip.calc_header_checksum(), ip.header_checksum, "flow {flow}");
+            assert_eq!((ENDS.server.octets(), [203, 0, 113, 255]), (ip.source, ip.destination));
+            let udp = UdpHeaderSlice::from_slice(&frame[34..]).expect("a UDP header");
+            let whole = udp.to_header().calc_checksum_ipv4(&ip, &frame[42..]);
+            assert_eq!(Ok(udp.checksum()), whole, "flow {flow}");
+            assert_eq!((SERVER_PORT, 65_535), (udp.source_port(), udp.destination_port()));
+            assert_eq!(None, arrived(&frame));
+        }
+        assert_eq!(None, arrived(&[0; 45]));
     }
 }

@@ -6,10 +6,20 @@
 //! | `established FROM STEP COUNT RATE` | none; sends at RATE packets per second (0: as fast as it can), each of a flow drawn anew of FROM, FROM + STEP and so on, COUNT of them |
 //! | `new FROM COUNT RATE` | none; sends one packet of each flow from FROM on |
 //! | `stop` | `sent N`: all packets that the interface has taken since the start |
+//!
+//! One that answers (`--answers`) is the server's end: it sends to where it has seen packets of flows come from.
+//!
+//! | line | answer |
+//! | --- | --- |
+//! | `learn` | none; takes what comes, until the next line |
+//! | `known` | `known N`, when it knows where N flows come from |
+//! | `established FROM STEP COUNT RATE` | none; sends as above, to ends of known flows, or to such as nobody has where none is known |
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
 use std::net::Ipv4Addr;
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use clap::Args;
@@ -17,7 +27,9 @@ use sluice_dpdk::workers::{Stop, Worker};
 use sluice_dpdk::{Device, Devices, DpdkIo, Driver, Eal, Plan, PortPlan, tsc};
 use sluice_engine::io::{BATCH, HAND, Lent, PacketIo, Slot};
 
-use super::frame::{Ends, Template};
+use super::frame::{Ends, Socket, Template, arrived};
+use super::topology::{INSIDE_MAC, OUTSIDE_MAC};
+use super::traffic::Direction;
 
 /// What the generator needs to know at its start.
 #[derive(Args, Clone, Debug)]
@@ -43,6 +55,9 @@ pub struct GeneratorArguments {
     /// AF_XDP in place of AF_PACKET.
     #[arg(long)]
     xdp: bool,
+    /// The server's end.
+    #[arg(long)]
+    answers: bool,
 }
 
 /// Flows of one generator among several.
@@ -78,6 +93,8 @@ enum Task {
     Open { flows: u32, rate: u64 },
     Established { own: Own, rate: u64 },
     New { from: u32, count: u32, rate: u64 },
+    Learn,
+    Known,
     Nothing,
 }
 
@@ -104,6 +121,8 @@ impl Task {
                 count: number(2)?,
                 rate: number(3)?.into(),
             },
+            "learn" => Self::Learn,
+            "known" => Self::Known,
             "stop" => Self::Nothing,
             _ => return None,
         })
@@ -123,17 +142,26 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
     let (devices, mut hands) = Devices::open(eal, &plan)?;
     let io = hands.pop().ok_or("no hand for one worker")?;
     let source_mac = devices.ports().first().map(|port| port.mac()).unwrap_or_default();
+    let (direction, destination_mac) = match arguments.answers {
+        true => (Direction::Down, OUTSIDE_MAC),
+        false => (Direction::Up, INSIDE_MAC),
+    };
     let ends = Ends {
         source_mac,
-        destination_mac: super::topology::INSIDE_MAC,
+        destination_mac,
         inside: arguments.inside,
         networks: arguments.networks,
         server: arguments.server,
     };
-    let template = Template::new(&ends, arguments.bytes);
+    let template = Template::new(&ends, arguments.bytes, direction);
     let (tell, tasks) = channel();
     let worker = Worker::start(eal, "traffic", arguments.core, move |stop| {
-        let mut generator = Generator { io, template, sent: 0 };
+        let mut generator = Generator {
+            io,
+            template,
+            peers: Peers::of(direction),
+            sent: 0,
+        };
         generator.work(&tasks, &stop);
         generator.io
     })?;
@@ -150,9 +178,69 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
     Ok(())
 }
 
+/// The other ends of flows, as far as the generator does not make them up.
+enum Peers {
+    /// Flows go out: it does.
+    Own,
+    /// Flows, and where they came from.
+    Learned(BTreeMap<u32, Socket>),
+    /// The same in a row.
+    Known(Vec<(u32, Socket)>),
+}
+
+/// Flows to which answers go where nobody asks.
+const UNASKED: u32 = 4_096;
+
+impl Peers {
+    fn of(direction: Direction) -> Self {
+        match direction {
+            Direction::Up => Self::Own,
+            Direction::Down => Self::Learned(BTreeMap::new()),
+        }
+    }
+
+    fn learn(&mut self, frame: &[u8]) {
+        if let (Self::Learned(flows), Some((flow, source))) = (self, arrived(frame)) {
+            flows.insert(flow, source);
+        }
+    }
+
+    fn known(&self) -> usize {
+        match self {
+            Self::Own => 0,
+            Self::Learned(flows) => flows.len(),
+            Self::Known(flows) => flows.len(),
+        }
+    }
+
+    /// From now on nothing is learned.
+    fn settle(&mut self) {
+        if let Self::Learned(flows) = self {
+            let mut known: Vec<_> = std::mem::take(flows).into_iter().collect();
+            if known.is_empty() {
+                let nobody = |flow: u32| (flow, (0xcb00_7100 | flow & 0xff, 1024 + flow as u16));
+                known = (0..UNASKED).map(nobody).collect();
+            }
+            *self = Self::Known(known);
+        }
+    }
+
+    /// A flow of those that are drawn from, and its other end.
+    fn draw(&self, own: Own, random: u32, template: &Template) -> (u32, Socket) {
+        match self {
+            Self::Known(flows) => flows[random as usize % flows.len()],
+            _ => {
+                let flow = own.draw(random);
+                (flow, template.source(flow))
+            }
+        }
+    }
+}
+
 struct Generator {
     io: DpdkIo,
     template: Template,
+    peers: Peers,
     sent: u64,
 }
 
@@ -169,7 +257,17 @@ impl Generator {
                     say(&format!("sent {}", self.sent));
                     task = Task::Nothing;
                 }
-                Ok(other) => task = other,
+                Ok(Task::Known) => {
+                    // What has come until now counts.
+                    while self.learn() > 0 {}
+                    say(&format!("known {}", self.peers.known()));
+                }
+                Ok(other) => {
+                    if matches!(other, Task::Established { .. }) {
+                        self.peers.settle();
+                    }
+                    task = other;
+                }
                 Err(TryRecvError::Disconnected) => return,
                 Err(TryRecvError::Empty) => {}
             }
@@ -180,13 +278,22 @@ impl Generator {
     /// Do a slice of a task, at most some thousand packets; what remains of it.
     fn round(&mut self, task: Task) -> Task {
         match task {
-            Task::Nothing => Task::Nothing,
+            Task::Nothing | Task::Known => Task::Nothing,
+            Task::Learn => {
+                // It shares its core with who sends.
+                if self.learn() == 0 {
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+                Task::Learn
+            }
             Task::Open { flows, rate } => {
                 let mut pace = Pace::new(rate);
                 let mut flow = 0;
                 while flow < flows {
                     pace.wait();
-                    let count = self.send((flows - flow).min(BATCH as u32) as usize, |index| flow + index);
+                    let count = self.send((flows - flow).min(BATCH as u32) as usize, |index, template, _| {
+                        (flow + index, template.source(flow + index))
+                    });
                     pace.sent(count);
                     flow += count as u32;
                 }
@@ -198,7 +305,9 @@ impl Generator {
                 for _ in 0..64 {
                     pace.wait();
                     let drawn = self.sent as u32;
-                    let count = self.send(BATCH, |index| own.draw(scatter(drawn.wrapping_add(index))));
+                    let count = self.send(BATCH, |index, template, peers| {
+                        peers.draw(own, scatter(drawn.wrapping_add(index)), template)
+                    });
                     pace.sent(count);
                 }
                 task
@@ -208,7 +317,9 @@ impl Generator {
                 let (mut from, mut count) = (from, count);
                 for _ in 0..64 {
                     pace.wait();
-                    let sent = self.send(count.min(BATCH as u32) as usize, |index| from + index) as u32;
+                    let sent = self.send(count.min(BATCH as u32) as usize, |index, template, _| {
+                        (from + index, template.source(from + index))
+                    }) as u32;
                     pace.sent(sent as usize);
                     (from, count) = (from + sent, count - sent);
                     if count == 0 {
@@ -220,8 +331,22 @@ impl Generator {
         }
     }
 
+    /// Take what has come; how many frames.
+    fn learn(&mut self) -> usize {
+        let count = self.io.receive(0);
+        {
+            let mut lent = Lent::new();
+            self.io.lend(&mut lent);
+            lent.iter().for_each(|packet| self.peers.learn(packet.bytes()));
+        }
+        let slots: ArrayVec<Slot, HAND> = (0..count as Slot).collect();
+        self.io.free(&slots);
+        self.io.end();
+        count
+    }
+
     /// Send packets of flows; how many the interface took, always the first ones.
-    fn send(&mut self, count: usize, flow: impl Fn(u32) -> u32) -> usize {
+    fn send(&mut self, count: usize, flow: impl Fn(u32, &Template, &Peers) -> (u32, Socket)) -> usize {
         let made = self.io.allocate(count);
         let length = self.template.len();
         {
@@ -229,7 +354,8 @@ impl Generator {
             self.io.lend(&mut lent);
             for (index, packet) in lent.iter_mut().enumerate() {
                 if packet.set_len(length) {
-                    self.template.write(flow(index as u32), packet.bytes_mut());
+                    let (flow, end) = flow(index as u32, &self.template, &self.peers);
+                    self.template.write(flow, end, packet.bytes_mut());
                 }
             }
         }
@@ -301,6 +427,10 @@ mod tests {
         };
         assert_eq!(Some(new), Task::parse("new 1 2 0"));
         assert_eq!(Some(Task::Nothing), Task::parse("stop"));
+        assert_eq!(
+            (Some(Task::Learn), Some(Task::Known)),
+            (Task::parse("learn"), Task::parse("known"))
+        );
     }
 
     #[test]
@@ -318,6 +448,33 @@ mod tests {
             (0..own.count).for_each(|random| drawn[own.draw(random) as usize] += 1);
         }
         assert_eq!(vec![1; 10], drawn);
+    }
+
+    #[test]
+    fn answers_go_to_flows_that_were_learned_and_to_nobody_without_any() {
+        let ends = Ends {
+            source_mac: [2; 6],
+            destination_mac: [4; 6],
+            inside: Ipv4Addr::new(10, 0, 0, 0),
+            networks: 1,
+            server: Ipv4Addr::new(198, 18, 0, 1),
+        };
+        let template = Template::new(&ends, 64, Direction::Up);
+        let mut frame = [0; 60];
+        template.write(7, (0xcb00_7105, 4_711), &mut frame);
+        let mut peers = Peers::of(Direction::Down);
+        peers.learn(&frame);
+        peers.learn(&frame);
+        peers.learn(&[0; 60]);
+        assert_eq!(1, peers.known());
+        peers.settle();
+        let all = Own::of(8_000, 0, 1);
+        assert_eq!((7, (0xcb00_7105, 4_711)), peers.draw(all, 123, &template));
+        let mut nobody = Peers::of(Direction::Down);
+        nobody.settle();
+        assert_eq!(UNASKED as usize, nobody.known());
+        let own = Peers::of(Direction::Up);
+        assert_eq!((123, template.source(123)), own.draw(all, 123, &template));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::KernelArguments;
 use super::command::{CommandError, run as command};
 use super::gateway::Case;
-use super::traffic::{Flows, Hits, OPENED};
+use super::traffic::{Direction, Flows, Hits, OPENED};
 use super::trial::{Sample, Trial, TrialError};
 use crate::rows::{Figure, Row};
 
@@ -86,11 +86,12 @@ fn furnish() -> Result<(), CommandError> {
 
 fn describe(trial: &Trial) -> String {
     format!(
-        "{} with {} rules, hits {}, {} flows, {} bytes",
+        "{} with {} rules, hits {}, {} flows {}, {} bytes",
         trial.case.name(),
         trial.rules,
         trial.hits.name(),
         trial.flows.name(),
+        trial.direction.name(),
         trial.bytes
     )
 }
@@ -112,13 +113,23 @@ fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
                     .contains(&Hits::Last)
                     .then_some((Flows::Established(OPENED), Hits::Last));
                 let new = hits.iter().map(|&hits| (Flows::New, hits));
-                let both = established.into_iter().chain(new);
-                for (flows, hits) in both.filter(|(flows, _)| arguments.flows.iter().any(|name| name == flows.name())) {
+                let both: Vec<_> = established.into_iter().chain(new).collect();
+                let all = arguments.directions.iter().flat_map(|&direction| {
+                    let flows = both.iter().map(move |&(flows, hits)| (flows, hits, direction));
+                    // What comes from outside opens nothing, and has one generator.
+                    flows.filter(move |&(flows, _, direction)| {
+                        direction == Direction::Up || flows != Flows::New && together == 0
+                    })
+                });
+                for (flows, hits, direction) in
+                    all.filter(|(flows, ..)| arguments.flows.iter().any(|name| name == flows.name()))
+                {
                     trials.push(Trial {
                         case,
                         rules,
                         hits,
                         flows,
+                        direction,
                         bytes,
                         together,
                         rate: arguments.rate,
@@ -156,10 +167,10 @@ struct Bench<'a> {
 }
 
 /// What traffic and on which cores, where rows are held against one another.
-type Kind = (usize, usize, &'static str);
+type Kind = (usize, usize, &'static str, Direction);
 
 fn kind(trial: &Trial) -> Kind {
-    (trial.together, trial.bytes, trial.flows.name())
+    (trial.together, trial.bytes, trial.flows.name(), trial.direction)
 }
 
 impl Bench<'_> {
@@ -200,7 +211,8 @@ impl Bench<'_> {
             .key("hits", trial.hits.name())
             .key("flows", trial.flows.name())
             .key("bytes", trial.bytes)
-            .key("direction", "up")
+            .key("direction", trial.direction.name())
+            .key("site", "none")
             .key("limited_by", limit)
             .figure("packets_per_s", &rates)
             .figure("offered_per_s", &figures(|sample| sample.offered_per_s))
@@ -283,9 +295,9 @@ mod tests {
         let line = Line::parse_from(["kernel"]);
         let trials = trials(&line.arguments, true);
         assert_eq!(
-            (3 + 4 * 3) * 2 + 4 * 2,
+            (3 + 4 * 3) * 3 + 4 * 2,
             trials.len(),
-            "new flows match rules in two ways where there are several"
+            "established flows go two ways, new ones match rules in two ways where there are several"
         );
         assert_eq!(Duration::from_millis(700), trials[0].window);
         assert!(estimate(&line.arguments, true) > trials[0].window * 90);
@@ -308,7 +320,7 @@ mod tests {
             "64,512",
         ]);
         let trials = trials(&line.arguments, true);
-        assert_eq!(12, trials.len());
+        assert_eq!(16, trials.len());
         assert!(trials.iter().all(|trial| trial.rules == 7));
     }
 
@@ -323,7 +335,7 @@ mod tests {
             "--together",
             "0,1,2",
         ];
-        let line = Line::parse_from([&words[..], &["--flows", "established"]].concat());
+        let line = Line::parse_from([&words[..], &["--flows", "established", "--direction", "up"]].concat());
         let trials = trials(&line.arguments, true);
         let told: Vec<_> = trials.iter().map(|trial| (trial.case, trial.together)).collect();
         let expected = [
@@ -345,6 +357,8 @@ mod tests {
             "9",
             "--flows",
             "established",
+            "--direction",
+            "up",
             "--bytes",
             "64,512",
         ]);
@@ -357,6 +371,38 @@ mod tests {
     }
 
     #[test]
+    fn trials_from_outside_are_of_established_flows() {
+        let line = Line::parse_from([
+            "kernel",
+            "--cases",
+            "linux-forward,iptables",
+            "--rules",
+            "9",
+            "--direction",
+            "up,down",
+            "--together",
+            "0,1",
+        ]);
+        let trials = trials(&line.arguments, true);
+        let down = trials.iter().filter(|trial| trial.direction == Direction::Down);
+        let told: Vec<_> = down
+            .map(|trial| (trial.case, trial.flows.name(), trial.together))
+            .collect();
+        let expected = [
+            (Case::LinuxForward, "established", 0),
+            (Case::Iptables, "established", 0),
+        ];
+        assert_eq!(expected.to_vec(), told);
+        assert_eq!("down", {
+            let down = trials.iter().find(|trial| trial.direction == Direction::Down);
+            let mut bench = bench(&line.arguments);
+            bench
+                .row(down.expect("one"), &vec![sample(1_000.0, None)])
+                .text_of("direction")
+        });
+    }
+
+    #[test]
     fn trials_of_uniform_hits_are_of_new_flows_beside_the_one_forwarding() {
         let line = Line::parse_from([
             "kernel",
@@ -366,6 +412,8 @@ mod tests {
             "uniform",
             "--rules",
             "1,9",
+            "--direction",
+            "up",
         ]);
         let trials = trials(&line.arguments, true);
         let told = trials

@@ -47,6 +47,11 @@ impl Cores {
         [&[self.gateway], &self.more[..]].concat()
     }
 
+    /// Those with a generator.
+    pub fn generators(&self) -> Vec<usize> {
+        [&[self.traffic], &self.more[..]].concat()
+    }
+
     /// All of them.
     pub fn all(&self) -> Vec<usize> {
         let mut all = [&[self.traffic, self.gateway], &self.more[..]].concat();

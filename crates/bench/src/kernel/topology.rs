@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use super::command::{CommandError, feed, run};
 use super::frame::SERVER_PORT;
-use super::machine::Cores;
+use super::machine::{Cores, Packets, packets};
+use super::traffic::Direction;
 
 /// Namespace of the generator.
 pub const GENERATOR: &str = "slb-generator";
@@ -64,17 +65,17 @@ pub fn mac_text(mac: [u8; 6]) -> String {
 pub struct Topology {
     /// Who works where.
     pub cores: Cores,
-    /// A process in the sink's namespace, by which its counters are read.
-    sink: Child,
+    /// Processes in the generator's namespace and the sink's, by which their counters are read.
+    ends: [Child; 2],
 }
 
 impl Topology {
-    /// Make the namespaces and wires. The sink drops at ingress: it counts on `translated` what carries a
-    /// source of the pool, on `plain` what carries an inside host's.
+    /// Make the namespaces and wires. Both ends drop at ingress. The sink counts on `translated` what carries a source of
+    /// the pool, on `plain` what carries an inside host's; the generator on `returned` what the server sent to inside hosts.
     pub fn build(cores: Cores) -> Result<Self, CommandError> {
-        let sink = || {
+        let stay = |host| {
             Command::new("ip")
-                .args(["netns", "exec", SINK, "sleep", "infinity"])
+                .args(["netns", "exec", host, "sleep", "infinity"])
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .spawn()
@@ -98,6 +99,7 @@ impl Topology {
         // Where each core has a generator it goes all the way with its packets.
         if cores.are_apart() {
             steer(SINK, SINK_INTERFACE, cores.traffic)?;
+            steer(GENERATOR, GENERATOR_INTERFACE, cores.traffic)?;
         }
         let rules = format!(
             "table netdev sink {{
@@ -112,42 +114,67 @@ impl Topology {
             POOL[2]
         );
         feed(&format!("ip netns exec {SINK} nft -f -"), &rules)?;
+        let rules = format!(
+            "table netdev generator {{
+                counter returned {{ }}
+                chain arrive {{
+                    type filter hook ingress device {GENERATOR_INTERFACE} priority 0; policy accept;
+                    ip saddr {SERVER} ip daddr {INSIDE_NETWORKS} udp sport {SERVER_PORT} counter name returned drop
+                }}
+            }}\n"
+        );
+        feed(&format!("ip netns exec {GENERATOR} nft -f -"), &rules)?;
         run(&format!(
             "ip -n {SINK} address add {SINK_ADDRESS}/24 dev {SINK_INTERFACE}"
         ))?;
-        Ok(Self { cores, sink: sink()? })
+        Ok(Self {
+            cores,
+            ends: [stay(GENERATOR)?, stay(SINK)?],
+        })
     }
 
-    /// A process in the sink's namespace.
-    pub fn sink(&self) -> u32 {
-        self.sink.id()
+    /// Packets of the interface that those are sent by which are measured, and of that which they come to.
+    pub fn packets(&self, direction: Direction) -> [Packets; 2] {
+        let [generator, sink] = &self.ends;
+        let generator = packets(generator.id(), GENERATOR_INTERFACE);
+        let sink = packets(sink.id(), SINK_INTERFACE);
+        match direction {
+            Direction::Up => [generator, sink],
+            Direction::Down => [sink, generator],
+        }
     }
 
-    /// What has arrived at the sink: from the pool's addresses, and from inside hosts' own.
+    /// What has arrived: at the sink from the pool's addresses and from inside hosts' own, at the generator from the server.
     pub fn arrived(&self) -> Result<Arrived, CommandError> {
-        Ok(Arrived::parse(&run(&format!(
-            "ip netns exec {SINK} nft -j list counters"
-        ))?))
+        let list = |host| run(&format!("ip netns exec {host} nft -j list counters"));
+        Ok(Arrived {
+            returned: Arrived::parse(&list(GENERATOR)?).returned,
+            ..Arrived::parse(&list(SINK)?)
+        })
     }
 }
 
 impl Drop for Topology {
     fn drop(&mut self) {
-        let _ = self.sink.kill();
-        let _ = self.sink.wait();
+        for end in &mut self.ends {
+            let _ = end.kill();
+            let _ = end.wait();
+        }
         for host in [SINK, GATEWAY, GENERATOR] {
             let _ = run(&format!("ip netns delete {host}"));
         }
     }
 }
 
-/// Packets at the sink, by their source.
+/// Packets at either end, by where they come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Arrived {
     /// From the pool.
     pub translated: u64,
     /// From inside hosts' own addresses.
     pub plain: u64,
+    /// From the server.
+    pub returned: u64,
 }
 
 impl Arrived {
@@ -162,6 +189,7 @@ impl Arrived {
         Self {
             translated: count("translated").unwrap_or(0),
             plain: count("plain").unwrap_or(0),
+            returned: count("returned").unwrap_or(0),
         }
     }
 }
@@ -213,6 +241,7 @@ mod tests {
         let expected = Arrived {
             translated: 12,
             plain: 3,
+            returned: 0,
         };
         assert_eq!(expected, Arrived::parse(listing));
         assert_eq!(Arrived::default(), Arrived::parse("nothing of the kind"));

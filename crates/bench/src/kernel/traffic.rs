@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use clap::ValueEnum;
 
 use super::generator::Own;
-use super::topology::{GENERATOR, GENERATOR_INTERFACE, Topology};
+use super::topology::{GENERATOR, GENERATOR_INTERFACE, SINK, SINK_INTERFACE, Topology};
 
 /// Why the generator does not do as it is told.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +39,25 @@ impl Flows {
         match self {
             Self::Established(_) => "established",
             Self::New => "new",
+        }
+    }
+}
+
+/// Which way the packets go that are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Direction {
+    /// From inside.
+    Up,
+    /// From outside, to flows that were opened from inside.
+    Down,
+}
+
+impl Direction {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Down => "down",
         }
     }
 }
@@ -79,38 +98,73 @@ pub const OPENED: u32 = 8_000;
 /// Running generators, one or more.
 #[derive(Debug)]
 pub struct Traffic {
-    first: Generator,
-    others: Vec<Generator>,
+    /// Those inside; none any more where all are open and the packets that are measured come from outside.
+    inside: Vec<Generator>,
+    /// The server's end, where it answers.
+    outside: Option<Generator>,
+}
+
+/// What generators are started for.
+#[derive(Clone, Copy, Debug)]
+pub struct Frames {
+    /// Bytes of a frame.
+    pub bytes: usize,
+    /// Which rules they match.
+    pub hits: Hits,
+    /// Of so many.
+    pub rules: u32,
+    /// Which way they go.
+    pub direction: Direction,
+    /// Sent by AF_XDP.
+    pub xdp: bool,
 }
 
 impl Traffic {
-    /// Start them in their namespace, for frames of `bytes` bytes from the hosts of the rules that are to be hit.
-    pub fn start(topology: &Topology, bytes: usize, hits: Hits, rules: u32, xdp: bool) -> Result<Self, TrafficError> {
-        let start = |core| Generator::start(core, bytes, hits, rules, xdp);
-        let others = topology.cores.more.iter().map(|&core| start(core));
-        Ok(Self {
-            first: start(topology.cores.traffic)?,
-            others: others.collect::<Result<_, _>>()?,
-        })
-    }
-
-    /// A process in their namespace.
-    pub fn process(&self) -> u32 {
-        self.first.child.id()
+    /// Start them in their namespaces.
+    pub fn start(topology: &Topology, frames: &Frames) -> Result<Self, TrafficError> {
+        let start = |core| Generator::start(core, frames, Direction::Up);
+        let inside = topology.cores.generators().into_iter().map(start);
+        let mut traffic = Self {
+            inside: inside.collect::<Result<_, _>>()?,
+            outside: None,
+        };
+        if frames.direction == Direction::Down {
+            let mut outside = Generator::start(topology.cores.traffic, frames, Direction::Down)?;
+            outside.tell("learn")?;
+            traffic.outside = Some(outside);
+        }
+        Ok(traffic)
     }
 
     /// Send one packet of each of the first flows, `rate` a second.
     pub fn open(&mut self, flows: u32, rate: u32) -> Result<(), TrafficError> {
-        self.first.tell(&format!("open {flows} {rate}"))?;
-        self.first.expect("opened").map(drop)
+        let Some(first) = self.inside.first_mut() else {
+            return Ok(());
+        };
+        first.tell(&format!("open {flows} {rate}"))?;
+        first.expect("opened").map(drop)
+    }
+
+    /// How many flows the server's end knows the ends of; `None` where it does not answer.
+    pub fn known(&mut self) -> Result<Option<u64>, TrafficError> {
+        let Some(outside) = &mut self.outside else {
+            return Ok(None);
+        };
+        outside.tell("known")?;
+        let answer = outside.expect("known")?;
+        Ok(answer.rsplit(' ').next().and_then(|count| count.parse().ok()))
     }
 
     /// Begin to send, at most `rate` packets per second all together, each generator flows of its own; 0 is no limit.
     pub fn begin(&mut self, flows: Flows, rate: u32) -> Result<(), TrafficError> {
-        let generators = 1 + self.others.len() as u32;
+        if self.outside.is_some() {
+            // Who listens inside would take time from who receives there.
+            self.inside.clear();
+        }
+        let senders = self.senders();
+        let generators = senders.len() as u32;
         let rate = rate.div_ceil(generators);
-        for (number, generator) in self.all().enumerate() {
-            let number = number as u32;
+        for (number, generator) in (0..).zip(senders) {
             match flows {
                 Flows::Established(flows) => {
                     let Own { from, step, count } = Own::of(flows, number, generators);
@@ -128,12 +182,17 @@ impl Traffic {
 
     /// Stop to send.
     pub fn stop(&mut self) -> Result<(), TrafficError> {
-        self.all().try_for_each(|generator| generator.tell("stop"))?;
-        self.all().try_for_each(|generator| generator.expect("sent").map(drop))
+        let mut senders = self.senders();
+        senders.iter_mut().try_for_each(|generator| generator.tell("stop"))?;
+        let sent = senders.iter_mut().map(|generator| generator.expect("sent"));
+        sent.collect::<Result<Vec<_>, _>>().map(drop)
     }
 
-    fn all(&mut self) -> impl Iterator<Item = &mut Generator> {
-        std::iter::once(&mut self.first).chain(&mut self.others)
+    fn senders(&mut self) -> Vec<&mut Generator> {
+        match &mut self.outside {
+            Some(outside) => vec![outside],
+            None => self.inside.iter_mut().collect(),
+        }
     }
 }
 
@@ -146,32 +205,26 @@ struct Generator {
 }
 
 impl Generator {
-    fn start(core: usize, bytes: usize, hits: Hits, rules: u32, xdp: bool) -> Result<Self, TrafficError> {
+    fn start(core: usize, frames: &Frames, direction: Direction) -> Result<Self, TrafficError> {
+        let (host, interface) = match direction {
+            Direction::Up => (GENERATOR, GENERATOR_INTERFACE),
+            Direction::Down => (SINK, SINK_INTERFACE),
+        };
         let core = core.to_string();
-        let (first, networks) = hits.of(rules);
+        let (first, networks) = frames.hits.of(frames.rules);
         let inside = super::topology::inside_network(first).to_string();
         let server = super::topology::SERVER.to_string();
+        let (bytes, networks) = (frames.bytes.to_string(), networks.to_string());
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", GENERATOR, "taskset", "-c", &core]);
+        command.args(["netns", "exec", host, "taskset", "-c", &core]);
         command.arg(std::env::current_exe()?).arg("generate");
-        command.args([
-            "--interface",
-            GENERATOR_INTERFACE,
-            "--core",
-            &core,
-            "--bytes",
-            &bytes.to_string(),
-        ]);
-        command.args([
-            "--inside",
-            &inside,
-            "--networks",
-            &networks.to_string(),
-            "--server",
-            &server,
-        ]);
-        if xdp {
+        command.args(["--interface", interface, "--core", &core, "--bytes", &bytes]);
+        command.args(["--inside", &inside, "--networks", &networks, "--server", &server]);
+        if frames.xdp {
             command.arg("--xdp");
+        }
+        if direction == Direction::Down {
+            command.arg("--answers");
         }
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take());

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use super::command::CommandError;
 use super::gateway::{Case, Gateway, GatewayError, Stages};
 use super::inside::Outside;
-use super::machine::{Cores, Packets, packets, settle, taken, unused_time};
+use super::machine::{Cores, Packets, settle, taken, unused_time};
 use super::outside::KernelError;
-use super::topology::{Arrived, GENERATOR_INTERFACE, SINK_INTERFACE, Topology};
-use super::traffic::{Flows, Hits, OPENED, Traffic, TrafficError};
+use super::topology::{Arrived, Topology};
+use super::traffic::{Direction, Flows, Frames, Hits, OPENED, Traffic, TrafficError};
 
 /// Time between the first packet and the first window.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -72,6 +72,8 @@ pub struct Trial {
     pub hits: Hits,
     /// Whose packets.
     pub flows: Flows,
+    /// Which way they go.
+    pub direction: Direction,
     /// Bytes of a frame.
     pub bytes: usize,
     /// Cores that have generator, gateway and receiver each; 0 where these have cores of their own.
@@ -184,14 +186,15 @@ struct Reading {
 }
 
 impl Reading {
-    fn take(topology: &Topology, traffic: &Traffic) -> Self {
+    fn take(topology: &Topology, direction: Direction) -> Self {
+        let [generator, sink] = topology.packets(direction);
         Self {
             at: Instant::now(),
             unused: topology.cores.gateways().into_iter().map(unused_time).sum(),
             unused_of_all: topology.cores.all().into_iter().map(unused_time).sum(),
             taken: taken(),
-            sink: packets(topology.sink(), SINK_INTERFACE),
-            generator: packets(traffic.process(), GENERATOR_INTERFACE),
+            sink,
+            generator,
         }
     }
 
@@ -241,7 +244,14 @@ impl Trial {
         settle(cores.gateway, QUIET);
         let topology = Topology::build(cores.clone())?;
         let gateway = Gateway::start(self.case, self.rules, &topology, program, self.napi_thread, outside)?;
-        let mut traffic = Traffic::start(&topology, self.bytes, self.hits, self.rules, self.xdp)?;
+        let frames = Frames {
+            bytes: self.bytes,
+            hits: self.hits,
+            rules: self.rules,
+            direction: self.direction,
+            xdp: self.xdp,
+        };
+        let mut traffic = Traffic::start(&topology, &frames)?;
         self.open(&topology, &mut traffic)?;
         settle(cores.gateway, QUIET);
         let (mut samples, hz) = (Vec::new(), sluice_dpdk::tsc::frequency());
@@ -249,9 +259,9 @@ impl Trial {
         std::thread::sleep(WARM_UP);
         for _ in 0..self.windows {
             let stages = gateway.stages();
-            let before = Reading::take(&topology, &traffic);
+            let before = Reading::take(&topology, self.direction);
             std::thread::sleep(self.window);
-            let after = Reading::take(&topology, &traffic);
+            let after = Reading::take(&topology, self.direction);
             let nat = stages.and_then(|stages: Stages| gateway.stages()?.translation_ns(&stages, hz));
             samples.push(after.since(&before, cores, self.case, nat));
         }
@@ -272,17 +282,27 @@ impl Trial {
             traffic.open(OPENED, rate)?;
             std::thread::sleep(Duration::from_millis(100));
             arrived = topology.arrived()?;
-            if self.right(&arrived) - self.right(&before) >= u64::from(OPENED) * 9 / 10 {
+            let enough = u64::from(OPENED) * 9 / 10;
+            let known = traffic.known()?;
+            if self.opened(&arrived) - self.opened(&before) >= enough && known.is_none_or(|known| known >= enough) {
                 return Ok(());
             }
         }
         Err(TrialError::Silent { arrived })
     }
 
-    fn right(&self, arrived: &Arrived) -> u64 {
+    /// Packets that came to the server as they should.
+    fn opened(&self, arrived: &Arrived) -> u64 {
         match self.case.translates() {
             true => arrived.translated,
             false => arrived.plain,
+        }
+    }
+
+    fn right(&self, arrived: &Arrived) -> u64 {
+        match self.direction {
+            Direction::Up => self.opened(arrived),
+            Direction::Down => arrived.returned,
         }
     }
 
@@ -292,7 +312,7 @@ impl Trial {
         }
         // What still waits in the sink's queue is counted at the interface and not yet by the rules.
         std::thread::sleep(Duration::from_millis(100));
-        let received = packets(topology.sink(), SINK_INTERFACE).received;
+        let [_, Packets { received, .. }] = topology.packets(self.direction);
         let right = self.right(&topology.arrived()?);
         match received - right.min(received) <= received / 100 {
             true => Ok(()),

@@ -14,6 +14,7 @@ use crate::kernel::topology::{
 pub fn start(case: Case, rules: u32, topology: &Topology) -> Result<(), GatewayError> {
     if topology.cores.are_apart() {
         steer(GATEWAY, INSIDE, topology.cores.gateway)?;
+        steer(GATEWAY, OUTSIDE, topology.cores.gateway)?;
     }
     if case == Case::Generator {
         feed(&format!("ip netns exec {GATEWAY} nft -f -"), &drop_all())?;
@@ -63,8 +64,11 @@ fn iptables_restore() -> &'static str {
 
 fn drop_all() -> String {
     format!(
-        "table netdev gateway {{ chain arrive {{
+        "table netdev gateway {{ chain inside {{
             type filter hook ingress device {INSIDE} priority 0; policy drop;
+        }}
+        chain outside {{
+            type filter hook ingress device {OUTSIDE} priority 0; policy drop;
         }}\n}}\n"
     )
 }
