@@ -1,5 +1,6 @@
 //! `paper`: what the figures of a paper need, measured, and rendered beside what the paper says.
 
+mod p0;
 mod p2;
 mod p3;
 
@@ -19,6 +20,9 @@ type Failure = Box<dyn std::error::Error>;
 /// A paper.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Paper {
+    /// Carrier-grade NAT (KT, 2016).
+    #[value(name = "P0")]
+    P0,
     /// The cached trie for packet filters (Soongsil, 2014).
     #[value(name = "P1")]
     P1,
@@ -31,6 +35,24 @@ pub enum Paper {
     /// Quick NAT (Tsinghua, 2020).
     #[value(name = "P4")]
     P4,
+    /// All of them, one after the other; P3 where rules are named.
+    All,
+}
+
+impl Paper {
+    const EACH: [Self; 5] = [Self::P0, Self::P1, Self::P2, Self::P3, Self::P4];
+
+    /// Its name in rows.
+    fn name(self) -> &'static str {
+        match self {
+            Self::P0 => "P0",
+            Self::P1 => "P1",
+            Self::P2 => "P2",
+            Self::P3 => "P3",
+            Self::P4 => "P4",
+            Self::All => "all",
+        }
+    }
 }
 
 /// Which paper.
@@ -48,8 +70,27 @@ pub struct PaperArguments {
 
 /// Measure, and print the paper's figures beside ours.
 pub fn run(run: &mut Run<'_>, arguments: &PaperArguments) -> Result<(), Failure> {
+    if arguments.paper != Paper::All {
+        print!("{}", one(run, arguments.paper, arguments)?);
+        return Ok(());
+    }
+    let mut text = String::new();
+    for paper in Paper::EACH {
+        if paper == Paper::P3 && arguments.signatures.is_none() {
+            eprintln!("sluice-bench: P3 is left out: --signatures FILE names the rules that it compares with");
+            continue;
+        }
+        text += &one(run, paper, arguments)?;
+    }
+    print!("{text}");
+    Ok(())
+}
+
+/// Measure what one paper needs; its figures beside ours.
+fn one(run: &mut Run<'_>, paper: Paper, arguments: &PaperArguments) -> Result<String, Failure> {
     let mut rows = Vec::new();
     let mut keep = |row: Row| {
+        let row = row.key("paper", paper.name());
         rows.push(row.clone());
         (run.row)(row);
     };
@@ -57,37 +98,37 @@ pub fn run(run: &mut Run<'_>, arguments: &PaperArguments) -> Result<(), Failure>
         quick: run.quick,
         row: &mut keep,
     };
-    match arguments.paper {
-        Paper::P1 => filter::run(&mut kept, &FilterArguments::default())?,
-        Paper::P2 => {
-            let rows = elsewhere(p2::P2, &[], run.quick)?;
-            rows.into_iter().for_each(&mut *kept.row);
-        }
-        Paper::P3 => {
-            let file = arguments.signatures.clone().unwrap_or_default();
-            let more = [
-                "--signatures".into(),
-                file.into(),
-                "--dialect".into(),
-                arguments.dialect.name().into(),
-            ];
-            let rows = elsewhere(p3::P3, &more, run.quick)?;
-            rows.into_iter().for_each(&mut *kept.row);
-        }
-        Paper::P4 => {
-            for words in P4 {
-                let rows = elsewhere(words, &[], run.quick)?;
-                rows.into_iter().for_each(&mut *kept.row);
-            }
-        }
+    let rules: Vec<OsString> = match &arguments.signatures {
+        Some(file) if paper == Paper::P3 => vec![
+            "--signatures".into(),
+            file.into(),
+            "--dialect".into(),
+            arguments.dialect.name().into(),
+        ],
+        _ => Vec::new(),
+    };
+    let benches: &[&[&str]] = match paper {
+        Paper::P0 => &p0::P0,
+        Paper::P2 => &[p2::P2],
+        Paper::P3 => &[p3::P3],
+        Paper::P4 => &P4,
+        Paper::P1 | Paper::All => &[],
+    };
+    if paper == Paper::P1 {
+        filter::run(&mut kept, &FilterArguments::default())?;
     }
-    match arguments.paper {
-        Paper::P1 => print!("{}", p1(&rows)),
-        Paper::P2 => print!("{}", p2::p2(&rows)),
-        Paper::P3 => print!("{}", p3::p3(&rows)),
-        Paper::P4 => print!("{}", p4(&rows)),
+    for words in benches {
+        let rows = elsewhere(words, &rules, kept.quick)?;
+        rows.into_iter().for_each(&mut *kept.row);
     }
-    Ok(())
+    Ok(match paper {
+        Paper::P0 => p0::p0(&rows),
+        Paper::P1 => p1(&rows),
+        Paper::P2 => p2::p2(&rows),
+        Paper::P3 => p3::p3(&rows),
+        Paper::P4 => p4(&rows),
+        Paper::All => String::new(),
+    })
 }
 
 /// What P4's table and figures need.
@@ -430,6 +471,9 @@ mod tests {
         assert!(crate::understands(line));
         let line = ["sluice-bench", "paper", "P3"];
         assert!(!crate::understands(line.iter()));
+        assert!(crate::understands(line.iter().chain(&rules)));
+        let line = ["sluice-bench", "paper", "all"];
+        assert!(crate::understands(line.iter()), "it is left out then");
         assert!(crate::understands(line.iter().chain(&rules)));
     }
 }
