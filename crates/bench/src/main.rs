@@ -15,6 +15,7 @@ mod result;
 mod router;
 mod rows;
 mod slices;
+mod subscribers;
 #[cfg(test)]
 mod turn;
 
@@ -35,6 +36,7 @@ use placement::PlacementArguments;
 use report::ReportArguments;
 use router::RouterArguments;
 use rows::{Row, Run};
+use subscribers::SubscribersArguments;
 
 /// Measure the data plane.
 #[derive(Parser)]
@@ -68,6 +70,8 @@ enum Bench {
     Filter(FilterArguments),
     /// What the forwarding table costs: lookups, changes, packets.
     Router(RouterArguments),
+    /// What sites take of memory, and how long their public addresses take (P0).
+    Subscribers(SubscribersArguments),
     /// What a paper's figures need, and the paper's values beside ours.
     Paper(PaperArguments),
     /// The same wires and traffic through Linux and through Sluice.
@@ -88,6 +92,9 @@ fn main() -> ExitCode {
         // Its rows go to the process outside of the namespaces.
         Bench::Kernel(kernel) if kernel.inside() => kernel::inside::run(kernel, arguments.quick),
         Bench::Kernel(kernel) => measure(&arguments, "kernel", |run| kernel::run(kernel, run)),
+        // Its figures go to the process of all runs.
+        Bench::Subscribers(subscribers) if subscribers.is_inside() => subscribers::inside(subscribers),
+        Bench::Subscribers(subscribers) => measure(&arguments, "subscribers", |run| subscribers::run(run, subscribers)),
         Bench::Report(report) => report::run(report),
         Bench::NatLookup(lookup) => measure(&arguments, "nat-lookup", |run| nat_lookup::run(run, lookup)),
         Bench::Filter(filter) => measure(&arguments, "filter", |run| filter::run(run, filter)),

@@ -1,0 +1,172 @@
+//! What sites take of memory: the engine's table of them and of their terminals, the DHCP client's state of each, and the
+//! leases of their terminals as a lease file of Kea has them.
+//!
+//! The whole is what the process has of memory at the end and had not at the beginning; the parts are told apart by what it
+//! has in between.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::{Instant, SystemTime};
+
+use sluice_daemon::subscribers::Site;
+use sluice_daemon::subscribers::agent::{Agent, Output, Settings};
+use sluice_daemon::subscribers::leases::{Format, Now, Source};
+use sluice_nat::Secret;
+use sluice_nat::sites::{Keeper, Terminal, context};
+use sluice_wire::Mac;
+use sluice_wire::vlan::Tag;
+
+use super::operator::Operator;
+use super::site::{KEA_HEADER, kea_line, tags, terminal_address, terminal_mac, virtual_macs};
+use super::{Failure, Figures, Size};
+
+/// Figures of its rows: all memory, and by site; of that the engine's table with who writes it, the DHCP client, the lease
+/// file's leases; and how long the file takes to be read.
+pub const FIGURES: [&str; 6] = [
+    "memory_kb",
+    "bytes_per_site",
+    "sites_kb",
+    "agent_kb",
+    "leases_kb",
+    "seconds",
+];
+
+/// Public addresses begin here.
+const PUBLIC: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 0);
+
+/// Kilobytes of memory that this process has.
+fn resident() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let word = line.and_then(|line| line.split_whitespace().next());
+    word.and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
+}
+
+/// The client with all sites bound.
+fn agent(macs: &[Mac]) -> Result<Agent, Failure> {
+    let settings = Settings {
+        rate: 100_000,
+        ..Settings::new(Secret([7, 8]))
+    };
+    let (mut agent, mut operator, mut now) = (Agent::new(settings, 0), Operator::new(PUBLIC), 0);
+    for (site, mac) in (0..).zip(macs) {
+        agent.want(Site(site), *mac, now)?;
+    }
+    // Each site needs two messages, and then it waits for hours.
+    for _ in 0..macs.len() * 2 {
+        let mut output = Output::default();
+        agent.poll(now, &mut output);
+        for transmit in output.transmits {
+            if let Some(answer) = operator.answer(&transmit.payload) {
+                agent.receive(&answer, transmit.source_mac, now);
+            }
+        }
+        if agent.leases().count() == macs.len() {
+            return Ok(agent);
+        }
+        now += 10_000_000;
+    }
+    Err(format!("{} of {} sites were bound", agent.leases().count(), macs.len()).into())
+}
+
+/// The engine's table, with all sites and terminals in it.
+fn keeper(size: Size, macs: &[Mac]) -> Result<Keeper, Failure> {
+    let (mut keeper, _) = Keeper::new(size.sites, size.sites * size.terminals, [1, 2]);
+    for (site, mac) in (0..).zip(macs) {
+        keeper.set_site(site, Some(*mac), None)?;
+        keeper.set_public(site, 0, Some(u32::from(PUBLIC) + site))?;
+        let (service, customer) = tags(site);
+        for terminal in site * size.terminals..(site + 1) * size.terminals {
+            keeper.add_terminal(&Terminal {
+                context: context(site, 0, false),
+                address: terminal_address(terminal).into(),
+                mac: terminal_mac(terminal),
+                interface: 0,
+                tags: [Some(Tag::service(service)), Some(Tag::vlan(customer))],
+            })?;
+        }
+    }
+    Ok(keeper)
+}
+
+/// A lease file of all terminals, read; and the seconds that this took.
+fn leases(size: Size, file: &Path) -> Result<(Source, f64), Failure> {
+    let terminals = size.sites * size.terminals;
+    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+    let mut writer = BufWriter::new(File::create(file)?);
+    writer.write_all(KEA_HEADER.as_bytes())?;
+    for terminal in 0..terminals {
+        writer.write_all(kea_line(terminal / size.terminals, terminal, unix + 3_600).as_bytes())?;
+    }
+    writer.flush()?;
+    drop(writer);
+    let began = Instant::now();
+    let mut source = Source::new(file, Format::Kea, terminals as usize, Arc::new(AtomicBool::new(false)));
+    let mut changes = Vec::new();
+    source.look(Now { unix, monotonic: 0 }, &mut changes)?;
+    let seconds = began.elapsed().as_secs_f64();
+    match source.table().len() {
+        read if read == terminals as usize => Ok((source, seconds)),
+        read => Err(format!("of {terminals} leases {read} were read").into()),
+    }
+}
+
+/// One run.
+pub fn measure(size: Size) -> Result<Figures, Failure> {
+    let macs = virtual_macs(size.sites)?;
+    let begin = resident();
+    let keeper = keeper(size, &macs)?;
+    let with_sites = resident();
+    let agent = agent(&macs)?;
+    let with_agent = resident();
+    let folder = tempfile::tempdir()?;
+    let (source, seconds) = leases(size, &folder.path().join("kea-leases4.csv"))?;
+    let end = resident();
+    let bytes = keeper.sites().bytes() + keeper.bytes();
+    // Nothing of it may go before.
+    drop((agent, source, keeper));
+    let own = bytes as f64 / 1024.0;
+    // Pages that nobody has written yet are not there: what the table says is the floor.
+    let sites = own.max(with_sites - begin);
+    let (agent, leases) = (with_agent - with_sites, end - with_agent);
+    let all = sites + agent + leases;
+    let per_site = all * 1024.0 / f64::from(size.sites);
+    Ok(FIGURES
+        .into_iter()
+        .zip([all, per_site, sites, agent, leases, seconds])
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_and_terminals_are_all_held_at_once() {
+        let size = Size {
+            sites: 1_000,
+            terminals: 4,
+            rate: 1_000,
+        };
+        let macs = virtual_macs(size.sites).expect("names that differ");
+        let keeper = keeper(size, &macs).expect("room");
+        assert_eq!((4_000, 4_000), keeper.sites().terminals());
+        assert_eq!(Some(999), keeper.sites().owner(0, u32::from(PUBLIC) + 999));
+        let agent = agent(&macs).expect("all are bound");
+        let mut addresses: Vec<_> = agent.leases().map(|(_, _, lease)| lease.address).collect();
+        addresses.sort();
+        addresses.dedup();
+        assert_eq!(1_000, addresses.len());
+        let figures = measure(size).expect("figures");
+        let all: Vec<_> = figures.iter().map(|(name, _)| *name).collect();
+        assert_eq!(FIGURES.to_vec(), all);
+        assert!(
+            figures[0].1 > 0.0 && figures[1].1 > 4.0 * 64.0,
+            "a line of memory for each terminal"
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! An unmodified Kea that plays the operator's server, in the network namespace of this process.
+
+use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
+use std::process::{Child, Command, Stdio};
+
+use super::Failure;
+
+/// Where it listens: an address of the interface.
+pub const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 1);
+/// Length of its prefix.
+pub const PREFIX: u8 = 14;
+/// Addresses that it leases: more than there can be sites.
+const POOL: &str = "203.0.1.0 - 203.3.250.255";
+
+/// The server; it ends with this.
+pub struct Kea {
+    folder: tempfile::TempDir,
+    process: Child,
+}
+
+impl Kea {
+    /// Start it on an interface that is up.
+    pub fn start(interface: &str) -> Result<Self, Failure> {
+        let folder = tempfile::tempdir()?;
+        let (file, leases) = (folder.path().join("kea.json"), folder.path().join("leases.csv"));
+        let network = Ipv4Addr::from(u32::from(SERVER) & !(u32::MAX >> PREFIX));
+        let configuration = format!(
+            r#"{{"Dhcp4": {{
+                "interfaces-config": {{"interfaces": ["{interface}"], "dhcp-socket-type": "raw"}},
+                "lease-database": {{"type": "memfile", "persist": true, "name": "{}", "lfc-interval": 0}},
+                "valid-lifetime": 3600,
+                "subnet4": [{{
+                    "id": 1,
+                    "subnet": "{network}/{PREFIX}",
+                    "pools": [{{"pool": "{POOL}"}}],
+                    "option-data": [{{"name": "routers", "data": "{SERVER}"}}]
+                }}],
+                "loggers": [{{"name": "kea-dhcp4", "severity": "INFO", "output_options": [{{"output": "stdout"}}]}}]
+            }}}}"#,
+            leases.display(),
+        );
+        std::fs::write(&file, configuration)?;
+        let mut process = Command::new("kea-dhcp4")
+            .arg("-c")
+            .arg(&file)
+            .env("KEA_PIDFILE_DIR", folder.path())
+            .env("KEA_LOCKFILE_DIR", folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("kea-dhcp4: {error} (is it installed?)"))?;
+        let output = process.stdout.take().ok_or("Kea has no output")?;
+        let kea = Self { folder, process };
+        let mut lines = BufReader::new(output).lines();
+        let mut said = Vec::new();
+        for line in lines.by_ref() {
+            let line = line?;
+            if line.contains("DHCP4_STARTED") {
+                // What it writes goes on to be read, lest it stops.
+                std::thread::spawn(move || lines.for_each(drop));
+                return Ok(kea);
+            }
+            said.push(line);
+        }
+        Err(format!("Kea does not start: {}", said.last().cloned().unwrap_or_default()).into())
+    }
+
+    /// Addresses of its lease file.
+    pub fn leases(&self) -> Result<usize, Failure> {
+        let text = std::fs::read_to_string(self.folder.path().join("leases.csv"))?;
+        let addresses = text.lines().skip(1).filter_map(|line| line.split(',').next());
+        Ok(addresses.collect::<std::collections::HashSet<_>>().len())
+    }
+}
+
+impl Drop for Kea {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

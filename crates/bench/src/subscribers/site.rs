@@ -1,0 +1,87 @@
+//! Sites and terminals by their numbers: names, tags, addresses.
+
+use std::net::Ipv4Addr;
+
+use sluice_daemon::subscribers::virtual_mac::{VirtualMacs, text};
+use sluice_nat::Secret;
+use sluice_wire::Mac;
+
+use super::Failure;
+
+/// C-tags of each S-tag.
+const OF_SERVICE: u32 = 4_000;
+
+/// A site's S-tag and C-tag.
+pub fn tags(site: u32) -> (u16, u16) {
+    ((100 + site / OF_SERVICE) as u16, (1 + site % OF_SERVICE) as u16)
+}
+
+/// A site's name: a group's and its tags.
+pub fn name(site: u32) -> String {
+    let (service, customer) = tags(site);
+    format!("homes-{service}.{customer}")
+}
+
+/// The virtual MACs of all sites.
+pub fn virtual_macs(sites: u32) -> Result<Vec<Mac>, Failure> {
+    let names: Vec<_> = (0..sites).map(name).collect();
+    let named: Vec<_> = names.iter().map(|name| (name.as_str(), None)).collect();
+    Ok(VirtualMacs::new(Secret([9, 9]), &[])?.assign(&named)?)
+}
+
+/// A terminal's MAC address, by its number among all.
+pub fn terminal_mac(terminal: u32) -> Mac {
+    let [a, b, c, d] = terminal.to_be_bytes();
+    [0x06, 0, a, b, c, d]
+}
+
+/// Its address: of 10.0.0.0/8, no two have the same, as one server leases them.
+pub fn terminal_address(terminal: u32) -> Ipv4Addr {
+    Ipv4Addr::from(0x0a00_0100 + terminal)
+}
+
+/// The first line of Kea's lease file.
+pub const KEA_HEADER: &str =
+    "address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context\n";
+
+/// What Kea writes of a terminal's lease that ends at a Unix time: which site it is of says the relay.
+pub fn kea_line(site: u32, terminal: u32, expires: u64) -> String {
+    let circuit = name(site);
+    let mut option = format!("0x01{:02X}", circuit.len());
+    option.extend(circuit.bytes().map(|byte| format!("{byte:02X}")));
+    format!(
+        "{},{},,3600,{expires},1,0,0,terminal-{terminal},0,{{ \"ISC\": {{ \"relay-agent-info\": \"{option}\" }} }}\n",
+        terminal_address(terminal),
+        text(terminal_mac(terminal)),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sluice_daemon::subscribers::leases::{Entry, Format, Reader};
+
+    #[test]
+    fn tags_are_valid_and_no_two_sites_have_the_same() {
+        let mut seen = std::collections::HashSet::new();
+        for site in (0..131_072).step_by(7) {
+            let (service, customer) = tags(site);
+            assert!((1..=4094).contains(&service) && (1..=4094).contains(&customer));
+            assert!(seen.insert((service, customer)), "site {site}");
+        }
+    }
+
+    #[test]
+    fn line_of_a_lease_is_read_as_what_it_was_written_of() {
+        let (mut reader, mut read) = (Reader::new(Format::Kea), Vec::new());
+        let text = [KEA_HEADER, &kea_line(4_001, 16_007, 2_000_000_000)].concat();
+        reader.read(text.as_bytes(), &mut read);
+        let [Ok(Entry::Leased(lease))] = &read[..] else {
+            panic!("{read:?}");
+        };
+        assert_eq!(terminal_address(16_007), lease.address);
+        assert_eq!(terminal_mac(16_007), lease.hardware);
+        let relay = lease.relay.as_ref().expect("the relay's information");
+        assert_eq!(b"homes-101.2"[..], *relay.circuit);
+    }
+}
