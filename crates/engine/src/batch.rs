@@ -358,6 +358,8 @@ pub struct Lists {
     pub neighbour: Slots,
     /// Addressed to the gateway.
     pub gateway: Slots,
+    /// Between two interfaces of a bridge that differ in tags.
+    pub bridge: Slots,
     /// For the host of a router.
     pub punt: Slots,
     /// From the host of a router.
@@ -488,6 +490,7 @@ impl Lists {
             ("cross", &self.cross),
             ("encapsulate", &self.encapsulate),
             ("decapsulate", &self.decapsulate),
+            ("bridge", &self.bridge),
             ("punt", &self.punt),
             ("host", &self.host),
             ("taken-in", &self.taken),
@@ -564,6 +567,7 @@ impl Lists {
             &self.fragments,
             &self.neighbour,
             &self.gateway,
+            &self.bridge,
             &self.punt,
             &self.host,
             &self.encapsulate,
@@ -597,6 +601,7 @@ impl Lists {
             &mut self.neighbour,
             &mut self.gateway,
             &mut self.cross,
+            &mut self.bridge,
             &mut self.punt,
             &mut self.host,
             &mut self.encapsulate,
