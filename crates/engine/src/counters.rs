@@ -174,6 +174,9 @@ pub struct WorkerCounters {
     pub sessions_revised: Counter,
     /// Sessions ended because no pool has their public address and port any more; among [`Self::sessions_ended`].
     pub sessions_withdrawn: Counter,
+    /// Sessions ended because the public address of their site has gone, or the private one of their terminal; among
+    /// [`Self::sessions_ended`].
+    pub sessions_lost_lease: Counter,
     /// Generation of the change of pools that this worker has seen through.
     pub leases_settled: Counter,
     /// Events of translation put into the worker's queue.

@@ -184,6 +184,8 @@ pub enum NewSource<A> {
     Lent(PoolIndex, Lease<A>),
     /// Another address, and their own port.
     Static(A),
+    /// Another address and port, which nobody lends.
+    At(Lease<A>),
 }
 
 /// Compose a new session's translation from its forward key: `target` where a destination rule answered, `source` where
@@ -215,6 +217,10 @@ pub fn translate<T: Tuple>(
         NewSource::Static(address) => {
             flags |= SOURCE;
             near = address;
+        }
+        NewSource::At(lease) => {
+            flags |= SOURCE;
+            (near, near_port) = (lease.address, lease.port);
         }
     }
     if query {
@@ -327,6 +333,19 @@ mod tests {
         let made = translate(&FORWARD, 17, 7, None, NewSource::Static(10));
         assert_eq!((10, 3), (made.reverse.destination, made.reverse.destination_port));
         assert!(made.decision.translates_source() && made.decision.outbound(Direction::Forward));
+        assert_eq!(
+            (None, Holding::NOTHING),
+            (made.decision.pool(), made.decision.holding())
+        );
+    }
+
+    #[test]
+    fn translate_source_to_an_address_and_port_that_nobody_lends_holds_nothing() {
+        let lease = Lease { address: 10, port: 11 };
+        let made = translate(&FORWARD, 6, 7, None, NewSource::At(lease));
+        assert_eq!((10, 11), (made.reverse.destination, made.reverse.destination_port));
+        let lent = translate(&FORWARD, 6, 7, None, NewSource::Lent(0, lease)).decision;
+        assert_eq!(lent.l4(Direction::Forward), made.decision.l4(Direction::Forward));
         assert_eq!(
             (None, Holding::NOTHING),
             (made.decision.pool(), made.decision.holding())

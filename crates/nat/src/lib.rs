@@ -23,6 +23,7 @@ pub mod reason;
 pub mod rewrite;
 pub mod rule;
 pub mod shard;
+pub mod sites;
 pub mod timeout;
 pub mod tracking;
 

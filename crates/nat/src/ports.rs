@@ -23,6 +23,7 @@ use self::layout::Range;
 use crate::keyed::{Secret, sip, spot, spread};
 use crate::pool::Pairing;
 use crate::shard::BLOCK;
+use crate::sites::is_site;
 use crate::{Address, Fitting, PoolIndex, Reason, Tuple};
 
 /// What ports are counted by: each class has all of a pool's ports (RFC 7857, section 5).
@@ -560,8 +561,10 @@ fn digest<T: Tuple>(secret: Secret, class: PortClass, key: &T) -> (u64, u64) {
     let ([s0, s1], [d0, d1]) = (key.source().words(), key.destination().words());
     if T::Address::BITS == 32 {
         let inside = u64::from(context) << 32 | s1;
+        // Terminals of a site have one address outside.
+        let host = if is_site(context) { inside >> 32 << 32 } else { inside };
         (
-            spot(secret, inside, 0),
+            spot(secret, host, 0),
             sip::<1, 3>(secret, &[inside, d1 << 32 | ports], class as u64),
         )
     } else {

@@ -56,8 +56,7 @@ pub fn translation(config: &Config, names: &PoolNames) -> Result<Nat<V4>, BuildE
     Ok(Nat {
         rules,
         pools,
-        changes: Changes::default(),
-        hosts: None,
+        ..Nat::default()
     })
 }
 

@@ -303,6 +303,7 @@ fn translation<F: Family>(interface: u16, bridge: Bridge) -> Translation<F> {
         outside: None,
         mapped: None,
         hops: [Hop::bridge(bridge.peer), Hop::bridge(interface)],
+        answers: None,
     }
 }
 

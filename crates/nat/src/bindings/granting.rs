@@ -92,7 +92,7 @@ impl<A: Address> Bindings<'_, A> {
             Reason::PortsExhausted => EventKind::PortsExhausted,
             _ => EventKind::QuotaExceeded,
         };
-        let (inside, class) = (self.prefix(key.source()), Some(aim.class));
+        let (inside, class) = (self.prefix(key.context(), key.source()), Some(aim.class));
         self.events.put(kind, || Event {
             class,
             ..Event::new(kind, now, key.context(), inside, aim.pool)
@@ -328,7 +328,7 @@ impl<A: Address> Bindings<'_, A> {
                 paired = other;
             }
         }
-        let prefix = self.prefix(key.source());
+        let prefix = self.prefix(key.context(), key.source());
         let made = self.subscribers.make(host, key.context(), prefix, pool, paired);
         let made = made.ok_or(Reason::SubscribersFull)?;
         self.events.put(EventKind::AddressBindingCreate, || {
@@ -345,7 +345,10 @@ impl<A: Address> Bindings<'_, A> {
         if let Some(address) = computed.and_then(|share| share.address()) {
             return Some(address);
         }
-        self.paired(self.host_hash(key.context(), self.prefix(key.source()), pool), pool)
+        self.paired(
+            self.host_hash(key.context(), self.prefix(key.context(), key.source()), pool),
+            pool,
+        )
     }
 
     /// The outside address of an inside host for what is translated by address alone: the one that it is paired with, as
@@ -357,7 +360,7 @@ impl<A: Address> Bindings<'_, A> {
             return Some(address);
         }
         let hash = match valid.has_subscribers(PortClass::Tcp) {
-            true => self.host_hash(key.context(), self.prefix(key.source()), pool),
+            true => self.host_hash(key.context(), self.prefix(key.context(), key.source()), pool),
             false => self.ports.host_hash(key),
         };
         let place = spread((hash >> 32) as u32, valid.addresses());
@@ -365,7 +368,7 @@ impl<A: Address> Bindings<'_, A> {
     }
 
     fn pair_other<T: Tuple<Address = A>>(&self, key: &T, pool: PoolIndex) -> Option<A> {
-        let host = self.host_hash(key.context(), self.prefix(key.source()), pool);
+        let host = self.host_hash(key.context(), self.prefix(key.context(), key.source()), pool);
         self.paired(sip::<1, 3>(self.secret, &[host], 1), pool)
     }
 

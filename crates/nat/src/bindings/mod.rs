@@ -28,6 +28,7 @@ use crate::event::Outbox;
 use crate::keyed::{Secret, sip, spot};
 use crate::pool::{Source, ValidPool};
 use crate::ports::{self, Block, Layout, Lease, Place, PortClass, Ports, TooSmall};
+use crate::sites::is_site;
 use crate::{Address, Decision, Fitting, PoolIndex, Reason, Tuple};
 use sluice_table::memory::Line;
 use sluice_wire::{Context, Direction};
@@ -248,7 +249,7 @@ impl<'m, A: Address> Bindings<'m, A> {
             return aim;
         }
         if counted {
-            let host = self.host_hash(key.context(), self.prefix(key.source()), pool);
+            let host = self.host_hash(key.context(), self.prefix(key.context(), key.source()), pool);
             self.subscribers.prefetch(host);
             aim.host = Some(host);
         }
@@ -393,9 +394,12 @@ impl<'m, A: Address> Bindings<'m, A> {
         }
     }
 
-    /// The prefix of a subscriber's inside addresses.
+    /// The prefix of a subscriber's inside addresses: a site is one subscriber, whatever its terminals' addresses.
     #[inline(always)]
-    fn prefix(&self, address: A) -> A {
+    fn prefix(&self, context: Context, address: A) -> A {
+        if is_site(context) {
+            return A::from_number(0);
+        }
         if self.subscriber >= A::BITS {
             return address;
         }
@@ -407,7 +411,7 @@ impl<'m, A: Address> Bindings<'m, A> {
     /// The same where it may be known already.
     #[inline(always)]
     fn subscriber_of<T: Tuple<Address = A>>(&self, aim: &Aim<A>, host: u64, key: &T) -> Option<u32> {
-        let (context, prefix) = (key.context(), self.prefix(key.source()));
+        let (context, prefix) = (key.context(), self.prefix(key.context(), key.source()));
         let known = aim
             .subscriber
             .filter(|&number| self.subscribers.is(number, context, prefix, aim.pool));
@@ -416,7 +420,7 @@ impl<'m, A: Address> Bindings<'m, A> {
 
     #[inline(always)]
     fn find_subscriber<T: Tuple<Address = A>>(&self, host: u64, key: &T, pool: PoolIndex) -> Option<u32> {
-        let prefix = self.prefix(key.source());
+        let prefix = self.prefix(key.context(), key.source());
         self.subscribers.find(host, key.context(), prefix, pool)
     }
 }

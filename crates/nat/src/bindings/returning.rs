@@ -58,7 +58,7 @@ impl<A: Address> Bindings<'_, A> {
             self.mappings.prefetch_outside(hash);
             hash
         } else if holding.has(Holding::SUBSCRIBER) {
-            let hash = self.host_hash(ends.context, self.prefix(ends.inside.0), pool);
+            let hash = self.host_hash(ends.context, self.prefix(ends.context, ends.inside.0), pool);
             self.subscribers.prefetch(hash);
             hash
         } else {
@@ -153,7 +153,10 @@ impl<A: Address> Bindings<'_, A> {
             self.end_session(number, now);
             return true;
         }
-        let Some(number) = self.subscribers.find(hash, context, self.prefix(inside.0), pool) else {
+        let Some(number) = self
+            .subscribers
+            .find(hash, context, self.prefix(context, inside.0), pool)
+        else {
             return false;
         };
         let mut known = true;

@@ -1,0 +1,66 @@
+//! Where things are that a keyed hash finds: two buckets of places, written by one thread and read by all.
+
+use super::sync::{AtomicU32, Ordering};
+
+/// Places of a bucket: what is sought is in one of two.
+const BUCKET: usize = 8;
+
+/// Numbers by their hash. Who asks says whether a number is the one.
+#[derive(Debug)]
+pub struct Index {
+    /// Number plus 1, or 0.
+    places: Box<[AtomicU32]>,
+}
+
+impl Index {
+    /// Room for so many, at most half full, so that two full buckets are rare.
+    pub fn new(capacity: usize) -> Self {
+        let places = (2 * capacity).next_power_of_two().max(2 * BUCKET);
+        Self {
+            places: (0..places).map(|_| AtomicU32::new(0)).collect(),
+        }
+    }
+
+    /// Bytes of its memory.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&*self.places)
+    }
+
+    fn buckets(&self, hash: u64) -> [&[AtomicU32]; 2] {
+        let buckets = self.places.len() / BUCKET;
+        [hash, hash >> 32].map(|half| {
+            let first = half as usize % buckets * BUCKET;
+            &self.places[first..first + BUCKET]
+        })
+    }
+
+    /// The number that is the one, among those with this hash.
+    #[inline]
+    pub fn find(&self, hash: u64, is: impl Fn(u32) -> bool) -> Option<u32> {
+        let places = self.buckets(hash).into_iter().flatten();
+        let mut numbers = places.filter_map(|place| place.load(Ordering::Acquire).checked_sub(1));
+        numbers.find(|&number| is(number))
+    }
+
+    /// Let a number be found. False, and nothing done, where both buckets are full. From one thread.
+    #[must_use]
+    pub fn insert(&self, hash: u64, number: u32) -> bool {
+        let free = |bucket: &[AtomicU32]| bucket.iter().filter(|place| place.load(Ordering::Relaxed) == 0).count();
+        let [one, other] = self.buckets(hash);
+        let bucket = if free(one) >= free(other) { one } else { other };
+        let place = bucket.iter().find(|place| place.load(Ordering::Relaxed) == 0);
+        if let Some(place) = place {
+            place.store(number + 1, Ordering::Release);
+        }
+        place.is_some()
+    }
+
+    /// Let it be found no more. From the same thread.
+    pub fn remove(&self, hash: u64, number: u32) {
+        let places = self.buckets(hash).into_iter().flatten();
+        let mut own = places.filter(|place| place.load(Ordering::Relaxed) == number + 1);
+        if let Some(place) = own.next() {
+            place.store(0, Ordering::Release);
+        }
+    }
+}

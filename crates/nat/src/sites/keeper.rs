@@ -1,0 +1,293 @@
+//! The one who writes the table.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use sluice_wire::Context;
+use sluice_wire::vlan::Tag;
+
+use super::context::{self, outer};
+use super::sync::{Ordering, fence};
+use super::table::{MOST_TERMINALS, Sites, Slot, key_of, place_word, pool_word, public_word, word_of};
+
+/// Nobody.
+const NONE: u32 = u32::MAX;
+
+/// A terminal that has an address in its site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terminal {
+    /// Context of its site.
+    pub context: Context,
+    /// Its address.
+    pub address: u32,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// The interface that it is behind.
+    pub interface: u16,
+    /// Its site's tags there, the outermost first.
+    pub tags: [Option<Tag>; 2],
+}
+
+/// There is no room for one more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no room for one more terminal: raise `terminals` under [subscribers]")]
+pub struct Full;
+
+/// Another site has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("site {0} has it")]
+pub struct Taken(pub u32);
+
+/// The writer: there is one for a table.
+#[derive(Debug)]
+pub struct Keeper {
+    table: Arc<Sites>,
+    /// Lines that are nobody's, those that have been so for longest first: a session that names one finds it empty for as
+    /// long as can be.
+    free: VecDeque<u32>,
+    /// By site: its first terminal.
+    first: Vec<u32>,
+    /// By terminal: the next of its site, and the one before.
+    next: Vec<u32>,
+    before: Vec<u32>,
+}
+
+impl Keeper {
+    /// The writer of an empty table for so many sites and terminals, and the table. The secret keys its hashes.
+    pub fn new(sites: u32, terminals: u32, secret: [u64; 2]) -> (Self, Arc<Sites>) {
+        let (sites, terminals) = (sites.min(context::MOST), terminals.min(MOST_TERMINALS));
+        let table = Arc::new(Sites::new(sites, terminals, secret));
+        let keeper = Self {
+            table: table.clone(),
+            free: (0..terminals).collect(),
+            first: vec![NONE; sites as usize],
+            next: vec![NONE; terminals as usize],
+            before: vec![NONE; terminals as usize],
+        };
+        (keeper, table)
+    }
+
+    /// The table.
+    pub fn sites(&self) -> &Arc<Sites> {
+        &self.table
+    }
+
+    /// Bytes of memory beside the table's.
+    pub fn bytes(&self) -> usize {
+        let lists = [&self.first, &self.next, &self.before].map(Vec::capacity);
+        size_of::<u32>() * (self.free.capacity() + lists.iter().sum::<usize>())
+    }
+
+    /// Say by what a site is seen upstream, or which pool its ports come from. Its terminals must be added after that.
+    ///
+    /// # Errors
+    /// Another site has the MAC; everything is as it was then.
+    pub fn set_site(&mut self, site: u32, mac: Option<[u8; 6]>, pool: Option<u16>) -> Result<(), Taken> {
+        let table = &self.table;
+        let word = mac.map_or(0, word_of);
+        if let Some(other) = mac
+            .and_then(|mac| table.site_of_mac(mac))
+            .filter(|other| *other != site)
+        {
+            return Err(Taken(other));
+        }
+        let Some(record) = table.sites.get(site as usize) else {
+            return Ok(());
+        };
+        record.pool.store(pool_word(pool), Ordering::Release);
+        let old = record.mac.swap(word, Ordering::AcqRel);
+        if old != word {
+            if old != 0 {
+                table.macs.remove(table.hash(old), site);
+            }
+            // Of two full buckets nobody finds it, and frames to it are somebody else's.
+            let _ = word != 0 && table.macs.insert(table.hash(word), site);
+        }
+        for terminal in self.of_site(site).collect::<Vec<_>>() {
+            if let Some(slot) = self.table.slots.get(terminal as usize) {
+                slot.virtual_mac.store(word, Ordering::Release);
+            }
+        }
+        Ok(())
+    }
+
+    /// A site goes, with its terminals and its public address.
+    pub fn clear_site(&mut self, site: u32) {
+        for terminal in self.of_site(site).collect::<Vec<_>>() {
+            self.let_go(terminal);
+        }
+        self.withdraw(site);
+        // Nobody else has no MAC.
+        let _ = self.set_site(site, None, None);
+    }
+
+    /// A site's public address has come, gone, or is another, in its virtual router.
+    ///
+    /// # Errors
+    /// Another site has the address: this one has none then.
+    pub fn set_public(&mut self, site: u32, router: u16, address: Option<u32>) -> Result<(), Taken> {
+        let Some(address) = address else {
+            self.withdraw(site);
+            return Ok(());
+        };
+        let table = &self.table;
+        match table.owner(router, address) {
+            Some(own) if own == site => return Ok(()),
+            Some(other) => {
+                self.withdraw(site);
+                return Err(Taken(other));
+            }
+            None => {}
+        }
+        self.withdraw(site);
+        let table = &self.table;
+        let word = public_word(router, address);
+        if let Some(record) = table.sites.get(site as usize) {
+            record.public.store(word, Ordering::Release);
+            // Of two full buckets nobody finds it: ARP for it is not answered, and what it sends passes.
+            let _ = table.owners.insert(table.hash(word), site);
+        }
+        self.tell_terminals(site, address);
+        Ok(())
+    }
+
+    fn withdraw(&mut self, site: u32) {
+        let table = &self.table;
+        let Some(record) = table.sites.get(site as usize) else {
+            return;
+        };
+        let old = record.public.swap(0, Ordering::AcqRel);
+        if old != 0 {
+            table.owners.remove(table.hash(old), site);
+            self.tell_terminals(site, 0);
+        }
+    }
+
+    fn tell_terminals(&self, site: u32, public: u32) {
+        for terminal in self.of_site(site) {
+            if let Some(slot) = self.table.slots.get(terminal as usize) {
+                let place = slot.place.load(Ordering::Relaxed) as u32;
+                slot.place
+                    .store(u64::from(public) << 32 | u64::from(place), Ordering::Release);
+            }
+        }
+    }
+
+    /// The terminals of a site.
+    fn of_site(&self, site: u32) -> impl Iterator<Item = u32> + '_ {
+        let known = |number: &u32| *number != NONE;
+        let first = self.first.get(site as usize).copied().filter(known);
+        std::iter::successors(first, move |&number| {
+            self.next.get(number as usize).copied().filter(known)
+        })
+    }
+
+    /// A terminal has an address. One that is known stays as it is; with another MAC, interface or tags it is another
+    /// terminal, and sessions of the one before end.
+    ///
+    /// # Errors
+    /// There is no room.
+    pub fn add_terminal(&mut self, terminal: &Terminal) -> Result<(), Full> {
+        let Terminal { context, address, .. } = *terminal;
+        let (site, table) = (context::site(context), &self.table);
+        let known = table.find(context, address);
+        if let Some(number) = known {
+            if self.is_as(number, terminal) {
+                return Ok(());
+            }
+            self.let_go(number);
+        }
+        let table = &self.table;
+        let Some(first) = self.first.get_mut(site as usize) else {
+            return Err(Full);
+        };
+        let number = self.free.pop_front().ok_or(Full)?;
+        let key = key_of(context, address);
+        if !table.terminals.insert(table.hash(key), number) {
+            self.free.push_front(number);
+            return Err(Full);
+        }
+        if let Some(slot) = table.slots.get(number as usize) {
+            let (tags, count) = tags(terminal);
+            let public = table.public(site).unwrap_or(0);
+            slot.mac.store(word_of(terminal.mac), Ordering::Relaxed);
+            let mac = table.sites[site as usize].mac.load(Ordering::Relaxed);
+            slot.virtual_mac.store(mac, Ordering::Relaxed);
+            slot.tags.store(tags, Ordering::Relaxed);
+            let place = place_word(public, count, terminal.interface);
+            slot.place.store(place, Ordering::Relaxed);
+            slot.key.store(key, Ordering::Release);
+        }
+        let next = std::mem::replace(first, number);
+        self.next[number as usize] = next;
+        if let Some(before) = self.before.get_mut(next as usize) {
+            *before = number;
+        }
+        table.count.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn is_as(&self, number: u32, terminal: &Terminal) -> bool {
+        let (tags, count) = tags(terminal);
+        self.table.slots.get(number as usize).is_some_and(|slot| {
+            let place = slot.place.load(Ordering::Relaxed);
+            slot.mac.load(Ordering::Relaxed) == word_of(terminal.mac)
+                && slot.tags.load(Ordering::Relaxed) == tags
+                && place as u32 as u64 == place_word(0, count, terminal.interface)
+        })
+    }
+
+    /// A terminal has its address no more. False where that was known.
+    pub fn remove_terminal(&mut self, context: Context, address: u32) -> bool {
+        let known = self.table.find(context, address);
+        if let Some(number) = known {
+            self.let_go(number);
+        }
+        known.is_some()
+    }
+
+    /// Give a line back.
+    fn let_go(&mut self, number: u32) {
+        let table = &self.table;
+        let Some(slot) = table.slots.get(number as usize) else {
+            return;
+        };
+        let key = empty(slot);
+        table.terminals.remove(table.hash(key), number);
+        let site = context::site((key >> 32) as u32);
+        let next = std::mem::replace(&mut self.next[number as usize], NONE);
+        let before = std::mem::replace(&mut self.before[number as usize], NONE);
+        match self.next.get_mut(before as usize) {
+            Some(follows) => *follows = next,
+            None => self.first[site as usize] = next,
+        }
+        if let Some(precedes) = self.before.get_mut(next as usize) {
+            *precedes = before;
+        }
+        self.free.push_back(number);
+        self.table.count.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The virtual router of a context, as [`Keeper::set_public`] wants it.
+    pub fn router(context: Context) -> u16 {
+        outer(context) as u16
+    }
+}
+
+/// Nobody's from now on: whose it was. Other words are written only after readers may know.
+fn empty(slot: &Slot) -> u64 {
+    let key = slot.key.swap(0, Ordering::AcqRel);
+    fence(Ordering::Release);
+    key
+}
+
+/// Tags as frames have them, and how many.
+fn tags(terminal: &Terminal) -> (u64, u8) {
+    let mut word = 0;
+    let mut count = 0;
+    for tag in terminal.tags.iter().flatten() {
+        word |= (u64::from(tag.protocol) << 16 | u64::from(tag.control)) << (32 * (1 - u32::from(count)));
+        count += 1;
+    }
+    (word, count)
+}

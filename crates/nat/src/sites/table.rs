@@ -1,0 +1,289 @@
+//! What workers read of sites and terminals.
+
+use super::index::Index;
+use super::keyed::{Secret, spot};
+use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Most terminals of all sites: what a hop can name.
+pub const MOST_TERMINALS: u32 = (1 << 20) - 1;
+
+/// Bits of a MAC address in a word.
+const MAC: u64 = (1 << 48) - 1;
+
+/// A site has a public address: above it and its router in their word.
+const PUBLIC: u64 = 1 << 63;
+
+/// A site has a pool: above its number.
+const HAS_POOL: u32 = 1 << 31;
+
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
+
+/// What terminals of a site call the gateway by, each with a rate of its own for every site.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Call {
+    /// ARP.
+    Arp,
+    /// DHCP.
+    Dhcp,
+}
+
+impl Call {
+    /// How many kinds.
+    pub(super) const COUNT: usize = 2;
+
+    /// Nanoseconds for each, and how many may come at once. The relay of DHCP has stricter limits of its own: these keep a
+    /// site from filling the queue that all share.
+    fn pace(self) -> (u64, u64) {
+        match self {
+            Self::Arp => (SECOND / 50, 200),
+            Self::Dhcp => (SECOND / 100, 200),
+        }
+    }
+}
+
+/// A terminal's line of memory. Its key is 0 while it is nobody's, or being written.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Slot {
+    /// Context and address.
+    pub key: AtomicU64,
+    /// Its MAC address.
+    pub mac: AtomicU64,
+    /// The site's virtual MAC; 0 where it has none.
+    pub virtual_mac: AtomicU64,
+    /// The site's tags as frames have them, the outermost first, behind that nothing.
+    pub tags: AtomicU64,
+    /// Public address of the site, how many tags, interface.
+    pub place: AtomicU64,
+}
+
+impl Slot {
+    pub fn empty() -> Self {
+        Self {
+            key: AtomicU64::new(0),
+            mac: AtomicU64::new(0),
+            virtual_mac: AtomicU64::new(0),
+            tags: AtomicU64::new(0),
+            place: AtomicU64::new(0),
+        }
+    }
+}
+
+/// A site's words.
+#[derive(Debug)]
+pub(super) struct Site {
+    /// Its public address and router, with [`PUBLIC`].
+    pub public: AtomicU64,
+    /// Its virtual MAC; 0 where it has none.
+    pub mac: AtomicU64,
+    /// Its pool, with [`HAS_POOL`].
+    pub pool: AtomicU32,
+    /// By [`Call`]: nanosecond at which nothing is used up any more.
+    pub calls: [AtomicU64; Call::COUNT],
+}
+
+impl Site {
+    pub fn empty() -> Self {
+        Self {
+            public: AtomicU64::new(0),
+            mac: AtomicU64::new(0),
+            pool: AtomicU32::new(0),
+            calls: [AtomicU64::new(0), AtomicU64::new(0)],
+        }
+    }
+}
+
+pub(super) fn word_of(mac: [u8; 6]) -> u64 {
+    let [a, b, c, d, e, f] = mac;
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+}
+
+#[inline(always)]
+fn mac_of(word: u64) -> [u8; 6] {
+    let [_, _, a, b, c, d, e, f] = (word & MAC).to_be_bytes();
+    [a, b, c, d, e, f]
+}
+
+pub(super) fn public_word(router: u16, address: u32) -> u64 {
+    PUBLIC | u64::from(router) << 32 | u64::from(address)
+}
+
+pub(super) fn pool_word(pool: Option<u16>) -> u32 {
+    pool.map_or(0, |pool| HAS_POOL | u32::from(pool))
+}
+
+pub(super) fn place_word(public: u32, tags: u8, interface: u16) -> u64 {
+    u64::from(public) << 32 | u64::from(tags) << 16 | u64::from(interface)
+}
+
+/// A terminal as a packet needs it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct View {
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// What its site is seen by upstream; none where that is the interface's own address.
+    pub virtual_mac: Option<[u8; 6]>,
+    /// Its site's tags as frames have them: type and control of the outermost, then of the other.
+    pub tags: [u8; 8],
+    /// How many tags.
+    pub tag_count: u8,
+    /// The interface that it is behind.
+    pub interface: u16,
+    /// Its site's public address; 0 where it has none.
+    pub public: u32,
+}
+
+/// The table. Its memory is fixed at start.
+#[derive(Debug)]
+pub struct Sites {
+    pub(super) slots: Box<[Slot]>,
+    pub(super) sites: Box<[Site]>,
+    /// Terminals by context and address.
+    pub(super) terminals: Index,
+    /// Sites by router and public address.
+    pub(super) owners: Index,
+    /// Sites by virtual MAC.
+    pub(super) macs: Index,
+    /// Terminals that there are.
+    pub(super) count: AtomicU32,
+    secret: Secret,
+}
+
+/// What finds a terminal.
+#[inline(always)]
+pub(super) fn key_of(context: u32, address: u32) -> u64 {
+    u64::from(context) << 32 | u64::from(address)
+}
+
+impl Sites {
+    pub(super) fn new(sites: u32, terminals: u32, secret: [u64; 2]) -> Self {
+        Self {
+            slots: (0..terminals).map(|_| Slot::empty()).collect(),
+            sites: (0..sites).map(|_| Site::empty()).collect(),
+            terminals: Index::new(terminals as usize),
+            owners: Index::new(sites as usize),
+            macs: Index::new(sites as usize),
+            count: AtomicU32::new(0),
+            secret: Secret(secret),
+        }
+    }
+
+    /// Bytes of its memory.
+    pub fn bytes(&self) -> usize {
+        let indexes = [&self.terminals, &self.owners, &self.macs].map(Index::bytes);
+        size_of_val(&*self.slots) + size_of_val(&*self.sites) + indexes.iter().sum::<usize>()
+    }
+
+    /// How many sites there is room for.
+    pub fn capacity(&self) -> u32 {
+        self.sites.len() as u32
+    }
+
+    /// How many terminals there are, and at most.
+    pub fn terminals(&self) -> (u32, u32) {
+        (self.count.load(Ordering::Relaxed), self.slots.len() as u32)
+    }
+
+    pub(super) fn hash(&self, word: u64) -> u64 {
+        spot(self.secret, word, 0)
+    }
+
+    /// Ask the processor for a terminal's line.
+    #[inline(always)]
+    pub fn prefetch(&self, terminal: u32) {
+        if let Some(slot) = self.slots.get(terminal as usize) {
+            sluice_table::prefetch::prefetch_read(slot);
+        }
+    }
+
+    /// The terminal of a number, where it is still that of a context and address.
+    #[inline(always)]
+    pub fn view(&self, terminal: u32, context: u32, address: u32) -> Option<View> {
+        let slot = self.slots.get(terminal as usize)?;
+        let key = key_of(context, address);
+        if slot.key.load(Ordering::Acquire) != key {
+            return None;
+        }
+        let mac = slot.mac.load(Ordering::Relaxed);
+        let virtual_mac = slot.virtual_mac.load(Ordering::Relaxed);
+        let tags = slot.tags.load(Ordering::Relaxed);
+        let place = slot.place.load(Ordering::Relaxed);
+        // Pairs with the fence of who writes: a word of another terminal comes with another key.
+        fence(Ordering::Acquire);
+        (slot.key.load(Ordering::Relaxed) == key).then(|| View {
+            mac: mac_of(mac),
+            virtual_mac: (virtual_mac != 0).then(|| mac_of(virtual_mac)),
+            tags: tags.to_be_bytes(),
+            tag_count: (place >> 16) as u8,
+            interface: place as u16,
+            public: (place >> 32) as u32,
+        })
+    }
+
+    /// The number of a terminal.
+    #[inline]
+    pub fn find(&self, context: u32, address: u32) -> Option<u32> {
+        let key = key_of(context, address);
+        let is = |number: u32| {
+            let slot = self.slots.get(number as usize);
+            slot.is_some_and(|slot| slot.key.load(Ordering::Acquire) == key)
+        };
+        self.terminals.find(self.hash(key), is)
+    }
+
+    /// The public address of a site.
+    #[inline]
+    pub fn public(&self, site: u32) -> Option<u32> {
+        let word = self.sites.get(site as usize)?.public.load(Ordering::Acquire);
+        (word & PUBLIC != 0).then_some(word as u32)
+    }
+
+    /// The site that has a public address in a virtual router.
+    #[inline]
+    pub fn owner(&self, router: u16, public: u32) -> Option<u32> {
+        let word = public_word(router, public);
+        let is = |site: u32| {
+            let site = self.sites.get(site as usize);
+            site.is_some_and(|site| site.public.load(Ordering::Acquire) == word)
+        };
+        self.owners.find(self.hash(word), is)
+    }
+
+    /// The virtual MAC of a site.
+    pub fn mac(&self, site: u32) -> Option<[u8; 6]> {
+        let word = self.sites.get(site as usize)?.mac.load(Ordering::Acquire);
+        (word != 0).then(|| mac_of(word))
+    }
+
+    /// The site that a virtual MAC is of.
+    pub fn site_of_mac(&self, mac: [u8; 6]) -> Option<u32> {
+        let word = word_of(mac);
+        let is = |site: u32| {
+            let site = self.sites.get(site as usize);
+            site.is_some_and(|site| site.mac.load(Ordering::Acquire) == word)
+        };
+        (word != 0).then(|| self.macs.find(self.hash(word), is))?
+    }
+
+    /// The pool that a site's outside ports come from.
+    pub fn pool(&self, site: u32) -> Option<u16> {
+        let word = self.sites.get(site as usize)?.pool.load(Ordering::Acquire);
+        (word & HAS_POOL != 0).then_some(word as u16)
+    }
+
+    /// Whether a site may call the gateway once more, at a moment in nanoseconds.
+    pub fn admits(&self, site: u32, call: Call, now: u64) -> bool {
+        let Some(site) = self.sites.get(site as usize) else {
+            return false;
+        };
+        let (each, burst) = call.pace();
+        let next = |full_at: u64| {
+            let next = full_at.max(now).saturating_add(each);
+            (next - now <= each * burst).then_some(next)
+        };
+        let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+        site.calls[call as usize].fetch_update(set, fetch, next).is_ok()
+    }
+}

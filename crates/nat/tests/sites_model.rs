@@ -1,0 +1,82 @@
+//! The table of sites' own source on the atomics of a model checker.
+
+#![allow(dead_code, unused_imports, missing_docs)]
+
+mod sync {
+    pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+}
+#[path = "../src/sites/context.rs"]
+mod context;
+#[path = "../src/sites/index.rs"]
+mod index;
+#[path = "../src/sites/keeper.rs"]
+mod keeper;
+#[path = "../src/keyed.rs"]
+mod keyed;
+#[path = "../src/sites/table.rs"]
+mod table;
+
+use keeper::{Keeper, Terminal};
+use loom::thread;
+
+const OLD: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const NEW: [u8; 6] = [2, 9, 9, 9, 9, 9];
+
+fn explored(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+fn terminal(site: u32, address: u32, mac: [u8; 6]) -> Terminal {
+    Terminal {
+        context: context::context(site, 0, false),
+        address,
+        mac,
+        interface: 1,
+        tags: [None; 2],
+    }
+}
+
+#[test]
+fn line_that_comes_to_another_terminal_is_never_taken_for_it() {
+    explored(|| {
+        // One line, so that it is the other's at once.
+        let (mut keeper, sites) = Keeper::new(2, 1, [1, 2]);
+        keeper.add_terminal(&terminal(0, 7, OLD)).expect("room");
+        let reader = sites.clone();
+        let reading = thread::spawn(move || {
+            let first = context::context(0, 0, false);
+            if let Some(view) = reader.view(0, first, 7) {
+                assert_eq!(OLD, view.mac);
+            }
+            let second = context::context(1, 0, false);
+            if let Some(view) = reader.view(0, second, 8) {
+                assert_eq!(NEW, view.mac);
+            }
+        });
+        keeper.remove_terminal(context::context(0, 0, false), 7);
+        keeper.add_terminal(&terminal(1, 8, NEW)).expect("room");
+        reading.join().unwrap();
+    });
+}
+
+#[test]
+fn address_of_a_site_is_read_whole_and_its_owner_has_it() {
+    explored(|| {
+        let (mut keeper, sites) = Keeper::new(2, 1, [1, 2]);
+        keeper.add_terminal(&terminal(0, 7, OLD)).expect("room");
+        keeper.set_public(0, 0, Some(100)).expect("nobody has it");
+        let reader = sites.clone();
+        let reading = thread::spawn(move || {
+            let own = context::context(0, 0, false);
+            let public = reader.view(0, own, 7).expect("there all the time").public;
+            assert!([0, 100, 200].contains(&public));
+            if let Some(owner) = reader.owner(0, 200) {
+                assert_eq!(0, owner);
+            }
+        });
+        keeper.set_public(0, 0, Some(200)).expect("nobody has it");
+        reading.join().unwrap();
+    });
+}
