@@ -379,6 +379,8 @@ pub struct Lists {
     pub neighbour: Slots,
     /// Addressed to the gateway.
     pub gateway: Slots,
+    /// Between two interfaces of a bridge that differ in tags.
+    pub bridge: Slots,
     /// For the host of a router.
     pub punt: Slots,
     /// For who serves subscribers' sites.
@@ -511,6 +513,7 @@ impl Lists {
             ("cross", &self.cross),
             ("encapsulate", &self.encapsulate),
             ("decapsulate", &self.decapsulate),
+            ("bridge", &self.bridge),
             ("punt", &self.punt),
             ("subscriber", &self.subscriber),
             ("host", &self.host),
@@ -588,6 +591,7 @@ impl Lists {
             &self.fragments,
             &self.neighbour,
             &self.gateway,
+            &self.bridge,
             &self.punt,
             &self.subscriber,
             &self.host,
@@ -622,6 +626,7 @@ impl Lists {
             &mut self.neighbour,
             &mut self.gateway,
             &mut self.cross,
+            &mut self.bridge,
             &mut self.punt,
             &mut self.subscriber,
             &mut self.host,

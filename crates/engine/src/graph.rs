@@ -120,7 +120,7 @@ nodes! {
     "admit" "what routers may have of a queue that they share" [] [Drop];
     "parse" "headers and validity" ["parse"] [Drop];
     "chain" "the steps of a router's chains" ["chain"] [Drop];
-    "bridge" "frames between the two interfaces of a bridge" [] [HandOver, Drop];
+    "bridge" "frames between the two interfaces of a bridge" ["bridge"] [HandOver, Drop];
     "fragments" "later fragments are told the ports of their datagram" ["fragments"] [Park, HandOver, Drop];
     "established" "packets of known sessions" ["established"] [HandOver, Hold, Queue, Drop];
     "decide" "the first packet of a flow" ["decide"] [Park, Drop];

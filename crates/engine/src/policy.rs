@@ -424,6 +424,12 @@ impl Policy {
         self.tagged.is_on(port)
     }
 
+    /// Whether frames with some tags that come in by a port belong to bridges.
+    #[inline(always)]
+    pub fn bridges_tags(&self, port: PortIndex) -> bool {
+        self.tagged.is_bridged(port)
+    }
+
     /// Gather what workers would otherwise look for among all interfaces: to be called when nothing else changes any more.
     pub(crate) fn link(&mut self, setup: &Setup) {
         let numbered = (0..).zip(&self.interfaces);

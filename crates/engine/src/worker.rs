@@ -21,8 +21,8 @@ use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
 use crate::leases::Settling;
 use crate::nodes::established::{Lookups, established};
 use crate::nodes::{
-    admit, complain, cross, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise, revise,
-    subscriber, transit,
+    admit, bridge, complain, cross, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise,
+    revise, subscriber, transit,
 };
 use crate::nodes::{host as sending, punt};
 use crate::paths::Paths;
@@ -575,6 +575,10 @@ fn nodes(
     };
     let policy = ctx.policy;
     let mut mark = start;
+    if !lists.bridge.is_empty() {
+        bridge::relabel(batch, lists, ctx);
+        after("bridge", lists);
+    }
     if !lists.fragments.is_empty() {
         fragments::fragments(batch, lists, ctx, ready);
         after("fragments", lists);

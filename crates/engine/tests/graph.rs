@@ -25,6 +25,7 @@ use sluice_route::{Address, Via};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;
 use sluice_wire::ethernet::{BROADCAST, multicast4};
+use sluice_wire::vlan::Tag;
 
 type Hop = (&'static str, &'static str);
 
@@ -37,7 +38,8 @@ fn traced(name: &str) -> Option<&'static Node> {
 
 /// Whether a node does its part as another one's.
 fn is_inner(from: &str, node: &Node) -> bool {
-    node.traced.is_empty() || matches!(from, "cross" | "decapsulate") && node.name == "parse"
+    // A bridge has packets on a list of its own only where their tags change.
+    node.traced.is_empty() || node.name == "bridge" || matches!(from, "cross" | "decapsulate") && node.name == "parse"
 }
 
 /// Whether the table has a way from a node to where a tracer saw a packet, over nodes that do their part as its own. The
@@ -422,6 +424,14 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         ..inspected::plan()
     };
     watch("inspection on a bridge", looked, &mut seen);
+    let switch = Plan {
+        interfaces: |interfaces| {
+            bridged(interfaces);
+            interfaces[1].tags = vec![Tag::service(100), Tag::vlan(7)];
+        },
+        ..plan(false)
+    };
+    watch("bridge of a VLAN", switch, &mut seen);
     let unseen: Vec<Hop> = EDGES
         .iter()
         .map(|edge| (edge.from, edge.to))

@@ -31,6 +31,9 @@ pub fn parse(
     {
         return bridge::receive(batch, lists, ctx, port, number, slots);
     }
+    if ctx.policy.bridges_tags(port) {
+        return parse_admitted(batch, lists, ctx, (port, slots), 0);
+    }
     if let Some((number, interface)) = untagged.and_then(|number| Some((number, ctx.policy.interface(number)?)))
         && transit::is_enough(ctx, number)
     {
@@ -53,6 +56,9 @@ pub fn parse_admitted(
     let end = slots.end.min(batch.packets.len()).min(HAND);
     let below = |end: usize| 1u128.checked_shl(end as u32).map_or(u128::MAX, |bit| bit - 1);
     let mut left = below(end) & !below(slots.start) & !refused;
+    if ctx.policy.bridges_tags(port) {
+        left = bridge::receive_tagged(batch, lists, ctx, port, left);
+    }
     let admitted = std::iter::from_fn(|| {
         let slot = left.trailing_zeros() as usize;
         left &= left.wrapping_sub(1);
