@@ -11,6 +11,7 @@ use crate::filter::FilterRule;
 use crate::memory::Table;
 use crate::numbering::Numbering;
 use crate::schema;
+pub use crate::subscribers::{LeaseServer, PublicClient, SiteFrames, SiteGroup, SiteRow, SitesOutside, Subscribers};
 use crate::value::{
     AddressRange, BitRate, Device, InterfaceAddress, Mac, MssClamp, PortRange, Prefix, Tags, Transport,
 };
@@ -89,6 +90,8 @@ pub struct Config {
     pub inspection: Option<Inspection>,
     /// Whose applications are looked for, where any are; its settings are in `document`.
     pub applications: Option<Applications>,
+    /// Sites of subscribers, where there are any.
+    pub subscribers: Option<Subscribers>,
 }
 
 /// Whose applications are looked for.

@@ -58,6 +58,7 @@ const FIXED: &[(&str, &str)] = &[
     ("fragments.parked", "the memory of the table is taken at start"),
     ("fragments.timeout", "the table is made at start"),
     ("applications", "what they are found out with is made at start"),
+    ("subscribers", "sites get their numbers and tables at start"),
     ("inspection.flows", "the memory of inspected flows is taken at start"),
     ("inspection.window", "the memory of inspected flows is taken at start"),
     ("inspection.held", "the places of segments that wait are made at start"),
@@ -330,6 +331,21 @@ pool = "public"
         let changes = changes(&with(""), &with(keys));
         assert_eq!(9, changes.len());
         assert!(changes.iter().all(|change| change.ends_with("at start")), "{changes:?}");
+    }
+
+    #[test]
+    fn difference_of_subscribers_needs_a_restart() {
+        let new = BASE.to_owned()
+            + "[subscribers.sites.homes]\ninterface = \"inside\"\ntags = \"7\"\ndhcp = \"inside\"\npool = \"public\"\n\
+               [subscribers.dhcp.inside]\nserver = \"192.0.2.7\"\nleases = \"f\"\nformat = \"kea\"\n";
+        let why = "sites get their numbers and tables at start";
+        assert_eq!(vec![format!("subscribers added: {why}")], changes(BASE, &new));
+        let more = new.replace("\"7\"", "\"7-8\"").replace("192.0.2.7", "192.0.2.6");
+        let expected = [
+            format!("subscribers.dhcp.inside.server changed: {why}"),
+            format!("subscribers.sites.homes.tags changed: {why}"),
+        ];
+        assert_eq!(expected.to_vec(), changes(&new, &more));
     }
 
     #[test]

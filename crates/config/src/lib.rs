@@ -25,6 +25,7 @@ mod numbering;
 mod problem;
 mod read;
 pub mod schema;
+mod subscribers;
 mod validate;
 pub mod value;
 
@@ -33,6 +34,7 @@ pub use diagnosis::{Complaint, Diagnosis, Located};
 pub use difference::{Change, Difference, Kind, difference};
 pub use numbering::{Number, Numbering, Numbers};
 pub use problem::{FilterProblem, Problem, nearest};
+pub use subscribers::{MOST_SITES, MOST_TERMINALS};
 pub use validate::{Checked, EXCEPTIONS, Inserted, MOST_ROUTERS, Machine, Weight, check, check_numbered, check_rules};
 
 /// Read a text without asking what its values mean.

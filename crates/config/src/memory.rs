@@ -56,6 +56,12 @@ pub struct EntryBytes {
     pub sought: u64,
     /// What nDPI takes in each worker beside that.
     pub recogniser: u64,
+    /// A site of a subscriber.
+    pub site: u64,
+    /// A terminal of a site.
+    pub terminal: u64,
+    /// A place of the index by which terminals are found, which is at most half full and a power of two.
+    pub terminal_place: u64,
 }
 
 impl Default for EntryBytes {
@@ -79,6 +85,9 @@ impl Default for EntryBytes {
             assembly: 66_656,
             sought: 1_536,
             recogniser: 7 << 20,
+            site: 32,
+            terminal: 64,
+            terminal_place: 4,
         }
     }
 }
@@ -222,7 +231,25 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
             fixed,
         ));
     }
+    if let Some(subscribers) = &document.subscribers {
+        let sites = u32::try_from(subscribers.count()).unwrap_or(u32::MAX);
+        tables.push(table("sites", ["subscribers", "sites"], sites, entry.site));
+        tables.push(terminals(subscribers.most_terminals(), entry));
+    }
     tables
+}
+
+/// Terminals of sites, with the index that they are found by.
+fn terminals(most: u32, entry: &EntryBytes) -> Table {
+    let entries = u64::from(most);
+    let places = (2 * entries).next_power_of_two();
+    let index = places.saturating_mul(entry.terminal_place);
+    Table {
+        name: "terminals",
+        key: ["subscribers", "terminals"],
+        entries,
+        bytes: Bytes(entries.saturating_mul(entry.terminal).saturating_add(index)),
+    }
 }
 
 /// Workers, as the configuration names them.
@@ -286,5 +313,30 @@ fn in_shards(document: &Document, bytes: u64) -> u64 {
     match document.system.shards {
         0 | 1 => bytes,
         _ => bytes + bytes.div_ceil(4),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse;
+
+    #[test]
+    fn memory_of_sites_and_terminals_is_that_of_their_entries_and_index() {
+        let sites = "[subscribers.sites.homes]\ninterface = \"access\"\ntags = \"1-100.1-10\"\n";
+        let listed = |terminals: &str| {
+            let text = format!("[subscribers]\n{terminals}{sites}");
+            let document = parse("test", &text).unwrap_or_else(|error| panic!("{error}"));
+            let tables = tables(&document, &EntryBytes::default());
+            let own = tables.into_iter().filter(|table| table.key[0] == "subscribers");
+            own.map(|table| (table.name, table.entries, table.bytes.0))
+                .collect::<Vec<_>>()
+        };
+        let table = ("sites", 1_000, 32_000);
+        assert_eq!(vec![table, ("terminals", 4_000, 4_000 * 64 + 8_192 * 4)], listed(""));
+        assert_eq!(
+            vec![table, ("terminals", 4_097, 4_097 * 64 + 16_384 * 4)],
+            listed("terminals = 4_097\n")
+        );
     }
 }

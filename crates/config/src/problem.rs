@@ -8,6 +8,7 @@ mod pool;
 mod route;
 mod router;
 mod stage;
+mod subscribers;
 mod tunnel;
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -21,6 +22,7 @@ pub use self::route::RouteProblem;
 pub use self::router::RouterProblem;
 pub(crate) use self::stage::BURST;
 pub use self::stage::StageProblem;
+pub use self::subscribers::SubscribersProblem;
 pub use self::tunnel::TunnelProblem;
 use crate::value::{AddressRange, Device, InterfaceAddress, PortRange, Prefix, Tags};
 
@@ -99,6 +101,9 @@ pub enum Problem {
     /// Something about inspection.
     #[error("{0}")]
     Inspection(InspectionProblem),
+    /// Something about subscribers.
+    #[error("{0}")]
+    Subscribers(SubscribersProblem),
     /// A number of shards that is no power of two.
     #[error("{0} shards: the number must be a power of two")]
     ShardsNotPowerOfTwo(u16),
@@ -432,6 +437,7 @@ impl Problem {
             Self::Chain(problem) => problem.hint(),
             Self::Bridge(problem) => problem.hint(),
             Self::Inspection(problem) => problem.hint(),
+            Self::Subscribers(problem) => problem.hint(),
             Self::ShardsNotPowerOfTwo(shards) => {
                 format!(
                     "the nearest is {}",

@@ -197,6 +197,87 @@ fn lending() -> impl Strategy<Value = Pool> {
         })
 }
 
+fn message_rate() -> impl Strategy<Value = Rate> {
+    any::<(u32, u32)>().prop_map(|(rate, burst)| Rate { rate, burst })
+}
+
+fn subscribers() -> impl Strategy<Value = Subscribers> {
+    let name = || option::of("[a-z]{1,5}");
+    let tags = prop_oneof![Just("7"), Just("7-9"), Just("100-101.5-7"), Just("1-4094.1-4094")];
+    let group = (".{0,5}", option::of(tags), option::of(prefix()), name(), name(), name());
+    let group = group.prop_map(|(interface, tags, prefix, dhcp, public, pool)| SiteGroup {
+        interface,
+        tags: tags.map(|tags| tags.parse().unwrap()),
+        prefix,
+        dhcp,
+        public,
+        pool,
+    });
+    let address = any::<std::net::IpAddr>;
+    let format = prop_oneof![Just(LeaseFormat::Kea), Just(LeaseFormat::Dhcpd)];
+    let server = (
+        address(),
+        option::of(address()),
+        ".{0,9}",
+        format,
+        message_rate(),
+        message_rate(),
+    )
+        .prop_map(
+            |(server, relay, leases, format, terminal_rate, site_rate)| LeaseServer {
+                server,
+                relay,
+                leases,
+                format,
+                terminal_rate,
+                site_rate,
+            },
+        );
+    let identifier = prop_oneof![
+        Just(ClientIdentifier::Mac),
+        Just(ClientIdentifier::Node),
+        Just(ClientIdentifier::None)
+    ];
+    let client = (
+        (vec(prefix(), 0..3), vec(address(), 0..3), identifier),
+        (
+            any::<[bool; 2]>(),
+            option::of(".{0,9}"),
+            any::<u32>(),
+            option::of(".{0,9}"),
+        ),
+        (period(), period(), period()),
+    )
+        .prop_map(|(sources, settings, times)| PublicClient {
+            prefixes: sources.0,
+            servers: sources.1,
+            identifier: sources.2,
+            broadcast: settings.0[0],
+            host_name: settings.1,
+            rate: settings.2,
+            hold: times.0,
+            window: times.1,
+            shortest_lease: times.2,
+            use_while_confirming: settings.0[1],
+            state: settings.3,
+        });
+    let mac_prefix = prop_oneof![Just("02"), Just("fe:00:10")];
+    (
+        (any::<Option<u32>>(), option::of(mac_prefix), any::<bool>()),
+        vec(("[a-z]{1,5}|.{0,5}", group), 0..3),
+        vec(("[a-z]{1,5}", server), 0..3),
+        vec(("[a-z]{1,5}", client), 0..3),
+    )
+        .prop_map(|(settings, sites, dhcp, public)| Subscribers {
+            terminals: settings.0,
+            virtual_mac_prefix: settings.1.map(|prefix| prefix.parse().unwrap()),
+            trust_option_82: settings.2,
+            sites: sites.into_iter().collect(),
+            dhcp: dhcp.into_iter().collect(),
+            public: public.into_iter().collect(),
+        })
+}
+
 fn document() -> impl Strategy<Value = Document> {
     let workers = prop_oneof![
         any::<u16>().prop_map(Workers::Count),
@@ -266,13 +347,15 @@ fn document() -> impl Strategy<Value = Document> {
         vec((".{0,9}", interface()), 0..4),
         vec(route, 0..4),
         nat,
+        option::of(subscribers()),
     )
-        .prop_map(|(system, sessions, interfaces, routes, nat)| Document {
+        .prop_map(|(system, sessions, interfaces, routes, nat, subscribers)| Document {
             system,
             sessions,
             interfaces: interfaces.into_iter().collect(),
             routes,
             nat,
+            subscribers,
             ..Document::default()
         })
 }

@@ -1,4 +1,5 @@
-//! Bridges: the link of one side follows that of the other, as at the two ends of a cable.
+//! Bridges: the link of one side follows that of the other, as at the two ends of a cable. A side that is a VLAN is only followed:
+//! its device carries others too.
 
 use std::time::{Duration, Instant};
 
@@ -34,8 +35,8 @@ enum Act {
 }
 
 impl Pair {
-    /// What is to be done where the links are as they are seen.
-    fn step(&mut self, up: [bool; 2], now: Instant) -> Option<Act> {
+    /// What is to be done where the links are as they are seen, and some sides may follow.
+    fn step(&mut self, up: [bool; 2], may_follow: [bool; 2], now: Instant) -> Option<Act> {
         if self.unable {
             return None;
         }
@@ -51,7 +52,7 @@ impl Pair {
                 self.grace[side] = Some(now + GRACE);
                 return Some(Act::Release(side));
             }
-            if is_down && up[side] {
+            if is_down && up[side] && may_follow[side] {
                 self.held[side] = true;
                 return Some(Act::Hold(side));
             }
@@ -90,7 +91,8 @@ impl Control {
             for sides in wanted {
                 let pair = pairs.entry(sides).or_default();
                 let up = sides.map(|interface| self.has_link(interface));
-                let (side, wanted) = match pair.step(up, Instant::now()) {
+                let may_follow = sides.map(|interface| self.has_device(interface));
+                let (side, wanted) = match pair.step(up, may_follow, Instant::now()) {
                     Some(Act::Hold(side)) => (side, false),
                     Some(Act::Release(side)) => (side, true),
                     None => continue,
@@ -129,6 +131,15 @@ impl Control {
         port.is_some_and(|port| port == NO_PORT || self.link_is_up(usize::from(port)))
     }
 
+    /// Whether an interface is all that its device is for.
+    fn has_device(&self, interface: InterfaceIndex) -> bool {
+        let plane = self.plane();
+        plane
+            .policy()
+            .interface(interface)
+            .is_some_and(|interface| interface.tags.is_empty())
+    }
+
     /// Take the link of an interface up or down; false where its device can't.
     fn set_link(&self, interface: InterfaceIndex, up: bool) -> bool {
         let plane = self.plane();
@@ -153,35 +164,47 @@ impl Control {
 mod tests {
     use super::*;
 
+    const BOTH: [bool; 2] = [true; 2];
+
     #[test]
     fn other_side_follows_down_and_up_once() {
         let (mut pair, now) = (Pair::default(), Instant::now());
-        assert_eq!(None, pair.step([true, true], now));
-        assert_eq!(Some(Act::Hold(1)), pair.step([false, true], now));
+        assert_eq!(None, pair.step([true, true], BOTH, now));
+        assert_eq!(Some(Act::Hold(1)), pair.step([false, true], BOTH, now));
         // The side that is held has no link, and that is no reason to take the first one down.
-        assert_eq!(None, pair.step([false, false], now));
-        assert_eq!(Some(Act::Release(1)), pair.step([true, false], now));
+        assert_eq!(None, pair.step([false, false], BOTH, now));
+        assert_eq!(Some(Act::Release(1)), pair.step([true, false], BOTH, now));
         // It takes its time to come up.
-        assert_eq!(None, pair.step([true, false], now + GRACE / 2));
-        assert_eq!(None, pair.step([true, true], now + GRACE / 2));
-        assert_eq!(Some(Act::Hold(0)), pair.step([true, false], now + GRACE / 2));
+        assert_eq!(None, pair.step([true, false], BOTH, now + GRACE / 2));
+        assert_eq!(None, pair.step([true, true], BOTH, now + GRACE / 2));
+        assert_eq!(Some(Act::Hold(0)), pair.step([true, false], BOTH, now + GRACE / 2));
     }
 
     #[test]
     fn side_that_does_not_come_up_in_time_takes_the_other_down() {
         let (mut pair, now) = (Pair::default(), Instant::now());
-        assert_eq!(Some(Act::Hold(1)), pair.step([false, true], now));
-        assert_eq!(Some(Act::Release(1)), pair.step([true, false], now));
-        assert_eq!(Some(Act::Hold(0)), pair.step([true, false], now + GRACE));
-        assert_eq!(None, pair.step([false, false], now + GRACE));
-        assert_eq!(Some(Act::Release(0)), pair.step([false, true], now + 2 * GRACE));
+        assert_eq!(Some(Act::Hold(1)), pair.step([false, true], BOTH, now));
+        assert_eq!(Some(Act::Release(1)), pair.step([true, false], BOTH, now));
+        assert_eq!(Some(Act::Hold(0)), pair.step([true, false], BOTH, now + GRACE));
+        assert_eq!(None, pair.step([false, false], BOTH, now + GRACE));
+        assert_eq!(Some(Act::Release(0)), pair.step([false, true], BOTH, now + 2 * GRACE));
     }
 
     #[test]
     fn two_sides_that_are_down_are_left_alone() {
         let (mut pair, now) = (Pair::default(), Instant::now());
-        assert_eq!(None, pair.step([false, false], now));
-        assert_eq!(Some(Act::Hold(0)), pair.step([true, false], now));
-        assert_eq!(Some(Act::Release(0)), pair.step([false, true], now));
+        assert_eq!(None, pair.step([false, false], BOTH, now));
+        assert_eq!(Some(Act::Hold(0)), pair.step([true, false], BOTH, now));
+        assert_eq!(Some(Act::Release(0)), pair.step([false, true], BOTH, now));
+    }
+
+    #[test]
+    fn side_that_is_a_vlan_is_followed_and_follows_not() {
+        let (mut pair, now, port) = (Pair::default(), Instant::now(), [true, false]);
+        assert_eq!(None, pair.step([false, true], port, now));
+        assert_eq!(None, pair.step([true, true], port, now));
+        assert_eq!(Some(Act::Hold(0)), pair.step([true, false], port, now));
+        assert_eq!(None, pair.step([false, false], port, now));
+        assert_eq!(Some(Act::Release(0)), pair.step([false, true], port, now));
     }
 }

@@ -177,8 +177,9 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
         }
     };
     let mut plan = PortPlan::new(&interface.name, device);
-    plan.mtu = interface.mtu;
-    plan.promiscuous = interface.bridge.is_some();
+    let tags = bridged_tags(config, index);
+    plan.mtu = interface.mtu + tags.map_or(0, |tags| 4 * tags);
+    plan.promiscuous = interface.bridge.is_some() || tags.is_some();
     plan.interrupts = config.document.system.idle.interrupt;
     plan.queues = queues.unwrap_or(receivers(config));
     // A card filters by its address. Everything else brings all that arrives, and the engine looks at addresses.
@@ -190,6 +191,17 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
         schema::Steering::Subset => Steering::Source,
     };
     Some(Ok(plan))
+}
+
+/// The most tags that a VLAN of a device has that is in a bridge; none where there is no such VLAN. Devices count one tag of a frame
+/// as no part of the MTU at most, and customers may have one of their own.
+fn bridged_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
+    let bridged = config.interfaces.iter().filter(|interface| interface.bridge.is_some());
+    let tags = bridged.filter_map(|interface| match &interface.link {
+        Link::Vlan { parent, tags } if *parent == device => Some(1 + u16::from(tags.inner().is_some())),
+        _ => None,
+    });
+    tags.max()
 }
 
 #[cfg(test)]
@@ -220,6 +232,23 @@ mod tests {
             .collect();
         assert_eq!(vec![(0, 2, 2000), (2, 1, 1500)], found);
         assert_eq!(None, ports[1].plan.mac);
+    }
+
+    #[test]
+    fn device_that_carries_bridged_vlans_takes_all_frames_and_their_tags() {
+        let config = config(
+            "[interfaces]\na = { device = \"null:\" }\nb = { device = \"null:\" }\nc = { device = \"null:\" }\n\
+             trunk = { device = \"null:\" }\nother = { device = \"null:\" }\nv = { parent = \"trunk\", vlan = \"100.1\" }\n\
+             w = { parent = \"trunk\", vlan = 7 }\nx = { parent = \"other\", vlan = 7 }\n[bridges.one]\n\
+             interfaces = [\"a\", \"v\"]\n[bridges.two]\ninterfaces = [\"b\", \"w\"]\n",
+        );
+        let ports = outlook(&config).unwrap();
+        let found: Vec<_> = ports
+            .iter()
+            .map(|port| (port.plan.promiscuous, port.plan.mtu))
+            .collect();
+        let (bridged, routed) = ((true, 1500), (false, 1500));
+        assert_eq!(vec![bridged, bridged, routed, (true, 1508), routed], found);
     }
 
     #[test]

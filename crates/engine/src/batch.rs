@@ -38,9 +38,11 @@ impl Hop {
     /// Most interfaces that a hop can name.
     pub const INTERFACES: usize = (1 << 11) - 1;
     /// Most neighbours that a hop can name.
-    pub const NEIGHBOURS: usize = Self::AS_IT_CAME as usize;
+    pub const NEIGHBOURS: usize = Self::TERMINALS as usize;
     /// The neighbour of whoever is behind a bridge: nobody knows who it is, and the frame says it.
     const AS_IT_CAME: u32 = (1 << 21) - 1;
+    /// From here on terminals of subscribers' sites.
+    const TERMINALS: u32 = 1 << 20;
 
     /// The neighbour `neighbour` behind `interface`.
     #[inline(always)]
@@ -52,6 +54,25 @@ impl Hop {
     pub fn bridge(interface: u16) -> Self {
         Self::new(interface, Self::AS_IT_CAME)
     }
+    /// The terminal `terminal` of a site behind `interface`.
+    #[inline(always)]
+    pub fn terminal(interface: u16, terminal: u32) -> Self {
+        Self::new(interface, Self::TERMINALS | terminal)
+    }
+    /// The terminal that it leads to, where it leads to one.
+    #[inline(always)]
+    pub fn as_terminal(self) -> Option<u32> {
+        let is_one = self.neighbour() & Self::TERMINALS != 0 && self.neighbour() != Self::AS_IT_CAME;
+        (is_one && self.interface() < Self::INTERFACES).then_some(self.neighbour() & !Self::TERMINALS)
+    }
+    /// The same by the interface alone, where it leads to a terminal: what a terminal's frames look like is not the hop's to say.
+    #[inline(always)]
+    pub fn without_terminal(self) -> Self {
+        match self.as_terminal() {
+            Some(_) => Self(self.0 | Self::AS_IT_CAME),
+            None => self,
+        }
+    }
     /// Whether it leads over a bridge.
     #[inline(always)]
     pub fn is_bridge(self) -> bool {
@@ -60,7 +81,7 @@ impl Hop {
     /// Whether there is a neighbour behind it, which sessions hold.
     #[inline(always)]
     pub fn has_neighbour(self) -> bool {
-        self != Self::HAIRPIN && !self.is_bridge()
+        self != Self::HAIRPIN && self.neighbour() & Self::TERMINALS == 0
     }
     /// The egress interface.
     #[inline(always)]
@@ -358,8 +379,12 @@ pub struct Lists {
     pub neighbour: Slots,
     /// Addressed to the gateway.
     pub gateway: Slots,
+    /// Between two interfaces of a bridge that differ in tags.
+    pub bridge: Slots,
     /// For the host of a router.
     pub punt: Slots,
+    /// For who serves subscribers' sites.
+    pub subscriber: Slots,
     /// From the host of a router.
     pub host: Slots,
     /// Next hop not resolved.
@@ -488,7 +513,9 @@ impl Lists {
             ("cross", &self.cross),
             ("encapsulate", &self.encapsulate),
             ("decapsulate", &self.decapsulate),
+            ("bridge", &self.bridge),
             ("punt", &self.punt),
+            ("subscriber", &self.subscriber),
             ("host", &self.host),
             ("taken-in", &self.taken),
             ("hold", &self.hold),
@@ -564,7 +591,9 @@ impl Lists {
             &self.fragments,
             &self.neighbour,
             &self.gateway,
+            &self.bridge,
             &self.punt,
+            &self.subscriber,
             &self.host,
             &self.encapsulate,
             &self.decapsulate,
@@ -597,7 +626,9 @@ impl Lists {
             &mut self.neighbour,
             &mut self.gateway,
             &mut self.cross,
+            &mut self.bridge,
             &mut self.punt,
+            &mut self.subscriber,
             &mut self.host,
             &mut self.encapsulate,
             &mut self.decapsulate,

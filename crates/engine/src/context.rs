@@ -179,6 +179,8 @@ pub struct Ctx<'c, 'm> {
     pub records: &'c RecordQueue,
     /// Where packets for hosts go.
     pub punts: &'c PuntQueue,
+    /// Where what is for who serves subscribers' sites goes.
+    pub subscribers: &'c PuntQueue,
     /// What applications are found out with.
     pub recognition: &'c Recognition,
     /// What the owner has.

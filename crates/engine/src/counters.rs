@@ -131,7 +131,7 @@ pub struct WorkerCounters {
     pub bursts: Counter,
     /// Packets in those bursts.
     pub packets: Counter,
-    /// Packets put into the worker's queue for routers' hosts.
+    /// Packets put into the worker's queues for routers' hosts and for who serves subscribers' sites.
     pub punted: Counter,
     /// Packets given to other workers, by why, in the order of [`Cause::ALL`].
     pub handed_over: [Counter; Cause::ALL.len()],
@@ -174,6 +174,9 @@ pub struct WorkerCounters {
     pub sessions_revised: Counter,
     /// Sessions ended because no pool has their public address and port any more; among [`Self::sessions_ended`].
     pub sessions_withdrawn: Counter,
+    /// Sessions ended because the public address of their site has gone, or the private one of their terminal; among
+    /// [`Self::sessions_ended`].
+    pub sessions_lost_lease: Counter,
     /// Generation of the change of pools that this worker has seen through.
     pub leases_settled: Counter,
     /// Events of translation put into the worker's queue.

@@ -9,6 +9,7 @@ use sluice_filter::{
 };
 use sluice_nat::Tuple;
 use sluice_nat::rule::{Changed, Prefix};
+use sluice_nat::sites::outer;
 use sluice_wire::Direction;
 use sluice_wire::ipv4::protocol::{ICMP, ICMPV6, TCP, UDP};
 use sluice_wire::layers::{Flags, Fragment, Layers};
@@ -304,7 +305,7 @@ fn start<F: Family>(policy: &Policy, meta: &Meta, tuple: &F::Tuple, protocol: u8
         .with(Field::Protocol, protocol.into())
         .with(Field::Incoming, meta.interface.into())
         .with(Field::Outgoing, outgoing.into())
-        .with(Field::Context, tuple.context());
+        .with(Field::Context, outer(tuple.context()));
     let tag = policy
         .interface(meta.interface)
         .and_then(|interface| interface.tags.first());

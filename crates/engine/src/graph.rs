@@ -99,6 +99,8 @@ const PLAIN: u16 = 1 << 11;
 const SHARED: u16 = 1 << 12;
 /// Some interface is a tunnel, or the router that tunnels' outer packets come to.
 const TUNNELLED: u16 = 1 << 13;
+/// Some interface has subscribers' sites behind it, or their public addresses.
+const SITES: u16 = 1 << 14;
 
 macro_rules! nodes {
     ($($name:literal $help:literal [$($traced:literal),*] [$($leave:ident),*];)+) => {
@@ -118,7 +120,7 @@ nodes! {
     "admit" "what routers may have of a queue that they share" [] [Drop];
     "parse" "headers and validity" ["parse"] [Drop];
     "chain" "the steps of a router's chains" ["chain"] [Drop];
-    "bridge" "frames between the two interfaces of a bridge" [] [HandOver, Drop];
+    "bridge" "frames between the two interfaces of a bridge" ["bridge"] [HandOver, Drop];
     "fragments" "later fragments are told the ports of their datagram" ["fragments"] [Park, HandOver, Drop];
     "established" "packets of known sessions" ["established"] [HandOver, Hold, Queue, Drop];
     "decide" "the first packet of a flow" ["decide"] [Park, Drop];
@@ -130,6 +132,7 @@ nodes! {
     "gateway" "what is addressed to the router itself" ["gateway"] [TakenIn, HandOver, Drop];
     "host" "what a router's host sends" ["host"] [HandOver, Drop];
     "punt" "what a router's host gets" ["punt"] [TakenIn, Drop];
+    "subscriber" "DHCP of subscribers' sites, and ARP about their addresses" ["subscriber"] [TakenIn, Drop];
     "neighbour" "ARP, neighbour discovery, and who waits for it" ["discover", "wait"] [TakenIn, Park, HandOver, Drop];
     "complain" "ICMP errors and resets" ["complain"] [HandOver, Drop];
     "cut" "datagrams longer than the next link takes" [] [HandOver, Drop];
@@ -163,6 +166,7 @@ edges! {
     "parse" => "neighbour", "ARP, ND", ROUTED;
     "parse" => "bridge", "on a bridge", BRIDGED;
     "parse" => "punt", "to a group, and a host listens", HOSTED;
+    "parse" => "subscriber", "DHCP of sites", SITES;
     "parse" => "chain", "its router has chains", CHAINED;
     "chain" => "established", "sessions", CHAINED | STATEFUL;
     "chain" => "fragments", "a fragment", CHAINED | STATEFUL;
@@ -198,15 +202,21 @@ edges! {
     "gateway" => "forward", "echo reply", ROUTED;
     "gateway" => "complain", "nothing listens there", ROUTED;
     "gateway" => "punt", "its router has a host", HOSTED;
+    "gateway" => "subscriber", "DHCP for sites", SITES;
+    "gateway" => "transmit", "echo reply in a site", SITES;
+    "subscriber" => "transmit", "what control sends", SITES;
+    "subscriber" => "forward", "DHCP to servers", SITES;
     "host" => "output", "to a neighbour, or a group", HOSTED;
     "host" => "forward", "to somebody elsewhere", HOSTED;
     "neighbour" => "transmit", "answer", ROUTED;
+    "neighbour" => "subscriber", "ARP that claims a site's address", SITES;
     "neighbour" => "established", "known by now, with sessions", STATEFUL;
     "neighbour" => "fragments", "known by now, a fragment", STATEFUL;
     "neighbour" => "forward", "known by now", ROUTED;
     "neighbour" => "complain", "nobody answers", ROUTED;
     "complain" => "forward", "ICMP error", ROUTED;
     "complain" => "established", "to an inside host by its outside address", STATEFUL;
+    "complain" => "transmit", "ICMP error in a site", SITES;
     "complain" => "bridge", "ICMP error on a bridge", BRIDGED | INSPECTED;
     "cut" => "output", "", ROUTED;
     "output" => "neighbour", "neighbour unknown", ROUTED;
@@ -265,6 +275,13 @@ fn has(policy: &Policy, stages: &Stages, router: Option<RouterIndex>) -> u16 {
             (BRIDGED, bridged),
             (HOSTED, interface.host),
             (CHAINED, !bridged && policy.chains_at(number).is_some()),
+            (
+                SITES,
+                policy
+                    .sites
+                    .as_deref()
+                    .is_some_and(|sites| sites.is_door(number) || sites.is_public(number)),
+            ),
             (LINKED, interface.peer.is_some() || interface.tunnel.is_some()),
             (
                 TUNNELLED,

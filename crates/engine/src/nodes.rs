@@ -22,6 +22,7 @@ pub mod pass;
 pub mod punt;
 pub mod recognise;
 pub mod revise;
+pub mod subscriber;
 pub mod transit;
 
 use sluice_wire::Packet;

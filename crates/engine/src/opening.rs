@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use sluice_nat::bindings::Aim;
 use sluice_nat::decision::NewSource;
 use sluice_nat::meter::Exceeded;
+use sluice_nat::sites::{is_site, outer};
 use sluice_nat::{Address, Decision, Holding, Limits, PoolIndex, PortClass, TimeoutClass, Tracking, Tuple, decision};
 use sluice_table::flow::{Record, RecordIndex, Refused};
 use sluice_wire::ipv4::protocol::{TCP, is_icmp};
@@ -27,6 +28,7 @@ use crate::policy::Policy;
 use crate::reason::{Own, Reason};
 use crate::session::Queries;
 use crate::shard::Shard;
+use crate::steering::Steering;
 
 /// How many sessions ahead of the one that is written memory is asked for.
 const AHEAD: usize = 16;
@@ -283,11 +285,25 @@ impl<F: Family> Openings<F> {
             }
             let due = ctx.now.due(seconds);
             let hasher = ctx.hasher;
+            let setup = ctx.setup;
             let Some(shard) = shard_of(ctx, meta) else { continue };
             let mut inserted = insert::<F>(shard, session, (hash, reverse_hash), due);
             if let (Err((_, CLASH)), Some(_), None) = (&inserted, opening.translation.pool, &opening.aim) {
                 let taken = sluice_nat::Reason::AddressTaken.into();
                 inserted = Err((Some(Complaint::NoResources), taken));
+            }
+            if let (Err((_, CLASH)), Some(public)) = (&inserted, opening.translation.outside)
+                && is_site(F::tuple(key).context())
+            {
+                let steering = &setup.steering;
+                inserted = insert_beside::<F>(
+                    shard,
+                    session,
+                    public,
+                    &opening.translation,
+                    steering,
+                    (hash, hasher, due),
+                );
             }
             if let (Err((_, CLASH)), true, Some(aim)) = (&inserted, overlaps, &opening.aim) {
                 inserted = insert_elsewhere::<F>(shard, session, &opening.translation, aim, hash, hasher, due);
@@ -406,6 +422,7 @@ fn admit_all<F: Family>(
         .policy
         .router(context)
         .map_or(Limits::default(), |router| router.limits);
+    let context = outer(context);
     if full || limited.is_none() && router == Limits::default() {
         return Ok(Holding::NOTHING);
     }
@@ -491,12 +508,24 @@ fn make<F: Family>(
         let granted = F::bindings(shard).grant(aim, tuple, remote, now);
         let granted = granted.map_err(|reason| (Some(Complaint::NoResources), reason.into()))?;
         let source = NewSource::Lent(pool, granted.lease);
-        let mut made = decision::translate(tuple, protocol, tuple.context(), translation.target, source);
+        let mut made = decision::translate(
+            tuple,
+            protocol,
+            translation.answers(tuple.context()),
+            translation.target,
+            source,
+        );
         made.decision = made.decision.with_holding(pool, granted.holding);
         return Ok((made, granted.overlaps));
     }
     let source = translation.outside.map_or(NewSource::Kept, NewSource::Static);
-    let mut made = decision::translate(tuple, protocol, tuple.context(), translation.target, source);
+    let mut made = decision::translate(
+        tuple,
+        protocol,
+        translation.answers(tuple.context()),
+        translation.target,
+        source,
+    );
     if let Some(pool) = translation.pool {
         made.decision = made.decision.with_holding(pool, Holding::NOTHING);
     }
@@ -563,7 +592,7 @@ fn insert_elsewhere<F: Family>(
         let made = decision::translate(
             &forward,
             protocol,
-            forward.context(),
+            translation.answers(forward.context()),
             translation.target,
             NewSource::Lent(pool, lease),
         );
@@ -576,6 +605,55 @@ fn insert_elsewhere<F: Family>(
         }
     }
     Err(exhausted)
+}
+
+/// How many outside ports are tried for a session whose own another terminal of its site uses to the same remote, for each
+/// shard that they may lead to.
+const BESIDE: u64 = 64;
+
+/// Put a session of a site under another port of the site's address: another terminal has the same port to the same remote
+/// (P0: then, and only then, the source port changes). Answers must come to the same shard.
+#[cold]
+fn insert_beside<F: Family>(
+    shard: &mut Shard<'_>,
+    mut session: F::Session,
+    address: F::Address,
+    translation: &Translation<F>,
+    steering: &Steering,
+    (hash, hasher, due): (u64, &sluice_table::hash::Hasher, u64),
+) -> Result<RecordIndex, Refusal> {
+    let (forward, protocol) = (*session.forward(), session.protocol());
+    if PortClass::of(protocol, <F::Address as Address>::BITS).is_none() {
+        return Err((Some(Complaint::NoResources), sluice_nat::Reason::AddressTaken.into()));
+    }
+    let shards = u64::from(steering.shards().count());
+    // The hash of the flow is keyed: who sees one port does not know the next.
+    let mut random = hash | 1;
+    for _ in 0..BESIDE * shards {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        let port = 1024 + (random >> 32) as u16 % (u16::MAX - 1023);
+        let lease = sluice_nat::Lease { address, port };
+        let source = NewSource::At(lease);
+        let made = decision::translate(
+            &forward,
+            protocol,
+            translation.answers(forward.context()),
+            translation.target,
+            source,
+        );
+        if steering.of_site_answer::<F>(&made.reverse, protocol) != shard.number {
+            continue;
+        }
+        session.translate_as(made.reverse, made.decision);
+        let reverse = F::hash_one(hasher, &session.key(Direction::Reverse));
+        match insert::<F>(shard, session, (hash, reverse), due) {
+            Err((_, CLASH)) => {}
+            other => return other,
+        }
+    }
+    Err((Some(Complaint::NoResources), sluice_nat::Reason::PortsExhausted.into()))
 }
 
 /// Two sessions of which answers could be either's.

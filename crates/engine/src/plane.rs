@@ -291,6 +291,12 @@ impl Plane {
         counter.records = taken;
         let (punts, taken) = PuntQueue::new();
         counter.to_hosts = Some(taken);
+        let (subscribers, taken) = PuntQueue::new();
+        counter.to_subscribers = Some(taken);
+        let service = owner.is_some().then(|| punt::queue(punt::ROOM)).map(|(giver, taker)| {
+            counter.from_subscribers = Some(giver);
+            taker
+        });
         let host = owner.is_some().then(|| punt::queue(punt::ROOM)).map(|(giver, taker)| {
             counter.from_hosts = Some(giver);
             taker
@@ -322,6 +328,8 @@ impl Plane {
             records,
             punts,
             host,
+            subscribers,
+            service,
             recognition,
             inspecting,
         });

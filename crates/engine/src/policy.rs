@@ -1,5 +1,6 @@
 //! What a commit decides: one immutable snapshot that every worker loads once per burst.
 
+pub mod access;
 mod interface;
 mod link;
 
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use sluice_nat::rule::Changes;
 use sluice_nat::shard::Shards;
+use sluice_nat::sites::{is_pooled, outer};
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
 use sluice_route::RouterIndex;
@@ -21,7 +23,7 @@ use sluice_wire::vlan::Tag;
 
 use crate::applications::Seeking;
 use crate::assist::Assist;
-use crate::batch::Meta;
+use crate::batch::{Meta, Origin};
 use crate::chains::{Chains, Named};
 use crate::counters::WorkerCounters;
 use crate::datagrams;
@@ -38,6 +40,7 @@ use crate::tagged::Tagged;
 use crate::time::Now;
 use crate::tunnels::Tunnels;
 
+pub use access::Access;
 pub use interface::{Advertise, BRIDGES, Bridge, Interface, MOST_BRIDGES, bridge_context};
 pub use link::{HEAD, Link};
 
@@ -160,6 +163,9 @@ pub struct Port {
     pub senders: Box<[WorkerIndex]>,
 }
 
+/// Networks of addresses: virtual router, first, last.
+pub type Networks<A> = Box<[(Context, A, A)]>;
+
 /// Translation of one family.
 #[derive(Clone, Debug)]
 pub struct Nat<F: Family> {
@@ -171,6 +177,8 @@ pub struct Nat<F: Family> {
     pub pools: Pools<F::Address>,
     /// Where flows that are not translated have sessions too: networks of the hosts that translation knows.
     pub hosts: Option<Hosts<F::Address>>,
+    /// Networks of addresses that are sites' own: virtual router, first, last.
+    pub own: Networks<F::Address>,
 }
 
 impl<F: Family> Default for Nat<F> {
@@ -180,6 +188,7 @@ impl<F: Family> Default for Nat<F> {
             changes: Changes::default(),
             pools: Pools::default(),
             hosts: None,
+            own: Box::default(),
         }
     }
 }
@@ -311,6 +320,8 @@ pub struct Policy {
     pub nat4: Nat<V4>,
     /// IPv6 translation.
     pub nat6: Nat<V6>,
+    /// Subscribers' sites, where there are any.
+    pub sites: Option<Arc<Access>>,
     /// Inspection, where there is any.
     pub inspection: Option<Arc<Inspection>>,
     /// Whose applications are looked for, where any are.
@@ -387,6 +398,7 @@ impl Policy {
             chains: Vec::new(),
             nat4: Nat::default(),
             nat6: Nat::default(),
+            sites: None,
             inspection: None,
             applications: None,
             inspected: 0,
@@ -410,6 +422,12 @@ impl Policy {
     #[inline(always)]
     pub fn is_tagged(&self, port: PortIndex) -> bool {
         self.tagged.is_on(port)
+    }
+
+    /// Whether frames with some tags that come in by a port belong to bridges.
+    #[inline(always)]
+    pub fn bridges_tags(&self, port: PortIndex) -> bool {
+        self.tagged.is_bridged(port)
     }
 
     /// Gather what workers would otherwise look for among all interfaces: to be called when nothing else changes any more.
@@ -462,6 +480,28 @@ impl Policy {
     pub fn seek_by(&mut self, seeking: Arc<Seeking>) {
         self.keep_sessions(|_, interface| seeking.is_on(interface));
         self.applications = Some(seeking);
+    }
+
+    /// Serve subscribers' sites. Call it when interfaces and rules of translation are there.
+    pub fn serve_sites(&mut self, access: Access) {
+        let settings = access.settings();
+        let doors = settings.doors.iter().flat_map(|(_, behind)| behind.contexts());
+        let pooled: HashSet<Context> = doors.filter(|&context| is_pooled(context)).map(outer).collect();
+        self.nat4.own = settings.networks.clone().into();
+        for (number, interface) in (0..).zip(&mut self.interfaces).filter(|(_, one)| one.bridge.is_none()) {
+            let is_door = access.is_door(number);
+            // What is addressed to a pool may come in by any.
+            let is_outside = access.is_public(number) || !is_door && pooled.contains(&interface.context);
+            interface.stateful[0] |= is_door || is_outside;
+            interface.outside |= is_outside;
+        }
+        self.sites = Some(Arc::new(access));
+    }
+
+    /// Whether terminals of sites come in by an interface.
+    #[inline(always)]
+    pub fn is_door(&self, number: u16) -> bool {
+        self.sites.as_deref().is_some_and(|sites| sites.is_door(number))
     }
 
     /// Give routers and interfaces, by number, their shares.
@@ -520,9 +560,15 @@ impl Policy {
             .is_some_and(|interface| interface.bridge.is_some())
     }
 
-    /// The context of a packet's flow: of the interface that it came in by, and on a bridge of its tags too.
+    /// The context of a packet's flow: of the interface that it came in by, on a bridge of its tags too, and of what comes from
+    /// a site that of the site.
     #[inline(always)]
     pub fn context(&self, meta: &Meta, frame: &[u8]) -> Context {
+        // What turns back at an outside address comes from outside.
+        let site = self.sites.as_deref().filter(|_| meta.origin != Origin::Hairpinned);
+        if let Some(context) = site.and_then(|sites| sites.context(meta.interface, &meta.layers, frame)) {
+            return context;
+        }
         match self.interface(meta.interface) {
             Some(interface) if interface.bridge.is_some() => {
                 let id = |k| meta.layers.tag(frame, k).map_or(0, |tag| Context::from(tag.id()));
@@ -536,7 +582,7 @@ impl Policy {
     /// The virtual router of a context; none where that is of a bridge.
     #[inline(always)]
     pub fn router(&self, context: Context) -> Option<&Router> {
-        self.routers.get(context as usize)
+        self.routers.get(outer(context) as usize)
     }
 
     /// The number of the virtual router with a name.

@@ -196,6 +196,10 @@ impl Host {
 /// Bytes of each queue: enough for what a burst of routing brings between two looks of who serves the hosts.
 pub const ROOM: usize = 1 << 20;
 
+/// In the number of the interface of what who serves subscribers' sites sends: an IPv4 packet of the gateway's own, behind any
+/// link header and no tags, that the interface's virtual router is to route. Without it a frame is sent as it is.
+pub const ROUTED: u16 = 1 << 15;
+
 /// Bytes before each frame: its interface, and its length.
 const HEAD: usize = 4;
 

@@ -37,6 +37,15 @@ reasons! {
         PuntPolicedDhcp = "punt-policed-dhcp", "DHCP for a router's host above the configured rate";
         PuntPolicedRest = "punt-policed-rest", "other traffic for a router's host above the configured rate";
         PuntQueueFull = "punt-queue-full", "more came for routers' hosts than the queue to them holds";
+        SiteUnknown = "site-unknown", "from an interface of subscribers' sites, and of none of these";
+        SiteFamily = "site-family", "not IPv4: sites are served over IPv4 alone";
+        SiteAddressMissing = "site-address-missing", "from a site that has no public address yet, or none any more";
+        SiteAddressLost = "site-address-lost", "to a session of a site that has lost the public address, or the terminal its private one";
+        TerminalUnknown = "terminal-unknown", "from a terminal to which its site's address is not leased";
+        TerminalForged = "terminal-forged", "from the address of another terminal of the site";
+        SitePolicedArp = "site-policed-arp", "ARP above what a site may send";
+        SitePolicedDhcp = "site-policed-dhcp", "DHCP above what a site may send";
+        SubscribersQueueFull = "subscribers-queue-full", "more DHCP and ARP of sites came than the queue to who serves them holds";
         SessionsFull = "sessions-full", "session table of the shard is full; the new flow was refused";
         SessionClash = "session-clash", "the translated flow has the same addresses and ports as another session";
         TransmitFull = "transmit-full", "the device's transmit queue was full";

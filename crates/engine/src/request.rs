@@ -9,6 +9,7 @@ use std::net::IpAddr;
 
 use sluice_inspect::applications::{Meant, Pair};
 use sluice_nat::PoolIndex;
+use sluice_nat::sites::outer;
 use sluice_route::Prefix;
 use sluice_wire::Context;
 
@@ -53,7 +54,7 @@ impl Endpoint {
 /// Which sessions are meant: those that meet every condition given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// Whose sessions: of a virtual router, by its number.
+    /// Whose sessions: of a virtual router, by its number, or of a subscriber's site, by its context.
     pub context: Option<Context>,
     /// The first packet's source.
     pub source: Option<IpAddr>,
@@ -113,7 +114,7 @@ pub struct Flow {
 /// A session, to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown {
-    /// What keeps its flows apart from others': the virtual router's number, or a bridge's context.
+    /// What keeps its flows apart from others': the virtual router's number, or the context of a bridge or a subscriber's site.
     pub context: Context,
     /// As the first packet.
     pub forward: Flow,
@@ -165,7 +166,8 @@ impl Filter {
         fn is<T: PartialEq>(wanted: Option<T>, value: T) -> bool {
             wanted.is_none_or(|wanted| wanted == value)
         }
-        is(self.context, session.context)
+        self.context
+            .is_none_or(|wanted| wanted == session.context || wanted == outer(session.context))
             && is(self.source, session.forward.source)
             && is(self.source_port, session.forward.source_port)
             && is(self.destination, session.forward.destination)

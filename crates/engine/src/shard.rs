@@ -7,6 +7,7 @@ use sluice_inspect::Inspector;
 use sluice_inspect::inspector::{Book, FlowHandle};
 use sluice_nat::meter::Meters;
 use sluice_nat::ports::TooSmall;
+use sluice_nat::sites::outer;
 use sluice_nat::{Bindings, Decision, Holding, Secret, Tuple};
 use sluice_table::flow::{FlowTable, Misfit, Record, RecordIndex};
 use sluice_table::hash::Hasher;
@@ -252,7 +253,7 @@ impl Tools<'_> {
             self.leave_pool(nat);
         }
         if holding.has(Holding::ROUTER)
-            && let Some(meter) = self.meters.router(router)
+            && let Some(meter) = self.meters.router(outer(router))
         {
             meter.leave();
         }

@@ -175,13 +175,15 @@ impl Shares {
     /// The routers of a port.
     fn receive(&mut self, port: usize, interfaces: &[Interface]) {
         let is_here = |interface: &Interface| usize::from(interface.port) == port;
-        // What comes in by a bridge's port is the bridge's, tags or not.
-        let bridged = |one: &Interface| usize::from(one.port) == port && one.bridge.is_some();
+        // What comes in by a bridge's port is the bridge's, tags or not; of a port with bridged VLANs, those.
+        let bridged = |one: &Interface| is_here(one) && one.bridge.is_some() && one.tags.is_empty();
         if interfaces.iter().any(bridged) {
             return;
         }
         let first = self.entries.len();
-        for (number, interface) in interfaces.iter().enumerate().filter(|(_, one)| is_here(one)) {
+        let all = interfaces.iter().enumerate();
+        let routed = all.filter(|(_, one)| is_here(one) && one.bridge.is_none());
+        for (number, interface) in routed {
             let mut known = self.entries[first..].iter();
             let place = first
                 + known

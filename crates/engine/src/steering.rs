@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use sluice_nat::pool::{Home, Source, ValidPool};
 use sluice_nat::shard::{BLOCK, Shards};
+use sluice_nat::sites::{is_pooled, is_site, site};
 use sluice_nat::{Address, Fitting, PortClass, PortSelection, Tuple};
 use sluice_table::toeplitz::{self, Bytes, Key, Rows};
 use sluice_wire::Context;
@@ -232,6 +233,12 @@ impl Steering {
     #[inline(always)]
     pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, outside: bool) -> u16 {
         let tuple = F::tuple(key);
+        if is_site(tuple.context()) {
+            return self.of_site::<F>(key);
+        }
+        if outside && is_own(nat, tuple) {
+            return self.of_site_answer::<F>(tuple, F::protocol(key));
+        }
         let class = PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS);
         let Some(class) = class else {
             return self.of_host::<F>(remote::<F>(nat, key, outside));
@@ -267,6 +274,47 @@ impl Steering {
         }
         self.of_host::<F>(host.0)
     }
+}
+
+impl Steering {
+    /// The shard of what comes from a site. Where its outside ports are a pool's, all of the site's flows are in one, as those
+    /// of a subscriber are. Otherwise flows spread by what both directions know without being told whose address it is: the
+    /// remote, and both ports.
+    #[inline]
+    fn of_site<F: Family>(&self, key: &F::Key) -> u16 {
+        let tuple = F::tuple(key);
+        if is_pooled(tuple.context()) {
+            return self.of_host::<F>(F::Address::from_number(site(tuple.context()).into()));
+        }
+        self.of_remote::<F>(
+            (tuple.destination(), tuple.destination_port()),
+            tuple.source_port(),
+            F::protocol(key),
+        )
+    }
+
+    /// The shard of an answer to a site's own address.
+    #[inline]
+    pub fn of_site_answer<F: Family>(&self, answer: &F::Tuple, protocol: u8) -> u16 {
+        let remote = (answer.source(), answer.source_port());
+        self.of_remote::<F>(remote, answer.destination_port(), protocol)
+    }
+
+    #[inline]
+    fn of_remote<F: Family>(&self, (remote, remote_port): (F::Address, u16), port: u16, protocol: u8) -> u16 {
+        match PortClass::of(protocol, <F::Address as Address>::BITS) {
+            Some(_) => self.of_flow::<F>((F::Address::default(), port), (remote, remote_port)),
+            None => self.of_host::<F>(remote),
+        }
+    }
+}
+
+/// Whether a packet from outside is for an address that is a site's own.
+#[inline(always)]
+fn is_own<F: Family>(nat: &Nat<F>, tuple: &F::Tuple) -> bool {
+    let (context, address) = (tuple.context(), tuple.destination());
+    let mut own = nat.own.iter();
+    own.any(|&(of, first, last)| of == context && first <= address && address <= last)
 }
 
 /// The remote address of a flow without ports. Interfaces that hosts and strangers both come in by are outside too.

@@ -16,6 +16,8 @@ const IDENTIFIERS: usize = 1 << 12;
 pub struct Tagged {
     /// By port: whether it carries any tags.
     ports: Vec<bool>,
+    /// By port: whether any of its tags are those of an interface of a bridge.
+    bridged: Vec<bool>,
     /// By port: the interface of each single 802.1Q tag, where the port carries any.
     single: Vec<Option<Box<[u16]>>>,
     /// All others, in order: port, tags, interface.
@@ -45,6 +47,7 @@ impl Tagged {
     pub fn of(ports: usize, interfaces: &[Interface]) -> Self {
         let mut tagged = Self {
             ports: vec![false; ports],
+            bridged: vec![false; ports],
             single: vec![None; ports],
             others: Vec::new(),
         };
@@ -54,6 +57,9 @@ impl Tagged {
             };
             if let Some(of_port) = tagged.ports.get_mut(usize::from(interface.port)) {
                 *of_port = true;
+            }
+            if let Some(bridged) = tagged.bridged.get_mut(usize::from(interface.port)) {
+                *bridged |= interface.bridge.is_some();
             }
             match (single(word), tagged.single.get_mut(usize::from(interface.port))) {
                 (Some(id), Some(of_port)) => {
@@ -71,6 +77,12 @@ impl Tagged {
     #[inline(always)]
     pub fn is_on(&self, port: PortIndex) -> bool {
         self.ports.get(usize::from(port)).copied().unwrap_or(false)
+    }
+
+    /// Whether any on a port are those of an interface of a bridge.
+    #[inline(always)]
+    pub fn is_bridged(&self, port: PortIndex) -> bool {
+        self.bridged.get(usize::from(port)).copied().unwrap_or(false)
     }
 
     /// The interface of a port's frames with these tags.

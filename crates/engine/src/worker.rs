@@ -21,8 +21,8 @@ use crate::io::{BATCH, Carried, HAND, Handover, Lent, PortIndex, WorkerIndex};
 use crate::leases::Settling;
 use crate::nodes::established::{Lookups, established};
 use crate::nodes::{
-    admit, complain, cross, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise, revise,
-    transit,
+    admit, bridge, complain, cross, decide, forward, fragments, gateway, inspect, neighbour, parse, pass, recognise,
+    revise, subscriber, transit,
 };
 use crate::nodes::{host as sending, punt};
 use crate::paths::Paths;
@@ -102,6 +102,10 @@ pub struct Parts<'m> {
     pub punts: PuntQueue,
     /// What these hosts send, where this worker is the owner.
     pub host: Option<Taker>,
+    /// Where what is for who serves subscribers' sites goes.
+    pub subscribers: PuntQueue,
+    /// What they send, where this worker is the owner.
+    pub service: Option<Taker>,
     /// What it finds applications out with.
     pub recognition: Recognition,
     /// What it inspects with, where anything is inspected.
@@ -134,6 +138,7 @@ pub struct Worker<'m> {
     resumed: ArrayVec<(Waiting, Resume), HAND>,
     syns: Syns,
     host: Option<Taker>,
+    service: Option<Taker>,
     /// Hosts may send something by this worker.
     serves_hosts: bool,
     moving: Moving<'m>,
@@ -169,6 +174,7 @@ struct State<'m> {
     events: EventQueue,
     records: RecordQueue,
     punts: PuntQueue,
+    subscribers: PuntQueue,
     look4: Box<Lookups<V4>>,
     look6: Box<Lookups<V6>>,
     recognition: Recognition,
@@ -204,6 +210,8 @@ enum Source {
     Queue,
     /// What hosts send.
     Hosts,
+    /// What who serves subscribers' sites sends.
+    Service,
     Nothing,
 }
 
@@ -239,6 +247,7 @@ impl<'m> Worker<'m> {
                 events: parts.events,
                 records: parts.records,
                 punts: parts.punts,
+                subscribers: parts.subscribers,
                 look4: Box::default(),
                 look6: Box::default(),
                 recognition: parts.recognition,
@@ -267,6 +276,7 @@ impl<'m> Worker<'m> {
             resumed: ArrayVec::new(),
             syns,
             host: parts.host,
+            service: parts.service,
             serves_hosts: false,
             moving: Moving::default(),
             behind: 0,
@@ -299,6 +309,9 @@ impl<'m> Worker<'m> {
         packets += self.resume_all(now);
         if self.hosts_sent() {
             packets += self.burst(Source::Hosts, now);
+        }
+        if self.service_sent() {
+            packets += self.burst(Source::Service, now);
         }
         if self.is_moving() {
             packets += self.move_on(now);
@@ -376,6 +389,7 @@ impl<'m> Worker<'m> {
             Source::Held => self.unhold(),
             Source::Queue => self.unqueue(),
             Source::Hosts => self.take_from_hosts(),
+            Source::Service => self.take_from_service(),
             Source::Nothing => 0,
         };
         if count == 0 && source != Source::Nothing {
@@ -431,6 +445,7 @@ impl<'m> Worker<'m> {
                 events: &state.events,
                 records: &state.records,
                 punts: &state.punts,
+                subscribers: &state.subscribers,
                 recognition: &state.recognition,
                 owner: state.owner.as_deref_mut(),
                 revisions: Revisions::new(overdue),
@@ -453,6 +468,7 @@ impl<'m> Worker<'m> {
                 }
                 Source::Parking => arrive::from_parking(&mut batch, lists, &mut ctx, &mut self.resumed),
                 Source::Hosts => host::sent(&mut batch, lists, &ctx, count),
+                Source::Service => subscriber::sent(&mut batch, lists, &ctx, count),
                 Source::Nothing => {}
             }
             if let Source::Port(port) = source
@@ -559,6 +575,10 @@ fn nodes(
     };
     let policy = ctx.policy;
     let mut mark = start;
+    if !lists.bridge.is_empty() {
+        bridge::relabel(batch, lists, ctx);
+        after("bridge", lists);
+    }
     if !lists.fragments.is_empty() {
         fragments::fragments(batch, lists, ctx, ready);
         after("fragments", lists);
@@ -638,6 +658,10 @@ fn nodes(
     if !lists.neighbour.is_empty() {
         neighbour::discover(batch, lists, ctx);
         after("discover", lists);
+    }
+    if !lists.subscriber.is_empty() {
+        subscriber::subscriber(batch, lists, ctx);
+        after("subscriber", lists);
     }
     if !lists.unresolved.is_empty() {
         neighbour::wait(batch, lists, ctx);

@@ -11,17 +11,21 @@ use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, POOL, Plan, ROUTER
 use sluice_engine::chains::{Action, Chains, Described, Written};
 use sluice_engine::graph::{EDGES, Leave, NODES, Node, live, node};
 use sluice_engine::io::NO_PORT;
+use sluice_engine::policy::access::{Behind, Settings};
 use sluice_engine::policy::{Bridge, Policy, bridge_context};
+use sluice_engine::punt::ROUTED;
 use sluice_engine::reason::Reason;
 use sluice_engine::request::{Filter, Reply, Request};
 use sluice_engine::stages::Stages;
 use sluice_engine::trace::Tracer;
 use sluice_engine::tunnels::Kind;
 use sluice_filter::{Field, Rule};
+use sluice_nat::sites::context;
 use sluice_route::{Address, Via};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;
 use sluice_wire::ethernet::{BROADCAST, multicast4};
+use sluice_wire::vlan::Tag;
 
 type Hop = (&'static str, &'static str);
 
@@ -34,7 +38,8 @@ fn traced(name: &str) -> Option<&'static Node> {
 
 /// Whether a node does its part as another one's.
 fn is_inner(from: &str, node: &Node) -> bool {
-    node.traced.is_empty() || matches!(from, "cross" | "decapsulate") && node.name == "parse"
+    // A bridge has packets on a list of its own only where their tags change.
+    node.traced.is_empty() || node.name == "bridge" || matches!(from, "cross" | "decapsulate") && node.name == "parse"
 }
 
 /// Whether the table has a way from a node to where a tracer saw a packet, over nodes that do their part as its own. The
@@ -280,6 +285,15 @@ fn bridged(interfaces: &mut [sluice_engine::policy::Interface]) {
     }
 }
 
+fn one_site() -> Settings {
+    Settings {
+        doors: vec![(INSIDE, Behind::One(context(0, 0, false)))],
+        publics: vec![OUTSIDE],
+        networks: vec![(0, v4("203.0.113.192"), v4("203.0.113.255"))],
+        relays: vec![(0, v4("203.0.113.1"))],
+    }
+}
+
 /// Ways that tracers don't see: before and after what they watch, from a node to itself, of applications, of errors between
 /// inside hosts, and of neighbours that become known between two nodes of one burst.
 const UNSEEN: &[Hop] = &[
@@ -291,6 +305,8 @@ const UNSEEN: &[Hop] = &[
     ("established", "recognise"),
     ("established", "established"),
     ("recognise", "established"),
+    ("subscriber", "transmit"),
+    ("subscriber", "forward"),
     ("neighbour", "established"),
     ("neighbour", "fragments"),
     ("complain", "established"),
@@ -371,6 +387,27 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         let answer = udp("10.77.0.5:53", "192.168.1.10:4000");
         rig.send(OUTSIDE, &tunnelled::arriving(&gre, &answer).build());
     });
+    let sites = Plan {
+        sites: Some((one_site, 1, 4)),
+        ..plan(false)
+    };
+    watch_with("sites", sites, &mut seen, |rig| {
+        let keeper = rig.keeper.as_mut().unwrap();
+        keeper.set_site(0, Some([6, 0, 0, 0, 0, 1]), None).unwrap();
+        keeper.set_public(0, 0, Some(v4("203.0.113.201"))).unwrap();
+        rig.host_sends(&packet::icmp4_echo("192.168.1.10", "192.168.1.1", 5, 1));
+        rig.host_sends(&udp("192.168.1.10:68", "192.168.1.1:67"));
+        rig.host_sends(&udp("192.168.1.10:4000", "192.168.1.1:9"));
+        rig.router_sends(&udp("203.0.113.254:67", "203.0.113.1:67"));
+        let claim = packet::arp_reply(ROUTER_MAC, "203.0.113.201", OUTSIDE_MAC, "203.0.113.1");
+        rig.send(OUTSIDE, &claim);
+        let owner = rig.owner;
+        for interface in [INSIDE, OUTSIDE | ROUTED] {
+            let queue = rig.desks[owner].from_subscribers.as_mut().unwrap();
+            assert!(queue.give(interface, [&udp("203.0.113.1:67", "198.51.100.7:67").build(), &[]]));
+        }
+        rig.round();
+    });
     let bridge = Plan {
         interfaces: |interfaces| bridged(interfaces),
         ..plan(false)
@@ -387,6 +424,14 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         ..inspected::plan()
     };
     watch("inspection on a bridge", looked, &mut seen);
+    let switch = Plan {
+        interfaces: |interfaces| {
+            bridged(interfaces);
+            interfaces[1].tags = vec![Tag::service(100), Tag::vlan(7)];
+        },
+        ..plan(false)
+    };
+    watch("bridge of a VLAN", switch, &mut seen);
     let unseen: Vec<Hop> = EDGES
         .iter()
         .map(|edge| (edge.from, edge.to))

@@ -11,9 +11,16 @@ pub enum BridgeProblem {
     /// An interface that is in a bridge already.
     #[error("interface `{0}` is in a bridge already")]
     Twice(String),
-    /// A VLAN.
-    #[error("interface `{0}` is a VLAN of another")]
-    Vlan(String),
+    /// A bridge with a VLAN, one of whose interfaces is looked into by what a table says.
+    #[error(
+        "`{table}` names interface `{interface}`, whose bridge puts on the tags of a VLAN: nothing looks into that"
+    )]
+    Watched {
+        /// The table.
+        table: &'static str,
+        /// The interface that it names.
+        interface: String,
+    },
     /// An interface that carries a VLAN.
     #[error("interface `{0}` carries the VLAN `{1}`, and a bridge passes all tags on")]
     Parent(String, String),
@@ -34,8 +41,8 @@ impl BridgeProblem {
         match self {
             Self::NotTwo(_) => "write `interfaces = [\"left\", \"right\"]`".into(),
             Self::Twice(_) => "each interface is in one bridge, and there once".into(),
-            Self::Vlan(_) => "name the interface that has the device: its tagged frames pass too".into(),
-            Self::Parent(..) => "leave one of them out".into(),
+            Self::Watched { table, .. } => format!("take it out of `{table}.interfaces`, or bridge whole devices"),
+            Self::Parent(..) => "leave one of them out, or put the VLAN into the bridge".into(),
             Self::Routed(_, key) => format!("leave `{key}` out"),
             Self::Mtu(..) => "write the same `mtu` for both".into(),
             Self::TooMany(_) => format!("at most {} are possible", crate::validate::MOST_BRIDGES),

@@ -3,11 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 /// `[bridges.NAME]`: what comes in by one interface leaves by the other as it came. Neither has an address, and nobody on the
-/// link can tell that there is a bridge.
+/// link can tell that there is a bridge. Tags of an interface that is a VLAN are taken off, and put on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Bridge {
-    /// The two interfaces, each with a device or a bond.
+    /// The two interfaces, each with a device, a bond or the tags of a VLAN.
     pub interfaces: Vec<String>,
     /// When the link of one goes down, the other is taken down, and comes back with it: whoever is behind the bridge sees what
     /// it would see of a cable.

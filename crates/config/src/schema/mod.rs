@@ -13,6 +13,7 @@ mod interface;
 mod nat;
 mod pool;
 mod router;
+mod subscribers;
 mod system;
 mod tunnel;
 
@@ -36,6 +37,7 @@ pub use pool::{
 pub use router::{
     Fpm, HostLimits, HostMulticast, Router, RouterHost, RouterLimits, RouterNat, RouterShare, TrafficRate,
 };
+pub use subscribers::{ClientIdentifier, LeaseFormat, LeaseServer, PublicClient, SiteGroup, Subscribers};
 pub use system::{
     Control, Hugepages, Idle, LogLevel, Model, Rebalance, Roles, Sessions, Stage, Steering, System, Timeouts, Transmit,
     Watchdog,
@@ -85,6 +87,9 @@ pub struct Document {
     /// Which application a session is of; where it is not given, nobody looks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub applications: Option<Applications>,
+    /// Sites of subscribers and their addresses; where it is not given, there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscribers: Option<Subscribers>,
     /// What the gateway itself answers and sends.
     pub gateway: Gateway,
     /// Fragments that wait for their first one.

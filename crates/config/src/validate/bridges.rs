@@ -50,12 +50,30 @@ impl Check<'_> {
         if mtu(one).1 != mtu(other).1 {
             self.report(at, BridgeProblem::Mtu(mtu(one), mtu(other)).into());
         }
+        let both = [one, other].map(|index| &interfaces[usize::from(index)]);
+        if both.iter().any(|member| matches!(member.link, Link::Vlan { .. })) {
+            self.is_not_watched(at, both.map(|member| member.name.clone()));
+        }
         for (own, peer) in [(one, other), (other, one)] {
             interfaces[usize::from(own)].bridge = Some(Bridged {
                 number,
                 peer,
                 settings: written.clone(),
             });
+        }
+    }
+
+    /// What puts tags on, or takes them off, is not inspected: a flow would have other tags on each side.
+    fn is_not_watched(&mut self, at: &[Step<'_>], members: [String; 2]) {
+        let inspection = self.document.inspection.as_ref().map(|table| &table.interfaces);
+        let applications = self.document.applications.as_ref().map(|table| &table.interfaces);
+        for (table, named) in [("inspection", inspection), ("applications", applications)] {
+            let named = members
+                .iter()
+                .find(|&member| named.is_some_and(|named| named.contains(member)));
+            if let Some(interface) = named.cloned() {
+                self.report(at, BridgeProblem::Watched { table, interface }.into());
+            }
         }
     }
 
@@ -78,8 +96,6 @@ impl Check<'_> {
         ];
         let problem = if interface.bridge.is_some() {
             Some(BridgeProblem::Twice(name()))
-        } else if matches!(interface.link, Link::Vlan { .. }) {
-            Some(BridgeProblem::Vlan(name()))
         } else if let Some(vlan) = vlan {
             Some(BridgeProblem::Parent(name(), vlan.name.clone()))
         } else {

@@ -127,6 +127,7 @@ pub fn check_rules(name: &str, text: &str, router: Option<&str>, running: &Confi
         found: Vec::new(),
         scope: Scope::top(&document),
         numbering: running.numbering.clone(),
+        site_pools: HashMap::new(),
     };
     if !alone {
         check.refuse(&[], FilterProblem::NotRules);

@@ -13,7 +13,9 @@ mod routers;
 mod routes;
 mod rules;
 mod shares;
+mod sites;
 mod stages;
+mod subscribers;
 mod system;
 mod tunnels;
 
@@ -25,11 +27,12 @@ use self::routers::DEFAULT;
 pub use self::routers::MOST_ROUTERS;
 use self::routers::Scope;
 
+use std::collections::HashMap;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-use crate::config::{Config, InterfaceIndex, Valid};
+use crate::config::{Config, InterfaceIndex, RouterIndex, Valid};
 use crate::diagnosis::{Diagnosis, Located};
 use crate::memory::{self, EntryBytes};
 use crate::numbering::Numbering;
@@ -80,7 +83,9 @@ pub fn check_numbered(name: &str, text: &str, machine: &Machine, numbering: &Num
         found: Vec::new(),
         scope: Scope::top(&document),
         numbering: numbering_of(&document, numbering),
+        site_pools: HashMap::new(),
     };
+    check.site_pools = check.pools_of_sites();
     let config = check.config();
     let found = std::mem::take(&mut check.found);
     let sound = found.iter().all(|located| located.advice);
@@ -106,6 +111,8 @@ struct Check<'a> {
     scope: Scope<'a>,
     /// Whose numbers interfaces and routers have.
     numbering: Numbering,
+    /// Pools that groups of sites name, with the router of the first such group.
+    site_pools: HashMap<&'a str, RouterIndex>,
 }
 
 /// The numbers of what a file has.
@@ -141,6 +148,7 @@ impl Check<'_> {
         let inspection = self.inspection(&interfaces);
         let applications = self.applications(&interfaces);
         let chains = self.chains(&interfaces, inspection.as_ref(), applications.as_ref());
+        let subscribers = self.subscribers(&interfaces, &pools);
         let tables = memory::tables(self.document, &self.machine.entry);
         let document = self.document.clone();
         Some(Config {
@@ -161,6 +169,7 @@ impl Check<'_> {
             chains,
             inspection,
             applications,
+            subscribers,
         })
     }
 

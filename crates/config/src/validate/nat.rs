@@ -76,7 +76,8 @@ impl Check<'_> {
                 self.pool_beside_interfaces((name, router), k, range, interfaces);
                 self.pool_beside_pools((index, &routers), name, k, range);
             }
-            if !self.scopes().iter().any(|scope| scope.names(name)) {
+            let of_sites = self.site_pools.contains_key(name.as_str());
+            if !of_sites && !self.scopes().iter().any(|scope| scope.names(name)) {
                 self.advise(place!["nat", "pools", name], Problem::UnusedPool(name.clone()));
             }
             pools.extend(self.pool(name, written, inherited).map(|pool| Pool { router, ..pool }));
@@ -113,10 +114,9 @@ impl Check<'_> {
         let at = place!["nat", "pools", pool, "addresses", k];
         let scopes = self.scopes();
         for (_, interface) in of_router(interfaces, router) {
-            let leads_out = scopes
-                .iter()
-                .flat_map(|scope| scope.source)
-                .any(|rule| rule.pool == pool && rule.out.as_ref().is_none_or(|out| *out == interface.name));
+            let mut rules = scopes.iter().flat_map(|scope| scope.source);
+            let leads_out = self.site_pools.contains_key(pool)
+                || rules.any(|rule| rule.pool == pool && rule.out.as_ref().is_none_or(|out| *out == interface.name));
             for own in &interface.addresses {
                 let (IpAddr::V4(address), IpNet::V4(net)) = (own.address(), own.net()) else {
                     continue;

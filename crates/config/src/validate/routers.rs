@@ -62,12 +62,6 @@ impl<'a> Scope<'a> {
         self.source.iter().any(|rule| rule.pool == pool)
     }
 
-    /// The pools that its rules name.
-    pub fn pools(&self, document: &'a Document) -> Vec<(&'a String, &'a schema::Pool)> {
-        let is_named = |(name, _): &(&String, &schema::Pool)| self.names(name);
-        document.nat.pools.iter().filter(is_named).collect()
-    }
-
     /// The path of something in it.
     pub fn place<'s>(&self, path: &[Step<'s>]) -> Vec<Step<'s>>
     where
@@ -208,7 +202,15 @@ impl<'a> Check<'a> {
         Some(index)
     }
 
-    /// The router whose rules name a pool, and another one's where two do.
+    /// The pools that rules or sites of the part under way name.
+    pub(super) fn own_pools(&self) -> Vec<(&'a String, &'a schema::Pool)> {
+        let is_named = |(name, _): &(&'a String, &'a schema::Pool)| {
+            self.scope.names(name) || self.site_pools.get(name.as_str()) == Some(&self.scope.router)
+        };
+        self.document.nat.pools.iter().filter(is_named).collect()
+    }
+
+    /// The router whose rules, or sites, name a pool; reported where rules of two do.
     pub(super) fn pool_router(&mut self, pool: &str) -> RouterIndex {
         let scopes = self.scopes();
         let mut naming = scopes.iter().filter(|scope| scope.names(pool));
@@ -222,7 +224,10 @@ impl<'a> Check<'a> {
             };
             self.report(place!["nat", "pools", pool], problem.into());
         }
-        one.map_or(DEFAULT_ROUTER, |scope| scope.router)
+        let of_rules = one.map(|scope| scope.router);
+        of_rules
+            .or(self.site_pools.get(pool).copied())
+            .unwrap_or(DEFAULT_ROUTER)
     }
 }
 

@@ -125,7 +125,7 @@ impl Check<'_> {
             self.report(at, Problem::StaticsOverlap(written.outside));
         }
         let range = AddressRange::new(outside.network(), outside.broadcast());
-        let pools = self.scope.pools(self.document);
+        let pools = self.own_pools();
         let mut held = pools
             .into_iter()
             .flat_map(|(name, pool)| pool.addresses.iter().map(move |range| (name, range)));
@@ -243,7 +243,7 @@ impl Check<'_> {
             let free = pool.ports.without(&pool.reserved_ports);
             free.iter().find_map(|free| free.overlap(&wanted)).filter(|_| holds)
         };
-        let pools = self.scope.pools(self.document);
+        let pools = self.own_pools();
         let found = pools
             .into_iter()
             .find_map(|(name, pool)| Some((name.clone(), lent(pool, written.address)?)));

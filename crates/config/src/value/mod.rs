@@ -5,10 +5,12 @@ mod bit_rate;
 mod by_protocol;
 mod device;
 mod key;
+mod mac_prefix;
 mod mss_clamp;
 mod period;
 mod ports;
 mod selection;
+mod site_tags;
 mod vlan;
 mod workers;
 
@@ -17,10 +19,12 @@ pub use bit_rate::BitRate;
 pub use by_protocol::ByProtocol;
 pub use device::{Device, DeviceKind};
 pub use key::Key;
+pub use mac_prefix::MacPrefix;
 pub use mss_clamp::MssClamp;
 pub use period::Period;
 pub use ports::{Port, PortRange, PortRanges, Transport};
 pub use selection::{Addresses, Dscp, IpProtocol, Message, Numbers, OneOrMore, Ports, TcpFlags};
+pub use site_tags::{SiteTags, TagRange};
 pub use vlan::Tags;
 pub use workers::Workers;
 
@@ -79,6 +83,12 @@ pub enum ValueError {
     /// A multicast or all-zero Ethernet address.
     #[error("`{0}` cannot be the Ethernet address of one station")]
     MacNotUnicast(String),
+    /// Not the first bytes of Ethernet addresses, or too many.
+    #[error("`{0}` is not one to three bytes of an Ethernet address")]
+    MacPrefix(String),
+    /// First bytes of addresses that somebody else gives out, or of groups.
+    #[error("`{0}` is not what locally administered addresses of stations begin with")]
+    MacPrefixNotLocal(String),
     /// Not a port or a range of ports.
     #[error("`{0}` is not a port or a range of ports")]
     Ports(String),
@@ -103,6 +113,9 @@ pub enum ValueError {
     /// Not one or two VLAN tags.
     #[error("`{0}` is not one or two VLAN tags")]
     Tags(String),
+    /// Not tags of sites.
+    #[error("`{0}` is not a tag or a range of tags")]
+    SiteTags(String),
     /// A VLAN identifier out of range.
     #[error("VLAN {0} is out of range")]
     TagRange(u32),
@@ -144,6 +157,10 @@ impl ValueError {
             Self::Reversed(_) => "write the lower end first".into(),
             Self::Mac(_) => "write six bytes in hexadecimal such as 02:00:00:00:00:01".into(),
             Self::MacNotUnicast(_) => "the lowest bit of the first byte marks a group; write one such as 02:…".into(),
+            Self::MacPrefix(_) => "write bytes in hexadecimal such as 02 or 02:5e:10".into(),
+            Self::MacPrefixNotLocal(_) => {
+                "the second digit of the first byte is 2, 6, a or e; write one such as 02".into()
+            }
             Self::Ports(_) => "write a port from 1 to 65535 or a range such as 1024-65535".into(),
             Self::Transport(_) => "write tcp or udp".into(),
             Self::Port(_) => "write a number from 1 to 65535".into(),
@@ -152,6 +169,9 @@ impl ValueError {
             Self::Period(_) => "write a length of time with its unit such as 90s, 5m or 2h4m".into(),
             Self::Key => "write 32 hexadecimal digits, such as `openssl rand -hex 16` prints".into(),
             Self::Tags(_) => "write \"100\" for one tag or \"100.200\" for an outer and an inner one".into(),
+            Self::SiteTags(_) => {
+                "write \"7\" or \"7-9\" for single tags, or \"100-109.1-1000\" for S-tags, a dot and C-tags".into()
+            }
             Self::TagRange(_) => "VLAN identifiers go from 1 to 4094".into(),
             Self::DeviceKind(_) => format!(
                 "kinds are {}; a kernel interface is written by its name, a card by its PCI address",

@@ -13,6 +13,22 @@ pub struct Tags {
 }
 
 impl Tags {
+    /// One tag.
+    pub(super) fn single(tag: u16) -> Self {
+        Self {
+            outer: tag,
+            inner: None,
+        }
+    }
+
+    /// Two of them.
+    pub(super) fn double(outer: u16, inner: u16) -> Self {
+        Self {
+            outer,
+            inner: Some(inner),
+        }
+    }
+
     /// The tag next to the Ethernet header, 1 to 4094.
     pub fn outer(&self) -> u16 {
         self.outer

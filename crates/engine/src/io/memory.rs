@@ -3,7 +3,7 @@
 //! Ownership is by move: a buffer is in exactly one of the queues, the hand, the parking or a ring.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arrayvec::ArrayVec;
@@ -25,11 +25,12 @@ struct Buffer {
 }
 
 impl Buffer {
-    fn new(frame: &[u8], room: usize, checksums: Checksums) -> Self {
-        let mut bytes = vec![0; room.max(HEADROOM + frame.len())].into_boxed_slice();
-        bytes[HEADROOM..HEADROOM + frame.len()].copy_from_slice(frame);
+    fn new(frame: &[u8], room: usize, headroom: u16, checksums: Checksums) -> Self {
+        let start = usize::from(headroom);
+        let mut bytes = vec![0; room.max(start + frame.len())].into_boxed_slice();
+        bytes[start..start + frame.len()].copy_from_slice(frame);
         let window = Window {
-            start: HEADROOM as u16,
+            start: headroom,
             length: frame.len() as u16,
             checksums,
         };
@@ -60,6 +61,7 @@ struct Far {
     incoming: Vec<Mutex<VecDeque<Buffer>>>,
     sent: Mutex<Vec<(PortIndex, Buffer)>>,
     room: AtomicUsize,
+    headroom: AtomicU16,
     transmit_limit: AtomicUsize,
     allocate_limit: AtomicUsize,
 }
@@ -72,7 +74,9 @@ impl Wires {
     /// Queue a frame for receive on a port.
     pub fn inject(&self, port: PortIndex, frame: &[u8], checksums: Checksums) {
         if let Some(queue) = self.0.incoming.get(port as usize) {
-            lock(queue).push_back(Buffer::new(frame, self.0.room.load(Ordering::Relaxed), checksums));
+            let room = self.0.room.load(Ordering::Relaxed);
+            let headroom = self.0.headroom.load(Ordering::Relaxed);
+            lock(queue).push_back(Buffer::new(frame, room, headroom, checksums));
         }
     }
 
@@ -94,6 +98,11 @@ impl Wires {
     /// Bytes of each buffer from now on; jumbo frames need more than the 2,176 that are given by default.
     pub fn set_room(&self, bytes: usize) {
         self.0.room.store(bytes.min(u16::MAX as usize), Ordering::Relaxed);
+    }
+
+    /// Bytes before each frame from now on, instead of the default.
+    pub fn set_headroom(&self, bytes: u16) {
+        self.0.headroom.store(bytes, Ordering::Relaxed);
     }
 
     /// Frames that each transmit takes at most, so that a device refuses the rest.
@@ -142,6 +151,7 @@ impl MemoryIo {
                     incoming: (0..ports).map(|_| Mutex::default()).collect(),
                     sent: Mutex::default(),
                     room: AtomicUsize::new(2048 + HEADROOM),
+                    headroom: AtomicU16::new(HEADROOM as u16),
                     transmit_limit: AtomicUsize::new(usize::MAX),
                     allocate_limit: AtomicUsize::new(usize::MAX),
                 }),
@@ -236,6 +246,7 @@ impl PacketIo for MemoryIo {
             self.hand.push(Some(Buffer::new(
                 &[],
                 self.far.room.load(Ordering::Relaxed),
+                HEADROOM as u16,
                 Checksums::Unverified,
             )));
         }

@@ -1,4 +1,5 @@
-//! bridge: frames between the two interfaces of a bridge, as they came: tags, types and hop limits stay what they are.
+//! bridge: frames between the two interfaces of a bridge, as they came: tags, types and hop limits stay what they are, but that
+//! the tags of an interface that is a VLAN are taken off, and put on.
 //!
 //! Exits: transmit (by the other interface), lookup4, lookup6, fragments (its flow is inspected), hand over, drop.
 
@@ -42,6 +43,12 @@ pub fn receive(
         return;
     };
     let inspects = inspects(policy, number, bridge);
+    if policy.interface(bridge.peer).is_some_and(|peer| !peer.tags.is_empty()) {
+        let all = slots.start..slots.end.min(batch.packets.len()).min(HAND);
+        let all = all.fold(0, |all, slot| all | 1 << slot);
+        gather(batch, lists, ctx, (port, all), |_| Some(number));
+        return;
+    }
     let mut tally = Tally::of(ctx, port);
     for slot in slots.start..slots.end.min(batch.packets.len()).min(HAND) {
         let (place, packet) = (slot as Slot, &mut batch.packets[slot]);
@@ -70,6 +77,92 @@ pub fn receive(
         }
     }
     tally.flush(ctx);
+}
+
+/// Take in those of some slots, a bit each, all received on `port`, that have the tags of an interface of a bridge. Returns the
+/// others.
+#[inline(never)]
+pub fn receive_tagged(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &Ctx<'_, '_>,
+    port: PortIndex,
+    slots: u128,
+) -> u128 {
+    gather(batch, lists, ctx, (port, slots), |frame| {
+        vlan_of(ctx.policy, port, frame)
+    })
+}
+
+/// Gather those slots that have come in by an interface that differs in tags from the other one of its bridge. Returns the others.
+fn gather(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &Ctx<'_, '_>,
+    (port, slots): (PortIndex, u128),
+    interface_of: impl Fn(&[u8]) -> Option<u16>,
+) -> u128 {
+    let (mut tally, mut left, mut others) = (Tally::of(ctx, port), slots, slots);
+    while left != 0 {
+        let slot = left.trailing_zeros() as usize;
+        left &= left - 1;
+        let Some(packet) = batch.packets.get(slot) else { break };
+        let Some(number) = interface_of(packet.bytes()) else {
+            continue;
+        };
+        others &= !(1 << slot);
+        tally.count(ctx, number, packet.len() as u64);
+        batch.meta[slot % HAND] = Meta {
+            interface: number,
+            ..Meta::default()
+        };
+        put(&mut lists.bridge, slot as Slot);
+    }
+    tally.flush(ctx);
+    others
+}
+
+/// The interface of a bridge whose tags a frame has outermost. What is behind them is the customer's.
+fn vlan_of(policy: &Policy, port: PortIndex, frame: &[u8]) -> Option<u16> {
+    let outer = vlan::tag(frame, 0)?;
+    let of = |inner| {
+        policy
+            .tagged(port, &[Some(outer), inner])
+            .filter(|&number| policy.is_bridged(number))
+    };
+    vlan::tag(frame, 1)
+        .and_then(|inner| of(Some(inner)))
+        .or_else(|| of(None))
+}
+
+/// Frames between two interfaces that differ in tags: the one's are taken off, the other's put on. Nothing is inspected here.
+#[inline(never)]
+pub fn relabel(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    for slot in std::mem::take(&mut lists.bridge) {
+        let (packet, meta) = (&mut batch.packets[slot as usize], &mut batch.meta[slot as usize % HAND]);
+        let interface = ctx.policy.interface(meta.interface);
+        let Some((interface, bridge)) = interface.and_then(|on| Some((on, on.bridge?))) else {
+            lists.discard(slot, Own::InterfaceGone);
+            continue;
+        };
+        for _ in &interface.tags {
+            vlan::pop(packet);
+        }
+        match look(packet, interface, ctx) {
+            Ok(layers) => meta.layers = layers,
+            // In what ends within its own header there is no place for tags.
+            Err(reason) if bridge.drops_invalid || reason == Fault::ShortFrame.into() => {
+                lists.discard(slot, reason);
+                continue;
+            }
+            Err(reason) => spare(meta, reason, ctx),
+        }
+        let peer = ctx.policy.interface(bridge.peer);
+        match peer.is_none_or(|peer| peer.push_tags(packet)) {
+            true => send(slot, bridge.peer, batch, lists, ctx),
+            false => lists.discard(slot, Own::NoBuffer),
+        }
+    }
 }
 
 /// What inspection has a policy for.
@@ -210,6 +303,7 @@ fn translation<F: Family>(interface: u16, bridge: Bridge) -> Translation<F> {
         outside: None,
         mapped: None,
         hops: [Hop::bridge(bridge.peer), Hop::bridge(interface)],
+        answers: None,
     }
 }
 

@@ -11,7 +11,7 @@ use sluice_wire::{Packet, icmp, icmpv6};
 use crate::batch::{Batch, Complaint, Lists, Meta, Note, Origin, Stage, put};
 use crate::context::Ctx;
 use crate::family::{Family, V4, V6};
-use crate::nodes::bridge;
+use crate::nodes::{bridge, subscriber};
 use crate::policy::Interface;
 use crate::tunnels::addresses;
 
@@ -38,6 +38,10 @@ pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             bridge::tags(&meta, packet.bytes()),
             ctx.policy.is_bridged(meta.interface),
         );
+        // Who is in a site is told there: routes know nothing of sites.
+        let of_site = subscriber::came_from(ctx.policy, &meta);
+        let sender = packet.bytes().get(6..12).and_then(|mac| mac.try_into().ok());
+        let terminal: Option<[u8; 6]> = sender.filter(|_| of_site);
         let made = ctx.policy.interface(meta.interface).is_some_and(|interface| {
             may_report(packet, &meta, complaint)
                 && owner.policer.admits(Policed::IcmpError, ctx.now.nanoseconds)
@@ -51,9 +55,10 @@ pub fn complain(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
             counters.drop(reason);
             counters.made.add(1);
         }
-        match bridged {
-            true => bridge::answer(slot, tags, batch, lists, ctx),
-            false => own(slot, batch, lists),
+        match (bridged, terminal) {
+            (true, _) => bridge::answer(slot, tags, batch, lists, ctx),
+            (false, Some(mac)) => subscriber::answer(slot, mac, Some(tags), batch, lists, ctx),
+            (false, None) => own(slot, batch, lists),
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::batch::{Batch, Hop, Lists, put};
 use crate::context::Ctx;
 use crate::io::Slot;
 use crate::nodes::leave;
-use crate::nodes::output::output;
+use crate::nodes::output::{as_it_is, output};
 use crate::reason::Own;
 
 /// How many fragments a packet needs; 0 where it can't be cut.
@@ -36,7 +36,12 @@ pub fn cut(
     let fragments = whole
         .get(slot as usize)
         .and_then(|p| Fragments::new(p.bytes(), &meta.layers, mtu));
-    let (Some(fragments), Some(mac)) = (fragments, ctx.paths.mac(hop)) else {
+    // Of a site's session the link header is written already.
+    let mac = match hop.is_bridge() {
+        true => Some(None),
+        false => ctx.paths.mac(hop).map(Some),
+    };
+    let (Some(fragments), Some(mac)) = (fragments, mac) else {
         lists.discard(slot, Own::FragmentUnfit);
         return 0;
     };
@@ -49,7 +54,10 @@ pub fn cut(
         let place = (first + piece) as Slot;
         batch.meta[first + piece] = meta;
         if fragments.emit(piece, packet) {
-            let out = output(packet, &meta.layers, hop, mac, &ctx.exit());
+            let out = match mac {
+                Some(mac) => output(packet, &meta.layers, hop, mac, &ctx.exit()),
+                None => as_it_is(packet, hop, &ctx.exit()),
+            };
             leave(place, out, &mut batch.meta[first + piece], hop, lists);
         } else {
             lists.discard(place, Own::FragmentUnfit);

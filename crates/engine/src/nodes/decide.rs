@@ -7,6 +7,7 @@ use arrayvec::ArrayVec;
 use sluice_filter::{Filters, Header, Known};
 use sluice_nat::bindings::Inbound;
 use sluice_nat::rule::{self, Decided, SourceAction};
+use sluice_nat::sites::{is_site, outer};
 use sluice_nat::{Address, PoolIndex, PortClass, RuleId, Target, TimeoutClass, Tuple};
 use sluice_route::{RouterIndex, SourceValidation};
 use sluice_wire::Context;
@@ -19,7 +20,7 @@ use crate::context::Ctx;
 use crate::family::Family;
 use crate::filter::{self, Asked, Refused};
 use crate::io::{HAND, Slot};
-use crate::nodes::bridge;
+use crate::nodes::{bridge, subscriber};
 use crate::opening::Openings;
 use crate::paths::{Destination, Wanted};
 use crate::policy::Policy;
@@ -58,6 +59,16 @@ pub struct Translation<F: Family> {
     pub mapped: Option<PoolIndex>,
     /// Next hops of both directions.
     pub hops: [Hop; 2],
+    /// Context that answers arrive in, where that is another than the question's.
+    pub answers: Option<Context>,
+}
+
+impl<F: Family> Translation<F> {
+    /// The context that answers to what came in one arrive in.
+    #[inline(always)]
+    pub fn answers(&self, context: Context) -> Context {
+        self.answers.unwrap_or(context)
+    }
 }
 
 /// What is known of a flow before source rules are asked.
@@ -69,6 +80,8 @@ struct Way<F: Family> {
     there: Destination,
     /// Source rules have nothing to say about it.
     settled: bool,
+    /// Context of the inside host that it leads to, where that is another than of its own.
+    inside: Option<Context>,
 }
 
 impl<F: Family> Way<F> {
@@ -156,23 +169,31 @@ fn way<F: Family>(
     let turned = meta.origin == Origin::Hairpinned;
     let outside = turned || came.is_some_and(|i| i.outside);
     let validation = came.map_or(SourceValidation::Strict, |i| i.validation);
-    let (mut target, mut mapped, mut exempt) = (None, None, false);
+    let (mut target, mut mapped, mut exempt, mut inside) = (None, None, false, None);
+    let context = outer(tuple.context());
     match redirection.map(|decided| decided.what) {
         Some(rule::Destination::To(to)) => target = Some(to),
         Some(rule::Destination::Exempt) => exempt = true,
         None => {}
     }
-    let pooled = !exempt && target.is_none() && nat.pools.owner(tuple.context(), tuple.destination()).is_some();
+    let pooled = !exempt && target.is_none() && nat.pools.owner(context, tuple.destination()).is_some();
     if outside && pooled {
         match inbound::<F>(ctx, meta, key) {
             Inbound::Inside {
-                address, port, pool, ..
-            } => (target, mapped) = (Some(Target { address, port }), Some(pool)),
+                address,
+                port,
+                pool,
+                context,
+            } => {
+                (target, mapped) = (Some(Target { address, port }), Some(pool));
+                inside = Some(context).filter(|&context| is_site(context));
+            }
             Inbound::Filtered => return Err(Plan::Drop(sluice_nat::Reason::Filtered.into())),
             Inbound::Unmapped => {}
         }
     }
-    let public = target.is_some() || pooled;
+    let public =
+        target.is_some() || pooled || !exempt && subscriber::is_own::<F>(ctx.policy, context, tuple.destination());
     // What a rule sends from inside on to outside need not come back first.
     let leads_out = |target: &Target<F::Address>| {
         let interface = leaves(ctx.paths.find::<F>(router, target.address, flow));
@@ -187,7 +208,14 @@ fn way<F: Family>(
     if F::is_group(address) {
         return Err(Plan::Drop(Own::Multicast.into()));
     }
-    let destination = ctx.paths.find::<F>(router, address, flow);
+    let destination = match inside.filter(|_| !comes_back) {
+        None => ctx.paths.find::<F>(router, address, flow),
+        // Nobody is asked for in a site.
+        Some(context) => match subscriber::hop::<F>(ctx.policy, context, address) {
+            Some(hop) => Destination::Hop(hop),
+            None => return Err(Plan::Drop(Own::SiteAddressLost.into())),
+        },
+    };
     if target.is_none() && public {
         // An interface's own address may be a pool's too: what asks for the gateway itself is answered by it, and what
         // no inside host expects is its host's.
@@ -201,11 +229,13 @@ fn way<F: Family>(
         }
     }
     // A source that only a packet between inside hosts can have.
-    if outside && !turned && is_outside_address::<F>(ctx, tuple.context(), tuple.source()) {
+    if outside && !turned && is_outside_address::<F>(ctx, context, tuple.source()) {
         return Err(Plan::Drop(sluice_nat::Reason::ForgedSource.into()));
     }
+    // Of a site's terminals the lease says more than routes do.
     if (destination != Destination::Local || comes_back)
         && !turned
+        && !is_site(tuple.context())
         && let Err(reason) = ctx
             .paths
             .validate_source::<F>(validation, router, interface, tuple.source())
@@ -230,16 +260,25 @@ fn way<F: Family>(
         mapped,
         there,
         // The source of what comes back has been translated before, and a mapping leads to where it was made from.
-        settled: exempt || mapped.is_some() || turned && target.is_some(),
+        settled: exempt || mapped.is_some() || turned && target.is_some() || is_site(tuple.context()),
+        inside,
     })
 }
 
 /// What becomes of a flow whose way is known, and of which source rules have been asked.
 fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, sourcing: Sourcing<F>) -> Plan<F> {
     let (mut pool, mut outside) = (None, None);
+    let tuple = F::tuple(key);
     match sourcing.map(|decided| decided.what) {
         Some(SourceAction::Pool(index)) => pool = Some(index),
         Some(SourceAction::Static(address)) => outside = Some(address),
+        Some(SourceAction::Exempt) | None if is_site(tuple.context()) => {
+            match subscriber::source::<F>(ctx.policy, tuple.context()) {
+                Some(SourceAction::Pool(index)) => pool = Some(index),
+                Some(SourceAction::Static(address)) => outside = Some(address),
+                _ => return Plan::Drop(Own::SiteAddressMissing.into()),
+            }
+        }
         Some(SourceAction::Exempt) | None => {}
     }
     let there = match way.there {
@@ -251,12 +290,24 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
     let inspection = ctx.policy.inspection.as_deref();
     let inspected = inspection.is_some_and(|on| on.is_on(meta.interface) || on.is_on(there.interface() as u16));
     let sought = is_sought(ctx.policy, meta, F::protocol(key), there);
-    let kept = (ctx.policy.filters_sessions(F::tuple(key).context()) || inspected || sought)
+    let kept = (ctx.policy.filters_sessions(tuple.context()) || inspected || sought)
         && !meta.layers.flags.has(Flags::ICMP_ERROR);
     if way.target.is_none() && pool.is_none() && outside.is_none() && !kept {
         return Plan::Plain;
     }
-    let tuple = F::tuple(key);
+    if is_site(tuple.context()) {
+        let Some(back) = subscriber::hop::<F>(ctx.policy, tuple.context(), tuple.source()) else {
+            return Plan::Drop(Own::TerminalUnknown.into());
+        };
+        return Plan::Session(Translation {
+            target: way.target,
+            pool,
+            outside,
+            mapped: way.mapped,
+            hops: [there, back],
+            answers: Some(way.inside.unwrap_or(outer(tuple.context()))),
+        });
+    }
     let turned = meta.origin == Origin::Hairpinned;
     let router = ctx.policy.router_of(meta.interface);
     let back = match ctx
@@ -275,6 +326,7 @@ fn join<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, key: &F::Key, way: &Way<F>, s
         outside,
         mapped: way.mapped,
         hops: [there, back],
+        answers: way.inside,
     })
 }
 
@@ -290,7 +342,9 @@ fn is_sought(policy: &Policy, meta: &Meta, protocol: u8, there: Hop) -> bool {
 #[inline]
 fn is_outside_address<F: Family>(ctx: &Ctx<'_, '_>, context: Context, address: F::Address) -> bool {
     let nat = F::nat(ctx.policy);
-    nat.pools.owner(context, address).is_some() || nat.rules.stands_in_for(context, address)
+    nat.pools.owner(context, address).is_some()
+        || nat.rules.stands_in_for(context, address)
+        || subscriber::is_own::<F>(ctx.policy, context, address)
 }
 
 /// Who is behind an outside address and port.
@@ -327,22 +381,36 @@ fn hairpin<F: Family>(ctx: &Ctx<'_, '_>, router: RouterIndex, key: &F::Key, dest
         .chain(outside)
         .find_map(|interface| nat.rules.decide_source(tuple, F::protocol(key), interface));
     let (mut pool, mut outside) = (None, None);
-    match sourcing.map(|decided| decided.what) {
+    let of_site = is_site(tuple.context());
+    let action = match of_site {
+        true => subscriber::source::<F>(ctx.policy, tuple.context()),
+        false => sourcing.map(|decided| decided.what),
+    };
+    match action {
         Some(SourceAction::Pool(index)) => pool = Some(index),
         Some(SourceAction::Static(address)) => outside = Some(address),
+        _ if of_site => return Plan::Drop(Own::SiteAddressMissing.into()),
         Some(SourceAction::Exempt) | None => return Plan::Hairpin,
     }
-    match ctx
-        .paths
-        .find::<F>(router, tuple.source(), || F::hash_one(ctx.hasher, key))
-    {
-        Destination::Hop(back) => Plan::Session(Translation {
+    let session = |back| {
+        Plan::Session(Translation {
             target: None,
             pool,
             outside,
             mapped: None,
             hops: [Hop::HAIRPIN, back],
-        }),
+            answers: of_site.then(|| outer(tuple.context())),
+        })
+    };
+    if of_site {
+        let back = subscriber::hop::<F>(ctx.policy, tuple.context(), tuple.source());
+        return back.map_or(Plan::Drop(Own::TerminalUnknown.into()), session);
+    }
+    match ctx
+        .paths
+        .find::<F>(router, tuple.source(), || F::hash_one(ctx.hasher, key))
+    {
+        Destination::Hop(back) => session(back),
         Destination::Unknown(wanted) => Plan::Wait(wanted),
         Destination::Local => Plan::Drop(Own::Loop.into()),
         Destination::Refused(reason) => Plan::Drop(reason.into()),
@@ -359,6 +427,7 @@ fn unsolicited<F: Family>(
 ) -> Option<Unsolicited> {
     use sluice_nat::Reason::{Filtered, Unsolicited as Unexpected};
     let waits = matches!(reason, Reason::Nat(Unexpected | Filtered))
+        && !is_site(F::tuple(key).context())
         && ctx.policy.answers_syns
         && ctx.setup.unsolicited_syns > 0
         && meta.origin == Origin::Received
@@ -472,8 +541,9 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     let mut flows = ArrayVec::<_, HAND>::new();
     for &slot in &slots {
         let meta = batch.meta(slot);
-        let context = ctx.policy.interface(meta.interface).map_or(0, |i| i.context);
-        let key = F::key(&meta.layers, batch.packets[slot as usize].bytes(), context);
+        let frame = batch.packets[slot as usize].bytes();
+        let context = ctx.policy.context(meta, frame);
+        let key = F::key(&meta.layers, frame, context);
         put(&mut keys, key);
         put(&mut flows, (*F::tuple(&key), F::protocol(&key)));
     }
@@ -482,7 +552,10 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     let mut ways = ArrayVec::<_, HAND>::new();
     let mut leaving = ArrayVec::<_, HAND>::new();
     for (((&slot, key), &(tuple, protocol)), &redirection) in slots.iter().zip(&keys).zip(&flows).zip(&redirections) {
-        let way = way::<F>(ctx, batch.meta(slot), key, redirection);
+        let way = match subscriber::is_nobodys::<F>(ctx.policy, batch.meta(slot), key) {
+            true => Err(Plan::Drop(Own::SiteUnknown.into())),
+            false => way::<F>(ctx, batch.meta(slot), key, redirection),
+        };
         if let Ok(Way {
             there, settled: false, ..
         }) = way
@@ -503,8 +576,9 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
                 if !way.settled {
                     sourcing = sourcings.next().copied().flatten();
                 }
-                let plan = followed::<F>(policy, meta, join::<F>(ctx, meta, key, &way, sourcing));
                 let frame = batch.packets[slot as usize].bytes();
+                let plan = followed::<F>(policy, meta, join::<F>(ctx, meta, key, &way, sourcing));
+                let plan = subscriber::unless_forged::<F>(policy, meta, frame, key, plan);
                 if let Some(header) = screen::<F>(ctx, meta, frame, key, &way, &plan) {
                     asked.ask(place, header);
                 }

@@ -9,6 +9,7 @@ use core::hint::select_unpredictable;
 use sluice_nat::TimeoutClass;
 use sluice_nat::Tuple;
 use sluice_nat::rule::Changes;
+use sluice_nat::sites::is_site;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::tracking::Segment;
 use sluice_table::flow::{Candidate, RecordIndex};
@@ -23,10 +24,10 @@ use crate::family::{Family, Session, Tracked};
 use crate::filter::{self, Refused};
 use crate::inspection::turn_aside;
 use crate::io::{HAND, Slot};
-use crate::nodes::bridge;
 use crate::nodes::dont_fragment;
 use crate::nodes::output::{Ways, send_by_parts};
 use crate::nodes::revise::{is_confirmed, is_unconcerned};
+use crate::nodes::{bridge, subscriber};
 use crate::policy::{Nat, Policy};
 use crate::reason::{Own, Reason};
 use crate::segment_size;
@@ -39,6 +40,9 @@ const GROUP: usize = 32;
 
 /// How many packets ahead of its own a record is brought from the second-level cache into the first.
 const NEAR: usize = 4;
+
+/// How many packets ahead of its own the line of a site's terminal is asked for, which its record names.
+const TERMINAL: usize = 8;
 
 /// What the passes leave for each other, by the packet's place in the list.
 pub struct Lookups<F: Family> {
@@ -93,7 +97,15 @@ pub fn established<F: Family>(
             }
         }
         sought = last.0;
+        if !F::SIX && ctx.policy.sites.is_some() {
+            for place in done..last.1.min(done + TERMINAL) {
+                bring_terminal::<F>(place, batch, ctx, work);
+            }
+        }
         for place in done..last.1 {
+            if !F::SIX && ctx.policy.sites.is_some() && place + TERMINAL < last.1 {
+                bring_terminal::<F>(place + TERMINAL, batch, ctx, work);
+            }
             let ahead = place + NEAR;
             if ahead < last.1
                 && let Some(shard) = ctx.shard_of(batch.meta(work.slots[ahead]))
@@ -113,6 +125,20 @@ pub fn established<F: Family>(
     }
 }
 
+/// Ask for the line of the terminal that a packet's session is of, where it probably is a site's.
+#[inline(always)]
+fn bring_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &Ctx<'_, '_>, work: &Lookups<F>) {
+    let shard = ctx.shard_of(batch.meta(work.slots[place]));
+    let session = shard.and_then(|shard| F::table_ref(shard).glance(work.candidates[place]));
+    if let (Some(session), Some(sites)) = (session, &ctx.policy.sites) {
+        // Most sessions are opened by terminals.
+        let hops = [Direction::Reverse, Direction::Forward].map(|direction| session.hop(direction));
+        if let Some(terminal) = hops.into_iter().find_map(|hop| hop.as_terminal()) {
+            sites.table.prefetch(terminal);
+        }
+    }
+}
+
 /// Keys of the packets of a group that stay with this worker, from place `made` on; the others are handed over.
 /// Returns up to where keys are made.
 #[inline(always)]
@@ -126,7 +152,7 @@ fn keys<F: Family>(
     work: &mut Lookups<F>,
 ) -> usize {
     // Most packets of a group came in by one interface.
-    let (mut last, mut context, mut outside, mut bridged) = (u16::MAX, 0, false, false);
+    let (mut last, mut context, mut outside, mut bridged, mut door) = (u16::MAX, 0, false, false, false);
     for &slot in group {
         let meta = &mut batch.meta[slot as usize % HAND];
         let frame = batch.packets[slot as usize].bytes();
@@ -136,8 +162,9 @@ fn keys<F: Family>(
                 .policy
                 .interface(last)
                 .map_or((0, false, false), |i| (i.context, i.outside, i.bridge.is_some()));
+            door = !F::SIX && ctx.policy.is_door(last);
         }
-        if bridged {
+        if bridged | door {
             context = ctx.policy.context(meta, frame);
         }
         let key = if meta.layers.flags.has(Flags::ICMP_ERROR) {
@@ -273,8 +300,22 @@ fn step<F: Family>(
         lists.refuse(slot, refused);
         return false;
     }
+    let mut terminal = None;
+    if subscriber::is_of_site::<F>(session) {
+        let upstream = is_site(F::tuple(&work.keys[place]).context());
+        let Some(view) = subscriber::terminal_of::<F>(ctx.policy, session, direction, upstream) else {
+            let meta = *meta;
+            subscriber::lost::<F>(slot, index, upstream, lists, &meta, ctx);
+            return true;
+        };
+        if !upstream && !subscriber::is_for(&view, packet.bytes(), meta, exit) {
+            lists.discard(slot, Own::NotOurMac);
+            return true;
+        }
+        terminal = Some((view, upstream));
+    }
     // What stops a packet is found before anything is written: it is answered or parked as it came.
-    let Some(way) = ways.of(hop, exit) else {
+    let Some(way) = ways.of(hop.without_terminal(), exit) else {
         if hop.is_bridge() {
             bridge::cross::<F>(slot, (index, direction), batch, lists, ctx);
         } else if hop == Hop::HAIRPIN {
@@ -305,7 +346,7 @@ fn step<F: Family>(
             }
         },
     };
-    let sent = !cut && way.take(link, bytes, slot, meta, lists);
+    let sent = !cut && terminal.is_none() && way.take(link, bytes, slot, meta, lists);
     let refreshes = session.refreshes(direction);
     let track = session.track_mut();
     track.packets[direction as usize] += 1;
@@ -327,7 +368,9 @@ fn step<F: Family>(
             reschedule::<F>(shard, index, class, ctx.policy, ctx.now);
         }
     }
-    if cut {
+    if let Some((view, upstream)) = terminal {
+        subscriber::send(way, (&view, upstream), cut, slot, packet, meta, lists);
+    } else if cut {
         lists.cut(slot, hop);
     } else if !sent {
         send_by_parts(way, slot, packet, meta, lists, exit);

@@ -8,10 +8,13 @@ use sluice_wire::ipv4::protocol;
 use sluice_wire::layers::{Class, Flags, Fragment, Layers};
 use sluice_wire::{icmp, icmpv6};
 
+use crate::batch::Meta;
 use crate::batch::{Batch, Complaint, Lists, Note, Stage, put};
 use crate::context::Ctx;
 use crate::family::{Family, V4, V6};
 use crate::nodes::complain::own;
+use crate::nodes::subscriber;
+use crate::policy::Policy;
 use crate::reason::Own;
 
 /// Serve the gateway's own addresses.
@@ -19,7 +22,12 @@ use crate::reason::Own;
 pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
     for slot in std::mem::take(&mut lists.gateway) {
         let meta = *batch.meta(slot);
-        if !is_answered(&meta.layers) && ctx.policy.host(meta.interface).is_some() {
+        let of_site = subscriber::came_from(ctx.policy, &meta);
+        if is_for_relay(ctx.policy, &meta, batch.packets[slot as usize].bytes()) {
+            put(&mut lists.subscriber, slot);
+            continue;
+        }
+        if !of_site && !is_answered(&meta.layers) && ctx.policy.host(meta.interface).is_some() {
             put(&mut lists.punt, slot);
             continue;
         }
@@ -68,8 +76,24 @@ pub fn gateway(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '
             counters.taken_in.add(1);
             counters.made.add(1);
         }
+        if of_site {
+            // Back to where it came from: routes know nothing of sites.
+            let frame = batch.packets[slot as usize].bytes();
+            let mac = frame.get(6..12).and_then(|mac| mac.try_into().ok()).unwrap_or_default();
+            subscriber::answer(slot, mac, None, batch, lists, ctx);
+            continue;
+        }
         own(slot, batch, lists);
     }
+}
+
+/// Whether a packet is for the relay of sites' DHCP.
+fn is_for_relay(policy: &Policy, meta: &Meta, frame: &[u8]) -> bool {
+    let Some(sites) = policy.sites.as_deref() else {
+        return false;
+    };
+    let router = policy.router_of(meta.interface).into();
+    sites.takes(meta.interface, router, &meta.layers, frame)
 }
 
 /// Whether a packet is a query that the gateway takes in, whoever else lives at its addresses.

@@ -3,6 +3,7 @@
 //! Exits: transmit (the answer, made of the question's buffer), taken in, complain (nobody answers), park,
 //! again (known by now), hand over (the owner), drop.
 
+use sluice_nat::sites::{Call, site};
 use sluice_route::Address;
 use sluice_route::neighbour::{Action, Advertisement, Heard, Resolution};
 use sluice_route::policer::Class as Policed;
@@ -13,8 +14,11 @@ use sluice_wire::{Packet, arp};
 
 use crate::batch::{Batch, Complaint, Lists, Meta, Note, Stage, put};
 use crate::context::{Ctx, Owner};
+use crate::family::V4;
+use crate::io::Slot;
 use crate::nodes::parse::again;
-use crate::policy::{Interface, Policy};
+use crate::nodes::subscriber;
+use crate::policy::{Access, Interface, Policy};
 use crate::punt;
 use crate::reason::{Own, Reason};
 
@@ -54,7 +58,18 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
         {
             host.count(punt::Class::Arp);
         }
+        if meta.layers.class == Class::Arp
+            && let Some(sites) = policy.sites.as_deref()
+            && sites.is_door(meta.interface)
+        {
+            hear_terminal(slot, &meta, sites, batch, lists, ctx);
+            continue;
+        }
         let packet = &mut batch.packets[slot as usize];
+        if meta.layers.class == Class::Arp && claims(packet.bytes(), &meta, policy) {
+            put(&mut lists.subscriber, slot);
+            continue;
+        }
         let outcome = match meta.layers.class {
             Class::Arp => hear_arp(packet, &meta, interface, policy, owner, now),
             _ => hear_discovery(packet, &meta, interface, owner, now),
@@ -94,9 +109,10 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
 fn answers_for(interface: &Interface, policy: &Policy, address: u32) -> bool {
     let plain = Address::V4(address);
     let nat = &policy.nat4;
+    let own = || subscriber::is_own::<V4>(policy, interface.context, address);
     let stands_in =
         || nat.pools.owner(interface.context, address).is_some() || nat.rules.stands_in_for(interface.context, address);
-    interface.link.owns(plain) || interface.outside && interface.link.is_on_link(plain) && stands_in()
+    interface.link.owns(plain) || interface.outside && interface.link.is_on_link(plain) && (stands_in() || own())
 }
 
 fn hear_arp(
@@ -138,8 +154,10 @@ fn hear_arp(
             Outcome::Drop(Own::NotForUs.into())
         };
     }
+    // A site's address is where its virtual MAC is.
+    let own = own_mac(policy, meta, interface, target);
     let link = Link {
-        source: interface.mac,
+        source: own.unwrap_or(interface.mac),
         destination: mac,
     };
     if arp::emit_reply(packet, link, target, sender) && interface.push_tags(packet) {
@@ -147,6 +165,70 @@ fn hear_arp(
     } else {
         Outcome::Drop(Own::NoBuffer.into())
     }
+}
+
+/// The virtual MAC by which a site has a public address that a question is about.
+fn own_mac(policy: &Policy, meta: &Meta, interface: &Interface, address: u32) -> Option<[u8; 6]> {
+    let sites = policy
+        .sites
+        .as_deref()
+        .filter(|sites| sites.is_public(meta.interface))?;
+    sites.table.mac(sites.table.owner(interface.router, address)?)
+}
+
+/// Whether ARP says of a site's public address that it is somebody else's: who leased it is told.
+fn claims(frame: &[u8], meta: &Meta, policy: &Policy) -> bool {
+    let (Some(sites), Some(interface)) = (policy.sites.as_deref(), policy.interface(meta.interface)) else {
+        return false;
+    };
+    let Some(message) = arp::Arp::new(meta.layers.datagram(frame)).filter(|_| sites.is_public(meta.interface)) else {
+        return false;
+    };
+    let owner = sites.table.owner(interface.router, message.sender());
+    owner.is_some_and(|site| sites.table.mac(site) != Some(message.sender_mac()))
+}
+
+/// A terminal of a site asks for the gateway. Nothing is learned of it: its lease says where it is.
+fn hear_terminal(
+    slot: Slot,
+    meta: &Meta,
+    sites: &Access,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &Ctx<'_, '_>,
+) {
+    let packet = &mut batch.packets[slot as usize];
+    let Some(message) = arp::Arp::new(meta.layers.datagram(packet.bytes())) else {
+        return lists.discard(slot, sluice_wire::Fault::BadArp);
+    };
+    let (sender, mac, target) = (message.sender(), message.sender_mac(), message.target());
+    let asks = message.operation() == arp::REQUEST;
+    let Some(context) = sites.context_of_sender(meta.interface, &meta.layers, packet.bytes(), sender) else {
+        return lists.discard(slot, Own::SiteUnknown);
+    };
+    if !sites.table.admits(site(context), Call::Arp, ctx.now.nanoseconds) {
+        return lists.discard(slot, Own::SitePolicedArp);
+    }
+    let Some(interface) = ctx.policy.interface(meta.interface) else {
+        return lists.discard(slot, Own::InterfaceGone);
+    };
+    // Terminals of a site answer each other themselves.
+    if !asks || !interface.link.owns(Address::V4(target)) {
+        return put(&mut lists.taken, slot);
+    }
+    let tags = subscriber::tags(meta, packet.bytes());
+    let link = Link {
+        source: interface.mac,
+        destination: mac,
+    };
+    if !arp::emit_reply(packet, link, target, sender) {
+        return lists.discard(slot, Own::NoBuffer);
+    }
+    if let Some(counters) = ctx.counters.interfaces.get(meta.interface as usize) {
+        counters.taken_in.add(1);
+        counters.made.add(1);
+    }
+    subscriber::answer(slot, mac, Some(tags), batch, lists, ctx);
 }
 
 fn hear_discovery(packet: &mut Packet<'_>, meta: &Meta, interface: &Interface, owner: &mut Owner, now: u64) -> Outcome {

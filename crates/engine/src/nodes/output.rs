@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use sluice_nat::sites::View;
 use sluice_wire::layers::{Class, Layers};
 use sluice_wire::{Packet, ethernet};
 
@@ -42,7 +43,7 @@ pub struct Way {
     direct: u16,
     /// The same of a way that may have tags.
     open: u16,
-    /// No tags, and this worker has it.
+    /// The worker that has the port's queue in the place of this one.
     sender: Option<WorkerIndex>,
     frames: u32,
     bytes: u64,
@@ -136,7 +137,12 @@ fn count(way: &mut Way, exit: &Exit<'_>) {
 fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     count(way, exit);
     (way.hop, way.route) = (Hop::NONE, NO_NEXT_HOP);
-    let (Some(link), Some(mac)) = (exit.policy.links.get(hop.interface()), exit.paths.mac(hop)) else {
+    let mac = match hop.is_bridge() && exit.policy.is_door(hop.interface() as u16) {
+        false => exit.paths.mac(hop),
+        // Each terminal has its own.
+        true => Some([0; 6]),
+    };
+    let (Some(link), Some(mac)) = (exit.policy.links.get(hop.interface()), mac) else {
         return false;
     };
     let sender = match link.queued {
@@ -163,7 +169,7 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
         plain: untagged && sender.is_none(),
         direct: if untagged { open } else { 0 },
         open,
-        sender: sender.filter(|_| untagged),
+        sender,
         frames: 0,
         bytes: 0,
     };
@@ -260,6 +266,59 @@ impl Way {
     }
 }
 
+impl Way {
+    /// Write addresses and tags of a frame of a site's session that came with so many tags: towards its terminal, or upstream with
+    /// the site's virtual MAC; it counts as sent, but where it is still to be cut. False, and nothing done, where there is no room
+    /// for more tags.
+    #[inline(always)]
+    pub fn relabel_as(&mut self, packet: &mut Packet<'_>, tags: u8, view: &View, upstream: bool, cut: bool) -> bool {
+        let own = if upstream { self.tags } else { view.tag_count };
+        let fits = match own.cmp(&tags) {
+            Ordering::Equal => true,
+            Ordering::Greater => packet.grow_front(4 * usize::from(own - tags)),
+            Ordering::Less => packet.trim_front(4 * usize::from(tags - own)),
+        };
+        if !fits {
+            return false;
+        }
+        let length = packet.len();
+        let frame = packet.bytes_mut();
+        let mut head = self.head;
+        if upstream {
+            if let Some(mac) = view.virtual_mac {
+                head[6..12].copy_from_slice(&mac);
+            }
+        } else {
+            head[..6].copy_from_slice(&view.mac);
+            head[12..].copy_from_slice(&view.tags);
+        }
+        match own {
+            0 => write(frame, head.first_chunk::<12>()),
+            1 => write(frame, head.first_chunk::<16>()),
+            _ => write(frame, Some(&head)),
+        }
+        if !cut && self.sender.is_none() {
+            self.frames += 1;
+            self.bytes += length as u64;
+        }
+        true
+    }
+
+    /// How a frame leaves whose link header is written.
+    #[inline(always)]
+    pub fn out(&self) -> Out {
+        match self.sender {
+            None => Out::Transmit(self.port),
+            Some(sender) => Out::HandOver(sender, self.hop.interface() as u16),
+        }
+    }
+
+    /// Its hop.
+    pub fn hop(&self) -> Hop {
+        self.hop
+    }
+}
+
 /// Write what stands before the type.
 #[inline(always)]
 fn write<const LENGTH: usize>(frame: &mut [u8], head: Option<&[u8; LENGTH]>) {
@@ -292,7 +351,7 @@ pub fn send_by_parts(
         meta.egress = way.egress();
         return lists.send(way.port, slot);
     }
-    if let Some(sender) = way.sender.filter(|_| meta.layers.tags == 0)
+    if let Some(sender) = way.sender.filter(|_| meta.layers.tags == 0 && way.tags == 0)
         && let Some(addresses) = way.head.first_chunk::<12>()
     {
         write(packet.bytes_mut(), Some(addresses));
@@ -317,6 +376,14 @@ pub fn output(packet: &mut Packet<'_>, layers: &Layers, hop: Hop, mac: [u8; 6], 
     if !link_header(packet, layers, interface, mac) {
         return Out::Drop(Own::NoBuffer);
     }
+    as_it_is(packet, hop, exit)
+}
+
+/// How a finished frame leaves by the interface of a hop; it counts as sent where that is here.
+pub fn as_it_is(packet: &Packet<'_>, hop: Hop, exit: &Exit<'_>) -> Out {
+    let Some(interface) = exit.policy.interfaces.get(hop.interface()) else {
+        return Out::Drop(Own::InterfaceGone);
+    };
     match exit.policy.sender(exit.setup, interface.port, exit.own) {
         Some(sender) => Out::HandOver(sender, hop.interface() as u16),
         None => {

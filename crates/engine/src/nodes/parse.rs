@@ -14,7 +14,7 @@ use crate::batch::{Batch, Lists, Meta, Origin, put};
 use crate::context::Ctx;
 use crate::io::{HAND, PortIndex, Slot};
 use crate::nodes::{bridge, transit};
-use crate::policy::{Interface, Link, Policy};
+use crate::policy::{Access, Interface, Link, Policy, access};
 use crate::reason::{Own, Reason};
 
 /// Parse slots, all received on `port`.
@@ -30,6 +30,9 @@ pub fn parse(
         && ctx.policy.is_bridged(number)
     {
         return bridge::receive(batch, lists, ctx, port, number, slots);
+    }
+    if ctx.policy.bridges_tags(port) {
+        return parse_admitted(batch, lists, ctx, (port, slots), 0);
     }
     if let Some((number, interface)) = untagged.and_then(|number| Some((number, ctx.policy.interface(number)?)))
         && transit::is_enough(ctx, number)
@@ -53,6 +56,9 @@ pub fn parse_admitted(
     let end = slots.end.min(batch.packets.len()).min(HAND);
     let below = |end: usize| 1u128.checked_shl(end as u32).map_or(u128::MAX, |bit| bit - 1);
     let mut left = below(end) & !below(slots.start) & !refused;
+    if ctx.policy.bridges_tags(port) {
+        left = bridge::receive_tagged(batch, lists, ctx, port, left);
+    }
     let admitted = std::iter::from_fn(|| {
         let slot = left.trailing_zeros() as usize;
         left &= left.wrapping_sub(1);
@@ -75,10 +81,17 @@ fn parse_those(
     let ours = untagged.and_then(|number| Some((number, policy.interface(number)?)));
     let ends = ours.is_some_and(|(_, interface)| policy.tunnels.end_in(interface.router));
     let (mut frames, mut bytes, mut tagged) = (0, 0, Tagged::of(ctx, port));
+    let mut site = Sites::of(ctx, untagged);
     for slot in slots {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let frame = packet.bytes();
-        if let Some((number, interface)) = ours
+        if let Some(sites) = &mut site {
+            if !sites.take(slot as Slot, packet, meta, lists, ctx)
+                && !tagged.take(slot as Slot, packet, meta, lists, ctx, &mut tally)
+            {
+                unlike(slot as Slot, packet, meta, lists, ctx, (port, untagged), &mut tally);
+            }
+        } else if let Some((number, interface)) = ours
             && let Some(layers) = plain4(frame, 0, packet.checksums(), &interface.mac)
         {
             frames += 1;
@@ -100,6 +113,9 @@ fn parse_those(
             unlike(slot as Slot, packet, meta, lists, ctx, (port, untagged), &mut tally);
         }
     }
+    if let Some(mut sites) = site {
+        sites.tally.flush(ctx);
+    }
     tally.flush(ctx);
     if let Some((number, _)) = ours {
         let interface = number;
@@ -109,6 +125,81 @@ fn parse_those(
             bytes,
         }
         .flush(ctx);
+    }
+}
+
+/// The plain packets of a port by which terminals of subscribers' sites come in, or packets to these sites' addresses.
+struct Sites<'c> {
+    interface: &'c Interface,
+    access: &'c Access,
+    /// Frames have the tags of their site.
+    has_tags: bool,
+    /// Frames to virtual MACs come in.
+    is_public: bool,
+    /// UDP port of DHCP, which goes to control.
+    dhcp: u16,
+    tally: Tally,
+}
+
+impl<'c> Sites<'c> {
+    fn of(ctx: &Ctx<'c, '_>, untagged: Option<u16>) -> Option<Self> {
+        let (access, number) = (ctx.policy.sites.as_deref()?, untagged?);
+        let (is_door, is_public) = (access.is_door(number), access.is_public(number));
+        (is_door || is_public).then_some(Self {
+            interface: ctx.policy.interface(number)?,
+            access,
+            has_tags: access.has_tags(number),
+            is_public,
+            dhcp: if is_public { access::CLIENT } else { access::SERVER },
+            tally: Tally::at(number),
+        })
+    }
+
+    /// Put a packet on its way. False, and nothing done, where it is not plain.
+    #[inline(always)]
+    fn take(&mut self, slot: Slot, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists, ctx: &Ctx<'_, '_>) -> bool {
+        let frame = packet.bytes();
+        let count = match self.has_tags {
+            false => 0,
+            true => match tags(frame) {
+                Some(word) => 1 + usize::from(word >> 32 != 0),
+                None => return false,
+            },
+        };
+        let mut mac = &self.interface.mac;
+        // Whose it is is asked when its session is known.
+        if self.is_public
+            && let Some(own) = frame.first_chunk()
+            && access::is_local(own)
+        {
+            mac = own;
+        }
+        let Some(layers) = plain4(frame, count, packet.checksums(), mac) else {
+            return false;
+        };
+        if layers.destination_port == self.dhcp {
+            return false;
+        }
+        *meta = Meta {
+            layers,
+            interface: self.tally.interface,
+            ..Meta::default()
+        };
+        if self.has_tags && self.access.context(meta.interface, &layers, frame).is_none() {
+            return false;
+        }
+        self.tally.frames += 1;
+        self.tally.bytes += frame.len() as u64;
+        let tunnels = &ctx.policy.tunnels;
+        if self.is_public
+            && tunnels.end_in(self.interface.router)
+            && tunnels.take(self.interface.router, &layers, frame)
+        {
+            put(&mut lists.decapsulate, slot);
+        } else {
+            put(&mut lists.lookup4, slot);
+        }
+        true
     }
 }
 
@@ -299,7 +390,13 @@ pub(super) fn unlike(
     let number = if layers.tags == 0 {
         untagged
     } else {
-        ctx.policy.tagged(port, &[layers.tag(frame, 0), layers.tag(frame, 1)])
+        let tagged = ctx.policy.tagged(port, &[layers.tag(frame, 0), layers.tag(frame, 1)]);
+        // The tags of a site.
+        let site = |number: &u16| {
+            let sites = policy.sites.as_deref();
+            sites.is_some_and(|sites| sites.context(*number, &layers, frame).is_some())
+        };
+        tagged.or_else(|| untagged.filter(site))
     };
     meta.layers = layers;
     meta.interface = number.unwrap_or(tally.interface);
@@ -362,7 +459,7 @@ fn check(
     policy: &Policy,
 ) -> Result<Validity, Reason> {
     let ours = frame.first_chunk::<6>() == Some(&interface.mac);
-    if !ours && !layers.flags.has(Flags::MULTICAST) {
+    if !ours && !layers.flags.has(Flags::MULTICAST) && !is_virtual(policy, interface, frame) {
         return Err(Own::NotOurMac.into());
     }
     let judged = validity::validate(frame, checksums, layers, &interface.validity);
@@ -376,9 +473,25 @@ fn check(
     Ok(judged?)
 }
 
+/// Whether a frame is for the virtual MAC of a site.
+#[cold]
+fn is_virtual(policy: &Policy, interface: &Interface, frame: &[u8]) -> bool {
+    let sites = policy.sites.as_deref();
+    sites.is_some_and(|sites| sites.has_mac(interface.link.index, frame))
+}
+
 /// Which way a valid packet goes that has just come.
 #[inline(always)]
 fn place(slot: Slot, packet: &Packet<'_>, layers: &Layers, interface: &Interface, lists: &mut Lists, policy: &Policy) {
+    if let Some(sites) = policy.sites.as_deref() {
+        let number = interface.link.index;
+        if sites.takes(number, interface.context, layers, packet.bytes()) {
+            return put(&mut lists.subscriber, slot);
+        }
+        if sites.is_door(number) && layers.class == Class::Ipv6 {
+            return lists.discard(slot, Own::SiteFamily);
+        }
+    }
     match is_tunnelled(policy, interface, layers, packet.bytes()) {
         true => put(&mut lists.decapsulate, slot),
         false => classify(slot, packet, layers, interface, lists),

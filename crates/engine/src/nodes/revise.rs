@@ -5,6 +5,7 @@
 use sluice_filter::Known;
 use sluice_inspect::applications::Pair;
 use sluice_nat::rule::{self, SourceAction};
+use sluice_nat::sites::{is_pooled, is_site, site};
 use sluice_nat::{Address, PortClass, Target, Tuple};
 use sluice_table::flow::{Record, RecordIndex};
 use sluice_wire::Direction;
@@ -137,7 +138,10 @@ fn is_inspected<F: Family>(policy: &Policy, session: &impl Session<F>, there: Ho
 fn knows_routes<F: Family>(session: &F::Session, policy: &Policy) -> bool {
     let since_commit = session.generation().wrapping_sub(policy.committed) as i32;
     let hops = [Direction::Forward, Direction::Reverse].map(|direction| session.hop(direction));
-    since_commit >= 0 && hops.iter().all(|hop| hop.has_neighbour())
+    since_commit >= 0
+        && hops
+            .iter()
+            .all(|hop| hop.has_neighbour() || hop.as_terminal().is_some())
 }
 
 /// Whether what has changed since a session was decided does not concern it. A no means nothing.
@@ -166,6 +170,10 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy) -> bool {
     {
         return false;
     }
+    if is_site(context) {
+        // No rule is asked about what comes from a site.
+        return is_translated_as_site::<F>(session, policy);
+    }
     let (rules, forward, protocol) = (&F::nat(policy).rules, session.forward(), session.protocol());
     let (nat, reverse) = (session.nat(), session.reverse());
     let mapped = nat.pool().is_some() && !nat.translates_source();
@@ -190,6 +198,19 @@ pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy) -> bool {
             (nat.translates() || policy.filters_sessions(context) || inspected || sought) && !nat.translates_source()
         }
     }
+}
+
+/// Whether a session that a site's terminal opened has still the outside address that its site has.
+fn is_translated_as_site<F: Family>(session: &F::Session, policy: &Policy) -> bool {
+    let (context, nat) = (session.forward().context(), session.nat());
+    let Some(sites) = policy.sites.as_deref() else {
+        return false;
+    };
+    if is_pooled(context) {
+        return nat.pool().is_some() && nat.pool() == sites.table.pool(site(context));
+    }
+    let [_, outside] = F::wide(session.reverse().destination());
+    nat.pool().is_none() && sites.table.public(site(context)) == Some(outside as u32)
 }
 
 /// Whether a session's destination is translated to a target.
@@ -230,6 +251,7 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
         outside,
         mapped,
         hops,
+        answers: _,
     } = match plan::<F>(ctx, &first, &key, known) {
         Plan::Session(translation) => translation,
         // A neighbour that is away for the moment does not end a session: it keeps its hops until the next commit.

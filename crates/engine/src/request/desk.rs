@@ -3,9 +3,10 @@
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use sluice_inspect::applications::Pair;
+use sluice_nat::sites::is_site;
 use sluice_nat::{Address as _, Tuple};
 use sluice_table::flow::{Record, RecordIndex};
-use sluice_wire::Direction;
+use sluice_wire::{Context, Direction};
 
 use super::bindings::{self, BindingFilter, Bound};
 use super::{Cursor, Filter, Flow, LOOKED_AT, Reply, Request, Shown};
@@ -45,6 +46,10 @@ pub struct Counter {
     pub to_hosts: Option<punt::Taker>,
     /// Where routers' hosts send by, of the worker that owns what the gateway itself sends.
     pub from_hosts: Option<punt::Giver>,
+    /// What the worker has for who serves subscribers' sites.
+    pub to_subscribers: Option<punt::Taker>,
+    /// Where that one sends by, of the same worker as hosts.
+    pub from_subscribers: Option<punt::Giver>,
 }
 
 /// Both ends of a worker's requests.
@@ -67,6 +72,8 @@ pub fn desk() -> (Desk, Counter) {
             records: None,
             to_hosts: None,
             from_hosts: None,
+            to_subscribers: None,
+            from_subscribers: None,
         },
     )
 }
@@ -223,7 +230,7 @@ fn show<F: Family>(shard: u16, session: &F::Session, tools: &Tools<'_>, policy: 
     let tcp = session.protocol() == sluice_wire::ipv4::protocol::TCP;
     debug_assert!(session.links().is_live());
     Shown {
-        context: session.forward().context(),
+        context: context::<F>(session),
         forward: flow(session.forward()),
         reverse: flow(session.reverse()),
         protocol: session.protocol(),
@@ -239,6 +246,12 @@ fn show<F: Family>(shard: u16, session: &F::Session, tools: &Tools<'_>, policy: 
         application: application::<F>(session, tools, policy),
         shard,
     }
+}
+
+/// The context of a session: that of its inside key, where it is of a site.
+fn context<F: Family>(session: &F::Session) -> Context {
+    let (forward, reverse) = (session.forward().context(), session.reverse().context());
+    if is_site(reverse) { reverse } else { forward }
 }
 
 /// What is known of a session's application; of ICMP its protocol says it.

@@ -15,7 +15,7 @@ impl Worker<'_> {
     pub(super) fn housekeep(&mut self, packets: usize, now: Now) {
         self.requests(now);
         let policy = self.policy.load();
-        self.serves_hosts = policy.hosted && self.host.is_some();
+        self.serves_hosts = (policy.hosted || policy.sites.is_some()) && self.host.is_some();
         let state = &mut self.parts;
         let tools = Tools {
             now,

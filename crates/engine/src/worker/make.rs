@@ -39,6 +39,7 @@ impl Worker<'_> {
             events: &state.events,
             records: &state.records,
             punts: &state.punts,
+            subscribers: &state.subscribers,
             recognition: &state.recognition,
             owner: state.owner.as_deref_mut(),
             revisions: Revisions::default(),

@@ -14,7 +14,8 @@ use sluice_engine::io::memory::{MemoryIo, Wires};
 use sluice_engine::owners::{Exchange, Owners};
 use sluice_engine::placement::Part;
 use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Interface, Nat, Policy, Port, Setup, Subscribers};
+use sluice_engine::policy::access;
+use sluice_engine::policy::{Access, Interface, Nat, Policy, Port, Setup, Subscribers};
 use sluice_engine::reason::Reason;
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request, Shown};
 use sluice_engine::stages::Stages;
@@ -23,6 +24,7 @@ use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_nat::Behaviour;
 use sluice_nat::rule::{DestinationRule, Prefix, Rules, SourceAction, SourceRule};
+use sluice_nat::sites::Keeper;
 use sluice_nat::{Pool, Pools};
 use sluice_route::{Address, Route, RouteSet, SourceValidation, Via};
 use sluice_table::memory::Line;
@@ -73,6 +75,9 @@ pub fn is_valid(frame: &[u8]) -> bool {
     })
 }
 
+/// What is said of sites, and how many of them and of their terminals there is room for.
+pub type Sites = (fn() -> access::Settings, u32, u32);
+
 /// What a test may change before the gateway is made.
 pub struct Plan {
     pub workers: usize,
@@ -120,6 +125,8 @@ pub struct Plan {
     pub interfaces: fn(&mut Vec<Interface>),
     pub routes: Vec<Route>,
     pub policy: fn(&mut Policy),
+    /// Subscribers' sites.
+    pub sites: Option<Sites>,
 }
 
 impl Default for Plan {
@@ -160,6 +167,7 @@ impl Default for Plan {
             interfaces: |_| {},
             routes: Vec::new(),
             policy: |_| {},
+            sites: None,
         }
     }
 }
@@ -172,6 +180,8 @@ pub struct Rig {
     /// The worker that has neighbours.
     pub owner: usize,
     pub now: Now,
+    /// Who writes the table of sites, where there are any.
+    pub keeper: Option<Keeper>,
 }
 
 fn interface(index: u16, mac: [u8; 6], addresses: &[&str], mtu: u16, stateful: bool) -> Interface {
@@ -275,7 +285,12 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
 
 impl Rig {
     pub fn new(plan: Plan) -> Self {
-        let (policy, routes) = policy(&plan);
+        let (mut policy, routes) = policy(&plan);
+        let keeper = plan.sites.map(|(settings, sites, terminals)| {
+            let (keeper, table) = Keeper::new(sites, terminals, [5, 6]);
+            policy.serve_sites(Access::new(table, settings()));
+            keeper
+        });
         let stages = Stages::new(plan.stages.clone());
         let in_charge = match stages.workers(Part::Session) {
             [] => (0..plan.workers as u16).collect(),
@@ -343,6 +358,7 @@ impl Rig {
             desks,
             owner,
             now,
+            keeper,
         };
         if plan.known_neighbours {
             rig.know(INSIDE, Address::V4(v4(HOST)), HOST_MAC);

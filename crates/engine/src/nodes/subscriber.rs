@@ -1,0 +1,298 @@
+//! subscriber: what of subscribers' sites is for control: DHCP of terminals and of the sites' own addresses, and ARP by which
+//! somebody else claims one of these.
+//!
+//! Exits: taken in (control has a copy), drop (policed by site, queue full). Beside it what else nodes ask about sites.
+
+use sluice_nat::Tuple;
+use sluice_nat::rule::SourceAction;
+use sluice_nat::sites::{Call, View, is_pooled, is_site, site};
+use sluice_route::RouterIndex;
+use sluice_table::flow::RecordIndex;
+use sluice_wire::layers::{self, Class};
+use sluice_wire::vlan::{self, Tag};
+use sluice_wire::{Context, Direction, Packet};
+
+use crate::batch::{Batch, Hop, Lists, Meta, Origin, put};
+use crate::context::{Ctx, Exit};
+use crate::family::{Family, Session};
+use crate::io::{HAND, Slot};
+use crate::nodes::decide::Plan;
+use crate::nodes::leave;
+use crate::nodes::output::{Way, as_it_is};
+use crate::policy::Policy;
+use crate::punt::ROUTED;
+use crate::reason::Own;
+use crate::shard::end;
+
+/// Give control what is for it: whole frames, with their tags.
+#[inline(never)]
+pub fn subscriber(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, '_>) {
+    for slot in std::mem::take(&mut lists.subscriber) {
+        let meta = *batch.meta(slot);
+        let frame = batch.packets[slot as usize].bytes();
+        let Some(sites) = ctx.policy.sites.as_deref() else {
+            lists.discard(slot, Own::NoLocalService);
+            continue;
+        };
+        if sites.is_door(meta.interface) {
+            let Some(context) = sites.caller(meta.interface, &meta.layers, frame) else {
+                lists.discard(slot, Own::SiteUnknown);
+                continue;
+            };
+            if !sites.table.admits(site(context), Call::Dhcp, ctx.now.nanoseconds) {
+                lists.discard(slot, Own::SitePolicedDhcp);
+                continue;
+            }
+        }
+        // What fills a short frame up says nothing.
+        let end = match meta.layers.class {
+            Class::Ipv4 => usize::from(meta.layers.end),
+            _ => frame.len(),
+        };
+        let whole = frame.get(..end).unwrap_or(frame);
+        match ctx.subscribers.give(meta.interface, [whole, &[]], ctx.counters) {
+            true => put(&mut lists.taken, slot),
+            false => lists.discard(slot, Own::SubscribersQueueFull),
+        }
+    }
+}
+
+/// Send what control has made: frames as they are, and packets of the gateway's own that are to be routed.
+#[inline(never)]
+pub fn sent(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &Ctx<'_, '_>, count: usize) {
+    for slot in 0..count.min(batch.packets.len()) {
+        let (packet, meta) = (&batch.packets[slot], &mut batch.meta[slot]);
+        let place = slot as Slot;
+        let routed = meta.interface & ROUTED != 0;
+        meta.interface &= !ROUTED;
+        let Some(counters) = ctx.counters.interfaces.get(usize::from(meta.interface)) else {
+            put(&mut lists.used, place);
+            continue;
+        };
+        counters.made.add(1);
+        match layers::parse(packet.bytes()) {
+            _ if packet.bytes().is_empty() => lists.discard(place, Own::NoBuffer),
+            Err(fault) => lists.discard(place, fault),
+            Ok(layers) if routed && layers.class == Class::Ipv4 => {
+                meta.layers = layers;
+                put(&mut lists.forward4, place);
+            }
+            Ok(_) if routed => lists.discard(place, Own::UnknownEthertype),
+            Ok(layers) => {
+                meta.layers = layers;
+                finish(place, packet, meta, lists, ctx);
+            }
+        }
+    }
+}
+
+/// Whether a packet that the gateway answers came from a terminal of a site.
+#[inline(always)]
+pub fn came_from(policy: &Policy, meta: &Meta) -> bool {
+    meta.origin == Origin::Received && policy.is_door(meta.interface)
+}
+
+/// Tags of a frame, the outermost first.
+pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
+    [0, 1].map(|k| meta.layers.tag(frame, k))
+}
+
+/// Send an answer back to the terminal of a site whose question it was made of: to `mac`, with these tags in front of an
+/// untagged frame, or with those that the question had where it is still behind them.
+pub fn answer(
+    slot: Slot,
+    mac: [u8; 6],
+    tags: Option<[Option<Tag>; 2]>,
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &Ctx<'_, '_>,
+) {
+    let (packet, meta) = (&mut batch.packets[slot as usize], &mut batch.meta[slot as usize % HAND]);
+    let Some(interface) = ctx.policy.interface(meta.interface) else {
+        return lists.discard(slot, Own::InterfaceGone);
+    };
+    if let Some(head) = packet.bytes_mut().first_chunk_mut::<12>() {
+        head[..6].copy_from_slice(&mac);
+        head[6..].copy_from_slice(&interface.mac);
+    }
+    let tags = tags.unwrap_or_default();
+    if !tags.into_iter().rev().flatten().all(|tag| vlan::push(packet, tag)) {
+        return lists.discard(slot, Own::NoBuffer);
+    }
+    match layers::parse(packet.bytes()) {
+        Ok(layers) => meta.layers = layers,
+        Err(fault) => return lists.discard(slot, fault),
+    }
+    finish(slot, packet, meta, lists, ctx);
+}
+
+/// Send a finished frame by the interface of its meta.
+fn finish(slot: Slot, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists, ctx: &Ctx<'_, '_>) {
+    let hop = Hop::bridge(meta.interface);
+    leave(slot, as_it_is(packet, hop, &ctx.exit()), meta, hop, lists);
+}
+
+/// An IPv4 address as the table of sites has it.
+#[inline(always)]
+fn four<F: Family>(address: F::Address) -> u32 {
+    F::wide(address)[1] as u32
+}
+
+/// Whether an address is a site's own, in a virtual router.
+#[inline(always)]
+pub fn is_own<F: Family>(policy: &Policy, router: Context, address: F::Address) -> bool {
+    let sites = policy.sites.as_deref().filter(|_| !F::SIX);
+    sites.is_some_and(|sites| {
+        let address = four::<F>(address);
+        sites.is_own(router, address) && sites.table.owner(router as RouterIndex, address).is_some()
+    })
+}
+
+/// The hop to a terminal of a site; none where nobody there has the address.
+#[inline]
+pub fn hop<F: Family>(policy: &Policy, context: Context, address: F::Address) -> Option<Hop> {
+    let sites = policy.sites.as_deref().filter(|_| !F::SIX)?;
+    let address = four::<F>(address);
+    let terminal = sites.table.find(context, address)?;
+    let view = sites.table.view(terminal, context, address)?;
+    Some(Hop::terminal(view.interface, terminal))
+}
+
+/// What sources of a site are translated to; none where its address is not there.
+#[inline]
+pub fn source<F: Family>(policy: &Policy, context: Context) -> Option<SourceAction<F::Address>> {
+    let table = &policy.sites.as_deref().filter(|_| !F::SIX)?.table;
+    match is_pooled(context) {
+        true => table.pool(site(context)).map(SourceAction::Pool),
+        false => table
+            .public(site(context))
+            .map(|address| SourceAction::Static(sluice_nat::Address::from_number(address.into()))),
+    }
+}
+
+/// Whether a packet came in by an interface of sites and is of none of these.
+#[inline(always)]
+pub fn is_nobodys<F: Family>(policy: &Policy, meta: &Meta, key: &F::Key) -> bool {
+    came_from(policy, meta) && !is_site(F::tuple(key).context())
+}
+
+/// A session's plan, but where a terminal opens it from another's address.
+#[inline(always)]
+pub fn unless_forged<F: Family>(policy: &Policy, meta: &Meta, frame: &[u8], key: &F::Key, plan: Plan<F>) -> Plan<F> {
+    let tuple = F::tuple(key);
+    if !is_site(tuple.context()) || meta.origin != Origin::Received {
+        return plan;
+    }
+    let mac = frame.get(6..12);
+    match view::<F>(policy, &plan, tuple) {
+        Some(view) if mac != Some(&view.mac) => Plan::Drop(Own::TerminalForged.into()),
+        _ => plan,
+    }
+}
+
+fn view<F: Family>(policy: &Policy, plan: &Plan<F>, tuple: &F::Tuple) -> Option<View> {
+    let Plan::Session(translation) = plan else { return None };
+    let terminal = translation.hops[1].as_terminal()?;
+    let table = &policy.sites.as_deref()?.table;
+    table.view(terminal, tuple.context(), four::<F>(tuple.source()))
+}
+
+/// The terminal of a session that is a site's, as it is now: by the key that packets of a direction have, and that of the others.
+/// None where its lease has gone, or the site has another public address than the session was given.
+#[inline(always)]
+pub fn terminal_of<F: Family>(
+    policy: &Policy,
+    session: &F::Session,
+    direction: Direction,
+    upstream: bool,
+) -> Option<View> {
+    let (inside, outside) = match upstream {
+        true => (direction, direction.opposite()),
+        false => (direction.opposite(), direction),
+    };
+    let tuple = |direction| match direction {
+        Direction::Forward => session.forward(),
+        Direction::Reverse => session.reverse(),
+    };
+    let (own, answer) = (tuple(inside), tuple(outside));
+    // Packets to the terminal go the way of what comes from outside.
+    let terminal = session.hop(outside).as_terminal()?;
+    let table = &policy.sites.as_deref()?.table;
+    let view = table.view(terminal, own.context(), four::<F>(own.source()))?;
+    let keeps = is_pooled(own.context()) || view.public == four::<F>(answer.destination());
+    keeps.then_some(view)
+}
+
+/// Whether a session is a site's.
+#[inline(always)]
+pub fn is_of_site<F: Family>(session: &F::Session) -> bool {
+    !F::SIX && (is_site(session.forward().context()) || is_site(session.reverse().context()))
+}
+
+/// A session's lease has gone: the private one of its terminal, or the public one of its site. It ends; what comes from the
+/// terminal may open another, what comes for it is dropped.
+#[cold]
+pub fn lost<F: Family>(
+    slot: Slot,
+    index: RecordIndex,
+    upstream: bool,
+    lists: &mut Lists,
+    meta: &Meta,
+    ctx: &mut Ctx<'_, '_>,
+) {
+    let tools = ctx.tools();
+    if let Some(shard) = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut) {
+        end::<F>(shard, index, &tools);
+        ctx.counters.sessions_lost_lease.add(1);
+    }
+    match upstream {
+        true => put(F::lookups(lists), slot),
+        false => lists.discard(slot, Own::SiteAddressLost),
+    }
+}
+
+/// Whether a frame that came for a site's session is for the site: by its virtual MAC, or for the interface.
+#[inline(always)]
+pub fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &Exit<'_>) -> bool {
+    let destination = frame.first_chunk::<6>();
+    match view.virtual_mac {
+        Some(mac) if destination == Some(&mac) => true,
+        // Who knows the address by an earlier answer of ARP, and packets that turn back at it.
+        _ => {
+            let own = exit.policy.interface(meta.interface).map(|interface| &interface.mac);
+            destination == own || meta.origin != Origin::Received
+        }
+    }
+}
+
+/// Send a translated packet of a site's session, or have it cut.
+#[inline(always)]
+pub fn send(
+    way: &mut Way,
+    (view, upstream): (&View, bool),
+    cut: bool,
+    slot: Slot,
+    packet: &mut Packet<'_>,
+    meta: &mut Meta,
+    lists: &mut Lists,
+) {
+    if !way.relabel_as(packet, meta.layers.tags, view, upstream, cut) {
+        lists.discard(slot, Own::NoBuffer);
+    } else if cut {
+        have_cut(slot, way.hop(), packet, meta, lists);
+    } else {
+        leave(slot, way.out(), meta, way.hop(), lists);
+    }
+}
+
+/// Have a packet cut whose link header is written: its pieces leave with that as they are.
+#[cold]
+fn have_cut(slot: Slot, hop: Hop, packet: &Packet<'_>, meta: &mut Meta, lists: &mut Lists) {
+    match layers::parse(packet.bytes()) {
+        Ok(layers) => {
+            meta.layers = layers;
+            lists.cut(slot, Hop::bridge(hop.interface() as u16));
+        }
+        Err(fault) => lists.discard(slot, fault),
+    }
+}
