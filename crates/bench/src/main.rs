@@ -4,6 +4,7 @@
 mod cores;
 mod filter;
 mod frames;
+mod homes;
 mod inspect;
 mod kernel;
 mod nat_lookup;

@@ -16,6 +16,7 @@ mod linux;
 mod models;
 pub mod pace;
 mod plain;
+mod sites;
 mod throughput;
 mod traffic;
 
@@ -50,6 +51,8 @@ pub enum Part {
     Throughput,
     /// Sluice by execution model and `l2fwd`, on one core and on several, source and sink included.
     Models,
+    /// What tags and a virtual MAC of each subscriber's site add.
+    Sites,
     /// Sluice and `l2fwd` at a share of what Sluice can.
     Latency,
 }
@@ -183,6 +186,9 @@ pub fn run(run: &mut Run<'_>, arguments: &FramesArguments) -> Result<(), Failure
     }
     if wanted(Part::Models) {
         models::run(run, rig::start(rigs)?, arguments)?;
+    }
+    if wanted(Part::Sites) && completes {
+        sites::run(run, rig::start(rigs)?, arguments)?;
     }
     if wanted(Part::Latency) && completes {
         latency::run(run, rig::start(rigs)?, arguments)?;

@@ -3,6 +3,7 @@
 //!
 //! P0's uNAT is run-to-completion on one core, its uNATp a pipeline with a core for each stage. Here a pipeline has as many
 //! cores as there are, every cut of the four parts that gives each stage one of them; beside it run-to-completion has as many.
+//! All of that with flows of hosts, and with flows of subscribers' sites, whose frames have tags inside.
 
 use sluice_dpdk::eal::Eal;
 use sluice_dpdk::tsc;
@@ -12,6 +13,7 @@ use sluice_wire::Checksums;
 use super::filled::CHECK_SEQUENCE;
 use super::plain::Plain;
 use super::{Failure, FramesArguments, Model, STYLE, line, row};
+use crate::homes::Homes;
 use crate::nat_path::rig::SHARDS;
 use crate::nat_path::{Direction, name};
 use crate::placement::lane::Done;
@@ -75,14 +77,15 @@ fn all(models: &[Model], cores: usize) -> Vec<By> {
 }
 
 /// The traffic of a size.
-fn scenario(bytes: usize, direction: Direction) -> Scenario {
-    Scenario::of_frames(bytes - CHECK_SEQUENCE, direction, Checksums::Vouched, STYLE)
+fn scenario(bytes: usize, direction: Direction, homes: Option<Homes>) -> Scenario {
+    Scenario::of_frames(bytes - CHECK_SEQUENCE, direction, STYLE, homes)
 }
 
 /// A row and the runs for it.
 #[derive(Clone, Debug)]
 struct Case {
     by: By,
+    homes: Option<Homes>,
     bytes: usize,
     direction: Direction,
     mpps: Vec<f64>,
@@ -91,9 +94,10 @@ struct Case {
 }
 
 impl Case {
-    fn new(by: &By, bytes: usize, direction: Direction) -> Self {
+    fn new(by: &By, homes: Option<Homes>, bytes: usize, direction: Direction) -> Self {
         Self {
             by: by.clone(),
+            homes,
             bytes,
             direction,
             mpps: Vec::new(),
@@ -131,6 +135,10 @@ impl Case {
         if !placement.is_empty() {
             row = row.key("placement", placement);
         }
+        if let Some(homes) = self.homes {
+            row = row.key("site", "tags-and-mac").key("sites", homes.sites);
+            row = row.key("terminals", homes.terminals);
+        }
         let [source, sink, all] = &self.cycles;
         row.figure("mpps", &self.mpps)
             .figure("gbps", &gbps)
@@ -150,7 +158,11 @@ fn rows(cases: &[Case]) -> Vec<Row> {
     };
     let with = |case: &Case| {
         let is_sluice = |other: &Case| matches!(other.by, By::Sluice(_));
-        let one = |other: &Case| is_sluice(other) && !other.by.is_pipeline() && other.by.cores() == 1;
+        let one = |other: &Case| {
+            let same = is_sluice(other) && other.homes == case.homes;
+            same && !other.by.is_pipeline() && other.by.cores() == 1
+        };
+        let hosts = |other: &Case| other.homes.is_none() && other.by == case.by;
         let plain = |other: &Case| other.by == By::L2fwd(case.by.cores());
         let mut row = case.row();
         if !is_sluice(case) {
@@ -162,9 +174,21 @@ fn rows(cases: &[Case]) -> Vec<Row> {
         if let Some(over) = over(case, &plain) {
             row = row.figure("over_l2fwd", &over);
         }
+        if let Some(over) = over(case, &hosts).filter(|_| case.homes.is_some()) {
+            row = row.figure("over_no_sites", &over);
+        }
         row
     };
     cases.iter().map(with).collect()
+}
+
+/// A size and way: who translates does so with and without sites, one right after the other.
+fn cases(all: &[By], bytes: usize, direction: Direction) -> Vec<Case> {
+    let with = |by: &By| {
+        let homes = matches!(by, By::Sluice(_)).then_some(Some(Homes::USUAL));
+        [Some(None), homes].map(|homes| homes.map(|homes| Case::new(by, homes, bytes, direction)))
+    };
+    all.iter().flat_map(with).flatten().collect()
 }
 
 /// What measures.
@@ -177,7 +201,7 @@ struct Bench {
 
 impl Bench {
     fn one(&mut self, case: &mut Case) -> Result<(), Failure> {
-        let scenario = scenario(case.bytes, case.direction);
+        let scenario = scenario(case.bytes, case.direction, case.homes);
         let cycles = tsc::frequency() / 1_000 * MILLISECONDS;
         let (mpps, done) = match &case.by {
             By::Sluice(placement) => {
@@ -207,7 +231,12 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
     let (mut number, mut plain) = (FIRST_RING, Vec::new());
     for by in &all {
         if let By::L2fwd(cores) = *by {
-            plain.push(Plain::new(eal, number, cores, scenario(64, Direction::Up).traffic)?);
+            plain.push(Plain::new(
+                eal,
+                number,
+                cores,
+                scenario(64, Direction::Up, None).traffic,
+            )?);
             number += cores as u32;
         }
     }
@@ -219,7 +248,7 @@ pub fn run(run: &mut Run<'_>, eal: &'static Eal, arguments: &FramesArguments) ->
     };
     for direction in arguments.directions() {
         for bytes in arguments.sizes(run.quick) {
-            let mut cases: Vec<Case> = all.iter().map(|by| Case::new(by, bytes, direction)).collect();
+            let mut cases = cases(&all, bytes, direction);
             for _ in 0..if run.quick { 3 } else { 7 } {
                 cases.iter_mut().try_for_each(|case| bench.one(case))?;
             }
@@ -269,10 +298,8 @@ mod tests {
 
     #[test]
     fn rows_have_the_keys_of_the_bench_and_stand_beside_one_core_and_l2fwd() {
-        let mut cases: Vec<Case> = all(&MODELS, 2)
-            .iter()
-            .map(|by| Case::new(by, 64, Direction::Up))
-            .collect();
+        let mut cases = cases(&all(&MODELS, 2), 64, Direction::Up);
+        assert_eq!(2 + 2 * 7, cases.len());
         for (rate, case) in (1..).zip(&mut cases) {
             let done = Done {
                 counted: 100,
@@ -301,17 +328,23 @@ mod tests {
             assert_eq!(Some(50.0), row.median("source_cycles"));
         }
         let last = &rows[rows.len() - 1];
-        assert_eq!("pipeline", last.text_of("model"));
         assert_eq!(
-            (Some(3.0), Some(4.5)),
-            (last.median("over_one_core"), last.median("over_l2fwd"))
+            ("pipeline", "tags-and-mac"),
+            (&*last.text_of("model"), &*last.text_of("site"))
         );
+        // The sixteenth beside the fourth, the second and the fifteenth.
+        let over = ["over_one_core", "over_l2fwd", "over_no_sites"].map(|name| last.median(name));
+        assert_eq!([Some(4.0), Some(8.0), Some(16.0 / 15.0)], over);
         assert_eq!(None, rows[0].median("over_one_core"));
+        assert_eq!(
+            (Some(1.0), None),
+            (rows[2].median("over_one_core"), rows[2].median("over_no_sites"))
+        );
     }
 
     /// How many frames of these came out, or were held against a reference where there is one.
-    fn passed(eal: &'static Eal, number: u32, by: &By) -> Result<usize, Failure> {
-        let (scenario, cycles) = (scenario(128, Direction::Both), tsc::frequency() / 100);
+    fn passed(eal: &'static Eal, number: u32, by: &By, homes: Option<Homes>) -> Result<usize, Failure> {
+        let (scenario, cycles) = (scenario(128, Direction::Both, homes), tsc::frequency() / 100);
         match by {
             By::Sluice(placement) => {
                 let plane = engine::plane(&scenario, placement)?;
@@ -336,11 +369,11 @@ mod tests {
     #[test]
     fn frames_of_either_model_and_of_l2fwd_all_come_out_right() {
         let (eal, mut turn) = crate::turn::turn();
-        for by in all(&MODELS, 2) {
+        for case in cases(&all(&MODELS, 2), 128, Direction::Both) {
             *turn += 1;
-            match passed(eal, *turn, &by) {
-                Ok(count) => assert_ne!(0, count, "{by:?}"),
-                Err(error) => panic!("{by:?}: {error}"),
+            match passed(eal, *turn, &case.by, case.homes) {
+                Ok(count) => assert_ne!(0, count, "{case:?}"),
+                Err(error) => panic!("{case:?}: {error}"),
             }
         }
     }

@@ -102,6 +102,7 @@ fn draw(own: usize, traffic: Traffic, publics: &Arc<Publics>) -> Draw {
         random: Random(88_172_645_463_325_252 ^ (own as u64) << 40),
         drawn: 0,
         lengths: traffic.sizes.lengths(),
+        homes: None,
     }
 }
 

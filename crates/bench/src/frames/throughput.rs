@@ -198,9 +198,13 @@ impl Bench<'_> {
         }
         if case.by == By::Sluice {
             self.translated += looped.sent;
-            verify_filled::<Filled<'_>>(Hosts::Sixteen, &looped.samples, &self.publics, |number, transport| {
-                filling.payload(number.into(), transport)
-            })?;
+            verify_filled::<Filled<'_>>(
+                Hosts::Sixteen,
+                None,
+                &looped.samples,
+                &self.publics,
+                |number, transport| filling.payload(number.into(), transport),
+            )?;
         }
         Ok(())
     }
@@ -238,32 +242,46 @@ fn rows(cases: &[Case]) -> Vec<Row> {
 
 impl Case {
     fn row(&self) -> Row {
-        let ways = if self.direction == Direction::Both { 2 } else { 1 };
-        let plain = row(self.by.name(), self.bytes, self.direction)
+        let row = row(self.by.name(), self.bytes, self.direction)
             .key("model", Model::RunToCompletion.name())
             .key("cores", 1)
             .key("source", "subtracted")
             .key("checksums", name(self.checksums))
             .key("payload", self.payload.name());
-        let row = rates(plain, &self.costs, &self.loops, &self.empties);
-        let median = row.median("mpps").unwrap_or(0.0);
-        let hertz = sluice_dpdk::tsc::frequency() as f64;
-        let mpps = self.costs.iter().map(|cost| hertz / cost.max(1.0) / 1e6);
-        let gbps: Vec<f64> = mpps.map(|mpps| line::gbps(mpps, self.bytes)).collect();
-        let share = |speed| [median / (line::rate(speed, self.bytes) * f64::from(ways))];
-        let mut row = row
-            .key("fills_line_gbps", line::filled(median, self.bytes, ways))
-            .figure("gbps", &gbps)
-            .figure("share_of_10g", &share(10))
-            .figure("share_of_25g", &share(25))
-            .figure("share_of_100g", &share(100));
-        for (name, runs) in STAGES.into_iter().zip(&self.stages) {
-            if runs.iter().any(|&cycles| cycles > 0.0) {
-                row = row.figure(name, runs);
-            }
-        }
-        row
+        let row = figures(
+            row,
+            (self.bytes, self.direction),
+            (&self.costs, &self.loops, &self.empties),
+        );
+        stages(row, &self.stages)
     }
+}
+
+/// What packets of a size cost, and what that is on wires; of loops with and without who passes them on.
+pub fn figures(
+    row: Row,
+    (bytes, direction): (usize, Direction),
+    (costs, loops, empties): (&[f64], &[f64], &[f64]),
+) -> Row {
+    let ways = if direction == Direction::Both { 2 } else { 1 };
+    let row = rates(row, costs, loops, empties);
+    let median = row.median("mpps").unwrap_or(0.0);
+    let hertz = sluice_dpdk::tsc::frequency() as f64;
+    let mpps = costs.iter().map(|cost| hertz / cost.max(1.0) / 1e6);
+    let gbps: Vec<f64> = mpps.map(|mpps| line::gbps(mpps, bytes)).collect();
+    let share = |speed| [median / (line::rate(speed, bytes) * f64::from(ways))];
+    row.key("fills_line_gbps", line::filled(median, bytes, ways))
+        .figure("gbps", &gbps)
+        .figure("share_of_10g", &share(10))
+        .figure("share_of_25g", &share(25))
+        .figure("share_of_100g", &share(100))
+}
+
+/// And what Sluice spends on its stages.
+pub fn stages(row: Row, stages: &[Vec<f64>; STAGES.len()]) -> Row {
+    let spent = STAGES.into_iter().zip(stages);
+    let spent = spent.filter(|(_, runs)| runs.iter().any(|&cycles| cycles > 0.0));
+    spent.fold(row, |row, (name, runs)| row.figure(name, runs))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::rig::{Gateway, Source};
 use super::six;
 use super::wire::{Sample, Wire, mark};
 use super::{Failure, Publics};
+use crate::homes::Homes;
 
 /// The first packets of all flows; where they are translated to. A flow that was refused is nowhere.
 pub fn open<W: Wire + From<Written>>(
@@ -15,6 +16,17 @@ pub fn open<W: Wire + From<Written>>(
     gateway: &mut Gateway<'_>,
     hosts: Hosts,
     sessions: u32,
+) -> Publics {
+    open_as(source, gateway, hosts, sessions, |written, _| W::from(written))
+}
+
+/// The same of frames that are made of what is to be written, and whether it comes from inside.
+pub fn open_as<W: Wire>(
+    source: &mut Source,
+    gateway: &mut Gateway<'_>,
+    hosts: Hosts,
+    sessions: u32,
+    frame: impl Fn(Written, bool) -> W,
 ) -> Publics {
     let mut publics = vec![(0, 0); sessions as usize];
     let address = |frame: &[u8]| {
@@ -36,11 +48,12 @@ pub fn open<W: Wire + From<Written>>(
                         1 => (flag::SYN | flag::ACK, (1, 2)),
                         _ => (flag::ACK, (2, 2)),
                     };
-                    W::from(Written {
+                    let written = Written {
                         flags,
                         numbers,
                         ..data(hosts, number, public)
-                    })
+                    };
+                    frame(written, port == 0)
                 });
                 number += 1;
                 written
@@ -74,7 +87,7 @@ pub fn complete(publics: Publics) -> Result<Publics, Failure> {
 pub fn verify<W: Wire>(hosts: Hosts, samples: &[Sample], publics: &Publics) -> Result<(), Failure> {
     // What is left of the frame for the payload, which the mark ends.
     let headers = if W::FAMILY == 4 { 34 } else { 54 };
-    verify_filled::<W>(hosts, samples, publics, |number, transport| {
+    verify_filled::<W>(hosts, None, samples, publics, |number, transport| {
         let mut payload = vec![0; W::LENGTH - headers - transport];
         let at = payload.len() - 4;
         payload[at..].copy_from_slice(&number.to_be_bytes());
@@ -82,9 +95,11 @@ pub fn verify<W: Wire>(hosts: Hosts, samples: &[Sample], publics: &Publics) -> R
     })
 }
 
-/// The same for frames of any payload: `filled` gives that of a flow's number behind a transport header of so many bytes.
+/// The same for frames of any payload, of sites where there are some: `filled` gives that of a flow's number behind a
+/// transport header of so many bytes.
 pub fn verify_filled<W: Wire>(
     hosts: Hosts,
+    homes: Option<Homes>,
     samples: &[Sample],
     publics: &Publics,
     filled: impl Fn(u32, usize) -> Vec<u8>,
@@ -99,6 +114,15 @@ pub fn verify_filled<W: Wire>(
         } else {
             (e.remote, e.inside, (flows::INSIDE_MAC, flows::HOST_MAC))
         };
+        let macs = match homes.map(|homes| homes.macs(number)) {
+            None => macs,
+            Some([_, of_site]) if up => (of_site, macs.1),
+            Some([terminal, _]) => (macs.0, terminal),
+        };
+        if let Some(homes) = homes.filter(|homes| homes.public(number) != public.0) {
+            let (is, wanted) = (public.0, homes.public(number));
+            return Err(format!("flow {number} has the address {is:08x}, its site {wanted:08x}").into());
+        }
         let builder = etherparse::PacketBuilder::ethernet2(macs.0, macs.1);
         let protocol = etherparse::IpNumber(if e.tcp { 6 } else { 17 });
         let payload = filled(number, if e.tcp { 20 } else { 8 });
@@ -125,6 +149,9 @@ pub fn verify_filled<W: Wire>(
                 .write(&mut expected, &payload)?;
         } else {
             builder.udp(source.1, destination.1).write(&mut expected, &payload)?;
+        }
+        if let Some(homes) = homes.filter(|_| !up) {
+            expected.splice(12..12, homes.tags(number));
         }
         if expected != frame {
             return Err(format!("flow {number} came out as {frame:02x?}, expected {expected:02x?}").into());

@@ -17,6 +17,7 @@ use sluice_engine::stages::Stages;
 use sluice_engine::steering::{Steering, Wanted};
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
+use sluice_nat::sites::Keeper;
 use sluice_route::{Address, Route, RouteSet};
 use sluice_table::memory::Line;
 use sluice_wire::Checksums;
@@ -24,6 +25,7 @@ use sluice_wire::Checksums;
 use super::flows::{HOST_MAC, ROUTER_MAC};
 use super::rules::{self, Style};
 use super::wire::Wire;
+use crate::homes::Homes;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -268,6 +270,17 @@ pub fn plane_with(job: Job, style: Style, sessions: u32, short: bool, routes: &[
         _ => [sessions, SHARDS],
     };
     plane_of(policy, &[routes], sessions, short)
+}
+
+/// The plane of a gateway that translates and serves sites as well, and who says which terminals they have.
+pub fn plane_of_homes(homes: Homes, style: Style, sessions: u32) -> Result<(Plane, Keeper), Failure> {
+    let interfaces = rules::interfaces(Job::Translate)?;
+    let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
+    let mut policy = Policy::new(2, interfaces);
+    rules::translate(&mut policy, Job::Translate, style, sessions, false)?;
+    let keeper = homes.serve(&mut policy)?;
+    let routes = RouteSet::new(&links, &rules::routes(Job::Translate)?)?;
+    Ok((plane_of(policy, &[routes], [sessions, SHARDS], false)?, keeper))
 }
 
 /// A plane that forwards by a policy and each router's routes, as good as without sessions.

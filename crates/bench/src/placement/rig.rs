@@ -26,10 +26,10 @@ use super::lane::{Clock, Done, ENOUGH, Lane, Progress, Samples, TRIES, feed, sli
 use super::queues::Queues;
 use super::scenario::Scenario;
 use super::slow::Slow;
-use super::traffic::{Draw, FLOWS, FRESH, Opens, Sizes, Skew, write_frame};
+use super::traffic::{Draw, FLOWS, FRESH, Opens, Sizes, Skew, put_frame};
 use crate::cores::lane::Together;
 use crate::nat_path::Publics;
-use crate::nat_path::flows::{HOST_MAC, Hosts, ROUTER_MAC, Random, Written, data, ends};
+use crate::nat_path::flows::{FRAME, HOST_MAC, ROUTER_MAC, Random, Written, data, ends};
 use crate::nat_path::opening::verify_filled;
 use crate::nat_path::rig::{Job, SHARDS, Source};
 use crate::nat_path::rules;
@@ -64,6 +64,10 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failur
     let mut policy = Policy::new(2, interfaces);
     let ends = scenario.traffic.opens != Opens::None;
     rules::translate(&mut policy, job, scenario.style, CAPACITY, ends)?;
+    if let Some(homes) = scenario.homes {
+        // Nobody comes or goes: who would say so may go.
+        homes.serve(&mut policy)?;
+    }
     if let Some(filters) = scenario.filters()? {
         policy.filter_by(filters);
     }
@@ -238,8 +242,14 @@ impl<'m> Rig<'m> {
 
     /// The shard and its worker of a flow.
     fn shard(&self, flow: u32) -> (u16, usize) {
-        let setup = self.plane.setup();
-        let shard = setup.steering.of_host::<V4>(ends(Hosts::Sixteen, flow).inside.0);
+        let (setup, ends) = (self.plane.setup(), ends(self.scenario.hosts(), flow));
+        let shard = match self.scenario.homes {
+            None => setup.steering.of_host::<V4>(ends.inside.0),
+            Some(homes) => {
+                let policy = self.plane.policy();
+                setup.steering.shard_of::<V4>(&policy.nat4, &homes.key(flow), false)
+            }
+        };
         (shard, setup.owners.of(shard).unwrap_or_default().into())
     }
 
@@ -254,6 +264,7 @@ impl<'m> Rig<'m> {
 
     /// Open all flows as their peers would.
     fn open(&mut self) -> Result<(), Failure> {
+        let scenario = self.scenario;
         let mut publics: Publics = vec![(0, 0); FLOWS as usize];
         for (step, flags, numbers) in [
             (0, flag::SYN, (1, 0)),
@@ -273,11 +284,10 @@ impl<'m> Rig<'m> {
                         let written = Written {
                             flags,
                             numbers,
-                            ..data(Hosts::Sixteen, number, public)
+                            ..data(scenario.hosts(), number, public)
                         };
-                        packet.set_len(crate::nat_path::flows::FRAME);
                         packet.set_checksums(sluice_wire::Checksums::Vouched);
-                        write_frame(packet.bytes_mut(), &written);
+                        put_frame(packet, &written, FRAME, scenario.homes.map(|homes| (homes, !outside)));
                         true
                     });
                     self.pass(|frame| {
@@ -363,6 +373,7 @@ impl<'m> Rig<'m> {
                 random: Random(88_172_645_463_325_252 ^ (own as u64) << 40),
                 drawn: 0,
                 lengths: traffic.sizes.lengths(),
+                homes: self.scenario.homes,
             });
         }
         self.lanes.iter_mut().for_each(|lane| {
@@ -476,11 +487,12 @@ impl<'m> Rig<'m> {
         let (Sizes::One(length), mut count) = (self.scenario.traffic.sizes, 0) else {
             return Ok(0);
         };
+        let (hosts, homes) = (self.scenario.hosts(), self.scenario.homes);
         for lane in &mut self.lanes {
             let kept = lane.samples.as_mut().map(|samples| std::mem::take(&mut samples.kept));
             let kept = kept.unwrap_or_default();
             count += kept.len();
-            verify_filled::<Written>(Hosts::Sixteen, &kept, &self.publics, |number, transport| {
+            verify_filled::<Written>(hosts, homes, &kept, &self.publics, |number, transport| {
                 let mut payload = vec![0; length - 34 - transport];
                 let at = payload.len() - 4;
                 payload[at..].copy_from_slice(&number.to_be_bytes());

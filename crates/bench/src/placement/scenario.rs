@@ -9,7 +9,9 @@ use sluice_wire::Checksums;
 use super::slow::Pace;
 use super::traffic::{LONG, Opens, SFR, SFR_SESSION, SHORT, Sizes, Skew, Traffic};
 use crate::filter::sets::Set;
+use crate::homes::Homes;
 use crate::nat_path::Direction;
+use crate::nat_path::flows::Hosts;
 use crate::nat_path::rig::{Job, SHARDS};
 use crate::nat_path::rules::Style;
 
@@ -32,6 +34,8 @@ pub struct Scenario {
     pub queues: u16,
     /// Rules that each packet is compared with, one after the other.
     pub filter: usize,
+    /// Subscribers' sites that the flows are of: as many terminals as flows.
+    pub homes: Option<Homes>,
 }
 
 impl Scenario {
@@ -54,15 +58,21 @@ impl Scenario {
             },
             queues: u16::MAX,
             filter: 0,
+            homes: None,
         }
     }
 
-    /// Established flows of frames of so many bytes without check sequence, from one side or both.
-    pub const fn of_frames(length: usize, direction: Direction, checksums: Checksums, style: Style) -> Self {
+    /// The inside ends of its flows.
+    pub fn hosts(&self) -> Hosts {
+        self.homes.map_or(Hosts::Sixteen, Homes::hosts)
+    }
+
+    /// Established flows of frames of so many bytes without check sequence, from one side or both, of sites or not.
+    pub const fn of_frames(length: usize, direction: Direction, style: Style, homes: Option<Homes>) -> Self {
         let mut scenario = Self::new("frames").from(direction);
         scenario.traffic.sizes = Sizes::One(length);
-        scenario.traffic.checksums = checksums;
         scenario.style = style;
+        scenario.homes = homes;
         scenario
     }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sluice_wire::tcp::flag;
 use sluice_wire::{Checksums, Packet, checksum};
 
+use crate::homes::{Homes, TAGS, put_tags};
 use crate::nat_path::flows::{FRAME, Hosts, Random, Written, data, write};
 use crate::nat_path::{Direction, Publics};
 
@@ -112,6 +113,8 @@ pub struct Draw {
     pub drawn: u32,
     /// Bytes of frames, each as often as it shall be.
     pub lengths: Vec<usize>,
+    /// Sites that the flows are of.
+    pub homes: Option<Homes>,
 }
 
 impl Draw {
@@ -127,9 +130,8 @@ impl Draw {
     #[inline(always)]
     pub fn write(&mut self, port: u16, packet: &mut Packet<'_>) {
         let (written, length) = self.next(port);
-        packet.set_len(length);
         packet.set_checksums(self.traffic.checksums);
-        write_frame(packet.bytes_mut(), &written);
+        put_frame(packet, &written, length, self.homes.map(|homes| (homes, port == 0)));
     }
 
     /// The next packet by a port, and its length.
@@ -154,7 +156,7 @@ impl Draw {
         };
         let number = of[self.random.below(of.len() as u64) as usize];
         let public = (port == 1).then(|| self.publics[number as usize]);
-        let mut written = data(Hosts::Sixteen, number, public);
+        let mut written = data(self.homes.map_or(Hosts::Sixteen, Homes::hosts), number, public);
         if self.traffic.opens == Opens::FromOutside {
             // Ends that no flow was opened to.
             self.drawn = self.drawn.wrapping_add(1);
@@ -172,6 +174,25 @@ pub fn opening(number: u32) -> Written {
         flags: flag::SYN,
         numbers: (1, 0),
         ..data(Hosts::Sixteen, number, None)
+    }
+}
+
+/// Make a packet a frame of a length, or that of a site: then whether it comes from inside, in tags.
+#[inline(always)]
+pub fn put_frame(packet: &mut Packet<'_>, written: &Written, length: usize, homes: Option<(Homes, bool)>) {
+    let Some((homes, from_inside)) = homes else {
+        packet.set_len(length);
+        return write_frame(packet.bytes_mut(), written);
+    };
+    let written = homes.address(*written, from_inside);
+    let room = if from_inside { TAGS } else { 0 };
+    packet.set_len(length + room);
+    let frame = packet.bytes_mut();
+    if let Some((_, rest)) = frame.split_at_mut_checked(room) {
+        write_frame(rest, &written);
+    }
+    if from_inside {
+        put_tags(frame, homes.tags(written.mark));
     }
 }
 

@@ -21,8 +21,9 @@ use sluice_wire::Mac;
 use sluice_wire::vlan::Tag;
 
 use super::operator::Operator;
-use super::site::{KEA_HEADER, kea_line, tags, terminal_address, terminal_mac, virtual_macs};
+use super::site::{KEA_HEADER, kea_line, terminal_address, virtual_macs};
 use super::{Failure, Figures, Size};
+use crate::homes::{tags, terminal_mac};
 
 /// Figures of its rows: all memory, and by site; of that the engine's table with who writes it, the DHCP client, the lease
 /// file's leases; and how long the file takes to be read.

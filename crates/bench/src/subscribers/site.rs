@@ -1,4 +1,4 @@
-//! Sites and terminals by their numbers: names, tags, addresses.
+//! Sites and terminals by their numbers: names, addresses, leases.
 
 use std::net::Ipv4Addr;
 
@@ -7,14 +7,7 @@ use sluice_nat::Secret;
 use sluice_wire::Mac;
 
 use super::Failure;
-
-/// C-tags of each S-tag.
-const OF_SERVICE: u32 = 4_000;
-
-/// A site's S-tag and C-tag.
-pub fn tags(site: u32) -> (u16, u16) {
-    ((100 + site / OF_SERVICE) as u16, (1 + site % OF_SERVICE) as u16)
-}
+use crate::homes::{tags, terminal_mac};
 
 /// A site's name: a group's and its tags.
 pub fn name(site: u32) -> String {
@@ -29,13 +22,7 @@ pub fn virtual_macs(sites: u32) -> Result<Vec<Mac>, Failure> {
     Ok(VirtualMacs::new(Secret([9, 9]), &[])?.assign(&named)?)
 }
 
-/// A terminal's MAC address, by its number among all.
-pub fn terminal_mac(terminal: u32) -> Mac {
-    let [a, b, c, d] = terminal.to_be_bytes();
-    [0x06, 0, a, b, c, d]
-}
-
-/// Its address: of 10.0.0.0/8, no two have the same, as one server leases them.
+/// A terminal's address, by its number among all: of 10.0.0.0/8, no two have the same, as one server leases them.
 pub fn terminal_address(terminal: u32) -> Ipv4Addr {
     Ipv4Addr::from(0x0a00_0100 + terminal)
 }
@@ -60,16 +47,6 @@ pub fn kea_line(site: u32, terminal: u32, expires: u64) -> String {
 mod tests {
     use super::*;
     use sluice_daemon::subscribers::leases::{Entry, Format, Reader};
-
-    #[test]
-    fn tags_are_valid_and_no_two_sites_have_the_same() {
-        let mut seen = std::collections::HashSet::new();
-        for site in (0..131_072).step_by(7) {
-            let (service, customer) = tags(site);
-            assert!((1..=4094).contains(&service) && (1..=4094).contains(&customer));
-            assert!(seen.insert((service, customer)), "site {site}");
-        }
-    }
 
     #[test]
     fn line_of_a_lease_is_read_as_what_it_was_written_of() {

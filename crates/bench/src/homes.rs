@@ -1,0 +1,229 @@
+//! Subscribers' sites and their terminals by number, as benches have them: tags, addresses, and a gateway that serves them.
+//! Each terminal has one flow, whose number is the terminal's.
+
+use sluice_engine::policy::Policy;
+use sluice_engine::policy::access::{Access, Behind, Row, Settings};
+use sluice_nat::sites::{Keeper, Terminal, context};
+use sluice_wire::vlan::Tag;
+use sluice_wire::{FlowKey4, Tuple4};
+
+use crate::nat_path::flows::{Hosts, Written, ends};
+use crate::nat_path::wire::Wire;
+
+type Failure = Box<dyn std::error::Error>;
+
+/// C-tags of each S-tag.
+const OF_SERVICE: u32 = 4_000;
+
+/// Public addresses of sites begin here.
+const PUBLIC: u32 = 0xc613_0000;
+
+/// Bytes of an S-tag and a C-tag.
+pub const TAGS: usize = 8;
+
+/// A site's S-tag and C-tag.
+pub fn tags(site: u32) -> (u16, u16) {
+    ((100 + site / OF_SERVICE) as u16, (1 + site % OF_SERVICE) as u16)
+}
+
+/// The same as frames have them.
+#[inline(always)]
+fn tag_bytes(site: u32) -> [u8; TAGS] {
+    let (service, customer) = tags(site);
+    let word = 0x88a8_0000_8100_0000 | u64::from(service) << 32 | u64::from(customer);
+    word.to_be_bytes()
+}
+
+/// A terminal's MAC address.
+#[inline(always)]
+pub fn terminal_mac(terminal: u32) -> [u8; 6] {
+    let [a, b, c, d] = terminal.to_be_bytes();
+    [0x06, 0, a, b, c, d]
+}
+
+/// What a site is seen by upstream.
+#[inline(always)]
+fn virtual_mac(site: u32) -> [u8; 6] {
+    let [a, b, c, d] = site.to_be_bytes();
+    [0x02, 9, a, b, c, d]
+}
+
+/// So many sites of so many terminals each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Homes {
+    /// Sites.
+    pub sites: u32,
+    /// Terminals of each.
+    pub terminals: u32,
+}
+
+impl Homes {
+    /// With 8,000 flows.
+    pub const USUAL: Self = Self {
+        sites: 2_000,
+        terminals: 4,
+    };
+
+    /// Flows of all terminals.
+    pub fn flows(self) -> u32 {
+        self.sites * self.terminals
+    }
+
+    /// The inside ends of the flows.
+    pub fn hosts(self) -> Hosts {
+        Hosts::InTurn(self.flows())
+    }
+
+    /// Serve the sites of all terminals, which come in by the first interface and are seen on the second one. Interfaces and
+    /// rules of translation must be there.
+    pub fn serve(self, policy: &mut Policy) -> Result<Keeper, Failure> {
+        let (mut keeper, table) = Keeper::new(self.sites, self.flows(), [0x1234, 0x5678]);
+        for site in 0..self.sites {
+            keeper.set_site(site, Some(virtual_mac(site)), None)?;
+            keeper.set_public(site, 0, Some(PUBLIC + site))?;
+            let (service, customer) = tags(site);
+            for terminal in site * self.terminals..(site + 1) * self.terminals {
+                keeper.add_terminal(&Terminal {
+                    context: context(site, 0, false),
+                    address: ends(self.hosts(), terminal).inside.0,
+                    mac: terminal_mac(terminal),
+                    interface: 0,
+                    tags: [Some(Tag::service(service)), Some(Tag::vlan(customer))],
+                })?;
+            }
+        }
+        let row = |first: u32| Row {
+            outer: tags(first).0,
+            first: tags(first).1,
+            count: OF_SERVICE.min(self.sites - first) as u16,
+            context: context(first, 0, false),
+        };
+        let rows = (0..self.sites).step_by(OF_SERVICE as usize).map(row).collect();
+        let settings = Settings {
+            doors: vec![(0, Behind::Tags(rows))],
+            publics: vec![1],
+            networks: vec![(0, PUBLIC, PUBLIC + self.sites - 1)],
+            relays: Vec::new(),
+        };
+        policy.serve_sites(Access::new(table, settings));
+        Ok(keeper)
+    }
+
+    /// What is written of a flow, from its terminal and to its site's address.
+    #[inline(always)]
+    pub fn address(self, mut written: Written, from_inside: bool) -> Written {
+        match from_inside {
+            true => written.macs.1 = terminal_mac(written.mark),
+            false => written.macs.0 = virtual_mac(written.mark / self.terminals),
+        }
+        written
+    }
+
+    /// Tags of a flow's frames inside.
+    #[inline(always)]
+    pub fn tags(self, flow: u32) -> [u8; TAGS] {
+        tag_bytes(flow / self.terminals)
+    }
+
+    /// What finds a flow's session from inside.
+    pub fn key(self, flow: u32) -> FlowKey4 {
+        let ends = ends(self.hosts(), flow);
+        FlowKey4 {
+            tuple: Tuple4 {
+                source: ends.inside.0,
+                destination: ends.remote.0,
+                source_port: ends.inside.1,
+                destination_port: ends.remote.1,
+                context: context(flow / self.terminals, 0, false),
+            },
+            protocol: if ends.tcp { 6 } else { 17 },
+        }
+    }
+
+    /// The terminal's MAC address and its site's virtual one, of a flow.
+    pub fn macs(self, flow: u32) -> [[u8; 6]; 2] {
+        [terminal_mac(flow), virtual_mac(flow / self.terminals)]
+    }
+
+    /// The public address of a flow.
+    pub fn public(self, flow: u32) -> u32 {
+        PUBLIC + flow / self.terminals
+    }
+}
+
+/// Put tags into a frame that stands behind room for them.
+#[inline(always)]
+pub fn put_tags(frame: &mut [u8], tags: [u8; TAGS]) {
+    if let Some(head) = frame.first_chunk_mut::<{ 12 + TAGS }>() {
+        head.copy_within(TAGS.., 0);
+        head[12..].copy_from_slice(&tags);
+    }
+}
+
+/// A frame, in tags where it has some: they come on top of its length.
+#[derive(Clone, Copy, Debug)]
+pub struct Homed<W> {
+    /// Without tags.
+    pub frame: W,
+    /// Its tags.
+    pub tags: Option<[u8; TAGS]>,
+}
+
+impl<W: Wire> Wire for Homed<W> {
+    const FAMILY: u32 = W::FAMILY;
+    const LENGTH: usize = W::LENGTH;
+    const SOURCE: usize = W::SOURCE;
+    const SOURCE_PORT: usize = W::SOURCE_PORT;
+
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.frame.length() + self.tags.map_or(0, |tags| tags.len())
+    }
+
+    #[inline(always)]
+    fn write(&self, frame: &mut [u8]) {
+        match self.tags {
+            None => self.frame.write(frame),
+            Some(tags) => {
+                if let Some((_, rest)) = frame.split_at_mut_checked(TAGS) {
+                    self.frame.write(rest);
+                }
+                put_tags(frame, tags);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nat_path::flows::{FRAME, data};
+
+    #[test]
+    fn tags_are_valid_and_no_two_sites_have_the_same() {
+        let mut seen = std::collections::HashSet::new();
+        for site in (0..131_072).step_by(7) {
+            let (service, customer) = tags(site);
+            assert!((1..=4094).contains(&service) && (1..=4094).contains(&customer));
+            assert!(seen.insert((service, customer)), "site {site}");
+        }
+    }
+
+    #[test]
+    fn frame_of_a_site_is_the_plain_one_with_tags_behind_its_addresses() {
+        let homes = Homes::USUAL;
+        let flow = 4 * 4_001 + 3;
+        let written = homes.address(data(homes.hosts(), flow, None), true);
+        let frame = |tags| {
+            let homed = Homed { frame: written, tags };
+            let mut frame = vec![0xff; homed.length()];
+            homed.write(&mut frame);
+            frame
+        };
+        let (plain, tagged) = (frame(None), frame(Some(homes.tags(flow))));
+        assert_eq!((FRAME, FRAME + TAGS), (plain.len(), tagged.len()));
+        let expected = [&plain[..12], &[0x88, 0xa8, 0, 101, 0x81, 0, 0, 2], &plain[12..]].concat();
+        assert_eq!(expected, tagged);
+        assert_eq!(terminal_mac(flow), plain[6..12]);
+    }
+}
