@@ -16,8 +16,8 @@ pub const MOST_SITES: u32 = 131_072;
 /// Most terminals of all sites together: what their table has room for.
 pub const MOST_TERMINALS: u32 = 1_048_575;
 
-/// Sites, and where the addresses of their terminals and their own come from. Sites are numbered from 0 in the order of the
-/// file: group after group, S-tag after S-tag, C-tag after C-tag.
+/// Sites, and where the addresses of their terminals and their own come from. Sites are numbered from 0 in the order of
+/// the file: group after group, S-tag after S-tag, C-tag after C-tag.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Subscribers {
     /// Most terminals of all sites together.
@@ -163,8 +163,8 @@ impl Subscribers {
         group.tags?.at(site - group.first)
     }
 
-    /// The name of a site, which no other has: that of its group, with its tags where it has any. Empty where there is no such
-    /// site.
+    /// The name of a site, which no other has: that of its group, with its tags where it has any. Empty where there is
+    /// no such site.
     pub fn name(&self, site: u32) -> String {
         match (self.group_of(site), self.tags(site)) {
             (None, _) => String::new(),

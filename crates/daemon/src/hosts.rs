@@ -9,6 +9,7 @@ use sluice_engine::policy::Policy;
 use sluice_engine::request::Counter;
 use sluice_route::Address;
 
+use crate::build::relays;
 use crate::control::Control;
 use crate::host::{HostError, HostInterface, HostRouter, Hosts, Queues};
 
@@ -38,6 +39,8 @@ pub(crate) fn routers(config: &Config, policy: &Policy) -> Vec<HostRouter> {
                     .link
                     .addresses
                     .iter()
+                    // The relay of sites' DHCP answers for those, and not the kernel.
+                    .filter(|(own, _)| !relays(config, index).iter().any(|relay| plain(*own) == *relay))
                     .map(|&(own, length)| (plain(own), length))
                     .collect(),
             })

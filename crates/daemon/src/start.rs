@@ -104,7 +104,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         None => error.into(),
     })?;
     let took = built.elapsed();
-    let policy = build::policy(config, &macs, &pools, rules.as_ref(), inspection.as_ref())?;
+    let policy = build::policy(config, &macs, &pools, rules.as_ref(), inspection.as_ref(), None)?;
     let routes = build::routes(config, &policy.interfaces)?;
     if let Some(rules) = &rules {
         tracing::info!("{}", FilterOutlook::of(rules, took));

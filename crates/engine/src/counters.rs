@@ -131,7 +131,7 @@ pub struct WorkerCounters {
     pub bursts: Counter,
     /// Packets in those bursts.
     pub packets: Counter,
-    /// Packets put into the worker's queue for routers' hosts.
+    /// Packets put into the worker's queues for routers' hosts and for who serves subscribers' sites.
     pub punted: Counter,
     /// Packets given to other workers, by why, in the order of [`Cause::ALL`].
     pub handed_over: [Counter; Cause::ALL.len()],

@@ -163,6 +163,9 @@ pub struct Port {
     pub senders: Box<[WorkerIndex]>,
 }
 
+/// Networks of addresses: virtual router, first, last.
+pub type Networks<A> = Box<[(Context, A, A)]>;
+
 /// Translation of one family.
 #[derive(Clone, Debug)]
 pub struct Nat<F: Family> {
@@ -175,7 +178,7 @@ pub struct Nat<F: Family> {
     /// Where flows that are not translated have sessions too: networks of the hosts that translation knows.
     pub hosts: Option<Hosts<F::Address>>,
     /// Networks of addresses that are sites' own: virtual router, first, last.
-    pub own: Box<[(Context, F::Address, F::Address)]>,
+    pub own: Networks<F::Address>,
 }
 
 impl<F: Family> Default for Nat<F> {

@@ -10,7 +10,9 @@ use arrayvec::ArrayVec;
 use rig::{HOST, HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use sluice_engine::io::memory::MemoryIo;
 use sluice_engine::io::{BATCH, Carried, Handover, Lent, PacketIo, Parked, PortIndex, Refusal, Slot, WorkerIndex};
+use sluice_engine::policy::access::{Behind, Settings};
 use sluice_nat::behaviour::Blocks;
+use sluice_nat::sites::{Terminal, context};
 use sluice_testkit::packet::{self, Frame};
 use sluice_wire::Checksums;
 
@@ -551,4 +553,44 @@ fn tunnels_of_every_type_allocate_nothing() {
         let arriving = tunnelled::arriving(&tunnel, &answer).build();
         assert_eq!(1, allocates_nothing(&mut rig, OUTSIDE, &[arriving]));
     }
+}
+
+#[test]
+fn packets_of_sites_allocate_nothing() {
+    let settings = || Settings {
+        doors: vec![(INSIDE, Behind::One(context(0, 0, false)))],
+        publics: vec![OUTSIDE],
+        networks: vec![(0, rig::v4("203.0.113.192"), rig::v4("203.0.113.255"))],
+        relays: vec![(0, rig::v4("192.168.1.1"))],
+    };
+    let mut rig = rig(|plan| {
+        plan.translate = false;
+        plan.sites = Some((settings, 1, 4));
+    });
+    let keeper = rig.keeper.as_mut().unwrap();
+    keeper.set_site(0, Some([6, 0, 0, 0, 0, 1]), None).unwrap();
+    keeper.set_public(0, 0, Some(rig::v4("203.0.113.201"))).unwrap();
+    for last in [10, 11] {
+        let terminal = Terminal {
+            context: context(0, 0, false),
+            address: rig::v4(&format!("192.168.1.{last}")),
+            mac: HOST_MAC,
+            interface: INSIDE,
+            tags: [None; 2],
+        };
+        keeper.add_terminal(&terminal).unwrap();
+    }
+    // Two terminals with one port, an unknown one, DHCP, ARP for the gateway.
+    let udp = |from: &str, to: &str| packet::udp4(from, to).macs(HOST_MAC, INSIDE_MAC).build();
+    let frames = [
+        udp("192.168.1.10:5000", "198.51.100.7:53"),
+        udp("192.168.1.11:5000", "198.51.100.7:53"),
+        udp("192.168.1.12:5000", "198.51.100.7:53"),
+        udp("192.168.1.10:68", "255.255.255.255:67"),
+        packet::arp_request(HOST_MAC, HOST, "192.168.1.1"),
+    ];
+    assert_eq!(3, allocates_nothing(&mut rig, INSIDE, &frames));
+    rig.keeper.as_mut().unwrap().set_public(0, 0, None).unwrap();
+    let answer = packet::udp4("198.51.100.7:53", "203.0.113.201:5000").macs(ROUTER_MAC, [6, 0, 0, 0, 0, 1]);
+    assert_eq!(0, allocates_nothing(&mut rig, OUTSIDE, &[answer.build()]));
 }

@@ -4,11 +4,14 @@ mod rig;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use rig::{HOST_MAC, INSIDE_MAC, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
+use rig::{HOST_MAC, INSIDE, INSIDE_MAC, OUTSIDE, OUTSIDE_MAC, Plan, ROUTER_MAC, Rig};
 use sluice_engine::datagrams::Limits;
+use sluice_engine::policy::access::{Behind, Row, Settings};
+use sluice_nat::sites::{Terminal, context};
 use sluice_testkit::packet::{Frame, Network, Transport};
 use sluice_testkit::strategy;
 use sluice_wire::Checksums;
+use sluice_wire::vlan::Tag;
 
 fn checksums() -> impl Strategy<Value = Checksums> {
     prop::sample::select(vec![
@@ -84,6 +87,25 @@ fn frames() -> impl Strategy<Value = Vec<(u16, Vec<u8>, Checksums)>> {
     .prop_map(|frames| frames.into_iter().map(|((i, bytes), c)| (i, bytes, c)).collect())
 }
 
+fn sites() -> Settings {
+    let row = Row {
+        outer: 100,
+        first: 1,
+        count: 2,
+        context: context(0, 0, false),
+    };
+    Settings {
+        doors: vec![(INSIDE, Behind::Tags(vec![row]))],
+        publics: vec![OUTSIDE],
+        networks: vec![(
+            0,
+            u32::from_be_bytes([203, 0, 113, 8]),
+            u32::from_be_bytes([203, 0, 113, 15]),
+        )],
+        relays: vec![(0, u32::from_be_bytes([192, 168, 1, 1]))],
+    }
+}
+
 fn small(workers: usize, translate: bool, known: bool) -> Plan {
     Plan {
         workers,
@@ -136,5 +158,43 @@ proptest! {
         }
         rig.round();
         prop_assert_eq!(0, rig.live());
+    }
+
+    #[test]
+    fn gateway_of_sites_any_frames_with_their_tags_nothing_panics_and_nothing_is_lost(
+        frames in frames(), workers in prop::sample::select(vec![1usize, 2]), lost in any::<prop::sample::Index>(),
+    ) {
+        let mut rig = Rig::new(Plan { sites: Some((sites, 2, 4)), ..small(workers, false, true) });
+        let _capture = sluice_testkit::capture::on_failure("engine-hostile-sites", frames.iter().map(|(_, bytes, _)| bytes));
+        let public = u32::from_be_bytes([203, 0, 113, 10]);
+        let keeper = rig.keeper.as_mut().unwrap();
+        for site in 0..2 {
+            keeper.set_site(site, Some([6, 0, 0, 0, 0, site as u8]), None).unwrap();
+            keeper.set_public(site, 0, Some(public + site)).unwrap();
+            let terminal = Terminal {
+                context: context(site, 0, false),
+                address: u32::from_be_bytes([192, 168, 1, 10]),
+                mac: HOST_MAC,
+                interface: INSIDE,
+                tags: [Some(Tag::service(100)), Some(Tag::vlan(1 + site as u16))],
+            };
+            keeper.add_terminal(&terminal).unwrap();
+        }
+        let lost = lost.index(frames.len());
+        for (number, (interface, bytes, checksums)) in frames.iter().enumerate() {
+            if number == lost {
+                rig.keeper.as_mut().unwrap().set_public(0, 0, None).unwrap();
+            }
+            let mut bytes = bytes.clone();
+            if *interface == INSIDE && bytes.len() >= 12 && number % 8 != 0 {
+                bytes.splice(12..12, [0x88, 0xa8, 0, 100, 0x81, 0, 0, 1 + (number % 3) as u8]);
+            } else if *interface == OUTSIDE && bytes.len() >= 6 && number % 2 == 0 {
+                bytes[..6].copy_from_slice(&[6, 0, 0, 0, 0, (number % 3) as u8]);
+            }
+            rig.wires[number % workers].inject(*interface, &bytes, *checksums);
+            rig.round();
+        }
+        rig.seconds(8);
+        prop_assert!(rig.live() <= 64);
     }
 }

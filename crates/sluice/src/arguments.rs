@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use sluice_daemon::config::api::{
-    CaptureDirection, EndpointFilter, MappingFilter, NeighbourFilter, NetFilter, Protocol, SessionFilter,
-    SubscriberFilter, TraceRequest,
+    CaptureDirection, EndpointFilter, LeaseFilter, MappingFilter, NeighbourFilter, NetFilter, Protocol, SessionFilter,
+    SiteFilter, SubscriberFilter, TraceRequest,
 };
 use sluice_daemon::config::import::{Format, OwnAddress};
 use sluice_daemon::core_list;
@@ -371,6 +371,36 @@ pub enum Show {
         #[arg(long, value_name = "NUMBER")]
         limit: Option<u64>,
     },
+    /// Sites of subscribers: public address and its lease, virtual MAC, terminals
+    Sites {
+        /// Which.
+        #[command(flatten)]
+        filter: SiteArguments,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Stop after so many.
+        #[arg(long, value_name = "NUMBER")]
+        limit: Option<u64>,
+    },
+    /// Private addresses of sites' terminals, as the DHCP servers' files have them
+    ///
+    /// The state says what is done with a terminal's packets: active, they are translated; waiting, its site has no
+    /// public address yet; outside, the lease is in no site; conflict, another terminal of the site has the address.
+    Leases {
+        /// Address or network.
+        #[arg(long, value_name = "ADDRESS[/LENGTH]")]
+        address: Option<NetFilter>,
+        /// Those of which sites.
+        #[command(flatten)]
+        filter: SiteArguments,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Stop after so many.
+        #[arg(long, value_name = "NUMBER")]
+        limit: Option<u64>,
+    },
     /// Virtual routers: interfaces, routes, neighbours, limits, what went through
     Routers {
         /// This one.
@@ -583,6 +613,9 @@ pub struct SessionArguments {
     /// All inside hosts of the subscriber that has this inside address.
     #[arg(long, value_name = "ADDRESS")]
     pub subscriber: Option<IpAddr>,
+    /// The site of a subscriber that the inside host is in.
+    #[arg(long, value_name = "NAME")]
+    pub site: Option<String>,
     /// The pool that the outside address is from.
     #[arg(long, value_name = "NAME")]
     pub pool: Option<String>,
@@ -606,6 +639,7 @@ impl SessionArguments {
             protocol,
             interface,
             subscriber,
+            site,
             pool,
             application,
             router,
@@ -619,6 +653,7 @@ impl SessionArguments {
             protocol,
             interface,
             subscriber,
+            site,
             pool,
             application,
             router,
@@ -647,6 +682,36 @@ impl SubscriberArguments {
             inside: self.inside,
             outside: self.outside,
             pool: self.pool.clone(),
+        }
+    }
+}
+
+/// Which sites.
+#[derive(Args, Clone, Debug)]
+pub struct SiteArguments {
+    /// The site with this name: homes-100.7.
+    #[arg(long, value_name = "NAME")]
+    pub site: Option<String>,
+    /// All sites of this group.
+    #[arg(long, value_name = "NAME")]
+    pub group: Option<String>,
+}
+
+impl SiteArguments {
+    /// As the API takes it.
+    pub fn filter(&self) -> SiteFilter {
+        SiteFilter {
+            site: self.site.clone(),
+            group: self.group.clone(),
+        }
+    }
+
+    /// Leases of these sites, as the API takes it.
+    pub fn leases(&self, address: Option<NetFilter>) -> LeaseFilter {
+        LeaseFilter {
+            address,
+            site: self.site.clone(),
+            group: self.group.clone(),
         }
     }
 }

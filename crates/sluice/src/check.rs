@@ -84,6 +84,13 @@ fn as_text(
             writeln!(output, "  {name}: {limit}")?;
         }
     }
+    for (interface, sites) in promiscuous(config) {
+        let sites = grouped(sites.into());
+        writeln!(
+            output,
+            "  {interface}: promiscuous, for the virtual MACs of {sites} sites"
+        )?;
+    }
     workers(config, output)?;
     let mut tables = Columns::new(&[("TABLE", Left), ("CAPACITY", Right), ("MEMORY", Right)]);
     for table in &config.tables {
@@ -121,6 +128,19 @@ fn as_text(
     Ok(())
 }
 
+/// Interfaces that take every frame, for the virtual MACs of so many sites.
+fn promiscuous(config: &Config) -> impl Iterator<Item = (&str, u32)> {
+    let subscribers = config.subscribers.iter();
+    subscribers.flat_map(|subscribers| {
+        let clients = subscribers.public.iter().enumerate();
+        clients.filter_map(|(place, client)| {
+            let interface = config.interfaces.get(usize::from(client.interface))?;
+            let sites = subscribers.clients(place);
+            (sites > 0).then_some((interface.name.as_str(), sites))
+        })
+    })
+}
+
 /// Cores, and who does what there.
 fn workers(config: &Config, output: &mut dyn Write) -> Result<(), CommandError> {
     let cores: Vec<_> = config.cores.iter().map(u16::to_string).collect();
@@ -142,6 +162,7 @@ fn as_json(
     output: &mut dyn Write,
 ) -> Result<(), CommandError> {
     let config = &loaded.checked.config;
+    let promiscuous: Vec<_> = promiscuous(config).collect();
     let interfaces: Vec<_> = config
         .interfaces
         .iter()
@@ -155,6 +176,7 @@ fn as_json(
                 "reason": port.map(|port| port.choice.reason.clone()),
                 "queues": port.map(|port| port.choice.queues),
                 "limits": port.map(|port| port.limits.iter().map(ToString::to_string).collect::<Vec<_>>()),
+                "virtual-macs": promiscuous.iter().find(|(name, _)| *name == interface.name).map(|(_, sites)| sites),
                 "mtu": interface.mtu,
                 "addresses": addresses(interface),
             })

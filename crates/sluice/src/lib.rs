@@ -22,6 +22,7 @@ pub mod plan;
 pub mod replay;
 pub mod routes;
 pub mod show;
+pub mod sites;
 pub mod top;
 
 use std::io::Write;

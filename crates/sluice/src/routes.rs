@@ -71,7 +71,7 @@ fn network(text: &str) -> (Option<IpAddr>, Option<u8>) {
 }
 
 /// Seconds in the two units that say most.
-fn age(seconds: u64) -> String {
+pub(crate) fn age(seconds: u64) -> String {
     const UNITS: [(u64, &str); 4] = [(86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")];
     let largest = UNITS.iter().position(|(unit, _)| seconds >= *unit).unwrap_or(3);
     let (unit, name) = UNITS[largest];

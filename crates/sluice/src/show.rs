@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sluice_daemon::config::api::{
-    Alert, AlertRequest, Bridge, Core, Drop, FilterRequest, Flow, Initiator, Interface, NatRequest, Neighbour,
-    Protocol, Route, RouteFilter, Router, RouterFilter, Session, SessionFilter, path,
+    Alert, AlertRequest, Bridge, Core, Drop, FilterRequest, Flow, Initiator, Interface, Lease, NatRequest, Neighbour,
+    Protocol, Route, RouteFilter, Router, RouterFilter, Session, SessionFilter, Site, path,
 };
 
 use crate::arguments::Show;
@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
 use crate::exit::CommandError;
 use crate::graph::Form;
-use crate::{applications, bridges, filter, graph, inspection, nat, routes};
+use crate::{applications, bridges, filter, graph, inspection, nat, routes, sites};
 
 use Align::{Left, Right};
 
@@ -58,6 +58,25 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
         Show::Subscribers { filter, json, limit } => {
             let limit = limit.unwrap_or(u64::MAX);
             nat::subscribers(&mut connect()?, &filter.filter(), (limit, *json), output)
+        }
+        Show::Sites { filter, json, limit } => {
+            let (filter, limit) = (filter.filter(), limit.unwrap_or(u64::MAX));
+            match json {
+                true => as_json::<_, Site>(&mut connect()?, path::SITES, &filter, limit, output),
+                false => sites::sites(&mut connect()?, &filter, limit, output),
+            }
+        }
+        Show::Leases {
+            address,
+            filter,
+            json,
+            limit,
+        } => {
+            let (filter, limit) = (filter.leases(*address), limit.unwrap_or(u64::MAX));
+            match json {
+                true => as_json::<_, Lease>(&mut connect()?, path::LEASES, &filter, limit, output),
+                false => sites::leases(&mut connect()?, &filter, limit, output),
+            }
         }
         Show::Mapping { filter, json, .. } => nat::mapping(&mut connect()?, &filter.filter(), *json, output),
         Show::Interfaces { json: true, router } => {
@@ -302,6 +321,7 @@ fn session_table(
         ("EXPIRES", Right),
         ("UP", Right),
         ("DOWN", Right),
+        ("SITE", Left),
         ("APPLICATION", Left),
     ]);
     each(client, path::SESSIONS, filter, limit, |session: Session| {
@@ -314,7 +334,7 @@ fn session_table(
     Ok(columns.flush(output)?)
 }
 
-fn session_row(session: &Session) -> [String; 9] {
+fn session_row(session: &Session) -> [String; 10] {
     let (up, down) = match session.initiator {
         Initiator::Inside => (session.forward, session.reverse),
         Initiator::Remote => (session.reverse, session.forward),
@@ -328,6 +348,7 @@ fn session_row(session: &Session) -> [String; 9] {
         format!("{} s", session.expires),
         grouped(up.packets),
         grouped(down.packets),
+        session.site.clone().unwrap_or_else(|| "-".into()),
         session.application.clone().unwrap_or_else(|| "-".into()),
     ]
 }

@@ -39,6 +39,7 @@ fn session(port: u16) -> Session {
         expires: 7_439,
         inside_interface: Some("inside".into()),
         outside_interface: Some("outside".into()),
+        site: (port == 5_002).then(|| "homes-100.7".into()),
         pool: Some("public".into()),
         application: (port == 5_001).then(|| "TLS.Google".into()),
         shard: 3,
@@ -323,9 +324,11 @@ fn sessions_of_several_pages_are_one_table() {
         "7",
         "5",
         "-",
+        "-",
     ];
     assert_eq!(expected.to_vec(), cells);
     assert_eq!(Some("TLS.Google"), lines[2].split_whitespace().last());
+    assert!(lines[3].contains("homes-100.7"), "{text}");
 }
 
 #[test]
@@ -360,6 +363,7 @@ fn sessions_filtered_are_those_that_match_all() {
         (&["--subscriber", "10.0.0.2", "--pool", "public"], 5),
         (&["--subscriber", "10.0.0.3"], 0),
         (&["--pool", "other"], 0),
+        (&["--site", "homes-100.7"], 1),
         (&["--interface", "outside", "--address", "192.0.2.0/24"], 5),
     ] {
         let (done, text) = sluice(&[&["clear", "sessions"], filter].concat());

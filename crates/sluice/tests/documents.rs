@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sluice_config::memory::EntryBytes;
-use sluice_config::{Machine, check};
+use sluice_config::{Machine, Problem, check, parse};
 use sluice_engine::graph::{EDGES, Edge, NODES};
 
 fn root() -> PathBuf {
@@ -204,6 +204,50 @@ fn subscribers_guide_explains_every_counter() {
     for name in of_files.chain(of_relay) {
         assert!(guide.contains(&format!("`{name}`")), "{name} is not explained");
     }
+}
+
+#[test]
+fn subscribers_guide_example_is_right() {
+    let machine = Machine {
+        cores: vec![0, 1],
+        memory: 8 << 30,
+        entry: EntryBytes::default(),
+    };
+    let text = block(&read("docs/subscribers.md"), "toml", 0);
+    match check("docs/subscribers.md", &text, &machine) {
+        Ok(checked) => {
+            assert_eq!("", checked.advice.to_string());
+            let sites = checked
+                .config
+                .subscribers
+                .as_ref()
+                .map(|subscribers| subscribers.sites());
+            assert_eq!(Some(10_000), sites);
+        }
+        Err(diagnosis) => panic!("{}", diagnosis.render(100, false)),
+    }
+}
+
+#[test]
+fn subscribers_guide_explains_every_key() {
+    let guide = read("docs/subscribers.md");
+    let mut count = 0;
+    for table in ["", ".sites.a", ".dhcp.a", ".public.a"] {
+        let wrong = parse("guide", &format!("[subscribers{table}]\nnothing-known = 0\n"));
+        let diagnosis = wrong.expect_err("no such key");
+        let known = diagnosis.found().iter().find_map(|located| match &located.problem {
+            Problem::UnknownKey { known, .. } => Some(known),
+            _ => None,
+        });
+        for key in known.expect("the keys") {
+            assert!(
+                guide.contains(&format!("`{key}`")),
+                "{key} of [subscribers{table}] is not explained"
+            );
+            count += 1;
+        }
+    }
+    assert_eq!(29, count);
 }
 
 #[test]

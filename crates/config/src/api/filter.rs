@@ -204,6 +204,9 @@ pub struct SessionFilter {
     /// The subscriber: an inside address stands for all of its prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subscriber: Option<IpAddr>,
+    /// The site of a subscriber that the inside host is in, by its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
     /// The pool that its outside address is from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,
@@ -249,6 +252,10 @@ impl SessionFilter {
             && self
                 .subscriber
                 .is_none_or(|subscriber| session.inside().address == subscriber)
+            && self
+                .site
+                .as_ref()
+                .is_none_or(|site| session.site.as_ref() == Some(site))
             && self
                 .pool
                 .as_ref()

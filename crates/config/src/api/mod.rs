@@ -15,6 +15,8 @@
 //! | `GET /v1/mappings` with [`MappingFilter`] and [`Position`] | [`Page`] of [`Mapping`] |
 //! | `POST /v1/mappings/clear` with [`MappingFilter`] | [`Cleared`] |
 //! | `GET /v1/subscribers` with [`SubscriberFilter`] and [`Position`] | [`Page`] of [`Subscriber`] |
+//! | `GET /v1/sites` with [`SiteFilter`] and [`Position`] | [`Page`] of [`Site`] |
+//! | `GET /v1/leases` with [`LeaseFilter`] and [`Position`] | [`Page`] of [`Lease`] |
 //! | `GET /v1/routers` | [`Page`] of [`Router`] |
 //! | `GET /v1/routes` with [`RouteFilter`] and [`Position`] | [`Page`] of [`Route`] |
 //! | `GET /v1/neighbours` with [`NeighbourFilter`] and [`Position`] | [`Page`] of [`Neighbour`] |
@@ -42,6 +44,7 @@ mod packet_filter;
 mod packets;
 mod routers;
 mod show;
+mod subscribers;
 
 pub use applications::{ApplicationSessions, ApplicationsFate, ApplicationsStatus};
 pub use filter::{EndpointFilter, FilterError, NeighbourFilter, NetFilter, Position, Protocol, SessionFilter};
@@ -62,6 +65,7 @@ pub use routers::{RouteFilter, RouteOrigin, RouteTeller, Router, RouterFilter, R
 pub use show::{
     Bridge, BridgeSide, Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status,
 };
+pub use subscribers::{Lease, LeaseFilter, Site, SiteFilter};
 
 use serde::{Deserialize, Serialize};
 
@@ -94,6 +98,10 @@ pub mod path {
     pub const PORT_BLOCKS: &str = "/v1/port-blocks";
     /// Subscribers.
     pub const SUBSCRIBERS: &str = "/v1/subscribers";
+    /// Sites of subscribers.
+    pub const SITES: &str = "/v1/sites";
+    /// Private leases of their terminals.
+    pub const LEASES: &str = "/v1/leases";
     /// Ports that inside addresses have by computation.
     pub const SHARES: &str = "/v1/shares";
     /// Virtual routers.

@@ -206,6 +206,9 @@ pub struct Session {
     /// Interface towards the remote host, where known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outside_interface: Option<String>,
+    /// The site of a subscriber whose terminal the inside host is, where it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
     /// The pool that its outside address is from, where one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pool: Option<String>,

@@ -15,18 +15,19 @@ const TERMINALS_EACH: u64 = 4;
 /// Least room for terminals, where nobody says otherwise.
 const TERMINALS: u64 = 1_024;
 
-/// `[subscribers]`: sites of subscribers, whose terminals have private addresses by a DHCP server, the same in many sites,
-/// and a public address for each site.
+/// `[subscribers]`: sites of subscribers, whose terminals have private addresses by a DHCP server, the same in many
+/// sites, and a public address for each site.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Subscribers {
     /// Most terminals of all sites together; four for each site, and at least 1024, where not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminals: Option<u32>,
-    /// What virtual MACs begin with: one to three bytes. They differ in all other bits.
+    /// What virtual MACs begin with: one to three bytes. Sites differ in all other bits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_mac_prefix: Option<MacPrefix>,
-    /// Terminals, or bridges and relays before them, may bring option 82 themselves: it is replaced. Otherwise they are refused.
+    /// Terminals, or bridges and relays before them, may bring option 82 themselves: it is replaced. Otherwise they are
+    /// refused.
     #[serde(rename = "trust-option-82")]
     pub trust_option_82: bool,
     /// Groups of sites by name; a site with tags is called by both: `homes-100.7`.
@@ -55,8 +56,8 @@ impl Subscribers {
     }
 }
 
-/// `[subscribers.sites.NAME]`: sites that are alike but for their tags. Without `tags`, it is one site: what comes from the
-/// addresses of `prefix`, or all that comes in by the interface.
+/// `[subscribers.sites.NAME]`: sites that are alike but for their tags. Without `tags`, it is one site: what comes from
+/// the addresses of `prefix`, or all that comes in by the interface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct SiteGroup {
@@ -85,8 +86,8 @@ pub struct SiteGroup {
 pub struct LeaseServer {
     /// Where terminals' messages are relayed to.
     pub server: IpAddr,
-    /// The relay's address in the sites, by which the server chooses a subnet (`giaddr`): the first address of their interface
-    /// where not given.
+    /// The relay's address in the sites, by which the server chooses a subnet (`giaddr`): the first address of their
+    /// interface where not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub relay: Option<IpAddr>,
     /// The server's file of leases; where it is relative, from the folder of the configuration.
@@ -119,8 +120,8 @@ pub enum LeaseFormat {
     Dhcpd,
 }
 
-/// `[subscribers.public.INTERFACE]`: a DHCP client for each site, on an interface that has an address of its own, seen there by
-/// the site's virtual MAC.
+/// `[subscribers.public.INTERFACE]`: a DHCP client for each site, on an interface that has an address of its own, seen
+/// there by the site's virtual MAC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct PublicClient {
@@ -145,8 +146,8 @@ pub struct PublicClient {
     pub shortest_lease: Period,
     /// Use leases of before a restart while the server is asked whether they hold.
     pub use_while_confirming: bool,
-    /// File in which leases outlive a restart; where it is relative, from the folder of the configuration. They don't where it is
-    /// not given.
+    /// File in which leases outlive a restart; where it is relative, from the folder of the configuration. They don't
+    /// where it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
 }

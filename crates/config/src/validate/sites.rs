@@ -326,7 +326,8 @@ impl Check<'_> {
         }
     }
 
-    /// Of two networks one holds the other or none of it: in order, it is enough to look at the last one that is not over.
+    /// Of two networks one holds the other or none of it: in order, it is enough to look at the last one that is not
+    /// over.
     fn prefixes_apart(&mut self, mut prefixes: Vec<(InterfaceIndex, Ipv4Net, &str)>) {
         prefixes.sort_by_key(|&(interface, net, _)| (interface, net.network(), net.prefix_len()));
         let mut widest: Option<(InterfaceIndex, Ipv4Net, &str)> = None;

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use super::{Tags, ValueError, written_as_text};
 
-/// The tags of a group of sites: ranges of S-tags (802.1ad) and of C-tags (802.1Q) behind each of them, or of single tags (802.1Q).
-/// Written `100-109.1-1000`, `7.1`, `7-9` or `7`.
+/// The tags of a group of sites: ranges of S-tags (802.1ad) and of C-tags (802.1Q) behind each of them, or of single
+/// tags (802.1Q). Written `100-109.1-1000`, `7.1`, `7-9` or `7`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SiteTags {
     outer: Option<TagRange>,

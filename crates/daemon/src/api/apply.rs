@@ -118,7 +118,8 @@ fn built(
         let running = control.rules();
         build::filters(config, running.as_ref().map(RunningRules::list))?
     };
-    let policy = build::policy(config, &control.macs, pools, rules.as_ref(), inspection)?;
+    let sites = control.plane().policy().sites.as_ref().map(|sites| sites.table.clone());
+    let policy = build::policy(config, &control.macs, pools, rules.as_ref(), inspection, sites.as_ref())?;
     let routes = build::routes(config, &policy.interfaces)?;
     Ok((rules, routes, policy))
 }

@@ -46,6 +46,12 @@ pub(super) fn router(policy: &Policy, name: Option<&str>) -> Result<Option<Route
 }
 
 fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> {
+    // What was asked for must never be left out: all sessions would be cleared.
+    if let Some(name) = &wanted.site {
+        return Err(Refusal::Wrong(format!(
+            "no site is called `{name}`: show sites lists them"
+        )));
+    }
     let pool = wanted
         .pool
         .as_deref()
@@ -196,6 +202,7 @@ fn session(shown: &Shown, policy: &Policy, pools: &PoolNames) -> Session {
         expires: shown.seconds_left.into(),
         inside_interface: name(inside),
         outside_interface: name(outside),
+        site: None,
         pool: shown.pool.and_then(|pool| pools.get(usize::from(pool))?.clone()),
         application: shown.application.and_then(|pair| {
             let seeking = policy.applications.as_deref()?;

@@ -14,7 +14,7 @@ use sluice_route::{Address, Prefix, Refusal, Route, RouteSet, SourceValidation, 
 use sluice_wire::vlan::Tag;
 use sluice_wire::{ndp, validity};
 
-use super::BuildError;
+use super::{BuildError, relays};
 
 /// The interfaces that have a device of their own: port `p` is the device of interface `ports[p]`.
 pub type Ports = Vec<InterfaceIndex>;
@@ -69,7 +69,7 @@ pub fn interfaces(config: &Config, macs: &[[u8; 6]]) -> Vec<Interface> {
                 tags,
                 mac,
                 mtu: configured.mtu,
-                link: link(configured, index, mac),
+                link: link(config, configured, index, mac),
                 router: configured.router,
                 context: configured
                     .bridge
@@ -198,12 +198,15 @@ pub fn faces_outside(config: &Config, card: InterfaceIndex) -> bool {
 }
 
 /// Addresses of an interface. One with IPv6 has a link-local address besides (RFC 4291, 2.5.6).
-fn link(configured: &Configured, index: InterfaceIndex, mac: [u8; 6]) -> sluice_route::Interface {
+fn link(config: &Config, configured: &Configured, index: InterfaceIndex, mac: [u8; 6]) -> sluice_route::Interface {
     let mut addresses: Vec<(Address, u8)> = configured
         .addresses
         .iter()
         .map(|address| (address.address().into(), address.net().prefix_len()))
         .collect();
+    // What DHCP servers answer to is the router's own.
+    let relays = relays(config, index).into_iter();
+    addresses.extend(relays.map(|relay| (IpAddr::V4(relay).into(), 32)));
     let six = addresses.iter().any(|(address, _)| matches!(address, Address::V6(_)));
     if six && !addresses.iter().any(|(address, _)| address.is_link_local()) {
         addresses.push((Address::V6(ndp::link_local(mac)), 64));

@@ -8,6 +8,7 @@ mod inspection;
 mod interfaces;
 mod shares;
 mod signatures;
+mod sites;
 mod steering;
 mod translation;
 
@@ -16,6 +17,7 @@ pub use filter::{Listed, Rules, filters, written};
 pub use inspection::{inspection, inspection_plan, other_inspection, signatures};
 pub use interfaces::{Ports, faces_outside, interfaces, ports, routes};
 pub use signatures::{ReadRules, RefusedRule, SignatureError, SignatureReport};
+pub use sites::{access, relays, site_context};
 pub use steering::steering;
 pub(crate) use translation::pool;
 pub use translation::{PoolNames, pool_names, translation};
@@ -34,6 +36,7 @@ use sluice_engine::plane::NeighbourLimits;
 use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Router, Setup, Subscribers};
 use sluice_engine::stages::Stages;
 use sluice_nat::deterministic::DeterministicError;
+use sluice_nat::sites::Sites;
 use sluice_nat::timeout::{Schedule, TimeoutError};
 use sluice_route::RouteError;
 use sluice_route::neighbour::Timing;
@@ -151,7 +154,8 @@ pub fn setup(
 }
 
 /// What a commit decides. `macs` has the Ethernet address of each port; `pools` the pools' names at the places of their
-/// indexes; `filter` is that of [`filters`], `inspection` that of [`inspection`].
+/// indexes; `filter` is that of [`filters`], `inspection` that of [`inspection`], `sites` the table of subscribers' sites, where
+/// these are served.
 ///
 /// # Errors
 /// See [`BuildError`].
@@ -161,10 +165,14 @@ pub fn policy(
     pools: &PoolNames,
     filter: Option<&Rules>,
     inspection: Option<&Arc<Inspection>>,
+    sites: Option<&Arc<Sites>>,
 ) -> Result<Policy, BuildError> {
     let interfaces = interfaces(config, macs);
     let mut policy = Policy::new(macs.len(), interfaces);
     policy.nat4 = translation(config, pools)?;
+    if let Some(access) = sites.and_then(|table| access(config, table)) {
+        policy.serve_sites(access);
+    }
     policy.timeouts = Schedule::new(&timeouts(&config.timeouts))?;
     policy.limits = limits(config);
     policy.routers = routers(config);
@@ -308,7 +316,7 @@ mod tests {
                 .unsolicited_syns;
             (
                 waiting,
-                policy(&config, &[[2, 0, 0, 0, 0, 1]], &Vec::new(), None, None)
+                policy(&config, &[[2, 0, 0, 0, 0, 1]], &Vec::new(), None, None, None)
                     .unwrap()
                     .answers_syns,
             )
@@ -341,7 +349,7 @@ mod tests {
         );
         let setup = setup(&config, Vec::new(), (Stages::default(), 1), Secrets::FIXED).unwrap();
         let names = pool_names(&config, &Vec::new());
-        let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names, None, None).unwrap();
+        let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names, None, None, None).unwrap();
         policy.leases = Leases::of(&policy, setup.steering.shards());
         let taken = Lines::of(&setup, &policy).total() as u64 * 64 * u64::from(setup.steering.shards().count());
         let of_shards = |key: [&str; 2]| !["neighbours", "fragments"].contains(&key[0]) && key[1] != "held-ports";

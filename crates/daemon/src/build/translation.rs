@@ -7,7 +7,7 @@ use sluice_config::value::{AddressRange, Transport};
 use sluice_engine::family::V4;
 use sluice_engine::policy::Nat;
 use sluice_nat::deterministic::Algorithm;
-use sluice_nat::rule::{Changes, DestinationAction, SourceAction};
+use sluice_nat::rule::{DestinationAction, SourceAction};
 use sluice_nat::{
     Behaviour, Blocks, Deterministic, Filtering, Hold, Limits, Mapping, Pairing, Pool, PoolIndex, Pools, PortSelection,
     Prefix, Rate, Rules, Secret, SubscriberLimits,

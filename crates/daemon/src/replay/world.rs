@@ -110,6 +110,7 @@ fn plane(
         &build::pool_names(config, &Vec::new()),
         rules.as_ref(),
         inspection,
+        None,
     )?;
     let routes = build::routes(config, &policy.interfaces)?;
     let limits = build::neighbour_limits(config);

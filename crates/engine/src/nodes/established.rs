@@ -41,6 +41,9 @@ const GROUP: usize = 32;
 /// How many packets ahead of its own a record is brought from the second-level cache into the first.
 const NEAR: usize = 4;
 
+/// How many packets ahead of its own the line of a site's terminal is asked for, which its record names.
+const TERMINAL: usize = 8;
+
 /// What the passes leave for each other, by the packet's place in the list.
 pub struct Lookups<F: Family> {
     slots: [Slot; HAND],
@@ -94,7 +97,15 @@ pub fn established<F: Family>(
             }
         }
         sought = last.0;
+        if !F::SIX && ctx.policy.sites.is_some() {
+            for place in done..last.1.min(done + TERMINAL) {
+                bring_terminal::<F>(place, batch, ctx, work);
+            }
+        }
         for place in done..last.1 {
+            if !F::SIX && ctx.policy.sites.is_some() && place + TERMINAL < last.1 {
+                bring_terminal::<F>(place + TERMINAL, batch, ctx, work);
+            }
             let ahead = place + NEAR;
             if ahead < last.1
                 && let Some(shard) = ctx.shard_of(batch.meta(work.slots[ahead]))
@@ -111,6 +122,20 @@ pub fn established<F: Family>(
         && let Some(counter) = ctx.counters.shards.get(batch.meta(work.slots[0]).shard as usize)
     {
         counter.add(made as u64);
+    }
+}
+
+/// Ask for the line of the terminal that a packet's session is of, where it probably is a site's.
+#[inline(always)]
+fn bring_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &Ctx<'_, '_>, work: &Lookups<F>) {
+    let shard = ctx.shard_of(batch.meta(work.slots[place]));
+    let session = shard.and_then(|shard| F::table_ref(shard).glance(work.candidates[place]));
+    if let (Some(session), Some(sites)) = (session, &ctx.policy.sites) {
+        // Most sessions are opened by terminals.
+        let hops = [Direction::Reverse, Direction::Forward].map(|direction| session.hop(direction));
+        if let Some(terminal) = hops.into_iter().find_map(|hop| hop.as_terminal()) {
+            sites.table.prefetch(terminal);
+        }
     }
 }
 

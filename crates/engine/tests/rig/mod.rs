@@ -75,6 +75,9 @@ pub fn is_valid(frame: &[u8]) -> bool {
     })
 }
 
+/// What is said of sites, and how many of them and of their terminals there is room for.
+pub type Sites = (fn() -> access::Settings, u32, u32);
+
 /// What a test may change before the gateway is made.
 pub struct Plan {
     pub workers: usize,
@@ -122,8 +125,8 @@ pub struct Plan {
     pub interfaces: fn(&mut Vec<Interface>),
     pub routes: Vec<Route>,
     pub policy: fn(&mut Policy),
-    /// Subscribers' sites, and how many of them and of their terminals there is room for.
-    pub sites: Option<(fn() -> access::Settings, u32, u32)>,
+    /// Subscribers' sites.
+    pub sites: Option<Sites>,
 }
 
 impl Default for Plan {

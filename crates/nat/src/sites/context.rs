@@ -20,7 +20,7 @@ const ROUTER: u32 = 17;
 /// The context of a site of a virtual router.
 pub fn context(site: u32, router: u16, pooled: bool) -> Context {
     let router = u32::from(router) % MOST_ROUTERS;
-    SITES | if pooled { POOLED } else { 0 } | router << ROUTER | site % MOST
+    SITES | if pooled { POOLED } else { 0 } | router << ROUTER | (site % MOST)
 }
 
 /// Whether a context is a site's.

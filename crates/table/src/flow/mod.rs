@@ -188,6 +188,12 @@ impl<'m, R: Record> FlowTable<'m, R> {
         prefetch_all_at(self.records, (candidate.0 >> 1) as usize);
     }
 
+    /// What the candidate's record holds, whosever it is: to ask for what it leads to before it is known to be the one.
+    #[inline(always)]
+    pub fn glance(&self, candidate: Candidate) -> Option<&R> {
+        self.records.get((candidate.0 >> 1) as usize)
+    }
+
     /// Third pass: the record that has this key, and as which direction's.
     #[inline(always)]
     pub fn confirm(&self, hash: u64, candidate: Candidate, key: &R::Key) -> Option<Found> {

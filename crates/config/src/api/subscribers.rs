@@ -1,0 +1,172 @@
+//! `/v1/sites` and `/v1/leases`: sites of subscribers, and who has which private address.
+
+use std::net::Ipv4Addr;
+
+use serde::{Deserialize, Serialize};
+
+use super::NetFilter;
+
+/// Which sites: those that match all that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct SiteFilter {
+    /// The one with this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+    /// Those of this group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+}
+
+impl SiteFilter {
+    /// Whether a site matches.
+    pub fn matches(&self, site: &Site) -> bool {
+        self.site.as_ref().is_none_or(|name| *name == site.name)
+            && self.group.as_ref().is_none_or(|name| *name == site.group)
+    }
+}
+
+/// A site, and how it stands with its public address.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Site {
+    /// Its name: that of its group, with its tags where it has any.
+    pub name: String,
+    /// Its group.
+    pub group: String,
+    /// Its number, which is in the context of its sessions.
+    pub number: u32,
+    /// The interface by which its terminals come in.
+    pub interface: String,
+    /// Its tags: `100.7` for an S-tag and a C-tag, `7` for a single one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tags: Option<String>,
+    /// Addresses of its terminals, where it is told by them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// Its virtual MAC, where it gets a public address by DHCP.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mac: Option<String>,
+    /// Its public address, where it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub public: Option<Ipv4Addr>,
+    /// The interface on which it gets that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside_interface: Option<String>,
+    /// The pool that it has ports of, where it gets no public address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pool: Option<String>,
+    /// How it stands with DHCP: `idle`, `waiting`, `selecting`, `requesting`, `rebooting`, `bound`, `renewing`,
+    /// `rebinding`, `declining` or `releasing`; none where it is on a pool.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<String>,
+    /// The server that leases its public address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server: Option<Ipv4Addr>,
+    /// Seconds until the lease is asked for again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renews: Option<u64>,
+    /// Seconds until the lease ends; none where it has no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
+    /// Its terminals.
+    pub terminals: u32,
+    /// What else an operator should know of it, in a word each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub flags: Vec<String>,
+}
+
+/// Which private leases: those that match all that is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
+pub struct LeaseFilter {
+    /// The private address, or a network of such.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub address: Option<NetFilter>,
+    /// Those of this site.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+    /// Those of all sites of this group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+}
+
+impl LeaseFilter {
+    /// Whether a lease matches.
+    pub fn matches(&self, lease: &Lease) -> bool {
+        self.address.is_none_or(|net| net.matches(lease.address.into()))
+            && self.site.as_ref().is_none_or(|name| lease.site.as_ref() == Some(name))
+            && self
+                .group
+                .as_ref()
+                .is_none_or(|name| lease.group.as_ref() == Some(name))
+    }
+}
+
+/// A private address that a terminal has by a DHCP server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Lease {
+    /// The address. Terminals of several sites may have the same.
+    pub address: Ipv4Addr,
+    /// The terminal's Ethernet address.
+    pub mac: String,
+    /// What the terminal calls itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_name: Option<String>,
+    /// The site that it is in; none where it is `outside`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub site: Option<String>,
+    /// The group of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Which of `[subscribers.dhcp]` leases it.
+    pub server: String,
+    /// The file that says so.
+    pub source: String,
+    /// Seconds since it was last asked for.
+    pub since: u64,
+    /// Seconds until it ends; none where it has no end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires: Option<u64>,
+    /// `active`: its packets are translated; `waiting`: its site has no public address yet; `outside`: it is in no
+    /// site; `conflict`: another terminal has the address in the same site.
+    pub state: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lease(site: Option<&str>) -> Lease {
+        Lease {
+            address: Ipv4Addr::new(10, 0, 0, 2),
+            mac: "00:00:5e:00:53:01".into(),
+            host_name: None,
+            site: site.map(str::to_owned),
+            group: site.map(|_| "homes".to_owned()),
+            server: "inside".into(),
+            source: "leases".into(),
+            since: 1,
+            expires: None,
+            state: if site.is_some() { "active" } else { "outside" }.into(),
+        }
+    }
+
+    #[test]
+    fn lease_matches_what_is_asked_of_address_site_and_group() {
+        let asked = |address: Option<&str>, site: Option<&str>, group: Option<&str>| LeaseFilter {
+            address: address.map(|address| address.parse().unwrap()),
+            site: site.map(str::to_owned),
+            group: group.map(str::to_owned),
+        };
+        let inside = lease(Some("homes-1.2"));
+        assert!(asked(None, None, None).matches(&inside));
+        assert!(asked(Some("10.0.0.0/24"), Some("homes-1.2"), Some("homes")).matches(&inside));
+        assert!(!asked(Some("10.0.0.3"), None, None).matches(&inside));
+        assert!(!asked(None, Some("homes-1.3"), None).matches(&inside));
+        assert!(!asked(None, None, Some("shops")).matches(&inside));
+        assert!(asked(None, None, None).matches(&lease(None)));
+        assert!(!asked(None, None, Some("homes")).matches(&lease(None)));
+    }
+}
