@@ -218,7 +218,7 @@ class Lab:
 
     def leases(self, *filters):
         """The private leases as they are shown, by site and address."""
-        return {(row["site"], row["address"]): row for row in self.gateway.show("leases", *filters)["leases"]}
+        return {(row.get("site"), row["address"]): row for row in self.gateway.show("leases", *filters)["leases"]}
 
     def lease_of(self, terminal):
         """The lease of a terminal as it is shown, if it is."""

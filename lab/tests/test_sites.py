@@ -123,7 +123,7 @@ def test_sites_and_leases_are_shown_with_all_that_is_known(lab):
         for terminal in site.terminals:
             lease = lab.lease_of(terminal.name)
             assert (site.name, lab.clients[terminal.name].address) == (lease["site"], lease["address"])
-            assert (terminal.name, "active") == (lease["host"], lease["state"])
+            assert (terminal.name, "active") == (lease["host-name"], lease["state"])
             assert 0 < lease["expires"] <= 24
     assert 2 == len(lab.leases("--site", lab.topology.sites[0].name))
     assert 4 == len(lab.leases("--group", "homes"))
