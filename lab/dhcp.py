@@ -98,6 +98,7 @@ class Kea(Server):
             "subnet4": [{
                 "id": 1, "subnet": subnet.network, "pools": [{"pool": f"{subnet.first} - {subnet.last}"}],
                 "option-data": [{"name": "routers", "data": subnet.router}],
+                **({} if self.relayed else {"interface": self.interface}),
             }],
             "loggers": [{"name": "kea-dhcp4", "severity": "INFO", "output_options": [{"output": "stdout"}]}],
         }
