@@ -233,12 +233,6 @@ impl Steering {
     #[inline(always)]
     pub fn shard_of<F: Family>(&self, nat: &Nat<F>, key: &F::Key, outside: bool) -> u16 {
         let tuple = F::tuple(key);
-        if is_site(tuple.context()) {
-            return self.of_site::<F>(key);
-        }
-        if outside && is_own(nat, tuple) {
-            return self.of_site_answer::<F>(tuple, F::protocol(key));
-        }
         let class = PortClass::of(F::protocol(key), <F::Address as sluice_nat::Address>::BITS);
         let Some(class) = class else {
             return self.of_host::<F>(remote::<F>(nat, key, outside));
@@ -277,6 +271,19 @@ impl Steering {
 }
 
 impl Steering {
+    /// [`Steering::shard_of`] where there are subscribers' sites.
+    #[inline(always)]
+    pub fn shard_among_sites<F: Family>(&self, nat: &Nat<F>, key: &F::Key, outside: bool) -> u16 {
+        let tuple = F::tuple(key);
+        if is_site(tuple.context()) {
+            self.of_site::<F>(key)
+        } else if outside && is_own(nat, tuple) {
+            self.of_site_answer::<F>(tuple, F::protocol(key))
+        } else {
+            self.shard_of::<F>(nat, key, outside)
+        }
+    }
+
     /// The shard of what comes from a site. Where its outside ports are a pool's, all of the site's flows are in one, as those
     /// of a subscriber are. Otherwise flows spread by what both directions know without being told whose address it is: the
     /// remote, and both ports.

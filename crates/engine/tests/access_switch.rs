@@ -140,7 +140,8 @@ fn counts(rig: &Rig, interface: u16) -> [u64; 3] {
 
 #[test]
 fn frames_of_every_kind_have_the_tags_on_the_trunk_and_not_on_the_port() {
-    let tags: [(fn() -> Plan, &[(u16, u16)]); 2] = [(single, &[(0x8100, 7)]), (double, &[(0x88a8, 100), (0x8100, 7)])];
+    type Switch = (fn() -> Plan, &'static [(u16, u16)]);
+    let tags: [Switch; 2] = [(single, &[(0x8100, 7)]), (double, &[(0x88a8, 100), (0x8100, 7)])];
     for (plan, tags) in tags {
         for workers in [1, 3] {
             let mut rig = Rig::new(Plan { workers, ..plan() });

@@ -64,8 +64,23 @@ impl<F: Family> Default for Lookups<F> {
 }
 
 /// Look up and translate.
-#[inline(never)]
 pub fn established<F: Family>(
+    batch: &mut Batch<'_, '_>,
+    lists: &mut Lists,
+    ctx: &mut Ctx<'_, '_>,
+    nat: &Nat<F>,
+    work: &mut Lookups<F>,
+) {
+    // Sites are served over IPv4 alone. Who has none does not pay for them.
+    match !F::SIX && ctx.policy.sites.is_some() {
+        true => look_up::<F, true>(batch, lists, ctx, nat, work),
+        false => look_up::<F, false>(batch, lists, ctx, nat, work),
+    }
+}
+
+/// The same, and whether there are subscribers' sites.
+#[inline(never)]
+fn look_up<F: Family, const SITES: bool>(
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
     ctx: &mut Ctx<'_, '_>,
@@ -83,7 +98,7 @@ pub fn established<F: Family>(
         let group;
         (group, rest) = rest.split_at(rest.len().min(GROUP));
         let last = (made, sought);
-        made = keys::<F>(group, made, batch, lists, ctx, nat, work);
+        made = keys::<F, SITES>(group, made, batch, lists, ctx, nat, work);
         // Keys lie side by side, so that they are hashed together.
         F::hash(ctx.hasher, &work.keys[last.0..made], &mut work.hashes[last.0..made]);
         for place in last.0..made {
@@ -97,13 +112,13 @@ pub fn established<F: Family>(
             }
         }
         sought = last.0;
-        if !F::SIX && ctx.policy.sites.is_some() {
+        if SITES {
             for place in done..last.1.min(done + TERMINAL) {
                 bring_terminal::<F>(place, batch, ctx, work);
             }
         }
         for place in done..last.1 {
-            if !F::SIX && ctx.policy.sites.is_some() && place + TERMINAL < last.1 {
+            if SITES && place + TERMINAL < last.1 {
                 bring_terminal::<F>(place + TERMINAL, batch, ctx, work);
             }
             let ahead = place + NEAR;
@@ -112,7 +127,7 @@ pub fn established<F: Family>(
             {
                 F::table_ref(shard).approach(work.candidates[ahead]);
             }
-            used += u64::from(step::<F>(place, batch, lists, ctx, &exit, work, &mut ways));
+            used += u64::from(step::<F, SITES>(place, batch, lists, ctx, &exit, work, &mut ways));
         }
         done = last.1;
     }
@@ -142,7 +157,7 @@ fn bring_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &Ctx<'_, 
 /// Keys of the packets of a group that stay with this worker, from place `made` on; the others are handed over.
 /// Returns up to where keys are made.
 #[inline(always)]
-fn keys<F: Family>(
+fn keys<F: Family, const SITES: bool>(
     group: &[Slot],
     mut made: usize,
     batch: &mut Batch<'_, '_>,
@@ -162,7 +177,7 @@ fn keys<F: Family>(
                 .policy
                 .interface(last)
                 .map_or((0, false, false), |i| (i.context, i.outside, i.bridge.is_some()));
-            door = !F::SIX && ctx.policy.is_door(last);
+            door = SITES && ctx.policy.is_door(last);
         }
         if bridged | door {
             context = ctx.policy.context(meta, frame);
@@ -180,6 +195,7 @@ fn keys<F: Family>(
         };
         let outside = outside | (meta.origin == Origin::Hairpinned);
         meta.shard = match bridged {
+            false if SITES => ctx.setup.steering.shard_among_sites::<F>(nat, &key, outside),
             false => ctx.setup.steering.shard_of::<F>(nat, &key, outside),
             true => ctx.setup.steering.of_bridged::<F>(&key),
         };
@@ -231,7 +247,7 @@ fn cause<F: Family>(nat: &Nat<F>, meta: &Meta, key: &F::Key, outside: bool) -> C
 
 /// One packet; whether it used a session.
 #[inline(always)]
-fn step<F: Family>(
+fn step<F: Family, const SITES: bool>(
     place: usize,
     batch: &mut Batch<'_, '_>,
     lists: &mut Lists,
@@ -301,7 +317,7 @@ fn step<F: Family>(
         return false;
     }
     let mut terminal = None;
-    if subscriber::is_of_site::<F>(session) {
+    if SITES && subscriber::is_of_site::<F>(session) {
         let upstream = is_site(F::tuple(&work.keys[place]).context());
         let Some(view) = subscriber::terminal_of::<F>(ctx.policy, session, direction, upstream) else {
             let meta = *meta;
@@ -315,7 +331,8 @@ fn step<F: Family>(
         terminal = Some((view, upstream));
     }
     // What stops a packet is found before anything is written: it is answered or parked as it came.
-    let Some(way) = ways.of(hop.without_terminal(), exit) else {
+    let next = if SITES { hop.without_terminal() } else { hop };
+    let Some(way) = ways.of(next, exit) else {
         if hop.is_bridge() {
             bridge::cross::<F>(slot, (index, direction), batch, lists, ctx);
         } else if hop == Hop::HAIRPIN {
