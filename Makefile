@@ -4,10 +4,10 @@ SHELL := /bin/bash
 
 SLUICE_DEMO_PROFILE ?= release
 
-.PHONY: help setup build demo demo-inspect demo-routers test lab fmt fuzz sanitize soak audit bench clean
+.PHONY: help setup build demo demo-inspect demo-routers demo-subscribers test lab fmt fuzz sanitize soak audit bench clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what is missing (Debian packages, cargo tools), and say so
 	@scripts/setup
@@ -26,6 +26,10 @@ demo-inspect: setup ## Show a bridge that inspects: what a rule drops, what cros
 demo-routers: setup ## Show three virtual routers with FRR: a link is cut, a daemon killed, a router goes, and nobody else notices
 	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
 	@lab/demo-routers --profile $(SLUICE_DEMO_PROFILE)
+
+demo-subscribers: setup ## Show sites behind an access switch: addresses by DHCP, a virtual MAC each, servers killed, the gateway restarted
+	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
+	@lab/demo-subscribers --profile $(SLUICE_DEMO_PROFILE)
 
 test: setup ## Run every test (TESTS="format unit" runs only these steps)
 	@scripts/test $(TESTS)

@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 
-PLACES = [("alice", "eth0"), ("bob", "eth0"), ("upstream", "eth0"), ("server", "eth0")]
+PLACES = [(name, "eth0") for name in ["alice", "anna", "bob", "bella", "carol", "upstream", "server", "operator", "homes-dhcp"]]
 
 
 class Captures:

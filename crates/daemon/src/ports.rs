@@ -1,6 +1,6 @@
 //! Interfaces with devices of their own become the ports of the data plane.
 
-use sluice_config::config::{Interface, InterfaceIndex, Link};
+use sluice_config::config::{Interface, InterfaceIndex, Link, SiteFrames};
 use sluice_config::{Config, Fault, memory, schema};
 use sluice_dpdk::driver::{Choice, choose};
 use sluice_dpdk::port::Steering;
@@ -177,9 +177,10 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
         }
     };
     let mut plan = PortPlan::new(&interface.name, device);
-    let tags = bridged_tags(config, index);
-    plan.mtu = interface.mtu + tags.map_or(0, |tags| 4 * tags);
-    plan.promiscuous = interface.bridge.is_some() || tags.is_some();
+    let bridged = bridged_tags(config, index);
+    let tags = bridged.max(site_tags(config, index)).unwrap_or(0);
+    plan.mtu = interface.mtu + 4 * tags;
+    plan.promiscuous = interface.bridge.is_some() || bridged.is_some();
     plan.interrupts = config.document.system.idle.interrupt;
     plan.queues = queues.unwrap_or(receivers(config));
     // A card filters by its address. Everything else brings all that arrives, and the engine looks at addresses.
@@ -200,6 +201,17 @@ fn bridged_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
     let tags = bridged.filter_map(|interface| match &interface.link {
         Link::Vlan { parent, tags } if *parent == device => Some(1 + u16::from(tags.inner().is_some())),
         _ => None,
+    });
+    tags.max()
+}
+
+/// The most tags of a site whose terminals come in by a device; none where there is no site.
+fn site_tags(config: &Config, device: InterfaceIndex) -> Option<u16> {
+    let rows = config.subscribers.iter().flat_map(|subscribers| &subscribers.rows);
+    let tags = rows.filter(|row| row.interface == device).map(|row| match row.frames {
+        SiteFrames::All | SiteFrames::Prefix(_) => 0,
+        SiteFrames::Tag(_) => 1,
+        SiteFrames::Tags(..) => 2,
     });
     tags.max()
 }
@@ -249,6 +261,20 @@ mod tests {
             .collect();
         let (bridged, routed) = ((true, 1500), (false, 1500));
         assert_eq!(vec![bridged, bridged, routed, (true, 1508), routed], found);
+    }
+
+    #[test]
+    fn device_of_sites_has_room_for_their_tags() {
+        let config = config(
+            "[interfaces]\naccess = { device = \"null:\", addresses = [\"10.0.0.1/16\"] }\n\
+             outside = { device = \"null:\", addresses = [\"192.0.2.2/24\"] }\n\
+             [subscribers.sites.homes]\ninterface = \"access\"\ntags = \"100.1-9\"\ndhcp = \"inside\"\n\
+             public = \"outside\"\n[subscribers.dhcp.inside]\nserver = \"192.0.2.9\"\nleases = \"leases\"\n\
+             format = \"kea\"\n[subscribers.public.outside]\nprefixes = [\"192.0.2.0/24\"]\n",
+        );
+        let ports = outlook(&config).unwrap();
+        let found: Vec<_> = ports.iter().map(|port| port.plan.mtu).collect();
+        assert_eq!(vec![1508, 1500], found);
     }
 
     #[test]
