@@ -84,10 +84,7 @@ fn lease_renewed_past_the_relay_stays_where_it_was() {
     let (mut table, mut at) = (Table::new(9), leased(1, 7, 1000));
     at.relay = circuit(b"one");
     apply(&mut table, Entry::Leased(at.clone()), 1000);
-    assert_eq!(
-        vec!["~1=7"],
-        apply(&mut table, Entry::Leased(leased(1, 7, 1010)), 1010)
-    );
+    assert_eq!(vec!["~1=7"], apply(&mut table, Entry::Leased(leased(1, 7, 1010)), 1010));
     assert_eq!(circuit(b"one"), table.get(address(1)).unwrap().relay);
     at.relay = circuit(b"two");
     assert_eq!(vec!["1=7>7"], apply(&mut table, Entry::Leased(at), 1020));
