@@ -6,6 +6,7 @@ pub mod frame;
 pub mod leases;
 pub mod message;
 pub mod relay;
+pub mod service;
 pub mod virtual_mac;
 
 /// A subscriber's site, by its index: the context that inside addresses belong to.
