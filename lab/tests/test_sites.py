@@ -195,6 +195,9 @@ def test_private_server_that_is_killed_and_comes_back_is_noticed_by_no_session(l
 
 def test_operators_server_that_is_killed_and_comes_back_is_noticed_by_no_session(lab, connections):
     before = {name: site["public"] for name, site in lab.sites().items()}
+    # A lease that ends and is there again at once would be noticed by whoever sends in between.
+    ended = lambda: lab.gateway.process.output.count(" no more: ")
+    gone = ended()
     lab.operator.kill()
     # Of 60 s a lease is renewed from the sixth on, and rebound from the twelfth: until then nobody answers.
     waiting.until(lambda: all(site["expires"] < 46 for site in lab.sites().values()), "renewals to fail", 30)
@@ -203,6 +206,7 @@ def test_operators_server_that_is_killed_and_comes_back_is_noticed_by_no_session
     lab.operator.start()
     waiting.until(lambda: all(site["expires"] > 50 for site in lab.sites().values()), "all sites to be renewed", 60)
     assert before == {name: site["public"] for name, site in lab.sites().items()}
+    assert gone == ended()
 
 
 def test_terminal_that_floods_disturbs_nobody_else(lab, connections):

@@ -95,10 +95,18 @@ impl Agent {
             _ => {
                 // Half of what is left (RFC 2131, 4.4.5).
                 let boundary = self.boundary(site);
-                let wait = (boundary.saturating_sub(now) / 2).max(nanoseconds(self.settings.renewal_wait));
+                let wait = (boundary.saturating_sub(now) / 2).max(self.renewal_wait(site));
                 self.arm(site, boundary.min(now.saturating_add(wait)));
             }
         }
+    }
+
+    /// The shortest wait between two tries to renew. RFC 2131 has a minute, within which a short lease would be over: a quarter
+    /// of the time that there is for tries is enough, and not sooner than what is asked first is asked again.
+    pub(super) fn renewal_wait(&self, site: u32) -> Nanoseconds {
+        let tries = self.boundary(site).saturating_sub(self.entry(site).began);
+        let least = (tries / 4).max(nanoseconds(self.settings.retransmission));
+        least.min(nanoseconds(self.settings.renewal_wait))
     }
 
     fn transmit(&self, site: u32, now: Nanoseconds) -> Transmit {

@@ -52,7 +52,7 @@ pub struct Settings {
     pub window: Duration,
     /// First wait for an answer; each further one is twice as long, up to 16 times this, give or take a quarter of this.
     pub retransmission: Duration,
-    /// Shortest wait between two tries to renew.
+    /// Shortest wait between two tries to renew, unless a quarter of the time that there is for them is shorter.
     pub renewal_wait: Duration,
     /// Shortest wait after an address was declined.
     pub decline_wait: Duration,

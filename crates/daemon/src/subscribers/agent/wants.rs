@@ -212,7 +212,7 @@ impl Agent {
         let entry = self.entry(site);
         let retry = match (entry.state, entry.queued) {
             (State::Rebooting, None) => now.saturating_add(nanoseconds(self.settings.retransmission)),
-            (State::Renewing | State::Rebinding, None) => now.saturating_add(nanoseconds(self.settings.renewal_wait)),
+            (State::Renewing | State::Rebinding, None) => now.saturating_add(self.renewal_wait(site)),
             _ => NEVER,
         };
         self.arm(site, boundary.min(retry));

@@ -89,7 +89,7 @@ impl Watcher {
             hand: Box::new(hand),
             began: Instant::now(),
             patience: PERIOD,
-            missing: false,
+            missing: None,
             shared: shared.clone(),
             settings,
         };
@@ -121,7 +121,8 @@ struct Task {
     began: Instant,
     /// The pause after the next panic.
     patience: Duration,
-    missing: bool,
+    /// When it was first missed, by the clock that only goes forward, and whether that was told.
+    missing: Option<(u64, bool)>,
 }
 
 impl Task {
@@ -165,11 +166,15 @@ impl Task {
         if error.is_some() && error != standing.error {
             tracing::error!("{}", error.as_deref().unwrap_or_default());
         }
-        let missing = !self.source.is_there() && error.is_none();
-        if missing && !self.missing {
-            tracing::warn!("{path} is not there: leases are read when it comes");
-        }
-        self.missing = missing;
+        self.missing = match self.missing {
+            _ if self.source.is_there() || error.is_some() => None,
+            Some((since, false)) if now.monotonic - since >= PERIOD.as_nanos() as u64 => {
+                tracing::warn!("{path} is not there: leases are read when it comes");
+                Some((since, true))
+            }
+            // Kea puts its file aside before it writes another, and is soon done with that.
+            missing => missing.or(Some((now.monotonic, false))),
+        };
         let told = self.watch.is_armed();
         if standing.told && !told {
             tracing::warn!("{path} is looked at each second, as nothing tells of changes: {armed:?}");

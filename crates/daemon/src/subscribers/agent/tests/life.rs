@@ -142,6 +142,47 @@ fn lease_that_nobody_renews_is_asked_for_by_halves_then_of_all_and_is_lost() {
 }
 
 #[test]
+fn short_lease_whose_server_comes_back_in_time_is_kept() {
+    let early = |message: &mut Message| {
+        message.opts_mut().insert(DhcpOption::Renewal(6));
+        message.opts_mut().insert(DhcpOption::Rebinding(12));
+    };
+    let mut world = World::new(settings());
+    world.server.lease = 60;
+    world.twist(early);
+    world.want(0);
+    world.run(SECOND);
+    let lease = world.lease(0);
+    world.be_silent();
+    world.run(seconds(14));
+    world.twist(early);
+    world.run(seconds(60));
+    assert_eq!(Vec::<(u32, Why)>::new(), world.losses());
+    assert_eq!(lease.address, world.lease(0).address);
+}
+
+#[test]
+fn short_lease_that_nobody_renews_is_asked_for_more_than_once_and_not_too_often() {
+    let mut world = World::new(settings());
+    world.server.lease = 60;
+    world.want(0);
+    world.run(SECOND);
+    let lease = world.lease(0);
+    world.be_silent();
+    world.sent.clear();
+    world.run(lease.expires - world.now - 1);
+    for (from, to) in [(lease.renew, lease.rebind), (lease.rebind, lease.expires)] {
+        let times = world.sent.iter().map(|sent| sent.at);
+        let times: Vec<_> = times.filter(|at| (from..to).contains(at)).collect();
+        assert!(times.len() > 1, "{from} to {to}: {times:?}");
+        assert!(
+            times.windows(2).all(|pair| pair[1] - pair[0] >= seconds(4)),
+            "{times:?}"
+        );
+    }
+}
+
+#[test]
 fn rebind_that_another_server_answers_is_taken() {
     let mut world = World::bound();
     world.twist = Box::new(|question, mut answer| {
