@@ -514,6 +514,7 @@ impl Control {
                 "serving routers' hosts failed {panics} times by a fault of the program, and went on"
             ));
         }
+        warnings.extend(self.sites.iter().flat_map(SitesService::warnings));
         warnings
     }
 

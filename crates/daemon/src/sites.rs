@@ -12,7 +12,7 @@ use sluice_wire::{Context, Mac};
 use crate::DaemonError;
 use crate::build::{self, PoolNames};
 use crate::host::Hosts;
-use crate::subscribers::service::Parameters;
+use crate::subscribers::service::{Count, Parameters};
 use crate::subscribers::{Inbox, Queues, Subscribers};
 
 /// Who serves the sites.
@@ -72,6 +72,34 @@ impl SitesService {
     /// The service.
     pub fn service(&self) -> &Subscribers {
         &self.subscribers
+    }
+
+    /// What an operator should look at.
+    pub fn warnings(&self) -> Vec<String> {
+        let service = &self.subscribers;
+        let panics = service.with(|service| service.counts().of(Count::Panics));
+        let mut warnings = Vec::new();
+        if panics > 0 {
+            warnings.push(format!(
+                "serving subscribers' sites failed {panics} times by a fault of the program, and went on"
+            ));
+        }
+        let servers = service.with(|service| service.parameters().subscribers.servers.clone());
+        for (place, server) in servers.iter().enumerate() {
+            let Some(standing) = service.standing(place) else {
+                continue;
+            };
+            match standing.error {
+                Some(error) => warnings.push(error),
+                None if !standing.there && standing.looks > 0 => warnings.push(format!(
+                    "{} is not there: no terminal has a lease of {}",
+                    server.leases.display(),
+                    server.name
+                )),
+                None => {}
+            }
+        }
+        warnings
     }
 
     /// End in order.

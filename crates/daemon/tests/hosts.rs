@@ -2,13 +2,14 @@
 //! and whose /run are nobody else's.
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use sluice_daemon::host::{HostInterface, HostRouter, Hosts, Queues};
+use sluice_daemon::subscribers::frame::Datagram;
 use sluice_engine::punt::{Giver, Taker, queue};
 use sluice_testkit::packet::{self, IpNumber, Transport, flag};
 use sluice_wire::ethernet::multicast4;
@@ -146,6 +147,51 @@ fn addresses(name: &str, link: &str) -> Vec<String> {
 
 fn has_carrier(name: &str, link: &str) -> bool {
     ip(&format!("-n {name} -o link show dev {link}")).contains("LOWER_UP")
+}
+
+#[test]
+fn server_in_a_host_hears_the_relay_and_its_answer_comes_back() {
+    alone("server_in_a_host_hears_the_relay_and_its_answer_comes_back", || {
+        let (hosts, mut workers) = start(vec![red()]);
+        let (relay, server) = ("192.168.1.2:67", "192.168.1.1:67");
+        let address = |text: &str| text.parse::<SocketAddrV4>().expect("an address");
+        let (taken, answers) = std::sync::mpsc::channel();
+        hosts.divert(Box::new(move |interface, frame| {
+            let meant = Datagram::of(frame).is_some_and(|datagram| datagram.destination == address(relay));
+            meant && taken.send((interface, frame.to_vec())).is_ok()
+        }));
+        let socket = within("sluice-red", move || {
+            let socket = UdpSocket::bind(server).expect("an address of its own");
+            socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
+            socket
+        });
+        let question = |source| Datagram {
+            source_mac: PEER_MAC,
+            destination_mac: MAC,
+            source: address(source),
+            destination: address(server),
+            payload: b"question",
+        };
+        let deliver = |source| hosts.deliver(3, &question(source).frame().expect("a frame"));
+        // The kernel takes it, and drops it: it is from an address of its own.
+        assert!(deliver("192.168.1.1:67") && deliver(relay));
+        assert!(!hosts.deliver(9, b"a frame for nobody"));
+        let mut room = [0; 64];
+        let (length, from) = socket.recv_from(&mut room).expect("the question");
+        assert_eq!((&b"question"[..], relay), (&room[..length], from.to_string().as_str()));
+        socket.send_to(b"answer", relay).expect("it is sent");
+        socket.send_to(b"other", "192.168.1.9:67").expect("it is sent");
+        let (interface, frame) = answers.recv_timeout(Duration::from_secs(20)).expect("the answer");
+        let answer = Datagram::of(&frame).expect("a datagram, with its checksum");
+        assert_eq!(
+            (3, address(server), &b"answer"[..]),
+            (interface, answer.source, answer.payload)
+        );
+        // What is for others goes to the worker, and the answer does not.
+        let other = workers.sent(|interface, frame| interface == 3 && Datagram::of(frame).is_some());
+        assert_eq!(b"other", Datagram::of(&other).expect("a datagram").payload);
+        hosts.stop();
+    });
 }
 
 #[test]

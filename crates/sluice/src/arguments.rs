@@ -386,7 +386,8 @@ pub enum Show {
     /// Private addresses of sites' terminals, as the DHCP servers' files have them
     ///
     /// The state says what is done with a terminal's packets: active, they are translated; waiting, its site has no
-    /// public address yet; outside, the lease is in no site; conflict, another terminal of the site has the address.
+    /// public address yet; outside, the lease is in no site; conflict, its site can't have the address; full, there are as
+    /// many terminals as may be.
     Leases {
         /// Address or network.
         #[arg(long, value_name = "ADDRESS[/LENGTH]")]
@@ -400,6 +401,14 @@ pub enum Show {
         /// Stop after so many.
         #[arg(long, value_name = "NUMBER")]
         limit: Option<u64>,
+    },
+    /// DHCP of sites: lease files, relays and clients, with what has happened to them
+    ///
+    /// The guide of subscribers explains each counter.
+    Dhcp {
+        /// Print JSON, with what has not happened too.
+        #[arg(long)]
+        json: bool,
     },
     /// Virtual routers: interfaces, routes, neighbours, limits, what went through
     Routers {

@@ -78,6 +78,7 @@ pub fn show(socket: &Path, show: &Show, output: &mut dyn Write) -> Result<(), Co
                 false => sites::leases(&mut connect()?, &filter, limit, output),
             }
         }
+        Show::Dhcp { json } => sites::dhcp(&mut connect()?, *json, output),
         Show::Mapping { filter, json, .. } => nat::mapping(&mut connect()?, &filter.filter(), *json, output),
         Show::Interfaces { json: true, router } => {
             as_json::<_, Interface>(&mut connect()?, path::INTERFACES, &of(router), u64::MAX, output)

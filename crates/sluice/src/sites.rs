@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use sluice_daemon::config::api::{Lease, LeaseFilter, Site, SiteFilter, path};
+use sluice_daemon::config::api::{Counter, DhcpStatus, Lease, LeaseFilter, Site, SiteFilter, path};
 
 use crate::client::Client;
 use crate::columns::{Align, Columns, grouped};
@@ -79,6 +79,50 @@ pub(crate) fn leases(
         Ok(())
     })?;
     Ok(columns.flush(output)?)
+}
+
+/// How DHCP goes: what has happened, of each file, relay and client.
+///
+/// # Errors
+/// Those of the connection and of the output.
+pub(crate) fn dhcp(client: &mut Client, json: bool, output: &mut dyn Write) -> Result<(), CommandError> {
+    let status: DhcpStatus = client.get(path::DHCP, "")?;
+    if json {
+        serde_json::to_writer_pretty(&mut *output, &status).map_err(std::io::Error::from)?;
+        return Ok(writeln!(output)?);
+    }
+    let mut columns = Columns::new(&[("DHCP", Left), ("", Right)]);
+    let [terminals, most] = status.terminals;
+    columns.row(["sites".into(), grouped(status.sites)]);
+    columns.row([
+        "terminals".into(),
+        format!("{} of {}", grouped(terminals), grouped(most)),
+    ]);
+    columns.row(["leases left out".into(), grouped(status.left_out)]);
+    counted(&mut columns, status.counters);
+    for server in status.servers {
+        let file = match (&server.error, server.there, server.watched) {
+            (Some(_), ..) => "unreadable",
+            (None, false, _) => "missing",
+            (None, true, false) => "looked at",
+            (None, true, true) => "followed",
+        };
+        columns.row([format!("server {}: {}", server.name, server.source), file.into()]);
+        columns.row(["  leases".into(), grouped(server.leases)]);
+        counted(&mut columns, server.counters);
+    }
+    for client in status.clients {
+        columns.row([format!("client {}", client.interface), client.servers]);
+        columns.row(["  sites with an address".into(), grouped(client.bound)]);
+        counted(&mut columns, client.counters);
+    }
+    Ok(columns.flush(output)?)
+}
+
+fn counted(columns: &mut Columns, counters: Vec<Counter>) {
+    for counter in counters.into_iter().filter(|counter| counter.count > 0) {
+        columns.row([format!("  {}", counter.name), grouped(counter.count)]);
+    }
 }
 
 fn or_dash(text: Option<String>) -> String {

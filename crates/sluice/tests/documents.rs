@@ -190,8 +190,10 @@ fn graph_guide_example_is_right_and_names_what_exists() {
 
 #[test]
 fn subscribers_guide_explains_every_counter() {
-    use sluice_daemon::subscribers::leases::{Lost, Reason};
-    use sluice_daemon::subscribers::relay::{Noted, Refused};
+    use sluice_daemon::subscribers::agent::Counters;
+    use sluice_daemon::subscribers::leases::{Lost, Reason, Standing};
+    use sluice_daemon::subscribers::relay::{Noted, Refused, Tally};
+    use sluice_daemon::subscribers::service::Count;
     let guide = read("docs/subscribers.md");
     let of_files = Reason::ALL
         .map(Reason::name)
@@ -203,6 +205,15 @@ fn subscribers_guide_explains_every_counter() {
         .chain(Noted::ALL.map(Noted::name));
     for name in of_files.chain(of_relay) {
         assert!(guide.contains(&format!("`{name}`")), "{name} is not explained");
+    }
+    let files = Standing::default().named().into_iter();
+    let others = Tally::default().named().into_iter().chain(Counters::default().named());
+    for (name, _) in files.chain(others) {
+        assert!(guide.contains(&format!("`{name}`")), "{name} is not explained");
+    }
+    for count in Count::ALL {
+        let row = format!("| `{}` | {} |", count.name(), count.help());
+        assert_eq!(1, guide.matches(&row).count(), "docs/subscribers.md lacks {row}");
     }
 }
 

@@ -7,7 +7,9 @@ use axum::routing::get;
 use axum::{Json, Router};
 use clap::Parser;
 use sluice_command::arguments::Arguments;
-use sluice_config::api::{Lease, LeaseFilter, Page, Site, SiteFilter, path};
+use sluice_config::api::{
+    Counter, DhcpStatus, Lease, LeaseFilter, LeaseServerStatus, Page, PublicClientStatus, Site, SiteFilter, path,
+};
 
 /// Bound, asking, and on a pool.
 fn all_sites() -> Vec<Site> {
@@ -84,6 +86,41 @@ fn all_leases() -> Vec<Lease> {
     vec![active, outside]
 }
 
+fn dhcp() -> DhcpStatus {
+    let counter = |name: &str, count| Counter {
+        name: name.into(),
+        count,
+    };
+    DhcpStatus {
+        sites: 10_000,
+        terminals: [39_000, 40_000],
+        left_out: 7,
+        servers: vec![
+            LeaseServerStatus {
+                name: "inside".into(),
+                source: "/leases".into(),
+                there: true,
+                watched: true,
+                error: None,
+                leases: 39_007,
+                counters: vec![counter("lease-fields", 1), counter("relay-hops", 0)],
+            },
+            LeaseServerStatus {
+                name: "other".into(),
+                source: "/none".into(),
+                ..LeaseServerStatus::default()
+            },
+        ],
+        clients: vec![PublicClientStatus {
+            interface: "outside".into(),
+            servers: "silent".into(),
+            bound: 9_999,
+            counters: vec![counter("discovers", 12_000)],
+        }],
+        counters: vec![counter("terminal-outside", 7), counter("public-taken", 0)],
+    }
+}
+
 fn sluice(words: &[&str]) -> String {
     let sites = async |Query(filter): Query<SiteFilter>| {
         Json(Page::whole(
@@ -97,12 +134,35 @@ fn sluice(words: &[&str]) -> String {
     };
     let router = Router::new()
         .route(path::SITES, get(sites))
-        .route(path::LEASES, get(leases));
+        .route(path::LEASES, get(leases))
+        .route(path::DHCP, get(async || Json(dhcp())));
     let (_folder, socket) = serving::serve(router);
     let words = [&["sluice", "--socket", socket.to_str().unwrap()], words].concat();
     let mut output = Vec::new();
     sluice_command::execute(&Arguments::parse_from(words), &mut output).unwrap();
     String::from_utf8(output).unwrap()
+}
+
+#[test]
+fn dhcp_is_shown_with_what_has_happened_alone() {
+    let expected = "\
+DHCP
+sites                              10,000
+terminals                39,000 of 40,000
+leases left out                         7
+  terminal-outside                      7
+server inside: /leases           followed
+  leases                           39,007
+  lease-fields                          1
+server other: /none               missing
+  leases                                0
+client outside                     silent
+  sites with an address             9,999
+  discovers                        12,000
+";
+    assert_eq!(expected, sluice(&["show", "dhcp"]));
+    let json: DhcpStatus = serde_json::from_str(&sluice(&["show", "dhcp", "--json"])).unwrap();
+    assert_eq!(dhcp(), json);
 }
 
 #[test]

@@ -16,6 +16,7 @@
 //! | `POST /v1/mappings/clear` with [`MappingFilter`] | [`Cleared`] |
 //! | `GET /v1/subscribers` with [`SubscriberFilter`] and [`Position`] | [`Page`] of [`Subscriber`] |
 //! | `GET /v1/sites` with [`SiteFilter`] and [`Position`] | [`Page`] of [`Site`] |
+//! | `GET /v1/dhcp` | [`DhcpStatus`] |
 //! | `GET /v1/leases` with [`LeaseFilter`] and [`Position`] | [`Page`] of [`Lease`] |
 //! | `GET /v1/routers` | [`Page`] of [`Router`] |
 //! | `GET /v1/routes` with [`RouteFilter`] and [`Position`] | [`Page`] of [`Route`] |
@@ -65,7 +66,7 @@ pub use routers::{RouteFilter, RouteOrigin, RouteTeller, Router, RouterFilter, R
 pub use show::{
     Bridge, BridgeSide, Core, Counter, Drop, Endpoint, Flow, Initiator, Interface, Neighbour, Route, Session, Status,
 };
-pub use subscribers::{Lease, LeaseFilter, Site, SiteFilter};
+pub use subscribers::{DhcpStatus, Lease, LeaseFilter, LeaseServerStatus, PublicClientStatus, Site, SiteFilter};
 
 use serde::{Deserialize, Serialize};
 
@@ -100,6 +101,8 @@ pub mod path {
     pub const SUBSCRIBERS: &str = "/v1/subscribers";
     /// Sites of subscribers.
     pub const SITES: &str = "/v1/sites";
+    /// How DHCP goes, on both sides of sites.
+    pub const DHCP: &str = "/v1/dhcp";
     /// Private leases of their terminals.
     pub const LEASES: &str = "/v1/leases";
     /// Ports that inside addresses have by computation.

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 
-use super::NetFilter;
+use super::{Counter, NetFilter};
 
 /// Which sites: those that match all that is given.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,6 +132,59 @@ pub struct Lease {
     /// `active`: its packets are translated; `waiting`: its site has no public address yet; `outside`: it is in no site that is
     /// known; `conflict`: its site can't have this address; `full`: there are as many terminals as may be.
     pub state: String,
+}
+
+/// How DHCP goes, that of terminals and that of sites' public addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct DhcpStatus {
+    /// Sites.
+    pub sites: u64,
+    /// Terminals of all sites, and most of them that there may be.
+    pub terminals: [u64; 2],
+    /// Private leases whose terminals are not served.
+    pub left_out: u64,
+    /// Servers of private addresses.
+    pub servers: Vec<LeaseServerStatus>,
+    /// Clients for public addresses.
+    pub clients: Vec<PublicClientStatus>,
+    /// What has happened to sites beside that.
+    pub counters: Vec<Counter>,
+}
+
+/// A server of private addresses: its file, and what was relayed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct LeaseServerStatus {
+    /// Its name in `[subscribers.dhcp]`.
+    pub name: String,
+    /// Its file of leases.
+    pub source: String,
+    /// Whether the file is there.
+    pub there: bool,
+    /// Whether the kernel tells of changes to it. It is looked at each second otherwise.
+    pub watched: bool,
+    /// Why it can't be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Leases that stand there.
+    pub leases: u64,
+    /// What came of the file and of the relay.
+    pub counters: Vec<Counter>,
+}
+
+/// The DHCP client of an interface.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PublicClientStatus {
+    /// The interface.
+    pub interface: String,
+    /// What servers do: `answering`, `silent` or `refusing`.
+    pub servers: String,
+    /// Sites that have a public address.
+    pub bound: u64,
+    /// What was said, and what was wrong with it.
+    pub counters: Vec<Counter>,
 }
 
 #[cfg(test)]

@@ -96,6 +96,7 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::PORT_BLOCKS, get(nat::port_blocks))
         .route(path::SUBSCRIBERS, get(nat::subscribers))
         .route(path::SITES, get(sites::sites))
+        .route(path::DHCP, get(sites::dhcp))
         .route(path::LEASES, get(sites::leases))
         .route(path::SHARES, get(nat::shares))
         .route(path::TRACE, post(packets::trace))

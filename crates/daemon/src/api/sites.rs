@@ -5,7 +5,10 @@ use std::net::Ipv4Addr;
 use axum::Json;
 use axum::extract::{Query, State};
 use sluice_config::Config;
-use sluice_config::api::{Lease, LeaseFilter, NetFilter, Page, Position, Site, SiteFilter};
+use sluice_config::api::{
+    Counter, DhcpStatus, Lease, LeaseFilter, LeaseServerStatus, NetFilter, Page, Position, PublicClientStatus, Site,
+    SiteFilter,
+};
 use sluice_config::config::{SiteGroup, SitesOutside, Subscribers};
 use sluice_wire::Context;
 
@@ -16,6 +19,7 @@ use crate::subscribers;
 use crate::subscribers::agent::State as Client;
 use crate::subscribers::agent::store::Present;
 use crate::subscribers::leases::Expiry;
+use crate::subscribers::relay::Tally;
 use crate::subscribers::service::{LeaseView, Service, SiteView};
 use crate::subscribers::virtual_mac::text;
 
@@ -258,4 +262,142 @@ fn lease(view: LeaseView, subscribers: &Subscribers, present: Present) -> Option
         },
         state: view.standing.word().into(),
     })
+}
+
+/// `GET /v1/dhcp`
+pub(super) async fn dhcp(State(control): Shared) -> Json<DhcpStatus> {
+    let config = control.config();
+    let (Some(subscribers), Some(served)) = (&config.subscribers, &control.sites) else {
+        return Json(DhcpStatus::default());
+    };
+    let service = served.service();
+    let (now, most) = (service.present().now, u64::from(subscribers.terminals));
+    let standings = (0..subscribers.servers.len()).map(|place| service.standing(place).unwrap_or_default());
+    let standings: Vec<_> = standings.collect();
+    let status = service.with(|service| {
+        let [terminals, left_out] = service.terminals().map(|count| count as u64);
+        let servers = subscribers.servers.iter().zip(standings).enumerate();
+        let servers = servers.map(|(place, (server, standing))| {
+            let relay = service.relay(place).map(Tally::named);
+            let of_file = standing.named();
+            LeaseServerStatus {
+                name: server.name.clone(),
+                source: server.leases.display().to_string(),
+                there: standing.there,
+                watched: standing.told,
+                error: standing.error,
+                leases: standing.leases as u64,
+                counters: counters(of_file.into_iter().chain(relay.unwrap_or_default())),
+            }
+        });
+        let clients = subscribers.public.iter().enumerate().filter_map(|(place, client)| {
+            let agent = service.agent(place)?;
+            let interface = config.interfaces.get(usize::from(client.interface))?;
+            Some(PublicClientStatus {
+                interface: interface.name.clone(),
+                servers: agent.servers(now).word().into(),
+                bound: agent.leases().count() as u64,
+                counters: counters(agent.counters().named()),
+            })
+        });
+        DhcpStatus {
+            sites: subscribers.sites().into(),
+            terminals: [terminals, most],
+            left_out,
+            servers: servers.collect(),
+            clients: clients.collect(),
+            counters: counters(service.counts().named()),
+        }
+    });
+    Json(status)
+}
+
+fn counters(named: impl IntoIterator<Item = (&'static str, u64)>) -> Vec<Counter> {
+    let counter = |(name, count): (&str, u64)| Counter {
+        name: name.into(),
+        count,
+    };
+    named.into_iter().map(counter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subscribers::service::tests::{World, lease as leased};
+
+    /// Five leases of two sites, and two of none.
+    fn world() -> World {
+        let mut world = World::new();
+        for (last, circuit) in (1..).zip(["homes-100.6", "homes-100.5", "homes-100.5", "shops-8", "shops-8"]) {
+            world.gain(leased(last, last, circuit));
+        }
+        world.gain(leased(9, 9, "nobody"));
+        world.gain(leased(8, 8, "nobody"));
+        world
+    }
+
+    /// The last bytes of the addresses of each page.
+    fn pages(world: &World, wanted: &Wanted) -> Vec<Vec<u8>> {
+        let mut place = Some(Place::Mapped(0, Ipv4Addr::UNSPECIFIED));
+        let mut pages = Vec::new();
+        while let Some(from) = place {
+            let (views, next) = leases_from(&world.service, from, wanted);
+            pages.push(views.iter().map(|view| view.lease.address.octets()[3]).collect());
+            // What is given out is read again.
+            place = next.map(|next| Place::read(&next.text()).expect("a cursor"));
+        }
+        pages
+    }
+
+    fn all(most: usize) -> Wanted {
+        Wanted {
+            sites: (0, 9),
+            any: true,
+            address: None,
+            most,
+        }
+    }
+
+    #[test]
+    fn leases_come_by_site_and_address_and_those_of_no_site_last() {
+        let world = world();
+        assert_eq!(vec![vec![2, 3, 1, 4, 5, 8, 9]], pages(&world, &all(100)));
+        assert_eq!(
+            vec![vec![2, 3], vec![1, 4], vec![5, 8], vec![9]],
+            pages(&world, &all(2))
+        );
+        assert_eq!(7, pages(&world, &all(1)).len());
+    }
+
+    #[test]
+    fn leases_of_a_site_or_a_network_are_those_alone() {
+        let world = world();
+        let of_site = |site| Wanted {
+            sites: (site, site + 1),
+            any: false,
+            ..all(1)
+        };
+        // Leases that are not served are looked through in the end.
+        assert_eq!(vec![vec![2], vec![3], vec![]], pages(&world, &of_site(0)));
+        assert_eq!(vec![Vec::<u8>::new()], pages(&world, &of_site(2)));
+        let network = Wanted {
+            address: Some("10.0.1.4/31".parse().expect("a network")),
+            ..all(9)
+        };
+        assert_eq!(vec![vec![4, 5]], pages(&world, &network));
+    }
+
+    #[test]
+    fn cursor_that_nobody_gave_out_is_none() {
+        for text in [
+            "",
+            "site",
+            "site-1",
+            "site-x-10.0.0.1",
+            "site-1-10.0.0",
+            "group-1-10.0.0.1",
+        ] {
+            assert!(Place::read(text).is_none(), "{text}");
+        }
+    }
 }

@@ -42,7 +42,7 @@ const GROUP: usize = 32;
 const NEAR: usize = 4;
 
 /// How many packets ahead of its own the line of a site's terminal is asked for, which its record names.
-const TERMINAL: usize = 8;
+const TERMINAL: usize = 12;
 
 /// What the passes leave for each other, by the packet's place in the list.
 pub struct Lookups<F: Family> {

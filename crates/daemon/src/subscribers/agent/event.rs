@@ -45,6 +45,17 @@ pub enum Servers {
     Refusing,
 }
 
+impl Servers {
+    /// As it is shown.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Answering => "answering",
+            Self::Silent => "silent",
+            Self::Refusing => "refusing",
+        }
+    }
+}
+
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -159,6 +170,27 @@ impl Counters {
     /// How often a fault was.
     pub fn fault(&self, fault: Fault) -> u64 {
         self.faults[fault as usize]
+    }
+
+    /// All by name, faults last.
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        let [requests, reboots, renewals, rebindings] = self.requests;
+        let messages = [
+            ("discovers", self.discovers),
+            ("requests", requests),
+            ("confirmations", reboots),
+            ("renewals", renewals),
+            ("rebindings", rebindings),
+            ("declines", self.declines),
+            ("releases", self.releases),
+            ("offers", self.offers),
+            ("acknowledgements", self.acknowledgements),
+            ("refusals", self.refusals),
+            ("leases-expired", self.expired),
+            ("requests-unanswered", self.unanswered),
+        ];
+        let faults = Fault::ALL.iter().map(|fault| (fault.word(), self.fault(*fault)));
+        messages.into_iter().chain(faults).collect()
     }
 
     pub(super) fn count(&mut self, fault: Fault) {

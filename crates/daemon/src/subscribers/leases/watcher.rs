@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::watch::Watch;
-use super::{Change, Counts, Format, Now, Source};
+use super::{Change, Counts, Format, Lost, Now, Reason, Source};
 
 /// How often a file is looked at when nothing is told of it: leases expire, and inotify may be deaf.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -49,6 +49,26 @@ pub struct Standing {
     pub looks: u64,
     /// Panics, after each of which the file was read anew.
     pub panics: u64,
+}
+
+impl Standing {
+    /// What was counted, by name.
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        let counts = &self.counts;
+        let changes = [
+            ("lease-entries", counts.entries),
+            ("lease-gained", counts.gained),
+            ("lease-changed", counts.changed),
+            ("lease-renewed", counts.renewed),
+            ("lease-readings", counts.readings),
+            ("lease-rotations", counts.rotations),
+            ("lease-overflows", self.overflows),
+            ("lease-panics", self.panics),
+        ];
+        let lost = Lost::ALL.map(Lost::name).into_iter().zip(counts.lost);
+        let faults = Reason::ALL.map(Reason::name).into_iter().zip(counts.faults);
+        changes.into_iter().chain(lost).chain(faults).collect()
+    }
 }
 
 /// A lease file that is followed as long as this lives.

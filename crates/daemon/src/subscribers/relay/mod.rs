@@ -42,6 +42,16 @@ pub struct Tally {
     pub flood: Option<(Site, Mac)>,
 }
 
+impl Tally {
+    /// What was counted, by name.
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        let messages = [("relay-requests", self.requests), ("relay-replies", self.replies)];
+        let refused = Refused::ALL.map(Refused::name).into_iter().zip(self.refused);
+        let noted = Noted::ALL.map(Noted::name).into_iter().zip(self.noted);
+        messages.into_iter().chain(refused).chain(noted).collect()
+    }
+}
+
 /// A relay with its limits and counters.
 #[derive(Debug)]
 pub struct Relay {

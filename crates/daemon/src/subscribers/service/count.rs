@@ -67,6 +67,11 @@ impl Counts {
         }
     }
 
+    /// All by name.
+    pub fn named(&self) -> Vec<(&'static str, u64)> {
+        Count::ALL.iter().map(|count| (count.name(), self.of(*count))).collect()
+    }
+
     /// How often it was.
     pub fn of(&self, count: Count) -> u64 {
         self.0.get(count as usize).copied().unwrap_or(0)

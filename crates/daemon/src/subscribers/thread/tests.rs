@@ -308,3 +308,56 @@ fn leased(question: &[u8], kind: MessageType) -> Vec<u8> {
     };
     datagram.frame().expect("a frame")
 }
+
+#[test]
+fn sites_in_another_router_are_mapped_there() {
+    let world = World::new();
+    fs::write(world.leases(), format!("{HEADER}{}", line(1, "shops-8", now()))).expect("it is written");
+    world.until("a lease", |world| world.is_mapped(6, 1));
+    let mut parameters = (*world.parameters).clone();
+    for group in &mut parameters.subscribers.groups {
+        group.router = 3;
+    }
+    world.subscribers.follow(parameters.clone());
+    let address = Ipv4Addr::new(10, 0, 1, 1).to_bits();
+    world.until("the lease there", |world| {
+        world.entries.find(context(6, 3, true), address).is_some()
+    });
+    assert!(!world.is_mapped(6, 1), "no longer where it was");
+    // Where sites are as they were, nothing ends.
+    parameters.interfaces[0].addresses.clear();
+    world.subscribers.follow(parameters);
+    append(&world.leases(), &line(2, "shops-8", now()));
+    world.until("a refusal", |world| {
+        world.subscribers.with(Service::terminals) == [1, 1]
+    });
+    assert!(world.entries.find(context(6, 3, true), address).is_some());
+}
+
+#[test]
+fn inbox_takes_what_a_host_sends_to_a_relay_of_its_router() {
+    let parameters = parameters_of(TEXT);
+    let (inbox, heard) = Inbox::new(&parameters).expect("a descriptor");
+    let frame = asked(&parameters, Site(8), 1, MessageType::Request);
+    let to = |address: &str| {
+        let mut datagram = Datagram::of(&frame).expect("a datagram");
+        datagram.destination = address.parse().expect("an address");
+        datagram.frame().expect("a frame")
+    };
+    let relayed = to("10.1.255.1:67");
+    assert!(inbox.takes(1, &relayed));
+    assert_eq!(Ok((1, relayed.clone())), heard.frames.try_recv());
+    for (interface, frame) in [
+        (1, to("10.1.255.1:68")),
+        (1, to("10.1.0.1:67")),
+        (99, relayed),
+        (1, vec![]),
+    ] {
+        assert!(!inbox.takes(interface, &frame), "by {interface}");
+    }
+    // Nobody waits for a thread that is busy.
+    for _ in 0..5_000 {
+        assert!(inbox.takes(1, &to("10.0.255.1:67")));
+    }
+    assert_eq!(1_024, heard.frames.try_iter().count());
+}

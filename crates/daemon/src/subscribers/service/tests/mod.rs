@@ -175,9 +175,9 @@ pub(crate) fn parameters_of(text: &str) -> Arc<Parameters> {
 }
 
 /// The service, an operator's DHCP server upstream that answers at once, and a virtual clock.
-struct World {
+pub(crate) struct World {
     parameters: Arc<Parameters>,
-    service: Service,
+    pub(crate) service: Service,
     entries: Entries,
     operator: Server,
     /// What becomes of the operator's answers.
@@ -198,7 +198,7 @@ fn present(now: u64) -> Present {
 }
 
 impl World {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::of(
             parameters_of(TEXT),
             Entries {
@@ -285,7 +285,7 @@ impl World {
         self.turn(|service, turn| service.change(server, change, turn));
     }
 
-    fn gain(&mut self, lease: Lease) -> Arc<Lease> {
+    pub(crate) fn gain(&mut self, lease: Lease) -> Arc<Lease> {
         let lease = Arc::new(lease);
         self.change(INSIDE, &Change::Gained(lease.clone()));
         lease
@@ -405,7 +405,7 @@ fn hardware(terminal: u8) -> Mac {
 }
 
 /// A lease with the circuit of a site.
-fn lease(last: u8, terminal: u8, circuit: &str) -> Lease {
+pub(crate) fn lease(last: u8, terminal: u8, circuit: &str) -> Lease {
     Lease {
         address: address(last),
         hardware: hardware(terminal),
