@@ -28,6 +28,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::daemon;
 use crate::rows::Run;
 
 /// What is to be compared; everything where nothing is said.
@@ -116,13 +117,7 @@ impl KernelArguments {
 
     /// The program `sluice`.
     fn program(&self) -> PathBuf {
-        let beside = || {
-            std::env::current_exe()
-                .ok()?
-                .parent()
-                .map(|folder| folder.join("sluice"))
-        };
-        self.sluice.clone().or_else(beside).unwrap_or_else(|| "sluice".into())
+        daemon::program(self.sluice.as_ref())
     }
 }
 

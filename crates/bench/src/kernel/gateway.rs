@@ -8,6 +8,7 @@ use std::path::Path;
 use super::command::CommandError;
 use super::inside::Outside;
 use super::topology::Topology;
+use crate::daemon::DaemonError;
 
 pub use sluice::Stages;
 
@@ -77,17 +78,9 @@ pub enum GatewayError {
     /// A command of its set-up.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// A file or process.
-    #[error("{what}: {source}")]
-    System {
-        /// Which.
-        what: String,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// Sluice ended, or did not serve in time.
-    #[error("sluice does not run: {0}")]
-    Sluice(String),
+    /// Sluice does not run.
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
 }
 
 /// A running gateway; it ends when it is dropped.

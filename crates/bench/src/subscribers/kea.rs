@@ -5,11 +5,8 @@ use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 
 use super::Failure;
+use super::gateway::{OPERATOR, PREFIX};
 
-/// Where it listens: an address of the interface.
-pub const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 1);
-/// Length of its prefix.
-pub const PREFIX: u8 = 14;
 /// Addresses that it leases: more than there can be sites.
 const POOL: &str = "203.0.1.0 - 203.3.250.255";
 
@@ -24,7 +21,7 @@ impl Kea {
     pub fn start(interface: &str) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
         let (file, leases) = (folder.path().join("kea.json"), folder.path().join("leases.csv"));
-        let network = Ipv4Addr::from(u32::from(SERVER) & !(u32::MAX >> PREFIX));
+        let network = Ipv4Addr::from(u32::from(OPERATOR) & !(u32::MAX >> PREFIX));
         let configuration = format!(
             r#"{{"Dhcp4": {{
                 "interfaces-config": {{"interfaces": ["{interface}"], "dhcp-socket-type": "raw"}},
@@ -34,7 +31,7 @@ impl Kea {
                     "id": 1,
                     "subnet": "{network}/{PREFIX}",
                     "pools": [{{"pool": "{POOL}"}}],
-                    "option-data": [{{"name": "routers", "data": "{SERVER}"}}]
+                    "option-data": [{{"name": "routers", "data": "{OPERATOR}"}}]
                 }}],
                 "loggers": [{{"name": "kea-dhcp4", "severity": "INFO", "output_options": [{{"output": "stdout"}}]}}]
             }}}}"#,

@@ -51,13 +51,13 @@ mod tests {
     #[test]
     fn line_of_a_lease_is_read_as_what_it_was_written_of() {
         let (mut reader, mut read) = (Reader::new(Format::Kea), Vec::new());
-        let text = [KEA_HEADER, &kea_line(4_001, 16_007, 2_000_000_000)].concat();
+        let text = [KEA_HEADER, &kea_line(1_001, 4_007, 2_000_000_000)].concat();
         reader.read(text.as_bytes(), &mut read);
         let [Ok(Entry::Leased(lease))] = &read[..] else {
             panic!("{read:?}");
         };
-        assert_eq!(terminal_address(16_007), lease.address);
-        assert_eq!(terminal_mac(16_007), lease.hardware);
+        assert_eq!(terminal_address(4_007), lease.address);
+        assert_eq!(terminal_mac(4_007), lease.hardware);
         let relay = lease.relay.as_ref().expect("the relay's information");
         assert_eq!(b"homes-101.2"[..], *relay.circuit);
     }
