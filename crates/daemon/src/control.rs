@@ -27,6 +27,7 @@ use crate::numbers::Resting;
 use crate::routing::{Hearings, Standing};
 use crate::rules::RunningRules;
 use crate::shares::Shares;
+use crate::sites::SitesService;
 use crate::start::Running;
 use crate::watchdog::Watchdog;
 use crate::{DaemonError, Loaded};
@@ -93,6 +94,8 @@ pub struct Control {
     signatures: Mutex<Arc<SignatureReport>>,
     /// Who compiles rules.
     pub(crate) compiler: Compiler,
+    /// Who serves subscribers' sites, where there are any.
+    pub(crate) sites: Option<SitesService>,
     /// Numbers of interfaces and routers that are gone.
     resting: Mutex<Resting>,
     /// One at a time compiles.
@@ -151,6 +154,10 @@ impl Control {
     ) -> Result<(Self, crate::workers::Workers), DaemonError> {
         let counters = running.plane.counters().to_vec();
         let hosts = hosts::start(&loaded.checked.config, running.plane.policy(), &mut running.desks)?;
+        let hosts = Arc::new(hosts);
+        if let Some(sites) = &running.subscribers {
+            sites.live_with(&hosts);
+        }
         let queues = running.desks.iter_mut().filter_map(|desk| {
             let (alerts, records) = (desk.alerts.take()?, desk.records.take());
             Some(Queues { alerts, records })
@@ -189,7 +196,8 @@ impl Control {
                 .unwrap_or(SystemTime::UNIX_EPOCH),
             began: running.began,
             watchdog,
-            hosts: Arc::new(hosts),
+            sites: running.subscribers,
+            hosts,
             alerts,
             signatures: Mutex::new(Arc::new(running.signatures)),
             compiler: running.compiler,

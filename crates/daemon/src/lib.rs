@@ -32,6 +32,7 @@ pub mod routing;
 mod rules;
 mod run;
 mod shares;
+mod sites;
 mod socket;
 mod start;
 pub mod subscribers;
@@ -95,6 +96,12 @@ pub enum DaemonError {
     /// The host of a router can't be had.
     #[error(transparent)]
     Host(#[from] host::HostError),
+    /// Sites that can't be seen by MACs of their own.
+    #[error(transparent)]
+    VirtualMac(#[from] subscribers::virtual_mac::VirtualMacError),
+    /// Sites can't be served.
+    #[error(transparent)]
+    Subscribers(#[from] subscribers::SubscribersError),
     /// A worker ended.
     #[error(transparent)]
     Gone(#[from] desk::Gone),

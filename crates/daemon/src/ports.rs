@@ -180,7 +180,8 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
     let bridged = bridged_tags(config, index);
     let tags = bridged.max(site_tags(config, index)).unwrap_or(0);
     plan.mtu = interface.mtu + 4 * tags;
-    plan.promiscuous = interface.bridge.is_some() || bridged.is_some();
+    // Frames to virtual MACs are for others, as cards see it.
+    plan.promiscuous = interface.bridge.is_some() || bridged.is_some() || virtual_macs(config, index);
     plan.interrupts = config.document.system.idle.interrupt;
     plan.queues = queues.unwrap_or(receivers(config));
     // A card filters by its address. Everything else brings all that arrives, and the engine looks at addresses.
@@ -192,6 +193,15 @@ fn port(config: &Config, index: InterfaceIndex, interface: &Interface) -> Option
         schema::Steering::Subset => Steering::Source,
     };
     Some(Ok(plan))
+}
+
+/// Whether sites are seen by virtual MACs on an interface.
+fn virtual_macs(config: &Config, index: InterfaceIndex) -> bool {
+    let subscribers = config.subscribers.as_ref();
+    subscribers.is_some_and(|subscribers| {
+        let mut clients = subscribers.public.iter().enumerate();
+        clients.any(|(place, client)| client.interface == index && subscribers.clients(place) > 0)
+    })
 }
 
 /// The most tags that a VLAN of a device has that is in a bridge; none where there is no such VLAN. Devices count one tag of a frame
@@ -264,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn device_of_sites_has_room_for_their_tags() {
+    fn device_of_sites_has_room_for_their_tags_and_takes_frames_to_virtual_macs() {
         let config = config(
             "[interfaces]\naccess = { device = \"null:\", addresses = [\"10.0.0.1/16\"] }\n\
              outside = { device = \"null:\", addresses = [\"192.0.2.2/24\"] }\n\
@@ -273,8 +283,11 @@ mod tests {
              format = \"kea\"\n[subscribers.public.outside]\nprefixes = [\"192.0.2.0/24\"]\n",
         );
         let ports = outlook(&config).unwrap();
-        let found: Vec<_> = ports.iter().map(|port| port.plan.mtu).collect();
-        assert_eq!(vec![1508, 1500], found);
+        let found: Vec<_> = ports
+            .iter()
+            .map(|port| (port.plan.promiscuous, port.plan.mtu))
+            .collect();
+        assert_eq!(vec![(false, 1508), (true, 1500)], found);
     }
 
     #[test]

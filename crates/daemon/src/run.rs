@@ -85,6 +85,9 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
     workers.stop(&control.counters);
     control.collect_alerts();
     control.release_links();
+    if let Some(sites) = &control.sites {
+        sites.stop();
+    }
     control.hosts.stop();
     control.finish_records();
     print(&control, output).map_err(DaemonError::Output)?;

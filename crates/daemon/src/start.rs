@@ -18,6 +18,8 @@ use sluice_engine::request::Counter;
 use sluice_engine::stages::Stages;
 use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
+use sluice_nat::Secret;
+use sluice_nat::sites::Keeper;
 use sluice_table::memory::{LINE, Line};
 
 use crate::build::{self, Secrets};
@@ -25,6 +27,7 @@ use crate::compiling::Compiler;
 use crate::filter::{FilterOutlook, filter_fault};
 use crate::plan;
 use crate::ports::{self, outlook, steer};
+use crate::sites::SitesService;
 use crate::workers::Workers;
 use crate::{DaemonError, Loaded};
 
@@ -48,6 +51,8 @@ pub struct Running {
     pub signatures: build::SignatureReport,
     /// Who compiles rules.
     pub compiler: Compiler,
+    /// Who serves subscribers' sites, where there are any.
+    pub subscribers: Option<SitesService>,
     /// When the engine's clock began.
     pub began: Instant,
 }
@@ -104,7 +109,9 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         None => error.into(),
     })?;
     let took = built.elapsed();
-    let policy = build::policy(config, &macs, &pools, rules.as_ref(), inspection.as_ref(), None)?;
+    let served = served(config, secrets)?;
+    let table = served.as_ref().map(|(keeper, _)| keeper.sites());
+    let policy = build::policy(config, &macs, &pools, rules.as_ref(), inspection.as_ref(), table)?;
     let routes = build::routes(config, &policy.interfaces)?;
     if let Some(rules) = &rules {
         tracing::info!("{}", FilterOutlook::of(rules, took));
@@ -119,7 +126,19 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         Now::at(0),
     )?;
     let ring = config.document.system.ring as usize;
-    let (workers, desks) = make_workers(&mut plane, &devices, hands, ring)?;
+    let (workers, mut desks) = make_workers(&mut plane, &devices, hands, ring)?;
+    // Before the first packet.
+    let subscribers = match served {
+        Some((keeper, virtual_macs)) => {
+            let interfaces = &plane.policy().interfaces;
+            let secret = Secret(secrets.subscribers);
+            let parameters = build::subscribers(config, interfaces, &pools, virtual_macs, secret);
+            parameters
+                .map(|parameters| SitesService::start(parameters, keeper, &mut desks))
+                .transpose()?
+        }
+        None => None,
+    };
     let queues = (0..count).map(|worker| devices.queues(worker as u16)).collect();
     let workers = Workers::start(eal, workers, &config.cores, (waiting(config), queues), began)?;
     for (worker, core) in config.cores.iter().enumerate() {
@@ -137,8 +156,24 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         rules,
         signatures,
         compiler,
+        subscribers,
         began,
     })
+}
+
+type Served = (Keeper, Vec<[u8; 6]>);
+
+/// Who writes the table of sites, and their virtual MACs; none where there are no sites.
+fn served(config: &sluice_config::Config, secrets: Secrets) -> Result<Option<Served>, DaemonError> {
+    let Some(subscribers) = &config.subscribers else {
+        return Ok(None);
+    };
+    let virtual_macs = build::virtual_macs(config)?;
+    let (sites, terminals) = (subscribers.sites(), subscribers.terminals);
+    let (keeper, table) = Keeper::new(sites, terminals, secrets.subscribers);
+    let bytes = sluice_config::memory::Bytes((table.bytes() + keeper.bytes()) as u64);
+    tracing::info!("{sites} sites with {terminals} terminals in {bytes}");
+    Ok(Some((keeper, virtual_macs)))
 }
 
 /// Who does which part, and whether those that receive assist: as configured, or as planned.

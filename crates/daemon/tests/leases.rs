@@ -287,7 +287,7 @@ impl World {
             );
             for change in self.changes.recv_timeout(Duration::from_millis(5)).unwrap_or_default() {
                 match change {
-                    Change::Gained(lease) | Change::Changed { now: lease, .. } => {
+                    Change::Gained(lease) | Change::Changed { now: lease, .. } | Change::Renewed(lease) => {
                         self.known.insert(lease.address, (*lease).clone());
                     }
                     Change::Lost { was, why } => {

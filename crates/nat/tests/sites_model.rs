@@ -48,11 +48,11 @@ fn line_that_comes_to_another_terminal_is_never_taken_for_it() {
         let reading = thread::spawn(move || {
             let first = context::context(0, 0, false);
             if let Some(view) = reader.view(0, first, 7) {
-                assert_eq!(OLD, view.mac);
+                assert_eq!(table::word_of(OLD), view.mac);
             }
             let second = context::context(1, 0, false);
             if let Some(view) = reader.view(0, second, 8) {
-                assert_eq!(NEW, view.mac);
+                assert_eq!(table::word_of(NEW), view.mac);
             }
         });
         keeper.remove_terminal(context::context(0, 0, false), 7);

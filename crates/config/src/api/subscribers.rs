@@ -114,7 +114,7 @@ pub struct Lease {
     /// What the terminal calls itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_name: Option<String>,
-    /// The site that it is in; none where it is `outside`.
+    /// The site that it is in, or would be; none where it is `outside`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
     /// The group of that.
@@ -129,8 +129,8 @@ pub struct Lease {
     /// Seconds until it ends; none where it has no end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires: Option<u64>,
-    /// `active`: its packets are translated; `waiting`: its site has no public address yet; `outside`: it is in no
-    /// site; `conflict`: another terminal has the address in the same site.
+    /// `active`: its packets are translated; `waiting`: its site has no public address yet; `outside`: it is in no site that is
+    /// known; `conflict`: its site can't have this address; `full`: there are as many terminals as may be.
     pub state: String,
 }
 

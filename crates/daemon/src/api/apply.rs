@@ -207,6 +207,9 @@ pub(super) async fn apply(
         }
         control.set_signatures(renewed.report);
     }
+    if let Some(sites) = &control.sites {
+        sites.follow(&checked.config, control.plane().policy(), &pools);
+    }
     control.set_pools(pools);
     control.set_config(checked.config);
     control.settle_links();

@@ -14,6 +14,7 @@ mod renewed;
 mod routers;
 mod routes;
 mod sessions;
+mod sites;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -94,6 +95,8 @@ pub(crate) fn routes() -> Router<Arc<Control>> {
         .route(path::CLEAR_MAPPINGS, post(nat::clear))
         .route(path::PORT_BLOCKS, get(nat::port_blocks))
         .route(path::SUBSCRIBERS, get(nat::subscribers))
+        .route(path::SITES, get(sites::sites))
+        .route(path::LEASES, get(sites::leases))
         .route(path::SHARES, get(nat::shares))
         .route(path::TRACE, post(packets::trace))
         .route(path::CAPTURE, post(packets::capture))

@@ -2,15 +2,19 @@
 
 use axum::Json;
 use axum::extract::{Query, State};
+use sluice_config::Config;
 use sluice_config::api::{Cleared, EndpointFilter, Flow, Initiator, Page, Position, Protocol, Session, SessionFilter};
 use sluice_engine::policy::Policy;
 use sluice_engine::request::{Cursor, Endpoint, Filter, Reply, Request, Shown};
 use sluice_inspect::applications::Meant;
+use sluice_nat::sites::outer;
 use sluice_route::{Prefix, RouterIndex};
+use sluice_wire::Context;
 
 use super::{Refusal, Shared, applications, nat};
 use crate::build::PoolNames;
 use crate::control::Control;
+use crate::sites::site_name;
 
 /// Sessions of a page where no limit is given.
 const PAGE: u32 = 1_024;
@@ -47,11 +51,8 @@ pub(super) fn router(policy: &Policy, name: Option<&str>) -> Result<Option<Route
 
 fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> {
     // What was asked for must never be left out: all sessions would be cleared.
-    if let Some(name) = &wanted.site {
-        return Err(Refusal::Wrong(format!(
-            "no site is called `{name}`: show sites lists them"
-        )));
-    }
+    let site = wanted.site.as_deref().map(|name| super::sites::context(control, name));
+    let site = site.transpose()?;
     let pool = wanted
         .pool
         .as_deref()
@@ -64,7 +65,15 @@ fn filter(wanted: &SessionFilter, control: &Control) -> Result<Filter, Refusal> 
     let policy = plane.policy();
     let application = wanted.application.as_deref();
     Ok(Filter {
-        context: router(policy, wanted.router.as_deref())?.map(Into::into),
+        context: match (site, router(policy, wanted.router.as_deref())?) {
+            (Some(site), router) => {
+                if router.is_some_and(|router| Context::from(router) != outer(site)) {
+                    return Err(Refusal::Wrong("the site is in another router".into()));
+                }
+                Some(site)
+            }
+            (None, router) => router.map(Into::into),
+        },
         application: application.map(|name| meant(policy, name)).transpose()?,
         subscriber: subscriber.map(prefix),
         pool,
@@ -102,7 +111,7 @@ pub(super) async fn list(
     Query(wanted): Query<SessionFilter>,
     Query(position): Query<Position>,
 ) -> Result<Json<Page<Session>>, Refusal> {
-    let filter = filter(&wanted, &control)?;
+    let (filter, config) = (filter(&wanted, &control)?, control.config());
     let (mut worker, mut cursor) = match &position.cursor {
         None => (0, Cursor::default()),
         Some(text) => read_cursor(text)?,
@@ -121,7 +130,9 @@ pub(super) async fn list(
         };
         if !sessions.is_empty() || next.is_none() {
             let (pools, plane) = (control.pools(), control.plane());
-            let items = sessions.iter().map(|shown| session(shown, plane.policy(), &pools));
+            let items = sessions
+                .iter()
+                .map(|shown| session(shown, &config, plane.policy(), &pools));
             return Ok(Json(Page {
                 items: items.collect(),
                 next: next.map(|(worker, cursor)| format!("{worker}-{}", cursor.pack())),
@@ -170,7 +181,7 @@ pub(super) async fn clear_standing(control: &Control, filter: Filter) -> Result<
     Ok(count)
 }
 
-fn session(shown: &Shown, policy: &Policy, pools: &PoolNames) -> Session {
+fn session(shown: &Shown, config: &Config, policy: &Policy, pools: &PoolNames) -> Session {
     let flow = |flow: &sluice_engine::request::Flow, direction: usize| Flow {
         source: flow.source,
         source_port: flow.source_port,
@@ -202,7 +213,7 @@ fn session(shown: &Shown, policy: &Policy, pools: &PoolNames) -> Session {
         expires: shown.seconds_left.into(),
         inside_interface: name(inside),
         outside_interface: name(outside),
-        site: None,
+        site: site_name(config, shown.context),
         pool: shown.pool.and_then(|pool| pools.get(usize::from(pool))?.clone()),
         application: shown.application.and_then(|pair| {
             let seeking = policy.applications.as_deref()?;

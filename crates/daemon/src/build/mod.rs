@@ -10,6 +10,7 @@ mod shares;
 mod signatures;
 mod sites;
 mod steering;
+mod subscribers;
 mod translation;
 
 pub use applications::{UnknownApplication, application_names};
@@ -19,6 +20,7 @@ pub use interfaces::{Ports, faces_outside, interfaces, ports, routes};
 pub use signatures::{ReadRules, RefusedRule, SignatureError, SignatureReport};
 pub use sites::{access, relays, site_context};
 pub use steering::steering;
+pub use subscribers::{subscribers, virtual_macs};
 pub(crate) use translation::pool;
 pub use translation::{PoolNames, pool_names, translation};
 
@@ -87,6 +89,8 @@ pub struct Secrets {
     pub sessions: [u64; 2],
     /// What the keys that spread packets over shards are drawn from.
     pub steering: u64,
+    /// Of transaction numbers of DHCP, and of the table of sites.
+    pub subscribers: [u64; 2],
 }
 
 impl Secrets {
@@ -94,6 +98,7 @@ impl Secrets {
     pub const FIXED: Self = Self {
         sessions: [0x736c_7569_6365_2e31, 0x9e37_79b9_7f4a_7c15],
         steering: 0x736c_7569_6365_2e32,
+        subscribers: [0x736c_7569_6365_2e35, 0x736c_7569_6365_2e36],
     };
 
     /// New ones, from the kernel's source of randomness.
@@ -105,6 +110,7 @@ impl Secrets {
         Ok(Self {
             sessions: [word()?, word()?],
             steering: word()?,
+            subscribers: [word()?, word()?],
         })
     }
 }

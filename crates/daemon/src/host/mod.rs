@@ -49,6 +49,9 @@ pub struct HostInterface {
     pub addresses: Vec<(IpAddr, u8)>,
 }
 
+/// Takes frames that hosts send, by interface; those that it does not take go on.
+pub type Diversion = Box<dyn Fn(u16, &[u8]) -> bool + Send + Sync>;
+
 /// What goes between workers and hosts.
 pub struct Queues {
     /// From each worker.
@@ -221,6 +224,18 @@ impl Hosts {
     /// An interface's link is up or down.
     pub fn set_link(&self, index: u16, up: bool) {
         self.shared.set_link(index, up);
+    }
+
+    /// Let an interface's router's host receive a frame by it. False where there is no such host, or its kernel does not take
+    /// it. It drops what comes from an address of its own.
+    pub fn deliver(&self, index: u16, frame: &[u8]) -> bool {
+        self.shared.deliver(index, frame)
+    }
+
+    /// Frames that hosts send are offered to `taker` first, with the interface's place. What it takes goes no further. There
+    /// can be one.
+    pub fn divert(&self, taker: Diversion) {
+        let _ = self.shared.diversion.set(taker);
     }
 
     /// Interfaces that hosts have.

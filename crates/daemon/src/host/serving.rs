@@ -5,14 +5,14 @@ use std::io::Error;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::epoll;
 
 use super::links::Taps;
-use super::{Queues, lock};
+use super::{Diversion, Queues, lock};
 
 /// How long it sleeps at most: workers don't wake it, for that would be a system call of theirs.
 const NAP: Duration = Duration::from_millis(1);
@@ -34,6 +34,8 @@ pub struct Shared {
     /// Raised whenever the interfaces change.
     version: AtomicU64,
     epoll: OwnedFd,
+    /// Who has the first look at what hosts send.
+    pub diversion: OnceLock<Diversion>,
     /// The thread is to end.
     pub stop: AtomicBool,
     /// Frames for interfaces that are not there.
@@ -50,6 +52,7 @@ impl Shared {
             down: Mutex::default(),
             version: AtomicU64::new(1),
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            diversion: OnceLock::new(),
             stop: AtomicBool::new(false),
             strays: AtomicU64::new(0),
             panics: AtomicU64::new(0),
@@ -82,6 +85,16 @@ impl Shared {
             taps.insert(index, line);
         }
         self.version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Let a host receive a frame. False where it does not.
+    pub fn deliver(&self, index: u16, frame: &[u8]) -> bool {
+        let line = lock(&self.taps).get(&index).cloned();
+        let Some(line) = line else { return false };
+        let sent = line.tap.send(frame).is_ok();
+        let counter = if sent { &line.delivered } else { &line.undelivered };
+        counter.fetch_add(1, Ordering::Relaxed);
+        sent
     }
 
     /// A link is up or down.
@@ -203,12 +216,10 @@ impl Server {
                     return;
                 }
             };
-            let frame = [&self.frame[..length], &[]];
-            let given = self
-                .queues
-                .from_hosts
-                .as_mut()
-                .is_some_and(|queue| queue.give(index, frame));
+            let frame = &self.frame[..length];
+            let diverted = self.shared.diversion.get().is_some_and(|taker| taker(index, frame));
+            let queue = self.queues.from_hosts.as_mut();
+            let given = diverted || queue.is_some_and(|queue| queue.give(index, [frame, &[]]));
             let counter = if given { &line.sent } else { &line.lost };
             counter.fetch_add(1, Ordering::Relaxed);
         }

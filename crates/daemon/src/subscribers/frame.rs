@@ -5,10 +5,14 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use sluice_wire::ethernet::{self, Ethernet, ethertype};
 use sluice_wire::ipv4::{self, Ipv4, protocol};
 use sluice_wire::udp::{self, Udp};
-use sluice_wire::{Mac, checksum};
+use sluice_wire::vlan::{self, Tag};
+use sluice_wire::{Mac, Packet, Window, arp, checksum};
 
 /// Length of the headers in front of the payload, in bytes.
 pub const HEADERS: usize = ethernet::LENGTH + ipv4::LENGTH + udp::LENGTH;
+
+/// Bytes of a frame before its tags.
+const ADDRESSES: usize = 12;
 
 /// A UDP datagram and who sends it to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,6 +92,74 @@ impl<'a> Datagram<'a> {
         let pseudo = checksum::pseudo4(source, destination, protocol::UDP, datagram.len() as u16);
         checksum::add(pseudo, checksum::sum(datagram))
     }
+}
+
+/// Tags that are looked at: a frame with more of them is nobody's.
+const MOST_TAGS: usize = 3;
+
+/// The numbers of a frame's tags, the outermost first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TagNumbers {
+    numbers: [u16; MOST_TAGS],
+    count: usize,
+}
+
+impl TagNumbers {
+    /// As many as there are.
+    pub fn numbers(&self) -> &[u16] {
+        self.numbers.get(..self.count).unwrap_or_default()
+    }
+}
+
+/// A frame without its tags, and their numbers. `buffer` is for a frame that has any.
+pub fn plain<'a>(frame: &'a [u8], buffer: &'a mut Vec<u8>) -> (TagNumbers, &'a [u8]) {
+    let mut tags = TagNumbers {
+        numbers: [0; MOST_TAGS],
+        count: 0,
+    };
+    for (place, number) in (0..).zip(&mut tags.numbers) {
+        let Some(tag) = vlan::tag(frame, place) else { break };
+        (*number, tags.count) = (tag.id(), place + 1);
+    }
+    if tags.count == 0 {
+        return (tags, frame);
+    }
+    buffer.clear();
+    buffer.extend_from_slice(frame.get(..ADDRESSES).unwrap_or_default());
+    buffer.extend_from_slice(frame.get(ADDRESSES + vlan::LENGTH * tags.count..).unwrap_or_default());
+    (tags, buffer)
+}
+
+/// An untagged frame with tags, the outermost first.
+pub fn tagged(mut frame: Vec<u8>, tags: [Option<Tag>; 2]) -> Vec<u8> {
+    let bytes = tags.into_iter().flatten().flat_map(|tag| {
+        let ([a, b], [c, d]) = (tag.protocol.to_be_bytes(), tag.control.to_be_bytes());
+        [a, b, c, d]
+    });
+    let place = ADDRESSES.min(frame.len());
+    frame.splice(place..place, bytes);
+    frame
+}
+
+/// The question whether anybody has an address, of who would like to use it (RFC 5227, 2.1.1).
+pub fn probe(mac: Mac, address: Ipv4Addr) -> Vec<u8> {
+    question(mac, 0, address)
+}
+
+/// What tells all that an address is at a MAC (RFC 5227, 2.3).
+pub fn announcement(mac: Mac, address: Ipv4Addr) -> Vec<u8> {
+    question(mac, address.to_bits(), address)
+}
+
+/// Length of an Ethernet frame without its checksum, at least.
+const SHORTEST: usize = 60;
+
+fn question(mac: Mac, sender: u32, target: Ipv4Addr) -> Vec<u8> {
+    let mut frame = vec![0; SHORTEST];
+    let mut window = Window::default();
+    let mut packet = Packet::new(&mut frame, &mut window);
+    arp::emit_request(&mut packet, mac, sender, target.to_bits());
+    frame
 }
 
 #[cfg(test)]

@@ -6,7 +6,11 @@ pub mod frame;
 pub mod leases;
 pub mod message;
 pub mod relay;
+pub mod service;
+mod thread;
 pub mod virtual_mac;
+
+pub use thread::{Heard, HostPort, Inbox, Queues, Subscribers, SubscribersError};
 
 /// A subscriber's site, by its index: the context that inside addresses belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -552,9 +552,9 @@ pub fn decide<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
     let mut ways = ArrayVec::<_, HAND>::new();
     let mut leaving = ArrayVec::<_, HAND>::new();
     for (((&slot, key), &(tuple, protocol)), &redirection) in slots.iter().zip(&keys).zip(&flows).zip(&redirections) {
-        let way = match subscriber::is_nobodys::<F>(ctx.policy, batch.meta(slot), key) {
-            true => Err(Plan::Drop(Own::SiteUnknown.into())),
-            false => way::<F>(ctx, batch.meta(slot), key, redirection),
+        let way = match subscriber::nobodys::<F>(ctx.policy, batch.meta(slot), key) {
+            Some(reason) => Err(Plan::Drop(reason.into())),
+            None => way::<F>(ctx, batch.meta(slot), key, redirection),
         };
         if let Ok(Way {
             there, settled: false, ..

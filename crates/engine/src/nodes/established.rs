@@ -167,7 +167,8 @@ fn keys<F: Family, const SITES: bool>(
     work: &mut Lookups<F>,
 ) -> usize {
     // Most packets of a group came in by one interface.
-    let (mut last, mut context, mut outside, mut bridged, mut door) = (u16::MAX, 0, false, false, false);
+    let (mut last, mut context, mut outside, mut bridged) = (u16::MAX, 0, false, false);
+    let (mut door, mut own) = (None, 0);
     for &slot in group {
         let meta = &mut batch.meta[slot as usize % HAND];
         let frame = batch.packets[slot as usize].bytes();
@@ -177,10 +178,20 @@ fn keys<F: Family, const SITES: bool>(
                 .policy
                 .interface(last)
                 .map_or((0, false, false), |i| (i.context, i.outside, i.bridge.is_some()));
-            door = SITES && ctx.policy.is_door(last);
+            if SITES {
+                door = ctx.policy.sites.as_deref().and_then(|sites| sites.door(last));
+                own = context;
+            }
         }
-        if bridged | door {
+        if bridged {
             context = ctx.policy.context(meta, frame);
+        } else if SITES && let Some(door) = door {
+            // What turns back at an outside address comes from outside.
+            let site = match meta.origin {
+                Origin::Hairpinned => None,
+                _ => door.context(&meta.layers, frame),
+            };
+            context = site.unwrap_or(own);
         }
         let key = if meta.layers.flags.has(Flags::ICMP_ERROR) {
             match F::quoted(&meta.layers, frame, context) {
@@ -319,7 +330,9 @@ fn step<F: Family, const SITES: bool>(
     let mut terminal = None;
     if SITES && subscriber::is_of_site::<F>(session) {
         let upstream = is_site(F::tuple(&work.keys[place]).context());
-        let Some(view) = subscriber::terminal_of::<F>(ctx.policy, session, direction, upstream) else {
+        let table = ctx.policy.sites.as_deref().map(|sites| &*sites.table);
+        let view = table.and_then(|table| subscriber::terminal_of::<F>(table, session, direction, upstream));
+        let Some(view) = view else {
             let meta = *meta;
             subscriber::lost::<F>(slot, index, upstream, lists, &meta, ctx);
             return true;

@@ -272,7 +272,19 @@ impl Way {
     /// for more tags.
     #[inline(always)]
     pub fn relabel_as(&mut self, packet: &mut Packet<'_>, tags: u8, view: &View, upstream: bool, cut: bool) -> bool {
-        let own = if upstream { self.tags } else { view.tag_count };
+        let head = &self.head;
+        let number = |at: usize| {
+            head.get(at..at + 8)
+                .and_then(|bytes| bytes.first_chunk())
+                .map_or(0, |bytes| u64::from_be_bytes(*bytes))
+        };
+        // Addresses and tags as numbers, so that what is written is never read before it has left the processor.
+        let interface = number(6) >> 16;
+        let (to, from, labels, own) = match upstream {
+            true if view.virtual_mac != 0 => (number(0) >> 16, view.virtual_mac, number(12), self.tags),
+            true => (number(0) >> 16, interface, number(12), self.tags),
+            false => (view.mac, interface, view.tags, view.tag_count),
+        };
         let fits = match own.cmp(&tags) {
             Ordering::Equal => true,
             Ordering::Greater => packet.grow_front(4 * usize::from(own - tags)),
@@ -283,19 +295,15 @@ impl Way {
         }
         let length = packet.len();
         let frame = packet.bytes_mut();
-        let mut head = self.head;
-        if upstream {
-            if let Some(mac) = view.virtual_mac {
-                head[6..12].copy_from_slice(&mac);
-            }
-        } else {
-            head[..6].copy_from_slice(&view.mac);
-            head[12..].copy_from_slice(&view.tags);
-        }
+        write(frame, Some(&(to << 16 | from >> 32).to_be_bytes()));
+        let frame = frame.get_mut(8..).unwrap_or_default();
         match own {
-            0 => write(frame, head.first_chunk::<12>()),
-            1 => write(frame, head.first_chunk::<16>()),
-            _ => write(frame, Some(&head)),
+            0 => write(frame, Some(&(from as u32).to_be_bytes())),
+            1 => write(frame, Some(&(from << 32 | labels >> 32).to_be_bytes())),
+            _ => {
+                let rest = u128::from(from << 32 | labels >> 32) << 32 | u128::from(labels as u32);
+                write(frame, (rest << 32).to_be_bytes().first_chunk::<12>());
+            }
         }
         if !cut && self.sender.is_none() {
             self.frames += 1;

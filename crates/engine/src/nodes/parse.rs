@@ -81,7 +81,7 @@ fn parse_those(
     let ours = untagged.and_then(|number| Some((number, policy.interface(number)?)));
     let ends = ours.is_some_and(|(_, interface)| policy.tunnels.end_in(interface.router));
     let (mut frames, mut bytes, mut tagged) = (0, 0, Tagged::of(ctx, port));
-    let mut site = Sites::of(ctx, untagged);
+    let mut site = Sites::of(ctx, port, untagged);
     for slot in slots {
         let (packet, meta) = (&mut batch.packets[slot], &mut batch.meta[slot]);
         let frame = packet.bytes();
@@ -134,6 +134,8 @@ struct Sites<'c> {
     access: &'c Access,
     /// Frames have the tags of their site.
     has_tags: bool,
+    /// There are interfaces behind tags on the same port.
+    shares_port: bool,
     /// Frames to virtual MACs come in.
     is_public: bool,
     /// UDP port of DHCP, which goes to control.
@@ -142,13 +144,14 @@ struct Sites<'c> {
 }
 
 impl<'c> Sites<'c> {
-    fn of(ctx: &Ctx<'c, '_>, untagged: Option<u16>) -> Option<Self> {
+    fn of(ctx: &Ctx<'c, '_>, port: PortIndex, untagged: Option<u16>) -> Option<Self> {
         let (access, number) = (ctx.policy.sites.as_deref()?, untagged?);
         let (is_door, is_public) = (access.is_door(number), access.is_public(number));
         (is_door || is_public).then_some(Self {
             interface: ctx.policy.interface(number)?,
             access,
             has_tags: access.has_tags(number),
+            shares_port: ctx.policy.is_tagged(port),
             is_public,
             dhcp: if is_public { access::CLIENT } else { access::SERVER },
             tally: Tally::at(number),
@@ -185,7 +188,8 @@ impl<'c> Sites<'c> {
             interface: self.tally.interface,
             ..Meta::default()
         };
-        if self.has_tags && self.access.context(meta.interface, &layers, frame).is_none() {
+        // Whose site it is is asked with its session; but other tags may be another interface's.
+        if self.shares_port && self.access.context(meta.interface, &layers, frame).is_none() {
             return false;
         }
         self.tally.frames += 1;

@@ -5,7 +5,7 @@
 
 use sluice_nat::Tuple;
 use sluice_nat::rule::SourceAction;
-use sluice_nat::sites::{Call, View, is_pooled, is_site, site};
+use sluice_nat::sites::{Call, Sites, View, is_pooled, is_site, site, word_of};
 use sluice_route::RouterIndex;
 use sluice_table::flow::RecordIndex;
 use sluice_wire::layers::{self, Class};
@@ -170,10 +170,14 @@ pub fn source<F: Family>(policy: &Policy, context: Context) -> Option<SourceActi
     }
 }
 
-/// Whether a packet came in by an interface of sites and is of none of these.
+/// Why a packet is dropped that came in by an interface of sites and is of none of these.
 #[inline(always)]
-pub fn is_nobodys<F: Family>(policy: &Policy, meta: &Meta, key: &F::Key) -> bool {
-    came_from(policy, meta) && !is_site(F::tuple(key).context())
+pub fn nobodys<F: Family>(policy: &Policy, meta: &Meta, key: &F::Key) -> Option<Own> {
+    let is_nobodys = came_from(policy, meta) && !is_site(F::tuple(key).context());
+    is_nobodys.then_some(match meta.layers.tags {
+        0 => Own::SiteUnknown,
+        _ => Own::UnknownVlan,
+    })
 }
 
 /// A session's plan, but where a terminal opens it from another's address.
@@ -185,7 +189,9 @@ pub fn unless_forged<F: Family>(policy: &Policy, meta: &Meta, frame: &[u8], key:
     }
     let mac = frame.get(6..12);
     match view::<F>(policy, &plan, tuple) {
-        Some(view) if mac != Some(&view.mac) => Plan::Drop(Own::TerminalForged.into()),
+        Some(view) if mac.and_then(|mac| mac.try_into().ok()).map(word_of) != Some(view.mac) => {
+            Plan::Drop(Own::TerminalForged.into())
+        }
         _ => plan,
     }
 }
@@ -201,7 +207,7 @@ fn view<F: Family>(policy: &Policy, plan: &Plan<F>, tuple: &F::Tuple) -> Option<
 /// None where its lease has gone, or the site has another public address than the session was given.
 #[inline(always)]
 pub fn terminal_of<F: Family>(
-    policy: &Policy,
+    table: &Sites,
     session: &F::Session,
     direction: Direction,
     upstream: bool,
@@ -217,7 +223,6 @@ pub fn terminal_of<F: Family>(
     let (own, answer) = (tuple(inside), tuple(outside));
     // Packets to the terminal go the way of what comes from outside.
     let terminal = session.hop(outside).as_terminal()?;
-    let table = &policy.sites.as_deref()?.table;
     let view = table.view(terminal, own.context(), four::<F>(own.source()))?;
     let keeps = is_pooled(own.context()) || view.public == four::<F>(answer.destination());
     keeps.then_some(view)
@@ -255,8 +260,8 @@ pub fn lost<F: Family>(
 #[inline(always)]
 pub fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &Exit<'_>) -> bool {
     let destination = frame.first_chunk::<6>();
-    match view.virtual_mac {
-        Some(mac) if destination == Some(&mac) => true,
+    match destination.map(|mac| word_of(*mac)) {
+        Some(mac) if mac == view.virtual_mac => true,
         // Who knows the address by an earlier answer of ARP, and packets that turn back at it.
         _ => {
             let own = exit.policy.interface(meta.interface).map(|interface| &interface.mac);

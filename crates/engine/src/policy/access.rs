@@ -56,12 +56,28 @@ impl Behind {
 
 /// An interface that terminals of sites come in by.
 #[derive(Clone, Debug)]
-enum Door {
+pub enum Door {
     /// Rows in order, and where those of each outer tag begin.
     Tags(Box<[Row]>, Box<[u32]>),
+    /// There is one site.
     One(Context),
-    /// The longest first.
+    /// Networks of terminals, the longest first.
     Prefixes(Box<[(u32, u8, Context)]>),
+}
+
+impl Door {
+    /// The context of the site that a packet comes from; none where it is of none.
+    #[inline(always)]
+    pub fn context(&self, layers: &Layers, frame: &[u8]) -> Option<Context> {
+        match self {
+            Door::Tags(rows, starts) => by_tags(rows, starts, layers.tags, frame),
+            Door::One(context) => (layers.tags == 0).then_some(*context),
+            Door::Prefixes(prefixes) => {
+                let has_source = layers.tags == 0 && layers.class == Class::Ipv4;
+                has_source.then(|| by_prefix(prefixes, ipv4::SOURCE.read(layers.datagram(frame))))?
+            }
+        }
+    }
 }
 
 /// What sites mean to an interface.
@@ -151,14 +167,13 @@ impl Access {
     /// The context of the site that a packet comes from by an interface of terminals; none where it is of none.
     #[inline(always)]
     pub fn context(&self, interface: u16, layers: &Layers, frame: &[u8]) -> Option<Context> {
-        match self.side(interface)?.door.as_ref()? {
-            Door::Tags(rows, starts) => by_tags(rows, starts, layers.tags, frame),
-            Door::One(context) => (layers.tags == 0).then_some(*context),
-            Door::Prefixes(prefixes) => {
-                let has_source = layers.tags == 0 && layers.class == Class::Ipv4;
-                has_source.then(|| by_prefix(prefixes, ipv4::SOURCE.read(layers.datagram(frame))))?
-            }
-        }
+        self.door(interface)?.context(layers, frame)
+    }
+
+    /// The door that an interface is, where it is one.
+    #[inline(always)]
+    pub fn door(&self, interface: u16) -> Option<&Door> {
+        self.side(interface)?.door.as_ref()
     }
 
     /// The context of the site that calls by DHCP. Who has no address yet can't be told apart by that: the first of the

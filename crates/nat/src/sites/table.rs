@@ -95,7 +95,9 @@ impl Site {
     }
 }
 
-pub(super) fn word_of(mac: [u8; 6]) -> u64 {
+/// A MAC address as a number in network order.
+#[inline(always)]
+pub fn word_of(mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
     u64::from_be_bytes([0, 0, a, b, c, d, e, f])
 }
@@ -121,12 +123,12 @@ pub(super) fn place_word(public: u32, tags: u8, interface: u16) -> u64 {
 /// A terminal as a packet needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Its MAC address.
-    pub mac: [u8; 6],
-    /// What its site is seen by upstream; none where that is the interface's own address.
-    pub virtual_mac: Option<[u8; 6]>,
-    /// Its site's tags as frames have them: type and control of the outermost, then of the other.
-    pub tags: [u8; 8],
+    /// Its MAC address, as a number in network order.
+    pub mac: u64,
+    /// What its site is seen by upstream, likewise; 0 where that is the interface's own address.
+    pub virtual_mac: u64,
+    /// Its site's tags as frames have them, as a number in network order: type and control of the outermost, then of the other.
+    pub tags: u64,
     /// How many tags.
     pub tag_count: u8,
     /// The interface that it is behind.
@@ -157,10 +159,18 @@ pub(super) fn key_of(context: u32, address: u32) -> u64 {
     u64::from(context) << 32 | u64::from(address)
 }
 
+/// Lines of so many terminals, on huge pages where they are many: packets go all over them.
+fn lines(terminals: u32) -> Box<[Slot]> {
+    let mut slots = Vec::with_capacity(terminals as usize);
+    sluice_table::pages::prefer_huge(slots.spare_capacity_mut());
+    slots.extend((0..terminals).map(|_| Slot::empty()));
+    slots.into()
+}
+
 impl Sites {
     pub(super) fn new(sites: u32, terminals: u32, secret: [u64; 2]) -> Self {
         Self {
-            slots: (0..terminals).map(|_| Slot::empty()).collect(),
+            slots: lines(terminals),
             sites: (0..sites).map(|_| Site::empty()).collect(),
             terminals: Index::new(terminals as usize),
             owners: Index::new(sites as usize),
@@ -212,10 +222,10 @@ impl Sites {
         let place = slot.place.load(Ordering::Relaxed);
         // Pairs with the fence of who writes: a word of another terminal comes with another key.
         fence(Ordering::Acquire);
-        (slot.key.load(Ordering::Relaxed) == key).then(|| View {
-            mac: mac_of(mac),
-            virtual_mac: (virtual_mac != 0).then(|| mac_of(virtual_mac)),
-            tags: tags.to_be_bytes(),
+        (slot.key.load(Ordering::Relaxed) == key).then_some(View {
+            mac,
+            virtual_mac,
+            tags,
             tag_count: (place >> 16) as u8,
             interface: place as u16,
             public: (place >> 32) as u32,

@@ -44,9 +44,9 @@ fn terminal_is_found_with_all_that_a_packet_needs_and_its_sites_address_as_it_ch
     keeper.set_site(5, Some(VIRTUAL), None).expect("nobody has it");
     keeper.add_terminal(&terminal(5, ADDRESS, MAC)).expect("room");
     let mut expected = View {
-        mac: MAC,
-        virtual_mac: Some(VIRTUAL),
-        tags: [0x88, 0xa8, 0, 100, 0x81, 0, 0, 5],
+        mac: word_of(MAC),
+        virtual_mac: word_of(VIRTUAL),
+        tags: 0x88a8_0064_8100_0005,
         tag_count: 2,
         interface: 7,
         public: 0,
@@ -73,7 +73,7 @@ fn terminals_of_two_sites_with_one_address_are_two() {
     keeper.add_terminal(&terminal(1, ADDRESS, MAC)).expect("room");
     keeper.add_terminal(&terminal(2, ADDRESS, OTHER)).expect("room");
     let macs = [1, 2, 3].map(|site| view(&sites, site, ADDRESS).map(|view| view.mac));
-    assert_eq!([Some(MAC), Some(OTHER), None], macs);
+    assert_eq!([Some(word_of(MAC)), Some(word_of(OTHER)), None], macs);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn terminal_with_another_mac_is_another_and_the_lines_of_the_one_before_say_noth
     assert_eq!(Some(before), sites.find(context, ADDRESS), "the same again");
     keeper.add_terminal(&terminal(1, ADDRESS, OTHER)).expect("room");
     assert_eq!(None, sites.view(before, context, ADDRESS));
-    assert_eq!(Some(OTHER), view(&sites, 1, ADDRESS).map(|view| view.mac));
+    assert_eq!(Some(word_of(OTHER)), view(&sites, 1, ADDRESS).map(|view| view.mac));
     assert_eq!((1, 10), sites.terminals());
 }
 
@@ -209,7 +209,7 @@ proptest! {
                 prop_assert_eq!(public, sites.public(site));
                 for address in 0..6 {
                     let expected = terminals.get(&(site, address));
-                    let expected = expected.map(|mac| (*mac, public.unwrap_or(0)));
+                    let expected = expected.map(|mac| (word_of(*mac), public.unwrap_or(0)));
                     prop_assert_eq!(expected, view(&sites, site, address).map(|view| (view.mac, view.public)));
                 }
             }

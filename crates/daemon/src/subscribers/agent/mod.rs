@@ -395,6 +395,11 @@ impl Agent {
         entry.announced.then(|| entry.lease())
     }
 
+    /// The site that has an address.
+    pub fn owner(&self, address: Ipv4Addr) -> Option<Site> {
+        self.addresses.get(&address).map(|site| Site(*site))
+    }
+
     /// Where a site is.
     pub fn state(&self, site: Site) -> State {
         self.entries
@@ -420,4 +425,4 @@ impl Agent {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -159,7 +159,7 @@ impl Entry {
     }
 }
 
-/// What has become of a lease. A renewal that only moves the end is none.
+/// What has become of a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// There is one more.
@@ -171,6 +171,8 @@ pub enum Change {
         /// As it is.
         now: Arc<Lease>,
     },
+    /// The same terminal has it at the same place, for longer, or by another name.
+    Renewed(Arc<Lease>),
     /// It is no more.
     Lost {
         /// As it was.

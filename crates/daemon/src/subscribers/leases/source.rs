@@ -50,6 +50,8 @@ pub struct Counts {
     pub gained: u64,
     /// Leases that went to another terminal or place.
     pub changed: u64,
+    /// Leases that last longer, or have another name.
+    pub renewed: u64,
     /// Leases that went, in the order of [`Lost::ALL`].
     pub lost: [u64; Lost::ALL.len()],
     /// Readings from the beginning.
@@ -171,6 +173,7 @@ impl Source {
             match change {
                 Change::Gained(_) => self.counts.gained += 1,
                 Change::Changed { .. } => self.counts.changed += 1,
+                Change::Renewed(_) => self.counts.renewed += 1,
                 Change::Lost { why, .. } => self.counts.lost[*why as usize] += 1,
             }
         }

@@ -126,11 +126,15 @@ impl Table {
                 if lease.relay.is_none() && lease.hardware == was.hardware {
                     lease.relay.clone_from(&was.relay);
                 }
+                if lease == **was {
+                    return Ok(());
+                }
                 let now = Arc::new(lease);
                 let was = std::mem::replace(&mut place.get_mut().lease, now.clone());
-                if !was.maps_like(&now) {
-                    changes.push(Change::Changed { was, now });
-                }
+                changes.push(match was.maps_like(&now) {
+                    true => Change::Renewed(now),
+                    false => Change::Changed { was, now },
+                });
             }
         }
         self.queue(address);

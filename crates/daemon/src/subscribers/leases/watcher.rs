@@ -45,6 +45,8 @@ pub struct Standing {
     pub counts: Counts,
     /// Times that inotify's queue was full.
     pub overflows: u64,
+    /// Looks at it, what each found having been handed over.
+    pub looks: u64,
     /// Panics, after each of which the file was read anew.
     pub panics: u64,
 }
@@ -131,6 +133,7 @@ impl Task {
             let handed = changes.is_empty() || catch_unwind(AssertUnwindSafe(|| (self.hand)(changes))).is_ok();
             if whole && handed {
                 self.patience = PERIOD;
+                self.shared.standing().looks += 1;
                 self.wait(PERIOD);
                 continue;
             }

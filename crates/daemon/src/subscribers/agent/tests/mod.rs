@@ -3,7 +3,7 @@ mod many;
 mod operators;
 mod random;
 mod restart;
-mod server;
+pub(crate) mod server;
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;

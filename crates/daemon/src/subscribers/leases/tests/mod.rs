@@ -79,6 +79,7 @@ fn word(change: &Change) -> String {
                 now.hardware[5]
             )
         }
+        Change::Renewed(lease) => format!("~{}={:x}", lease.address.octets()[3], lease.hardware[5]),
         Change::Lost { was, why } => format!("-{} {}", was.address.octets()[3], why.name()),
     }
 }

@@ -19,10 +19,11 @@ fn none() -> Vec<String> {
 }
 
 #[test]
-fn lease_renewed_changes_nothing_and_expires_later() {
+fn lease_renewed_is_told_once_and_expires_later() {
     let mut table = Table::new(9);
     assert_eq!(vec!["+1=7"], apply(&mut table, Entry::Leased(leased(1, 7, 1000)), 1000));
-    assert_eq!(none(), apply(&mut table, Entry::Leased(leased(1, 7, 1030)), 1030));
+    assert_eq!(vec!["~1=7"], apply(&mut table, Entry::Leased(leased(1, 7, 1030)), 1030));
+    assert_eq!(none(), apply(&mut table, Entry::Leased(leased(1, 7, 1030)), 1031));
     assert_eq!(none(), expire(&mut table, 1089));
     assert_eq!(vec!["-1 expired"], expire(&mut table, 1090));
     assert!(table.is_empty());
@@ -36,7 +37,7 @@ fn lease_cut_short_expires_at_its_new_end() {
         expires: Expiry::At(1020),
         ..leased(1, 7, 1010)
     };
-    assert_eq!(none(), apply(&mut table, Entry::Leased(short), 1010));
+    assert_eq!(vec!["~1=7"], apply(&mut table, Entry::Leased(short), 1010));
     assert_eq!(none(), expire(&mut table, 1019));
     assert_eq!(vec!["-1 expired"], expire(&mut table, 1020));
     assert_eq!(none(), expire(&mut table, 2000));
@@ -50,9 +51,9 @@ fn lease_without_end_stays_until_it_gets_one() {
         expires: Expiry::Never,
         ..leased(1, 7, 1001)
     };
-    assert_eq!(none(), apply(&mut table, Entry::Leased(forever), 1001));
+    assert_eq!(vec!["~1=7"], apply(&mut table, Entry::Leased(forever), 1001));
     assert_eq!(none(), expire(&mut table, u64::MAX));
-    assert_eq!(none(), apply(&mut table, Entry::Leased(leased(1, 7, 5000)), 5000));
+    assert_eq!(vec!["~1=7"], apply(&mut table, Entry::Leased(leased(1, 7, 5000)), 5000));
     assert_eq!(vec!["-1 expired"], expire(&mut table, 5060));
 }
 
@@ -83,7 +84,7 @@ fn lease_renewed_past_the_relay_stays_where_it_was() {
     let (mut table, mut at) = (Table::new(9), leased(1, 7, 1000));
     at.relay = circuit(b"one");
     apply(&mut table, Entry::Leased(at.clone()), 1000);
-    assert_eq!(none(), apply(&mut table, Entry::Leased(leased(1, 7, 1010)), 1010));
+    assert_eq!(vec!["~1=7"], apply(&mut table, Entry::Leased(leased(1, 7, 1010)), 1010));
     assert_eq!(circuit(b"one"), table.get(address(1)).unwrap().relay);
     at.relay = circuit(b"two");
     assert_eq!(vec!["1=7>7"], apply(&mut table, Entry::Leased(at), 1020));
@@ -174,16 +175,20 @@ proptest! {
             // Who follows the changes knows who has what.
             for change in changes {
                 match change {
-                    Change::Gained(lease) => prop_assert!(mirror.insert(lease.address, lease.hardware).is_none()),
+                    Change::Gained(lease) => prop_assert!(mirror.insert(lease.address, lease.clone()).is_none()),
                     Change::Changed { was, now } => {
-                        prop_assert_eq!(Some(was.hardware), mirror.insert(now.address, now.hardware));
+                        prop_assert_eq!(Some(was), mirror.insert(now.address, now));
                     }
-                    Change::Lost { was, .. } => prop_assert_eq!(Some(was.hardware), mirror.remove(&was.address)),
+                    Change::Renewed(lease) => prop_assert!(mirror.insert(lease.address, lease).is_some()),
+                    Change::Lost { was, .. } => {
+                        let mirrored = mirror.remove(&was.address);
+                        prop_assert_eq!(Some(was), mirrored);
+                    }
                 }
             }
             prop_assert_eq!(expected.values().cloned().collect::<Vec<_>>(), sorted(&table));
-            let hardware: Vec<_> = expected.iter().map(|(address, lease)| (*address, lease.hardware)).collect();
-            prop_assert_eq!(hardware, mirror.clone().into_iter().collect::<Vec<_>>());
+            let mirrored: Vec<Lease> = mirror.values().map(|lease| Lease::clone(lease)).collect();
+            prop_assert_eq!(mirrored, sorted(&table));
         }
     }
 }

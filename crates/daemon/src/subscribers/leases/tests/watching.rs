@@ -147,8 +147,10 @@ fn watcher_of_many_leases_hands_on_all_of_them() {
     until(&watcher, |standing| {
         standing.leases == 100_000 && standing.counts.faults.iter().all(|&count| count == 0)
     });
-    // What is there is no news when it is written anew.
-    fs::write(&path, &text).expect("it is written");
+    // What is there is no news when it is written anew. In place that may be done before anybody looks.
+    let fresh = path.with_file_name("fresh");
+    fs::write(&fresh, &text).expect("it is written");
+    fs::rename(&fresh, &path).expect("it is renamed");
     until(&watcher, |standing| standing.counts.readings == 2);
     let mut longest = Duration::ZERO;
     for terminal in 1..100 {

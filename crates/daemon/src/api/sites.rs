@@ -1,0 +1,261 @@
+//! Subscribers' sites, who has which private address, and how DHCP stands on both sides.
+
+use std::net::Ipv4Addr;
+
+use axum::Json;
+use axum::extract::{Query, State};
+use sluice_config::Config;
+use sluice_config::api::{Lease, LeaseFilter, NetFilter, Page, Position, Site, SiteFilter};
+use sluice_config::config::{SiteGroup, SitesOutside, Subscribers};
+use sluice_wire::Context;
+
+use super::{Refusal, Shared};
+use crate::control::Control;
+use crate::sites::context_of;
+use crate::subscribers;
+use crate::subscribers::agent::State as Client;
+use crate::subscribers::agent::store::Present;
+use crate::subscribers::leases::Expiry;
+use crate::subscribers::service::{LeaseView, Service, SiteView};
+use crate::subscribers::virtual_mac::text;
+
+/// Entries of a page where no limit is given, and at most.
+const PAGE: (u32, u32) = (1_024, 8_192);
+
+/// Entries that are looked at for a page, at most: the service stands still meanwhile.
+const LOOKED_AT: usize = 8_192;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// The context of the site with a name.
+pub(super) fn context(control: &Control, name: &str) -> Result<Context, Refusal> {
+    context_of(&control.config(), name).ok_or_else(|| unknown("site", name))
+}
+
+fn unknown(what: &str, name: &str) -> Refusal {
+    Refusal::Wrong(format!("no {what} is called `{name}`: show sites lists them"))
+}
+
+fn bad_cursor(text: &str) -> Refusal {
+    Refusal::Wrong(format!("`{text}` is no cursor of a list"))
+}
+
+fn limit(position: &Position) -> usize {
+    position.limit.unwrap_or(PAGE.0).clamp(1, PAGE.1) as usize
+}
+
+/// The numbers of the sites that a filter means, from the first up to behind the last.
+fn meant(config: &Config, site: Option<&str>, group: Option<&str>) -> Result<(u32, u32), Refusal> {
+    let Some(subscribers) = &config.subscribers else {
+        return Ok((0, 0));
+    };
+    let group = group.map(|name| subscribers.group(name).ok_or_else(|| unknown("group of sites", name)));
+    let group = group.transpose()?.map(|group| (group.first, group.first + group.count));
+    let site = site.map(|name| subscribers.find(name).ok_or_else(|| unknown("site", name)));
+    let site = site.transpose()?.map(|site| (site, site + 1));
+    let (all, none) = ((0, subscribers.sites()), (0, 0));
+    Ok(match (site, group) {
+        (Some(site), Some(group)) if site.0 < group.0 || site.1 > group.1 => none,
+        (Some(site), _) => site,
+        (None, Some(group)) => group,
+        (None, None) => all,
+    })
+}
+
+/// `GET /v1/sites`
+pub(super) async fn sites(
+    State(control): Shared,
+    Query(filter): Query<SiteFilter>,
+    Query(position): Query<Position>,
+) -> Result<Json<Page<Site>>, Refusal> {
+    let config = control.config();
+    let (first, behind) = meant(&config, filter.site.as_deref(), filter.group.as_deref())?;
+    let first = match &position.cursor {
+        Some(text) => text.parse().map_err(|_| bad_cursor(text))?,
+        None => first,
+    };
+    let (Some(subscribers), Some(served)) = (&config.subscribers, &control.sites) else {
+        return Ok(Json(Page::whole(Vec::new())));
+    };
+    let last = behind.min(first.saturating_add(limit(&position) as u32));
+    let present = served.service().present();
+    let views: Vec<SiteView> = served.service().with(|service| {
+        let numbers = (first..last).map(subscribers::Site);
+        numbers.filter_map(|number| service.site(number)).collect()
+    });
+    let items = views.into_iter().filter_map(|view| {
+        let group = subscribers.groups.get(view.group)?;
+        Some(site(view, group, (&config, subscribers), present))
+    });
+    Ok(Json(Page {
+        items: items.collect(),
+        next: (last < behind).then(|| last.to_string()),
+    }))
+}
+
+fn site(view: SiteView, group: &SiteGroup, (config, subscribers): (&Config, &Subscribers), present: Present) -> Site {
+    let name = |index: u16| {
+        let interface = config.interfaces.get(usize::from(index));
+        interface.map_or_else(String::new, |interface| interface.name.clone())
+    };
+    let seconds = |time: u64| (time != u64::MAX).then(|| time.saturating_sub(present.now) / SECOND);
+    let (outside, pool) = match group.outside {
+        SitesOutside::Public(client) => (
+            subscribers.public.get(client).map(|client| name(client.interface)),
+            None,
+        ),
+        SitesOutside::Pool(pool) => (None, config.pools.get(usize::from(pool)).map(|pool| pool.name.clone())),
+    };
+    let flags = [
+        (view.shares_mac, "mac-in-two-sites"),
+        (
+            view.state == Some(Client::Rebooting) && view.public.is_some(),
+            "confirming",
+        ),
+        (view.terminals == 0 && view.public.is_some(), "held"),
+    ];
+    Site {
+        name: subscribers.name(view.site.0),
+        group: group.name.clone(),
+        number: view.site.0,
+        interface: name(group.interface),
+        tags: subscribers.tags(view.site.0).map(|tags| tags.to_string()),
+        prefix: group.prefix.map(|prefix| prefix.to_string()),
+        mac: view.mac.map(text),
+        public: view.public,
+        outside_interface: outside,
+        pool,
+        state: view.state.map(|state| state.word().to_owned()),
+        server: view.lease.map(|lease| lease.server),
+        renews: view.lease.and_then(|lease| seconds(lease.renew)),
+        expires: view.lease.and_then(|lease| seconds(lease.expires)),
+        terminals: view.terminals,
+        flags: flags
+            .into_iter()
+            .filter(|(so, _)| *so)
+            .map(|(_, flag)| flag.to_owned())
+            .collect(),
+    }
+}
+
+/// The place of a lease in the list: first the terminals of sites, by site and address, then the others, by server and address.
+#[derive(Clone, Copy)]
+enum Place {
+    Mapped(u32, Ipv4Addr),
+    Apart(usize, Ipv4Addr),
+}
+
+impl Place {
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.split('-');
+        let (kind, number, address) = (words.next()?, words.next()?, words.next()?.parse().ok()?);
+        match kind {
+            "site" => Some(Self::Mapped(number.parse().ok()?, address)),
+            "server" => Some(Self::Apart(number.parse().ok()?, address)),
+            _ => None,
+        }
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::Mapped(site, address) => format!("site-{site}-{address}"),
+            Self::Apart(server, address) => format!("server-{server}-{address}"),
+        }
+    }
+}
+
+/// Which leases are looked for.
+struct Wanted {
+    /// Of sites from one up to behind another.
+    sites: (u32, u32),
+    /// Those of no site, too.
+    any: bool,
+    /// Of this network.
+    address: Option<NetFilter>,
+    /// How many at most.
+    most: usize,
+}
+
+/// Leases from a place on, and the place behind them.
+fn leases_from(service: &Service, place: Place, wanted: &Wanted) -> (Vec<LeaseView>, Option<Place>) {
+    let (first, behind) = wanted.sites;
+    let meant = |view: &LeaseView| {
+        let there = view.site.map_or(wanted.any, |site| (first..behind).contains(&site.0));
+        there && wanted.address.is_none_or(|net| net.matches(view.lease.address.into()))
+    };
+    let (mut found, mut left) = (Vec::new(), LOOKED_AT);
+    let mut apart = (0, Ipv4Addr::UNSPECIFIED);
+    match place {
+        Place::Mapped(site, address) => {
+            for view in service.leases((subscribers::Site(site.max(first)), address)) {
+                let Some(site) = view.site.filter(|site| site.0 < behind) else {
+                    break;
+                };
+                if found.len() >= wanted.most || left == 0 {
+                    return (found, Some(Place::Mapped(site.0, view.lease.address)));
+                }
+                left -= 1;
+                found.extend(Some(view).filter(meant));
+            }
+        }
+        Place::Apart(server, address) => apart = (server, address),
+    }
+    for view in service.leases_apart(apart) {
+        if found.len() >= wanted.most || left == 0 {
+            return (found, Some(Place::Apart(view.server, view.lease.address)));
+        }
+        left -= 1;
+        found.extend(Some(view).filter(meant));
+    }
+    (found, None)
+}
+
+/// `GET /v1/leases`
+pub(super) async fn leases(
+    State(control): Shared,
+    Query(filter): Query<LeaseFilter>,
+    Query(position): Query<Position>,
+) -> Result<Json<Page<Lease>>, Refusal> {
+    let config = control.config();
+    let range = meant(&config, filter.site.as_deref(), filter.group.as_deref())?;
+    let place = match &position.cursor {
+        Some(text) => Place::read(text).ok_or_else(|| bad_cursor(text))?,
+        None => Place::Mapped(0, Ipv4Addr::UNSPECIFIED),
+    };
+    let (Some(subscribers), Some(served)) = (&config.subscribers, &control.sites) else {
+        return Ok(Json(Page::whole(Vec::new())));
+    };
+    let present = served.service().present();
+    let wanted = Wanted {
+        sites: range,
+        any: filter.site.is_none() && filter.group.is_none(),
+        address: filter.address,
+        most: limit(&position),
+    };
+    let (views, next) = served.service().with(|service| leases_from(service, place, &wanted));
+    let items = views.into_iter().filter_map(|view| lease(view, subscribers, present));
+    Ok(Json(Page {
+        items: items.collect(),
+        next: next.map(Place::text),
+    }))
+}
+
+fn lease(view: LeaseView, subscribers: &Subscribers, present: Present) -> Option<Lease> {
+    let server = subscribers.servers.get(view.server)?;
+    let group = view.site.and_then(|site| subscribers.group_of(site.0));
+    Some(Lease {
+        address: view.lease.address,
+        mac: text(view.lease.hardware),
+        host_name: view.lease.host_name.as_deref().map(str::to_owned),
+        site: view.site.map(|site| subscribers.name(site.0)),
+        group: group.map(|group| group.name.clone()),
+        server: server.name.clone(),
+        source: server.leases.display().to_string(),
+        since: present.unix.saturating_sub(view.lease.renewed),
+        expires: match view.lease.expires {
+            Expiry::At(end) => Some(end.saturating_sub(present.unix)),
+            Expiry::Never => None,
+        },
+        state: view.standing.word().into(),
+    })
+}

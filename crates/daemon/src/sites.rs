@@ -1,0 +1,94 @@
+//! Subscribers' sites in the running process: between the workers' queues, routers' hosts, and what the API asks.
+
+use std::sync::{Arc, OnceLock, Weak};
+
+use sluice_config::Config;
+use sluice_engine::policy::Policy;
+use sluice_engine::request::Counter;
+use sluice_nat::Secret;
+use sluice_nat::sites::{Keeper, is_site, site};
+use sluice_wire::{Context, Mac};
+
+use crate::DaemonError;
+use crate::build::{self, PoolNames};
+use crate::host::Hosts;
+use crate::subscribers::service::Parameters;
+use crate::subscribers::{Inbox, Queues, Subscribers};
+
+/// Who serves the sites.
+pub struct SitesService {
+    subscribers: Subscribers,
+    inbox: Arc<Inbox>,
+    /// Hosts of routers, once there are any. They live longer than the thread does.
+    hosts: Arc<OnceLock<Weak<Hosts>>>,
+    macs: Vec<Mac>,
+    secret: Secret,
+}
+
+impl SitesService {
+    /// Serve sites: what is leased goes to the table of `keeper`.
+    ///
+    /// # Errors
+    /// No thread, or no descriptor.
+    pub fn start(parameters: Parameters, keeper: Keeper, desks: &mut [Counter]) -> Result<Self, DaemonError> {
+        let (inbox, heard) = Inbox::new(&parameters)?;
+        let hosts = Arc::new(OnceLock::<Weak<Hosts>>::new());
+        let port = hosts.clone();
+        let queues = Queues {
+            to_subscribers: desks.iter_mut().filter_map(|desk| desk.to_subscribers.take()).collect(),
+            from_subscribers: desks.iter_mut().find_map(|desk| desk.from_subscribers.take()),
+            from_hosts: Some(heard),
+            to_hosts: Some(Box::new(move |interface, frame| {
+                let hosts = port.get().and_then(Weak::upgrade);
+                hosts.is_some_and(|hosts| hosts.deliver(interface, frame))
+            })),
+        };
+        let (macs, secret) = (parameters.macs.clone(), parameters.secret);
+        Ok(Self {
+            subscribers: Subscribers::start(Arc::new(parameters), Box::new(keeper), queues)?,
+            inbox: Arc::new(inbox),
+            hosts,
+            macs,
+            secret,
+        })
+    }
+
+    /// Servers of private leases may live in routers' hosts.
+    pub fn live_with(&self, hosts: &Arc<Hosts>) {
+        let _ = self.hosts.set(Arc::downgrade(hosts));
+        let inbox = self.inbox.clone();
+        hosts.divert(Box::new(move |interface, frame| inbox.takes(interface, frame)));
+    }
+
+    /// Another configuration runs, with the same sites.
+    pub fn follow(&self, config: &Config, policy: &Policy, pools: &PoolNames) {
+        let parameters = build::subscribers(config, &policy.interfaces, pools, self.macs.clone(), self.secret);
+        if let Some(parameters) = parameters {
+            self.inbox.follow(&parameters);
+            self.subscribers.follow(parameters);
+        }
+    }
+
+    /// The service.
+    pub fn service(&self) -> &Subscribers {
+        &self.subscribers
+    }
+
+    /// End in order.
+    pub fn stop(&self) {
+        self.subscribers.stop();
+    }
+}
+
+/// The name of the site of a context; none where it is not one's.
+pub(crate) fn site_name(config: &Config, context: Context) -> Option<String> {
+    let subscribers = config.subscribers.as_ref().filter(|_| is_site(context))?;
+    Some(subscribers.name(site(context))).filter(|name| !name.is_empty())
+}
+
+/// The context of the site with a name.
+pub(crate) fn context_of(config: &Config, name: &str) -> Option<Context> {
+    let subscribers = config.subscribers.as_ref()?;
+    let site = subscribers.find(name)?;
+    Some(build::site_context(subscribers.group_of(site)?, site))
+}

@@ -1,0 +1,187 @@
+//! What the service is made of: the validated configuration, and what the data plane knows besides.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use ipnet::Ipv4Net;
+use sluice_config::config::{SiteFrames, SiteGroup, SitesOutside, Subscribers};
+use sluice_nat::Secret;
+use sluice_nat::sites::context;
+use sluice_wire::vlan::Tag;
+use sluice_wire::{Context, Mac};
+
+use crate::subscribers::Site;
+
+/// An interface, as far as sites need it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its MAC address.
+    pub mac: Mac,
+    /// Its virtual router's number.
+    pub router: u16,
+    /// Its IPv4 addresses, each with its network.
+    pub addresses: Vec<Ipv4Net>,
+    /// Its router has a host, which has the addresses of the router's interfaces too.
+    pub host: bool,
+}
+
+/// What the service of sites is made of.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// The sites, and who leases addresses to them.
+    pub subscribers: Subscribers,
+    /// Interfaces by number.
+    pub interfaces: Vec<Interface>,
+    /// Virtual MACs by site.
+    pub macs: Vec<Mac>,
+    /// The engine's number of each pool, by the configuration's.
+    pub pools: Vec<u16>,
+    /// What transaction numbers follow from.
+    pub secret: Secret,
+    /// Which frames are of which site.
+    pub finder: Finder,
+}
+
+impl Parameters {
+    /// A group's place, for a site that there is.
+    pub fn group_of(&self, site: Site) -> Option<(usize, &SiteGroup)> {
+        let behind = self.subscribers.groups.partition_point(|group| group.first <= site.0);
+        let place = behind.checked_sub(1)?;
+        let group = self.subscribers.groups.get(place)?;
+        (site.0 - group.first < group.count).then_some((place, group))
+    }
+
+    /// The site of a circuit, where it is one of a server's.
+    pub fn site_of_circuit(&self, server: usize, circuit: &[u8]) -> Option<Site> {
+        let name = std::str::from_utf8(circuit).ok()?;
+        let site = Site(self.subscribers.find(name)?);
+        let (_, group) = self.group_of(site)?;
+        (group.server == server).then_some(site)
+    }
+
+    /// A site's context.
+    pub fn context(&self, site: Site, group: &SiteGroup) -> Context {
+        context(site.0, group.router, matches!(group.outside, SitesOutside::Pool(_)))
+    }
+
+    /// A site's tags as frames have them.
+    pub fn tags(&self, site: Site) -> [Option<Tag>; 2] {
+        match self.subscribers.tags(site.0).map(|tags| (tags.outer(), tags.inner())) {
+            Some((outer, Some(inner))) => [Some(Tag::service(outer)), Some(Tag::vlan(inner))],
+            Some((tag, None)) => [Some(Tag::vlan(tag)), None],
+            None => [None, None],
+        }
+    }
+
+    /// A site's virtual MAC, where it has one.
+    pub fn mac(&self, site: Site) -> Mac {
+        self.macs.get(site.0 as usize).copied().unwrap_or_default()
+    }
+
+    /// An interface's MAC.
+    pub fn mac_of(&self, interface: u16) -> Mac {
+        self.interfaces
+            .get(usize::from(interface))
+            .map_or([0; 6], |interface| interface.mac)
+    }
+
+    /// An interface's virtual router.
+    pub fn router_of(&self, interface: u16) -> Option<u16> {
+        self.interfaces
+            .get(usize::from(interface))
+            .map(|interface| interface.router)
+    }
+
+    /// Whether a router's host has an address: who sends to it does so by the kernel.
+    pub fn is_of_host(&self, router: u16, address: Ipv4Addr) -> bool {
+        let own = |interface: &&Interface| interface.host && interface.router == router;
+        let mut interfaces = self.interfaces.iter().filter(own);
+        interfaces.any(|interface| interface.addresses.iter().any(|net| net.addr() == address))
+    }
+
+    /// Whether a terminal of a group can have an address: it is a host's in the interface's networks, and in the group's
+    /// prefix, and not the gateway's.
+    pub fn allows(&self, group: &SiteGroup, address: Ipv4Addr) -> bool {
+        let interface = self.interfaces.get(usize::from(group.interface));
+        let addresses = interface.map_or(&[][..], |interface| &interface.addresses);
+        let own = address == group.relay || addresses.iter().any(|net| net.addr() == address);
+        let hosts = |net: &Ipv4Net| {
+            let edge = net.prefix_len() < 31 && (address == net.network() || address == net.broadcast());
+            net.contains(&address) && !edge
+        };
+        !own && addresses.iter().any(hosts) && group.prefix.is_none_or(|prefix| prefix.contains(&address))
+    }
+}
+
+/// Finds the site of a frame.
+#[derive(Clone, Debug, Default)]
+pub struct Finder {
+    /// Interface, S-tag or 0, first last tag: how many sites there are from which on.
+    tagged: BTreeMap<(u16, u16, u16), (u16, u32)>,
+    /// Interface, first address: the network and its site.
+    prefixes: BTreeMap<(u16, Ipv4Addr), (Ipv4Net, u32)>,
+    /// Interfaces that are one site.
+    whole: BTreeMap<u16, u32>,
+}
+
+impl Finder {
+    /// By the rows of a configuration.
+    pub fn new(subscribers: &Subscribers) -> Self {
+        let mut finder = Self::default();
+        for row in &subscribers.rows {
+            let count = u16::try_from(row.count).unwrap_or(u16::MAX);
+            match row.frames {
+                SiteFrames::All => drop(finder.whole.insert(row.interface, row.first)),
+                SiteFrames::Prefix(net) => {
+                    finder.prefixes.insert((row.interface, net.network()), (net, row.first));
+                }
+                SiteFrames::Tag(first) => drop(finder.tagged.insert((row.interface, 0, first), (count, row.first))),
+                SiteFrames::Tags(outer, first) => {
+                    finder.tagged.insert((row.interface, outer, first), (count, row.first));
+                }
+            }
+        }
+        finder
+    }
+
+    /// The site of a frame, by the numbers of its tags, the outermost first, and its source address. One without an address
+    /// yet is of the only site that the interface has.
+    pub fn find(&self, interface: u16, tags: &[u16], source: Ipv4Addr) -> Option<Site> {
+        let (outer, last) = match *tags {
+            [] => return self.untagged(interface, source),
+            [last] => (0, last),
+            [outer, last] => (outer, last),
+            _ => return None,
+        };
+        let mut before = self.tagged.range(..=(interface, outer, last));
+        let (&(row, tag, first), &(count, site)) = before.next_back()?;
+        let within = (row, tag) == (interface, outer) && last - first < count;
+        within.then(|| Site(site + u32::from(last - first)))
+    }
+
+    fn untagged(&self, interface: u16, source: Ipv4Addr) -> Option<Site> {
+        if let Some(&site) = self.whole.get(&interface) {
+            return Some(Site(site));
+        }
+        if !source.is_unspecified() {
+            let (&(of, _), &(net, site)) = self.prefixes.range(..=(interface, source)).next_back()?;
+            return (of == interface && net.contains(&source)).then_some(Site(site));
+        }
+        let mut all = self
+            .prefixes
+            .range((interface, Ipv4Addr::UNSPECIFIED)..=(interface, Ipv4Addr::BROADCAST));
+        let (_, &(_, site)) = all.next()?;
+        all.next().is_none().then_some(Site(site))
+    }
+
+    /// Whether terminals come in by an interface.
+    pub fn serves(&self, interface: u16) -> bool {
+        let tags = (interface, 0, 0)..=(interface, u16::MAX, u16::MAX);
+        let prefixes = (interface, Ipv4Addr::UNSPECIFIED)..=(interface, Ipv4Addr::BROADCAST);
+        self.whole.contains_key(&interface)
+            || self.tagged.range(tags).next().is_some()
+            || self.prefixes.range(prefixes).next().is_some()
+    }
+}

@@ -1,0 +1,285 @@
+//! Public addresses of sites: the client's messages as frames, what its leases become, and whose address it is upstream.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use sluice_config::config::{PublicClient, SitesOutside};
+use sluice_config::schema::ClientIdentifier;
+use sluice_wire::Mac;
+use sluice_wire::arp::Arp;
+use sluice_wire::ethernet::{self, BROADCAST, is_group};
+
+use super::{Count, Frame, Note, Parameters, SECOND, Service, Turn, Way};
+use crate::subscribers::Site;
+use crate::subscribers::agent::{Agent, Destination, Event, Identifier, Nanoseconds, Output, Settings, Transmit};
+use crate::subscribers::frame::{Datagram, announcement, probe};
+use crate::subscribers::message::{CLIENT_PORT, Reply, SERVER_PORT};
+
+/// How long an answer to a probe is waited for (RFC 5227, 1.1: between a try and the use, two seconds).
+const PROBED: Nanoseconds = 2 * SECOND;
+
+/// How often a site's address may be given up because somebody else claims it.
+const PAUSE: Nanoseconds = 10 * SECOND;
+
+/// Servers whose MACs are remembered, at most.
+const MOST_WAYS: usize = 256;
+
+/// Announcements that may be late, and are made up for at once.
+const LATE: Nanoseconds = 16;
+
+/// The client of an interface.
+#[derive(Debug)]
+pub struct Client {
+    pub agent: Agent,
+    interface: u16,
+    /// From which MAC each server's acknowledgements came last: its own, or the router's before it.
+    ways: HashMap<Ipv4Addr, Mac>,
+    /// Sites whose addresses are to be announced.
+    announcing: VecDeque<Site>,
+    /// When the next one may be, and how long after it another.
+    next: Nanoseconds,
+    between: Nanoseconds,
+}
+
+impl Client {
+    /// By the configuration; the client of a place has transaction numbers of its own.
+    pub fn new(parameters: &Parameters, place: u64, client: &PublicClient, now: Nanoseconds) -> Self {
+        let secret = sluice_nat::Secret([parameters.secret.hash(&[place, 0]), parameters.secret.hash(&[place, 1])]);
+        let settings = Settings {
+            identifier: match client.identifier {
+                ClientIdentifier::Mac => Identifier::Mac,
+                ClientIdentifier::Node => Identifier::Node,
+                ClientIdentifier::None => Identifier::None,
+            },
+            host_name: client.host_name.clone(),
+            broadcast: client.broadcast,
+            servers: client.servers.clone(),
+            prefixes: client.prefixes.clone(),
+            window: client.window,
+            hold: client.hold,
+            rate: client.rate,
+            shortest_lease: client.shortest_lease,
+            use_while_confirming: client.use_while_confirming,
+            ..Settings::new(secret)
+        };
+        Self {
+            agent: Agent::new(settings, now),
+            interface: client.interface,
+            ways: HashMap::new(),
+            announcing: VecDeque::new(),
+            next: now,
+            between: SECOND / u64::from(client.rate.max(1)),
+        }
+    }
+
+    /// A client's message as a frame.
+    fn frame(&self, transmit: &Transmit) -> Option<Frame> {
+        let (destination_mac, destination) = match transmit.destination {
+            Destination::Broadcast => (BROADCAST, Ipv4Addr::BROADCAST),
+            // Whoever has not been heard yet hears it like all others.
+            Destination::Unicast { address, .. } => (self.ways.get(&address).copied().unwrap_or(BROADCAST), address),
+        };
+        let datagram = Datagram {
+            source_mac: transmit.source_mac,
+            destination_mac,
+            source: SocketAddrV4::new(transmit.source, CLIENT_PORT),
+            destination: SocketAddrV4::new(destination, SERVER_PORT),
+            payload: &transmit.payload,
+        };
+        Some(self.as_it_is(datagram.frame()?))
+    }
+
+    fn as_it_is(&self, bytes: Vec<u8>) -> Frame {
+        Frame {
+            interface: self.interface,
+            way: Way::AsItIs,
+            bytes,
+        }
+    }
+}
+
+impl Service {
+    /// A site has its first terminal.
+    pub(super) fn want(&mut self, site: Site, turn: &mut Turn<'_>) {
+        let parameters = self.parameters.clone();
+        let Some(client) = self.client_of(site) else { return };
+        let wanted = match self.clients.get_mut(client) {
+            Some(client) => client.agent.want(site, parameters.mac(site), turn.present.now),
+            None => return,
+        };
+        if let Err(error) = wanted {
+            self.tell(Count::PublicRefused, Note::Refused(error), turn);
+        }
+    }
+
+    /// A site has lost its last one.
+    pub(super) fn part(&mut self, site: Site, turn: &mut Turn<'_>) {
+        let client = self.client_of(site);
+        if let Some(client) = client.and_then(|client| self.clients.get_mut(client)) {
+            client.agent.release(site, turn.present.now);
+        }
+    }
+
+    /// The place of a site's client, where it has one.
+    pub(super) fn client_of(&self, site: Site) -> Option<usize> {
+        match self.parameters.group_of(site)?.1.outside {
+            SitesOutside::Public(client) => Some(client),
+            SitesOutside::Pool(_) => None,
+        }
+    }
+
+    /// The client on an interface.
+    fn client_on(&self, interface: u16) -> Option<usize> {
+        self.clients.iter().position(|client| client.interface == interface)
+    }
+
+    /// A server has answered on a public interface.
+    pub(super) fn hear_server(
+        &mut self,
+        interface: u16,
+        datagram: &Datagram<'_>,
+        now: Nanoseconds,
+    ) -> Result<(), Count> {
+        let place = self.client_on(interface).ok_or(Count::FrameOther)?;
+        let client = self.clients.get_mut(place).ok_or(Count::FrameOther)?;
+        let before = client.agent.counters().acknowledgements;
+        client.agent.receive(datagram.payload, datagram.destination_mac, now);
+        // Who has given a lease just now is the server that it names.
+        let taken = client.agent.counters().acknowledgements != before && !is_group(datagram.source_mac);
+        if taken && let Some(server) = Reply::read(datagram.payload).ok().and_then(|reply| reply.server) {
+            if client.ways.len() >= MOST_WAYS && !client.ways.contains_key(&server) {
+                client.ways.clear();
+            }
+            client.ways.insert(server, datagram.source_mac);
+        }
+        Ok(())
+    }
+
+    /// Somebody speaks ARP on a public interface.
+    pub(super) fn hear_arp(&mut self, interface: u16, frame: &[u8], turn: &mut Turn<'_>) -> Result<(), Count> {
+        let body = frame.get(ethernet::LENGTH..).and_then(Arp::new);
+        let message = body.filter(|arp| arp.is_ipv4_over_ethernet());
+        let message = message.ok_or(Count::FrameUnread)?;
+        let place = self.client_on(interface).ok_or(Count::FrameOther)?;
+        let (address, hardware) = (Ipv4Addr::from_bits(message.sender()), message.sender_mac());
+        let owner = self.clients.get(place).and_then(|client| client.agent.owner(address));
+        let site = owner.ok_or(Count::FrameOther)?;
+        if hardware == self.parameters.mac(site) {
+            return Err(Count::FrameOther);
+        }
+        let now = turn.present.now;
+        let standing = self.standing_mut(site).ok_or(Count::FrameOther)?;
+        let probed = now < standing.probed;
+        let lately = standing
+            .claimed
+            .is_some_and(|claimed| now.saturating_sub(claimed) < PAUSE);
+        if lately && !probed {
+            return Err(Count::PublicClaim);
+        }
+        (standing.claimed, standing.probed) = (Some(now), 0);
+        if let Some(client) = self.clients.get_mut(place) {
+            client.agent.conflict(site, now);
+        }
+        let note = Note::Conflict {
+            site,
+            address,
+            hardware,
+        };
+        self.tell(Count::PublicConflict, note, turn);
+        Ok(())
+    }
+
+    /// What a client has to do. Returns when it comes back.
+    pub(super) fn poll_client(&mut self, place: usize, turn: &mut Turn<'_>) -> Option<Nanoseconds> {
+        let mut output = Output::default();
+        let client = self.clients.get_mut(place)?;
+        let due = client.agent.poll(turn.present.now, &mut output);
+        let frames = output.transmits.iter().filter_map(|transmit| client.frame(transmit));
+        turn.out.frames.extend(frames);
+        for event in output.events {
+            match event {
+                Event::Bound(site, lease) | Event::Renewed(site, lease) | Event::Changed { site, lease, .. } => {
+                    self.set_public(site, Some(lease.address), turn);
+                }
+                Event::Lost { site, .. } => self.set_public(site, None, turn),
+                Event::Fault { .. } | Event::Servers(_) => {}
+            }
+            turn.out.events.push((place, event));
+        }
+        let announced = self.announce(place, turn);
+        [due, announced].into_iter().flatten().min()
+    }
+
+    /// A site has a public address from now on, or none.
+    pub(super) fn set_public(&mut self, site: Site, address: Option<Ipv4Addr>, turn: &mut Turn<'_>) {
+        let parameters = self.parameters.clone();
+        let Some((_, group)) = parameters.group_of(site) else {
+            return;
+        };
+        let SitesOutside::Public(place) = group.outside else {
+            return;
+        };
+        let client = parameters.subscribers.public.get(place);
+        let router = client.and_then(|client| parameters.router_of(client.interface));
+        let router = router.unwrap_or(group.router);
+        let wanted = address.unwrap_or(Ipv4Addr::UNSPECIFIED);
+        let Some(standing) = self.standings.get_mut(site.0 as usize) else {
+            return;
+        };
+        let left = self.remains.publics.remove(&site);
+        if standing.public == wanted && left.is_none() {
+            return;
+        }
+        let bits = address.map(Ipv4Addr::to_bits);
+        let mut set = turn.mapping.set_public(site.0, router, bits);
+        // Of a machine before this one, and nobody's any more.
+        if let Err(taken) = set
+            && self.remains.publics.remove(&Site(taken.0)).is_some()
+        {
+            let _ = turn.mapping.set_public(taken.0, router, None);
+            set = turn.mapping.set_public(site.0, router, bits);
+        }
+        standing.public = if set.is_ok() { wanted } else { Ipv4Addr::UNSPECIFIED };
+        match (set, address) {
+            (Ok(()), Some(_)) => {
+                let queued = std::mem::replace(&mut standing.announcing, true);
+                if let Some(client) = self.clients.get_mut(place).filter(|_| !queued) {
+                    client.announcing.push_back(site);
+                }
+            }
+            (Err(taken), Some(address)) => {
+                let other = Site(taken.0);
+                self.tell(Count::PublicTaken, Note::Taken { site, other, address }, turn);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ask whether somebody else has the address of each site that has a new one, and tell all that it is the site's. So many
+    /// in a second as the client sends messages. Returns when to come back.
+    fn announce(&mut self, place: usize, turn: &mut Turn<'_>) -> Option<Nanoseconds> {
+        let now = turn.present.now;
+        let client = self.clients.get_mut(place)?;
+        client.next = client.next.max(now.saturating_sub(LATE * client.between));
+        while client.next <= now
+            && let Some(site) = client.announcing.pop_front()
+        {
+            let Some(standing) = self.standings.get_mut(site.0 as usize) else {
+                continue;
+            };
+            standing.announcing = false;
+            if standing.public.is_unspecified() {
+                continue;
+            }
+            client.next = client.next.saturating_add(client.between);
+            standing.probed = now.saturating_add(PROBED);
+            let (mac, address) = (self.parameters.mac(site), standing.public);
+            let frames = [probe(mac, address), announcement(mac, address)];
+            turn.out
+                .frames
+                .extend(frames.into_iter().map(|bytes| client.as_it_is(bytes)));
+            self.counts.add(Count::PublicAnnounced);
+        }
+        (!client.announcing.is_empty()).then_some(client.next)
+    }
+}

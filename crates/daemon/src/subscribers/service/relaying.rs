@@ -1,0 +1,170 @@
+//! DHCP between terminals and the servers of their private addresses.
+
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+use sluice_wire::Mac;
+use sluice_wire::ethernet::BROADCAST;
+
+use super::{Count, Frame, Note, Service, Turn, Way};
+use crate::subscribers::Site;
+use crate::subscribers::frame::{Datagram, tagged};
+use crate::subscribers::message::{CLIENT_PORT, SERVER_PORT};
+use crate::subscribers::relay::{Destination, Home, Origin, Refused};
+
+/// Who has sent what the gateway makes: nobody whose answers would be waited for.
+const GATEWAY: Mac = [2, 0, 0, 0, 0, 1];
+
+impl Service {
+    /// A datagram to a server's port: of a terminal to any server, or of a server to the relay.
+    pub(super) fn hear_relay(
+        &mut self,
+        interface: u16,
+        tags: &[u16],
+        datagram: &Datagram<'_>,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Count> {
+        let finder = &self.parameters.finder;
+        if let Some(site) = finder.find(interface, tags, *datagram.source.ip()) {
+            self.relay_request(site, datagram.payload, turn);
+            return Ok(());
+        }
+        let unknown = match finder.serves(interface) {
+            true => Count::FrameSite,
+            false => Count::FrameOther,
+        };
+        let router = self.parameters.router_of(interface).ok_or(unknown)?;
+        let relay = *datagram.destination.ip();
+        let servers = self.answering.get(&(router, relay)).ok_or(unknown)?;
+        let configured = &self.parameters.subscribers.servers;
+        let is_source = |place: &&usize| {
+            let server = configured.get(**place);
+            server.is_some_and(|server| server.server == *datagram.source.ip())
+        };
+        // Two entries may be of one machine: the site that its answer names is of one of them.
+        let candidates: Vec<usize> = servers.iter().filter(is_source).copied().collect();
+        let server = match candidates[..] {
+            [] => return Err(Count::ReplySource),
+            [server] => server,
+            [first, ..] => {
+                let named = self.named_server(&candidates, datagram.payload);
+                named.unwrap_or(first)
+            }
+        };
+        self.relay_reply(server, datagram.payload, turn);
+        Ok(())
+    }
+
+    /// The one of several servers that an answer's site belongs to.
+    fn named_server(&self, servers: &[usize], payload: &[u8]) -> Option<usize> {
+        let of_servers = |circuit: &[u8]| {
+            let mut servers = servers.iter().copied();
+            servers.find(|server| self.parameters.site_of_circuit(*server, circuit).is_some())
+        };
+        let mut found = None;
+        let _ = crate::subscribers::relay::reply(
+            payload,
+            |trace| {
+                found = trace.circuit.and_then(of_servers);
+                Err(Refused::Circuit)
+            },
+            &mut Vec::new(),
+        );
+        found
+    }
+
+    /// A terminal's message goes to the server of its site.
+    fn relay_request(&mut self, site: Site, payload: &[u8], turn: &mut Turn<'_>) {
+        let parameters = self.parameters.clone();
+        let Some((place, group)) = parameters.group_of(site) else {
+            return;
+        };
+        let Some(server) = parameters.subscribers.servers.get(group.server) else {
+            return;
+        };
+        let Some(relay) = self.relays.get_mut(group.server) else {
+            return;
+        };
+        let name = parameters.subscribers.name(site.0);
+        let origin = Origin {
+            site,
+            gateway: group.relay,
+            circuit: name.as_bytes(),
+            remote: b"",
+            link: None,
+            trusted: parameters.subscribers.trust_option_82,
+        };
+        let mut message = Vec::new();
+        match relay.request(payload, &origin, turn.present.now, &mut message) {
+            Ok(_) => {}
+            Err(refused @ (Refused::TerminalRate | Refused::SiteRate)) => {
+                if let Some((site, hardware)) = relay.tally().flood {
+                    let of_site = refused == Refused::SiteRate;
+                    let note = Note::Flood {
+                        site,
+                        hardware,
+                        of_site,
+                    };
+                    if self.told.is_flood_news(turn.present.now) {
+                        turn.out.notes.push(note);
+                    }
+                }
+                return;
+            }
+            Err(_) => return,
+        }
+        let in_host = self.in_host.get(place).copied().unwrap_or(false);
+        let mac = parameters.mac_of(group.interface);
+        let datagram = Datagram {
+            source_mac: GATEWAY,
+            destination_mac: mac,
+            source: SocketAddrV4::new(group.relay, SERVER_PORT),
+            destination: SocketAddrV4::new(server.server, SERVER_PORT),
+            payload: &message,
+        };
+        turn.out.frames.extend(datagram.frame().map(|bytes| Frame {
+            interface: group.interface,
+            way: if in_host { Way::Host } else { Way::Routed },
+            bytes,
+        }));
+    }
+
+    /// A server's answer goes to the terminal.
+    fn relay_reply(&mut self, server: usize, payload: &[u8], turn: &mut Turn<'_>) {
+        let parameters = self.parameters.clone();
+        let Some(relay) = self.relays.get_mut(server) else {
+            return;
+        };
+        let home = |circuit: &[u8]| {
+            let site = parameters.site_of_circuit(server, circuit)?;
+            let (_, group) = parameters.group_of(site)?;
+            let gateway = group.relay;
+            Some(Home { site, gateway })
+        };
+        let mut message = Vec::new();
+        let relayed = relay.reply(payload, home, turn.present.now, &mut message);
+        let Ok(relayed) = relayed else { return };
+        let site = relayed.site;
+        let Some((_, group)) = parameters.group_of(site) else {
+            return;
+        };
+        if let Some((address, _)) = relayed.lease {
+            self.acknowledge(server, address, relayed.hardware, site, turn);
+        }
+        let (destination_mac, address) = match relayed.to {
+            Destination::Broadcast => (BROADCAST, Ipv4Addr::BROADCAST),
+            Destination::Terminal(address, mac) => (mac, address),
+        };
+        let datagram = Datagram {
+            source_mac: parameters.mac_of(group.interface),
+            destination_mac,
+            source: SocketAddrV4::new(relayed.gateway, SERVER_PORT),
+            destination: SocketAddrV4::new(address, CLIENT_PORT),
+            payload: &message,
+        };
+        turn.out.frames.extend(datagram.frame().map(|bytes| Frame {
+            interface: group.interface,
+            way: Way::AsItIs,
+            bytes: tagged(bytes, parameters.tags(site)),
+        }));
+    }
+}

@@ -1,0 +1,86 @@
+//! What routers' hosts send to relays: servers that live there answer by the kernel.
+
+use std::collections::HashSet;
+use std::net::Ipv4Addr;
+use std::os::fd::OwnedFd;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+
+use super::{SubscribersError, lock, wake, wake_up};
+use crate::subscribers::frame::Datagram;
+use crate::subscribers::message::SERVER_PORT;
+use crate::subscribers::service::Parameters;
+
+/// Frames that wait for the thread, at most.
+const MOST: usize = 1_024;
+
+/// Where frames go that a host sends to a relay.
+#[derive(Debug)]
+pub struct Inbox {
+    frames: SyncSender<(u16, Vec<u8>)>,
+    wake: Arc<OwnedFd>,
+    meant: Mutex<Meant>,
+}
+
+/// What is for the relays.
+#[derive(Debug)]
+struct Meant {
+    /// Addresses of relays, each with its virtual router.
+    relays: HashSet<(u16, Ipv4Addr)>,
+    /// Virtual routers by interface.
+    routers: Vec<u16>,
+}
+
+impl Meant {
+    fn of(parameters: &Parameters) -> Self {
+        let groups = parameters.subscribers.groups.iter();
+        Self {
+            relays: groups.map(|group| (group.router, group.relay)).collect(),
+            routers: parameters.interfaces.iter().map(|interface| interface.router).collect(),
+        }
+    }
+
+    fn has(&self, interface: u16, address: Ipv4Addr) -> bool {
+        let router = self.routers.get(usize::from(interface));
+        router.is_some_and(|&router| self.relays.contains(&(router, address)))
+    }
+}
+
+/// Where they come out.
+#[derive(Debug)]
+pub struct Heard {
+    pub(super) frames: Receiver<(u16, Vec<u8>)>,
+    pub(super) wake: Arc<OwnedFd>,
+}
+
+impl Inbox {
+    /// For the relays of sites, with its other end.
+    ///
+    /// # Errors
+    /// No descriptor.
+    pub fn new(parameters: &Parameters) -> Result<(Self, Heard), SubscribersError> {
+        let (frames, inbox) = sync_channel(MOST);
+        let wake = Arc::new(wake()?);
+        let own = Self {
+            frames,
+            wake: wake.clone(),
+            meant: Mutex::new(Meant::of(parameters)),
+        };
+        Ok((own, Heard { frames: inbox, wake }))
+    }
+
+    /// Relays, or interfaces, are others.
+    pub fn follow(&self, parameters: &Parameters) {
+        *lock(&self.meant) = Meant::of(parameters);
+    }
+
+    /// A host sends a frame by an interface. True where it is for a relay, and goes no further.
+    pub fn takes(&self, interface: u16, frame: &[u8]) -> bool {
+        let datagram = Datagram::of(frame).filter(|datagram| datagram.destination.port() == SERVER_PORT);
+        let meant = datagram.is_some_and(|datagram| lock(&self.meant).has(interface, *datagram.destination.ip()));
+        if meant && self.frames.try_send((interface, frame.to_vec())).is_ok() {
+            wake_up(&self.wake);
+        }
+        meant
+    }
+}

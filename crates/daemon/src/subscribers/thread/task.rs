@@ -1,0 +1,419 @@
+//! What the thread does.
+
+use std::collections::VecDeque;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sluice_config::schema::LeaseFormat;
+use sluice_engine::punt::ROUTED;
+
+use super::{Machine, Queues, Shared, lock, wake_up};
+use crate::subscribers::Site;
+use crate::subscribers::agent::store::{Present, Store};
+use crate::subscribers::agent::{Event, Lease, Servers};
+use crate::subscribers::leases::{self, Change, Format, Watcher};
+use crate::subscribers::service::{Count, Frame, Output, Remains, Service, Turn, Way};
+use crate::subscribers::virtual_mac::text;
+
+/// How long it sleeps at most: workers don't wake it, for that would be a system call of theirs.
+const NAP: Duration = Duration::from_millis(1);
+
+/// Frames of one worker, before others have their turn.
+const FRAMES: usize = 64;
+
+/// Changes of lease files, before others have theirs.
+const CHANGES: usize = 512;
+
+/// The pause after the first panic, and the longest one.
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST: Duration = Duration::from_secs(30);
+
+/// Longest frame.
+const LONGEST_FRAME: usize = u16::MAX as usize;
+
+/// What changes of lease files come by: the place of the server, and the changes.
+type Changes = Receiver<(usize, Vec<Change>)>;
+
+/// Public leases, by the MACs of their sites.
+type Kept = Vec<([u8; 6], Lease)>;
+
+pub struct Task {
+    shared: Arc<Shared>,
+    queues: Queues,
+    changes: Option<Changes>,
+    /// Changes that have come and wait for their turn.
+    pending: VecDeque<(usize, std::vec::IntoIter<Change>)>,
+    /// All lease files were read since this machine began.
+    settled: bool,
+    /// By client: where its leases outlive a restart.
+    stores: Vec<Option<Store>>,
+    /// What was not sent, and is to be counted.
+    lost: [(Count, u64); 2],
+    buffer: Vec<u8>,
+    next: Option<u64>,
+}
+
+impl Task {
+    pub fn new(shared: Arc<Shared>, queues: Queues) -> Self {
+        let (present, parameters) = (shared.present(), shared.parameters());
+        let mut stores = Vec::new();
+        for (place, client) in parameters.subscribers.public.iter().enumerate() {
+            let store = client.state.as_ref().map(|path| {
+                let (store, loaded) = Store::load(path, present);
+                if let Some(problem) = loaded.problem {
+                    tracing::warn!("{problem}");
+                }
+                let (kept, expired) = (loaded.leases.len(), loaded.expired);
+                tracing::info!("{}: {kept} public leases still run, {expired} are over", path.display());
+                lock(&shared.machine).service.restore(place, loaded.leases);
+                store
+            });
+            stores.push(store);
+        }
+        Self {
+            shared,
+            queues,
+            changes: None,
+            pending: VecDeque::new(),
+            settled: true,
+            stores,
+            lost: [(Count::FrameLost, 0), (Count::HostLost, 0)],
+            buffer: vec![0; LONGEST_FRAME],
+            next: None,
+        }
+    }
+
+    /// Follow the lease files, from their beginnings.
+    ///
+    /// # Errors
+    /// No thread, or no descriptor.
+    pub fn watch(&mut self) -> io::Result<()> {
+        // Those of before end first: nothing of theirs is applied to what comes now.
+        lock(&self.shared.watchers).clear();
+        self.pending.clear();
+        let (hand, changes) = channel();
+        self.changes = Some(changes);
+        let mut watchers = Vec::new();
+        let parameters = self.shared.parameters();
+        for (place, server) in parameters.subscribers.servers.iter().enumerate() {
+            let settings = leases::Settings {
+                path: server.leases.clone(),
+                format: match server.format {
+                    LeaseFormat::Kea => Format::Kea,
+                    LeaseFormat::Dhcpd => Format::Dhcpd,
+                },
+                most: parameters.subscribers.terminals as usize,
+            };
+            let (hand, wake) = (hand.clone(), self.shared.wake.clone());
+            watchers.push(Watcher::start(settings, move |changes| {
+                let _ = hand.send((place, changes));
+                wake_up(&wake);
+            })?);
+        }
+        *lock(&self.shared.watchers) = watchers;
+        Ok(())
+    }
+
+    /// Until it is to end; what panics is begun again.
+    pub fn run(mut self) {
+        let mut patience = PAUSE;
+        let mut whole = true;
+        while !self.shared.ending.load(Ordering::Relaxed) {
+            let began = Instant::now();
+            let ended = catch_unwind(AssertUnwindSafe(|| {
+                if !whole {
+                    self.rebuild()?;
+                }
+                self.serve()
+            }));
+            match ended {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => tracing::error!("subscribers' sites: {error}; it is tried again"),
+                Err(_) => {
+                    tracing::error!(
+                        "subscribers' sites: a fault of the program, please report it; they are taken up anew"
+                    );
+                }
+            }
+            whole = false;
+            if began.elapsed() > LONGEST {
+                patience = PAUSE;
+            }
+            self.pause(patience);
+            patience = (patience * 2).min(LONGEST);
+        }
+        // What was told last is kept.
+        let present = self.shared.present();
+        for client in 0..self.stores.len() {
+            self.store(client, present, true);
+        }
+    }
+
+    /// Another machine in the place of one that failed: lease files are read again, public leases are as they were told, and
+    /// what workers read stays until both are known.
+    fn rebuild(&mut self) -> io::Result<()> {
+        {
+            let mut machine = lock(&self.shared.machine);
+            let Machine { service, mapping } = &mut *machine;
+            let mut remains = catch_unwind(AssertUnwindSafe(|| service.remains())).unwrap_or_default();
+            remains.counts.add(Count::Panics);
+            let mut out = Output::default();
+            let mut turn = Turn {
+                present: self.shared.present(),
+                mapping: &mut **mapping,
+                out: &mut out,
+            };
+            *service = Service::new(self.shared.parameters(), remains, &mut turn);
+        }
+        self.settled = false;
+        self.next = None;
+        self.watch()
+    }
+
+    /// Contexts of sites are others: nothing is left of what was mapped.
+    fn begin_anew(&mut self) -> io::Result<()> {
+        {
+            let mut machine = lock(&self.shared.machine);
+            let Machine { service, mapping } = &mut *machine;
+            let parameters = self.shared.parameters();
+            for site in 0..parameters.subscribers.sites() {
+                mapping.clear_site(site);
+            }
+            let Remains { leases, counts, .. } = service.remains();
+            let remains = Remains {
+                leases,
+                counts,
+                ..Remains::default()
+            };
+            let mut out = Output::default();
+            let mut turn = Turn {
+                present: self.shared.present(),
+                mapping: &mut **mapping,
+                out: &mut out,
+            };
+            *service = Service::new(parameters, remains, &mut turn);
+        }
+        self.next = None;
+        self.watch()
+    }
+
+    /// Until it is to end.
+    fn serve(&mut self) -> io::Result<()> {
+        let mut busy = true;
+        while !self.shared.ending.load(Ordering::Relaxed) {
+            if self.shared.moved.swap(false, Ordering::Relaxed) {
+                self.begin_anew()?;
+            }
+            let wait = match busy {
+                true => Duration::ZERO,
+                false => {
+                    let now = self.shared.present().now;
+                    let due = self
+                        .next
+                        .map_or(NAP, |next| Duration::from_nanos(next.saturating_sub(now)));
+                    due.min(NAP)
+                }
+            };
+            self.pause(wait);
+            busy = self.turn();
+        }
+        Ok(())
+    }
+
+    /// Sleep so long, or until somebody wakes it.
+    fn pause(&self, most: Duration) {
+        let mut waited = [PollFd::new(&*self.shared.wake, PollFlags::IN)];
+        let most = Timespec::try_from(most).ok();
+        if poll(&mut waited, most.as_ref()).is_ok_and(|ready| ready > 0) && !self.shared.ending.load(Ordering::Relaxed)
+        {
+            let _ = rustix::io::read(&*self.shared.wake, &mut [0; 8]);
+        }
+    }
+
+    /// Do what there is to do. True where there may be more.
+    fn turn(&mut self) -> bool {
+        let present = self.shared.present();
+        let (mut out, mut more) = (Output::default(), false);
+        {
+            let shared = self.shared.clone();
+            let mut machine = lock(&shared.machine);
+            let Machine { service, mapping } = &mut *machine;
+            let mut turn = Turn {
+                present,
+                mapping: &mut **mapping,
+                out: &mut out,
+            };
+            for (count, times) in &mut self.lost {
+                service.count(*count, std::mem::take(times));
+            }
+            more |= self.apply(service, &mut turn);
+            more |= self.hear(service, &mut turn);
+            self.next = service.poll(&mut turn);
+        }
+        self.send(&out.frames);
+        for note in &out.notes {
+            tracing::warn!("{}", note.text(|site| self.name(site)));
+        }
+        for (client, event) in &out.events {
+            self.tell(event, present);
+            if let Some(Some(store)) = self.stores.get_mut(*client) {
+                store.note(event, present.now);
+            }
+        }
+        for client in 0..self.stores.len() {
+            self.store(client, present, false);
+        }
+        more
+    }
+
+    /// Apply what lease files say. True where there is more of it.
+    fn apply(&mut self, service: &mut Service, turn: &mut Turn<'_>) -> bool {
+        // Before what is asked of the watchers: what they have handed over until then is there.
+        let looked = !self.settled
+            && lock(&self.shared.watchers)
+                .iter()
+                .all(|watcher| watcher.standing().looks > 0);
+        let come = self.changes.iter().flat_map(Receiver::try_iter);
+        self.pending
+            .extend(come.map(|(server, changes)| (server, changes.into_iter())));
+        let mut left = CHANGES;
+        while let Some((server, changes)) = self.pending.front_mut() {
+            for change in changes.by_ref().take(left) {
+                left -= 1;
+                service.change(*server, &change, turn);
+            }
+            if left == 0 {
+                return true;
+            }
+            self.pending.pop_front();
+        }
+        if looked {
+            self.settled = true;
+            service.settle(turn);
+        }
+        false
+    }
+
+    /// Hear what workers and hosts have for sites. True where there may be more.
+    fn hear(&mut self, service: &mut Service, turn: &mut Turn<'_>) -> bool {
+        let mut more = false;
+        for queue in &mut self.queues.to_subscribers {
+            for taken in 0..FRAMES {
+                let Some((interface, length)) = queue.head() else { break };
+                more |= taken + 1 == FRAMES;
+                let Some(frame) = self.buffer.get_mut(..length) else {
+                    break;
+                };
+                queue.take(frame);
+                service.frame(interface, frame, turn);
+            }
+        }
+        let heard = self
+            .queues
+            .from_hosts
+            .iter()
+            .flat_map(|heard| heard.frames.try_iter().take(FRAMES));
+        for (interface, frame) in heard {
+            more = true;
+            service.frame(interface, &frame, turn);
+        }
+        more
+    }
+
+    fn send(&mut self, frames: &[Frame]) {
+        for Frame { interface, way, bytes } in frames {
+            let given = |queues: &mut Queues, interface: u16| {
+                let queue = queues.from_subscribers.as_mut();
+                queue.is_some_and(|queue| queue.give(interface, [bytes, &[]]))
+            };
+            let (sent, lost) = match way {
+                Way::AsItIs => (given(&mut self.queues, *interface), 0),
+                Way::Routed => (given(&mut self.queues, *interface | ROUTED), 0),
+                Way::Host => {
+                    let port = self.queues.to_hosts.as_ref();
+                    (port.is_some_and(|port| port(*interface, bytes)), 1)
+                }
+            };
+            if let Some((_, times)) = self.lost.get_mut(lost).filter(|_| !sent) {
+                *times += 1;
+            }
+        }
+    }
+
+    /// Write a client's leases down, where that is due or there will be no later.
+    fn store(&mut self, client: usize, present: Present, last: bool) {
+        let Some(Some(store)) = self.stores.get_mut(client) else {
+            return;
+        };
+        let due = store.is_due(present) || (last && store.due().is_some());
+        if !due {
+            return;
+        }
+        let leases: Kept = lock(&self.shared.machine).service.public_leases(client).collect();
+        if let Err(error) = store.write(leases.into_iter(), present) {
+            tracing::error!("{error}");
+        }
+    }
+
+    fn name(&self, site: Site) -> String {
+        self.shared.parameters().subscribers.name(site.0)
+    }
+
+    /// Who had which public address when is on record.
+    fn tell(&self, event: &Event, present: Present) {
+        let until = |lease: &Lease| match lease.expires {
+            u64::MAX => "for ever".to_owned(),
+            expires => format!("for {} s", expires.saturating_sub(present.now) / 1_000_000_000),
+        };
+        let mac = |site: Site| text(self.shared.parameters().mac(site));
+        match event {
+            Event::Bound(site, lease) => tracing::info!(
+                "site {} has the public address {} by {}, from {}, {}",
+                self.name(*site),
+                lease.address,
+                mac(*site),
+                lease.server,
+                until(lease)
+            ),
+            Event::Changed { site, was, lease } => tracing::info!(
+                "site {} has the public address {} by {}, from {}, {}; it had {was}",
+                self.name(*site),
+                lease.address,
+                mac(*site),
+                lease.server,
+                until(lease)
+            ),
+            Event::Renewed(site, lease) => {
+                tracing::debug!("site {} keeps {} {}", self.name(*site), lease.address, until(lease));
+            }
+            Event::Lost { site, address, why } => tracing::info!(
+                "site {} has the public address {address} no more: {}",
+                self.name(*site),
+                why.word()
+            ),
+            Event::Fault {
+                fault,
+                site,
+                other,
+                address,
+            } => {
+                let site = site.map_or(String::new(), |site| format!(", to site {}", self.name(site)));
+                let other = other.map_or(String::new(), |site| format!(", which is site {}'s", self.name(site)));
+                let address = address.map_or(String::new(), |address| format!(", about {address}"));
+                tracing::warn!("public DHCP: {}: {}{site}{address}{other}", fault.word(), fault.help());
+            }
+            Event::Servers(Servers::Answering) => tracing::info!("public DHCP: servers answer"),
+            Event::Servers(Servers::Silent) => {
+                tracing::warn!("public DHCP: no server answers: sites are tried slowly until one does");
+            }
+            Event::Servers(Servers::Refusing) => {
+                tracing::warn!("public DHCP: every request is refused: sites are tried slowly until one is not");
+            }
+        }
+    }
+}
