@@ -28,7 +28,7 @@ pub fn tags(site: u32) -> (u16, u16) {
 
 /// The same as frames have them.
 #[inline(always)]
-fn tag_bytes(site: u32) -> [u8; TAGS] {
+pub fn tag_bytes(site: u32) -> [u8; TAGS] {
     let (service, customer) = tags(site);
     let word = 0x88a8_0000_8100_0000 | u64::from(service) << 32 | u64::from(customer);
     word.to_be_bytes()

@@ -56,7 +56,15 @@ pub struct KernelArguments {
         default_value = "up,down"
     )]
     directions: Vec<traffic::Direction>,
-    /// Sizes of frames in bytes, check sequence counted.
+    /// Whose packets: of hosts, or of terminals of subscribers' sites, which Sluice alone knows.
+    #[arg(
+        long = "site",
+        value_delimiter = ',',
+        value_name = "SITE",
+        default_value = "none,tags-and-mac"
+    )]
+    sites: Vec<traffic::Site>,
+    /// Sizes of frames in bytes, check sequence counted; tags come on top.
     #[arg(long, value_delimiter = ',', default_value = "64")]
     bytes: Vec<usize>,
     /// Runs per row; 5 where not given, 3 with --quick.

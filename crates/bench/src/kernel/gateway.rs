@@ -1,6 +1,7 @@
 //! What stands between generator and sink.
 
 mod linux;
+mod sites;
 mod sluice;
 
 use std::path::Path;
@@ -81,6 +82,9 @@ pub enum GatewayError {
     /// Sluice does not run.
     #[error(transparent)]
     Daemon(#[from] DaemonError),
+    /// Sites are not served.
+    #[error("sites are not served: {0}")]
+    Sites(String),
 }
 
 /// A running gateway; it ends when it is dropped.
@@ -110,6 +114,12 @@ impl Gateway {
         }
         linux::start(case, rules, topology)?;
         Ok(Self { sluice: None })
+    }
+
+    /// Start Sluice for sites of so many terminals each, with so many source-NAT rules beside.
+    pub fn of_sites(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
+        let sluice = Some(sites::start(rules, terminals, topology, program)?);
+        Ok(Self { sluice })
     }
 
     /// What its own counters say of the time by stage, where it has such.

@@ -117,7 +117,13 @@ fn leases(size: &Size, file: &Path) -> Result<(Source, f64), Failure> {
     let mut writer = BufWriter::new(File::create(file)?);
     writer.write_all(KEA_HEADER.as_bytes())?;
     for terminal in 0..terminals {
-        writer.write_all(kea_line(terminal / size.terminals, terminal, unix + 3_600).as_bytes())?;
+        let line = kea_line(
+            terminal / size.terminals,
+            terminal,
+            terminal_address(terminal),
+            unix + 3_600,
+        );
+        writer.write_all(line.as_bytes())?;
     }
     writer.flush()?;
     drop(writer);

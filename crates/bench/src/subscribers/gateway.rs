@@ -12,10 +12,16 @@ use crate::homes::{OF_SERVICE, tags};
 
 /// The next hop to everything outside.
 pub const OPERATOR: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 1);
+/// The same as text.
+pub const ROUTER: &str = "203.0.0.1";
 /// Its MAC address.
 pub const OPERATOR_MAC: Mac = [2, 0, 0, 0, 0, 0xfe];
 /// Length of the prefix of the operator's addresses, of which sites' are.
 pub const PREFIX: u8 = 14;
+/// The network of sites' public addresses, and those that a server leases: more than there can be sites.
+pub const SUBNET: &str = "203.0.0.0/14";
+/// See [`SUBNET`].
+pub const POOL: &str = "203.0.1.0 - 203.3.250.255";
 /// The gateway's own address there.
 const OWN: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 2);
 
@@ -57,7 +63,6 @@ impl Gateway<'_> {
     /// Its configuration.
     pub fn text(&self) -> Result<String, Failure> {
         let terminals = self.sites * self.terminals;
-        let network = Ipv4Addr::from(u32::from(OWN) & !(u32::MAX >> PREFIX));
         Ok(format!(
             r#"[system]
 name = "bench"
@@ -103,7 +108,7 @@ leases = "{leases}"
 format = "kea"
 
 [subscribers.public.outside]
-prefixes = ["{network}/{PREFIX}"]
+prefixes = ["{SUBNET}"]
 rate = {rate}
 "#,
             core = self.core,
@@ -130,6 +135,7 @@ mod tests {
         assert_eq!("100.1-1000", ranges(1_000).expect("a range"));
         assert_eq!("100-199.1-1000", ranges(100_000).expect("ranges"));
         assert!(ranges(1_001).is_err());
+        assert_eq!(ROUTER, OPERATOR.to_string());
     }
 
     #[test]

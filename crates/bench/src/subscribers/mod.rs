@@ -9,11 +9,11 @@
 mod capacity;
 mod ends;
 mod gateway;
-mod kea;
+pub mod kea;
 mod lease_to_mapping;
 mod operator;
-mod public_leases;
-mod site;
+pub mod public_leases;
+pub mod site;
 mod world;
 
 use std::collections::BTreeMap;
@@ -129,7 +129,7 @@ pub struct SubscribersArguments {
 
 /// What one run is of.
 #[derive(Clone, Debug)]
-struct Size {
+pub struct Size {
     sites: u32,
     terminals: u32,
     /// DHCP messages a second towards the operator.
@@ -139,7 +139,7 @@ struct Size {
 }
 
 /// Figures of one run, by name.
-type Figures = Vec<(&'static str, f64)>;
+pub type Figures = Vec<(&'static str, f64)>;
 
 impl SubscribersArguments {
     /// Is this the process of one run?

@@ -15,8 +15,8 @@ use sluice_nat::Secret;
 use sluice_wire::ethernet::BROADCAST;
 
 use super::ends::{FAR, wires};
-use super::gateway::{OPERATOR, OPERATOR_MAC, PREFIX};
-use super::kea::Kea;
+use super::gateway::{OPERATOR, OPERATOR_MAC, POOL, PREFIX, ROUTER, SUBNET};
+use super::kea::{Kea, Operator};
 use super::site::virtual_macs;
 use super::world::World;
 use super::{Failure, Figures, Size};
@@ -113,6 +113,17 @@ impl Runner {
     }
 }
 
+/// The operator's server on an interface.
+fn operator(interface: &str) -> Operator<'_> {
+    Operator {
+        prefix: "env",
+        interface,
+        router: ROUTER,
+        subnet: SUBNET,
+        pool: POOL,
+    }
+}
+
 /// One run, in a network namespace of its own.
 pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let tap = Tap::open(INTERFACE)?;
@@ -127,9 +138,9 @@ pub fn measure(size: &Size) -> Result<Figures, Failure> {
     ] {
         run(&line)?;
     }
-    let kea = Kea::start(INTERFACE)?;
+    let kea = Kea::start(&operator(INTERFACE))?;
     let settings = Settings {
-        prefixes: vec![format!("{OPERATOR}/{PREFIX}").parse()?],
+        prefixes: vec![SUBNET.parse()?],
         servers: vec![OPERATOR],
         rate: size.rate,
         ..Settings::new(Secret([7, 8]))
@@ -162,7 +173,7 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     wires()?;
     let [_, interface] = FAR;
     run(&format!("ip address add {OPERATOR}/{PREFIX} dev {interface}"))?;
-    let kea = Kea::start(interface)?;
+    let kea = Kea::start(&operator(interface))?;
     let folder = tempfile::tempdir()?;
     let mut world = World::new(size, folder.path())?;
     world.lease((0..size.sites).map(|site| site * size.terminals))?;
@@ -181,7 +192,7 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
 }
 
 /// How many sites of a listing have a public address.
-fn with_addresses(listing: &str) -> Result<usize, Failure> {
+pub fn with_addresses(listing: &str) -> Result<usize, Failure> {
     let listing: Value = serde_json::from_str(listing)?;
     let sites = listing.as_array().or_else(|| listing.get("sites")?.as_array());
     let with = sites.into_iter().flatten().filter(|site| site.get("public").is_some());

@@ -182,7 +182,12 @@ impl World {
     }
 
     fn line(&self, terminal: u32) -> String {
-        kea_line(terminal / self.homes.terminals, terminal, self.expires)
+        kea_line(
+            terminal / self.homes.terminals,
+            terminal,
+            terminal_address(terminal),
+            self.expires,
+        )
     }
 
     /// The server leases addresses to terminals, which send from now on.

@@ -15,7 +15,8 @@ use crate::kernel::topology::{
 };
 use crate::kernel::traffic::{NEW_FLOWS, OPENED};
 
-const FOLDER: &str = "/run/sluice-bench";
+/// Where its files are.
+pub const FOLDER: &str = "/run/sluice-bench";
 
 /// The running daemon.
 #[derive(Debug)]
@@ -24,11 +25,20 @@ pub struct Process(Daemon);
 impl Process {
     /// Start it with so many rules.
     pub fn start(rules: u32, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
+        Self::with(&configuration(rules, topology.cores.gateway), topology, program)
+    }
+
+    /// Start it with a configuration.
+    pub fn with(configuration: &str, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
         let cores = [topology.cores.traffic, topology.cores.gateway];
-        let configuration = configuration(rules, topology.cores.gateway);
         let prefix = format!("ip netns exec {GATEWAY}");
-        let daemon = Daemon::start(&prefix, &cores, program, Path::new(FOLDER), &configuration)?;
+        let daemon = Daemon::start(&prefix, &cores, program, Path::new(FOLDER), configuration)?;
         Ok(Self(daemon))
+    }
+
+    /// The program.
+    pub fn daemon(&self) -> &Daemon {
+        &self.0
     }
 
     /// What the worker's counters say now.
@@ -47,7 +57,8 @@ pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Res
     Ok(())
 }
 
-fn configuration(rules: u32, core: usize) -> String {
+/// Its configuration.
+pub fn configuration(rules: u32, core: usize) -> String {
     let socket = socket(Path::new(FOLDER));
     let sessions = if rules == 0 { 1_024 } else { NEW_FLOWS + 2 * OPENED };
     let mut text = format!(
