@@ -13,7 +13,7 @@ use crate::nat_path::wire::Wire;
 type Failure = Box<dyn std::error::Error>;
 
 /// C-tags of each S-tag.
-const OF_SERVICE: u32 = 4_000;
+pub const OF_SERVICE: u32 = 1_000;
 
 /// Public addresses of sites begin here.
 const PUBLIC: u32 = 0xc613_0000;
@@ -28,7 +28,7 @@ pub fn tags(site: u32) -> (u16, u16) {
 
 /// The same as frames have them.
 #[inline(always)]
-fn tag_bytes(site: u32) -> [u8; TAGS] {
+pub fn tag_bytes(site: u32) -> [u8; TAGS] {
     let (service, customer) = tags(site);
     let word = 0x88a8_0000_8100_0000 | u64::from(service) << 32 | u64::from(customer);
     word.to_be_bytes()
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn frame_of_a_site_is_the_plain_one_with_tags_behind_its_addresses() {
         let homes = Homes::USUAL;
-        let flow = 4 * 4_001 + 3;
+        let flow = 4 * 1_001 + 3;
         let written = homes.address(data(homes.hosts(), flow, None), true);
         let frame = |tags| {
             let homed = Homed { frame: written, tags };

@@ -28,6 +28,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::daemon;
 use crate::rows::Run;
 
 /// What is to be compared; everything where nothing is said.
@@ -55,7 +56,15 @@ pub struct KernelArguments {
         default_value = "up,down"
     )]
     directions: Vec<traffic::Direction>,
-    /// Sizes of frames in bytes, check sequence counted.
+    /// Whose packets: of hosts, or of terminals of subscribers' sites, which Sluice alone knows.
+    #[arg(
+        long = "site",
+        value_delimiter = ',',
+        value_name = "SITE",
+        default_value = "none,tags-and-mac"
+    )]
+    sites: Vec<traffic::Site>,
+    /// Sizes of frames in bytes, check sequence counted; tags come on top.
     #[arg(long, value_delimiter = ',', default_value = "64")]
     bytes: Vec<usize>,
     /// Runs per row; 5 where not given, 3 with --quick.
@@ -116,13 +125,7 @@ impl KernelArguments {
 
     /// The program `sluice`.
     fn program(&self) -> PathBuf {
-        let beside = || {
-            std::env::current_exe()
-                .ok()?
-                .parent()
-                .map(|folder| folder.join("sluice"))
-        };
-        self.sluice.clone().or_else(beside).unwrap_or_else(|| "sluice".into())
+        daemon::program(self.sluice.as_ref())
     }
 }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod cores;
+mod daemon;
 mod filter;
 mod frames;
 mod homes;

@@ -9,9 +9,10 @@ use std::net::Ipv4Addr;
 use sluice_wire::checksum;
 
 use super::traffic::Direction;
+use crate::homes::{TAGS, put_tags, tag_bytes, terminal_mac};
 
 /// Hosts behind the gateway, at least; in one network no more.
-const HOSTS: u32 = 250;
+pub const HOSTS: u32 = 250;
 
 /// Most networks. Between two flows in turn lie this many and one: a prime, so that all networks have their turn.
 pub const MOST_NETWORKS: u32 = 1 << 16;
@@ -51,10 +52,20 @@ pub struct Ends {
     pub networks: u32,
     /// The server.
     pub server: Ipv4Addr,
+    /// Terminals of each subscriber's site, whose frames are tagged; 0: there are no sites.
+    pub terminals: u32,
 }
 
-/// An address and a port.
-pub type Socket = (u32, u16);
+/// The end of a flow that is not the server's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Address.
+    pub address: u32,
+    /// Port.
+    pub port: u16,
+    /// The MAC address that it is seen by.
+    pub mac: [u8; 6],
+}
 
 /// A frame with everything filled in but what differs by flow.
 #[derive(Clone, Debug)]
@@ -66,6 +77,8 @@ pub struct Template {
     hosts: u32,
     header: u32,
     payload: u32,
+    source_mac: [u8; 6],
+    terminals: u32,
 }
 
 impl Template {
@@ -102,54 +115,82 @@ impl Template {
             payload: sum(l4, length) + u32::from(pseudo),
             bytes: frame,
             direction,
+            source_mac: ends.source_mac,
+            terminals: ends.terminals,
         }
     }
 
-    /// Bytes in memory, without the check sequence.
+    /// Bytes in memory, without the check sequence: tags come on top.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.bytes.len() + self.room()
+    }
+
+    /// Bytes of tags.
+    fn room(&self) -> usize {
+        if self.terminals > 0 { TAGS } else { 0 }
+    }
+
+    /// The number of a flow's host in its network.
+    fn host(&self, flow: u32) -> u32 {
+        flow / self.networks % self.hosts
     }
 
     /// Where a flow comes from: there are 16,000,000 flows or more, then they repeat.
-    pub fn source(&self, flow: u32) -> Socket {
+    pub fn source(&self, flow: u32) -> End {
         let network = flow % self.networks * (MOST_NETWORKS + 1) % self.networks;
-        let flow = flow / self.networks;
-        let address = self.inside + (network << 8) + 1 + flow % self.hosts;
-        let port = FIRST_PORT + (flow / self.hosts + network * PORT_STRIDE) % PORTS;
-        (address, port as u16)
+        let round = flow / self.networks / self.hosts;
+        End {
+            address: self.inside + (network << 8) + 1 + self.host(flow),
+            port: (FIRST_PORT + (round + network * PORT_STRIDE) % PORTS) as u16,
+            mac: match self.terminals {
+                0 => self.source_mac,
+                _ => terminal_mac(self.host(flow)),
+            },
+        }
     }
 
     /// Write the frame of a flow, whose end that is not the server is `end`; `into` is at least as long.
-    pub fn write(&self, flow: u32, end: Socket, into: &mut [u8]) {
-        let Some(into) = into.get_mut(..self.bytes.len()) else {
+    pub fn write(&self, flow: u32, end: End, into: &mut [u8]) {
+        let Some(into) = into.get_mut(..self.len()) else {
             return;
         };
-        into.copy_from_slice(&self.bytes);
-        let (address, port) = match self.direction {
-            Direction::Up => (26, 34),
-            Direction::Down => (30, 36),
+        let frame = &mut into[self.room()..];
+        frame.copy_from_slice(&self.bytes);
+        let (mac, address, port) = match self.direction {
+            Direction::Up => (6, 26, 34),
+            Direction::Down => (0, 30, 36),
         };
         let halves = |word: u32| (word >> 16) + (word & 0xffff);
-        into[address..address + 4].copy_from_slice(&end.0.to_be_bytes());
-        into[24..26].copy_from_slice(&complement(self.header + halves(end.0)).to_be_bytes());
-        into[port..port + 2].copy_from_slice(&end.1.to_be_bytes());
-        into[NUMBER..NUMBER + 4].copy_from_slice(&flow.to_be_bytes());
+        frame[mac..mac + 6].copy_from_slice(&end.mac);
+        frame[address..address + 4].copy_from_slice(&end.address.to_be_bytes());
+        frame[24..26].copy_from_slice(&complement(self.header + halves(end.address)).to_be_bytes());
+        frame[port..port + 2].copy_from_slice(&end.port.to_be_bytes());
+        frame[NUMBER..NUMBER + 4].copy_from_slice(&flow.to_be_bytes());
         // Zero would say that there is no checksum (RFC 768).
-        let whole = match complement(self.payload + halves(end.0) + u32::from(end.1) + halves(flow)) {
+        let sum = self.payload + halves(end.address) + u32::from(end.port) + halves(flow);
+        let whole = match complement(sum) {
             0 => 0xffff,
             whole => whole,
         };
-        into[40..42].copy_from_slice(&whole.to_be_bytes());
+        frame[40..42].copy_from_slice(&whole.to_be_bytes());
+        if let Some(site) = self.host(flow).checked_div(self.terminals) {
+            put_tags(into, tag_bytes(site));
+        }
     }
 }
 
 /// The flow and the source of a frame that went to the server; `None` for another frame.
-pub fn arrived(frame: &[u8]) -> Option<(u32, Socket)> {
+pub fn arrived(frame: &[u8]) -> Option<(u32, End)> {
     let word = |at: usize| Some(u32::from_be_bytes(*frame.get(at..)?.first_chunk()?));
     let ports = word(34)?;
     let is_ours = frame.get(12..15) == Some(&[0x08, 0x00, 0x45]) && frame.get(23) == Some(&17);
     let to_server = ports as u16 == SERVER_PORT;
-    Some((word(NUMBER)?, (word(26)?, (ports >> 16) as u16))).filter(|_| is_ours && to_server)
+    let end = End {
+        address: word(26)?,
+        port: (ports >> 16) as u16,
+        mac: *frame.get(6..)?.first_chunk()?,
+    };
+    Some((word(NUMBER)?, end)).filter(|_| is_ours && to_server)
 }
 
 const _: () = assert!(ETHERNET + IPV4 + UDP <= 60);
@@ -171,6 +212,7 @@ mod tests {
         inside: Ipv4Addr::new(10, 39, 15, 0),
         networks: 1,
         server: Ipv4Addr::new(198, 18, 0, 1),
+        terminals: 0,
     };
 
     #[test]
@@ -186,6 +228,7 @@ mod tests {
             let template = Template::new(&ENDS, bytes, Direction::Up);
             let mut frame = vec![0xff; template.len()];
             template.write(flow, template.source(flow), &mut frame);
+            assert_eq!(ENDS.source_mac, frame[6..12]);
             assert_eq!(Some((flow, template.source(flow))), arrived(&frame));
             assert_eq!(bytes - 4, frame.len());
             let ip = Ipv4HeaderSlice::from_slice(&frame[14..])
@@ -245,13 +288,18 @@ mod tests {
     #[test]
     fn frame_too_small_for_its_buffer_is_not_written() {
         let mut short = [7; 59];
-        Template::new(&ENDS, 64, Direction::Up).write(1, (1, 1), &mut short);
+        let template = Template::new(&ENDS, 64, Direction::Up);
+        template.write(1, template.source(1), &mut short);
         assert_eq!([7; 59], short);
     }
 
     #[test]
     fn frame_from_the_server_has_right_checksums_and_is_none_that_went_there() {
-        let public = (u32::from(Ipv4Addr::new(203, 0, 113, 255)), 65_535);
+        let public = End {
+            address: u32::from(Ipv4Addr::new(203, 0, 113, 255)),
+            port: 65_535,
+            mac: [2, 7, 7, 7, 7, 7],
+        };
         for (flow, bytes) in [(0, 64), (65_535, 65), (7_654_321, 1518)] {
             let template = Template::new(&ENDS, bytes, Direction::Down);
             let mut frame = vec![0xff; template.len()];
@@ -264,8 +312,25 @@ mod tests {
             let whole = udp.to_header().calc_checksum_ipv4(&ip, &frame[42..]);
             assert_eq!(Ok(udp.checksum()), whole, "flow {flow}");
             assert_eq!((SERVER_PORT, 65_535), (udp.source_port(), udp.destination_port()));
-            assert_eq!(None, arrived(&frame));
+            assert_eq!((&public.mac[..], None), (&frame[..6], arrived(&frame)));
         }
         assert_eq!(None, arrived(&[0; 45]));
+    }
+
+    #[test]
+    fn frame_of_a_terminal_is_the_plain_one_in_the_tags_of_its_site() {
+        let ends = Ends { terminals: 4, ..ENDS };
+        let [plain, tagged] = [&ENDS, &ends].map(|ends| Template::new(ends, 64, Direction::Up));
+        assert_eq!((60, 68), (plain.len(), tagged.len()));
+        let (mut one, mut other) = ([0; 60], [0; 68]);
+        // The seventh host, of the second site.
+        plain.write(256, plain.source(256), &mut one);
+        tagged.write(256, tagged.source(256), &mut other);
+        assert_eq!(
+            (one[..6].to_vec(), terminal_mac(6).to_vec()),
+            (other[..6].to_vec(), other[6..12].to_vec())
+        );
+        assert_eq!([0x88, 0xa8, 0, 100, 0x81, 0, 0, 2], other[12..20]);
+        assert_eq!(one[12..], other[20..]);
     }
 }

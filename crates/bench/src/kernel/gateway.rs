@@ -1,6 +1,7 @@
 //! What stands between generator and sink.
 
 mod linux;
+mod sites;
 mod sluice;
 
 use std::path::Path;
@@ -8,6 +9,7 @@ use std::path::Path;
 use super::command::CommandError;
 use super::inside::Outside;
 use super::topology::Topology;
+use crate::daemon::DaemonError;
 
 pub use sluice::Stages;
 
@@ -77,17 +79,12 @@ pub enum GatewayError {
     /// A command of its set-up.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// A file or process.
-    #[error("{what}: {source}")]
-    System {
-        /// Which.
-        what: String,
-        /// Why not.
-        source: std::io::Error,
-    },
-    /// Sluice ended, or did not serve in time.
-    #[error("sluice does not run: {0}")]
-    Sluice(String),
+    /// Sluice does not run.
+    #[error(transparent)]
+    Daemon(#[from] DaemonError),
+    /// Sites are not served.
+    #[error("sites are not served: {0}")]
+    Sites(String),
 }
 
 /// A running gateway; it ends when it is dropped.
@@ -117,6 +114,12 @@ impl Gateway {
         }
         linux::start(case, rules, topology)?;
         Ok(Self { sluice: None })
+    }
+
+    /// Start Sluice for sites of so many terminals each, with so many source-NAT rules beside.
+    pub fn of_sites(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
+        let sluice = Some(sites::start(rules, terminals, topology, program)?);
+        Ok(Self { sluice })
     }
 
     /// What its own counters say of the time by stage, where it has such.

@@ -27,7 +27,7 @@ use sluice_dpdk::workers::{Stop, Worker};
 use sluice_dpdk::{Device, Devices, DpdkIo, Driver, Eal, Plan, PortPlan, tsc};
 use sluice_engine::io::{BATCH, HAND, Lent, PacketIo, Slot};
 
-use super::frame::{Ends, Socket, Template, arrived};
+use super::frame::{End, Ends, Template, arrived};
 use super::topology::{INSIDE_MAC, OUTSIDE_MAC};
 use super::traffic::Direction;
 
@@ -52,6 +52,9 @@ pub struct GeneratorArguments {
     /// The server.
     #[arg(long)]
     server: Ipv4Addr,
+    /// Terminals of each subscriber's site, whose frames are tagged.
+    #[arg(long, default_value_t = 0)]
+    terminals: u32,
     /// AF_XDP in place of AF_PACKET.
     #[arg(long)]
     xdp: bool,
@@ -152,6 +155,7 @@ pub fn run(arguments: &GeneratorArguments) -> Result<(), Box<dyn std::error::Err
         inside: arguments.inside,
         networks: arguments.networks,
         server: arguments.server,
+        terminals: arguments.terminals,
     };
     let template = Template::new(&ends, arguments.bytes, direction);
     let (tell, tasks) = channel();
@@ -183,9 +187,9 @@ enum Peers {
     /// Flows go out: it does.
     Own,
     /// Flows, and where they came from.
-    Learned(BTreeMap<u32, Socket>),
+    Learned(BTreeMap<u32, End>),
     /// The same in a row.
-    Known(Vec<(u32, Socket)>),
+    Known(Vec<(u32, End)>),
 }
 
 /// Flows to which answers go where nobody asks.
@@ -218,15 +222,19 @@ impl Peers {
         if let Self::Learned(flows) = self {
             let mut known: Vec<_> = std::mem::take(flows).into_iter().collect();
             if known.is_empty() {
-                let nobody = |flow: u32| (flow, (0xcb00_7100 | flow & 0xff, 1024 + flow as u16));
-                known = (0..UNASKED).map(nobody).collect();
+                let nobody = |flow: u32| End {
+                    address: 0xcb00_7100 | flow & 0xff,
+                    port: 1024 + flow as u16,
+                    mac: OUTSIDE_MAC,
+                };
+                known = (0..UNASKED).map(|flow| (flow, nobody(flow))).collect();
             }
             *self = Self::Known(known);
         }
     }
 
     /// A flow of those that are drawn from, and its other end.
-    fn draw(&self, own: Own, random: u32, template: &Template) -> (u32, Socket) {
+    fn draw(&self, own: Own, random: u32, template: &Template) -> (u32, End) {
         match self {
             Self::Known(flows) => flows[random as usize % flows.len()],
             _ => {
@@ -346,7 +354,7 @@ impl Generator {
     }
 
     /// Send packets of flows; how many the interface took, always the first ones.
-    fn send(&mut self, count: usize, flow: impl Fn(u32, &Template, &Peers) -> (u32, Socket)) -> usize {
+    fn send(&mut self, count: usize, flow: impl Fn(u32, &Template, &Peers) -> (u32, End)) -> usize {
         let made = self.io.allocate(count);
         let length = self.template.len();
         {
@@ -458,10 +466,16 @@ mod tests {
             inside: Ipv4Addr::new(10, 0, 0, 0),
             networks: 1,
             server: Ipv4Addr::new(198, 18, 0, 1),
+            terminals: 0,
         };
         let template = Template::new(&ends, 64, Direction::Up);
         let mut frame = [0; 60];
-        template.write(7, (0xcb00_7105, 4_711), &mut frame);
+        let public = End {
+            address: 0xcb00_7105,
+            port: 4_711,
+            mac: [2, 7, 7, 7, 7, 7],
+        };
+        template.write(7, public, &mut frame);
         let mut peers = Peers::of(Direction::Down);
         peers.learn(&frame);
         peers.learn(&frame);
@@ -469,7 +483,7 @@ mod tests {
         assert_eq!(1, peers.known());
         peers.settle();
         let all = Own::of(8_000, 0, 1);
-        assert_eq!((7, (0xcb00_7105, 4_711)), peers.draw(all, 123, &template));
+        assert_eq!((7, public), peers.draw(all, 123, &template));
         let mut nobody = Peers::of(Direction::Down);
         nobody.settle();
         assert_eq!(UNASKED as usize, nobody.known());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::KernelArguments;
 use super::command::{CommandError, run as command};
 use super::gateway::Case;
-use super::traffic::{Direction, Flows, Hits, OPENED};
+use super::traffic::{Direction, Flows, Hits, OPENED, Site};
 use super::trial::{Sample, Trial, TrialError};
 use crate::rows::{Figure, Row};
 
@@ -86,12 +86,13 @@ fn furnish() -> Result<(), CommandError> {
 
 fn describe(trial: &Trial) -> String {
     format!(
-        "{} with {} rules, hits {}, {} flows {}, {} bytes",
+        "{} with {} rules, hits {}, {} flows {}, site {}, {} bytes",
         trial.case.name(),
         trial.rules,
         trial.hits.name(),
         trial.flows.name(),
         trial.direction.name(),
+        trial.site.name(),
         trial.bytes
     )
 }
@@ -124,12 +125,16 @@ fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
                 for (flows, hits, direction) in
                     all.filter(|(flows, ..)| arguments.flows.iter().any(|name| name == flows.name()))
                 {
-                    trials.push(Trial {
+                    // Who knows sites is Sluice; terminals are of one network.
+                    let knows = case == Case::Sluice && flows != Flows::New && hits == Hits::Last;
+                    let sites = arguments.sites.iter().filter(|&&site| site == Site::None || knows);
+                    trials.extend(sites.map(|&site| Trial {
                         case,
                         rules,
                         hits,
                         flows,
                         direction,
+                        site,
                         bytes,
                         together,
                         rate: arguments.rate,
@@ -137,7 +142,7 @@ fn trials(arguments: &KernelArguments, quick: bool) -> Vec<Trial> {
                         window: arguments.window(quick),
                         xdp: arguments.xdp_generator,
                         napi_thread: arguments.napi_thread,
-                    });
+                    }));
                 }
             }
         }
@@ -212,7 +217,7 @@ impl Bench<'_> {
             .key("flows", trial.flows.name())
             .key("bytes", trial.bytes)
             .key("direction", trial.direction.name())
-            .key("site", "none")
+            .key("site", trial.site.name())
             .key("limited_by", limit)
             .figure("packets_per_s", &rates)
             .figure("offered_per_s", &figures(|sample| sample.offered_per_s))
@@ -295,9 +300,9 @@ mod tests {
         let line = Line::parse_from(["kernel"]);
         let trials = trials(&line.arguments, true);
         assert_eq!(
-            (3 + 4 * 3) * 3 + 4 * 2,
+            (3 + 4 * 3) * 3 + 4 * 2 + 3 * 2,
             trials.len(),
-            "established flows go two ways, new ones match rules in two ways where there are several"
+            "established flows go two ways, at Sluice those of sites too, new ones match rules in two ways where there are several"
         );
         assert_eq!(Duration::from_millis(700), trials[0].window);
         assert!(estimate(&line.arguments, true) > trials[0].window * 90);
@@ -320,8 +325,11 @@ mod tests {
             "64,512",
         ]);
         let trials = trials(&line.arguments, true);
-        assert_eq!(16, trials.len());
+        assert_eq!(20, trials.len());
         assert!(trials.iter().all(|trial| trial.rules == 7));
+        let of_sites = trials.iter().filter(|trial| trial.site == Site::TagsAndMac);
+        assert!(of_sites.clone().all(|trial| trial.case == Case::Sluice));
+        assert_eq!(4, of_sites.count());
     }
 
     #[test]
@@ -335,7 +343,13 @@ mod tests {
             "--together",
             "0,1,2",
         ];
-        let line = Line::parse_from([&words[..], &["--flows", "established", "--direction", "up"]].concat());
+        let line = Line::parse_from(
+            [
+                &words[..],
+                &["--flows", "established", "--direction", "up", "--site", "none"],
+            ]
+            .concat(),
+        );
         let trials = trials(&line.arguments, true);
         let told: Vec<_> = trials.iter().map(|trial| (trial.case, trial.together)).collect();
         let expected = [
@@ -414,6 +428,8 @@ mod tests {
             "1,9",
             "--direction",
             "up",
+            "--site",
+            "none",
         ]);
         let trials = trials(&line.arguments, true);
         let told = trials

@@ -47,6 +47,8 @@ pub const SINK_ADDRESS: &str = "198.51.100.1";
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 /// First and last address of the pool; the network is theirs.
 pub const POOL: [&str; 3] = ["203.0.113.0", "203.0.113.255", "203.0.113.0/24"];
+/// The network of sites' public addresses, and those that a server leases.
+pub const SITES: [&str; 2] = ["203.0.112.0/24", "203.0.112.1 - 203.0.112.250"];
 /// All inside networks.
 pub const INSIDE_NETWORKS: &str = "10.0.0.0/8";
 
@@ -107,11 +109,11 @@ impl Topology {
                 counter plain {{ }}
                 chain arrive {{
                     type filter hook ingress device {SINK_INTERFACE} priority 0; policy accept;
-                    ip saddr {} ip daddr {SERVER} udp dport {SERVER_PORT} counter name translated drop
+                    ip saddr {{ {}, {} }} ip daddr {SERVER} udp dport {SERVER_PORT} counter name translated drop
                     ip saddr {INSIDE_NETWORKS} ip daddr {SERVER} udp dport {SERVER_PORT} counter name plain drop
                 }}
             }}\n",
-            POOL[2]
+            POOL[2], SITES[0]
         );
         feed(&format!("ip netns exec {SINK} nft -f -"), &rules)?;
         let rules = format!(
@@ -120,6 +122,7 @@ impl Topology {
                 chain arrive {{
                     type filter hook ingress device {GENERATOR_INTERFACE} priority 0; policy accept;
                     ip saddr {SERVER} ip daddr {INSIDE_NETWORKS} udp sport {SERVER_PORT} counter name returned drop
+                    meta protocol {{ 8021q, 8021ad }} counter name returned drop
                 }}
             }}\n"
         );

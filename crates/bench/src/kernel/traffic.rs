@@ -62,6 +62,33 @@ impl Direction {
     }
 }
 
+/// Whether flows are of subscribers' sites.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+pub enum Site {
+    /// They are of hosts.
+    None,
+    /// They are of terminals, whose frames are in tags inside and have their site's virtual MAC outside.
+    TagsAndMac,
+}
+
+impl Site {
+    /// Its name in rows.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::TagsAndMac => "tags-and-mac",
+        }
+    }
+
+    /// Terminals of each site.
+    pub fn terminals(self) -> u32 {
+        match self {
+            Self::None => 0,
+            Self::TagsAndMac => 4,
+        }
+    }
+}
+
 /// Which rules the packets match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Hits {
@@ -81,7 +108,7 @@ impl Hits {
     }
 
     /// The first rule of those that are matched, and how many they are.
-    fn of(self, rules: u32) -> (u32, u32) {
+    pub fn of(self, rules: u32) -> (u32, u32) {
         match self {
             Self::Last => (rules.saturating_sub(1), 1),
             Self::Uniform => (0, rules.max(1)),
@@ -115,6 +142,8 @@ pub struct Frames {
     pub rules: u32,
     /// Which way they go.
     pub direction: Direction,
+    /// Whose they are.
+    pub site: Site,
     /// Sent by AF_XDP.
     pub xdp: bool,
 }
@@ -215,11 +244,16 @@ impl Generator {
         let inside = super::topology::inside_network(first).to_string();
         let server = super::topology::SERVER.to_string();
         let (bytes, networks) = (frames.bytes.to_string(), networks.to_string());
+        let terminals = match direction {
+            Direction::Up => frames.site.terminals().to_string(),
+            Direction::Down => "0".into(),
+        };
         let mut command = Command::new("ip");
         command.args(["netns", "exec", host, "taskset", "-c", &core]);
         command.arg(std::env::current_exe()?).arg("generate");
         command.args(["--interface", interface, "--core", &core, "--bytes", &bytes]);
         command.args(["--inside", &inside, "--networks", &networks, "--server", &server]);
+        command.args(["--terminals", &terminals]);
         if frames.xdp {
             command.arg("--xdp");
         }

@@ -9,7 +9,7 @@ use super::inside::Outside;
 use super::machine::{Cores, Packets, settle, taken, unused_time};
 use super::outside::KernelError;
 use super::topology::{Arrived, Topology};
-use super::traffic::{Direction, Flows, Frames, Hits, OPENED, Traffic, TrafficError};
+use super::traffic::{Direction, Flows, Frames, Hits, OPENED, Site, Traffic, TrafficError};
 
 /// Time between the first packet and the first window.
 const WARM_UP: Duration = Duration::from_millis(300);
@@ -74,6 +74,8 @@ pub struct Trial {
     pub flows: Flows,
     /// Which way they go.
     pub direction: Direction,
+    /// Whose they are.
+    pub site: Site,
     /// Bytes of a frame.
     pub bytes: usize,
     /// Cores that have generator, gateway and receiver each; 0 where these have cores of their own.
@@ -243,12 +245,16 @@ impl Trial {
     pub fn run(&self, cores: &Cores, program: &Path, outside: &mut Outside<'_>) -> Result<Vec<Sample>, TrialError> {
         settle(cores.gateway, QUIET);
         let topology = Topology::build(cores.clone())?;
-        let gateway = Gateway::start(self.case, self.rules, &topology, program, self.napi_thread, outside)?;
+        let gateway = match self.site {
+            Site::None => Gateway::start(self.case, self.rules, &topology, program, self.napi_thread, outside)?,
+            Site::TagsAndMac => Gateway::of_sites(self.rules, self.site.terminals(), &topology, program)?,
+        };
         let frames = Frames {
             bytes: self.bytes,
             hits: self.hits,
             rules: self.rules,
             direction: self.direction,
+            site: self.site,
             xdp: self.xdp,
         };
         let mut traffic = Traffic::start(&topology, &frames)?;

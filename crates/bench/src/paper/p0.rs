@@ -8,11 +8,11 @@ use crate::frames;
 use crate::rows::Row;
 
 /// What P0's figures need.
-pub const P0: [&[&str]; 3] = [
+pub const P0: [&[&str]; 4] = [
     &[
         "frames",
         "--only",
-        "theory,iptables,throughput,models",
+        "theory,iptables,models,sites",
         "--direction",
         "up,down",
     ],
@@ -28,6 +28,7 @@ pub const P0: [&[&str]; 3] = [
         "--hits",
         "last",
     ],
+    &["subscribers"],
 ];
 
 /// Its figures of throughput: which, the way of the packets, and at 64 bytes uNATp and uNAT over the kernel.
@@ -130,6 +131,7 @@ pub fn p0(rows: &[Row]) -> String {
     }
     wires(rows, &mut line);
     placements(rows, &mut line);
+    control(rows, &mut line);
     text
 }
 
@@ -310,6 +312,32 @@ fn placements(rows: &[Row], line: &mut Line<'_>) {
     }
 }
 
+/// The control plane, of which the paper has no figures.
+fn control(rows: &[Row], line: &mut Line<'_>) {
+    let of = |case: &str| {
+        let keys = [("bench", "subscribers"), ("case", case), ("by", "daemon")];
+        find(rows, &keys)
+    };
+    let text = |row: &Row, name| row.median(name).unwrap_or(f64::NAN);
+    if let Some(row) = of("capacity") {
+        let (sites, terminals) = (row.text_of("sites"), row.text_of("terminals"));
+        let what = format!("control: memory of each of {sites} sites of {terminals} terminals");
+        line(&what, "", &format!("{:.0} bytes", text(row, "bytes_per_site")));
+    }
+    if let Some(row) = of("lease-to-mapping") {
+        let ours = format!("{:.1} ms, {:.1} ms", text(row, "p50_ms"), text(row, "p99_ms"));
+        line(
+            "control: from a lease file to packets, median, 99th percentile",
+            "",
+            &ours,
+        );
+    }
+    if let Some(row) = of("public-leases") {
+        let what = format!("control: public leases of a Kea for {} sites", row.text_of("sites"));
+        line(&what, "", &format!("{:.1} s", text(row, "seconds")));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -338,6 +366,11 @@ mod tests {
     fn kernel(case: &str, direction: &str) -> Row {
         let row = Row::new(case).key("bench", "kernel").key("direction", direction);
         row.key("site", "none").figure("packets_per_s", &[800_000.0])
+    }
+
+    fn subscribers(case: &str) -> Row {
+        let row = Row::new(case).key("bench", "subscribers").key("by", "daemon");
+        row.key("sites", 10_000).key("terminals", 4)
     }
 
     fn rows() -> Vec<Row> {
@@ -374,6 +407,11 @@ mod tests {
             placement("P0 Val+NAT, two cores", second, "new", "measured").figure("mpps", &[2.0]),
             placement("P0 Val+NAT", "x", "new", "predicted").figure("predicted_mpps", &[4.0]),
             planner("sluice", 1.4),
+            subscribers("capacity").figure("bytes_per_site", &[900.0]),
+            subscribers("lease-to-mapping")
+                .figure("p50_ms", &[1.5])
+                .figure("p99_ms", &[9.5]),
+            subscribers("public-leases").figure("seconds", &[21.0]),
         ]
     }
 
@@ -410,6 +448,9 @@ mod tests {
                 "1.02 (2.05 expected) Gb/s",
             ),
             ("a policy of placement: sluice", "asked for", "1.4 %"),
+            ("control: memory of each of 10000 sites", "", "900 bytes"),
+            ("control: from a lease file", "", "1.5 ms, 9.5 ms"),
+            ("control: public leases", "", "21.0 s"),
         ] {
             let line = text.lines().find(|line| line.starts_with(what)).unwrap_or_default();
             assert!(line.contains(paper) && line.ends_with(ours), "{what}: {line}");

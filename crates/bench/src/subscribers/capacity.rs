@@ -10,7 +10,7 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use sluice_daemon::subscribers::Site;
 use sluice_daemon::subscribers::agent::{Agent, Output, Settings};
@@ -20,8 +20,10 @@ use sluice_nat::sites::{Keeper, Terminal, context};
 use sluice_wire::Mac;
 use sluice_wire::vlan::Tag;
 
+use super::ends::wires;
 use super::operator::Operator;
 use super::site::{KEA_HEADER, kea_line, terminal_address, virtual_macs};
+use super::world::World;
 use super::{Failure, Figures, Size};
 use crate::homes::{tags, terminal_mac};
 
@@ -36,12 +38,26 @@ pub const FIGURES: [&str; 6] = [
     "seconds",
 ];
 
+/// Figures of the daemon's rows: its memory with all sites, beyond what it has with one, and by site; and how long it takes
+/// from its start until packets of all terminals have come out.
+pub const OF_DAEMON: [&str; 4] = ["all_kb", "memory_kb", "bytes_per_site", "seconds"];
+
+/// Longest time until packets of all terminals have come out.
+const PATIENCE: Duration = Duration::from_secs(300);
+/// DHCP messages a second: nobody is to wait for them here.
+const RATE: u32 = 20_000;
+
 /// Public addresses begin here.
 const PUBLIC: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 0);
 
 /// Kilobytes of memory that this process has.
 fn resident() -> f64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    resident_of("self")
+}
+
+/// Kilobytes of memory that a process has.
+fn resident_of(process: &str) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let word = line.and_then(|line| line.split_whitespace().next());
     word.and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
@@ -75,7 +91,7 @@ fn agent(macs: &[Mac]) -> Result<Agent, Failure> {
 }
 
 /// The engine's table, with all sites and terminals in it.
-fn keeper(size: Size, macs: &[Mac]) -> Result<Keeper, Failure> {
+fn keeper(size: &Size, macs: &[Mac]) -> Result<Keeper, Failure> {
     let (mut keeper, _) = Keeper::new(size.sites, size.sites * size.terminals, [1, 2]);
     for (site, mac) in (0..).zip(macs) {
         keeper.set_site(site, Some(*mac), None)?;
@@ -95,13 +111,19 @@ fn keeper(size: Size, macs: &[Mac]) -> Result<Keeper, Failure> {
 }
 
 /// A lease file of all terminals, read; and the seconds that this took.
-fn leases(size: Size, file: &Path) -> Result<(Source, f64), Failure> {
+fn leases(size: &Size, file: &Path) -> Result<(Source, f64), Failure> {
     let terminals = size.sites * size.terminals;
     let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
     let mut writer = BufWriter::new(File::create(file)?);
     writer.write_all(KEA_HEADER.as_bytes())?;
     for terminal in 0..terminals {
-        writer.write_all(kea_line(terminal / size.terminals, terminal, unix + 3_600).as_bytes())?;
+        let line = kea_line(
+            terminal / size.terminals,
+            terminal,
+            terminal_address(terminal),
+            unix + 3_600,
+        );
+        writer.write_all(line.as_bytes())?;
     }
     writer.flush()?;
     drop(writer);
@@ -117,7 +139,7 @@ fn leases(size: Size, file: &Path) -> Result<(Source, f64), Failure> {
 }
 
 /// One run.
-pub fn measure(size: Size) -> Result<Figures, Failure> {
+pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let macs = virtual_macs(size.sites)?;
     let begin = resident();
     let keeper = keeper(size, &macs)?;
@@ -142,16 +164,42 @@ pub fn measure(size: Size) -> Result<Figures, Failure> {
         .collect())
 }
 
+/// One run of the daemon, in a network namespace of its own: all terminals of all sites send, and their packets come out.
+pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
+    wires()?;
+    let size = Size {
+        rate: RATE.max(size.rate),
+        ..size.clone()
+    };
+    let folder = tempfile::tempdir()?;
+    let mut world = World::new(&size, folder.path())?;
+    let one = {
+        // As much room for sessions, and one site.
+        let daemon = world.gateway_of(&size, 1, folder.path())?;
+        resident_of(&daemon.process().to_string())
+    };
+    world.lease(0..size.sites * size.terminals)?;
+    let began = Instant::now();
+    let daemon = world.gateway(&size, folder.path())?;
+    world.settle(&daemon, PATIENCE)?;
+    let seconds = began.elapsed().as_secs_f64();
+    let all = resident_of(&daemon.process().to_string());
+    let more = all - one;
+    let per_site = more * 1024.0 / f64::from(size.sites);
+    Ok(OF_DAEMON.into_iter().zip([all, more, per_site, seconds]).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn sites_and_terminals_are_all_held_at_once() {
-        let size = Size {
+        let size = &Size {
             sites: 1_000,
             terminals: 4,
             rate: 1_000,
+            program: None,
         };
         let macs = virtual_macs(size.sites).expect("names that differ");
         let keeper = keeper(size, &macs).expect("room");

@@ -1,30 +1,44 @@
-//! An unmodified Kea that plays the operator's server, in the network namespace of this process.
+//! An unmodified Kea that plays the operator's server.
 
 use std::io::{BufRead, BufReader};
-use std::net::Ipv4Addr;
 use std::process::{Child, Command, Stdio};
 
 use super::Failure;
 
-/// Where it listens: an address of the interface.
-pub const SERVER: Ipv4Addr = Ipv4Addr::new(203, 0, 0, 1);
-/// Length of its prefix.
-pub const PREFIX: u8 = 14;
-/// Addresses that it leases: more than there can be sites.
-const POOL: &str = "203.0.1.0 - 203.3.250.255";
+/// What it serves.
+#[derive(Clone, Copy, Debug)]
+pub struct Operator<'o> {
+    /// What runs commands where it shall be.
+    pub prefix: &'o str,
+    /// The interface that it listens on.
+    pub interface: &'o str,
+    /// The router that it tells of.
+    pub router: &'o str,
+    /// The network of its addresses.
+    pub subnet: &'o str,
+    /// Those that it leases.
+    pub pool: &'o str,
+}
 
 /// The server; it ends with this.
+#[derive(Debug)]
 pub struct Kea {
     folder: tempfile::TempDir,
     process: Child,
 }
 
 impl Kea {
-    /// Start it on an interface that is up.
-    pub fn start(interface: &str) -> Result<Self, Failure> {
+    /// Start it on an interface that is up and has an address.
+    pub fn start(operator: &Operator<'_>) -> Result<Self, Failure> {
         let folder = tempfile::tempdir()?;
         let (file, leases) = (folder.path().join("kea.json"), folder.path().join("leases.csv"));
-        let network = Ipv4Addr::from(u32::from(SERVER) & !(u32::MAX >> PREFIX));
+        let Operator {
+            interface,
+            router,
+            subnet,
+            pool,
+            ..
+        } = operator;
         let configuration = format!(
             r#"{{"Dhcp4": {{
                 "interfaces-config": {{"interfaces": ["{interface}"], "dhcp-socket-type": "raw"}},
@@ -32,16 +46,20 @@ impl Kea {
                 "valid-lifetime": 3600,
                 "subnet4": [{{
                     "id": 1,
-                    "subnet": "{network}/{PREFIX}",
-                    "pools": [{{"pool": "{POOL}"}}],
-                    "option-data": [{{"name": "routers", "data": "{SERVER}"}}]
+                    "subnet": "{subnet}",
+                    "interface": "{interface}",
+                    "pools": [{{"pool": "{pool}"}}],
+                    "option-data": [{{"name": "routers", "data": "{router}"}}]
                 }}],
                 "loggers": [{{"name": "kea-dhcp4", "severity": "INFO", "output_options": [{{"output": "stdout"}}]}}]
             }}}}"#,
             leases.display(),
         );
         std::fs::write(&file, configuration)?;
-        let mut process = Command::new("kea-dhcp4")
+        let line = format!("{} kea-dhcp4", operator.prefix);
+        let mut words = line.split_whitespace();
+        let mut process = Command::new(words.next().unwrap_or_default())
+            .args(words)
             .arg("-c")
             .arg(&file)
             .env("KEA_PIDFILE_DIR", folder.path())

@@ -1,15 +1,23 @@
-//! `subscribers`: P0's control plane: what a site takes of memory, and how long public leases take.
+//! `subscribers`: P0's control plane: what a site takes of memory, how soon a lease is a mapping, and how long public leases take.
+//!
+//! What the daemon does is measured with the daemon (`by` = `daemon`), which serves terminals and an operator on veth; beside
+//! it what it is built of is measured alone (`parts`).
 //!
 //! Each run is in a process of its own: what one leaves to the allocator is not the next one's, and servers listen in a
 //! network that is nobody else's.
 
 mod capacity;
-mod kea;
+mod ends;
+mod gateway;
+pub mod kea;
+mod lease_to_mapping;
 mod operator;
-mod public_leases;
-mod site;
+pub mod public_leases;
+pub mod site;
+mod world;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
@@ -24,17 +32,45 @@ type Failure = Box<dyn std::error::Error>;
 pub enum Part {
     /// Memory of sites, of their terminals, and of both kinds of leases.
     Capacity,
+    /// How long it takes from a line of a lease file to a terminal whose packets are translated.
+    LeaseToMapping,
     /// How long it takes until all sites have public addresses of a real Kea.
     PublicLeases,
 }
 
-impl Part {
-    const ALL: [Self; 2] = [Self::Capacity, Self::PublicLeases];
+/// Who does it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum By {
+    /// What the daemon is built of, alone.
+    Parts,
+    /// The daemon.
+    Daemon,
+}
 
+impl By {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Parts => "parts",
+            Self::Daemon => "daemon",
+        }
+    }
+}
+
+/// Everything that is measured.
+const ALL: [(Part, By); 5] = [
+    (Part::Capacity, By::Parts),
+    (Part::Capacity, By::Daemon),
+    (Part::LeaseToMapping, By::Daemon),
+    (Part::PublicLeases, By::Parts),
+    (Part::PublicLeases, By::Daemon),
+];
+
+impl Part {
     /// Its name in rows.
     fn name(self) -> &'static str {
         match self {
             Self::Capacity => "capacity",
+            Self::LeaseToMapping => "lease-to-mapping",
             Self::PublicLeases => "public-leases",
         }
     }
@@ -43,18 +79,21 @@ impl Part {
     fn sites(self, quick: bool) -> u32 {
         match (self, quick) {
             (Self::Capacity, false) => 100_000,
-            (Self::PublicLeases, false) => 10_000,
-            (Self::Capacity, true) => 10_000,
-            (Self::PublicLeases, true) => 500,
+            (Self::PublicLeases, false) | (Self::Capacity, true) => 10_000,
+            (Self::LeaseToMapping, false) => 1_000,
+            (Self::LeaseToMapping | Self::PublicLeases, true) => 500,
         }
     }
+}
 
-    /// Figures of its rows.
-    fn figures(self) -> &'static [&'static str] {
-        match self {
-            Self::Capacity => &capacity::FIGURES,
-            Self::PublicLeases => &public_leases::FIGURES,
-        }
+/// Figures of rows.
+fn figures(part: Part, by: By) -> &'static [&'static str] {
+    match (part, by) {
+        (Part::Capacity, By::Parts) => &capacity::FIGURES,
+        (Part::Capacity, By::Daemon) => &capacity::OF_DAEMON,
+        (Part::LeaseToMapping, _) => &lease_to_mapping::FIGURES,
+        (Part::PublicLeases, By::Parts) => &public_leases::FIGURES,
+        (Part::PublicLeases, By::Daemon) => &public_leases::OF_DAEMON,
     }
 }
 
@@ -64,8 +103,12 @@ pub struct SubscribersArguments {
     /// Only these parts.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
-    /// Sites, up to 131072; 100,000 for capacity and 10,000 for public leases where not given, fewer with --quick.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=131_072))]
+    /// Only what is done by these.
+    #[arg(long, value_name = "WHO", value_delimiter = ',')]
+    by: Vec<By>,
+    /// Sites: up to 1000, or so many thousands up to 131; 100,000 for capacity, 10,000 for public leases and 1,000 for mappings
+    /// where not given, fewer with --quick.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=131_000))]
     sites: Option<u32>,
     /// Terminals of each site, up to 8.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=8))]
@@ -76,21 +119,27 @@ pub struct SubscribersArguments {
     /// Runs per row; 5 where not given, 1 with --quick.
     #[arg(long, value_name = "N")]
     runs: Option<usize>,
+    /// The program `sluice`; beside this one where not given.
+    #[arg(long, value_name = "FILE")]
+    sluice: Option<PathBuf>,
     /// Set in the process of one run, with what that measures.
     #[arg(long, hide = true, value_name = "PART")]
     inside: Option<Part>,
 }
 
 /// What one run is of.
-#[derive(Clone, Copy, Debug)]
-struct Size {
+#[derive(Clone, Debug)]
+pub struct Size {
     sites: u32,
     terminals: u32,
+    /// DHCP messages a second towards the operator.
     rate: u32,
+    /// The program `sluice`.
+    program: Option<PathBuf>,
 }
 
 /// Figures of one run, by name.
-type Figures = Vec<(&'static str, f64)>;
+pub type Figures = Vec<(&'static str, f64)>;
 
 impl SubscribersArguments {
     /// Is this the process of one run?
@@ -103,6 +152,7 @@ impl SubscribersArguments {
             sites: self.sites.unwrap_or(part.sites(quick)),
             terminals: self.terminals,
             rate: self.rate,
+            program: self.sluice.clone(),
         }
     }
 
@@ -114,10 +164,14 @@ impl SubscribersArguments {
 /// One run, whose figures go to the process that started this one as a line of JSON.
 pub fn inside(arguments: &SubscribersArguments) -> Result<(), Failure> {
     let part = arguments.inside.ok_or("nothing is to be measured")?;
-    let size = arguments.size(part, false);
-    let figures = match part {
-        Part::Capacity => capacity::measure(size)?,
-        Part::PublicLeases => public_leases::measure(size)?,
+    let by = arguments.by.first().copied().unwrap_or(By::Parts);
+    let size = &arguments.size(part, false);
+    let figures = match (part, by) {
+        (Part::Capacity, By::Parts) => capacity::measure(size)?,
+        (Part::Capacity, By::Daemon) => capacity::of_daemon(size)?,
+        (Part::LeaseToMapping, _) => lease_to_mapping::measure(size)?,
+        (Part::PublicLeases, By::Parts) => public_leases::measure(size)?,
+        (Part::PublicLeases, By::Daemon) => public_leases::of_daemon(size)?,
     };
     let figures: serde_json::Map<String, Value> = figures
         .into_iter()
@@ -127,20 +181,24 @@ pub fn inside(arguments: &SubscribersArguments) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Whether it needs a network of its own.
+fn has_network((part, by): (Part, By)) -> bool {
+    part != Part::Capacity || by == By::Daemon
+}
+
 /// The command of one run.
-fn command(part: Part, size: Size) -> Result<Command, Failure> {
+fn command((part, by): (Part, By), size: &Size) -> Result<Command, Failure> {
     let program = std::env::current_exe()?;
-    let mut command = match part {
-        Part::Capacity => Command::new(program),
-        Part::PublicLeases => {
+    let mut command = match has_network((part, by)) {
+        false => Command::new(program),
+        true => {
             let mut command = Command::new("unshare");
-            command
-                .args(["--net", "--pid", "--fork", "--kill-child=KILL"])
-                .arg(program);
+            command.args(["--net", "--pid", "--fork", "--kill-child=KILL"]);
+            command.arg(program);
             command
         }
     };
-    command.args(["subscribers", "--inside", part.name()]);
+    command.args(["subscribers", "--inside", part.name(), "--by", by.name()]);
     for (name, value) in [
         ("--sites", size.sites),
         ("--terminals", size.terminals),
@@ -148,32 +206,34 @@ fn command(part: Part, size: Size) -> Result<Command, Failure> {
     ] {
         command.args([name, &value.to_string()]);
     }
+    if let Some(program) = &size.program {
+        command.arg("--sluice").arg(program);
+    }
     Ok(command)
 }
 
 /// The figures of one run.
-fn once(part: Part, size: Size) -> Result<BTreeMap<String, f64>, Failure> {
-    let output = command(part, size)?
-        .stdin(Stdio::null())
-        .stderr(Stdio::inherit())
-        .output()?;
+fn once(what: (Part, By), size: &Size) -> Result<BTreeMap<String, f64>, Failure> {
+    let mut command = command(what, size)?;
+    let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output()?;
     if !output.status.success() {
-        return Err(format!("{}: {}", part.name(), output.status).into());
+        return Err(format!("{}: {}", what.0.name(), output.status).into());
     }
     let text = String::from_utf8_lossy(&output.stdout);
     Ok(serde_json::from_str(text.lines().last().unwrap_or_default())?)
 }
 
 /// The row of some runs.
-fn row(part: Part, size: Size, runs: &[BTreeMap<String, f64>]) -> Row {
+fn row((part, by): (Part, By), size: &Size, runs: &[BTreeMap<String, f64>]) -> Row {
     let row = Row::new(part.name())
+        .key("by", by.name())
         .key("sites", size.sites)
         .key("terminals", size.terminals);
     let row = match part {
-        Part::Capacity => row,
         Part::PublicLeases => row.key("messages_per_s", size.rate),
+        Part::Capacity | Part::LeaseToMapping => row,
     };
-    part.figures().iter().fold(row, |row, &name| {
+    figures(part, by).iter().fold(row, |row, &name| {
         let values: Vec<f64> = runs.iter().filter_map(|run| run.get(name).copied()).collect();
         row.figure(name, &values)
     })
@@ -181,20 +241,20 @@ fn row(part: Part, size: Size, runs: &[BTreeMap<String, f64>]) -> Row {
 
 /// Run it.
 pub fn run(run: &mut Run<'_>, arguments: &SubscribersArguments) -> Result<(), Failure> {
-    for part in Part::ALL {
-        if !arguments.only.is_empty() && !arguments.only.contains(&part) {
-            continue;
-        }
-        if part == Part::PublicLeases && !is_root() {
-            eprintln!(
-                "sluice-bench: no rows of {}: network namespaces need root here",
-                part.name()
-            );
+    let wanted = |(part, by): &(Part, By)| {
+        (arguments.only.is_empty() || arguments.only.contains(part))
+            && (arguments.by.is_empty() || arguments.by.contains(by))
+    };
+    for what in ALL.into_iter().filter(wanted) {
+        let (part, by) = what;
+        if has_network(what) && !is_root() {
+            let (part, by) = (part.name(), by.name());
+            eprintln!("sluice-bench: no rows of {part} by {by}: network namespaces need root here");
             continue;
         }
         let size = arguments.size(part, run.quick);
-        let runs = (0..arguments.runs(run.quick)).map(|_| once(part, size));
-        (run.row)(row(part, size, &runs.collect::<Result<Vec<_>, _>>()?));
+        let runs = (0..arguments.runs(run.quick)).map(|_| once(what, &size));
+        (run.row)(row(what, &size, &runs.collect::<Result<Vec<_>, _>>()?));
     }
     Ok(())
 }
@@ -227,13 +287,14 @@ mod tests {
         let some = parsed(&["--sites", "7", "--terminals", "2", "--runs", "3"]);
         assert_eq!((7, 3), (some.size(Part::Capacity, true).sites, some.runs(true)));
         assert!(Line::try_parse_from(["subscribers", "--sites", "200000"]).is_err());
+        assert_eq!(1_000, of(Part::LeaseToMapping, false).sites);
     }
 
     #[test]
     fn command_of_a_run_is_understood() {
-        let size = parsed(&["--sites", "7"]).size(Part::Capacity, false);
-        for part in Part::ALL {
-            let command = command(part, size).expect("the path of this program");
+        let size = parsed(&["--sites", "7", "--sluice", "x"]).size(Part::Capacity, false);
+        for what in ALL {
+            let command = command(what, &size).expect("the path of this program");
             let words: Vec<_> = command.get_args().filter_map(|word| word.to_str()).collect();
             let from = words.iter().position(|&word| word == "subscribers").expect("the bench");
             let line = ["sluice-bench"].iter().chain(&words[from..]);
@@ -244,18 +305,13 @@ mod tests {
     #[test]
     fn row_has_the_keys_and_figures_of_its_part() {
         let size = parsed(&["--sites", "9"]).size(Part::Capacity, false);
-        for part in Part::ALL {
-            let run = |value: f64| part.figures().iter().map(|name| (name.to_string(), value)).collect();
-            let row = row(part, size, &[run(1.0), run(3.0), run(2.0)]);
-            assert_eq!((part.name(), "9", "4"), {
-                let [case, sites, terminals] = ["case", "sites", "terminals"].map(|key| row.text_of(key));
-                (
-                    case.clone().leak() as &str,
-                    sites.leak() as &str,
-                    terminals.leak() as &str,
-                )
-            });
-            for name in part.figures() {
+        for what in ALL {
+            let names = figures(what.0, what.1);
+            let run = |value: f64| names.iter().map(|name| (name.to_string(), value)).collect();
+            let row = row(what, &size, &[run(1.0), run(3.0), run(2.0)]);
+            let keys = ["case", "by", "sites", "terminals"].map(|key| row.text_of(key));
+            assert_eq!([what.0.name(), what.1.name(), "9", "4"].map(str::to_owned), keys);
+            for name in names {
                 assert_eq!(Some(2.0), row.median(name), "{name}");
             }
         }

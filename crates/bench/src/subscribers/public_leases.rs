@@ -4,6 +4,7 @@
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use sluice_daemon::subscribers::Site;
 use sluice_daemon::subscribers::agent::{Agent, Destination, Event, Output, Settings, Transmit};
 use sluice_daemon::subscribers::frame::Datagram;
@@ -11,11 +12,13 @@ use sluice_daemon::subscribers::message::{CLIENT_PORT, SERVER_PORT};
 use sluice_daemon::subscribers::virtual_mac::text;
 use sluice_dpdk::tap::Tap;
 use sluice_nat::Secret;
-use sluice_wire::Mac;
 use sluice_wire::ethernet::BROADCAST;
 
-use super::kea::{Kea, PREFIX, SERVER};
+use super::ends::{FAR, wires};
+use super::gateway::{OPERATOR, OPERATOR_MAC, POOL, PREFIX, ROUTER, SUBNET};
+use super::kea::{Kea, Operator};
 use super::site::virtual_macs;
+use super::world::World;
 use super::{Failure, Figures, Size};
 use crate::kernel::command::run;
 
@@ -23,8 +26,10 @@ use crate::kernel::command::run;
 /// each site.
 pub const FIGURES: [&str; 3] = ["seconds", "renewal_seconds", "messages_per_site"];
 
+/// Figures of the daemon's rows: seconds from its start to the last address.
+pub const OF_DAEMON: [&str; 1] = ["seconds"];
+
 const INTERFACE: &str = "wan";
-const SERVER_MAC: Mac = [2, 0, 0, 0, 0, 0xfe];
 /// Frames that are taken before what is due is sent.
 const BURST: usize = 64;
 /// Longest time for each half.
@@ -52,7 +57,7 @@ impl Runner {
         let (destination_mac, address) = match transmit.destination {
             Destination::Broadcast => (BROADCAST, Ipv4Addr::BROADCAST),
             // The only neighbour.
-            Destination::Unicast { address, .. } => (SERVER_MAC, address),
+            Destination::Unicast { address, .. } => (OPERATOR_MAC, address),
         };
         let datagram = Datagram {
             source_mac: transmit.source_mac,
@@ -108,21 +113,35 @@ impl Runner {
     }
 }
 
+/// The operator's server on an interface.
+fn operator(interface: &str) -> Operator<'_> {
+    Operator {
+        prefix: "env",
+        interface,
+        router: ROUTER,
+        subnet: SUBNET,
+        pool: POOL,
+    }
+}
+
 /// One run, in a network namespace of its own.
-pub fn measure(size: Size) -> Result<Figures, Failure> {
+pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let tap = Tap::open(INTERFACE)?;
     for line in [
         "ip link set lo up".to_owned(),
-        format!("ip link set {INTERFACE} address {} txqueuelen 20000", text(SERVER_MAC)),
-        format!("ip address add {SERVER}/{PREFIX} dev {INTERFACE}"),
+        format!(
+            "ip link set {INTERFACE} address {} txqueuelen 20000",
+            text(OPERATOR_MAC)
+        ),
+        format!("ip address add {OPERATOR}/{PREFIX} dev {INTERFACE}"),
         format!("ip link set {INTERFACE} up"),
     ] {
         run(&line)?;
     }
-    let kea = Kea::start(INTERFACE)?;
+    let kea = Kea::start(&operator(INTERFACE))?;
     let settings = Settings {
-        prefixes: vec![format!("{SERVER}/{PREFIX}").parse()?],
-        servers: vec![SERVER],
+        prefixes: vec![SUBNET.parse()?],
+        servers: vec![OPERATOR],
         rate: size.rate,
         ..Settings::new(Secret([7, 8]))
     };
@@ -147,4 +166,51 @@ pub fn measure(size: Size) -> Result<Figures, Failure> {
     runner.skipped = HALF;
     let renewal = runner.until("all to be renewed", |runner| runner.renewed >= macs.len())?;
     Ok(FIGURES.into_iter().zip([seconds, renewal, messages]).collect())
+}
+
+/// One run of the daemon, in a network namespace of its own: each site has a terminal with a lease from the beginning.
+pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
+    wires()?;
+    let [_, interface] = FAR;
+    run(&format!("ip address add {OPERATOR}/{PREFIX} dev {interface}"))?;
+    let kea = Kea::start(&operator(interface))?;
+    let folder = tempfile::tempdir()?;
+    let mut world = World::new(size, folder.path())?;
+    world.lease((0..size.sites).map(|site| site * size.terminals))?;
+    let began = Instant::now();
+    let daemon = world.gateway(size, folder.path())?;
+    let sites = size.sites as usize;
+    // The server knows before the gateway does; to ask it costs the gateway nothing.
+    while kea.leases()? < sites || with_addresses(&daemon.show("sites")?)? < sites {
+        if began.elapsed() > PATIENCE {
+            let (leases, words) = (kea.leases()?, daemon.last_words());
+            return Err(format!("of {sites} sites {leases} have leases; {words}").into());
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Ok(OF_DAEMON.into_iter().zip([began.elapsed().as_secs_f64()]).collect())
+}
+
+/// How many sites of a listing have a public address.
+pub fn with_addresses(listing: &str) -> Result<usize, Failure> {
+    let listing: Value = serde_json::from_str(listing)?;
+    let sites = listing.as_array().or_else(|| listing.get("sites")?.as_array());
+    let with = sites.into_iter().flatten().filter(|site| site.get("public").is_some());
+    Ok(with.count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_with_public_addresses_are_counted() {
+        let listing = r#"[{"name": "homes-100.1", "public": "203.0.1.0"}, {"name": "homes-100.2"}]"#;
+        assert_eq!(1, with_addresses(listing).expect("a listing"));
+        assert_eq!(
+            1,
+            with_addresses(&format!("{{\"sites\": {listing}}}")).expect("a listing")
+        );
+        assert!(with_addresses("no listing").is_err());
+    }
 }

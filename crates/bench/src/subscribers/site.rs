@@ -32,13 +32,12 @@ pub const KEA_HEADER: &str =
     "address,hwaddr,client_id,valid_lifetime,expire,subnet_id,fqdn_fwd,fqdn_rev,hostname,state,user_context\n";
 
 /// What Kea writes of a terminal's lease that ends at a Unix time: which site it is of says the relay.
-pub fn kea_line(site: u32, terminal: u32, expires: u64) -> String {
+pub fn kea_line(site: u32, terminal: u32, address: Ipv4Addr, expires: u64) -> String {
     let circuit = name(site);
     let mut option = format!("0x01{:02X}", circuit.len());
     option.extend(circuit.bytes().map(|byte| format!("{byte:02X}")));
     format!(
-        "{},{},,3600,{expires},1,0,0,terminal-{terminal},0,{{ \"ISC\": {{ \"relay-agent-info\": \"{option}\" }} }}\n",
-        terminal_address(terminal),
+        "{address},{},,3600,{expires},1,0,0,terminal-{terminal},0,{{ \"ISC\": {{ \"relay-agent-info\": \"{option}\" }} }}\n",
         text(terminal_mac(terminal)),
     )
 }
@@ -51,13 +50,17 @@ mod tests {
     #[test]
     fn line_of_a_lease_is_read_as_what_it_was_written_of() {
         let (mut reader, mut read) = (Reader::new(Format::Kea), Vec::new());
-        let text = [KEA_HEADER, &kea_line(4_001, 16_007, 2_000_000_000)].concat();
+        let text = [
+            KEA_HEADER,
+            &kea_line(1_001, 4_007, terminal_address(4_007), 2_000_000_000),
+        ]
+        .concat();
         reader.read(text.as_bytes(), &mut read);
         let [Ok(Entry::Leased(lease))] = &read[..] else {
             panic!("{read:?}");
         };
-        assert_eq!(terminal_address(16_007), lease.address);
-        assert_eq!(terminal_mac(16_007), lease.hardware);
+        assert_eq!(terminal_address(4_007), lease.address);
+        assert_eq!(terminal_mac(4_007), lease.hardware);
         let relay = lease.relay.as_ref().expect("the relay's information");
         assert_eq!(b"homes-101.2"[..], *relay.circuit);
     }

@@ -1,15 +1,13 @@
 //! Sluice as the gateway: the daemon on AF_XDP, one worker on the gateway's core.
 
 use std::fmt::Write;
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::path::Path;
 
 use serde_json::Value;
 
 use super::GatewayError;
-use crate::kernel::command::{CommandError, feed, run};
+use crate::daemon::{Daemon, socket};
+use crate::kernel::command::{CommandError, feed};
 use crate::kernel::inside::Outside;
 use crate::kernel::topology::{
     GATEWAY, GENERATOR_ADDRESS, GENERATOR_MAC, INSIDE, INSIDE_ADDRESS, INSIDE_NETWORKS, OUTSIDE, OUTSIDE_ADDRESS, POOL,
@@ -17,87 +15,35 @@ use crate::kernel::topology::{
 };
 use crate::kernel::traffic::{NEW_FLOWS, OPENED};
 
-const FOLDER: &str = "/run/sluice-bench";
-const SOCKET: &str = "/run/sluice-bench/control";
-const LOG: &str = "/run/sluice-bench/log";
-
-/// Longest time to its start.
-const START: Duration = Duration::from_secs(60);
+/// Where its files are.
+pub const FOLDER: &str = "/run/sluice-bench";
 
 /// The running daemon.
 #[derive(Debug)]
-pub struct Process {
-    program: PathBuf,
-    child: Child,
-}
+pub struct Process(Daemon);
 
 impl Process {
     /// Start it with so many rules.
     pub fn start(rules: u32, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
-        let system = |what: &str| {
-            let what = what.to_owned();
-            move |source| GatewayError::System { what, source }
-        };
-        fs::create_dir_all(FOLDER).map_err(system(FOLDER))?;
-        let file = format!("{FOLDER}/gateway.toml");
-        fs::write(&file, configuration(rules, topology.cores.gateway)).map_err(system(&file))?;
-        let log = File::create(LOG).map_err(system(LOG))?;
-        let cores = format!("{},{}", topology.cores.traffic, topology.cores.gateway);
-        let child = Command::new("ip")
-            .args(["netns", "exec", GATEWAY, "taskset", "-c", &cores])
-            .arg(program)
-            .args(["run", "-c", &file])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().map_err(system(LOG))?)
-            .stderr(log)
-            .spawn()
-            .map_err(system(&program.display().to_string()))?;
-        let mut process = Self {
-            program: program.into(),
-            child,
-        };
-        process.wait()?;
-        Ok(process)
+        Self::with(&configuration(rules, topology.cores.gateway), topology, program)
     }
 
-    fn wait(&mut self) -> Result<(), GatewayError> {
-        let began = Instant::now();
-        loop {
-            if let Ok(Some(status)) = self.child.try_wait() {
-                return Err(GatewayError::Sluice(format!("{status}: {}", last_words())));
-            }
-            match self.stages() {
-                Ok(_) => return Ok(()),
-                Err(error) if began.elapsed() > START => {
-                    return Err(GatewayError::Sluice(format!("{error}; {}", last_words())));
-                }
-                Err(_) => std::thread::sleep(Duration::from_millis(50)),
-            }
-        }
+    /// Start it with a configuration.
+    pub fn with(configuration: &str, topology: &Topology, program: &Path) -> Result<Self, GatewayError> {
+        let cores = [topology.cores.traffic, topology.cores.gateway];
+        let prefix = format!("ip netns exec {GATEWAY}");
+        let daemon = Daemon::start(&prefix, &cores, program, Path::new(FOLDER), configuration)?;
+        Ok(Self(daemon))
+    }
+
+    /// The program.
+    pub fn daemon(&self) -> &Daemon {
+        &self.0
     }
 
     /// What the worker's counters say now.
     pub fn stages(&self) -> Result<Stages, CommandError> {
-        let program = self.program.display();
-        let text = run(&format!(
-            "ip netns exec {GATEWAY} {program} show cores --json --socket {SOCKET}"
-        ))?;
-        Ok(Stages::parse(&text))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = run(&format!("kill -TERM {}", self.child.id()));
-        let began = Instant::now();
-        while began.elapsed() < Duration::from_secs(10) {
-            if let Ok(Some(_)) = self.child.try_wait() {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Ok(Stages::parse(&self.0.show("cores")?))
     }
 }
 
@@ -111,13 +57,9 @@ pub fn receive_in_threads(topology: &Topology, outside: &mut Outside<'_>) -> Res
     Ok(())
 }
 
-fn last_words() -> String {
-    let log = fs::read_to_string(LOG).unwrap_or_default();
-    let lines: Vec<&str> = log.lines().collect();
-    lines[lines.len().saturating_sub(12)..].join("\n")
-}
-
-fn configuration(rules: u32, core: usize) -> String {
+/// Its configuration.
+pub fn configuration(rules: u32, core: usize) -> String {
+    let socket = socket(Path::new(FOLDER));
     let sessions = if rules == 0 { 1_024 } else { NEW_FLOWS + 2 * OPENED };
     let mut text = format!(
         r#"[system]
@@ -129,7 +71,7 @@ ipv4 = {sessions}
 ipv6 = 1024
 
 [control]
-socket = "{SOCKET}"
+socket = "{}"
 log = "warn"
 
 [interfaces.inside]
@@ -158,6 +100,7 @@ address = "{SINK_ADDRESS}"
 mac = "{}"
 interface = "outside"
 "#,
+        socket.display(),
         mac_text(GENERATOR_MAC),
         mac_text(SINK_MAC)
     );

@@ -1,0 +1,173 @@
+//! The program `sluice` as a bench runs it: in the background, with a configuration of its own.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::kernel::command::run;
+
+/// Longest time to its start.
+const START: Duration = Duration::from_secs(60);
+
+/// Longest time to its end, before it is killed.
+const END: Duration = Duration::from_secs(10);
+
+/// Why it does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum DaemonError {
+    /// A file or process.
+    #[error("{what}: {source}")]
+    System {
+        /// Which.
+        what: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// It ended, or did not serve in time.
+    #[error("sluice does not run: {0}")]
+    Sluice(String),
+}
+
+fn system(what: impl ToString) -> impl FnOnce(io::Error) -> DaemonError {
+    let what = what.to_string();
+    move |source| DaemonError::System { what, source }
+}
+
+/// The running program; it ends when this is dropped.
+#[derive(Debug)]
+pub struct Daemon {
+    /// What runs commands where it is.
+    prefix: String,
+    program: PathBuf,
+    folder: PathBuf,
+    child: Child,
+}
+
+/// Where its socket is, in a folder of a bench.
+pub fn socket(folder: &Path) -> PathBuf {
+    folder.join("control")
+}
+
+/// The program beside this one, where none is named.
+pub fn program(named: Option<&PathBuf>) -> PathBuf {
+    let beside = || {
+        let own = std::env::current_exe().ok()?;
+        own.parent().map(|folder| folder.join("sluice"))
+    };
+    named.cloned().or_else(beside).unwrap_or_else(|| "sluice".into())
+}
+
+impl Daemon {
+    /// Start it with a configuration, whose socket is [`socket`] of the folder, on some cores; `prefix` is the beginning of
+    /// commands that run where it shall be.
+    pub fn start(
+        prefix: &str,
+        cores: &[usize],
+        program: &Path,
+        folder: &Path,
+        configuration: &str,
+    ) -> Result<Self, DaemonError> {
+        fs::create_dir_all(folder).map_err(system(folder.display()))?;
+        let (file, log) = (folder.join("gateway.toml"), folder.join("log"));
+        fs::write(&file, configuration).map_err(system(file.display()))?;
+        let output = File::create(&log).map_err(system(log.display()))?;
+        let cores: Vec<_> = cores.iter().map(usize::to_string).collect();
+        let line = format!("{prefix} taskset -c {}", cores.join(","));
+        let mut words = line.split_whitespace();
+        let child = Command::new(words.next().unwrap_or_default())
+            .args(words)
+            .arg(program)
+            .args(["run", "-c"])
+            .arg(&file)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone().map_err(system(log.display()))?)
+            .stderr(output)
+            .spawn()
+            .map_err(system(program.display()))?;
+        let mut daemon = Self {
+            prefix: prefix.into(),
+            program: program.into(),
+            folder: folder.into(),
+            child,
+        };
+        daemon.wait()?;
+        Ok(daemon)
+    }
+
+    fn wait(&mut self) -> Result<(), DaemonError> {
+        let began = Instant::now();
+        loop {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(DaemonError::Sluice(format!("{status}: {}", self.last_words())));
+            }
+            match self.show("cores") {
+                Ok(_) => return Ok(()),
+                Err(error) if began.elapsed() > START => {
+                    return Err(DaemonError::Sluice(format!("{error}; {}", self.last_words())));
+                }
+                Err(_) => std::thread::sleep(Duration::from_millis(50)),
+            }
+        }
+    }
+
+    /// What `sluice show WHAT --json` says.
+    pub fn show(&self, what: &str) -> Result<String, crate::kernel::command::CommandError> {
+        let (program, socket) = (self.program.display(), socket(&self.folder));
+        run(&format!(
+            "{} {program} show {what} --json --socket {}",
+            self.prefix,
+            socket.display()
+        ))
+    }
+
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The end of its log.
+    pub fn last_words(&self) -> String {
+        let log = fs::read_to_string(self.folder.join("log")).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(12)..].join("\n")
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = run(&format!("kill -TERM {}", self.child.id()));
+        let began = Instant::now();
+        while began.elapsed() < END {
+            if let Ok(Some(_)) = self.child.try_wait() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn program_is_the_named_one_or_beside_this_one() {
+        let named = PathBuf::from("/usr/bin/sluice");
+        assert_eq!(named, program(Some(&named)));
+        let beside = std::env::current_exe().expect("the path of this program");
+        assert_eq!(beside.parent(), program(None).parent());
+    }
+
+    #[test]
+    fn program_that_ends_is_told_with_its_last_words() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let core = sluice_dpdk::eal::allowed_cores()[0];
+        let failed = Daemon::start("env", &[core], Path::new("/bin/false"), folder.path(), "");
+        let error = failed.expect_err("it ends at once").to_string();
+        assert!(error.starts_with("sluice does not run: exit status: 1"), "{error}");
+    }
+}

@@ -1,0 +1,135 @@
+//! Sluice as the gateway of subscribers' sites: terminals have leases in a file of Kea's format, sites get their public addresses
+//! from a real Kea at the sink, which is gone when packets are measured.
+
+use std::fmt::Write;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::GatewayError;
+use super::sluice::{FOLDER, Process, configuration};
+use crate::kernel::frame::HOSTS;
+use crate::kernel::topology::{INSIDE_ADDRESS, SINK, SINK_ADDRESS, SINK_INTERFACE, SITES, Topology};
+use crate::kernel::traffic::Hits;
+use crate::subscribers::kea::{Kea, Operator};
+use crate::subscribers::public_leases::with_addresses;
+use crate::subscribers::site::{KEA_HEADER, kea_line};
+
+/// Longest time until all sites have their addresses.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Start it, and wait until all sites have addresses.
+pub fn start(rules: u32, terminals: u32, topology: &Topology, program: &Path) -> Result<Process, GatewayError> {
+    let failed = |error: Box<dyn std::error::Error>| GatewayError::Sites(error.to_string());
+    let network = network(rules);
+    let leases = Path::new(FOLDER).join("kea-leases4.csv");
+    let written = fs::create_dir_all(FOLDER).and_then(|()| fs::write(&leases, lines(network, terminals)));
+    written.map_err(|error| failed(error.into()))?;
+    let kea = Kea::start(&Operator {
+        prefix: &format!("ip netns exec {SINK}"),
+        interface: SINK_INTERFACE,
+        router: SINK_ADDRESS,
+        subnet: SITES[0],
+        pool: SITES[1],
+    })
+    .map_err(failed)?;
+    let text = with_sites(
+        &configuration(rules, topology.cores.gateway),
+        network,
+        terminals,
+        &leases,
+    );
+    let process = Process::with(&text, topology, program)?;
+    let (sites, began) = (HOSTS.div_ceil(terminals) as usize, Instant::now());
+    loop {
+        let served = with_addresses(&process.daemon().show("sites")?).map_err(failed)?;
+        if served == sites {
+            drop(kea);
+            return Ok(process);
+        }
+        if began.elapsed() > PATIENCE {
+            let words = process.daemon().last_words();
+            return Err(GatewayError::Sites(format!(
+                "{served} of {sites} have an address; {words}"
+            )));
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// The network of the terminals: that of the last rule.
+fn network(rules: u32) -> Ipv4Addr {
+    crate::kernel::topology::inside_network(Hits::Last.of(rules).0)
+}
+
+/// The lease file of all terminals.
+fn lines(network: Ipv4Addr, terminals: u32) -> String {
+    let now = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    let line = |host: u32| {
+        let address = Ipv4Addr::from(u32::from(network) + 1 + host);
+        kea_line(host / terminals, host, address, now.as_secs() + 3_600)
+    };
+    (0..HOSTS).fold(KEA_HEADER.to_owned(), |text, host| text + &line(host))
+}
+
+/// A configuration with sites behind its inside interface.
+fn with_sites(plain: &str, network: Ipv4Addr, terminals: u32, leases: &Path) -> String {
+    let gateway = Ipv4Addr::from(u32::from(network) + 254);
+    let inside = format!("addresses = [\"{INSIDE_ADDRESS}\"]");
+    let mut text = plain.replace(
+        &inside,
+        &format!("addresses = [\"{gateway}/24\", \"{INSIDE_ADDRESS}\"]"),
+    );
+    let _ = write!(
+        text,
+        r#"
+[subscribers.sites.homes]
+interface = "inside"
+tags = "100.1-{}"
+dhcp = "inside"
+public = "outside"
+
+[subscribers.dhcp.inside]
+server = "{SINK_ADDRESS}"
+leases = "{}"
+format = "kea"
+
+[subscribers.public.outside]
+prefixes = ["{}"]
+"#,
+        HOSTS.div_ceil(terminals),
+        leases.display(),
+        SITES[0],
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_stand_beside_the_rules_and_have_a_gateway_in_the_terminals_network() {
+        let text = with_sites(&configuration(1_000, 1), network(1_000), 4, Path::new("/leases"));
+        assert!(
+            text.contains("addresses = [\"10.3.231.254/24\", \"192.168.0.1/24\"]"),
+            "{text}"
+        );
+        assert!(text.contains("tags = \"100.1-63\""));
+        assert_eq!(1_000, text.matches("[[nat.source]]").count());
+    }
+
+    #[test]
+    fn lease_file_has_all_terminals() {
+        let text = lines(network(1), 4);
+        assert_eq!(1 + HOSTS as usize, text.lines().count());
+        assert!(
+            text.lines()
+                .nth(250)
+                .is_some_and(|line| line.starts_with("10.0.0.250,06:00:00:00:00:f9,"))
+        );
+    }
+}

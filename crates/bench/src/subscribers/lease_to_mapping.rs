@@ -1,0 +1,85 @@
+//! How long it takes from a line of a lease file to a terminal whose packets leave translated, while others' packets flow:
+//! against the daemon, on veth.
+
+use std::time::{Duration, Instant};
+
+use super::ends::wires;
+use super::world::World;
+use super::{Failure, Figures, Size};
+
+/// Figures of its rows: for a terminal of a site that has a public address, and for a site's first one, which waits for that
+/// address too; packets a second of others that came out meanwhile.
+pub const FIGURES: [&str; 6] = [
+    "p50_ms",
+    "p99_ms",
+    "most_ms",
+    "new_site_p50_ms",
+    "new_site_p99_ms",
+    "packets_per_s",
+];
+
+/// Leases that are measured in a run, of either kind.
+const LEASES: u32 = 250;
+/// Longest time until all sites have their addresses.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The value that a share of some are below.
+fn percentile(values: &[f64], share: f64) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let place = (values.len() as f64 * share) as usize;
+    values
+        .get(place.min(values.len().saturating_sub(1)))
+        .copied()
+        .unwrap_or(f64::NAN)
+}
+
+/// One run, in a network namespace of its own.
+pub fn measure(size: &Size) -> Result<Figures, Failure> {
+    let folder = tempfile::tempdir()?;
+    // Half of the sites, or some, are new when they are measured.
+    let known = size.sites.saturating_sub(LEASES.min(size.sites / 2));
+    wires()?;
+    let mut world = World::new(size, folder.path())?;
+    world.lease((0..known).map(|site| site * size.terminals))?;
+    let daemon = world.gateway(size, folder.path())?;
+    world.settle(&daemon, PATIENCE)?;
+    let (began, arrived) = (Instant::now(), world.arrived());
+    let others = (0..known).flat_map(|site| (1..size.terminals).map(move |place| (site, place)));
+    let others = others.map(|(site, place)| site * size.terminals + place);
+    let step = (known * (size.terminals - 1) / LEASES).max(1) as usize;
+    let second: Vec<u32> = others.step_by(step).take(LEASES as usize).collect();
+    let first: Vec<u32> = (known..size.sites).map(|site| site * size.terminals).collect();
+    let mut times = |terminals: Vec<u32>| {
+        let times = terminals.into_iter().map(|terminal| world.measure(terminal));
+        times.collect::<Result<Vec<f64>, _>>()
+    };
+    let (second, first) = (times(second)?, times(first)?);
+    let rate = (world.arrived() - arrived) as f64 / began.elapsed().as_secs_f64();
+    if rate <= 0.0 {
+        return Err("no packets of others came out".into());
+    }
+    let most = second.iter().copied().fold(0.0, f64::max);
+    let figures = [
+        percentile(&second, 0.5),
+        percentile(&second, 0.99),
+        most,
+        percentile(&first, 0.5),
+        percentile(&first, 0.99),
+        rate,
+    ];
+    Ok(FIGURES.into_iter().zip(figures).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentile_is_of_the_values_in_order() {
+        let values: Vec<f64> = (0..100).rev().map(f64::from).collect();
+        assert_eq!((50.0, 99.0), (percentile(&values, 0.5), percentile(&values, 0.99)));
+        assert_eq!(7.0, percentile(&[7.0], 0.99));
+        assert!(percentile(&[], 0.5).is_nan());
+    }
+}

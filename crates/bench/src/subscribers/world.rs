@@ -1,0 +1,287 @@
+//! Everything but the gateway: the terminals' server, which writes its file as Kea does, the terminals, the operator's DHCP
+//! server, and who receives. One process is all of that, so that it has one clock.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufWriter, Write};
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use sluice_daemon::subscribers::frame::Datagram;
+use sluice_daemon::subscribers::message::{CLIENT_PORT, SERVER_PORT};
+use sluice_wire::Mac;
+
+use super::ends::{DEVICES, End, Ends, MACS};
+use super::gateway::{Gateway, OPERATOR, OPERATOR_MAC};
+use super::operator::Operator;
+use super::site::{KEA_HEADER, kea_line, terminal_address};
+use super::{Failure, Size};
+use crate::daemon::Daemon;
+use crate::homes::{Homed, Homes, terminal_mac};
+use crate::nat_path::flows::{FRAME, Random, Written};
+use crate::nat_path::wire::{Wire, mark};
+
+/// Longest time for one lease.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Time between two packets of the terminal that is waited for, and of all others together.
+const PROBE: Duration = Duration::from_micros(100);
+const BURST: usize = 32;
+/// Packets a second of others.
+const RATE: u32 = 100_000;
+/// Who terminals write to.
+const REMOTE: (u32, u16) = (0x0808_0808, 443);
+
+/// Everything but the gateway.
+pub struct World {
+    ends: Ends,
+    homes: Homes,
+    operator: Operator,
+    file: File,
+    expires: u64,
+    /// Terminals whose packets are sent in turn, and the next of them.
+    busy: Vec<u32>,
+    next: usize,
+    due: Instant,
+    random: Random,
+    /// By terminal: its packets have come out.
+    came: Vec<bool>,
+    arrived: u64,
+}
+
+/// A packet of a terminal.
+fn packet(homes: Homes, terminal: u32) -> Homed<Written> {
+    let written = Written {
+        source: (terminal_address(terminal).into(), 5_000),
+        destination: REMOTE,
+        tcp: false,
+        flags: 0,
+        numbers: (0, 0),
+        macs: (MACS[0], terminal_mac(terminal)),
+        mark: terminal,
+    };
+    Homed {
+        frame: written,
+        tags: Some(homes.tags(terminal)),
+    }
+}
+
+impl World {
+    /// For so many sites, whose terminals have no leases yet.
+    pub fn new(size: &Size, folder: &Path) -> Result<Self, Failure> {
+        let homes = Homes {
+            sites: size.sites,
+            terminals: size.terminals,
+        };
+        let mut file = OpenOptions::new().create(true).append(true).open(leases(folder))?;
+        file.write_all(KEA_HEADER.as_bytes())?;
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs();
+        Ok(Self {
+            ends: Ends::open(cores()?.0)?,
+            homes,
+            operator: Operator::new(Ipv4Addr::new(203, 0, 1, 0)),
+            file,
+            expires: unix + 3_600,
+            busy: Vec::new(),
+            next: 0,
+            due: Instant::now(),
+            random: Random(88_172_645_463_325_252),
+            came: vec![false; homes.flows() as usize],
+            arrived: 0,
+        })
+    }
+
+    /// Start the gateway of all sites.
+    pub fn gateway(&self, size: &Size, folder: &Path) -> Result<Daemon, Failure> {
+        self.gateway_of(size, size.sites, folder)
+    }
+
+    /// Start one that has room for all flows and knows of so many sites.
+    pub fn gateway_of(&self, size: &Size, sites: u32, folder: &Path) -> Result<Daemon, Failure> {
+        let (own, core) = cores()?;
+        let gateway = Gateway {
+            devices: DEVICES,
+            sites,
+            terminals: size.terminals,
+            flows: self.homes.flows(),
+            rate: size.rate,
+            core,
+            folder,
+            leases: &leases(folder),
+        };
+        let program = crate::daemon::program(size.program.as_ref());
+        Ok(Daemon::start("env", &[own, core], &program, folder, &gateway.text()?)?)
+    }
+
+    /// Packets of terminals that came out.
+    pub fn arrived(&self) -> u64 {
+        self.arrived
+    }
+
+    /// Send a packet of each of some terminals.
+    fn send(&mut self, terminals: &[u32]) -> usize {
+        let (homes, mut left) = (self.homes, terminals.iter());
+        self.ends.send(End::Street, terminals.len(), |into| {
+            let packet = packet(homes, *left.next()?);
+            let length = packet.length();
+            packet.write(into.get_mut(..length)?);
+            Some(length)
+        })
+    }
+
+    /// What is due of the packets of others.
+    fn flow(&mut self) {
+        let now = Instant::now();
+        if now < self.due || self.busy.is_empty() {
+            return;
+        }
+        let turn: Vec<u32> = (0..BURST)
+            .map(|place| self.busy[(self.next + place) % self.busy.len()])
+            .collect();
+        let sent = self.send(&turn);
+        self.next = (self.next + sent) % self.busy.len();
+        self.due += Duration::from_secs(1) * BURST as u32 / RATE;
+        // Who was kept from its core does not make up for it.
+        self.due = self.due.max(now);
+    }
+
+    /// Take what came out, and answer sites' questions.
+    fn listen(&mut self) {
+        let mut questions: Vec<(Mac, Vec<u8>)> = Vec::new();
+        let (came, arrived) = (&mut self.came, &mut self.arrived);
+        self.ends.receive(End::Operator, |frame| {
+            if frame.len() == FRAME && frame.get(30..34) == Some(&REMOTE.0.to_be_bytes()[..]) {
+                *arrived += 1;
+                if let Some(came) = came.get_mut(mark(frame) as usize) {
+                    *came = true;
+                }
+            } else if let Some(datagram) = Datagram::of(frame).filter(|d| d.destination.port() == SERVER_PORT) {
+                questions.push((datagram.source_mac, datagram.payload.to_vec()));
+            }
+        });
+        self.ends.receive(End::Street, |_| {});
+        for (client, question) in questions {
+            let Some(payload) = self.operator.answer(&question) else {
+                continue;
+            };
+            let datagram = Datagram {
+                source_mac: OPERATOR_MAC,
+                destination_mac: client,
+                source: SocketAddrV4::new(OPERATOR, SERVER_PORT),
+                destination: SocketAddrV4::new(Ipv4Addr::BROADCAST, CLIENT_PORT),
+                payload: &payload,
+            };
+            if let Some(frame) = datagram.frame() {
+                let mut once = Some(frame);
+                self.ends.send(End::Operator, 1, |into| {
+                    let frame = once.take()?;
+                    into.get_mut(..frame.len())?.copy_from_slice(&frame);
+                    Some(frame.len())
+                });
+            }
+        }
+    }
+
+    fn line(&self, terminal: u32) -> String {
+        kea_line(
+            terminal / self.homes.terminals,
+            terminal,
+            terminal_address(terminal),
+            self.expires,
+        )
+    }
+
+    /// The server leases addresses to terminals, which send from now on.
+    pub fn lease(&mut self, terminals: impl Iterator<Item = u32>) -> Result<(), Failure> {
+        let mut writer = BufWriter::new(&self.file);
+        let first = self.busy.len();
+        self.busy.extend(terminals);
+        for &terminal in &self.busy[first..] {
+            writer.write_all(self.line(terminal).as_bytes())?;
+        }
+        Ok(writer.flush()?)
+    }
+
+    /// Lease an address to a terminal; milliseconds until its packets come out.
+    pub fn measure(&mut self, terminal: u32) -> Result<f64, Failure> {
+        let line = self.line(terminal);
+        self.file.write_all(line.as_bytes())?;
+        let began = Instant::now();
+        let mut next = began;
+        while !self.came[terminal as usize] {
+            let now = Instant::now();
+            if now >= next {
+                self.send(&[terminal]);
+                next = now + PROBE;
+            }
+            self.flow();
+            self.listen();
+            if began.elapsed() > PATIENCE {
+                return Err(format!("terminal {terminal} was leased an address and waits for a minute").into());
+            }
+        }
+        let took = began.elapsed().as_secs_f64() * 1e3;
+        self.busy.push(terminal);
+        // Servers write when they like.
+        let pause = 1_000 + self.random.below(9_000);
+        self.go_on(Duration::from_micros(pause.into()));
+        Ok(took)
+    }
+
+    fn go_on(&mut self, time: Duration) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            self.flow();
+            self.listen();
+        }
+    }
+
+    /// Wait until packets of all terminals with leases have come out.
+    pub fn settle(&mut self, gateway: &Daemon, patience: Duration) -> Result<(), Failure> {
+        let (began, mut rounds) = (Instant::now(), 0_u32);
+        loop {
+            self.flow();
+            self.listen();
+            rounds = rounds.wrapping_add(1);
+            if !rounds.is_multiple_of(256) {
+                continue;
+            }
+            if self.busy.iter().all(|&terminal| self.came[terminal as usize]) {
+                return Ok(());
+            }
+            if began.elapsed() > patience {
+                let came = self.came.iter().filter(|&&came| came).count();
+                let (all, words) = (self.busy.len(), gateway.last_words());
+                return Err(format!("packets of {came} of {all} terminals come out; {words}").into());
+            }
+        }
+    }
+}
+
+/// The lease file of the terminals' server.
+fn leases(folder: &Path) -> PathBuf {
+    folder.join("kea-leases4.csv")
+}
+
+/// The core of this process, and that of the gateway's worker.
+fn cores() -> Result<(usize, usize), Failure> {
+    match sluice_dpdk::eal::allowed_cores()[..] {
+        [own, core, ..] => Ok((own, core)),
+        _ => Err("the gateway and its peers need a core each, and this process may use one only".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packet_of_a_terminal_is_in_its_sites_tags_and_carries_its_number() {
+        let homes = Homes::USUAL;
+        let packet = packet(homes, 4_007);
+        let mut frame = vec![0; packet.length()];
+        packet.write(&mut frame);
+        assert_eq!(4_007, mark(&frame));
+        assert_eq!([0x88, 0xa8, 0, 101, 0x81, 0, 0, 2], frame[12..20]);
+        assert_eq!(terminal_address(4_007).octets(), frame[34..38]);
+    }
+}
