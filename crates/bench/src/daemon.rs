@@ -112,6 +112,23 @@ impl Daemon {
         }
     }
 
+    /// Wait until it routes to a network: a link counts as down for a moment after the start, and its routes come with it.
+    pub fn await_route(&self, network: &str) -> Result<(), DaemonError> {
+        let began = Instant::now();
+        let wanted = format!("\"to\":\"{network}\"");
+        loop {
+            match self.show("routes") {
+                Ok(routes) if routes.contains(&wanted) => return Ok(()),
+                Ok(_) if began.elapsed() > START => {
+                    let words = self.last_words();
+                    return Err(DaemonError::Sluice(format!("no route to {network}; {words}")));
+                }
+                Ok(_) => std::thread::sleep(Duration::from_millis(50)),
+                Err(error) => return Err(DaemonError::Sluice(error.to_string())),
+            }
+        }
+    }
+
     /// What `sluice show WHAT --json` says.
     pub fn show(&self, what: &str) -> Result<String, crate::kernel::command::CommandError> {
         let (program, socket) = (self.program.display(), socket(&self.folder));

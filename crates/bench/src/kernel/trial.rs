@@ -320,7 +320,7 @@ impl Trial {
         std::thread::sleep(Duration::from_millis(100));
         let [_, Packets { received, .. }] = topology.packets(self.direction);
         let right = self.right(&topology.arrived()?);
-        match received - right.min(received) <= received / 100 {
+        match right > 0 && received - right.min(received) <= received / 100 {
             true => Ok(()),
             false => Err(TrialError::Wrong { received, right }),
         }

@@ -109,7 +109,9 @@ impl World {
             leases: &leases(folder),
         };
         let program = crate::daemon::program(size.program.as_ref());
-        Ok(Daemon::start("env", &[own, core], &program, folder, &gateway.text()?)?)
+        let daemon = Daemon::start("env", &[own, core], &program, folder, &gateway.text()?)?;
+        daemon.await_route("0.0.0.0/0")?;
+        Ok(daemon)
     }
 
     /// Packets of terminals that came out.

@@ -33,6 +33,9 @@ impl Process {
         let cores = [topology.cores.traffic, topology.cores.gateway];
         let prefix = format!("ip netns exec {GATEWAY}");
         let daemon = Daemon::start(&prefix, &cores, program, Path::new(FOLDER), configuration)?;
+        for network in [INSIDE_NETWORKS, "0.0.0.0/0"] {
+            daemon.await_route(network)?;
+        }
         Ok(Self(daemon))
     }
 
