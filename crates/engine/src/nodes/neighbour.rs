@@ -17,7 +17,7 @@ use crate::context::{Ctx, Owner};
 use crate::family::V4;
 use crate::io::Slot;
 use crate::nodes::parse::again;
-use crate::nodes::subscriber;
+use crate::nodes::{bridge, subscriber};
 use crate::policy::{Access, Interface, Policy};
 use crate::punt;
 use crate::reason::{Own, Reason};
@@ -216,7 +216,7 @@ fn hear_terminal(
     if !asks || !interface.link.owns(Address::V4(target)) {
         return put(&mut lists.taken, slot);
     }
-    let tags = subscriber::tags(meta, packet.bytes());
+    let tags = bridge::tags(meta, packet.bytes());
     let link = Link {
         source: interface.mac,
         destination: mac,

@@ -92,11 +92,6 @@ pub fn came_from(policy: &Policy, meta: &Meta) -> bool {
     meta.origin == Origin::Received && policy.is_door(meta.interface)
 }
 
-/// Tags of a frame, the outermost first.
-pub fn tags(meta: &Meta, frame: &[u8]) -> [Option<Tag>; 2] {
-    [0, 1].map(|k| meta.layers.tag(frame, k))
-}
-
 /// Send an answer back to the terminal of a site whose question it was made of: to `mac`, with these tags in front of an
 /// untagged frame, or with those that the question had where it is still behind them.
 pub fn answer(

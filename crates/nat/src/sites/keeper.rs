@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sluice_wire::Context;
 use sluice_wire::vlan::Tag;
 
-use super::context::{self, outer};
+use super::context;
 use super::sync::{Ordering, fence};
 use super::table::{MOST_TERMINALS, Sites, Slot, key_of, place_word, pool_word, public_word, word_of};
 
@@ -266,11 +266,6 @@ impl Keeper {
         }
         self.free.push_back(number);
         self.table.count.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// The virtual router of a context, as [`Keeper::set_public`] wants it.
-    pub fn router(context: Context) -> u16 {
-        outer(context) as u16
     }
 }
 
