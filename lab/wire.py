@@ -37,9 +37,9 @@ class Wire:
         self.socket.close()
 
     def send(self, *frames):
-        """Send frames as they are."""
+        """Send frames as they are. A veth whose other end was off its core for a while is full, and refuses until it is not."""
         for frame in frames:
-            self.socket.send(bytes(frame))
+            waiting.until(lambda data=bytes(frame): self.socket.send(data), "room for a frame")
 
     def receive(self, timeout):
         """The next frame that arrived, or nothing."""

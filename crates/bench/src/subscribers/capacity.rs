@@ -213,9 +213,9 @@ mod tests {
         let figures = measure(size).expect("figures");
         let all: Vec<_> = figures.iter().map(|(name, _)| *name).collect();
         assert_eq!(FIGURES.to_vec(), all);
-        assert!(
-            figures[0].1 > 0.0 && figures[1].1 > 4.0 * 64.0,
-            "a line of memory for each terminal"
-        );
+        // What the process has in all is also other tests': of the table alone the floor is known.
+        let (name, sites) = figures[2];
+        assert_eq!("sites_kb", name);
+        assert!(sites * 1024.0 >= 4_000.0 * 64.0, "a line of memory for each terminal");
     }
 }
