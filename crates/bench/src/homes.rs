@@ -77,7 +77,8 @@ impl Homes {
     /// Serve the sites of all terminals, which come in by the first interface and are seen on the second one. Interfaces and
     /// rules of translation must be there.
     pub fn serve(self, policy: &mut Policy) -> Result<Keeper, Failure> {
-        let (mut keeper, table) = Keeper::new(self.sites, self.flows(), [0x1234, 0x5678]);
+        let networks = [(0, PUBLIC, PUBLIC + self.sites - 1)];
+        let (mut keeper, table) = Keeper::new(self.sites, self.flows(), &networks, [0x1234, 0x5678]);
         for site in 0..self.sites {
             keeper.set_site(site, Some(virtual_mac(site)), None)?;
             keeper.set_public(site, 0, Some(PUBLIC + site))?;
@@ -102,7 +103,6 @@ impl Homes {
         let settings = Settings {
             doors: vec![(0, Behind::Tags(rows))],
             publics: vec![1],
-            networks: vec![(0, PUBLIC, PUBLIC + self.sites - 1)],
             relays: Vec::new(),
         };
         policy.serve_sites(Access::new(table, settings));

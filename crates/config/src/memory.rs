@@ -56,8 +56,10 @@ pub struct EntryBytes {
     pub sought: u64,
     /// What nDPI takes in each worker beside that.
     pub recogniser: u64,
-    /// A site of a subscriber.
+    /// A site of a subscriber, with its part of the index by which virtual MACs are found.
     pub site: u64,
+    /// A public address that may be a site's own.
+    pub public_address: u64,
     /// A terminal of a site.
     pub terminal: u64,
     /// A place of the index by which terminals are found, which is at most half full and a power of two.
@@ -85,7 +87,8 @@ impl Default for EntryBytes {
             assembly: 66_656,
             sought: 1_536,
             recogniser: 7 << 20,
-            site: 32,
+            site: 56,
+            public_address: 4,
             terminal: 64,
             terminal_place: 4,
         }
@@ -234,6 +237,15 @@ pub fn tables(document: &Document, entry: &EntryBytes) -> Vec<Table> {
     if let Some(subscribers) = &document.subscribers {
         let sites = u32::try_from(subscribers.count()).unwrap_or(u32::MAX);
         tables.push(table("sites", ["subscribers", "sites"], sites, entry.site));
+        let addresses = subscribers.public_addresses();
+        if addresses > 0 {
+            tables.push(Table {
+                name: "public addresses",
+                key: ["subscribers", "public"],
+                entries: addresses,
+                bytes: Bytes(addresses.saturating_mul(entry.public_address)),
+            });
+        }
         tables.push(terminals(subscribers.most_terminals(), entry));
     }
     tables
@@ -332,11 +344,14 @@ mod tests {
             own.map(|table| (table.name, table.entries, table.bytes.0))
                 .collect::<Vec<_>>()
         };
-        let table = ("sites", 1_000, 32_000);
+        let table = ("sites", 1_000, 56_000);
         assert_eq!(vec![table, ("terminals", 4_000, 4_000 * 64 + 8_192 * 4)], listed(""));
         assert_eq!(
             vec![table, ("terminals", 4_097, 4_097 * 64 + 16_384 * 4)],
             listed("terminals = 4_097\n")
         );
+        let public = "[subscribers.public.outside]\nprefixes = [\"192.0.2.0/24\", \"198.51.100.0/23\"]\n";
+        let with_public = listed(&format!("terminals = 4_000\n{public}"));
+        assert_eq!(Some(&("public addresses", 768, 3_072)), with_public.get(1));
     }
 }

@@ -170,7 +170,8 @@ fn served(config: &sluice_config::Config, secrets: Secrets) -> Result<Option<Ser
     };
     let virtual_macs = build::virtual_macs(config)?;
     let (sites, terminals) = (subscribers.sites(), subscribers.terminals);
-    let (keeper, table) = Keeper::new(sites, terminals, secrets.subscribers);
+    let networks = build::site_networks(config);
+    let (keeper, table) = Keeper::new(sites, terminals, &networks, secrets.subscribers);
     let bytes = sluice_config::memory::Bytes((table.bytes() + keeper.bytes()) as u64);
     tracing::info!("{sites} sites with {terminals} terminals in {bytes}");
     Ok(Some((keeper, virtual_macs)))

@@ -94,7 +94,7 @@ fn hundred_thousand_sites_fit_into_a_kilobyte_each() {
         })
         .collect();
     let before = memory();
-    let (mut keeper, sites) = Keeper::new(SITES, SITES * TERMINALS, [5, 6]);
+    let (mut keeper, sites) = Keeper::new(SITES, SITES * TERMINALS, &[(0, 0, SITES - 1)], [5, 6]);
     let mut out = Output::default();
     let mut turn = Turn {
         present: Present {

@@ -28,7 +28,6 @@ use crate::policy::Policy;
 use crate::reason::{Own, Reason};
 use crate::session::Queries;
 use crate::shard::Shard;
-use crate::steering::Steering;
 
 /// How many sessions ahead of the one that is written memory is asked for.
 const AHEAD: usize = 16;
@@ -285,7 +284,6 @@ impl<F: Family> Openings<F> {
             }
             let due = ctx.now.due(seconds);
             let hasher = ctx.hasher;
-            let setup = ctx.setup;
             let Some(shard) = shard_of(ctx, meta) else { continue };
             let mut inserted = insert::<F>(shard, session, (hash, reverse_hash), due);
             if let (Err((_, CLASH)), Some(_), None) = (&inserted, opening.translation.pool, &opening.aim) {
@@ -295,15 +293,7 @@ impl<F: Family> Openings<F> {
             if let (Err((_, CLASH)), Some(public)) = (&inserted, opening.translation.outside)
                 && is_site(F::tuple(key).context())
             {
-                let steering = &setup.steering;
-                inserted = insert_beside::<F>(
-                    shard,
-                    session,
-                    public,
-                    &opening.translation,
-                    steering,
-                    (hash, hasher, due),
-                );
+                inserted = insert_beside::<F>(shard, session, public, &opening.translation, (hash, hasher, due));
             }
             if let (Err((_, CLASH)), true, Some(aim)) = (&inserted, overlaps, &opening.aim) {
                 inserted = insert_elsewhere::<F>(shard, session, &opening.translation, aim, hash, hasher, due);
@@ -607,29 +597,26 @@ fn insert_elsewhere<F: Family>(
     Err(exhausted)
 }
 
-/// How many outside ports are tried for a session whose own another terminal of its site uses to the same remote, for each
-/// shard that they may lead to.
+/// How many outside ports are tried for a session whose own another terminal of its site uses to the same remote.
 const BESIDE: u64 = 64;
 
 /// Put a session of a site under another port of the site's address: another terminal has the same port to the same remote
-/// (P0: then, and only then, the source port changes). Answers must come to the same shard.
+/// (P0: then, and only then, the source port changes).
 #[cold]
 fn insert_beside<F: Family>(
     shard: &mut Shard<'_>,
     mut session: F::Session,
     address: F::Address,
     translation: &Translation<F>,
-    steering: &Steering,
     (hash, hasher, due): (u64, &sluice_table::hash::Hasher, u64),
 ) -> Result<RecordIndex, Refusal> {
     let (forward, protocol) = (*session.forward(), session.protocol());
     if PortClass::of(protocol, <F::Address as Address>::BITS).is_none() {
         return Err((Some(Complaint::NoResources), sluice_nat::Reason::AddressTaken.into()));
     }
-    let shards = u64::from(steering.shards().count());
     // The hash of the flow is keyed: who sees one port does not know the next.
     let mut random = hash | 1;
-    for _ in 0..BESIDE * shards {
+    for _ in 0..BESIDE {
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;
@@ -643,9 +630,6 @@ fn insert_beside<F: Family>(
             translation.target,
             source,
         );
-        if steering.of_site_answer::<F>(&made.reverse, protocol) != shard.number {
-            continue;
-        }
         session.translate_as(made.reverse, made.decision);
         let reverse = F::hash_one(hasher, &session.key(Direction::Reverse));
         match insert::<F>(shard, session, (hash, reverse), due) {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use sluice_nat::rule::Changes;
 use sluice_nat::shard::Shards;
+use sluice_nat::sites::Sites;
 use sluice_nat::sites::{is_pooled, outer};
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
@@ -163,9 +164,6 @@ pub struct Port {
     pub senders: Box<[WorkerIndex]>,
 }
 
-/// Networks of addresses: virtual router, first, last.
-pub type Networks<A> = Box<[(Context, A, A)]>;
-
 /// Translation of one family.
 #[derive(Clone, Debug)]
 pub struct Nat<F: Family> {
@@ -177,8 +175,8 @@ pub struct Nat<F: Family> {
     pub pools: Pools<F::Address>,
     /// Where flows that are not translated have sessions too: networks of the hosts that translation knows.
     pub hosts: Option<Hosts<F::Address>>,
-    /// Networks of addresses that are sites' own: virtual router, first, last.
-    pub own: Networks<F::Address>,
+    /// Whose addresses are that sites have of their own.
+    pub sites: Option<Arc<Sites>>,
 }
 
 impl<F: Family> Default for Nat<F> {
@@ -188,7 +186,7 @@ impl<F: Family> Default for Nat<F> {
             changes: Changes::default(),
             pools: Pools::default(),
             hosts: None,
-            own: Box::default(),
+            sites: None,
         }
     }
 }
@@ -487,7 +485,7 @@ impl Policy {
         let settings = access.settings();
         let doors = settings.doors.iter().flat_map(|(_, behind)| behind.contexts());
         let pooled: HashSet<Context> = doors.filter(|&context| is_pooled(context)).map(outer).collect();
-        self.nat4.own = settings.networks.clone().into();
+        self.nat4.sites = Some(access.table.clone());
         for (number, interface) in (0..).zip(&mut self.interfaces).filter(|(_, one)| one.bridge.is_none()) {
             let is_door = access.is_door(number);
             // What is addressed to a pool may come in by any.

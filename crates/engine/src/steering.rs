@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sluice_nat::pool::{Home, Source, ValidPool};
 use sluice_nat::shard::{BLOCK, Shards};
-use sluice_nat::sites::{is_pooled, is_site, site};
+use sluice_nat::sites::{is_site, site};
 use sluice_nat::{Address, Fitting, PortClass, PortSelection, Tuple};
 use sluice_table::toeplitz::{self, Bytes, Key, Rows};
 use sluice_wire::Context;
@@ -276,55 +276,21 @@ impl Steering {
     pub fn shard_among_sites<F: Family>(&self, nat: &Nat<F>, key: &F::Key, outside: bool) -> u16 {
         let tuple = F::tuple(key);
         if is_site(tuple.context()) {
-            self.of_site::<F>(key)
-        } else if outside && is_own(nat, tuple) {
-            self.of_site_answer::<F>(tuple, F::protocol(key))
-        } else {
-            self.shard_of::<F>(nat, key, outside)
+            return self.of_site(site(tuple.context()));
+        }
+        let sites = nat.sites.as_deref().filter(|_| outside && !F::SIX);
+        let address = F::wide(tuple.destination())[1] as u32;
+        match sites.and_then(|sites| sites.recipient(tuple.context(), address)) {
+            Some(recipient) => self.of_site(recipient),
+            None => self.shard_of::<F>(nat, key, outside),
         }
     }
 
-    /// The shard of what comes from a site. Where its outside ports are a pool's, all of the site's flows are in one, as those
-    /// of a subscriber are. Otherwise flows spread by what both directions know without being told whose address it is: the
-    /// remote, and both ports.
-    #[inline]
-    fn of_site<F: Family>(&self, key: &F::Key) -> u16 {
-        let tuple = F::tuple(key);
-        if is_pooled(tuple.context()) {
-            return self.of_host::<F>(F::Address::from_number(site(tuple.context()).into()));
-        }
-        self.of_remote::<F>(
-            (tuple.destination(), tuple.destination_port()),
-            tuple.source_port(),
-            F::protocol(key),
-        )
-    }
-
-    /// The shard of an answer to a site's own address.
-    #[inline]
-    pub fn of_site_answer<F: Family>(&self, answer: &F::Tuple, protocol: u8) -> u16 {
-        let remote = (answer.source(), answer.source_port());
-        self.of_remote::<F>(remote, answer.destination_port(), protocol)
-    }
-
-    /// By one lookup of four bytes, as hosts are: who wants his flows in one shard can have that with any function of what he
-    /// chooses himself.
+    /// The shard of all flows of a site: sites have consecutive numbers, and nobody chooses his own.
     #[inline(always)]
-    fn of_remote<F: Family>(&self, (remote, remote_port): (F::Address, u16), port: u16, protocol: u8) -> u16 {
-        let ports = u32::from(port) << 16 | u32::from(remote_port);
-        match PortClass::of(protocol, <F::Address as Address>::BITS) {
-            Some(_) => self.of_host::<F>(F::Address::from_number(remote.number() ^ u128::from(ports))),
-            None => self.of_host::<F>(remote),
-        }
+    fn of_site(&self, site: u32) -> u16 {
+        (site & (self.shards.count() - 1)) as u16
     }
-}
-
-/// Whether a packet from outside is for an address that is a site's own.
-#[inline(always)]
-fn is_own<F: Family>(nat: &Nat<F>, tuple: &F::Tuple) -> bool {
-    let (context, address) = (tuple.context(), tuple.destination());
-    let mut own = nat.own.iter();
-    own.any(|&(of, first, last)| of == context && first <= address && address <= last)
 }
 
 /// The remote address of a flow without ports. Interfaces that hosts and strangers both come in by are outside too.

@@ -560,12 +560,12 @@ fn packets_of_sites_allocate_nothing() {
     let settings = || Settings {
         doors: vec![(INSIDE, Behind::One(context(0, 0, false)))],
         publics: vec![OUTSIDE],
-        networks: vec![(0, rig::v4("203.0.113.192"), rig::v4("203.0.113.255"))],
         relays: vec![(0, rig::v4("192.168.1.1"))],
     };
     let mut rig = rig(|plan| {
         plan.translate = false;
         plan.sites = Some((settings, 1, 4));
+        plan.site_networks = vec![(0, rig::v4("203.0.113.192"), rig::v4("203.0.113.255"))];
     });
     let keeper = rig.keeper.as_mut().unwrap();
     keeper.set_site(0, Some([6, 0, 0, 0, 0, 1]), None).unwrap();

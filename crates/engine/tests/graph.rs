@@ -289,7 +289,6 @@ fn one_site() -> Settings {
     Settings {
         doors: vec![(INSIDE, Behind::One(context(0, 0, false)))],
         publics: vec![OUTSIDE],
-        networks: vec![(0, v4("203.0.113.192"), v4("203.0.113.255"))],
         relays: vec![(0, v4("203.0.113.1"))],
     }
 }
@@ -389,6 +388,7 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
     });
     let sites = Plan {
         sites: Some((one_site, 1, 4)),
+        site_networks: vec![(0, v4("203.0.113.192"), v4("203.0.113.255"))],
         ..plan(false)
     };
     watch_with("sites", sites, &mut seen, |rig| {

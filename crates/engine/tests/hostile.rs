@@ -97,11 +97,6 @@ fn sites() -> Settings {
     Settings {
         doors: vec![(INSIDE, Behind::Tags(vec![row]))],
         publics: vec![OUTSIDE],
-        networks: vec![(
-            0,
-            u32::from_be_bytes([203, 0, 113, 8]),
-            u32::from_be_bytes([203, 0, 113, 15]),
-        )],
         relays: vec![(0, u32::from_be_bytes([192, 168, 1, 1]))],
     }
 }
@@ -164,7 +159,11 @@ proptest! {
     fn gateway_of_sites_any_frames_with_their_tags_nothing_panics_and_nothing_is_lost(
         frames in frames(), workers in prop::sample::select(vec![1usize, 2]), lost in any::<prop::sample::Index>(),
     ) {
-        let mut rig = Rig::new(Plan { sites: Some((sites, 2, 4)), ..small(workers, false, true) });
+        let mut rig = Rig::new(Plan {
+            sites: Some((sites, 2, 4)),
+            site_networks: vec![(0, rig::v4("203.0.113.8"), rig::v4("203.0.113.15"))],
+            ..small(workers, false, true)
+        });
         let _capture = sluice_testkit::capture::on_failure("engine-hostile-sites", frames.iter().map(|(_, bytes, _)| bytes));
         let public = u32::from_be_bytes([203, 0, 113, 10]);
         let keeper = rig.keeper.as_mut().unwrap();

@@ -33,7 +33,6 @@ fn settings() -> Settings {
     Settings {
         doors: vec![(INSIDE, Behind::Tags(vec![row(100, 1, 5, 0), row(SINGLE, 7, 1, 6)]))],
         publics: vec![OUTSIDE],
-        networks: vec![(0, v4("203.0.113.192"), v4("203.0.113.255"))],
         relays: vec![(0, v4("10.0.0.1"))],
     }
 }
@@ -48,7 +47,6 @@ fn pooled() -> Settings {
     Settings {
         doors: vec![(INSIDE, Behind::Tags(vec![row]))],
         publics: Vec::new(),
-        networks: Vec::new(),
         relays: Vec::new(),
     }
 }
@@ -58,6 +56,7 @@ fn plan() -> Plan {
         translate: false,
         interfaces: |interfaces| interfaces[0].link.addresses = vec![(plain("10.0.0.1"), 24)],
         sites: Some((settings, 7, 16)),
+        site_networks: vec![(0, v4("203.0.113.192"), v4("203.0.113.255"))],
         ..Plan::default()
     }
 }
@@ -135,6 +134,27 @@ fn terminals_of_sites_with_one_address_leave_by_their_sites_address_and_mac_and_
         assert_eq!((INSIDE, expected), (sent[0].port, sent[0].frame.clone()));
     }
     assert_eq!(2, rig.live());
+}
+
+#[test]
+fn flows_of_many_sites_to_one_remote_by_one_port_spread_over_shards() {
+    let mut rig = Rig::new(Plan {
+        shards: 8,
+        sessions: 16,
+        ..plan()
+    });
+    let keeper = rig.keeper.as_mut().unwrap();
+    for site in 0..5 {
+        keeper.set_public(site, 0, Some(v4("203.0.113.200") + site)).unwrap();
+        keeper.add_terminal(&terminal(site, "10.0.0.5", ONE, false)).unwrap();
+    }
+    for site in 0..5 {
+        // As telephones call their exchange.
+        let frame = packet::udp4("10.0.0.5:5060", "198.51.100.7:5060").payload(b"REGISTER");
+        let sent = terminal_sends(&mut rig, site, ONE, &frame);
+        assert_eq!(1, sent.len(), "{site}: {:?}", rig.all_drops());
+    }
+    assert_eq!(5, rig.live());
 }
 
 #[test]

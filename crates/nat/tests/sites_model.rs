@@ -42,7 +42,7 @@ fn terminal(site: u32, address: u32, mac: [u8; 6]) -> Terminal {
 fn line_that_comes_to_another_terminal_is_never_taken_for_it() {
     explored(|| {
         // One line, so that it is the other's at once.
-        let (mut keeper, sites) = Keeper::new(2, 1, [1, 2]);
+        let (mut keeper, sites) = Keeper::new(2, 1, &[(0, 100, 200)], [1, 2]);
         keeper.add_terminal(&terminal(0, 7, OLD)).expect("room");
         let reader = sites.clone();
         let reading = thread::spawn(move || {
@@ -64,7 +64,7 @@ fn line_that_comes_to_another_terminal_is_never_taken_for_it() {
 #[test]
 fn address_of_a_site_is_read_whole_and_its_owner_has_it() {
     explored(|| {
-        let (mut keeper, sites) = Keeper::new(2, 1, [1, 2]);
+        let (mut keeper, sites) = Keeper::new(2, 1, &[(0, 100, 200)], [1, 2]);
         keeper.add_terminal(&terminal(0, 7, OLD)).expect("room");
         keeper.set_public(0, 0, Some(100)).expect("nobody has it");
         let reader = sites.clone();

@@ -92,7 +92,9 @@ fn agent(macs: &[Mac]) -> Result<Agent, Failure> {
 
 /// The engine's table, with all sites and terminals in it.
 fn keeper(size: &Size, macs: &[Mac]) -> Result<Keeper, Failure> {
-    let (mut keeper, _) = Keeper::new(size.sites, size.sites * size.terminals, [1, 2]);
+    let first = u32::from(PUBLIC);
+    let networks = [(0, first, first + size.sites - 1)];
+    let (mut keeper, _) = Keeper::new(size.sites, size.sites * size.terminals, &networks, [1, 2]);
     for (site, mac) in (0..).zip(macs) {
         keeper.set_site(site, Some(*mac), None)?;
         keeper.set_public(site, 0, Some(u32::from(PUBLIC) + site))?;

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use indexmap::IndexMap;
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use super::Rate;
@@ -46,6 +47,16 @@ impl Subscribers {
     pub fn count(&self) -> u64 {
         let count = |group: &SiteGroup| group.tags.map_or(1, |tags| u64::from(tags.count()));
         self.sites.values().map(count).sum()
+    }
+
+    /// How many public addresses sites may have.
+    pub fn public_addresses(&self) -> u64 {
+        let addresses = |prefix: &Prefix| match prefix.net() {
+            IpNet::V4(net) => 1u64 << (32 - net.prefix_len()),
+            IpNet::V6(_) => 0,
+        };
+        let prefixes = self.public.values().flat_map(|client| &client.prefixes);
+        prefixes.map(addresses).sum()
     }
 
     /// Most terminals, as it is written or by default.

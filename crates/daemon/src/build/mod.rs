@@ -18,7 +18,7 @@ pub use filter::{Listed, Rules, filters, written};
 pub use inspection::{inspection, inspection_plan, other_inspection, signatures};
 pub use interfaces::{Ports, faces_outside, interfaces, ports, routes};
 pub use signatures::{ReadRules, RefusedRule, SignatureError, SignatureReport};
-pub use sites::{access, relays, site_context};
+pub use sites::{access, relays, site_context, site_networks};
 pub use steering::steering;
 pub use subscribers::{subscribers, virtual_macs};
 pub(crate) use translation::pool;

@@ -6,15 +6,41 @@ use std::sync::Arc;
 
 use ipnet::Ipv4Net;
 use sluice_config::Config;
-use sluice_config::config::{InterfaceIndex, SiteFrames, SiteGroup, SiteRow, SitesOutside, Subscribers};
+use sluice_config::config::{InterfaceIndex, PublicClient, SiteFrames, SiteGroup, SiteRow, SitesOutside, Subscribers};
 use sluice_engine::policy::access::{Access, Behind, Row, SINGLE, Settings};
-use sluice_nat::sites::{Sites, context};
+use sluice_nat::sites::{Network, Sites, context};
 use sluice_wire::Context;
 
 /// The context of a site of a group.
 pub fn site_context(group: &SiteGroup, site: u32) -> Context {
     let pooled = matches!(group.outside, SitesOutside::Pool(_));
     context(site, group.router, pooled)
+}
+
+/// The interfaces by which sites have public addresses.
+fn used(subscribers: &Subscribers) -> impl Iterator<Item = &PublicClient> {
+    let all = (0..).zip(&subscribers.public);
+    all.filter(|(place, _)| subscribers.clients(*place) > 0)
+        .map(|(_, public)| public)
+}
+
+/// Networks of public addresses that are sites' own.
+pub fn site_networks(config: &Config) -> Vec<Network> {
+    let network = |interface: InterfaceIndex, prefix: &Ipv4Net| {
+        let interface = config.interfaces.get(usize::from(interface));
+        let router = interface.map_or(0, |interface| interface.router);
+        let (first, last) = (prefix.network().to_bits(), prefix.broadcast().to_bits());
+        (Context::from(router), first, last)
+    };
+    let of = |public: &PublicClient| {
+        let networks: Vec<_> = public
+            .prefixes
+            .iter()
+            .map(|prefix| network(public.interface, prefix))
+            .collect();
+        networks
+    };
+    config.subscribers.iter().flat_map(used).flat_map(of).collect()
 }
 
 /// Sites as workers have them, with the table that control writes; none where there are none.
@@ -28,24 +54,9 @@ pub fn access(config: &Config, table: &Arc<Sites>) -> Option<Access> {
         .into_iter()
         .map(|(interface, rows)| (interface, behind(subscribers, &rows)))
         .collect();
-    let used = (0..)
-        .zip(&subscribers.public)
-        .filter(|(place, _)| subscribers.clients(*place) > 0)
-        .map(|(_, public)| public);
-    let network = |interface: InterfaceIndex, prefix: &Ipv4Net| {
-        let router = config
-            .interfaces
-            .get(usize::from(interface))
-            .map_or(0, |one| one.router);
-        let (first, last) = (prefix.network().to_bits(), prefix.broadcast().to_bits());
-        (Context::from(router), first, last)
-    };
     let settings = Settings {
         doors,
-        publics: used.clone().map(|public| public.interface).collect(),
-        networks: used
-            .flat_map(|public| public.prefixes.iter().map(|prefix| network(public.interface, prefix)))
-            .collect(),
+        publics: used(subscribers).map(|public| public.interface).collect(),
         relays: subscribers
             .groups
             .iter()
@@ -146,7 +157,7 @@ prefixes = ["198.51.100.0/25", "203.0.113.128/25"]
     #[test]
     fn sites_of_the_configuration_are_rows_with_the_contexts_of_their_numbers() {
         let config = config(TEXT);
-        let (_, table) = Keeper::new(20, 1, [1, 2]);
+        let (_, table) = Keeper::new(20, 1, &site_networks(&config), [1, 2]);
         let access = access(&config, &table).expect("sites");
         let row = |outer, first, count, context| Row {
             outer,
@@ -164,7 +175,7 @@ prefixes = ["198.51.100.0/25", "203.0.113.128/25"]
         assert_eq!(vec![(0, Behind::Tags(tags)), (1, hall)], settings.doors);
         assert_eq!(vec![2], settings.publics);
         let networks = vec![(0, 0xc633_6400, 0xc633_647f), (0, 0xcb00_7180, 0xcb00_71ff)];
-        assert_eq!(networks, settings.networks);
+        assert_eq!(networks, table.networks().collect::<Vec<_>>());
         assert!(settings.relays.contains(&(0, 0x0a00_0001)) && settings.relays.contains(&(0, 0x0a01_0001)));
         let subscribers = config.subscribers.as_ref().expect("subscribers");
         assert_eq!(POOLED, site_context(&subscribers.groups[1], 6) & POOLED);

@@ -95,8 +95,6 @@ pub struct Settings {
     pub doors: Vec<(u16, Behind)>,
     /// Interfaces by which they have public addresses.
     pub publics: Vec<u16>,
-    /// Networks of public addresses that are sites' own: virtual router, first, last.
-    pub networks: Vec<(Context, u32, u32)>,
     /// Addresses to which DHCP servers answer: virtual router, address.
     pub relays: Vec<(Context, u32)>,
 }
@@ -160,8 +158,7 @@ impl Access {
     /// Whether a public address of a virtual router is some site's own, or may be.
     #[inline(always)]
     pub fn is_own(&self, router: Context, address: u32) -> bool {
-        let mut networks = self.settings.networks.iter();
-        networks.any(|&(of, first, last)| of == router && first <= address && address <= last)
+        self.table.recipient(router, address).is_some()
     }
 
     /// The context of the site that a packet comes from by an interface of terminals; none where it is of none.
@@ -283,11 +280,10 @@ mod tests {
     use sluice_wire::layers;
 
     fn access(behind: Behind) -> Access {
-        let (_, table) = Keeper::new(9, 1, [1, 2]);
+        let (_, table) = Keeper::new(9, 1, &[(0, 0xc633_6400, 0xc633_64ff)], [1, 2]);
         let settings = Settings {
             doors: vec![(1, behind)],
             publics: vec![2],
-            networks: vec![(0, 0xc633_6400, 0xc633_64ff)],
             relays: vec![(0, 0x0a00_0001)],
         };
         Access::new(table, settings)

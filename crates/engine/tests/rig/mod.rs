@@ -24,7 +24,7 @@ use sluice_engine::time::Now;
 use sluice_engine::worker::Worker;
 use sluice_nat::Behaviour;
 use sluice_nat::rule::{DestinationRule, Prefix, Rules, SourceAction, SourceRule};
-use sluice_nat::sites::Keeper;
+use sluice_nat::sites::{Keeper, Network};
 use sluice_nat::{Pool, Pools};
 use sluice_route::{Address, Route, RouteSet, SourceValidation, Via};
 use sluice_table::memory::Line;
@@ -127,6 +127,8 @@ pub struct Plan {
     pub policy: fn(&mut Policy),
     /// Subscribers' sites.
     pub sites: Option<Sites>,
+    /// Networks of addresses that sites have of their own.
+    pub site_networks: Vec<Network>,
 }
 
 impl Default for Plan {
@@ -168,6 +170,7 @@ impl Default for Plan {
             routes: Vec::new(),
             policy: |_| {},
             sites: None,
+            site_networks: Vec::new(),
         }
     }
 }
@@ -287,7 +290,7 @@ impl Rig {
     pub fn new(plan: Plan) -> Self {
         let (mut policy, routes) = policy(&plan);
         let keeper = plan.sites.map(|(settings, sites, terminals)| {
-            let (keeper, table) = Keeper::new(sites, terminals, [5, 6]);
+            let (keeper, table) = Keeper::new(sites, terminals, &plan.site_networks, [5, 6]);
             policy.serve_sites(Access::new(table, settings()));
             keeper
         });

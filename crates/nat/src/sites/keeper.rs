@@ -8,7 +8,7 @@ use sluice_wire::vlan::Tag;
 
 use super::context;
 use super::sync::{Ordering, fence};
-use super::table::{MOST_TERMINALS, Sites, Slot, key_of, place_word, pool_word, public_word, word_of};
+use super::table::{MOST_TERMINALS, Network, Sites, Slot, key_of, place_word, pool_word, public_word, word_of};
 
 /// Nobody.
 const NONE: u32 = u32::MAX;
@@ -53,10 +53,11 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// The writer of an empty table for so many sites and terminals, and the table. The secret keys its hashes.
-    pub fn new(sites: u32, terminals: u32, secret: [u64; 2]) -> (Self, Arc<Sites>) {
+    /// The writer of an empty table for so many sites and terminals, whose public addresses are of some networks, and the
+    /// table. The secret keys its hashes.
+    pub fn new(sites: u32, terminals: u32, networks: &[Network], secret: [u64; 2]) -> (Self, Arc<Sites>) {
         let (sites, terminals) = (sites.min(context::MOST), terminals.min(MOST_TERMINALS));
-        let table = Arc::new(Sites::new(sites, terminals, secret));
+        let table = Arc::new(Sites::new(sites, terminals, networks, secret));
         let keeper = Self {
             table: table.clone(),
             free: (0..terminals).collect(),
@@ -144,8 +145,10 @@ impl Keeper {
         let word = public_word(router, address);
         if let Some(record) = table.sites.get(site as usize) {
             record.public.store(word, Ordering::Release);
-            // Of two full buckets nobody finds it: ARP for it is not answered, and what it sends passes.
-            let _ = table.owners.insert(table.hash(word), site);
+            // Of other networks there are no leases.
+            if let Some(place) = table.place(router.into(), address) {
+                place.store(site + 1, Ordering::Release);
+            }
         }
         self.tell_terminals(site, address);
         Ok(())
@@ -158,7 +161,6 @@ impl Keeper {
         };
         let old = record.public.swap(0, Ordering::AcqRel);
         if old != 0 {
-            table.owners.remove(table.hash(old), site);
             self.tell_terminals(site, 0);
         }
     }

@@ -16,7 +16,7 @@ use crate::keyed;
 
 pub use context::{MOST, MOST_ROUTERS, POOLED, SITES, context, is_pooled, is_site, outer, site};
 pub use keeper::{Full, Keeper, Taken, Terminal};
-pub use table::{Call, MOST_TERMINALS, Sites, View, word_of};
+pub use table::{Call, MOST_TERMINALS, NOBODY, Network, Sites, View, word_of};
 
 #[cfg(test)]
 mod tests;

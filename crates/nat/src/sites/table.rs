@@ -3,6 +3,7 @@
 use super::index::Index;
 use super::keyed::{Secret, spot};
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
+use sluice_wire::Context;
 
 /// Most terminals of all sites: what a hop can name.
 pub const MOST_TERMINALS: u32 = (1 << 20) - 1;
@@ -10,7 +11,7 @@ pub const MOST_TERMINALS: u32 = (1 << 20) - 1;
 /// Bits of a MAC address in a word.
 const MAC: u64 = (1 << 48) - 1;
 
-/// A site has a public address: above it and its router in their word.
+/// A site has a public address: above it and its router in trecipient word.
 const PUBLIC: u64 = 1 << 63;
 
 /// A site has a pool: above its number.
@@ -145,13 +146,35 @@ pub struct Sites {
     /// Terminals by context and address.
     pub(super) terminals: Index,
     /// Sites by router and public address.
-    pub(super) owners: Index,
+    pub(super) owners: Box<[Owners]>,
     /// Sites by virtual MAC.
     pub(super) macs: Index,
     /// Terminals that there are.
     pub(super) count: AtomicU32,
     secret: Secret,
 }
+
+/// Public addresses that sites may have in a virtual router: the router's context, the first address, the last.
+pub type Network = (Context, u32, u32);
+
+/// Whose each address of a network is.
+#[derive(Debug)]
+pub(super) struct Owners {
+    pub network: Network,
+    /// By address: the site that has it, or had it last, plus 1.
+    pub sites: Box<[AtomicU32]>,
+}
+
+impl Owners {
+    fn new(network: Network) -> Self {
+        let (_, first, last) = network;
+        let sites = (first..=last).map(|_| AtomicU32::new(0)).collect();
+        Self { network, sites }
+    }
+}
+
+/// Nobody: more than there can be sites.
+pub const NOBODY: u32 = u32::MAX;
 
 /// What finds a terminal.
 #[inline(always)]
@@ -168,12 +191,12 @@ fn lines(terminals: u32) -> Box<[Slot]> {
 }
 
 impl Sites {
-    pub(super) fn new(sites: u32, terminals: u32, secret: [u64; 2]) -> Self {
+    pub(super) fn new(sites: u32, terminals: u32, networks: &[Network], secret: [u64; 2]) -> Self {
         Self {
             slots: lines(terminals),
             sites: (0..sites).map(|_| Site::empty()).collect(),
             terminals: Index::new(terminals as usize),
-            owners: Index::new(sites as usize),
+            owners: networks.iter().copied().map(Owners::new).collect(),
             macs: Index::new(sites as usize),
             count: AtomicU32::new(0),
             secret: Secret(secret),
@@ -182,8 +205,9 @@ impl Sites {
 
     /// Bytes of its memory.
     pub fn bytes(&self) -> usize {
-        let indexes = [&self.terminals, &self.owners, &self.macs].map(Index::bytes);
-        size_of_val(&*self.slots) + size_of_val(&*self.sites) + indexes.iter().sum::<usize>()
+        let owners = self.owners.iter().map(|owners| size_of_val(&*owners.sites));
+        let indexes = self.terminals.bytes() + self.macs.bytes() + owners.sum::<usize>();
+        size_of_val(&*self.slots) + size_of_val(&*self.sites) + indexes
     }
 
     /// How many sites there is room for.
@@ -250,15 +274,37 @@ impl Sites {
         (word & PUBLIC != 0).then_some(word as u32)
     }
 
+    /// Where it is kept whose a public address of a virtual router is; none where sites have no such addresses.
+    #[inline(always)]
+    pub(super) fn place(&self, router: Context, public: u32) -> Option<&AtomicU32> {
+        let mut owners = self.owners.iter();
+        owners.find_map(|owners| {
+            let (of, first, last) = owners.network;
+            let is = of == router && first <= public && public <= last;
+            is.then(|| owners.sites.get((public - first) as usize))?
+        })
+    }
+
+    /// The site that a packet to a public address of a virtual router is for: the one that has the address or had it last, for
+    /// its sessions end there by name; [`NOBODY`] where none had it yet. None where sites have no such addresses.
+    #[inline(always)]
+    pub fn recipient(&self, router: Context, public: u32) -> Option<u32> {
+        let place = self.place(router, public)?;
+        Some(place.load(Ordering::Acquire).wrapping_sub(1))
+    }
+
     /// The site that has a public address in a virtual router.
     #[inline]
     pub fn owner(&self, router: u16, public: u32) -> Option<u32> {
-        let word = public_word(router, public);
-        let is = |site: u32| {
-            let site = self.sites.get(site as usize);
-            site.is_some_and(|site| site.public.load(Ordering::Acquire) == word)
-        };
-        self.owners.find(self.hash(word), is)
+        let site = self.recipient(router.into(), public)?;
+        let record = self.sites.get(site as usize)?;
+        let is = record.public.load(Ordering::Acquire) == public_word(router, public);
+        is.then_some(site)
+    }
+
+    /// Networks of addresses that may be sites' own.
+    pub fn networks(&self) -> impl Iterator<Item = Network> + '_ {
+        self.owners.iter().map(|owners| owners.network)
     }
 
     /// The virtual MAC of a site.

@@ -11,6 +11,7 @@ const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 2];
 const VIRTUAL: [u8; 6] = [6, 0, 0, 0, 0, 9];
 const ADDRESS: u32 = 0x0a00_0005;
 const PUBLIC: u32 = 0xc633_6407;
+const NETWORKS: [Network; 2] = [(3, PUBLIC - 7, PUBLIC + 248), (4, PUBLIC, PUBLIC)];
 
 fn terminal(site: u32, address: u32, mac: [u8; 6]) -> Terminal {
     Terminal {
@@ -40,7 +41,7 @@ fn context_of_a_site_tells_site_router_and_pool_and_is_no_bridges() {
 
 #[test]
 fn terminal_is_found_with_all_that_a_packet_needs_and_its_sites_address_as_it_changes() {
-    let (mut keeper, sites) = Keeper::new(10, 10, [1, 2]);
+    let (mut keeper, sites) = Keeper::new(10, 10, &NETWORKS, [1, 2]);
     keeper.set_site(5, Some(VIRTUAL), None).expect("nobody has it");
     keeper.add_terminal(&terminal(5, ADDRESS, MAC)).expect("room");
     let mut expected = View {
@@ -69,7 +70,7 @@ fn terminal_is_found_with_all_that_a_packet_needs_and_its_sites_address_as_it_ch
 
 #[test]
 fn terminals_of_two_sites_with_one_address_are_two() {
-    let (mut keeper, sites) = Keeper::new(10, 10, [1, 2]);
+    let (mut keeper, sites) = Keeper::new(10, 10, &NETWORKS, [1, 2]);
     keeper.add_terminal(&terminal(1, ADDRESS, MAC)).expect("room");
     keeper.add_terminal(&terminal(2, ADDRESS, OTHER)).expect("room");
     let macs = [1, 2, 3].map(|site| view(&sites, site, ADDRESS).map(|view| view.mac));
@@ -78,7 +79,7 @@ fn terminals_of_two_sites_with_one_address_are_two() {
 
 #[test]
 fn terminal_with_another_mac_is_another_and_the_lines_of_the_one_before_say_nothing() {
-    let (mut keeper, sites) = Keeper::new(10, 10, [1, 2]);
+    let (mut keeper, sites) = Keeper::new(10, 10, &NETWORKS, [1, 2]);
     keeper.add_terminal(&terminal(1, ADDRESS, MAC)).expect("room");
     let context = context(1, 3, false);
     let before = sites.find(context, ADDRESS).expect("there");
@@ -92,7 +93,7 @@ fn terminal_with_another_mac_is_another_and_the_lines_of_the_one_before_say_noth
 
 #[test]
 fn public_address_of_another_site_is_refused_and_the_one_before_gone() {
-    let (mut keeper, sites) = Keeper::new(10, 10, [1, 2]);
+    let (mut keeper, sites) = Keeper::new(10, 10, &NETWORKS, [1, 2]);
     keeper.set_public(1, 3, Some(PUBLIC)).expect("nobody has it");
     keeper.set_public(2, 3, Some(PUBLIC + 1)).expect("nobody has it");
     assert_eq!(Err(Taken(1)), keeper.set_public(2, 3, Some(PUBLIC)));
@@ -104,7 +105,7 @@ fn public_address_of_another_site_is_refused_and_the_one_before_gone() {
 
 #[test]
 fn virtual_mac_of_another_site_is_refused() {
-    let (mut keeper, sites) = Keeper::new(10, 10, [1, 2]);
+    let (mut keeper, sites) = Keeper::new(10, 10, &NETWORKS, [1, 2]);
     keeper.set_site(1, Some(VIRTUAL), None).expect("nobody has it");
     assert_eq!(Err(Taken(1)), keeper.set_site(2, Some(VIRTUAL), None));
     assert_eq!(Some(1), sites.site_of_mac(VIRTUAL));
@@ -116,7 +117,7 @@ fn virtual_mac_of_another_site_is_refused() {
 
 #[test]
 fn table_without_room_refuses_the_new_and_keeps_the_old() {
-    let (mut keeper, sites) = Keeper::new(2, 2, [1, 2]);
+    let (mut keeper, sites) = Keeper::new(2, 2, &[], [1, 2]);
     keeper.add_terminal(&terminal(0, 1, MAC)).expect("room");
     keeper.add_terminal(&terminal(1, 2, MAC)).expect("room");
     assert_eq!(Err(Full), keeper.add_terminal(&terminal(1, 3, MAC)));
@@ -129,7 +130,7 @@ fn table_without_room_refuses_the_new_and_keeps_the_old() {
 
 #[test]
 fn calls_of_a_site_are_limited_and_no_other_sites() {
-    let (_, sites) = Keeper::new(2, 1, [1, 2]);
+    let (_, sites) = Keeper::new(2, 1, &[], [1, 2]);
     let now = 1_000_000_000;
     let admitted = (0..1_000).filter(|_| sites.admits(0, Call::Dhcp, now)).count();
     assert_eq!(200, admitted);
@@ -141,7 +142,7 @@ fn calls_of_a_site_are_limited_and_no_other_sites() {
 
 #[test]
 fn hundred_thousand_sites_of_four_terminals_are_all_found() {
-    let (mut keeper, sites) = Keeper::new(100_000, 400_000, [1, 2]);
+    let (mut keeper, sites) = Keeper::new(100_000, 400_000, &[(3, 0, 99_999)], [1, 2]);
     for number in 0..400_000u32 {
         let (site, host) = (number / 4, number % 4);
         keeper.add_terminal(&terminal(site, ADDRESS + host, MAC)).expect("room");
@@ -172,7 +173,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #[test]
     fn table_any_steps_it_says_what_a_map_says(steps in proptest::collection::vec(step(), 1..80)) {
-        let (mut keeper, sites) = Keeper::new(6, 12, [1, 2]);
+        let (mut keeper, sites) = Keeper::new(6, 12, &[(3, 0, 5)], [1, 2]);
         let (mut terminals, mut publics) = (HashMap::new(), HashMap::new());
         for step in steps {
             match step {

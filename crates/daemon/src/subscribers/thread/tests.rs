@@ -80,7 +80,7 @@ impl World {
         let text = text.replace("/dhcpd.leases", &path("dhcpd.leases"));
         let text = format!("{text}state = \"{}\"\n", path("public-leases"));
         let parameters = parameters_of(&text);
-        let (keeper, entries) = Keeper::new(9, 100_000, [5, 6]);
+        let (keeper, entries) = Keeper::new(9, 100_000, &[(0, 0xcb00_0000, 0xcb00_ffff)], [5, 6]);
         let fails = Arc::new(AtomicBool::new(false));
         let (to, heard) = punt::queue(punt::ROOM);
         let (sends, from) = punt::queue(punt::ROOM);
