@@ -51,16 +51,16 @@ const RATE: u32 = 20_000;
 const PUBLIC: Ipv4Addr = Ipv4Addr::new(198, 18, 1, 0);
 
 /// Kilobytes of memory that this process has.
-fn resident() -> f64 {
+fn resident() -> Result<f64, Failure> {
     resident_of("self")
 }
 
 /// Kilobytes of memory that a process has.
-fn resident_of(process: &str) -> f64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+fn resident_of(process: &str) -> Result<f64, Failure> {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let word = line.and_then(|line| line.split_whitespace().next());
-    word.and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
+    Ok(word.ok_or("a process has no VmRSS")?.parse()?)
 }
 
 /// The client with all sites bound.
@@ -143,14 +143,14 @@ fn leases(size: &Size, file: &Path) -> Result<(Source, f64), Failure> {
 /// One run.
 pub fn measure(size: &Size) -> Result<Figures, Failure> {
     let macs = virtual_macs(size.sites)?;
-    let begin = resident();
+    let begin = resident()?;
     let keeper = keeper(size, &macs)?;
-    let with_sites = resident();
+    let with_sites = resident()?;
     let agent = agent(&macs)?;
-    let with_agent = resident();
+    let with_agent = resident()?;
     let folder = tempfile::tempdir()?;
     let (source, seconds) = leases(size, &folder.path().join("kea-leases4.csv"))?;
-    let end = resident();
+    let end = resident()?;
     let bytes = keeper.sites().bytes() + keeper.bytes();
     // Nothing of it may go before.
     drop((agent, source, keeper));
@@ -178,14 +178,14 @@ pub fn of_daemon(size: &Size) -> Result<Figures, Failure> {
     let one = {
         // As much room for sessions, and one site.
         let daemon = world.gateway_of(&size, 1, folder.path())?;
-        resident_of(&daemon.process().to_string())
+        resident_of(&daemon.process().to_string())?
     };
     world.lease(0..size.sites * size.terminals)?;
     let began = Instant::now();
     let daemon = world.gateway(&size, folder.path())?;
     world.settle(&daemon, PATIENCE)?;
     let seconds = began.elapsed().as_secs_f64();
-    let all = resident_of(&daemon.process().to_string());
+    let all = resident_of(&daemon.process().to_string())?;
     let more = all - one;
     let per_site = more * 1024.0 / f64::from(size.sites);
     Ok(OF_DAEMON.into_iter().zip([all, more, per_site, seconds]).collect())

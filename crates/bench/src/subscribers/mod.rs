@@ -193,7 +193,8 @@ fn command((part, by): (Part, By), size: &Size) -> Result<Command, Failure> {
         false => Command::new(program),
         true => {
             let mut command = Command::new("unshare");
-            command.args(["--net", "--pid", "--fork", "--kill-child=KILL"]);
+            // What processes have of memory is asked by the numbers that they have here.
+            command.args(["--net", "--pid", "--mount-proc", "--fork", "--kill-child=KILL"]);
             command.arg(program);
             command
         }
