@@ -409,7 +409,7 @@ impl Control {
             tick.tick().await;
             {
                 let mut plane = self.plane();
-                plane.follow_edits(Now::at(self.began.elapsed().as_nanos() as u64));
+                plane.follow_changes(Now::at(self.began.elapsed().as_nanos() as u64));
                 plane.collect();
             }
             self.collect_alerts();

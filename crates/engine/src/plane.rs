@@ -138,6 +138,8 @@ pub struct Plane {
     before: Leases,
     /// Single rules have changed that sessions do not follow yet.
     edited: bool,
+    /// Links have come or gone since sessions followed.
+    rerouted: bool,
     /// Where rules of the filter have changed since sessions followed.
     filter_changed: [Changed; 2],
     /// When sessions were last told to.
@@ -217,6 +219,7 @@ impl Plane {
             limits,
             quiescence,
             edited: false,
+            rerouted: false,
             filter_changed: Default::default(),
             followed: 0,
             counters: (0..workers)
@@ -431,14 +434,14 @@ impl Plane {
         Ok(generation)
     }
 
-    /// Change single rules of the newest policy: new flows follow at once, sessions when [`Plane::follow_edits`] says so. The
+    /// Change single rules of the newest policy: new flows follow at once, sessions when [`Plane::follow_changes`] says so. The
     /// next commit replaces all rules.
     pub fn edit_rules<F: Family, R>(&mut self, edit: impl FnOnce(&Nat<F>) -> R) -> R {
         self.edited = true;
         edit(F::nat(self.policy.current()))
     }
 
-    /// A rule of the newest filter has come or gone: new flows follow at once, sessions when [`Plane::follow_edits`] says so.
+    /// A rule of the newest filter has come or gone: new flows follow at once, sessions when [`Plane::follow_changes`] says so.
     pub fn filter_changed(&mut self, rule: &Written) {
         self.edited = true;
         let [four, six] = &mut self.filter_changed;
@@ -458,11 +461,11 @@ impl Plane {
         self.policy.publish(policy);
     }
 
-    /// Let sessions follow single rules that have changed, at most every [`FOLLOW`] nanoseconds. Call it now and then.
+    /// Let sessions follow single rules and links that have changed, at most every [`FOLLOW`] nanoseconds. Call it now and then.
     /// Returns the generation, where it is a new one.
-    pub fn follow_edits(&mut self, now: Now) -> Option<u32> {
+    pub fn follow_changes(&mut self, now: Now) -> Option<u32> {
         self.now = now;
-        if !self.edited || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
+        if !(self.edited || self.rerouted) || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
             return None;
         }
         (self.edited, self.followed) = (false, now.nanoseconds);
@@ -474,6 +477,9 @@ impl Plane {
             *changes = changes.followed_by(&std::mem::take(changed));
         }
         let generation = policy.generation;
+        if std::mem::take(&mut self.rerouted) {
+            policy.committed = generation;
+        }
         self.policy.publish(policy);
         Some(generation)
     }
@@ -543,10 +549,12 @@ impl Plane {
     }
 
     /// The link of an interface is up, or is down: routes by it are used or not, and its own addresses stay. False where that
-    /// was known. Interfaces are up until they are said to be down.
+    /// was known. Interfaces are up until they are said to be down. Sessions follow when [`Plane::follow_changes`] says so.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
         let link = (self.policy.current().router_of(interface), interface, up);
-        self.ribs.set_link(link, &mut self.fib, &mut self.next_hops)
+        let changed = self.ribs.set_link(link, &mut self.fib, &mut self.next_hops);
+        self.rerouted |= changed;
+        changed
     }
 
     /// What is offered to the routers.

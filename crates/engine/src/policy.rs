@@ -13,8 +13,7 @@ use std::sync::Arc;
 
 use sluice_nat::rule::Changes;
 use sluice_nat::shard::Shards;
-use sluice_nat::sites::Sites;
-use sluice_nat::sites::{is_pooled, outer};
+use sluice_nat::sites::{Sites, is_pooled, outer};
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
 use sluice_route::RouterIndex;
@@ -280,9 +279,9 @@ pub struct Quotas {
 /// A commit.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Raised by every commit, and by changes of single rules.
+    /// Raised by every commit, and by changes of single rules and of links.
     pub generation: u32,
-    /// Generation of the last commit: since then only single rules have changed.
+    /// Generation of the last commit, and of the last link that came or went: since then only single rules have changed.
     pub committed: u32,
     /// Virtual routers by number.
     pub routers: Vec<Router>,

@@ -70,7 +70,7 @@ impl Edited {
 
     fn follow(&mut self) {
         self.rig.pass(500);
-        assert!(self.rig.plane.follow_edits(self.rig.now).is_some());
+        assert!(self.rig.plane.follow_changes(self.rig.now).is_some());
     }
 
     fn passes(&mut self, frame: &Frame) -> bool {

@@ -293,8 +293,8 @@ fn single_rule_reaches_new_flows_at_once_and_sessions_soon() {
     assert_eq!(at(HOST, 2), only(&sent, &rig).0);
     assert_eq!(public, rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE))));
     rig.pass(500);
-    assert!(rig.plane.follow_edits(rig.now).is_some());
-    assert!(rig.plane.follow_edits(rig.now).is_none());
+    assert!(rig.plane.follow_changes(rig.now).is_some());
+    assert!(rig.plane.follow_changes(rig.now).is_none());
     let sent = rig.host_sends(&packet::udp4(at(HOST, 1), socket(REMOTE)));
     assert_eq!(at(HOST, 1), only(&sent, &rig).0);
     assert_eq!(0, rig.live());
@@ -342,7 +342,7 @@ fn session_that_no_edit_concerns_is_confirmed_and_keeps_everything() {
             _ => nat.rules.add_destination(&far, &nat.pools).unwrap(),
         });
         rig.pass(500);
-        rig.plane.follow_edits(rig.now).unwrap();
+        rig.plane.follow_changes(rig.now).unwrap();
         let before = revised(&rig);
         assert_eq!(public, rig.public(&packet::udp4(at(HOST, 1), socket(REMOTE))));
         let sent = server_sends(&mut rig, &packet::udp4(at(SERVER, 1), socket(REMOTE)));
@@ -376,7 +376,7 @@ fn what_is_denied_ends_within_a_second_however_often_rules_change() {
         rig.plane
             .edit_rules::<V4, _>(|nat| nat.rules.add_source(&rule, &nat.pools))
             .unwrap();
-        rig.plane.follow_edits(rig.now);
+        rig.plane.follow_changes(rig.now);
         rig.host_sends(&packet::udp4(at(HOST, 1), socket(REMOTE)));
         rig.pass(100);
         // Fewer bursts than it would take, four sessions a burst.

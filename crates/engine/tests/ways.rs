@@ -2,7 +2,9 @@
 
 mod rig;
 
-use rig::{INSIDE, OUTSIDE, Plan, Rig, plain, policy, route};
+use std::net::SocketAddrV4;
+
+use rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, plain, policy, route};
 use sluice_route::{Route, Via};
 use sluice_testkit::packet;
 
@@ -140,6 +142,36 @@ fn link_that_is_down_leaves_its_flows_to_other_ways_and_own_addresses_answer() {
     assert!(rig.plane.set_link(OUTSIDE, true));
     let back = rig.host_sends(&frame);
     assert_eq!([OUTSIDE, 11], [back[0].port, back[0].frame[5].into()]);
+}
+
+#[test]
+fn sessions_opened_while_a_link_is_down_and_those_of_before_follow_it_when_it_comes_back() {
+    let mut rig = Rig::new(Plan::default());
+    rig.know(INSIDE, plain("192.168.1.10"), HOST_MAC);
+    let question = |port: u16| packet::udp4(&*format!("192.168.1.10:{port}"), "198.51.100.7:53").payload(&[0; 26]);
+    let public = [1000, 1001].map(|port| {
+        let before = rig.plane.set_link(INSIDE, port != 1001);
+        assert_eq!(port == 1001, before);
+        rig.public(&question(port))
+    });
+    let answers = |rig: &mut Rig| {
+        public.map(|public| {
+            let answer = packet::udp4("198.51.100.7:53".parse::<SocketAddrV4>().unwrap(), public).payload(&[0; 26]);
+            let sent = rig.router_sends(&answer);
+            assert_eq!(1, sent.len(), "{:?}", rig.all_drops());
+            sent[0].port
+        })
+    };
+    // The one of before follows the link that has gone, too.
+    rig.seconds(1);
+    assert!(rig.plane.follow_changes(rig.now).is_some());
+    assert_eq!([OUTSIDE; 2], answers(&mut rig));
+    assert!(rig.plane.set_link(INSIDE, true));
+    rig.seconds(1);
+    assert!(rig.plane.follow_changes(rig.now).is_some());
+    assert_eq!([INSIDE; 2], answers(&mut rig));
+    assert!(rig.plane.follow_changes(rig.now).is_none());
+    assert_eq!(2, rig.live());
 }
 
 #[test]

@@ -79,7 +79,7 @@ impl Told {
         if std::mem::take(&mut self.translation) {
             plane.edit_rules::<V4, _>(|_| ());
         }
-        if plane.follow_edits(now).is_some() {
+        if plane.follow_changes(now).is_some() {
             plane.collect();
         }
     }
