@@ -188,6 +188,8 @@ fn many_collisions_are_all_told_apart_on_any_number_of_shards_and_workers() {
     for (shards, workers, stages) in [(1, 1, whole()), (64, 1, whole()), (64, 3, whole()), (64, 3, cut())] {
         let plan = Plan {
             shards,
+            // A site's flows are in one shard.
+            sessions: 128 * shards,
             workers,
             stages,
             ..plan()

@@ -245,7 +245,7 @@ fn interface_of_virtual_macs_is_told_to_be_promiscuous() {
     );
     let table = |name: &str| text.lines().find(|line| line.starts_with(name)).map(str::to_owned);
     let cells = |name: &str| table(name).map(|line| line.split_whitespace().skip(1).collect::<Vec<_>>().join(" "));
-    assert_eq!(Some("2,000 62.5 KiB".to_owned()), cells("sites"), "{text}");
+    assert_eq!(Some("2,000 109.4 KiB".to_owned()), cells("sites"), "{text}");
     assert_eq!(Some("8,000 564.0 KiB".to_owned()), cells("terminals"), "{text}");
     let text = sluice(&["check", "--json", path.to_str().unwrap()]);
     let document: serde_json::Value = serde_json::from_str(&text).unwrap();
