@@ -78,6 +78,11 @@ impl Hop {
     pub fn is_bridge(self) -> bool {
         self.neighbour() == Self::AS_IT_CAME && self.interface() < Self::INTERFACES
     }
+    /// Whether routes say where it leads: neither a bridge nor a site does.
+    #[inline(always)]
+    pub fn is_routed(self) -> bool {
+        !self.is_bridge() && self.as_terminal().is_none()
+    }
     /// Whether there is a neighbour behind it, which sessions hold.
     #[inline(always)]
     pub fn has_neighbour(self) -> bool {

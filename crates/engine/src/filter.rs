@@ -199,12 +199,17 @@ fn translated<F: Family>(session: &F::Session) -> F::Tuple {
     )
 }
 
-/// Whether single rules of the filter have changed for a session in the last generations. A no is certain.
+/// Where single rules of the filter have changed in the last generations, where there is one and as far as it is known.
 #[inline(always)]
-pub fn may_concern<F: Family>(policy: &Policy, generations: u32, session: &F::Session) -> bool {
+pub fn changed<F: Family>(policy: &Policy, generations: u32) -> Option<Option<&Changed>> {
     let changes = &policy.filter_changes[usize::from(F::SIX)];
-    policy.filter.is_some()
-        && changes.may_concern_between(generations, session.forward().source(), session.reverse().source())
+    policy.filter.is_some().then(|| changes.since(generations))
+}
+
+/// Whether single rules of the filter have changed for a session. A no is certain.
+#[inline(always)]
+pub fn may_concern<F: Family>(changed: Option<&Changed>, session: &F::Session) -> bool {
+    changed.is_none_or(|changed| changed.may_concern(session.forward().source(), session.reverse().source()))
 }
 
 /// A rule has changed: mark the shorter one of where its packets come from and where they go.

@@ -51,14 +51,12 @@ impl Paths {
         self.destination::<F>(route, address)
     }
 
-    /// Whether a hop is one of several that flows to an address take by the routes of a router.
+    /// Whether a hop is one that flows to an address take by the routes of a router.
     pub fn offers<F: Family>(&self, router: RouterIndex, address: F::Address, hop: Hop) -> bool {
         let route = F::route(self, router, address);
-        NextHops::have_sets(&[route])
-            && self
-                .next_hops
-                .members(route)
-                .any(|member| self.destination::<F>(member, address) == Destination::Hop(hop))
+        self.next_hops
+            .members(route)
+            .any(|member| self.destination::<F>(member, address) == Destination::Hop(hop))
     }
 
     /// Where a next hop leads that the route of `address` names.

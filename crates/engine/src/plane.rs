@@ -13,6 +13,7 @@ use sluice_route::neighbour::{NeighbourKeeper, Neighbours, Parking, Timing, Wait
 use sluice_route::policer::Policer;
 use sluice_route::rib::Rib;
 use sluice_route::{Fib, InterfaceIndex, NextHopKeeper, Ribs, RouteSet, RouterIndex};
+use sluice_table::changes::Changes;
 use sluice_table::memory::Line;
 use sluice_table::prefix::Quiescence;
 use sluice_table::publish::Publisher;
@@ -138,8 +139,6 @@ pub struct Plane {
     before: Leases,
     /// Single rules have changed that sessions do not follow yet.
     edited: bool,
-    /// Links have come or gone since sessions followed.
-    rerouted: bool,
     /// Where rules of the filter have changed since sessions followed.
     filter_changed: [Changed; 2],
     /// When sessions were last told to.
@@ -147,7 +146,7 @@ pub struct Plane {
     now: Now,
 }
 
-/// Nanoseconds between two generations that follow changes of single rules: with the time that a session may be out of
+/// Nanoseconds between two generations that follow changes of single rules and of routes: with the time that a session may be out of
 /// date, what is denied ends within a second.
 pub const FOLLOW: u64 = 400_000_000;
 
@@ -197,6 +196,8 @@ impl Plane {
         let mut fib = Fib::new(quiescence.clone());
         let mut ribs = Ribs::new(Default::default(), setup.secret);
         ribs.apply_all(routes, |_| false, &mut fib, &mut next_hops, now.nanoseconds)?;
+        // There is no session yet that they concern.
+        fib.take_changed();
         set_quotas(&mut ribs, &policy);
         let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
@@ -219,7 +220,6 @@ impl Plane {
             limits,
             quiescence,
             edited: false,
-            rerouted: false,
             filter_changed: Default::default(),
             followed: 0,
             counters: (0..workers)
@@ -390,6 +390,7 @@ impl Plane {
         policy.nat6.rules.take_changed();
         (policy.nat4.changes, policy.nat6.changes) = Default::default();
         policy.filter_changes = Default::default();
+        policy.route_changes = Changes::default();
         policy.nat4.rules.adopt_hits(&current.nat4.rules);
         policy.nat6.rules.adopt_hits(&current.nat6.rules);
         let generation = policy.generation;
@@ -416,6 +417,7 @@ impl Plane {
             .apply_all(routes, others, fib, next_hops, self.now.nanoseconds);
         set_pairs(&self.neighbours, if applied.is_ok() { &policy } else { current });
         applied?;
+        self.fib.take_changed();
         set_quotas(&mut self.ribs, &policy);
         if let Some(mut leases) = leases {
             self.before = self.policy.current().leases.clone();
@@ -461,25 +463,23 @@ impl Plane {
         self.policy.publish(policy);
     }
 
-    /// Let sessions follow single rules and links that have changed, at most every [`FOLLOW`] nanoseconds. Call it now and then.
+    /// Let sessions follow single rules and routes that have changed, at most every [`FOLLOW`] nanoseconds. Call it now and then.
     /// Returns the generation, where it is a new one.
     pub fn follow_changes(&mut self, now: Now) -> Option<u32> {
         self.now = now;
-        if !(self.edited || self.rerouted) || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
+        if !(self.edited || self.fib.has_changed()) || now.nanoseconds.saturating_sub(self.followed) < FOLLOW {
             return None;
         }
         (self.edited, self.followed) = (false, now.nanoseconds);
         let mut policy = self.policy.current().clone();
         policy.generation = policy.generation.wrapping_add(1);
-        policy.nat4.changes = policy.nat4.changes.followed_by(&policy.nat4.rules.take_changed());
-        policy.nat6.changes = policy.nat6.changes.followed_by(&policy.nat6.rules.take_changed());
+        policy.nat4.changes = policy.nat4.changes.followed_by(policy.nat4.rules.take_changed());
+        policy.nat6.changes = policy.nat6.changes.followed_by(policy.nat6.rules.take_changed());
         for (changes, changed) in policy.filter_changes.iter_mut().zip(&mut self.filter_changed) {
-            *changes = changes.followed_by(&std::mem::take(changed));
+            *changes = changes.followed_by(std::mem::take(changed));
         }
+        policy.route_changes = policy.route_changes.followed_by(self.fib.take_changed());
         let generation = policy.generation;
-        if std::mem::take(&mut self.rerouted) {
-            policy.committed = generation;
-        }
         self.policy.publish(policy);
         Some(generation)
     }
@@ -543,7 +543,8 @@ impl Plane {
         &self.setup
     }
 
-    /// Change what is offered to a router, and have its routes follow. False where there is no such router.
+    /// Change what is offered to a router, and have its routes follow: packets without sessions at once, sessions when
+    /// [`Plane::follow_changes`] says so. False where there is no such router.
     pub fn change_routes(&mut self, router: RouterIndex, change: impl FnOnce(&mut Rib)) -> bool {
         self.ribs.change(router, &mut self.fib, &mut self.next_hops, change)
     }
@@ -552,9 +553,7 @@ impl Plane {
     /// was known. Interfaces are up until they are said to be down. Sessions follow when [`Plane::follow_changes`] says so.
     pub fn set_link(&mut self, interface: InterfaceIndex, up: bool) -> bool {
         let link = (self.policy.current().router_of(interface), interface, up);
-        let changed = self.ribs.set_link(link, &mut self.fib, &mut self.next_hops);
-        self.rerouted |= changed;
-        changed
+        self.ribs.set_link(link, &mut self.fib, &mut self.next_hops)
     }
 
     /// What is offered to the routers.

@@ -11,13 +11,14 @@ use sluice_nat::meter::Meters;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use sluice_nat::rule::Changes;
+use sluice_nat::rule::Changed;
 use sluice_nat::shard::Shards;
 use sluice_nat::sites::{Sites, is_pooled, outer};
 use sluice_nat::timeout::Schedule;
 use sluice_nat::{Behaviour, Filtering, Layout, PoolIndex, Pools, PortClass, Rules};
 use sluice_route::RouterIndex;
 use sluice_route::policer::Class;
+use sluice_table::changes::Changes;
 use sluice_wire::Context;
 use sluice_wire::vlan::Tag;
 
@@ -169,7 +170,7 @@ pub struct Nat<F: Family> {
     /// Rules.
     pub rules: Rules<F::Address>,
     /// Where single rules have changed since the last generations.
-    pub changes: Changes,
+    pub changes: Changes<Changed>,
     /// Pools.
     pub pools: Pools<F::Address>,
     /// Where flows that are not translated have sessions too: networks of the hosts that translation knows.
@@ -279,9 +280,9 @@ pub struct Quotas {
 /// A commit.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// Raised by every commit, and by changes of single rules and of links.
+    /// Raised by every commit, and by changes of single rules and of routes.
     pub generation: u32,
-    /// Generation of the last commit, and of the last link that came or went: since then only single rules have changed.
+    /// Generation of the last commit: since then only single rules and routes have changed.
     pub committed: u32,
     /// Virtual routers by number.
     pub routers: Vec<Router>,
@@ -328,7 +329,9 @@ pub struct Policy {
     /// The packet filter; all packets pass where there is none.
     pub filter: Option<Arc<Filters>>,
     /// Where single rules of the filter have changed since the last generations, in IPv4 and IPv6.
-    pub filter_changes: [Changes; 2],
+    pub filter_changes: [Changes<Changed>; 2],
+    /// Where routes have changed since each of the last generations.
+    pub route_changes: Changes<sluice_route::Changed>,
     /// Timeouts of sessions without a pool.
     pub timeouts: Schedule,
     /// Limits of the gateway's own traffic.
@@ -401,6 +404,7 @@ impl Policy {
             inspected: 0,
             filter: None,
             filter_changes: Default::default(),
+            route_changes: Changes::default(),
             timeouts: Schedule::default(),
             limits: LIMITS,
             hosts: vec![Arc::default()],

@@ -5,7 +5,8 @@ mod rig;
 use std::net::SocketAddrV4;
 
 use rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, plain, policy, route};
-use sluice_route::{Route, Via};
+use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
+use sluice_route::{Prefix, Route, Via};
 use sluice_testkit::packet;
 
 /// Gateways on the outside link, by the last byte of their addresses and of their Ethernet addresses.
@@ -97,7 +98,7 @@ fn way_that_is_removed_moves_its_own_sessions_and_no_others() {
 fn recursive_route_leads_sessions_after_the_route_to_its_gateway() {
     let routes = |gateway| {
         let to_gateway = Route {
-            prefix: sluice_route::Prefix::new(plain("172.16.0.0"), 24),
+            prefix: Prefix::new(plain("172.16.0.0"), 24),
             ..by(gateway, 1)
         };
         vec![
@@ -172,6 +173,104 @@ fn sessions_opened_while_a_link_is_down_and_those_of_before_follow_it_when_it_co
     assert_eq!([INSIDE; 2], answers(&mut rig));
     assert!(rig.plane.follow_changes(rig.now).is_none());
     assert_eq!(2, rig.live());
+}
+
+/// What a daemon offers: a network by a gateway on the outside link.
+fn learned(rig: &mut Rig, network: &str, length: u8, gateway: Option<u8>) {
+    let prefix = Prefix::new(plain(network), length);
+    let changed = rig.plane.change_routes(0, |rib| match gateway {
+        Some(gateway) => {
+            let hops = [Hop::new(Way::Gateway {
+                interface: OUTSIDE,
+                address: plain(&format!("203.0.113.{gateway}")),
+            })];
+            let offer = Offer {
+                origin: Origin::Fpm,
+                protocol: 186,
+                distance: 20,
+                metric: 0,
+                target: Target::Hops(&hops),
+            };
+            rib.offer(prefix, &offer, 0).unwrap();
+        }
+        None => assert!(rib.withdraw(prefix, Origin::Fpm, 0)),
+    });
+    assert!(changed);
+}
+
+/// How many sessions have been decided again.
+fn revised(rig: &Rig) -> u64 {
+    rig.plane.counters()[0].sessions_revised.get()
+}
+
+fn follow(rig: &mut Rig) {
+    rig.seconds(1);
+    assert!(rig.plane.follow_changes(rig.now).is_some());
+}
+
+#[test]
+fn sessions_follow_learned_routes_and_only_those_concerned_are_decided_again() {
+    let mut rig = rig(vec![by(11, 1)]);
+    let sent = |rig: &mut Rig, to: &str| {
+        let sent = rig.host_sends(&packet::udp4("192.168.1.10:5000", to).payload(&[0; 26]));
+        assert_eq!((1, OUTSIDE), (sent.len(), sent[0].port), "{:?}", rig.all_drops());
+        sent[0].frame[5]
+    };
+    let (near, far) = ("198.51.100.7:53", "8.8.8.8:53");
+    assert_eq!([11; 2], [near, far].map(|to| sent(&mut rig, to)));
+    for (gateway, now) in [(Some(12), 12), (Some(13), 13), (None, 11)] {
+        learned(&mut rig, "198.51.100.0", 24, gateway);
+        follow(&mut rig);
+        let before = revised(&rig);
+        assert_eq!([now, 11], [near, far].map(|to| sent(&mut rig, to)));
+        assert_eq!(1, revised(&rig) - before);
+        assert_eq!([now, 11], [near, far].map(|to| sent(&mut rig, to)));
+        assert_eq!(1, revised(&rig) - before);
+    }
+    // A session that has been silent for longer than is known what changed is decided again, and stays as it is.
+    learned(&mut rig, "198.51.100.0", 24, Some(12));
+    for gateway in (0..40).map(|round| 12 + round % 2) {
+        learned(&mut rig, "192.0.2.0", 24, Some(gateway));
+        follow(&mut rig);
+    }
+    assert_eq!([12, 11], [near, far].map(|to| sent(&mut rig, to)));
+    assert!(rig.plane.follow_changes(rig.now).is_none());
+    assert_eq!(2, rig.live());
+}
+
+#[test]
+fn answers_follow_the_route_to_their_inside_host() {
+    let mut rig = rig(vec![by(11, 1)]);
+    let (question, remote) = (
+        packet::udp4("192.168.7.10:5000", "198.51.100.7:53").payload(&[0; 26]),
+        "198.51.100.7:53".parse::<SocketAddrV4>().unwrap(),
+    );
+    let inside = |rig: &mut Rig, last: u8| {
+        let address = plain(&format!("192.168.1.{last}"));
+        rig.know(INSIDE, address, [2, 0, 0, 0, 0, last]);
+        let hops = [Hop::new(Way::Gateway {
+            interface: INSIDE,
+            address,
+        })];
+        let offer = Offer {
+            origin: Origin::Kernel,
+            protocol: 186,
+            distance: 20,
+            metric: 0,
+            target: Target::Hops(&hops),
+        };
+        let prefix = Prefix::new(plain("192.168.7.0"), 24);
+        assert!(rig.plane.change_routes(0, |rib| rib.offer(prefix, &offer, 0).unwrap()));
+    };
+    inside(&mut rig, 20);
+    let public = rig.public(&question);
+    for last in [20, 21, 22] {
+        inside(&mut rig, last);
+        follow(&mut rig);
+        let sent = rig.router_sends(&packet::udp4(remote, public).payload(&[0; 26]));
+        assert_eq!((INSIDE, last), (sent[0].port, sent[0].frame[5]));
+    }
+    assert_eq!(1, rig.live());
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use sluice_table::changes::Sum;
 use sluice_table::prefix::{Match, PrefixError, PrefixReader, PrefixTable, Quiescence, RouterIndex};
 
 use crate::next_hop::NextHopError;
-use crate::{Address, Generations, HopSet, NextHop, NextHopKeeper, Prefix};
+use crate::{Address, Changed, HopSet, NextHop, NextHopKeeper, Prefix};
 
 /// Why a change of routes is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,7 +24,7 @@ pub enum FibError {
 pub struct Fib {
     v4: PrefixTable<u32>,
     v6: PrefixTable<u128>,
-    generations: Arc<Generations>,
+    changed: Changed,
 }
 
 /// The same, on a worker. Values are indexes into [`crate::NextHops`].
@@ -33,8 +34,6 @@ pub struct FibReader {
     pub v4: PrefixReader<u32>,
     /// IPv6 routes.
     pub v6: PrefixReader<u128>,
-    /// Generations of the routes.
-    pub generations: Arc<Generations>,
 }
 
 impl FibReader {
@@ -54,7 +53,7 @@ impl Fib {
         Self {
             v4: PrefixTable::new(quiescence.clone()),
             v6: PrefixTable::new(quiescence),
-            generations: Arc::new(Generations::new()),
+            changed: Changed::default(),
         }
     }
 
@@ -63,7 +62,6 @@ impl Fib {
         FibReader {
             v4: self.v4.reader(),
             v6: self.v6.reader(),
-            generations: self.generations.clone(),
         }
     }
 
@@ -149,7 +147,7 @@ impl Fib {
             keeper.give(old);
         }
         if old != Some(index) {
-            self.generations.raise(router, prefix);
+            self.changed.mark(router, prefix);
         }
         Ok(old != Some(index))
     }
@@ -167,7 +165,7 @@ impl Fib {
         };
         let Some(old) = old else { return Ok(false) };
         keeper.give(old);
-        self.generations.raise(router, prefix);
+        self.changed.mark(router, prefix);
         Ok(true)
     }
 
@@ -178,7 +176,17 @@ impl Fib {
         }
         self.v4.clear(router, |index| keeper.give(index));
         self.v6.clear(router, |index| keeper.give(index));
-        self.generations.raise_all(router);
+        self.changed.mark_all(router);
+    }
+
+    /// Whether a route has changed since [`Fib::take_changed`].
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
+    /// Where routes have changed since this was asked the last time.
+    pub fn take_changed(&mut self) -> Changed {
+        std::mem::take(&mut self.changed)
     }
 
     /// Use memory again that no worker reads any more. Changes do it too; call it when they stop.

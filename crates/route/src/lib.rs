@@ -5,9 +5,9 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod changes;
 pub mod feed;
 pub mod fib;
-pub mod generations;
 pub mod hop_set;
 pub mod neighbour;
 pub mod next_hop;
@@ -19,8 +19,8 @@ pub mod routes;
 pub mod source;
 
 pub use address::{Address, InterfaceIndex, Prefix};
+pub use changes::Changed;
 pub use fib::{Fib, FibReader};
-pub use generations::Generations;
 pub use hop_set::{HopSet, HopSetError};
 pub use next_hop::{NextHop, NextHopKeeper, NextHops, Refusal};
 pub use policer::TokenBucket;

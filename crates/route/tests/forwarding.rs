@@ -205,21 +205,22 @@ fn applied_difference_touches_only_what_differs() {
         by("198.18.0.0/15", "10.0.0.9"),
     ];
     let mut router = Router::new(&RouteSet::new(&two(), &first).unwrap());
-    let reader = router.fib.reader();
-    let generations = reader.generations.clone();
-    let untouched = generations.group4(0, 0xc633_6401);
-    let changed = generations.group4(0, 0xcb00_7101);
+    router.fib.take_changed();
     let second = [RouteSet::new(&two(), &second).unwrap()];
     router.apply(&second).unwrap();
     assert_eq!(NextHop::Drop(Refusal::Blackhole), router.to("203.0.113.1"));
     assert_eq!(NextHop::Drop(Refusal::NoRoute), router.to("8.8.8.8"));
-    assert!(generations.group4(0, 0xcb00_7101) > changed);
-    // The default route is gone: every group is to be decided again, once.
-    assert_eq!(untouched + 1, generations.group4(0, 0xc633_6401));
-    let all = generations.all(0);
-    let group = generations.group4(0, 0xcb00_7101);
+    // The default route is gone: it concerns every destination of its family, what has stayed as well.
+    let changed = router.fib.take_changed();
+    assert!(
+        ["203.0.113.1", "198.51.100.1", "8.8.8.8"]
+            .map(address)
+            .iter()
+            .all(|to| changed.may_concern(0, *to))
+    );
+    assert!(!changed.may_concern(0, address("2001:db8::1")));
     router.apply(&second).unwrap();
-    assert_eq!((all, group), (generations.all(0), generations.group4(0, 0xcb00_7101)));
+    assert!(!router.fib.has_changed());
 }
 
 #[test]
@@ -251,23 +252,26 @@ fn exhausted_next_hops_refuse_the_change_whole() {
 }
 
 #[test]
-fn routers_have_routes_and_generations_of_their_own() {
+fn routers_have_routes_of_their_own() {
     let mut router = Router::new(&RouteSet::default());
     let sets = ["10.0.0.9", "192.0.2.1"].map(|via| RouteSet::new(&two(), &[by("198.51.100.0/24", via)]).unwrap());
     router.apply(&sets).unwrap();
     assert_eq!([sets[0].len(); 2], [0, 1].map(|number| router.fib.len(number)));
     let reader = router.fib.reader();
-    let generations = [0, 1].map(|number| reader.generations.all(number));
     let to = |number| {
         let found = reader.find(number, address("198.51.100.7")).map(|found| found.value);
         router.keeper.table().get(found.unwrap_or(u32::MAX)).interface()
     };
     assert_eq!([Some(0), Some(1), None], [to(0), to(1), to(2)]);
     // The second router is gone: nothing of the first one changes.
+    router.fib.take_changed();
     router.apply(&sets[..1]).unwrap();
     assert_eq!(sets[0].len(), router.fib.len(0));
-    assert_eq!(generations[0], reader.generations.all(0));
-    assert!(generations[1] < reader.generations.all(1));
+    let changed = router.fib.take_changed();
+    assert_eq!(
+        [false, true],
+        [0, 1].map(|router| changed.may_concern(router, address("198.51.100.7")))
+    );
     assert!(router.fib.is_empty(1));
 }
 

@@ -2,11 +2,13 @@
 //!
 //! A [`flow::FlowTable`] finds the record of a flow from a packet of either direction, a [`wheel::Wheel`] says
 //! which records fell silent, a [`compact::Compact`] index finds the records of a [`slab::Slab`], [`prefix`] finds routes
-//! and [`qns`] translation rules, [`arena`] keeps what is only added to, and [`publish`] hands workers a new configuration. Unsafe code lives in [`prefetch`],
+//! and [`qns`] translation rules, [`arena`] keeps what is only added to, [`publish`] hands workers a new configuration, and [`changes`] says what of older decisions a
+//! new generation concerns. Unsafe code lives in [`prefetch`],
 //! [`pages`], `simd` and `arena` alone.
 #![deny(unsafe_code)]
 
 pub mod arena;
+pub mod changes;
 pub mod compact;
 pub mod flow;
 pub mod hash;

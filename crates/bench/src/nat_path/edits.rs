@@ -1,21 +1,24 @@
-//! Established packets while single rules change.
+//! Established packets while single rules and routes change.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use sluice_dpdk::eal::allowed_cores;
+use sluice_dpdk::workers::{WorkerError, pin};
 use sluice_dpdk::{Devices, tsc};
 use sluice_engine::family::V4;
 use sluice_engine::plane::Plane;
 use sluice_engine::time::Now;
-use sluice_filter::{Change, Filters, RuleList, Written as FilterRule};
+use sluice_filter::{Change, RuleList};
 use sluice_nat::rule::{Prefix, Rules, SourceAction, SourceRule};
 use sluice_nat::{Pools, RuleId};
+use sluice_route::rib::{Hop, Offer, Origin, Rib, RibError, Target, Way};
+use sluice_route::{Address, Prefix as Destinations};
 use sluice_wire::Checksums;
 
-use super::flows::{Hosts, Random, Written};
+use super::flows::{Hosts, ROUTER_MAC, Random, Written};
 use super::opening::{complete, open, verify};
-use super::rig::{self, Gateway, Job};
+use super::rig::{self, Gateway, Job, Rounds};
 use super::rules::Style;
 use super::{Direction, Failure, draw, empty, full, rates};
 use crate::rows::{Row, Run};
@@ -26,13 +29,19 @@ const RULES: usize = 10_000;
 /// Rules of the packet filter.
 const FILTER_RULES: u32 = 20_000;
 
+/// Routes besides the default one: about as many as the internet has.
+const ROUTES: u32 = 1 << 20;
+
+/// The gateways that routes lead by in turn.
+const GATEWAYS: [u32; 2] = [0xc000_02fc, 0xc000_02fd];
+
 /// Loops with changes in a run, so that it lasts longer than a session may be out of date.
 const LOOPS: usize = 6;
 
 /// Loops after which every session has seen the last change: each is drawn some times.
 const SETTLING: usize = 4;
 
-/// What rules are for that come and go, all in the network of the sessions.
+/// What comes and goes: rules, all in the network of the sessions, or routes, some of them to where sessions lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inside {
     /// Of translation: one host each, as leases and requests of subscribers make them.
@@ -41,60 +50,80 @@ pub enum Inside {
     Networks,
     /// Of the packet filter: one host each, as lists of those that are shut out make them.
     Filter,
+    /// Routes that lead by another gateway, as a routing daemon hears of them.
+    Routes,
+    /// Routes and rules of the packet filter, both as often as alone.
+    FilterAndRoutes,
 }
 
 impl Inside {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Hosts,
+        Self::Networks,
+        Self::Filter,
+        Self::Routes,
+        Self::FilterAndRoutes,
+    ];
+
     fn name(self) -> &'static str {
         match self {
             Self::Hosts => "hosts",
             Self::Networks => "networks",
             Self::Filter => "filter",
+            Self::Routes => "routes",
+            Self::FilterAndRoutes => "filter+routes",
         }
     }
 
-    /// Rules that are there, and how many change in a second.
+    /// Rules that are there, and how many of them and of routes change in a second.
     fn rules(self) -> (u32, f64) {
         match self {
             Self::Hosts | Self::Networks => (RULES as u32, 10_000.0),
             Self::Filter => (FILTER_RULES, 1_000.0),
+            Self::Routes => (1, 10_000.0),
+            Self::FilterAndRoutes => (FILTER_RULES, 11_000.0),
         }
+    }
+
+    /// Rules of the packet filter.
+    fn filter_rules(self) -> u32 {
+        match self {
+            Self::Filter | Self::FilterAndRoutes => FILTER_RULES,
+            Self::Hosts | Self::Networks | Self::Routes => 0,
+        }
+    }
+
+    fn editor(self, plane: &mut Plane) -> Result<Box<dyn Edit>, Failure> {
+        Ok(match self {
+            Self::Hosts | Self::Networks => Box::new(Edits::new(plane, self, RULES)),
+            Self::Filter => Box::new(FilterEdits::new(plane)?),
+            Self::Routes => Box::new(RouteEdits::new(plane)?),
+            Self::FilterAndRoutes => Box::new(Both {
+                filter: FilterEdits::new(plane)?,
+                routes: RouteEdits::new(plane)?,
+                turn: 0,
+            }),
+        })
     }
 }
 
-/// What the control thread is told by who changes rules.
-#[derive(Default)]
-struct Told {
-    changed: Vec<FilterRule>,
-    filters: Option<Arc<Filters>>,
-    translation: bool,
-}
-
-impl Told {
-    /// What the control thread does besides.
-    fn follow(&mut self, plane: &mut Plane, now: Now) {
-        self.changed.drain(..).for_each(|rule| plane.filter_changed(&rule));
-        if let Some(filters) = self.filters.take() {
-            plane.replace_filter(filters);
-        }
-        if std::mem::take(&mut self.translation) {
-            plane.edit_rules::<V4, _>(|_| ());
-        }
-        if plane.follow_changes(now).is_some() {
-            plane.collect();
-        }
-    }
-}
-
-/// Who changes rules.
+/// Who changes rules or routes.
 trait Edit: Send {
     /// Change one.
-    fn edit(&mut self, told: &Mutex<Told>);
+    fn edit(&mut self, plane: &mut Plane);
     /// What is done besides, now and then.
-    fn rest(&mut self, _: &Mutex<Told>) {}
+    fn rest(&mut self, _: &mut Plane) {}
 }
 
-/// Change rules at a steady pace until told to stop. Cycles that each took.
-fn keep_on(editor: &mut dyn Edit, told: &Mutex<Told>, per_second: f64, stop: &AtomicBool) -> Vec<f64> {
+/// The control thread: change rules at a steady pace until told to stop, and let sessions follow. Cycles that each took.
+fn keep_on(
+    editor: &mut dyn Edit,
+    plane: &mut Plane,
+    now: impl Fn() -> Now,
+    per_second: f64,
+    stop: &AtomicBool,
+) -> Vec<f64> {
     let began = Instant::now();
     let mut took = Vec::new();
     while !stop.load(Ordering::Relaxed) {
@@ -103,12 +132,91 @@ fn keep_on(editor: &mut dyn Edit, told: &Mutex<Told>, per_second: f64, stop: &At
         let due = (began.elapsed().as_secs_f64() * per_second) as usize;
         while took.len() < due {
             let start = tsc::now();
-            editor.edit(told);
+            editor.edit(plane);
             took.push((tsc::now() - start) as f64);
         }
-        editor.rest(told);
+        editor.rest(plane);
+        if plane.follow_changes(now()).is_some() {
+            plane.collect();
+        }
     }
     took
+}
+
+/// Routes that change their gateway. Those of the sessions are among them.
+struct RouteEdits {
+    random: Random,
+    by: Vec<u8>,
+}
+
+impl RouteEdits {
+    fn new(plane: &mut Plane) -> Result<Self, Failure> {
+        let routes = Self {
+            random: Random(2_463_534_242),
+            by: vec![0; ROUTES as usize],
+        };
+        let mut refused = 0;
+        plane.change_routes(0, |rib| {
+            for number in 0..ROUTES {
+                refused += u32::from(routes.offer(rib, number).is_err());
+            }
+        });
+        match refused {
+            0 => Ok(routes),
+            _ => Err(format!("{refused} routes are refused").into()),
+        }
+    }
+
+    /// Offer a route by its gateway of the moment: each of a /24, where nobody is inside.
+    fn offer(&self, rib: &mut Rib, number: u32) -> Result<(), RibError> {
+        let first = match number >> 16 {
+            0 => 8,
+            others => 10 + others,
+        };
+        let hops = [Hop::new(Way::Gateway {
+            interface: 1,
+            address: Address::V4(GATEWAYS[usize::from(self.by[number as usize])]),
+        })];
+        let offer = Offer {
+            origin: Origin::Fpm,
+            protocol: 186,
+            distance: 20,
+            metric: 0,
+            target: Target::Hops(&hops),
+        };
+        let destinations = Destinations::new(Address::V4(first << 24 | (number & 0xffff) << 8), 24);
+        rib.offer(destinations, &offer, 0)
+    }
+}
+
+impl Edit for RouteEdits {
+    fn edit(&mut self, plane: &mut Plane) {
+        let number = self.random.below(u64::from(ROUTES));
+        self.by[number as usize] ^= 1;
+        // It leads where others lead already: nothing more is needed.
+        plane.change_routes(0, |rib| self.offer(rib, number).unwrap_or(()));
+    }
+}
+
+/// Ten changes of routes for each of the filter.
+struct Both {
+    filter: FilterEdits,
+    routes: RouteEdits,
+    turn: usize,
+}
+
+impl Edit for Both {
+    fn edit(&mut self, plane: &mut Plane) {
+        self.turn = (self.turn + 1) % 11;
+        match self.turn {
+            0 => self.filter.edit(plane),
+            _ => self.routes.edit(plane),
+        }
+    }
+
+    fn rest(&mut self, plane: &mut Plane) {
+        self.filter.rest(plane);
+    }
 }
 
 /// Rules of the filter that come and go before all others.
@@ -132,7 +240,7 @@ impl FilterEdits {
 }
 
 impl Edit for FilterEdits {
-    fn edit(&mut self, told: &Mutex<Told>) {
+    fn edit(&mut self, plane: &mut Plane) {
         let (rule, change) = match self.there < 64 {
             true => {
                 let rule = super::rules::denied(0x0a00_0000 | self.random.below(1 << 24));
@@ -145,18 +253,17 @@ impl Edit for FilterEdits {
                 (self.list.written(index).cloned(), self.list.remove(index))
             }
         };
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.changed.extend(rule);
+        rule.iter().for_each(|rule| plane.filter_changed(rule));
         if change == Ok(Change::Anew) {
-            told.filters = Some(self.list.filters().clone());
+            plane.replace_filter(self.list.filters().clone());
         }
     }
 
-    fn rest(&mut self, told: &Mutex<Told>) {
+    fn rest(&mut self, plane: &mut Plane) {
         let Some(fold) = self.list.begin_fold() else { return };
         let built = fold.build().and_then(|built| self.list.end_fold(built));
         if built == Ok(true) {
-            told.lock().unwrap_or_else(PoisonError::into_inner).filters = Some(self.list.filters().clone());
+            plane.replace_filter(self.list.filters().clone());
         }
     }
 }
@@ -193,7 +300,7 @@ impl Edits {
     fn add(&mut self) {
         let length = match self.inside {
             Inside::Networks => 20 + self.random.below(13) as u8,
-            Inside::Hosts | Inside::Filter => 32,
+            _ => 32,
         };
         let host = 0x0a00_0000 | self.random.below(1 << 24);
         let inside = Prefix {
@@ -212,14 +319,14 @@ impl Edits {
 
 impl Edit for Edits {
     /// Add a rule or take one away, so that there are always about as many.
-    fn edit(&mut self, told: &Mutex<Told>) {
+    fn edit(&mut self, plane: &mut Plane) {
         if self.there.len() < self.most {
             self.add();
         } else {
             let place = self.random.below(self.there.len() as u64) as usize;
             self.rules.remove_source(self.there.swap_remove(place));
         }
-        told.lock().unwrap_or_else(PoisonError::into_inner).translation = true;
+        plane.edit_rules::<V4, _>(|_| ());
     }
 }
 
@@ -236,18 +343,21 @@ pub fn edits(
     let capacity = sessions + sessions / 16 + 16 * 1024;
     let (rules, per_second) = inside.rules();
     let style = Style {
-        filter_rules: if inside == Inside::Filter { rules } else { 0 },
+        filter_rules: inside.filter_rules(),
         ..Style::SESSIONS
     };
     let plane = rig::plane(Job::Translate, style, capacity, false)?;
     let mut memory = rig::memory(&plane)?;
     let mut gateway = Gateway::new(Job::Translate, plane, hand, &mut memory)?;
+    for address in GATEWAYS {
+        gateway.know(1, Address::V4(address), ROUTER_MAC)?;
+    }
     let publics = complete(open::<Written>(&mut source, &mut gateway, Hosts::Sixteen, sessions))?;
-    let told = Mutex::new(Told::default());
-    let mut editor: Box<dyn Edit> = match inside {
-        Inside::Hosts | Inside::Networks => Box::new(Edits::new(&mut gateway.plane, inside, RULES)),
-        Inside::Filter => Box::new(FilterEdits::new(&mut gateway.plane)?),
-    };
+    let mut editor = inside.editor(&mut gateway.plane)?;
+    let control = allowed_cores().get(1).copied();
+    let (mut plane, mut rounds) = gateway.apart();
+    // Sessions take the routes that have come before anything is measured.
+    plane.follow_changes(rounds.clock()());
     let mut random = Random(88_172_645_463_325_252);
     let direction = Direction::Both;
     let [
@@ -263,14 +373,8 @@ pub fn edits(
     for _ in 0..runs {
         let mut draw = |port| draw::<Written>(Hosts::Sixteen, &mut random, sessions, &publics, port);
         let base = empty(&mut source, direction, Checksums::Vouched, &mut draw);
-        let mut measure = |gateway: &mut Gateway<'_>, editing: bool| -> Result<(f64, u64), Failure> {
-            let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || {
-                let now = gateway.now();
-                if editing && let Ok(mut told) = told.try_lock() {
-                    told.follow(&mut gateway.plane, now);
-                }
-                gateway.worker.round(now);
-            });
+        let mut measure = |rounds: &mut Rounds<'_>| -> Result<(f64, u64), Failure> {
+            let looped = full(&mut source, direction, Checksums::Vouched, &mut draw, || rounds.round());
             if looped.sent != looped.came {
                 return Err(format!("{} packets went in and {} came out", looped.sent, looped.came).into());
             }
@@ -278,20 +382,24 @@ pub fn edits(
             Ok((looped.cycles, looped.sent))
         };
         for _ in 0..SETTLING {
-            measure(&mut gateway, false)?;
+            measure(&mut rounds)?;
         }
         let mut quiet = 0.0;
         for _ in 0..LOOPS {
-            quiet += measure(&mut gateway, false)?.0;
+            quiet += measure(&mut rounds)?.0;
         }
-        let before = gateway.plane.counters()[0].sessions_revised.get();
+        let before = plane.counters()[0].sessions_revised.get();
         let stop = AtomicBool::new(false);
         let (mut busy, mut packets) = (0.0, 0);
         let began = tsc::now();
         let (measured, took) = std::thread::scope(|scope| {
-            let editor = scope.spawn(|| keep_on(&mut *editor, &told, per_second, &stop));
+            let now = rounds.clock();
+            let editor = scope.spawn(|| {
+                control.map_or(Ok(()), pin)?;
+                Ok::<_, WorkerError>(keep_on(&mut *editor, &mut plane, now, per_second, &stop))
+            });
             let measured = (0..LOOPS).try_for_each(|_| {
-                let (cycles, sent) = measure(&mut gateway, true)?;
+                let (cycles, sent) = measure(&mut rounds)?;
                 (busy, packets) = (busy + cycles, packets + sent);
                 Ok::<(), Failure>(())
             });
@@ -300,11 +408,11 @@ pub fn edits(
         });
         measured?;
         let seconds = (tsc::now() - began) as f64 / tsc::frequency() as f64;
-        let mut took = took.map_err(|_| "the thread that changes rules failed")?;
+        let mut took = took.map_err(|_| "the thread that changes rules failed")??;
         took.sort_by(f64::total_cmp);
         pace.push(took.len() as f64 / seconds);
         cost.push(took[took.len() / 2] / tsc::frequency() as f64 * 1e6);
-        let after = gateway.plane.counters()[0].sessions_revised.get();
+        let after = plane.counters()[0].sessions_revised.get();
         revised.push((after - before) as f64 / packets as f64);
         let (quiet, busy) = (quiet / LOOPS as f64, busy / LOOPS as f64);
         costs.push(busy - base);
@@ -329,7 +437,7 @@ pub fn edits(
             .figure("edit_us", &cost)
             .figure("revised_per_packet", &revised),
     );
-    drop(gateway);
+    drop((rounds, plane));
     source.close();
     drop(Devices::close(devices));
     Ok(())

@@ -167,7 +167,7 @@ pub fn run(run: &mut Run<'_>, arguments: &NatPathArguments) -> Result<(), Failur
         listing(run, eal, next(), sessions, runs)?;
     }
     if wanted(Case::Edits) {
-        for inside in [Inside::Hosts, Inside::Networks, Inside::Filter] {
+        for inside in Inside::ALL {
             edits(run, eal, next(), sessions, inside, runs)?;
         }
     }

@@ -241,6 +241,12 @@ impl Rounds<'_> {
     pub fn round(&mut self) {
         self.worker.round(moment(self.start, self.frequency));
     }
+
+    /// What tells the moment that the worker is told.
+    pub fn clock(&self) -> impl Fn() -> Now + Send + use<> {
+        let (start, frequency) = (self.start, self.frequency);
+        move || moment(start, frequency)
+    }
 }
 
 /// The time since a start, by the clock of cycles.

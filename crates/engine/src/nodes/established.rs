@@ -8,10 +8,10 @@ use core::hint::select_unpredictable;
 
 use sluice_nat::TimeoutClass;
 use sluice_nat::Tuple;
-use sluice_nat::rule::Changes;
 use sluice_nat::sites::is_site;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::tracking::Segment;
+use sluice_table::changes::is_long_ago;
 use sluice_table::flow::{Candidate, RecordIndex};
 use sluice_wire::ipv4::protocol::TCP;
 use sluice_wire::layers::{self, Flags, Fragment, Layers};
@@ -288,11 +288,11 @@ fn step<F: Family, const SITES: bool>(
     let stale = generation != ctx.policy.generation;
     if stale && !layers.flags.has(Flags::ICMP_ERROR) {
         if is_unconcerned::<F>(session, ctx.policy) {
-            if Changes::is_long_ago(ctx.policy.generation.wrapping_sub(generation)) {
+            if is_long_ago(ctx.policy.generation.wrapping_sub(generation)) {
                 session.set_generation(ctx.policy.generation);
             }
         } else if ctx.revisions.admit(meta.shard, index, generation) {
-            if !is_confirmed::<F>(session, ctx.policy) {
+            if !is_confirmed::<F>(session, ctx.policy, ctx.paths) {
                 put(F::revises(lists), slot);
                 return false;
             }

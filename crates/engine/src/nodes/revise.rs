@@ -7,6 +7,8 @@ use sluice_inspect::applications::Pair;
 use sluice_nat::rule::{self, SourceAction};
 use sluice_nat::sites::{is_pooled, is_site, site};
 use sluice_nat::{Address, PortClass, Target, Tuple};
+use sluice_route::Changed;
+use sluice_table::changes::Sum;
 use sluice_table::flow::{Record, RecordIndex};
 use sluice_wire::Direction;
 use sluice_wire::layers::Layers;
@@ -20,6 +22,7 @@ use crate::filter;
 use crate::inspection::Inspect;
 use crate::leases::{Lessor, lessor, move_to};
 use crate::nodes::decide::{Plan, Translation, plan};
+use crate::paths::Paths;
 use crate::policy::Policy;
 use crate::records::Ending;
 use crate::shard::{Shard, Tools, end, uninspect};
@@ -132,40 +135,92 @@ fn is_inspected<F: Family>(policy: &Policy, session: &impl Session<F>, there: Ho
     inspection.is_some_and(|on| on.is_on(session.interface()) || on.is_on(there.interface() as u16))
 }
 
-/// Whether nothing but single rules has changed since a session was decided that does not come back. What comes back is
-/// asked about more than once, and a bridge has no routes.
+/// Whether nothing but single rules and routes has changed since a session was decided.
 #[inline(always)]
-fn knows_routes<F: Family>(session: &F::Session, policy: &Policy) -> bool {
-    let since_commit = session.generation().wrapping_sub(policy.committed) as i32;
+fn is_of_last_commit<F: Family>(session: &F::Session, policy: &Policy) -> bool {
+    session.generation().wrapping_sub(policy.committed) as i32 >= 0
+}
+
+/// Whether a session is what its own ends say of it. What comes back is asked about more than once, and what crosses a bridge is
+/// asked about by its frame.
+#[inline(always)]
+fn is_plain<F: Family>(session: &F::Session) -> bool {
     let hops = [Direction::Forward, Direction::Reverse].map(|direction| session.hop(direction));
-    since_commit >= 0
-        && hops
-            .iter()
-            .all(|hop| hop.has_neighbour() || hop.as_terminal().is_some())
+    hops.iter()
+        .all(|hop| hop.has_neighbour() || hop.as_terminal().is_some())
+}
+
+/// Whether single rules have changed for a session in so many generations. A no is certain.
+#[inline(always)]
+fn rules_may_concern<F: Family>(session: &F::Session, policy: &Policy, generations: u32) -> bool {
+    let (nat, filter) = (
+        F::nat(policy).changes.since(generations),
+        filter::changed::<F>(policy, generations),
+    );
+    if !is_plain::<F>(session) {
+        return !nat.is_some_and(Sum::is_empty) || !filter.is_none_or(|changed| changed.is_some_and(Sum::is_empty));
+    }
+    let forward = session.forward();
+    nat.is_none_or(|changed| changed.may_concern(forward.source(), forward.destination()))
+        || filter.is_some_and(|changed| filter::may_concern::<F>(changed, session))
+}
+
+/// Whether routes have changed for a session in so many generations. A no is certain.
+#[inline(always)]
+fn routes_may_concern<F: Family>(session: &F::Session, policy: &Policy, generations: u32) -> bool {
+    let concern = |changed: &Changed| {
+        let router = policy.router_of(session.interface());
+        !changed.is_empty()
+            && ways::<F>(session)
+                .iter()
+                .any(|(hop, address)| hop.is_routed() && changed.may_concern(router, F::address(*address)))
+    };
+    policy.route_changes.since(generations).is_none_or(concern)
+}
+
+/// The hops of a session, and the addresses that it has them for.
+#[inline(always)]
+fn ways<F: Family>(session: &F::Session) -> [(Hop, F::Address); 2] {
+    [
+        (session.hop(Direction::Forward), session.reverse().source()),
+        (session.hop(Direction::Reverse), session.forward().source()),
+    ]
 }
 
 /// Whether what has changed since a session was decided does not concern it. A no means nothing.
 #[inline(always)]
 pub fn is_unconcerned<F: Family>(session: &F::Session, policy: &Policy) -> bool {
     let generations = policy.generation.wrapping_sub(session.generation());
-    let changes = &F::nat(policy).changes;
-    knows_routes::<F>(session, policy)
-        && !changes.may_concern(generations, session.forward())
-        && !filter::may_concern::<F>(policy, generations, session)
+    is_of_last_commit::<F>(session, policy)
+        && !rules_may_concern::<F>(session, policy, generations)
+        && !routes_may_concern::<F>(session, policy, generations)
 }
 
-/// Whether rules still say of a session what they said, where nothing else has changed since. A no means that it has to be
-/// decided again.
+/// Whether rules and routes still say of a session what they said, where nothing else has changed since. A no means that it has
+/// to be decided again.
 #[inline]
-pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy) -> bool {
-    let there = session.hop(Direction::Forward);
-    if !knows_routes::<F>(session, policy) {
-        return false;
-    }
+pub fn is_confirmed<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths) -> bool {
     let generations = policy.generation.wrapping_sub(session.generation());
+    is_of_last_commit::<F>(session, policy)
+        && is_plain::<F>(session)
+        && (!routes_may_concern::<F>(session, policy, generations) || is_on_its_way::<F>(session, policy, paths))
+        && (!rules_may_concern::<F>(session, policy, generations) || is_as_ruled::<F>(session, policy, generations))
+}
+
+/// Whether both hops of a session are still those of routes, or of terminals.
+fn is_on_its_way<F: Family>(session: &F::Session, policy: &Policy, paths: &Paths) -> bool {
+    let router = policy.router_of(session.interface());
+    ways::<F>(session)
+        .into_iter()
+        .all(|(hop, address)| !hop.is_routed() || paths.offers::<F>(router, address, hop))
+}
+
+/// Whether rules still say of a session what they said.
+fn is_as_ruled<F: Family>(session: &F::Session, policy: &Policy, generations: u32) -> bool {
+    let there = session.hop(Direction::Forward);
     let context = session.forward().context();
     if let Some(filters) = policy.filter_of(context)
-        && filter::may_concern::<F>(policy, generations, session)
+        && filter::changed::<F>(policy, generations).is_some_and(|changed| filter::may_concern::<F>(changed, session))
         && (session.application() != Application::Nothing || !filter::passes::<F>(policy, filters, session, None))
     {
         return false;

@@ -16,7 +16,7 @@ use core::fmt;
 
 use sluice_wire::Context;
 
-pub use self::changes::{Changed, Changes};
+pub use self::changes::Changed;
 pub use self::check::RuleError;
 pub use self::entry::Stored;
 pub use self::rules::{Decided, Rules};

@@ -1,0 +1,183 @@
+//! Where something has changed since each of the last generations: a cheap no for most of what was decided before, which then
+//! need not be decided again.
+
+use std::sync::Arc;
+
+/// Generations back to which changes are kept.
+const AGES: usize = 8;
+
+/// How many regions are told apart: neighbours are.
+const REGIONS: usize = 1 << BITS;
+const BITS: u32 = 18;
+
+/// Regions of addresses, by their numbers, of which some share a bit.
+#[derive(Clone, Debug)]
+pub struct Regions {
+    bits: Box<[u64; REGIONS / 64]>,
+    /// Whether a bit is set.
+    any: bool,
+    everywhere: bool,
+}
+
+impl Default for Regions {
+    fn default() -> Self {
+        Self {
+            bits: Box::new([0; REGIONS / 64]),
+            any: false,
+            everywhere: false,
+        }
+    }
+}
+
+#[inline(always)]
+fn place(region: u64) -> usize {
+    let bits = region ^ region >> (2 * BITS);
+    (bits ^ bits >> BITS) as usize % REGIONS
+}
+
+impl Regions {
+    /// Something has changed in all regions whose numbers differ from that of `region` in the last `free` bits alone.
+    pub fn mark(&mut self, region: u64, free: u32) {
+        self.any = true;
+        if free >= BITS {
+            self.everywhere = true;
+            return;
+        }
+        // A word has the regions that differ in the last six bits.
+        let within = 1u64 << free.min(6);
+        let some = u64::MAX >> (64 - within);
+        for step in (0..1u64 << free).step_by(64) {
+            let place = place(region ^ step);
+            self.bits[place / 64] |= some << (place as u64 % 64 & !(within - 1));
+        }
+    }
+
+    /// Whether something has changed in a region. A no is certain.
+    #[inline(always)]
+    pub fn have(&self, region: u64) -> bool {
+        let place = place(region);
+        self.everywhere || self.any && self.bits[place / 64] >> (place % 64) & 1 != 0
+    }
+}
+
+/// What can be added up.
+pub trait Sum: Clone + Default {
+    /// What has changed in `other` has changed here, too.
+    fn add(&mut self, other: &Self);
+    /// Whether nothing has changed.
+    fn is_empty(&self) -> bool;
+}
+
+impl Sum for Regions {
+    fn add(&mut self, other: &Self) {
+        self.everywhere |= other.everywhere;
+        self.any |= other.any;
+        if other.any {
+            let both = self.bits.iter_mut().zip(&*other.bits);
+            both.for_each(|(bits, more)| *bits |= more);
+        }
+    }
+
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        !self.any
+    }
+}
+
+/// What has changed since each of the last generations.
+#[derive(Clone, Debug)]
+pub struct Changes<T>(Arc<[Arc<T>]>);
+
+impl<T> Default for Changes<T> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<T: Sum> Changes<T> {
+    /// One generation later.
+    pub fn followed_by(&self, changed: T) -> Self {
+        let older = self.0.iter().take(AGES - 1).map(|since| {
+            let mut since = since.clone();
+            if !changed.is_empty() {
+                Arc::make_mut(&mut since).add(&changed);
+            }
+            since
+        });
+        let older: Vec<_> = older.collect();
+        Self(std::iter::once(Arc::new(changed)).chain(older).collect())
+    }
+
+    /// What has changed since so many generations ago, of which at least one; none where that is no longer known.
+    #[inline(always)]
+    pub fn since(&self, generations: u32) -> Option<&T> {
+        self.0.get((generations as usize).wrapping_sub(1)).map(|since| &**since)
+    }
+}
+
+/// Whether what was decided so many generations ago is better marked as looked at, before what changed since is forgotten. Each
+/// mark is a line of memory to be written.
+#[inline(always)]
+pub fn is_long_ago(generations: u32) -> bool {
+    generations as usize >= AGES / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_that_differ_in_free_bits_are_marked_and_none_beside_them() {
+        for (region, free) in [
+            (0x12_3456u64, 0),
+            (0x12_3456, 3),
+            (0x3f_0040, 6),
+            (0x3f_f000, 9),
+            (0xffff_0000_0000, 12),
+        ] {
+            let mut regions = Regions::default();
+            assert!(regions.is_empty());
+            regions.mark(region, free);
+            let first = region >> free << free;
+            let count = 1u64 << free;
+            assert!(
+                (first..first + count).all(|region| regions.have(region)),
+                "{region:x}/{free}"
+            );
+            assert!(
+                !regions.have(first + count) && !regions.have(first.wrapping_sub(1)),
+                "{region:x}/{free}"
+            );
+            let set: u32 = regions.bits.iter().map(|word| word.count_ones()).sum();
+            assert_eq!(count, u64::from(set));
+        }
+        let mut regions = Regions::default();
+        regions.mark(7, BITS);
+        assert!(regions.have(u64::MAX));
+    }
+
+    #[test]
+    fn what_has_changed_is_known_since_each_of_the_last_generations_alone() {
+        let changed = |region| {
+            let mut regions = Regions::default();
+            regions.mark(region, 0);
+            regions
+        };
+        let changes = Changes::default();
+        assert!(changes.since(1).is_none());
+        let changes = changes.followed_by(changed(5));
+        let changes = changes.followed_by(Regions::default()).followed_by(changed(9));
+        let since = |generations| {
+            changes
+                .since(generations)
+                .map(|since| [5, 9].map(|region| since.have(region)))
+        };
+        assert_eq!(
+            [None, Some([false, true]), Some([false, true]), Some([true, true]), None],
+            [0, 1, 2, 3, 4].map(since)
+        );
+        let changes = (0..AGES).fold(changes, |changes, _| changes.followed_by(Regions::default()));
+        assert!(changes.since(AGES as u32).is_some_and(Sum::is_empty));
+        assert!(changes.since(AGES as u32 + 1).is_none());
+    }
+}
