@@ -144,7 +144,11 @@ def configuration():
             "daemon": True, "fpm": {"listen": LOCAL, "grace": "60s"},
             "routes": [{"to": "203.0.113.32/28", "via": "100.64.0.2"}, {"to": "::/0", "via": "2001:db8:a::1"}],
         },
-        "red": {"daemon": True, "fpm": {"listen": LOCAL, "grace": "60s"}},
+        # OSPF has no graceful restart here: while the daemon of `core` comes back, red's has no default route.
+        "red": {
+            "daemon": True, "fpm": {"listen": LOCAL, "grace": "60s"},
+            "routes": [{"to": "0.0.0.0/0", "via": "100.64.0.1", "distance": 250}],
+        },
         "blue": {"fpm": {"listen": "10.255.0.1:2620", "grace": "60s"}},
     }
     pools = {}

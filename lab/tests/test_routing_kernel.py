@@ -1,6 +1,7 @@
 """Routes of a router's own namespace: what BIRD or a person puts there forwards, and FRR in it tells by FPM."""
 
 import ipaddress
+import time
 
 import pytest
 
@@ -58,6 +59,44 @@ def test_route_that_is_added_in_the_namespace_forwards_until_it_is_taken_away(to
     assert "3 received" in topology.alice.run("ping", "-c3", "-i0.2", "-W5", topology.server.address)
     router.run("ip", "route", "replace", "default", "via", OTHER)
     wait_for(gateway, "0.0.0.0/0", (OTHER, "outside", "boot"))
+    router.run("ip", "route", "delete", "default")
+    wait_for(gateway, "0.0.0.0/0")
+
+
+def test_flow_that_goes_on_follows_a_route_that_changes_goes_and_comes_back(topology, gateway, router):
+    router.run("ip", "route", "add", "default", "via", UPSTREAM)
+    wait_for(gateway, "0.0.0.0/0", (UPSTREAM, "outside", "boot"))
+    ping = topology.alice.spawn("ping", "-n", "-i0.05", "-c1000", topology.server.address)
+
+    def answers():
+        return ping.output.count("bytes from")
+
+    def goes_on(before):
+        waiting.until(lambda: answers() > before + 3, "answers")
+
+    def stops():
+        def is_silent():
+            before = answers()
+            time.sleep(0.5)
+            return answers() == before
+
+        waiting.until(is_silent, "no answers")
+        return answers()
+
+    goes_on(0)
+    flows = {session["forward"]["source-port"] for session in gateway.show("sessions")["sessions"]}
+    # Nobody is there.
+    router.run("ip", "route", "replace", "default", "via", OTHER)
+    silent = stops()
+    router.run("ip", "route", "replace", "default", "via", UPSTREAM)
+    goes_on(silent)
+    router.run("ip", "route", "delete", "default")
+    silent = stops()
+    assert "Net Unreachable" in ping.output
+    router.run("ip", "route", "add", "default", "via", UPSTREAM)
+    goes_on(silent)
+    assert flows == {session["forward"]["source-port"] for session in gateway.show("sessions")["sessions"]}
+    ping.stop()
     router.run("ip", "route", "delete", "default")
     wait_for(gateway, "0.0.0.0/0")
 

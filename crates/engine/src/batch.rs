@@ -35,6 +35,8 @@ impl Hop {
     pub const NONE: Hop = Hop(u32::MAX);
     /// Back to where translation begins: the packet leads to an inside host by its outside address (RFC 4787, REQ-9).
     pub const HAIRPIN: Hop = Hop(u32::MAX - 1);
+    /// A session's, where routes lead nowhere for the moment, or nobody knows yet who is there: each packet asks again.
+    pub const UNROUTED: Hop = Hop(u32::MAX - 2);
     /// Most interfaces that a hop can name.
     pub const INTERFACES: usize = (1 << 11) - 1;
     /// Most neighbours that a hop can name.

@@ -6,7 +6,7 @@ use std::net::SocketAddrV4;
 
 use rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, plain, policy, route};
 use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
-use sluice_route::{Prefix, Route, Via};
+use sluice_route::{Prefix, Refusal, Route, Via};
 use sluice_testkit::packet;
 
 /// Gateways on the outside link, by the last byte of their addresses and of their Ethernet addresses.
@@ -198,6 +198,11 @@ fn learned(rig: &mut Rig, network: &str, length: u8, gateway: Option<u8>) {
     assert!(changed);
 }
 
+/// Whatever no other route leads to is unreachable.
+fn nowhere_else() -> Vec<Route> {
+    vec![route("0.0.0.0", 0, Via::Refused(Refusal::Unreachable))]
+}
+
 /// How many sessions have been decided again.
 fn revised(rig: &Rig) -> u64 {
     rig.plane.counters()[0].sessions_revised.get()
@@ -270,6 +275,83 @@ fn answers_follow_the_route_to_their_inside_host() {
         let sent = rig.router_sends(&packet::udp4(remote, public).payload(&[0; 26]));
         assert_eq!((INSIDE, last), (sent[0].port, sent[0].frame[5]));
     }
+    assert_eq!(1, rig.live());
+}
+
+#[test]
+fn session_without_a_route_for_the_moment_keeps_its_translation() {
+    let mut rig = rig(nowhere_else());
+    learned(&mut rig, "198.51.100.0", 24, Some(11));
+    let question = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
+    let public = rig.public(&question);
+    let remote = "198.51.100.7:53".parse::<SocketAddrV4>().unwrap();
+    let answer = packet::udp4(remote, public).payload(&[0; 26]);
+    learned(&mut rig, "198.51.100.0", 24, None);
+    follow(&mut rig);
+    for round in 1..3 {
+        // Who asks is told so, and who answers is heard.
+        let sent = rig.host_sends(&question);
+        assert_eq!(
+            (1, INSIDE, [1, 3]),
+            (sent.len(), sent[0].port, [sent[0].frame[23], sent[0].frame[34]])
+        );
+        assert_eq!(round, rig.drops("unreachable"));
+        assert_eq!(INSIDE, rig.router_sends(&answer)[0].port);
+        assert_eq!(1, rig.live());
+    }
+    // What is said about its packets finds no way either, and is dropped once.
+    let seen = packet::udp4(remote, "192.168.1.10:5000").payload(&[0; 26]).build();
+    let error = packet::icmp4_error("192.168.1.10", "198.51.100.7", 3, 3, &seen, 48);
+    assert!(rig.host_sends(&error).is_empty());
+    learned(&mut rig, "198.51.100.0", 24, Some(12));
+    assert_eq!(public, rig.public(&question));
+    assert_eq!(12, rig.host_sends(&question)[0].frame[5]);
+    assert_eq!(1, rig.live());
+}
+
+#[test]
+fn session_whose_new_gateway_is_not_known_yet_waits_for_it() {
+    let mut rig = rig(vec![by(11, 1)]);
+    let question = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
+    let public = rig.public(&question);
+    learned(&mut rig, "198.51.100.0", 24, Some(77));
+    follow(&mut rig);
+    // It is asked for, and the packet waits.
+    let sent = rig.host_sends(&question);
+    assert_eq!([0x08, 0x06], sent[0].frame[12..14]);
+    assert_eq!(1, sent.len());
+    rig.know(OUTSIDE, plain("203.0.113.77"), [2, 0, 0, 0, 0, 77]);
+    rig.seconds(0);
+    let sent = rig.host_sends(&question);
+    assert!(
+        !sent.is_empty() && sent.iter().all(|sent| sent.frame[5] == 77),
+        "{:?}",
+        rig.all_drops()
+    );
+    assert_eq!(public, rig.public(&question));
+    assert_eq!(1, rig.live());
+}
+
+#[test]
+fn answers_without_a_route_for_the_moment_are_dropped_by_name_and_find_their_host_again() {
+    let mut rig = rig(nowhere_else());
+    learned(&mut rig, "198.51.100.0", 24, Some(11));
+    let question = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
+    let public = rig.public(&question);
+    let remote = "198.51.100.7:53".parse::<SocketAddrV4>().unwrap();
+    let answer = packet::udp4(remote, public).payload(&[0; 26]);
+    assert!(rig.plane.set_link(INSIDE, false));
+    follow(&mut rig);
+    for round in 1..3 {
+        // Nor does anybody hear of it: the remote is told by the address that it knows.
+        for sent in rig.router_sends(&answer) {
+            assert_eq!((OUTSIDE, 1), (sent.port, sent.frame[23]));
+        }
+        assert_eq!(round, rig.drops("unreachable"));
+    }
+    assert!(rig.plane.set_link(INSIDE, true));
+    assert_eq!(INSIDE, rig.router_sends(&answer)[0].port);
+    assert_eq!(public, rig.public(&question));
     assert_eq!(1, rig.live());
 }
 

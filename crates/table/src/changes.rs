@@ -48,7 +48,7 @@ impl Regions {
         let some = u64::MAX >> (64 - within);
         for step in (0..1u64 << free).step_by(64) {
             let place = place(region ^ step);
-            self.bits[place / 64] |= some << (place as u64 % 64 & !(within - 1));
+            self.bits[place / 64] |= some << ((place as u64 % 64) & !(within - 1));
         }
     }
 

@@ -6,7 +6,7 @@ use sluice_wire::Direction;
 use sluice_wire::layers::{Flags, Layers};
 
 use super::Inspect;
-use crate::batch::{Lists, put};
+use crate::batch::{Hop, Lists, put};
 use crate::counters::WorkerCounters;
 use crate::family::{Family, Session};
 use crate::filter;
@@ -33,6 +33,10 @@ pub fn turn_aside<F: Family>(
         }
         lists.refuse(slot, filter::denied(with, layers));
         return true;
+    }
+    if session.hop(direction) == Hop::UNROUTED {
+        // It may go nowhere: that is found out first.
+        return false;
     }
     if matches!(inspect, Inspect::Wanted | Inspect::Flow(_)) && !passed {
         put(F::inspects(lists), (slot, index, direction));

@@ -248,12 +248,7 @@ fn way<F: Family>(
     let there = match destination {
         Destination::Hop(_) | Destination::Unknown(_) => destination,
         Destination::Local => return Err(Plan::Gateway),
-        Destination::Refused(reason) => {
-            return Err(match Complaint::of(reason) {
-                Some(complaint) => Plan::Complain(complaint, reason.into()),
-                None => Plan::Drop(reason.into()),
-            });
-        }
+        Destination::Refused(reason) => return Err(refused(reason)),
     };
     Ok(Way {
         target,
@@ -263,6 +258,14 @@ fn way<F: Family>(
         settled: exempt || mapped.is_some() || turned && target.is_some() || is_site(tuple.context()),
         inside,
     })
+}
+
+/// What becomes of what routes lead nowhere.
+pub fn refused<F: Family>(reason: sluice_route::Reason) -> Plan<F> {
+    match Complaint::of(reason) {
+        Some(complaint) => Plan::Complain(complaint, reason.into()),
+        None => Plan::Drop(reason.into()),
+    }
 }
 
 /// What becomes of a flow whose way is known, and of which source rules have been asked.

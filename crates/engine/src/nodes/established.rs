@@ -350,6 +350,9 @@ fn step<F: Family, const SITES: bool>(
             bridge::cross::<F>(slot, (index, direction), batch, lists, ctx);
         } else if hop == Hop::HAIRPIN {
             turn::<F>(slot, index, direction, batch, lists, ctx);
+        } else if hop == Hop::UNROUTED && !layers.flags.has(Flags::ICMP_ERROR) {
+            put(F::revises(lists), slot);
+            return false;
         } else {
             lists.wait(slot, ctx.paths.wanted(hop));
         }

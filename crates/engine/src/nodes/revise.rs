@@ -21,9 +21,10 @@ use crate::family::{Family, Session};
 use crate::filter;
 use crate::inspection::Inspect;
 use crate::leases::{Lessor, lessor, move_to};
-use crate::nodes::decide::{Plan, Translation, plan};
-use crate::paths::Paths;
+use crate::nodes::decide::{Plan, Translation, plan, refused};
+use crate::paths::{Destination, Paths};
 use crate::policy::Policy;
+use crate::reason::{Own, Reason};
 use crate::records::Ending;
 use crate::shard::{Shard, Tools, end, uninspect};
 
@@ -37,15 +38,15 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         let key = F::key(&meta.layers, frame, context);
         let hash = F::hash_one(ctx.hasher, &key);
         let found = ctx.shard_of(&meta).and_then(|shard| {
-            let (index, _) = F::table_ref(shard).find(hash, &key)?;
-            Some((index, *F::table_ref(shard).get(index)?))
+            let (index, direction) = F::table_ref(shard).find(hash, &key)?;
+            Some((index, direction, *F::table_ref(shard).get(index)?))
         });
-        let Some((index, session)) = found else {
+        let Some((index, direction, session)) = found else {
             // Ended by another packet of this burst.
             put(F::lookups(lists), slot);
             continue;
         };
-        if session.generation() == ctx.policy.generation {
+        if session.generation() == ctx.policy.generation && session.hop(direction) != Hop::UNROUTED {
             put(F::lookups(lists), slot);
             continue;
         }
@@ -53,10 +54,12 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         let tools = ctx.tools();
         let known = filter::known::<F>(&session, ctx.recognition);
         let kept = keeps::<F>(ctx, &meta, &session, known);
+        let mut stays = None;
         let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
         let Some(shard) = shard else { continue };
         match kept {
-            Some(hops) => {
+            Some((hops, stopped)) => {
+                stays = stopped[direction as usize];
                 let generation = ctx.policy.generation;
                 let Some(session) = F::table(shard).get_mut(index) else {
                     continue;
@@ -82,7 +85,13 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
                 end::<F>(shard, index, &tools);
             }
         }
-        put(F::lookups(lists), slot);
+        match stays {
+            None => put(F::lookups(lists), slot),
+            Some(Plan::Wait(wanted)) => lists.wait(slot, Some(wanted)),
+            Some(Plan::Complain(complaint, reason)) => lists.complain(slot, complaint, reason),
+            Some(Plan::Drop(reason)) => lists.discard(slot, reason),
+            Some(_) => lists.discard(slot, Own::Forgotten),
+        }
     }
 }
 
@@ -277,10 +286,15 @@ fn leads_to<F: Family>(session: &F::Session, target: &Target<F::Address>) -> boo
         && (query || reverse.source_port() == target.port)
 }
 
-/// The session's hops by the newest policy; none where its translation is no longer what rules and pools say.
-fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known: Option<Known>) -> Option<[Hop; 2]> {
+/// The session's hops by the newest policy, and what becomes of packets in a direction that routes lead nowhere for the moment;
+/// none where its translation is no longer what rules and pools say.
+fn keeps<F: Family>(
+    ctx: &Ctx<'_, '_>,
+    meta: &Meta,
+    session: &F::Session,
+    known: Option<Known>,
+) -> Option<([Hop; 2], [Option<Plan<F>>; 2])> {
     let key = session.key(Direction::Forward);
-    let hops = [session.hop(Direction::Forward), session.hop(Direction::Reverse)];
     let lessor = lessor::<F>(session, ctx.policy, meta.shard);
     if lessor == Lessor::Nobody {
         return None;
@@ -309,11 +323,15 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
         answers: _,
     } = match plan::<F>(ctx, &first, &key, known) {
         Plan::Session(translation) => translation,
-        // A neighbour that is away for the moment does not end a session: it keeps its hops until the next commit.
-        Plan::Wait(_) => {
-            let filters = ctx.policy.filter_of(session.forward().context());
-            let passes = filters.is_none_or(|filters| filter::passes::<F>(ctx.policy, filters, session, known));
-            return passes.then_some(hops);
+        // A route or a neighbour that is away for the moment does not end a session.
+        plan @ (Plan::Wait(_) | Plan::Complain(_, Reason::Route(_)) | Plan::Drop(Reason::Route(_))) => {
+            let way_back = way_back::<F>(ctx, session);
+            let back = match way_back {
+                Ok(back) => keep::<F>(ctx, session, Direction::Reverse, back),
+                Err(_) => Hop::UNROUTED,
+            };
+            return may_stay::<F>(ctx.policy, session, known)
+                .then_some(([Hop::UNROUTED, back], [Some(plan), way_back.err()]));
         }
         _ => return None,
     };
@@ -327,16 +345,48 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
         (_, Some(outside)) => nat.translates_source() && reverse.destination() == outside,
         (_, None) => pool.or(mapped).is_none() && !nat.translates_source(),
     };
-    // A flow stays on its way as long as that is one of its route's.
-    let router = ctx.policy.router_of(session.interface());
-    let keep = |hop: Hop, direction, address| match session.hop(direction) {
-        old if old != hop && old.has_neighbour() && ctx.paths.offers::<F>(router, address, old) => old,
-        _ => hop,
-    };
     let [there, back] = hops;
     let hops = [
-        keep(there, Direction::Forward, reverse.source()),
-        keep(back, Direction::Reverse, session.forward().source()),
+        keep::<F>(ctx, session, Direction::Forward, there),
+        keep::<F>(ctx, session, Direction::Reverse, back),
     ];
-    (same_target && same_source).then_some(hops)
+    (same_target && same_source).then_some((hops, [None; 2]))
+}
+
+/// The hop that a session takes of that which routes say now and its own: a flow stays on its way as long as that is one of its
+/// route's.
+fn keep<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session, direction: Direction, hop: Hop) -> Hop {
+    let router = ctx.policy.router_of(session.interface());
+    let (old, address) = ways::<F>(session)[direction as usize];
+    match old != hop && old.has_neighbour() && ctx.paths.offers::<F>(router, address, old) {
+        true => old,
+        false => hop,
+    }
+}
+
+/// Where answers go by the routes, of a session that nothing else is known of; what becomes of them where these lead nowhere.
+fn way_back<F: Family>(ctx: &Ctx<'_, '_>, session: &F::Session) -> Result<Hop, Plan<F>> {
+    let router = ctx.policy.router_of(session.interface());
+    let (old, address) = ways::<F>(session)[Direction::Reverse as usize];
+    if old == Hop::HAIRPIN || !old.is_routed() {
+        return Ok(old);
+    }
+    let flow = || F::hash_one(ctx.hasher, &session.key(Direction::Forward));
+    match ctx.paths.find::<F>(router, address, flow) {
+        Destination::Hop(hop) => Ok(hop),
+        Destination::Unknown(wanted) => Err(Plan::Wait(wanted)),
+        Destination::Local => Err(Plan::Drop(Own::Loop.into())),
+        Destination::Refused(reason) => Err(refused(reason)),
+    }
+}
+
+/// Whether the filter lets a session stay that routes lead nowhere. By which interface it leaves is not known any more once it has
+/// been so for a while: only rules that have changed are asked then.
+fn may_stay<F: Family>(policy: &Policy, session: &F::Session, known: Option<Known>) -> bool {
+    let generations = policy.generation.wrapping_sub(session.generation());
+    let as_before = session.hop(Direction::Forward) == Hop::UNROUTED
+        && is_of_last_commit::<F>(session, policy)
+        && (generations == 0 || !rules_may_concern::<F>(session, policy, generations));
+    let filters = policy.filter_of(session.forward().context());
+    as_before || filters.is_none_or(|filters| filter::passes::<F>(policy, filters, session, known))
 }
