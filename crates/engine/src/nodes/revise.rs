@@ -58,7 +58,7 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
         let shard = ctx.shards.get_mut(meta.shard as usize).and_then(Option::as_mut);
         let Some(shard) = shard else { continue };
         match kept {
-            Some((hops, stopped)) => {
+            Some(Stay { hops, stopped }) => {
                 stays = stopped[direction as usize];
                 let generation = ctx.policy.generation;
                 let Some(session) = F::table(shard).get_mut(index) else {
@@ -286,14 +286,15 @@ fn leads_to<F: Family>(session: &F::Session, target: &Target<F::Address>) -> boo
         && (query || reverse.source_port() == target.port)
 }
 
-/// The session's hops by the newest policy, and what becomes of packets in a direction that routes lead nowhere for the moment;
-/// none where its translation is no longer what rules and pools say.
-fn keeps<F: Family>(
-    ctx: &Ctx<'_, '_>,
-    meta: &Meta,
-    session: &F::Session,
-    known: Option<Known>,
-) -> Option<([Hop; 2], [Option<Plan<F>>; 2])> {
+/// How a session goes on.
+struct Stay<F: Family> {
+    hops: [Hop; 2],
+    /// What becomes of packets in a direction that routes lead nowhere for the moment.
+    stopped: [Option<Plan<F>>; 2],
+}
+
+/// How a session goes on by the newest policy; none where its translation is no longer what rules and pools say.
+fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known: Option<Known>) -> Option<Stay<F>> {
     let key = session.key(Direction::Forward);
     let lessor = lessor::<F>(session, ctx.policy, meta.shard);
     if lessor == Lessor::Nobody {
@@ -330,8 +331,10 @@ fn keeps<F: Family>(
                 Ok(back) => keep::<F>(ctx, session, Direction::Reverse, back),
                 Err(_) => Hop::UNROUTED,
             };
-            return may_stay::<F>(ctx.policy, session, known)
-                .then_some(([Hop::UNROUTED, back], [Some(plan), way_back.err()]));
+            return may_stay::<F>(ctx.policy, session, known).then_some(Stay {
+                hops: [Hop::UNROUTED, back],
+                stopped: [Some(plan), way_back.err()],
+            });
         }
         _ => return None,
     };
@@ -350,7 +353,10 @@ fn keeps<F: Family>(
         keep::<F>(ctx, session, Direction::Forward, there),
         keep::<F>(ctx, session, Direction::Reverse, back),
     ];
-    (same_target && same_source).then_some((hops, [None; 2]))
+    (same_target && same_source).then_some(Stay {
+        hops,
+        stopped: [None; 2],
+    })
 }
 
 /// The hop that a session takes of that which routes say now and its own: a flow stays on its way as long as that is one of its
