@@ -67,12 +67,17 @@ impl Hop {
         let is_one = self.neighbour() & Self::TERMINALS != 0 && self.neighbour() != Self::AS_IT_CAME;
         (is_one && self.interface() < Self::INTERFACES).then_some(self.neighbour() & !Self::TERMINALS)
     }
+    /// The terminal that it names if it leads to one: most that name one do.
+    #[inline(always)]
+    pub fn names_terminal(self) -> Option<u32> {
+        (self.0 & Self::TERMINALS != 0).then_some(self.0 & (Self::TERMINALS - 1))
+    }
     /// The same by the interface alone, where it leads to a terminal: what a terminal's frames look like is not the hop's to say.
     #[inline(always)]
     pub fn without_terminal(self) -> Self {
-        match self.as_terminal() {
-            Some(_) => Self(self.0 | Self::AS_IT_CAME),
-            None => self,
+        match self.0 & Self::TERMINALS != 0 && self.interface() < Self::INTERFACES {
+            true => Self(self.0 | Self::AS_IT_CAME),
+            false => self,
         }
     }
     /// Whether it leads over a bridge.

@@ -203,7 +203,7 @@ impl<'m> Rig<'m> {
         }
         rig.opening = rig.session_packets();
         open.store(true, Ordering::Relaxed);
-        rig.deal();
+        rig.deal()?;
         if scenario.job == Job::Translate && scenario.traffic.opens == Opens::None {
             rig.lanes
                 .iter_mut()
@@ -247,7 +247,9 @@ impl<'m> Rig<'m> {
             None => setup.steering.of_host::<V4>(ends.inside.0),
             Some(homes) => {
                 let policy = self.plane.policy();
-                setup.steering.shard_of::<V4>(&policy.nat4, &homes.key(flow), false)
+                setup
+                    .steering
+                    .shard_among_sites::<V4>(&policy.nat4, &homes.key(flow), false)
             }
         };
         (shard, setup.owners.of(shard).unwrap_or_default().into())
@@ -326,7 +328,7 @@ impl<'m> Rig<'m> {
     }
 
     /// Give each source its flows.
-    fn deal(&mut self) {
+    fn deal(&mut self) -> Result<(), Failure> {
         let traffic = self.scenario.traffic;
         let shards: Vec<_> = (0..FLOWS + FRESH)
             .map(|flow| (self.shard(flow).0, self.entrance(flow)))
@@ -381,6 +383,13 @@ impl<'m> Rig<'m> {
                 lane.draw = None;
             }
         });
+        let is_idle = |own: &&usize| shares[**own] > 0.0 && self.lanes[**own].draw.is_none();
+        match self.entrances.iter().find(is_idle) {
+            Some(own) if traffic.skew == Skew::Even => {
+                Err(format!("{}: no flow comes to worker {own}", self.scenario.name).into())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The share of all packets that comes to each lane.

@@ -8,7 +8,6 @@ use core::hint::select_unpredictable;
 
 use sluice_nat::TimeoutClass;
 use sluice_nat::Tuple;
-use sluice_nat::sites::is_site;
 use sluice_nat::timeout::Schedule;
 use sluice_nat::tracking::Segment;
 use sluice_table::changes::is_long_ago;
@@ -27,6 +26,7 @@ use crate::io::{HAND, Slot};
 use crate::nodes::dont_fragment;
 use crate::nodes::output::{Ways, send_by_parts};
 use crate::nodes::revise::{is_confirmed, is_unconcerned};
+use crate::nodes::subscriber::Whose;
 use crate::nodes::{bridge, subscriber};
 use crate::policy::{Nat, Policy};
 use crate::reason::{Own, Reason};
@@ -41,7 +41,8 @@ const GROUP: usize = 32;
 /// How many packets ahead of its own a record is brought from the second-level cache into the first.
 const NEAR: usize = 4;
 
-/// How many packets ahead of its own the line of a site's terminal is asked for, which its record names.
+/// How many packets ahead of its own the line of a site's terminal is asked for, which its record names: that is brought as many
+/// packets before.
 const TERMINAL: usize = 12;
 
 /// What the passes leave for each other, by the packet's place in the list.
@@ -121,7 +122,7 @@ fn look_up<F: Family, const SITES: bool>(
             if SITES && place + TERMINAL < last.1 {
                 bring_terminal::<F>(place + TERMINAL, batch, ctx, work);
             }
-            let ahead = place + NEAR;
+            let ahead = place + if SITES { TERMINAL + NEAR } else { NEAR };
             if ahead < last.1
                 && let Some(shard) = ctx.shard_of(batch.meta(work.slots[ahead]))
             {
@@ -147,8 +148,8 @@ fn bring_terminal<F: Family>(place: usize, batch: &Batch<'_, '_>, ctx: &Ctx<'_, 
     let session = shard.and_then(|shard| F::table_ref(shard).glance(work.candidates[place]));
     if let (Some(session), Some(sites)) = (session, &ctx.policy.sites) {
         // Most sessions are opened by terminals.
-        let hops = [Direction::Reverse, Direction::Forward].map(|direction| session.hop(direction));
-        if let Some(terminal) = hops.into_iter().find_map(|hop| hop.as_terminal()) {
+        let terminal = session.hop(Direction::Reverse).names_terminal();
+        if let Some(terminal) = terminal.or_else(|| session.hop(Direction::Forward).names_terminal()) {
             sites.table.prefetch(terminal);
         }
     }
@@ -328,10 +329,11 @@ fn step<F: Family, const SITES: bool>(
         return false;
     }
     let mut terminal = None;
-    if SITES && subscriber::is_of_site::<F>(session) {
-        let upstream = is_site(F::tuple(&work.keys[place]).context());
-        let table = ctx.policy.sites.as_deref().map(|sites| &*sites.table);
-        let view = table.and_then(|table| subscriber::terminal_of::<F>(table, session, direction, upstream));
+    if SITES
+        && let Some(sites) = ctx.policy.sites.as_deref()
+        && let Whose::Sites(view, upstream) =
+            subscriber::whose::<F>(&sites.table, session, direction, F::tuple(&work.keys[place]))
+    {
         let Some(view) = view else {
             let meta = *meta;
             subscriber::lost::<F>(slot, index, upstream, lists, &meta, ctx);

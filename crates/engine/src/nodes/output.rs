@@ -66,6 +66,9 @@ impl Way {
     };
 }
 
+/// Bytes of a MAC address in a word whose lowest byte is its first.
+const MAC: u64 = (1 << 48) - 1;
+
 /// The ways of a node's packets: as many hops as a burst is likely to have, more take each other's place.
 #[derive(Debug)]
 pub struct Ways([Way; WAYS]);
@@ -272,17 +275,15 @@ impl Way {
     /// for more tags.
     #[inline(always)]
     pub fn relabel_as(&mut self, packet: &mut Packet<'_>, tags: u8, view: &View, upstream: bool, cut: bool) -> bool {
-        let head = &self.head;
-        let number = |at: usize| {
-            head.get(at..at + 8)
-                .and_then(|bytes| bytes.first_chunk())
-                .map_or(0, |bytes| u64::from_be_bytes(*bytes))
+        // Words, the first byte lowest, so that what is written is never read before it has left the processor.
+        let word = |at: usize| {
+            let bytes = self.head.get(at..at + 8).and_then(|bytes| bytes.first_chunk());
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
         };
-        // Addresses and tags as numbers, so that what is written is never read before it has left the processor.
-        let interface = number(6) >> 16;
+        let interface = word(6) & MAC;
         let (to, from, labels, own) = match upstream {
-            true if view.virtual_mac != 0 => (number(0) >> 16, view.virtual_mac, number(12), self.tags),
-            true => (number(0) >> 16, interface, number(12), self.tags),
+            true if view.virtual_mac != 0 => (word(0) & MAC, view.virtual_mac, word(12), self.tags),
+            true => (word(0) & MAC, interface, word(12), self.tags),
             false => (view.mac, interface, view.tags, view.tag_count),
         };
         let fits = match own.cmp(&tags) {
@@ -295,15 +296,11 @@ impl Way {
         }
         let length = packet.len();
         let frame = packet.bytes_mut();
-        write(frame, Some(&(to << 16 | from >> 32).to_be_bytes()));
-        let frame = frame.get_mut(8..).unwrap_or_default();
+        let words = [to | from << 48, from >> 16 | labels << 32, labels >> 32].map(u64::to_le_bytes);
         match own {
-            0 => write(frame, Some(&(from as u32).to_be_bytes())),
-            1 => write(frame, Some(&(from << 32 | labels >> 32).to_be_bytes())),
-            _ => {
-                let rest = u128::from(from << 32 | labels >> 32) << 32 | u128::from(labels as u32);
-                write(frame, (rest << 32).to_be_bytes().first_chunk::<12>());
-            }
+            0 => write_words::<12>(frame, &words),
+            1 => write_words::<16>(frame, &words),
+            _ => write_words::<20>(frame, &words),
         }
         if !cut && self.sender.is_none() {
             self.frames += 1;
@@ -332,6 +329,16 @@ impl Way {
 fn write<const LENGTH: usize>(frame: &mut [u8], head: Option<&[u8; LENGTH]>) {
     if let (Some(place), Some(head)) = (frame.first_chunk_mut(), head) {
         *place = *head;
+    }
+}
+
+/// Write what stands before the type, in words.
+#[inline(always)]
+fn write_words<const LENGTH: usize>(frame: &mut [u8], words: &[[u8; 8]; 3]) {
+    if let Some(place) = frame.first_chunk_mut::<LENGTH>() {
+        for (place, word) in place.chunks_mut(8).zip(words) {
+            place.copy_from_slice(&word[..place.len()]);
+        }
     }
 }
 

@@ -331,9 +331,14 @@ fn keeps<F: Family>(ctx: &Ctx<'_, '_>, meta: &Meta, session: &F::Session, known:
                 Ok(back) => keep::<F>(ctx, session, Direction::Reverse, back),
                 Err(_) => Hop::UNROUTED,
             };
+            // No route says where a terminal is.
+            let there = match session.hop(Direction::Forward) {
+                old if !old.is_routed() => old,
+                _ => Hop::UNROUTED,
+            };
             return may_stay::<F>(ctx.policy, session, known).then_some(Stay {
-                hops: [Hop::UNROUTED, back],
-                stopped: [Some(plan), way_back.err()],
+                hops: [there, back],
+                stopped: [(there == Hop::UNROUTED).then_some(plan), way_back.err()],
             });
         }
         _ => return None,

@@ -198,35 +198,36 @@ fn view<F: Family>(policy: &Policy, plan: &Plan<F>, tuple: &F::Tuple) -> Option<
     table.view(terminal, tuple.context(), four::<F>(tuple.source()))
 }
 
-/// The terminal of a session that is a site's, as it is now: by the key that packets of a direction have, and that of the others.
-/// None where its lease has gone, or the site has another public address than the session was given.
-#[inline(always)]
-pub fn terminal_of<F: Family>(
-    table: &Sites,
-    session: &F::Session,
-    direction: Direction,
-    upstream: bool,
-) -> Option<View> {
-    let (inside, outside) = match upstream {
-        true => (direction, direction.opposite()),
-        false => (direction.opposite(), direction),
-    };
-    let tuple = |direction| match direction {
-        Direction::Forward => session.forward(),
-        Direction::Reverse => session.reverse(),
-    };
-    let (own, answer) = (tuple(inside), tuple(outside));
-    // Packets to the terminal go the way of what comes from outside.
-    let terminal = session.hop(outside).as_terminal()?;
-    let view = table.view(terminal, own.context(), four::<F>(own.source()))?;
-    let keeps = is_pooled(own.context()) || view.public == four::<F>(answer.destination());
-    keeps.then_some(view)
+/// Whose terminal's a session is.
+#[derive(Clone, Copy, Debug)]
+pub enum Whose {
+    /// No site's.
+    Nobodys,
+    /// A site's: the terminal as it is now, and whether the packet comes from it. No terminal where its lease has gone, or the site
+    /// has another public address than the session was given.
+    Sites(Option<View>, bool),
 }
 
-/// Whether a session is a site's.
+/// Whose terminal's a session is, by the key of a packet of a direction.
 #[inline(always)]
-pub fn is_of_site<F: Family>(session: &F::Session) -> bool {
-    !F::SIX && (is_site(session.forward().context()) || is_site(session.reverse().context()))
+pub fn whose<F: Family>(table: &Sites, session: &F::Session, direction: Direction, key: &F::Tuple) -> Whose {
+    let other = match direction {
+        Direction::Forward => session.reverse(),
+        Direction::Reverse => session.forward(),
+    };
+    // Packets to the terminal go the way of what comes from outside.
+    let (upstream, own, answer, hop) = if is_site(key.context()) {
+        (true, key, other, session.hop(direction.opposite()))
+    } else if is_site(other.context()) {
+        (false, other, key, session.hop(direction))
+    } else {
+        return Whose::Nobodys;
+    };
+    let view = hop
+        .names_terminal()
+        .and_then(|terminal| table.view(terminal, own.context(), four::<F>(own.source())))
+        .filter(|view| is_pooled(own.context()) || view.public == four::<F>(answer.destination()));
+    Whose::Sites(view, upstream)
 }
 
 /// A session's lease has gone: the private one of its terminal, or the public one of its site. It ends; what comes from the
@@ -255,8 +256,9 @@ pub fn lost<F: Family>(
 #[inline(always)]
 pub fn is_for(view: &View, frame: &[u8], meta: &Meta, exit: &Exit<'_>) -> bool {
     let destination = frame.first_chunk::<6>();
-    match destination.map(|mac| word_of(*mac)) {
-        Some(mac) if mac == view.virtual_mac => true,
+    let word = frame.first_chunk().map(|head| u64::from_le_bytes(*head));
+    match word {
+        Some(word) if (word ^ view.virtual_mac) << 16 == 0 => true,
         // Who knows the address by an earlier answer of ARP, and packets that turn back at it.
         _ => {
             let own = exit.policy.interface(meta.interface).map(|interface| &interface.mac);

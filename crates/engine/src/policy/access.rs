@@ -54,11 +54,27 @@ impl Behind {
     }
 }
 
+/// The first row of an outer tag, by that.
+#[derive(Clone, Copy, Debug, Default)]
+struct First {
+    first: u16,
+    /// None where the tag has no row.
+    count: u16,
+    context: Context,
+}
+
+/// Rows in order, and the first one of each outer tag: most have one alone.
+#[derive(Clone, Debug)]
+pub struct Rows {
+    rows: Box<[Row]>,
+    firsts: Box<[First; OUTER]>,
+}
+
 /// An interface that terminals of sites come in by.
 #[derive(Clone, Debug)]
 pub enum Door {
-    /// Rows in order, and where those of each outer tag begin.
-    Tags(Box<[Row]>, Box<[u32]>),
+    /// Sites are told apart by tags.
+    Tags(Rows),
     /// There is one site.
     One(Context),
     /// Networks of terminals, the longest first.
@@ -70,7 +86,7 @@ impl Door {
     #[inline(always)]
     pub fn context(&self, layers: &Layers, frame: &[u8]) -> Option<Context> {
         match self {
-            Door::Tags(rows, starts) => by_tags(rows, starts, layers.tags, frame),
+            Door::Tags(rows) => rows.find(layers.tags, frame),
             Door::One(context) => (layers.tags == 0).then_some(*context),
             Door::Prefixes(prefixes) => {
                 let has_source = layers.tags == 0 && layers.class == Class::Ipv4;
@@ -238,31 +254,54 @@ fn door(behind: &Behind) -> Door {
         Behind::Tags(rows) => {
             let mut rows = rows.clone();
             rows.sort_by_key(|row| (row.outer, row.first));
-            let before = |outer: usize| rows.partition_point(|row| usize::from(row.outer) < outer) as u32;
-            let starts = (0..=OUTER).map(before).collect();
-            Door::Tags(rows.into(), starts)
+            let mut firsts = Box::new([First::default(); OUTER]);
+            for row in rows.iter().rev() {
+                if let Some(first) = firsts.get_mut(usize::from(row.outer)) {
+                    *first = First {
+                        first: row.first,
+                        count: row.count,
+                        context: row.context,
+                    };
+                }
+            }
+            Door::Tags(Rows {
+                rows: rows.into(),
+                firsts,
+            })
         }
     }
 }
 
-#[inline(always)]
-fn by_tags(rows: &[Row], starts: &[u32], tags: u8, frame: &[u8]) -> Option<Context> {
-    const SERVICE: u64 = ethertype::SERVICE_VLAN as u64;
-    const PLAIN: u64 = ethertype::VLAN as u64;
-    let head: &[u8; 20] = frame.first_chunk()?;
-    let word = u64::from_be_bytes(*head.last_chunk()?);
-    // Types of the tags, and what they say.
-    let (outer, inner) = match tags {
-        2 if word & 0xffff_0000_ffff_0000 == SERVICE << 48 | PLAIN << 16 => {
-            ((word >> 32) as u16 & 0xfff, word as u16 & 0xfff)
+impl Rows {
+    #[inline(always)]
+    fn find(&self, tags: u8, frame: &[u8]) -> Option<Context> {
+        const SERVICE: u64 = ethertype::SERVICE_VLAN as u64;
+        const PLAIN: u64 = ethertype::VLAN as u64;
+        let head: &[u8; 20] = frame.first_chunk()?;
+        let word = u64::from_be_bytes(*head.last_chunk()?);
+        // Types of the tags, and what they say.
+        let (outer, inner) = match tags {
+            2 if word & 0xffff_0000_ffff_0000 == SERVICE << 48 | PLAIN << 16 => {
+                ((word >> 32) as u16 & 0xfff, word as u16 & 0xfff)
+            }
+            1 if word >> 48 == PLAIN => (SINGLE, (word >> 32) as u16 & 0xfff),
+            _ => return None,
+        };
+        let First { first, count, context } = *self.firsts.get(usize::from(outer))?;
+        let place = inner.wrapping_sub(first);
+        if place < count {
+            return Some(context + Context::from(place));
         }
-        1 if word >> 48 == PLAIN => (SINGLE, (word >> 32) as u16 & 0xfff),
-        _ => return None,
-    };
-    let (from, to) = (*starts.get(usize::from(outer))?, *starts.get(usize::from(outer) + 1)?);
-    let mut rows = rows.get(from as usize..to as usize)?.iter();
-    let row = rows.find(|row| inner.wrapping_sub(row.first) < row.count)?;
-    Some(row.context + Context::from(inner - row.first))
+        self.find_further(outer, inner)
+    }
+
+    #[cold]
+    fn find_further(&self, outer: u16, inner: u16) -> Option<Context> {
+        let from = self.rows.partition_point(|row| row.outer < outer);
+        let mut rows = self.rows.iter().skip(from).take_while(|row| row.outer == outer);
+        let row = rows.find(|row| inner.wrapping_sub(row.first) < row.count)?;
+        Some(row.context + Context::from(inner - row.first))
+    }
 }
 
 fn by_prefix(prefixes: &[(u32, u8, Context)], address: u32) -> Option<Context> {

@@ -280,11 +280,13 @@ fn empty(slot: &Slot) -> u64 {
 
 /// Tags as frames have them, and how many.
 fn tags(terminal: &Terminal) -> (u64, u8) {
-    let mut word = 0;
+    let mut bytes = [0; 8];
+    let tags = terminal.tags.iter().flatten();
     let mut count = 0;
-    for tag in terminal.tags.iter().flatten() {
-        word |= (u64::from(tag.protocol) << 16 | u64::from(tag.control)) << (32 * (1 - u32::from(count)));
+    for (place, tag) in bytes.chunks_exact_mut(4).zip(tags) {
+        place[..2].copy_from_slice(&tag.protocol.to_be_bytes());
+        place[2..].copy_from_slice(&tag.control.to_be_bytes());
         count += 1;
     }
-    (word, count)
+    (u64::from_le_bytes(bytes), count)
 }

@@ -8,10 +8,7 @@ use sluice_wire::Context;
 /// Most terminals of all sites: what a hop can name.
 pub const MOST_TERMINALS: u32 = (1 << 20) - 1;
 
-/// Bits of a MAC address in a word.
-const MAC: u64 = (1 << 48) - 1;
-
-/// A site has a public address: above it and its router in trecipient word.
+/// A site has a public address: above it and its router in its word.
 const PUBLIC: u64 = 1 << 63;
 
 /// A site has a pool: above its number.
@@ -96,16 +93,16 @@ impl Site {
     }
 }
 
-/// A MAC address as a number in network order.
+/// A MAC address as a word whose lowest byte is its first: as most processors read it from a frame.
 #[inline(always)]
 pub fn word_of(mac: [u8; 6]) -> u64 {
     let [a, b, c, d, e, f] = mac;
-    u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
 }
 
 #[inline(always)]
 fn mac_of(word: u64) -> [u8; 6] {
-    let [_, _, a, b, c, d, e, f] = (word & MAC).to_be_bytes();
+    let [a, b, c, d, e, f, _, _] = word.to_le_bytes();
     [a, b, c, d, e, f]
 }
 
@@ -124,11 +121,11 @@ pub(super) fn place_word(public: u32, tags: u8, interface: u16) -> u64 {
 /// A terminal as a packet needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
-    /// Its MAC address, as a number in network order.
+    /// Its MAC address, as [`word_of`] has it.
     pub mac: u64,
     /// What its site is seen by upstream, likewise; 0 where that is the interface's own address.
     pub virtual_mac: u64,
-    /// Its site's tags as frames have them, as a number in network order: type and control of the outermost, then of the other.
+    /// Its site's tags as frames have them, the first byte lowest: type and control of the outermost, then of the other.
     pub tags: u64,
     /// How many tags.
     pub tag_count: u8,

@@ -47,7 +47,7 @@ fn terminal_is_found_with_all_that_a_packet_needs_and_its_sites_address_as_it_ch
     let mut expected = View {
         mac: word_of(MAC),
         virtual_mac: word_of(VIRTUAL),
-        tags: 0x88a8_0064_8100_0005,
+        tags: u64::from_le_bytes([0x88, 0xa8, 0, 100, 0x81, 0, 0, 5]),
         tag_count: 2,
         interface: 7,
         public: 0,
