@@ -288,6 +288,7 @@ fn session_without_a_route_for_the_moment_keeps_its_translation() {
     let answer = packet::udp4(remote, public).payload(&[0; 26]);
     learned(&mut rig, "198.51.100.0", 24, None);
     follow(&mut rig);
+    let before = revised(&rig);
     for round in 1..3 {
         // Who asks is told so, and who answers is heard.
         let sent = rig.host_sends(&question);
@@ -297,7 +298,7 @@ fn session_without_a_route_for_the_moment_keeps_its_translation() {
         );
         assert_eq!(round, rig.drops("unreachable"));
         assert_eq!(INSIDE, rig.router_sends(&answer)[0].port);
-        assert_eq!(1, rig.live());
+        assert_eq!((1, 1), (rig.live(), revised(&rig) - before));
     }
     // What is said about its packets finds no way either, and is dropped once.
     let seen = packet::udp4(remote, "192.168.1.10:5000").payload(&[0; 26]).build();

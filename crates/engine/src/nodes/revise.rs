@@ -46,11 +46,12 @@ pub fn revise<F: Family>(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut
             put(F::lookups(lists), slot);
             continue;
         };
-        if session.generation() == ctx.policy.generation && session.hop(direction) != Hop::UNROUTED {
+        let is_old = session.generation() != ctx.policy.generation;
+        if !is_old && session.hop(direction) != Hop::UNROUTED {
             put(F::lookups(lists), slot);
             continue;
         }
-        ctx.counters.sessions_revised.add(1);
+        ctx.counters.sessions_revised.add(is_old.into());
         let tools = ctx.tools();
         let known = filter::known::<F>(&session, ctx.recognition);
         let kept = keeps::<F>(ctx, &meta, &session, known);

@@ -1,6 +1,7 @@
 //! The relay of private DHCP (RFC 1542, 2131, 3046): terminals inside, an unmodified server elsewhere. Option 82 tells
 //! the server the site, and the server's answer tells it back. Payloads of UDP in, payloads of UDP out.
 
+mod asked;
 mod gate;
 mod message;
 mod refused;
@@ -13,6 +14,7 @@ use std::net::Ipv4Addr;
 use sluice_wire::Mac;
 
 use super::Site;
+use asked::Asked;
 pub use gate::{Gate, Rate, Rates};
 pub use refused::{Noted, Refused};
 pub use reply::{Acknowledged, Destination, Trace, reply};
@@ -57,15 +59,19 @@ impl Tally {
 pub struct Relay {
     limits: Limits,
     gate: Gate,
+    asked: Asked,
     unmarked: HashMap<(u32, Mac), (Home, u64)>,
     tally: Tally,
 }
 
-/// How long an answer is waited for to a message that went without option 82, in nanoseconds.
+/// How long an answer is waited for, in nanoseconds.
 const PATIENCE: u64 = 30_000_000_000;
 
-/// Most such messages.
+/// Most messages in that time that went without option 82.
 const UNMARKED: usize = 1024;
+
+/// Most of all messages in that time: more than the queue of a worker lets through.
+const ASKED: usize = 1 << 20;
 
 impl Relay {
     /// Of so many sites. At most `terminals` of those that are busy are told apart.
@@ -73,6 +79,7 @@ impl Relay {
         Self {
             limits,
             gate: Gate::new(rates, sites, terminals),
+            asked: Asked::new(ASKED),
             unmarked: HashMap::new(),
             tally: Tally::default(),
         }
@@ -108,6 +115,7 @@ impl Relay {
         match relayed {
             Ok(relayed) => {
                 self.tally.requests += 1;
+                self.asked.note(origin.site, relayed.transaction, relayed.hardware, now);
                 for noted in relayed.noted() {
                     self.tally.noted[noted as usize] += 1;
                 }
@@ -132,9 +140,13 @@ impl Relay {
         now: u64,
         out: &mut Vec<u8>,
     ) -> Result<Acknowledged, Refused> {
-        let unmarked = &self.unmarked;
+        let (unmarked, asked) = (&self.unmarked, &mut self.asked);
         let find = |trace: Trace<'_>| match trace.circuit {
-            Some(circuit) => home(circuit).ok_or(Refused::Circuit),
+            Some(circuit) => {
+                let home = home(circuit).ok_or(Refused::Circuit)?;
+                let waits = asked.has(home.site, trace.transaction, trace.hardware, now);
+                waits.then_some(home).ok_or(Refused::Unasked)
+            }
             None => {
                 let known = unmarked.get(&(trace.transaction, trace.hardware));
                 let known = known.filter(|(_, until)| *until > now);
@@ -195,7 +207,8 @@ pub fn hostile(bytes: &[u8]) {
         out[0] = 2;
         let _ = relay.reply(&out, home, 0, &mut back);
     }
-    if relay.reply(bytes, home, 0, &mut back).is_ok() {
+    let asked_or_not = |trace: Trace<'_>| trace.circuit.and_then(home).ok_or(Refused::Circuit);
+    if reply(bytes, asked_or_not, &mut back).is_ok() {
         let again = reply(
             &back,
             |trace| {

@@ -36,6 +36,9 @@ pub enum Refused {
     /// The server does not give option 82 back (RFC 3046 section 2.2), so nobody knows whose answer it is.
     #[error("the server did not return option 82: nobody knows whose answer it is")]
     OptionMissing,
+    /// An answer to what no terminal of its site has asked lately.
+    #[error("no terminal of the site has asked for it")]
+    Unasked,
     /// The server's option 82 names nobody.
     #[error("no site has the circuit that the server returned")]
     Circuit,
@@ -55,7 +58,7 @@ pub enum Refused {
 
 impl Refused {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Refused; 16] = [
+    pub const ALL: [Refused; 17] = [
         Refused::Short,
         Refused::Long,
         Refused::Direction,
@@ -67,6 +70,7 @@ impl Refused {
         Refused::Gateway,
         Refused::OptionForged,
         Refused::OptionMissing,
+        Refused::Unasked,
         Refused::Circuit,
         Refused::Site,
         Refused::Information,
@@ -88,6 +92,7 @@ impl Refused {
             Refused::Gateway => "relay-gateway",
             Refused::OptionForged => "relay-option-forged",
             Refused::OptionMissing => "relay-option-missing",
+            Refused::Unasked => "relay-unasked",
             Refused::Circuit => "relay-circuit",
             Refused::Site => "relay-site",
             Refused::Information => "relay-information",

@@ -87,8 +87,11 @@ fn relayed(payload: &[u8], origin: &Origin<'_>) -> Result<Vec<u8>, Refused> {
 }
 
 fn returned(payload: &[u8]) -> Result<(Acknowledged, Vec<u8>), Refused> {
-    let mut out = Vec::new();
-    let replied = relay().reply(payload, home, 0, &mut out);
+    let (mut relay, mut out) = (relay(), Vec::new());
+    relay
+        .request(&bytes(&asked(MessageType::Request)), &ORIGIN, 0, &mut out)
+        .expect("it is relayed");
+    let replied = relay.reply(payload, home, 0, &mut out);
     replied.map(|replied| (replied, out))
 }
 
@@ -334,6 +337,33 @@ fn reply_that_is_not_this_relays_is_refused_by_name() {
 }
 
 #[test]
+fn reply_to_what_nobody_of_the_site_has_asked_lately_is_refused() {
+    let question = bytes(&asked(MessageType::Request));
+    let answer = bytes(&answered(
+        &relayed(&question, &ORIGIN).expect("it is relayed"),
+        MessageType::Ack,
+    ));
+    let (mut relay, mut out) = (relay(), Vec::new());
+    let mut ask = |relay: &mut Relay, origin: &Origin<'_>, now| {
+        let relayed = relay.request(&question, origin, now, &mut Vec::new());
+        relayed.expect("it is relayed");
+        relay.reply(&answer, home, now, &mut out).map(|to| to.site)
+    };
+    let elsewhere = Origin {
+        site: Site(3),
+        ..ORIGIN
+    };
+    assert_eq!(Err(Refused::Unasked), ask(&mut relay, &elsewhere, 0));
+    assert_eq!(Ok(SITE), ask(&mut relay, &ORIGIN, 0));
+    let mut later = |seconds| {
+        relay
+            .reply(&answer, home, seconds * SECOND, &mut Vec::new())
+            .map(|to| to.site)
+    };
+    assert_eq!([Ok(SITE), Err(Refused::Unasked)], [29, 90].map(&mut later));
+}
+
+#[test]
 fn options_in_other_fields_are_read_and_cleaned() {
     let sent = relayed(&bytes(&asked(MessageType::Request)), &ORIGIN).expect("it is relayed");
     let mut answer = answered(&sent, MessageType::Ack);
@@ -438,7 +468,8 @@ proptest! {
         for option in options {
             sent.opts_mut().insert(option);
         }
-        let out = relayed(&bytes(&sent), &ORIGIN).expect("it is relayed");
+        let (mut relay, mut out, mut back) = (relay(), Vec::new(), Vec::new());
+        relay.request(&bytes(&sent), &ORIGIN, 0, &mut out).expect("it is relayed");
         let mut expected = sent.clone();
         expected.set_giaddr(GATEWAY).set_hops(1);
         let mut there = decoded(&out);
@@ -450,7 +481,7 @@ proptest! {
         if broadcast {
             answer.set_flags(Flags::default().set_broadcast());
         }
-        let (acknowledged, back) = returned(&bytes(&answer)).expect("it is relayed");
+        let acknowledged = relay.reply(&bytes(&answer), home, 0, &mut back).expect("it is relayed");
         prop_assert_eq!(broadcast, acknowledged.to == Destination::Broadcast);
         answer.opts_mut().remove(OptionCode::RelayAgentInformation);
         prop_assert_eq!(answer, decoded(&back));

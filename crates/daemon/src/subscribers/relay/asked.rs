@@ -1,0 +1,106 @@
+//! What terminals have asked lately: an answer to nothing that was asked is not a server's.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+
+use sluice_wire::Mac;
+
+use super::PATIENCE;
+use crate::subscribers::Site;
+
+/// Questions, each by a number that only this process can make. They are forgotten once nobody waits for an answer any more.
+#[derive(Debug)]
+pub struct Asked {
+    key: RandomState,
+    /// Those of the time since, and those of as long before.
+    recent: [HashSet<u64>; 2],
+    since: u64,
+    most: usize,
+}
+
+impl Asked {
+    /// At most so many are kept from each span of time.
+    pub fn new(most: usize) -> Self {
+        Self {
+            key: RandomState::new(),
+            recent: Default::default(),
+            since: 0,
+            most,
+        }
+    }
+
+    fn number(&self, site: Site, transaction: u32, hardware: Mac) -> u64 {
+        self.key.hash_one((site, transaction, hardware))
+    }
+
+    /// A terminal has asked, at a time in nanoseconds. Where too many have, its answer is nobody's.
+    pub fn note(&mut self, site: Site, transaction: u32, hardware: Mac, now: u64) {
+        self.forget(now);
+        let number = self.number(site, transaction, hardware);
+        if self.recent[0].len() < self.most {
+            self.recent[0].insert(number);
+        }
+    }
+
+    /// Whether a terminal waits for an answer.
+    pub fn has(&mut self, site: Site, transaction: u32, hardware: Mac, now: u64) -> bool {
+        self.forget(now);
+        let number = self.number(site, transaction, hardware);
+        self.recent.iter().any(|recent| recent.contains(&number))
+    }
+
+    fn forget(&mut self, now: u64) {
+        for _ in 0..2 {
+            if now.saturating_sub(self.since) >= PATIENCE {
+                self.recent.rotate_right(1);
+                self.recent[0].clear();
+                self.since = if now - self.since >= 2 * PATIENCE {
+                    now - PATIENCE
+                } else {
+                    self.since + PATIENCE
+                };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: Mac = [2, 0, 0, 0, 5, 1];
+
+    #[test]
+    fn question_is_known_as_long_as_an_answer_is_waited_for_and_not_for_ever() {
+        let mut asked = Asked::new(9);
+        let begin = 77 * PATIENCE + 5;
+        asked.note(Site(3), 7, MAC, begin);
+        for (wait, expected) in [(0, true), (PATIENCE, true), (3 * PATIENCE, false)] {
+            assert_eq!(expected, asked.has(Site(3), 7, MAC, begin + wait), "{wait}");
+        }
+        asked.note(Site(3), 7, MAC, begin + 4 * PATIENCE);
+        assert!(!asked.has(Site(3), 7, MAC, begin + 400 * PATIENCE));
+    }
+
+    #[test]
+    fn question_of_another_site_transaction_or_terminal_is_another() {
+        let mut asked = Asked::new(9);
+        asked.note(Site(3), 7, MAC, 0);
+        assert!(asked.has(Site(3), 7, MAC, 0));
+        assert!(!asked.has(Site(4), 7, MAC, 0));
+        assert!(!asked.has(Site(3), 8, MAC, 0));
+        assert!(!asked.has(Site(3), 7, [2, 0, 0, 0, 5, 2], 0));
+    }
+
+    #[test]
+    fn more_questions_than_there_is_room_for_are_not_kept() {
+        let mut asked = Asked::new(2);
+        (0..3).for_each(|transaction| asked.note(Site(1), transaction, MAC, 0));
+        assert_eq!(
+            [true, true, false],
+            [0, 1, 2].map(|transaction| asked.has(Site(1), transaction, MAC, 0))
+        );
+        asked.note(Site(1), 2, MAC, PATIENCE);
+        assert!(asked.has(Site(1), 2, MAC, PATIENCE));
+    }
+}
