@@ -192,6 +192,8 @@ edges! {
     "decide" => "neighbour", "neighbour unknown", STATEFUL;
     "decide" => "complain", "no route, refused", STATEFUL;
     "revise" => "established", "", FLOWS;
+    "revise" => "neighbour", "neighbour unknown", STATEFUL;
+    "revise" => "complain", "no route", STATEFUL;
     "inspect" => "established", "goes on", INSPECTED;
     "inspect" => "complain", "rejected", INSPECTED;
     "recognise" => "established", "", RECOGNISED;

@@ -21,7 +21,7 @@ use sluice_engine::trace::Tracer;
 use sluice_engine::tunnels::Kind;
 use sluice_filter::{Field, Rule};
 use sluice_nat::sites::context;
-use sluice_route::{Address, Via};
+use sluice_route::{Address, Refusal, Via};
 use sluice_testkit::packet::{self, Frame, flag};
 use sluice_wire::Checksums;
 use sluice_wire::ethernet::{BROADCAST, multicast4};
@@ -327,11 +327,25 @@ fn table_of_the_graph_has_every_way_that_packets_took() {
         ..Plan::default()
     };
     let translating = watch_with("translation", plan(true), &mut seen, |rig| {
-        // What has a session goes on after a commit.
-        let (policy, routes) = rig::policy(&Plan::default());
-        rig.public(&udp("192.168.1.10:4444", "198.51.100.7:4444"));
-        rig.plane.commit(policy, &[routes]).unwrap();
-        rig.public(&udp("192.168.1.10:4444", "198.51.100.7:4444"));
+        // What has a session goes on after a commit, finds no route, nobody at its gateway, and its way again.
+        let question = udp("192.168.1.10:4444", "198.51.100.7:4444");
+        let public = rig.public(&question);
+        let nobody = Via::Gateway {
+            address: plain("203.0.113.77"),
+            interface: None,
+        };
+        for via in [None, Some(Via::Refused(Refusal::Unreachable)), Some(nobody), None] {
+            let routes = via.into_iter().map(|via| route("198.51.100.0", 24, via)).collect();
+            let (policy, routes) = rig::policy(&Plan {
+                routes,
+                ..Plan::default()
+            });
+            rig.plane.commit(policy, &[routes]).unwrap();
+            match via {
+                Some(_) => drop(rig.host_sends(&question)),
+                None => assert_eq!(public, rig.public(&question)),
+            }
+        }
     });
     watch("none", plan(false), &mut seen);
     let unknown = Plan {

@@ -1,6 +1,6 @@
 //! revise: sessions of an older policy are decided again, and keep their translation where it is still allowed.
 //!
-//! Exits: established again (kept, or to be opened anew), drop.
+//! Exits: established again (kept, or to be opened anew), unresolved (neighbour unknown), complain (no route), drop.
 
 use sluice_filter::Known;
 use sluice_inspect::applications::Pair;
