@@ -6,13 +6,15 @@ use std::net::SocketAddrV4;
 
 use rig::{HOST_MAC, INSIDE, OUTSIDE, Plan, Rig, plain, policy, route};
 use sluice_route::rib::{Hop, Offer, Origin, Target, Way};
-use sluice_route::{Prefix, Refusal, Route, Via};
-use sluice_testkit::packet;
+use sluice_route::{Address, InterfaceIndex, Prefix, Refusal, Route, Via};
+use sluice_testkit::packet::{self, Frame};
 
 /// Gateways on the outside link, by the last byte of their addresses and of their Ethernet addresses.
 const GATEWAYS: [u8; 3] = [11, 12, 13];
 
 const FLOWS: u16 = 600;
+
+const REMOTE: &str = "198.51.100.7:53";
 
 fn by(gateway: u8, weight: u8) -> Route {
     let via = Via::Gateway {
@@ -175,15 +177,16 @@ fn sessions_opened_while_a_link_is_down_and_those_of_before_follow_it_when_it_co
     assert_eq!(2, rig.live());
 }
 
-/// What a daemon offers: a network by a gateway on the outside link.
+/// What a daemon offers: a network by a gateway on the outside link, given by its last byte.
 fn learned(rig: &mut Rig, network: &str, length: u8, gateway: Option<u8>) {
-    let prefix = Prefix::new(plain(network), length);
+    let gateway = gateway.map(|gateway| (OUTSIDE, plain(&format!("203.0.113.{gateway}"))));
+    learned_by(rig, Prefix::new(plain(network), length), gateway);
+}
+
+fn learned_by(rig: &mut Rig, prefix: Prefix, gateway: Option<(InterfaceIndex, Address)>) {
     let changed = rig.plane.change_routes(0, |rib| match gateway {
-        Some(gateway) => {
-            let hops = [Hop::new(Way::Gateway {
-                interface: OUTSIDE,
-                address: plain(&format!("203.0.113.{gateway}")),
-            })];
+        Some((interface, address)) => {
+            let hops = [Hop::new(Way::Gateway { interface, address })];
             let offer = Offer {
                 origin: Origin::Fpm,
                 protocol: 186,
@@ -201,6 +204,17 @@ fn learned(rig: &mut Rig, network: &str, length: u8, gateway: Option<u8>) {
 /// Whatever no other route leads to is unreachable.
 fn nowhere_else() -> Vec<Route> {
     vec![route("0.0.0.0", 0, Via::Refused(Refusal::Unreachable))]
+}
+
+/// A session that a learned route alone leads out: what opens it, by which address, and its answer.
+fn opened() -> (Rig, Frame, SocketAddrV4, Frame) {
+    let mut rig = rig(nowhere_else());
+    learned(&mut rig, "198.51.100.0", 24, Some(11));
+    let question = packet::udp4("192.168.1.10:5000", REMOTE).payload(&[0; 26]);
+    let public = rig.public(&question);
+    let remote = REMOTE.parse::<SocketAddrV4>().unwrap();
+    let answer = packet::udp4(remote, public).payload(&[0; 26]);
+    (rig, question, public, answer)
 }
 
 /// How many sessions have been decided again.
@@ -253,19 +267,7 @@ fn answers_follow_the_route_to_their_inside_host() {
     let inside = |rig: &mut Rig, last: u8| {
         let address = plain(&format!("192.168.1.{last}"));
         rig.know(INSIDE, address, [2, 0, 0, 0, 0, last]);
-        let hops = [Hop::new(Way::Gateway {
-            interface: INSIDE,
-            address,
-        })];
-        let offer = Offer {
-            origin: Origin::Kernel,
-            protocol: 186,
-            distance: 20,
-            metric: 0,
-            target: Target::Hops(&hops),
-        };
-        let prefix = Prefix::new(plain("192.168.7.0"), 24);
-        assert!(rig.plane.change_routes(0, |rib| rib.offer(prefix, &offer, 0).unwrap()));
+        learned_by(rig, Prefix::new(plain("192.168.7.0"), 24), Some((INSIDE, address)));
     };
     inside(&mut rig, 20);
     let public = rig.public(&question);
@@ -280,12 +282,7 @@ fn answers_follow_the_route_to_their_inside_host() {
 
 #[test]
 fn session_without_a_route_for_the_moment_keeps_its_translation() {
-    let mut rig = rig(nowhere_else());
-    learned(&mut rig, "198.51.100.0", 24, Some(11));
-    let question = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
-    let public = rig.public(&question);
-    let remote = "198.51.100.7:53".parse::<SocketAddrV4>().unwrap();
-    let answer = packet::udp4(remote, public).payload(&[0; 26]);
+    let (mut rig, question, public, answer) = opened();
     learned(&mut rig, "198.51.100.0", 24, None);
     follow(&mut rig);
     let before = revised(&rig);
@@ -301,6 +298,7 @@ fn session_without_a_route_for_the_moment_keeps_its_translation() {
         assert_eq!((1, 1), (rig.live(), revised(&rig) - before));
     }
     // What is said about its packets finds no way either, and is dropped once.
+    let remote = REMOTE.parse::<SocketAddrV4>().unwrap();
     let seen = packet::udp4(remote, "192.168.1.10:5000").payload(&[0; 26]).build();
     let error = packet::icmp4_error("192.168.1.10", "198.51.100.7", 3, 3, &seen, 48);
     assert!(rig.host_sends(&error).is_empty());
@@ -335,16 +333,11 @@ fn session_whose_new_gateway_is_not_known_yet_waits_for_it() {
 
 #[test]
 fn answers_without_a_route_for_the_moment_are_dropped_by_name_and_find_their_host_again() {
-    let mut rig = rig(nowhere_else());
-    learned(&mut rig, "198.51.100.0", 24, Some(11));
-    let question = packet::udp4("192.168.1.10:5000", "198.51.100.7:53").payload(&[0; 26]);
-    let public = rig.public(&question);
-    let remote = "198.51.100.7:53".parse::<SocketAddrV4>().unwrap();
-    let answer = packet::udp4(remote, public).payload(&[0; 26]);
+    let (mut rig, question, public, answer) = opened();
     assert!(rig.plane.set_link(INSIDE, false));
     follow(&mut rig);
     for round in 1..3 {
-        // Nor does anybody hear of it: the remote is told by the address that it knows.
+        // The remote may be told so, and by no address of the inside.
         for sent in rig.router_sends(&answer) {
             assert_eq!((OUTSIDE, 1), (sent.port, sent.frame[23]));
         }
