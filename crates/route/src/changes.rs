@@ -16,6 +16,9 @@ fn region(router: RouterIndex, address: Address) -> u64 {
     }
 }
 
+/// Most bits that a prefix may be shorter than a region: of one that is more so its router counts as a whole.
+const FREE: u8 = 16;
+
 /// Routers, a bit each.
 #[derive(Clone, Debug)]
 struct Routers(Box<[u64; MAX_ROUTERS / 64]>);
@@ -58,14 +61,14 @@ impl Changed {
     /// A route of a router has changed.
     pub fn mark(&mut self, router: RouterIndex, prefix: Prefix) {
         let (address, length) = (prefix.address(), prefix.length());
-        let (number, longest, most) = match address {
-            Address::V4(_) => (0, 24u8, 16),
-            Address::V6(_) => (1, 48, 16),
+        let (number, longest) = match address {
+            Address::V4(_) => (0, 24u8),
+            Address::V6(_) => (1, 48),
         };
         let family = &mut self.0[number];
         family.any = true;
         let free = longest.saturating_sub(length);
-        if free > most {
+        if free > FREE {
             family.routers.mark(router);
         } else {
             family.regions.mark(region(router, address), free.into());

@@ -50,17 +50,15 @@ impl Asked {
     }
 
     fn forget(&mut self, now: u64) {
-        for _ in 0..2 {
-            if now.saturating_sub(self.since) >= PATIENCE {
-                self.recent.rotate_right(1);
-                self.recent[0].clear();
-                self.since = if now - self.since >= 2 * PATIENCE {
-                    now - PATIENCE
-                } else {
-                    self.since + PATIENCE
-                };
-            }
+        let spans = now.saturating_sub(self.since) / PATIENCE;
+        if spans > 0 {
+            self.recent.rotate_right(1);
+            self.recent[0].clear();
         }
+        if spans > 1 {
+            self.recent[1].clear();
+        }
+        self.since += spans * PATIENCE;
     }
 }
 

@@ -70,7 +70,7 @@ const PATIENCE: u64 = 30_000_000_000;
 /// Most messages in that time that went without option 82.
 const UNMARKED: usize = 1024;
 
-/// Most of all messages in that time: more than the queue of a worker lets through.
+/// Most of all messages in that time: 35,000 a second.
 const ASKED: usize = 1 << 20;
 
 impl Relay {
