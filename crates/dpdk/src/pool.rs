@@ -34,16 +34,19 @@ pub enum PoolError {
         /// MiB in all.
         megabytes: usize,
     },
-    /// The pool came in several pieces, and drivers that map it would be deaf beyond the first.
+    /// The pool came in several pieces, and AF_XDP would be deaf beyond the first.
     #[error(
-        "{count} buffers came in {chunks} pieces of memory instead of one: reserve hugepages (vm.nr_hugepages), or lower queues or buffers"
+        "{count} buffers for AF_XDP came in {pieces} pieces of memory instead of one: reserve hugepages at boot (hugepages= on the kernel's command line), or lower queues or buffers"
     )]
     Scattered {
         /// Buffers.
         count: u32,
         /// Pieces.
-        chunks: u32,
+        pieces: u32,
     },
+    /// The part of DPDK that keeps free buffers is not installed.
+    #[error("DPDK's plug-in librte_mempool_ring is missing: install the package librte-mempool-ring23 or dpdk")]
+    NoMempoolDriver,
     /// DPDK refused for another reason.
     #[error("no pool of {count} buffers: {reason}")]
     Refused {
@@ -63,6 +66,8 @@ pub struct PoolSize {
     pub room: u16,
     /// Buffers cached per core; 0 makes the pool strictly first in, first out.
     pub cache: u32,
+    /// No gap between buffers, as AF_XDP's memory must be. Elsewhere memory may come in pieces.
+    pub adjoining: bool,
 }
 
 impl PoolSize {
@@ -71,6 +76,10 @@ impl PoolSize {
         // Header of the pool's object, and of the buffer, rounding to a line, and DPDK's spread
         // over memory channels.
         let object = (64 + 128 + self.room as usize).next_multiple_of(64) + 64;
+        let object = match self.adjoining {
+            true => object.max(sys::SLUICE_ADJOINING_OBJECT as usize),
+            false => object,
+        };
         self.count as usize * (object + 16) + (4 << 20)
     }
 }
@@ -111,11 +120,11 @@ impl PoolBalance {
 }
 
 impl Pool {
-    /// A pool for `name`; its memory is one piece.
+    /// A pool for `name`, whose buffers carry the addresses that a card reads and writes by.
     pub fn new(_eal: &Eal, name: &str, size: PoolSize) -> Result<Arc<Pool>, PoolError> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let unique = CString::new(format!("pool{}", NUMBER.fetch_add(1, Ordering::Relaxed))).unwrap_or_default();
-        let (mut raw, mut chunks) = (std::ptr::null_mut(), 0);
+        let (mut raw, mut pieces) = (std::ptr::null_mut(), 0);
         // SAFETY: EAL runs (witness), the name is a C string, both results are written on success only.
         let made = unsafe {
             sys::sluice_pool_create(
@@ -123,8 +132,9 @@ impl Pool {
                 size.count,
                 size.cache,
                 size.room,
+                i32::from(size.adjoining),
                 &mut raw,
-                &mut chunks,
+                &mut pieces,
             )
         };
         match -made {
@@ -136,6 +146,7 @@ impl Pool {
                     megabytes: size.bytes() >> 20,
                 });
             }
+            libc::ENOSYS => return Err(PoolError::NoMempoolDriver),
             error => {
                 return Err(PoolError::Refused {
                     count: size.count,
@@ -149,10 +160,10 @@ impl Pool {
             size,
             keepable: AtomicU32::new(0),
         };
-        if chunks != 1 {
+        if size.adjoining && pieces != 1 {
             return Err(PoolError::Scattered {
                 count: size.count,
-                chunks,
+                pieces,
             });
         }
         Ok(Arc::new(pool))
@@ -167,6 +178,12 @@ impl Pool {
     /// How many buffers of what room.
     pub fn size(&self) -> PoolSize {
         self.size
+    }
+
+    /// How many buffers a card would not find at the address that they carry. It looks at each: for tests.
+    pub fn misaddressed(&self) -> u32 {
+        // SAFETY: the pool is alive; its list of objects does not change once it is made.
+        unsafe { sys::sluice_pool_misaddressed(self.raw) }
     }
 
     /// What it should have and has.

@@ -79,6 +79,7 @@ impl Plan {
             count: count.next_power_of_two() - 1,
             room,
             cache: self.cache,
+            adjoining: choice.driver == Driver::AfXdp,
         })
     }
 
@@ -93,6 +94,7 @@ impl Plan {
             count: self.buffers,
             room: ORDINARY_ROOM,
             cache: self.cache,
+            adjoining: false,
         }
     }
 
@@ -105,6 +107,7 @@ impl Plan {
             count,
             room,
             cache: self.cache,
+            adjoining: false,
         })
     }
 

@@ -10,7 +10,9 @@
 #include <rte_log.h>
 #include <rte_malloc.h>
 #include <rte_mbuf.h>
+#include <rte_memory.h>
 #include <rte_mempool.h>
+#include <rte_memzone.h>
 #include <rte_ring.h>
 #include <rte_version.h>
 
@@ -63,37 +65,100 @@ void sluice_thread_unregister(void)
 	rte_thread_unregister();
 }
 
-/* One chunk, objects packed without regard to page borders: AF_XDP's UMEM covers size times objects and no
- * more, and a pool that leaves the rest of each page free reaches beyond it. Where addresses are physical the
- * borders count. */
-int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_t room,
-		struct rte_mempool **pool, uint32_t *chunks)
+static void release_zone(struct rte_mempool_memhdr *chunk, void *zone)
 {
-	struct rte_pktmbuf_pool_private private = {
-		.mbuf_data_room_size = room,
-	};
-	unsigned int flags = rte_eal_iova_mode() == RTE_IOVA_PA && rte_eal_has_hugepages() ?
-		0 : RTE_MEMPOOL_F_NO_IOVA_CONTIG;
+	(void)chunk;
+	rte_memzone_free(zone);
+}
+
+/* Virtual addresses: one zone, objects packed without regard to page borders, each with the address that it has for us. */
+static int populate_packed(struct rte_mempool *pool, const char *name)
+{
+	size_t bytes = (size_t)pool->size * (pool->header_size + pool->elt_size + pool->trailer_size);
+	const struct rte_memzone *zone;
+	char zone_name[RTE_MEMZONE_NAMESIZE];
+	int rc;
+
+	snprintf(zone_name, sizeof(zone_name), "%s_zone", name);
+	zone = rte_memzone_reserve_aligned(zone_name, bytes, SOCKET_ID_ANY, RTE_MEMZONE_IOVA_CONTIG, RTE_MEMPOOL_ALIGN);
+	if (zone == NULL)
+		return -rte_errno;
+	rc = rte_mempool_populate_iova(pool, zone->addr, zone->iova, zone->len, release_zone,
+			(void *)(uintptr_t)zone);
+	if (rc < 0)
+		rte_memzone_free(zone);
+	return rc;
+}
+
+/* Pieces of memory between which there is a gap. */
+static uint32_t separate_pieces(const struct rte_mempool *pool)
+{
+	const struct rte_mempool_memhdr *chunk, *before = NULL;
+	uint32_t pieces = 0;
+
+	STAILQ_FOREACH(chunk, &pool->mem_list, next) {
+		pieces += before == NULL || RTE_PTR_ADD(before->addr, before->len) != chunk->addr;
+		before = chunk;
+	}
+	return pieces;
+}
+
+/* Every object has the address that a card reads and writes by.
+ *
+ * Where addresses are virtual (VFIO with an IOMMU, or no card at all), objects may cross pages. Where they are physical, an
+ * object stays within a page, and the pool has as many pieces as memory has. AF_XDP maps size times objects from the first
+ * object on: for it (adjoining) there must be no gap, so each object is then one ordinary page, and pages of any size hold a
+ * whole number of them. */
+int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_t room, int adjoining,
+		struct rte_mempool **pool, uint32_t *pieces)
+{
+	struct rte_pktmbuf_pool_private private = {0};
+	int virtual = rte_eal_iova_mode() == RTE_IOVA_VA;
+	unsigned int flags = virtual ? RTE_MEMPOOL_F_NO_IOVA_CONTIG : 0;
 	struct rte_mempool *made;
 	int rc;
 
+	if (adjoining && !virtual) {
+		flags = RTE_MEMPOOL_F_NO_SPREAD;
+		room = SLUICE_ADJOINING_OBJECT - sizeof(struct rte_mbuf) - sizeof(struct rte_mempool_objhdr);
+		room = RTE_ALIGN_FLOOR(room, RTE_MEMPOOL_ALIGN);
+	}
+	private.mbuf_data_room_size = room;
 	made = rte_mempool_create_empty(name, count, sizeof(struct rte_mbuf) + room, cache,
 			sizeof(private), SOCKET_ID_ANY, flags);
 	if (made == NULL)
 		return -rte_errno;
-	rc = rte_mempool_set_ops_byname(made, "ring_mp_mc", NULL);
+	/* They come with a plug-in. */
+	rc = rte_mempool_set_ops_byname(made, "ring_mp_mc", NULL) == 0 ? 0 : -ENOSYS;
 	if (rc == 0) {
 		rte_pktmbuf_pool_init(made, &private);
-		rc = rte_mempool_populate_default(made);
+		rc = virtual ? populate_packed(made, name) : rte_mempool_populate_default(made);
 	}
 	if (rc < 0) {
 		rte_mempool_free(made);
 		return rc;
 	}
 	rte_mempool_obj_iter(made, rte_pktmbuf_init, NULL);
-	*chunks = made->nb_mem_chunks;
+	*pieces = separate_pieces(made);
 	*pool = made;
 	return 0;
+}
+
+/* How many objects a card would not find at the address that they carry. */
+uint32_t sluice_pool_misaddressed(const struct rte_mempool *pool)
+{
+	const struct rte_mempool_objhdr *header;
+	uint32_t wrong = 0;
+
+	STAILQ_FOREACH(header, &pool->elt_list, next) {
+		const struct rte_mbuf *m = (const void *)(header + 1);
+		const char *last = (const char *)m->buf_addr + m->buf_len - 1;
+
+		wrong += header->iova == RTE_BAD_IOVA || header->iova != rte_mem_virt2iova(m) ||
+			rte_mbuf_iova_get(m) != rte_mem_virt2iova(m->buf_addr) ||
+			rte_mbuf_iova_get(m) + m->buf_len - 1 != rte_mem_virt2iova(last);
+	}
+	return wrong;
 }
 
 uint32_t sluice_pool_available(const struct rte_mempool *pool)

@@ -63,8 +63,11 @@ const char *sluice_version(void);
 int sluice_log_open(void (*write)(const char *text, size_t length));
 int sluice_thread_register(void);
 void sluice_thread_unregister(void);
-int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_t room,
-		struct rte_mempool **pool, uint32_t *chunks);
+/* Bytes of an object of an adjoining pool where addresses are physical, header included. */
+#define SLUICE_ADJOINING_OBJECT 4096
+int sluice_pool_create(const char *name, uint32_t count, uint32_t cache, uint16_t room, int adjoining,
+		struct rte_mempool **pool, uint32_t *pieces);
+uint32_t sluice_pool_misaddressed(const struct rte_mempool *pool);
 uint32_t sluice_pool_available(const struct rte_mempool *pool);
 void sluice_pool_destroy(struct rte_mempool *pool);
 int sluice_ring_create(const char *name, uint32_t count, struct rte_ring **ring);

@@ -1,0 +1,24 @@
+//! Pools whose buffers a card can reach.
+
+mod support;
+
+use sluice_dpdk::pool::{AF_XDP_ROOM, JUMBO_ROOM, ORDINARY_ROOM, Pool, PoolSize};
+use support::on_each_memory;
+
+#[test]
+fn buffers_of_every_pool_carry_the_address_that_a_card_uses() {
+    on_each_memory("buffers_of_every_pool_carry_the_address_that_a_card_uses", |scenario| {
+        let sizes = [(ORDINARY_ROOM, false), (JUMBO_ROOM, false), (AF_XDP_ROOM, true)];
+        let sizes = sizes.map(|(room, adjoining)| PoolSize {
+            count: 4095,
+            room,
+            cache: 0,
+            adjoining,
+        });
+        let eal = scenario.eal(sizes.iter().map(PoolSize::bytes).sum::<usize>() + (32 << 20));
+        for size in sizes {
+            let pool = Pool::new(eal, "pool", size).unwrap_or_else(|error| panic!("{size:?}: {error}"));
+            assert_eq!((0, size.count), (pool.misaddressed(), pool.available()), "{size:?}");
+        }
+    });
+}
