@@ -148,11 +148,14 @@ impl Eal {
             .unwrap_or(-libc::EFAULT);
         log::quiet_libraries();
         match started {
-            0 => Ok(Eal {
-                memory,
-                pci: needs.pci.clone(),
-                version,
-            }),
+            0 => {
+                crate::presence::watch();
+                Ok(Eal {
+                    memory,
+                    pci: needs.pci.clone(),
+                    version,
+                })
+            }
             error => Err(refusal(-error, needs)),
         }
     }

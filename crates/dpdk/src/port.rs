@@ -5,6 +5,7 @@ mod error;
 mod opening;
 
 use std::ffi::{CStr, CString};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::{Device, RingEnd};
@@ -12,6 +13,7 @@ use crate::driver::{Choice, Driver, choose};
 use crate::eal::Eal;
 use crate::moderation::Moderation;
 use crate::pool::Pool;
+use crate::presence::Origin;
 use crate::ring::{Pair, Ring};
 use crate::steering::{self, HashKey, PortHash, Steered, SteeringError};
 use crate::sys;
@@ -107,7 +109,9 @@ pub struct Port {
     choice: Choice,
     mtu: u16,
     offload: bool,
-    detach: bool,
+    /// The device leaves DPDK when the port is closed.
+    detach: AtomicBool,
+    origin: Origin,
     /// How frames come to queues, as last read from the device; held while it is changed.
     steered: Mutex<Steered>,
     /// Devices behind a bond, closed after it.
@@ -145,7 +149,8 @@ impl Port {
             choice: opening.choice.clone(),
             mtu: plan.mtu,
             offload: false,
-            detach: true,
+            detach: AtomicBool::new(true),
+            origin: Origin::of(&plan.device),
             senders: Vec::new(),
             steered: Mutex::new(Steered::not(plan.steering, opening.choice.queues)),
             members: Vec::new(),
@@ -161,7 +166,7 @@ impl Port {
             Device::Bond { members } => port.attach_members(&opening, members)?,
             device => {
                 let probed = opening.probe(device, opening.choice.driver)?;
-                (port.number, port.detach) = (probed.number, probed.detach);
+                (port.number, port.detach) = (probed.number, probed.detach.into());
                 if matches!(device, Device::Tap { .. }) {
                     opening.prepare()?;
                 }
@@ -250,6 +255,16 @@ impl Port {
     /// Name in messages.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether its device is gone, or asked for by the kernel: the port is then to be closed.
+    pub fn is_gone(&self) -> bool {
+        self.origin.is_gone()
+    }
+
+    /// The device leaves DPDK with the port, so that others may have it.
+    pub(crate) fn let_go(&self) {
+        self.detach.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn number(&self) -> u16 {
@@ -401,7 +416,7 @@ impl Drop for Port {
             // SAFETY: hands hold the port, so no queue is in use any more. Errors leave nothing to do.
             unsafe {
                 sys::sluice_port_stop(self.number);
-                sys::sluice_port_close(self.number, i32::from(self.detach));
+                sys::sluice_port_close(self.number, i32::from(*self.detach.get_mut()));
             }
         }
         for &(member, detach) in &self.members {

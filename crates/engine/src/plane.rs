@@ -202,7 +202,7 @@ impl Plane {
         let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
         set_pairs(&neighbours, &policy);
-        policy.link(&setup);
+        policy.link();
         Ok(Self {
             keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
             lines: Lines::of(&setup, &policy),
@@ -431,9 +431,22 @@ impl Plane {
             policy.inspected = next;
             self.renewals.give(fresh);
         }
-        policy.link(&self.setup);
+        policy.link();
         self.policy.publish(policy);
         Ok(generation)
+    }
+
+    /// Other workers send by a port: its device is another one.
+    pub fn set_senders(&mut self, port: PortIndex, senders: policy::Senders) {
+        if self.policy.current().senders.get(usize::from(port)) == Some(&senders) {
+            return;
+        }
+        let mut policy = self.policy.current().clone();
+        if let Some(place) = policy.senders.get_mut(usize::from(port)) {
+            *place = senders;
+        }
+        policy.link();
+        self.policy.publish(policy);
     }
 
     /// Change single rules of the newest policy: new flows follow at once, sessions when [`Plane::follow_changes`] says so. The
@@ -459,7 +472,7 @@ impl Plane {
             policy.routers.iter_mut().for_each(|router| router.filters = true);
         }
         policy.filter = Some(filters);
-        policy.link(&self.setup);
+        policy.link();
         self.policy.publish(policy);
     }
 

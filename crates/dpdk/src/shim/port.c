@@ -146,15 +146,49 @@ int sluice_port_stop(uint16_t port)
 	return rte_eth_dev_stop(port);
 }
 
+/* Whether another port is on the same device, as on cards with one address for two ports. */
+static int is_shared(uint16_t port, const struct rte_device *device)
+{
+	struct rte_eth_dev_info info;
+	uint16_t other;
+
+	RTE_ETH_FOREACH_DEV(other)
+		if (other != port && rte_eth_dev_info_get(other, &info) == 0 && info.device == device)
+			return 1;
+	return 0;
+}
+
 int sluice_port_close(uint16_t port, int detach)
 {
-	struct rte_eth_dev_info device;
-	int rc = rte_eth_dev_info_get(port, &device), closed;
+	struct rte_eth_dev_info info;
+	int rc = rte_eth_dev_info_get(port, &info), closed, shared = 0;
+	struct rte_device *device = rc == 0 ? info.device : NULL;
 
+	if (detach && device != NULL)
+		shared = is_shared(port, device);
 	closed = rte_eth_dev_close(port);
-	if (detach && rc == 0 && device.device != NULL)
-		rc = rte_dev_remove(device.device);
+	if (detach && device != NULL && !shared)
+		rc = rte_dev_remove(device);
 	return closed != 0 ? closed : rc;
+}
+
+static void (*removal_told)(const char *name);
+
+static void on_removal(const char *name, enum rte_dev_event_type event, void *argument)
+{
+	(void)argument;
+	if (event == RTE_DEV_EVENT_REMOVE && name != NULL)
+		removal_told(name);
+}
+
+/* VFIO's request for a card comes by DPDK's interrupt thread. Accesses to a card that UIO has lost are made harmless. */
+int sluice_watch_removal(void (*told)(const char *name))
+{
+	int rc;
+
+	removal_told = told;
+	rc = rte_dev_event_callback_register(NULL, on_removal, NULL);
+	return rc != 0 ? rc : rte_dev_hotplug_handle_enable();
 }
 
 int sluice_port_promiscuous(uint16_t port, int on)

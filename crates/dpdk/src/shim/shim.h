@@ -132,6 +132,7 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 int sluice_port_start(uint16_t port);
 int sluice_port_stop(uint16_t port);
 int sluice_port_close(uint16_t port, int detach);
+int sluice_watch_removal(void (*told)(const char *name));
 int sluice_port_promiscuous(uint16_t port, int on);
 int sluice_port_all_multicast(uint16_t port, int on);
 int sluice_port_mac(uint16_t port, uint8_t mac[6]);
