@@ -3,6 +3,7 @@
 mod configure;
 mod error;
 mod opening;
+mod sockets;
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,6 +19,8 @@ use crate::ring::{Pair, Ring};
 use crate::steering::{self, HashKey, PortHash, Steered, SteeringError};
 use crate::sys;
 use opening::{Opening, arguments};
+
+use sockets::Sockets;
 
 pub use crate::steering::Steering;
 pub use error::PortError;
@@ -120,6 +123,8 @@ pub struct Port {
     pair: Option<(Arc<Pair>, bool)>,
     /// The workers that have a queue to send by, in the order of these.
     senders: Vec<u16>,
+    /// XDP sockets that come with it, closed after it where DPDK leaves them.
+    sockets: Sockets,
     /// Settings of the interface below, put back after the port is closed.
     moderation: Option<Moderation>,
     /// What the port receives into; it outlives the port.
@@ -155,6 +160,7 @@ impl Port {
             steered: Mutex::new(Steered::not(plan.steering, opening.choice.queues)),
             members: Vec::new(),
             pair: None,
+            sockets: Sockets::default(),
             moderation: None,
             _pool: pool.clone(),
         };
@@ -173,8 +179,15 @@ impl Port {
             }
         }
         port.senders = port.served(receivers, senders);
-        port.configure(&opening, &wish, pool)?;
-        Ok(port)
+        let before = match port.choice.driver {
+            Driver::AfXdp => Sockets::open_now(),
+            _ => Sockets::default(),
+        };
+        let configured = port.configure(&opening, &wish, pool);
+        if port.choice.driver == Driver::AfXdp {
+            port.sockets = Sockets::opened_since(&before);
+        }
+        configured.map(|()| port)
     }
 
     /// The workers that get a queue to send by. Cards have as many as are wished for; elsewhere queues come in pairs.
@@ -419,6 +432,7 @@ impl Drop for Port {
                 sys::sluice_port_close(self.number, i32::from(*self.detach.get_mut()));
             }
         }
+        self.sockets.close();
         for &(member, detach) in &self.members {
             // SAFETY: the bond that used it is closed.
             unsafe {

@@ -1,6 +1,7 @@
 //! A set of ports, pools and rings that open and close together, and the hands of its workers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sluice_engine::io::PortIndex;
 
@@ -189,6 +190,10 @@ pub(crate) fn room(driver: Driver, device: &Device, mtu: u16) -> u16 {
 /// Largest MTU that AF_PACKET's frames of 2,048 bytes hold.
 pub(crate) const AF_PACKET_ORDINARY_MTU: u16 = 1900;
 
+/// The kernel sets a queue free some time after its XDP socket was closed: how often it is asked for again, and after which pauses.
+const AF_XDP_ATTEMPTS: u32 = 5;
+const AF_XDP_PAUSE: Duration = Duration::from_millis(50);
+
 /// Why a set, or a port of it, does not open.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
@@ -370,12 +375,26 @@ impl Devices {
             let (port, mtu) = (wanted.name.clone(), wanted.mtu);
             return Err(SetError::Mtu { port, mtu });
         }
-        let pool = self.pool_of(wanted)?;
-        let port = Port::open(self.eal, wanted, (&self.receivers, &self.senders), &pool)?;
-        if port.driver() == Driver::AfXdp {
-            pool.allow_kept(u32::from(port.queues()) * (AF_XDP_KEPT_RECEIVE + AF_XDP_KEPT_TRANSMIT));
+        let choice = choose(&wanted.device, wanted.mtu, wanted.queues, wanted.driver);
+        let open = || -> Result<Port, SetError> {
+            let pool = self.pool_of(wanted)?;
+            if choice.driver == Driver::AfXdp {
+                // Also where it fails to open.
+                pool.allow_kept(u32::from(choice.queues) * (AF_XDP_KEPT_RECEIVE + AF_XDP_KEPT_TRANSMIT));
+            }
+            Ok(Port::open(self.eal, wanted, (&self.receivers, &self.senders), &pool)?)
+        };
+        let mut opened = open();
+        for _ in 0..AF_XDP_ATTEMPTS {
+            match &opened {
+                Err(SetError::Port(PortError::Refused { .. })) if choice.driver == Driver::AfXdp => {
+                    std::thread::sleep(AF_XDP_PAUSE);
+                    opened = open();
+                }
+                _ => break,
+            }
         }
-        let port = Arc::new(port);
+        let port = Arc::new(opened?);
         let pools = shared.all_pools();
         let mut ports = lock(&shared.ports);
         ports[usize::from(place)] = Some(port.clone());

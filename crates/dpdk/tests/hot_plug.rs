@@ -126,3 +126,32 @@ fn port_beyond_the_places_or_with_larger_frames_than_at_the_start_is_refused() {
         },
     );
 }
+
+#[test]
+fn af_xdp_interface_that_stays_is_attached_again_after_it_was_detached() {
+    on_each_memory(
+        "af_xdp_interface_that_stays_is_attached_again_after_it_was_detached",
+        |scenario| {
+            veth("va", "vb", 1500);
+            let other = PortPlan {
+                driver: Some(Driver::AfPacket),
+                ..port("vb")
+            };
+            let mut plan = Plan::new(vec![port("va"), other], 1);
+            plan.buffers = 65_535;
+            let mut opened = scenario.open(&plan);
+            for _ in 0..3 {
+                exchange_by_kernel(&mut opened.hand, 1, 0, 500, 64);
+                drop(opened.devices.detach(0));
+                opened.hand.renew(0);
+                opened
+                    .devices
+                    .attach(0, &port("va"))
+                    .unwrap_or_else(|error| panic!("{error}"));
+                opened.hand.renew(0);
+            }
+            exchange_by_kernel(&mut opened.hand, 0, 1, 500, 1514);
+            opened.close();
+        },
+    );
+}
