@@ -343,7 +343,12 @@ impl Control {
             let place = place as PortIndex;
             if let Some(port) = self.devices.detach(place) {
                 self.renew(place).await?;
-                self.closing.begin(port);
+                let closing = self.closing.begin(port);
+                // The next commit may add it again.
+                let deadline = Instant::now() + PATIENCE;
+                while closing.load(Ordering::Relaxed) && Instant::now() < deadline {
+                    tokio::time::sleep(LOOK).await;
+                }
                 tracing::info!("{name}: its device is given back");
             }
             if let Some(known) = self.known_ports().get_mut(usize::from(place)) {

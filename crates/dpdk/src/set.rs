@@ -71,19 +71,26 @@ impl Plan {
     /// Size of the pool of a port that can't use the common one.
     fn own_pool(&self, port: &PortPlan) -> Option<PoolSize> {
         let choice = choose(&port.device, port.mtu, port.queues, port.driver);
-        let room = room(choice.driver, &port.device, port.mtu);
-        let per_queue = match choice.driver {
+        self.own_pool_of(
+            choice.driver,
+            choice.queues,
+            room(choice.driver, &port.device, port.mtu),
+        )
+    }
+
+    fn own_pool_of(&self, driver: Driver, queues: u16, room: u16) -> Option<PoolSize> {
+        let per_queue = match driver {
             Driver::AfXdp => 3 * AF_XDP_KEPT_RECEIVE,
             Driver::Memif => 3 * DESCRIPTORS,
             _ if room > ORDINARY_ROOM => 2 * DESCRIPTORS,
             _ => return None,
         };
-        let count = u32::from(choice.queues) * per_queue + u32::from(self.workers) * 1024 + self.in_rings();
+        let count = u32::from(queues) * per_queue + u32::from(self.workers) * 1024 + self.in_rings();
         Some(PoolSize {
             count: count.next_power_of_two() - 1,
             room,
             cache: self.cache,
-            adjoining: choice.driver == Driver::AfXdp,
+            adjoining: driver == Driver::AfXdp,
         })
     }
 
@@ -135,6 +142,13 @@ impl Plan {
         (24 << 20) + self.common_pool().bytes() + made + pools + rings
     }
 
+    /// Bytes that kernel interfaces at the places that are free may take later.
+    fn spare_bytes(&self) -> usize {
+        let places = self.places.saturating_sub(self.ports.len());
+        let pool = self.own_pool_of(Driver::AfXdp, self.workers, AF_XDP_ROOM);
+        places * pool.map_or(0, |size| size.bytes())
+    }
+
     /// What the environment needs to know: `cores` are those of the workers.
     pub fn needs(&self, cores: &[usize], hugepages: Option<bool>) -> Needs {
         let pci = self.ports.iter().flat_map(|port| match &port.device {
@@ -143,6 +157,7 @@ impl Plan {
         });
         Needs {
             bytes: self.bytes(),
+            spare_bytes: self.spare_bytes(),
             cores: cores.to_vec(),
             pci: pci
                 .filter_map(|device| {

@@ -9,6 +9,9 @@ use crate::device::PciAddress;
 pub struct Needs {
     /// Bytes of DPDK memory: pools, rings and the drivers' own.
     pub bytes: usize,
+    /// Bytes that may be needed later. Ordinary pages are taken for them as far as there is memory: they cost nothing until they
+    /// are used.
+    pub spare_bytes: usize,
     /// Cores that workers are to be pinned to.
     pub cores: Vec<usize>,
     /// Cards driven by DPDK itself.
@@ -83,11 +86,12 @@ pub fn arguments(needs: &Needs, host: &Host) -> Result<(Memory, Vec<String>), Ea
                     available: host.available_bytes >> 20,
                 });
             }
+            let spare = (needs.spare_bytes >> 20).min(((host.available_bytes >> 20) - megabytes) / 2);
             arguments.extend([
                 "--no-huge".into(),
                 "--no-shconf".into(),
                 "-m".into(),
-                megabytes.max(64).to_string(),
+                (megabytes + spare).max(64).to_string(),
             ]);
         }
     }
@@ -131,6 +135,17 @@ mod tests {
             "{text}"
         );
         assert!(!text.contains("--in-memory"), "the two exclude each other: {text}");
+    }
+
+    #[test]
+    fn arguments_without_hugepages_have_memory_for_later_as_far_as_there_is() {
+        let needs = |spare: usize| Needs {
+            bytes: 100 << 20,
+            spare_bytes: spare << 20,
+            ..Needs::default()
+        };
+        assert!(text(&needs(50), &host(0)).contains("-m 150"));
+        assert!(text(&needs(5000), &host(0)).contains("-m 562"));
     }
 
     #[test]
