@@ -19,7 +19,7 @@ use sluice_engine::request::{Reply, Request};
 use crate::control::Control;
 use crate::desk::Gone;
 use crate::ports::{Outlook, outlook, port_plan};
-use crate::{build, start};
+use crate::{DaemonError, build, start};
 
 /// Devices that may be added while the process runs.
 pub(crate) const SPARE_PLACES: usize = 8;
@@ -38,7 +38,7 @@ const LOOK: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What is known of a port, whether its device is there or not.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     /// Its Ethernet address: a device that comes back is given the same.
     pub mac: [u8; 6],
@@ -249,16 +249,40 @@ impl Control {
         let name = wanted.name.clone();
         match self.open_device(place, wanted, index).await {
             Ok(port) => {
-                self.renew(place).await?;
-                let senders = self.senders();
-                if let Some(senders) = senders.get(usize::from(place)) {
-                    self.plane().set_senders(place, senders.clone());
+                if let Err(error) = self.readdress(place, &known) {
+                    tracing::error!("{name}: its device is back, and is not used as it should be: {error}");
                 }
+                self.renew(place).await?;
                 tracing::info!("{name}: its device is back, by {}", port.driver());
                 self.settle_links();
+                self.settle_hosts().await;
             }
             Err(error) => absent.failed(&name, error),
         }
+        Ok(())
+    }
+
+    /// The policy that runs learns what is another of a port than was known before.
+    fn readdress(&self, place: PortIndex, before: &Known) -> Result<(), DaemonError> {
+        let now = self.known_ports().get(usize::from(place)).cloned().unwrap_or_default();
+        if now == *before {
+            return Ok(());
+        }
+        let fresh = build::interfaces(&self.config(), &self.macs());
+        let routes = build::routes(&self.config(), &fresh)?;
+        let mut plane = self.plane();
+        plane.readdress(
+            |policy| {
+                let interfaces = policy.interfaces.iter_mut().zip(fresh);
+                for (interface, fresh) in interfaces.filter(|(interface, _)| interface.port == place) {
+                    (interface.mac, interface.link) = (fresh.mac, fresh.link);
+                }
+                if let Some(senders) = policy.senders.get_mut(usize::from(place)) {
+                    *senders = now.senders;
+                }
+            },
+            &routes,
+        )?;
         Ok(())
     }
 

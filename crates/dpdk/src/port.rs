@@ -50,6 +50,8 @@ pub struct PortPlan {
     pub fallback_key: Option<HashKey>,
     /// Receive interrupts, where the driver has them.
     pub interrupts: bool,
+    /// A set does not open without it. Otherwise its place stays free where it fails.
+    pub required: bool,
     /// Queue of each entry of the device's table, begun again until that is full; empty gives each queue its turn.
     pub table: Vec<u16>,
 }
@@ -69,6 +71,7 @@ impl PortPlan {
             hash_key: None,
             fallback_key: None,
             interrupts: false,
+            required: true,
             table: Vec::new(),
         }
     }

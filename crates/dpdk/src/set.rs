@@ -151,10 +151,15 @@ impl Plan {
 
     /// What the environment needs to know: `cores` are those of the workers.
     pub fn needs(&self, cores: &[usize], hugepages: Option<bool>) -> Needs {
-        let pci = self.ports.iter().flat_map(|port| match &port.device {
-            Device::Bond { members } => members.clone(),
-            device => vec![device.clone()],
-        });
+        // A port that is not required is probed when it is opened: what is wrong with it is no reason for DPDK not to start.
+        let pci = self
+            .ports
+            .iter()
+            .filter(|port| port.required)
+            .flat_map(|port| match &port.device {
+                Device::Bond { members } => members.clone(),
+                device => vec![device.clone()],
+            });
         Needs {
             bytes: self.bytes(),
             spare_bytes: self.spare_bytes(),
@@ -306,6 +311,7 @@ pub struct Devices {
     receivers: Vec<u16>,
     /// The workers that send, in the order of their queues.
     senders: Vec<u16>,
+    failures: Vec<(PortIndex, SetError)>,
 }
 
 /// The pools of a closed set.
@@ -345,7 +351,8 @@ impl Devices {
             ways: Mutex::new(vec![Way::NONE; places]),
             queues: Queues::default(),
         };
-        let devices = Devices {
+        let mut devices = Devices {
+            failures: Vec::new(),
             eal,
             shared: Arc::new(Shared {
                 ports: Mutex::new(vec![None; places]),
@@ -359,7 +366,15 @@ impl Devices {
             plan: plan.clone(),
         };
         for (place, wanted) in (0..).zip(&plan.ports) {
-            devices.attach(place, wanted)?;
+            match devices.attach(place, wanted) {
+                Err(error) if !wanted.required => devices.failures.push((place, error)),
+                opened => drop(opened?),
+            }
+        }
+        if devices.failures.len() == plan.ports.len()
+            && let Some((_, error)) = devices.failures.pop()
+        {
+            return Err(error);
         }
         let rings = handover::rings(workers.into(), plan.handover);
         let hands = all.iter().zip(rings).map(|(&worker, handover)| {
@@ -483,6 +498,11 @@ impl Devices {
     /// The ports, in the order of their places.
     pub fn ports(&self) -> Vec<Arc<Port>> {
         lock(&self.shared.ports).iter().flatten().cloned().collect()
+    }
+
+    /// The ports that did not open and are not required, by place.
+    pub fn failures(&self) -> &[(PortIndex, SetError)] {
+        &self.failures
     }
 
     /// What each pool has now.

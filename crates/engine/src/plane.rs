@@ -436,17 +436,17 @@ impl Plane {
         Ok(generation)
     }
 
-    /// Other workers send by a port: its device is another one.
-    pub fn set_senders(&mut self, port: PortIndex, senders: policy::Senders) {
-        if self.policy.current().senders.get(usize::from(port)) == Some(&senders) {
-            return;
-        }
+    /// The device of a port is another one: `change` sets what is so about the newest policy's interfaces, and who sends by the port.
+    /// `routes` are those of all routers, with the link-local addresses that follow from Ethernet addresses.
+    pub fn readdress(&mut self, change: impl FnOnce(&mut Policy), routes: &[RouteSet]) -> Result<(), PlaneError> {
         let mut policy = self.policy.current().clone();
-        if let Some(place) = policy.senders.get_mut(usize::from(port)) {
-            *place = senders;
-        }
+        change(&mut policy);
+        let (fib, next_hops) = (&mut self.fib, &mut self.next_hops);
+        self.ribs
+            .apply_all(routes, |_| false, fib, next_hops, self.now.nanoseconds)?;
         policy.link();
         self.policy.publish(policy);
+        Ok(())
     }
 
     /// Change single rules of the newest policy: new flows follow at once, sessions when [`Plane::follow_changes`] says so. The

@@ -53,10 +53,10 @@ impl Worker<'_> {
     fn transmit(&mut self, now: Now) {
         let shared = self.policy.load().shares.is_some();
         for port in 0..self.parts.lists.transmit.len() {
-            let mut slots = std::mem::take(&mut self.parts.lists.transmit[port]);
-            if slots.is_empty() {
+            if self.parts.lists.transmit[port].is_empty() {
                 continue;
             }
+            let mut slots = std::mem::take(&mut self.parts.lists.transmit[port]);
             let of = |shares: &Shares| shares.is_link_shared(port);
             let is_link_shared = shared && self.policy.load().shares.as_deref().is_some_and(of);
             let has_dealt = is_link_shared && self.share_link(port as PortIndex, &mut slots, now.nanoseconds);
