@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use sluice_config::config::InterfaceIndex;
 use sluice_config::{Config, Fault};
-use sluice_dpdk::{Port, PortPlan, SetError};
+use sluice_dpdk::{Device, Port, PortPlan, SetError, limits};
 use sluice_engine::io::{PortIndex, WorkerIndex};
 use sluice_engine::policy::Senders;
 use sluice_engine::request::{Reply, Request};
@@ -88,14 +88,20 @@ pub(crate) struct Closing(Mutex<Vec<(String, Arc<AtomicBool>)>>);
 impl Closing {
     /// Close a port once nobody looks at it any more. Returns what says whether that is still under way.
     fn begin(&self, port: Arc<Port>) -> Arc<AtomicBool> {
-        let closing = Arc::new(AtomicBool::new(true));
-        let under_way = closing.clone();
         let name = port.name().to_owned();
-        let body = move || {
+        self.run(name, move || {
             while Arc::strong_count(&port) > 1 {
                 std::thread::sleep(LOOK);
             }
             drop(port);
+        })
+    }
+
+    fn run(&self, name: String, close: impl FnOnce() + Send + 'static) -> Arc<AtomicBool> {
+        let closing = Arc::new(AtomicBool::new(true));
+        let under_way = closing.clone();
+        let body = move || {
+            close();
             under_way.store(false, Ordering::Relaxed);
         };
         if let Err(error) = std::thread::Builder::new().name("port-close".into()).spawn(body) {
@@ -180,6 +186,7 @@ impl Control {
     /// Close the ports of devices that are gone, and open those that are back, for ever.
     pub(crate) async fn follow_devices(self: &Arc<Self>) {
         let mut absent: HashMap<PortIndex, Absent> = HashMap::new();
+        let mut members: HashMap<Device, Absent> = HashMap::new();
         loop {
             let config = self.config();
             for (place, index) in build::ports(&config) {
@@ -194,6 +201,9 @@ impl Control {
                     }
                 };
                 absent.remove(&place);
+                if !gone && self.follow_members(place, &mut members).await.is_err() {
+                    return;
+                }
                 if gone {
                     match self.lose_device(place).await {
                         Ok(Some(closing)) => drop(absent.insert(place, Absent::new(closing))),
@@ -220,6 +230,59 @@ impl Control {
         let closing = self.closing.begin(port);
         self.settle_links();
         Ok(Some(closing))
+    }
+
+    /// Members of a bond come and go: the bond lets go of those that are gone, and takes those that are back.
+    async fn follow_members(&self, place: PortIndex, absent: &mut HashMap<Device, Absent>) -> Result<(), Gone> {
+        let Some(port) = self.devices.port(place) else {
+            return Ok(());
+        };
+        let lost = port.lost_members();
+        if !lost.is_empty() {
+            let _still = self.stand_still().await;
+            self.devices.pause(place, &port);
+            self.renew(place).await?;
+            let parted = port.part_members();
+            self.devices.resume(place, &port);
+            self.renew(place).await?;
+            let closing = self.closing.run(port.name().to_owned(), move || drop(parted));
+            for device in lost {
+                tracing::warn!(
+                    "{}: the member {device} is gone, or asked for by the kernel: the others go on, and it is used again when it is back",
+                    port.name()
+                );
+                absent.insert(device, Absent::new(closing.clone()));
+            }
+        }
+        for device in port.absent_members() {
+            let known = absent
+                .entry(device.clone())
+                .or_insert_with(|| Absent::new(Default::default()));
+            let limits = || limits(&device, port.mtu(), 1, None);
+            if !known.is_due() || limits().iter().any(|limit| limit.fatal) {
+                continue;
+            }
+            let _still = self.stand_still().await;
+            let (bond, wanted) = (port.clone(), device.clone());
+            let opened = blocking(move || bond.open_member(&wanted)).await;
+            let joined = match opened {
+                Ok(member) => {
+                    self.devices.pause(place, &port);
+                    self.renew(place).await?;
+                    let (bond, wanted) = (port.clone(), device.clone());
+                    let joined = blocking(move || bond.join_member(&wanted, member)).await;
+                    self.devices.resume(place, &port);
+                    self.renew(place).await?;
+                    joined
+                }
+                Err(error) => Err(error),
+            };
+            match joined {
+                Ok(()) => tracing::info!("{}: the member {device} is back", port.name()),
+                Err(error) => known.failed(port.name(), error),
+            }
+        }
+        Ok(())
     }
 
     /// The device of a port may be back.
@@ -298,8 +361,7 @@ impl Control {
             crate::ports::steer_one(&mut wanted, &config, index, plane.setup());
         }
         let control = self.clone();
-        let opened = tokio::task::spawn_blocking(move || control.devices.attach(place, &wanted).map_err(text)).await;
-        let port = opened.map_err(|error| error.to_string())??;
+        let port = blocking(move || control.devices.attach(place, &wanted)).await?;
         let config = self.config();
         let senders = {
             let plane = self.plane();
@@ -349,7 +411,7 @@ impl Control {
             let places = self.plane().setup().ports;
             if usize::from(place) >= places {
                 let port = outlook.plan.name.clone();
-                return Err(vec![fault(text(SetError::NoPlace { port, places }))]);
+                return Err(vec![fault(SetError::NoPlace { port, places }.to_string())]);
             }
             if !dry_run {
                 let opening = self.open_device(place, outlook.plan.clone(), index).await;
@@ -383,6 +445,12 @@ impl Control {
     }
 }
 
-fn text(error: SetError) -> String {
-    error.to_string()
+/// What a driver may take its time over. Its error, as text.
+async fn blocking<T: Send + 'static, E: ToString + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, String> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(panicked) => Err(panicked.to_string()),
+    }
 }

@@ -2,10 +2,11 @@
 
 mod configure;
 mod error;
+mod members;
 mod opening;
 mod sockets;
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,6 +25,7 @@ use sockets::Sockets;
 
 pub use crate::steering::Steering;
 pub use error::PortError;
+pub use members::Member;
 
 /// A port to be opened.
 #[derive(Clone, Debug)]
@@ -120,8 +122,10 @@ pub struct Port {
     origin: Origin,
     /// How frames come to queues, as last read from the device; held while it is changed.
     steered: Mutex<Steered>,
-    /// Devices behind a bond, closed after it.
-    members: Vec<(u16, bool)>,
+    /// Members of a bond, closed after it.
+    members: Mutex<Vec<members::Place>>,
+    /// What it was opened by.
+    plan: PortPlan,
     /// A ring port's rings, gone after it, and whether it is end A.
     pair: Option<(Arc<Pair>, bool)>,
     /// The workers that have a queue to send by, in the order of these.
@@ -161,7 +165,8 @@ impl Port {
             origin: Origin::of(&plan.device),
             senders: Vec::new(),
             steered: Mutex::new(Steered::not(plan.steering, opening.choice.queues)),
-            members: Vec::new(),
+            members: Mutex::default(),
+            plan: plan.clone(),
             pair: None,
             sockets: Sockets::default(),
             moderation: None,
@@ -236,46 +241,9 @@ impl Port {
         Ok(())
     }
 
-    fn attach_members(&mut self, opening: &Opening<'_>, members: &[Device]) -> Result<(), PortError> {
-        let (name, mut text) = arguments(&opening.plan.device, Driver::Bond, 1, self.mtu);
-        // SAFETY: returns a static string.
-        let member = unsafe { CStr::from_ptr(sys::sluice_bond_member_argument()) }.to_string_lossy();
-        for device in members {
-            let driver = choose(
-                device,
-                self.mtu,
-                1,
-                Some(opening.plan.driver.unwrap_or(Driver::AfPacket)),
-            )
-            .driver;
-            let probed = opening.probe(device, driver)?;
-            self.members.push((probed.number, probed.detach));
-            text += &format!(",{member}={}", probed.name.to_string_lossy());
-        }
-        let arguments = CString::new(format!("{name}{text}")).unwrap_or_default();
-        let name = CString::new(name).unwrap_or_default();
-        // SAFETY: C strings; the number is written on success.
-        let error = unsafe {
-            match sys::sluice_device_probe(arguments.as_ptr()) {
-                0 => sys::sluice_port_by_name(name.as_ptr(), &mut self.number),
-                error => error,
-            }
-        };
-        if error == 0 {
-            Ok(())
-        } else {
-            Err(opening.refused("open", error))
-        }
-    }
-
     /// Name in messages.
     pub fn name(&self) -> &str {
         &self.name
-    }
-
-    /// Whether its device is gone, or asked for by the kernel: the port is then to be closed.
-    pub fn is_gone(&self) -> bool {
-        self.origin.is_gone()
     }
 
     /// The device leaves DPDK with the port, so that others may have it.
@@ -394,7 +362,7 @@ impl Port {
     /// Members of a bond that LACP has made active; 0 for other ports.
     pub fn active_members(&self) -> usize {
         let mut members = [0; 16];
-        if self.members.is_empty() {
+        if self.choice.driver != Driver::Bond {
             return 0;
         }
         // SAFETY: room for as many as said.
@@ -436,12 +404,5 @@ impl Drop for Port {
             }
         }
         self.sockets.close();
-        for &(member, detach) in &self.members {
-            // SAFETY: the bond that used it is closed.
-            unsafe {
-                sys::sluice_port_stop(member);
-                sys::sluice_port_close(member, i32::from(detach));
-            }
-        }
     }
 }

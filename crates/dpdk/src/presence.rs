@@ -35,9 +35,7 @@ pub(crate) enum Origin {
     Card(PciAddress),
     /// A kernel interface, with its number: another one may get its name.
     Interface(String, u32),
-    /// The members of a bond.
-    Several(Vec<Origin>),
-    /// Something of this process, or that another process may leave and come back to.
+    /// A bond, or something of this process, or that another process may leave and come back to.
     Own,
 }
 
@@ -51,12 +49,11 @@ impl Origin {
                 Origin::Card(*address)
             }
             Device::Kernel { interface } => Origin::Interface(interface.clone(), index(interface)),
-            Device::Bond { members } => Origin::Several(members.iter().map(Origin::of).collect()),
             _ => Origin::Own,
         }
     }
 
-    /// Whether it is gone, or asked for. A bond goes with its last member.
+    /// Whether it is gone, or asked for.
     pub(crate) fn is_gone(&self) -> bool {
         match self {
             Origin::Card(address) => {
@@ -64,7 +61,6 @@ impl Origin {
                 wanted.contains(address) || !Path::new("/sys/bus/pci/devices").join(address.to_string()).exists()
             }
             Origin::Interface(name, number) => index(name) != *number,
-            Origin::Several(members) => members.iter().all(Origin::is_gone),
             Origin::Own => false,
         }
     }
@@ -90,13 +86,9 @@ mod tests {
     }
 
     #[test]
-    fn card_is_gone_when_the_kernel_asks_for_it_and_a_bond_with_its_last_member() {
+    fn card_is_gone_when_the_kernel_asks_for_it() {
         let address: PciAddress = "ffff:ff:1f.7".parse().unwrap();
-        let lo = Origin::of(&"lo".parse().unwrap());
-        let card = Origin::of(&Device::Pci(address));
-        assert!(card.is_gone(), "no such card");
-        assert!(!Origin::Several(vec![card.clone(), lo]).is_gone());
-        assert!(Origin::Several(vec![card]).is_gone());
+        assert!(Origin::of(&Device::Pci(address)).is_gone(), "no such card");
         wanted_back(c"ffff:ff:1f.7".as_ptr());
         assert!(WANTED_BACK.lock().unwrap().contains(&address));
         Origin::of(&Device::Pci(address));

@@ -426,12 +426,20 @@ impl Devices {
         }
         let port = Arc::new(opened?);
         let pools = shared.all_pools();
-        let mut ports = lock(&shared.ports);
-        ports[usize::from(place)] = Some(port.clone());
-        for port in ports.iter().flatten() {
-            pools.iter().for_each(|pool| port.outlive(pool));
+        {
+            let mut ports = lock(&shared.ports);
+            ports[usize::from(place)] = Some(port.clone());
+            for port in ports.iter().flatten() {
+                pools.iter().for_each(|pool| port.outlive(pool));
+            }
         }
-        for (worker, of_worker) in (0..).zip(&shared.workers) {
+        self.resume(place, &port);
+        Ok(port)
+    }
+
+    /// Workers have their ways to the port at a place again, once they have renewed it.
+    pub fn resume(&self, place: PortIndex, port: &Port) {
+        for (worker, of_worker) in (0..).zip(&self.shared.workers) {
             let way = Way {
                 port: port.number(),
                 receive: queue(&self.receivers, worker, port.queues()),
@@ -444,7 +452,14 @@ impl Devices {
                 of_worker.queues.add(way.port, queue);
             }
         }
-        Ok(port)
+    }
+
+    /// Workers have no way to the port at a place any more, once they have renewed it.
+    pub fn pause(&self, place: PortIndex, port: &Port) {
+        for of_worker in &self.shared.workers {
+            lock(&of_worker.ways)[usize::from(place)] = Way::NONE;
+            of_worker.queues.remove(port.number());
+        }
     }
 
     /// What a port receives into. The pool of an earlier device of that name serves again, unless a driver has kept buffers.
@@ -471,10 +486,7 @@ impl Devices {
     /// until then they call it.
     pub fn detach(&self, place: PortIndex) -> Option<Arc<Port>> {
         let port = lock(&self.shared.ports).get_mut(usize::from(place))?.take()?;
-        for of_worker in &self.shared.workers {
-            lock(&of_worker.ways)[usize::from(place)] = Way::NONE;
-            of_worker.queues.remove(port.number());
-        }
+        self.pause(place, &port);
         port.let_go();
         Some(port)
     }

@@ -269,6 +269,24 @@ int sluice_bond_active(uint16_t port, uint16_t *members, uint16_t room)
 #endif
 }
 
+int sluice_bond_add(uint16_t port, uint16_t member)
+{
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+	return rte_eth_bond_member_add(port, member);
+#else
+	return rte_eth_bond_slave_add(port, member);
+#endif
+}
+
+int sluice_bond_remove(uint16_t port, uint16_t member)
+{
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+	return rte_eth_bond_member_remove(port, member);
+#else
+	return rte_eth_bond_slave_remove(port, member);
+#endif
+}
+
 const char *sluice_bond_member_argument(void)
 {
 #if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
