@@ -71,6 +71,9 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 			configuration.rx_adv_conf.rss_conf.rss_key_len = settings->hash_key_bytes;
 		}
 	}
+	/* virtio chooses among VLANs, whether it was asked to or not: so that it can be told to take them all. */
+	if (strcmp(device.driver_name, "net_virtio") == 0)
+		configuration.rxmode.offloads |= device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
 	configuration.intr_conf.rxq = settings->interrupts != 0;
 	*step = SLUICE_STEP_CONFIGURE;
 	rc = rte_eth_dev_configure(port, settings->receive_queues, settings->transmit_queues, &configuration);
@@ -111,7 +114,12 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 
 int sluice_port_start(uint16_t port)
 {
-	return rte_eth_dev_start(port);
+	int rc = rte_eth_dev_start(port), vlan;
+
+	if (rc == 0 && (rte_eth_dev_get_vlan_offload(port) & RTE_ETH_VLAN_FILTER_OFFLOAD))
+		for (vlan = 0; vlan <= RTE_ETHER_MAX_VLAN_ID && rc == 0; vlan++)
+			rc = rte_eth_dev_vlan_filter(port, (uint16_t)vlan, 1);
+	return rc;
 }
 
 /* Whether each of its queues has a file descriptor that tells of frames. */

@@ -59,6 +59,8 @@ uint32_t sluice_ring_drain(struct rte_ring *ring);
 
 /* process.c: EAL, pools, rings */
 int sluice_eal_start(int argc, char **argv);
+/* Lets this thread, and those that it starts from now on, use the processor's I/O ports. */
+int sluice_io_ports(void);
 const char *sluice_version(void);
 int sluice_log_open(void (*write)(const char *text, size_t length));
 int sluice_thread_register(void);
