@@ -72,7 +72,7 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 		}
 	}
 	/* virtio chooses among VLANs, whether it was asked to or not: so that it can be told to take them all. */
-	if (strcmp(device.driver_name, "net_virtio") == 0)
+	if (device.driver_name != NULL && strcmp(device.driver_name, "net_virtio") == 0)
 		configuration.rxmode.offloads |= device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
 	configuration.intr_conf.rxq = settings->interrupts != 0;
 	*step = SLUICE_STEP_CONFIGURE;
