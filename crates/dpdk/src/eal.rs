@@ -14,18 +14,12 @@ pub(crate) use host::{available_bytes, capability_in};
 pub use log::recent_lines;
 pub(crate) use meaning::last_words;
 
-use crate::device::PciAddress;
 use crate::pci::CardFault;
 use crate::sys;
 
 /// What keeps the environment from starting, and what to do.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EalError {
-    /// The environment runs with other needs already; DPDK starts once per process.
-    #[error(
-        "DPDK is started already, and once per process is all it can: restart the process for other memory or PCI devices"
-    )]
-    Started,
     /// A core that this process may not use, or that does not exist.
     #[error(
         "core {core} is not among the cores that this process may use ({allowed:?}): name one of them, or widen its CPU set (taskset, CPUAffinity=, cpuset)"
@@ -80,26 +74,16 @@ pub enum EalError {
 #[derive(Debug)]
 pub struct Eal {
     memory: Memory,
-    pci: Vec<PciAddress>,
     version: String,
 }
 
 static EAL: OnceLock<Result<Eal, EalError>> = OnceLock::new();
 
 impl Eal {
-    /// Start the environment, or find that it runs with the same PCI devices. A first start that failed stays
-    /// failed: DPDK can't be started twice.
+    /// Start the environment, or find that it runs. A first start that failed stays failed: DPDK can't be started twice.
     pub fn start(needs: &Needs) -> Result<&'static Eal, EalError> {
-        let mut first = false;
-        let eal = EAL.get_or_init(|| {
-            first = true;
-            Self::initialise(needs)
-        });
-        match eal {
-            Ok(eal) if first || needs.pci.iter().all(|address| eal.pci.contains(address)) => Ok(eal),
-            Ok(_) => Err(EalError::Started),
-            Err(error) => Err(error.clone()),
-        }
+        let eal = EAL.get_or_init(|| Self::initialise(needs));
+        eal.as_ref().map_err(Clone::clone)
     }
 
     /// The environment, where it runs.
@@ -136,7 +120,7 @@ impl Eal {
             .join()
             .unwrap_or(-libc::EFAULT);
         log::quiet_libraries();
-        if started == 0 && !needs.pci.is_empty() {
+        if started == 0 {
             // Legacy virtio by UIO has its registers at I/O ports. Only the thread that started EAL may use them so far, and it
             // has ended. Where this is refused, DPDK has left out the driver that needs it.
             // SAFETY: a right of this thread.
@@ -145,11 +129,7 @@ impl Eal {
         match started {
             0 => {
                 crate::presence::watch();
-                Ok(Eal {
-                    memory,
-                    pci: needs.pci.clone(),
-                    version,
-                })
+                Ok(Eal { memory, version })
             }
             error => Err(refusal(-error, needs)),
         }

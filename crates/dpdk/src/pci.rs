@@ -22,6 +22,9 @@ pub const VFIO: &str = "vfio-pci";
 /// The module of UIO that is part of the kernel.
 pub const UIO: &str = "uio_pci_generic";
 
+/// Bits of a process's addresses, as DPDK counts them.
+const VIRTUAL_BITS: u8 = 47;
+
 /// The machine's `/sys`, `/dev` and `/proc`.
 #[derive(Clone, Debug)]
 pub struct System {
@@ -86,6 +89,8 @@ impl System {
             // -1 where the machine has one node, or does not tell.
             node: text(&folder.join("numa_node")).and_then(|node| node.parse().ok()),
             uio: entries(&folder.join("uio")).into_iter().next(),
+            // VT-d tells the width of its guests' addresses in bits 16 to 21, less one.
+            address_bits: number64(&folder.join("iommu/intel-iommu/cap")).map(|bits| (bits >> 16 & 0x3f) as u8 + 1),
             interfaces: found,
         })
     }
@@ -179,6 +184,8 @@ pub struct Card {
     pub node: Option<u16>,
     /// Its file of UIO: `uio0`.
     pub uio: Option<String>,
+    /// Address bits of the IOMMU before it, where that tells.
+    pub address_bits: Option<u8>,
     /// Its kernel interfaces.
     pub interfaces: Vec<String>,
 }
@@ -220,6 +227,8 @@ impl Member {
 pub enum Mode {
     /// By VFIO, behind an IOMMU.
     Vfio,
+    /// By VFIO, behind an IOMMU that virtual addresses are too long for.
+    VfioNarrow,
     /// By VFIO, with nothing that checks what the card writes to.
     VfioWithoutIommu,
     /// By UIO.
@@ -236,6 +245,7 @@ impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Mode::Vfio => "VFIO with IOMMU",
+            Mode::VfioNarrow => "VFIO with an IOMMU of few address bits",
             Mode::VfioWithoutIommu => "VFIO without IOMMU",
             Mode::Uio => "UIO",
             Mode::Bifurcated => "shared with the kernel",
@@ -248,7 +258,7 @@ impl fmt::Display for Mode {
 impl Mode {
     /// The card is given physical addresses, which hugepages alone have.
     pub fn is_physical(self) -> bool {
-        matches!(self, Mode::Uio | Mode::VfioWithoutIommu)
+        matches!(self, Mode::Uio | Mode::VfioNarrow | Mode::VfioWithoutIommu)
     }
 }
 
@@ -262,7 +272,10 @@ impl Card {
     pub fn mode(&self) -> Mode {
         match self.driver.as_deref() {
             None => Mode::Unbound,
-            Some(VFIO) if self.has_iommu() => Mode::Vfio,
+            Some(VFIO) if self.has_iommu() => match self.address_bits {
+                Some(bits) if bits < VIRTUAL_BITS => Mode::VfioNarrow,
+                _ => Mode::Vfio,
+            },
             Some(VFIO) => Mode::VfioWithoutIommu,
             Some(UIO | "igb_uio") => Mode::Uio,
             Some(driver) if BIFURCATED.contains(&driver) => Mode::Bifurcated,
@@ -288,7 +301,7 @@ impl Card {
     /// The file by which a process has it.
     fn file(&self) -> Option<String> {
         match self.mode() {
-            Mode::Vfio => Some(format!("/dev/vfio/{}", self.group.as_ref()?.number)),
+            Mode::Vfio | Mode::VfioNarrow => Some(format!("/dev/vfio/{}", self.group.as_ref()?.number)),
             Mode::VfioWithoutIommu => Some(format!("/dev/vfio/noiommu-{}", self.group.as_ref()?.number)),
             Mode::Uio => Some(format!("/dev/{}", self.uio.as_ref()?)),
             _ => None,
@@ -306,6 +319,10 @@ fn entries(folder: &Path) -> Vec<String> {
 
 fn text(path: &Path) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+fn number64(path: &Path) -> Option<u64> {
+    u64::from_str_radix(text(path)?.trim_start_matches("0x"), 16).ok()
 }
 
 /// The last part of where a link leads.

@@ -72,20 +72,6 @@ fn port_that_can_not_open_says_what_to_do() {
 }
 
 #[test]
-fn second_start_for_another_card_is_refused() {
-    on_each_memory("second_start_for_another_card_is_refused", |scenario| {
-        scenario.eal(64 << 20);
-        let pci = vec!["0000:3b:00.0".parse().expect("an address")];
-        let error = Eal::start(&Needs {
-            pci,
-            ..Needs::default()
-        })
-        .expect_err("a second start");
-        assert!(matches!(error, EalError::Started), "{error}");
-    });
-}
-
-#[test]
 fn start_without_enough_memory_is_refused() {
     let needs = Needs {
         bytes: 1 << 50,

@@ -4,7 +4,7 @@ use std::fs;
 
 use super::{EalError, Needs};
 use crate::device::PciAddress;
-use crate::pci::{HugePages, Mode, System, judge};
+use crate::pci::{HugePages, Mode, System};
 
 /// What the machine offers.
 #[derive(Clone, Debug, Default)]
@@ -103,11 +103,7 @@ pub(super) fn check(needs: &Needs) -> Result<(), EalError> {
     if let Some(&core) = needs.cores.iter().find(|core| !allowed.contains(core)) {
         return Err(EalError::NoSuchCore { core, allowed });
     }
-    let system = System::this();
-    match needs.pci.iter().flat_map(|&address| judge(&system, address)).next() {
-        Some(fault) => Err(EalError::Card(fault)),
-        None => Ok(()),
-    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -146,7 +146,7 @@ pub fn judge(system: &System, address: PciAddress) -> Vec<CardFault> {
         }],
         Mode::Uio => uio(system, &card),
         Mode::VfioWithoutIommu if !system.allows_vfio_without_iommu() => vec![CardFault::NoIommu { address }],
-        Mode::Vfio | Mode::VfioWithoutIommu => vfio(system, &card),
+        Mode::Vfio | Mode::VfioNarrow | Mode::VfioWithoutIommu => vfio(system, &card),
     }
 }
 
