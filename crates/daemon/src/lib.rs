@@ -4,6 +4,7 @@
 
 mod alerts;
 mod api;
+pub mod bind;
 mod bridges;
 pub mod build;
 pub mod compiling;
