@@ -61,8 +61,9 @@ pub enum Command {
 
     /// Check a configuration and print what would run
     ///
-    /// Prints interfaces with driver and limits, the cores of the workers, and the memory of each table. Opens no
-    /// device and needs no daemon.
+    /// Prints interfaces with driver and limits, cards with how they are bound, the cores of the workers, and the memory of
+    /// each table. What would keep a device from being opened is an error, with the command that mends it. Opens no device
+    /// and needs no daemon.
     Check {
         /// The configuration.
         file: PathBuf,
