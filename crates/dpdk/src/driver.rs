@@ -320,4 +320,22 @@ mod tests {
         );
         assert!(none[0].fatal && none[0].text.contains("no interface no-such"));
     }
+    #[test]
+    fn limits_of_a_bond_are_those_of_each_card_in_it() {
+        let members = ["lo", "ffff:ff:1f.6", "ffff:ff:1f.7"].map(|name| name.parse().expect("a device"));
+        let bond = Device::Bond {
+            members: members.to_vec(),
+        };
+        let fatal: Vec<_> = limits(&bond, 1500, 1, None)
+            .into_iter()
+            .filter(|limit| limit.fatal)
+            .collect();
+        let told: Vec<_> = fatal.iter().map(Limit::to_string).collect();
+        assert_eq!(2, told.len(), "{told:?}");
+        assert!(
+            told[0].starts_with("no PCI device ffff:ff:1f.6: ") && told[1].contains("1f.7"),
+            "{told:?}"
+        );
+        assert!(matches!(fatal[0].card, Some(CardFault::Absent(_))));
+    }
 }

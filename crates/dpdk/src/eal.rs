@@ -14,7 +14,6 @@ pub(crate) use host::{available_bytes, capability_in};
 pub use log::recent_lines;
 pub(crate) use meaning::last_words;
 
-use crate::pci::CardFault;
 use crate::sys;
 
 /// What keeps the environment from starting, and what to do.
@@ -43,9 +42,6 @@ pub enum EalError {
     /// Hugepages are needed and too few are free.
     #[error(transparent)]
     Hugepages(#[from] HugepageFault),
-    /// A card can't be opened.
-    #[error(transparent)]
-    Card(#[from] CardFault),
     /// The process may not do this.
     #[error("no permission for {what}: {advice}")]
     NoPermission {
