@@ -33,7 +33,7 @@ class GuestProcess:
         self.place = f"/run/lab/process-{number}"
         guest.sh(
             f"mkdir {self.place}; cd {self.place}; "
-            f"{{ {shlex.join(command)} & echo $! >pid; wait $!; echo $? >status; }} >log 2>&1 </dev/null &\n"
+            f"{{ {shlex.join(command)} >log 2>&1 & echo $! >pid; wait $!; echo $? >status; }} >/dev/null 2>&1 </dev/null &\n"
             "until [ -s pid ]; do usleep 1000; done"
         )
 
