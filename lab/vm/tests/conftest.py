@@ -72,7 +72,7 @@ def guest(request, binary, folder):
     made.way, made.lanes = way, {}
     try:
         made.wait()
-        made.hugepages(210)
+        made.hugepages(310)
         made.lanes = {name: Lane(made, name, *pair) for name, pair in pairs.items()}
         made.bind(way, *made.cards.values())
         yield made
