@@ -3,6 +3,7 @@
 use sluice_config::config::{Interface, InterfaceIndex, Link, SiteFrames};
 use sluice_config::{Config, Fault, memory, schema};
 use sluice_dpdk::driver::{Choice, choose};
+use sluice_dpdk::pci::Card;
 use sluice_dpdk::port::Steering;
 use sluice_dpdk::{Device, Limit, Plan, PortPlan, limits};
 use sluice_engine::io::WorkerIndex;
@@ -12,7 +13,7 @@ use sluice_engine::stages::Stages;
 use sluice_engine::worker::HELD;
 
 use crate::build::faces_outside;
-use crate::management;
+use crate::{cards, management};
 
 /// A port as it would be opened.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Outlook {
     pub choice: Choice,
     /// What it could not do.
     pub limits: Vec<Limit>,
+    /// Its cards, as the kernel describes them.
+    pub cards: Vec<Card>,
 }
 
 /// The ports in the order of their interfaces. VLANs have none: their frames come through their parent's.
@@ -42,6 +45,7 @@ pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
                 let limits = limits(&plan.device, plan.mtu, plan.queues, plan.driver);
                 ports.push(Outlook {
                     interface: index as InterfaceIndex,
+                    cards: cards::cards(&plan.device),
                     plan,
                     choice,
                     limits,
@@ -50,6 +54,7 @@ pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
             Some(Err(fault)) => faults.push(fault),
         }
     }
+    cards::complete(config, &mut ports);
     if faults.is_empty() { Ok(ports) } else { Err(faults) }
 }
 
@@ -123,22 +128,13 @@ impl Outlook {
         let used = (!insists).then(|| management::use_of(&self.plan.device)).flatten();
         let used = used.map(|what| Fault {
             key: key(name, "device"),
-            what: what.to_string(),
+            what: format!("{name}: {what}"),
             hint: Some(
                 "whoever manages it would be locked out: take another device, or write `in-use = \"take\"`".into(),
             ),
         });
         fatal
-            .map(|limit| {
-                // What the driver layer says ends in a colon and what to do.
-                let (what, hint) = limit.text.split_once(": ").unwrap_or((&limit.text, ""));
-                let hint = (!hint.is_empty()).then(|| hint.to_owned());
-                Fault {
-                    key: key(name, "device"),
-                    what: what.to_owned(),
-                    hint,
-                }
-            })
+            .map(|limit| cards::device_fault(name, &limit.text))
             .chain(used)
             .collect()
     }
@@ -153,7 +149,7 @@ fn receivers(config: &Config) -> u16 {
     u16::try_from(workers).unwrap_or(u16::MAX)
 }
 
-fn key(interface: &str, key: &str) -> Vec<String> {
+pub(crate) fn key(interface: &str, key: &str) -> Vec<String> {
     ["interfaces", interface, key].map(str::to_owned).to_vec()
 }
 
@@ -301,7 +297,7 @@ mod tests {
     fn device_that_is_not_there_is_a_fault_with_a_hint() {
         let config = config("[interfaces.a]\ndevice = \"no-such-device\"\n");
         let faults = outlook(&config).unwrap()[0].faults(&config);
-        assert_eq!("no interface no-such-device", faults[0].what);
+        assert_eq!("a: no interface no-such-device", faults[0].what);
         assert_eq!(Some("ip link lists what there is".to_owned()), faults[0].hint);
     }
 }

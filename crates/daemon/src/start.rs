@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use sluice_config::schema::{Hugepages, Model};
-use sluice_config::{Fault, place};
+use sluice_config::place;
+use sluice_config::schema::Model;
 use sluice_dpdk::memory::{Backing, Region};
+use sluice_dpdk::pci::CardFault;
 use sluice_dpdk::workers::Waiting;
-use sluice_dpdk::{Devices, DpdkIo, Eal, tsc};
+use sluice_dpdk::{Devices, DpdkIo, Eal, EalError, tsc};
 use sluice_engine::assist::{self, Assist};
 use sluice_engine::counters::WorkerCounters;
 use sluice_engine::owners::Exchange;
@@ -23,6 +24,7 @@ use sluice_nat::sites::Keeper;
 use sluice_table::memory::{LINE, Line};
 
 use crate::build::{self, Secrets};
+use crate::cards::{self, buffer_memory, wants_hugepages};
 use crate::compiling::Compiler;
 use crate::filter::{FilterOutlook, filter_fault};
 use crate::plan;
@@ -94,7 +96,15 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let mut devices = ports::plan(config, &outlooks, &setup.stages, assists);
     steer(&mut devices, config, &outlooks, &setup);
     let cores: Vec<usize> = config.cores.iter().map(|&core| core.into()).collect();
-    let eal = Eal::start(&devices.needs(&cores, hugepages(config)))?;
+    buffer_memory(config, &outlooks, &devices).map_err(|fault| refused(vec![fault]))?;
+    let eal = Eal::start(&devices.needs(&cores, wants_hugepages(config))).map_err(|error| match error {
+        // Somebody was quicker.
+        EalError::Card(CardFault::InUse { address, .. }) => {
+            let name = cards::name_of(&outlooks, address);
+            refused(vec![cards::device_fault(name, &error.to_string())])
+        }
+        error => error.into(),
+    })?;
     tracing::info!("{}, packet buffers in {}", eal.version(), eal.memory());
     let (devices, hands) = Devices::open(eal, &devices).map_err(|error| open_error(loaded, error))?;
     let wanted = setup.stages.senders(count, assists);
@@ -231,15 +241,6 @@ pub(crate) fn waiting(config: &sluice_config::Config) -> Waiting {
     }
 }
 
-/// Whether hugepages are wanted: `None` where there are enough of them.
-fn hugepages(config: &sluice_config::Config) -> Option<bool> {
-    match config.document.system.hugepages {
-        Hugepages::Auto => None,
-        Hugepages::Off => Some(false),
-        Hugepages::Require => Some(true),
-    }
-}
-
 /// A device that would not open, at its place in the file where it is the device's fault.
 fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
     let text = error.to_string();
@@ -248,11 +249,8 @@ fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
     });
     match interface {
         Some(interface) => {
-            let fault = Fault {
-                key: ["interfaces", &interface.name, "device"].map(str::to_owned).to_vec(),
-                what: text,
-                hint: None,
-            };
+            let text = text.split_once(": ").map_or(text.as_str(), |(_, text)| text);
+            let fault = cards::device_fault(&interface.name, text);
             DaemonError::Configuration(place(&loaded.name, &loaded.text, vec![fault]))
         }
         None => DaemonError::Devices(Box::new(error)),
@@ -283,6 +281,9 @@ fn describe(devices: &Devices, config: &sluice_config::Config) -> Vec<[u8; 6]> {
             port.mtu(),
             mac_text(mac),
         );
+        if let Some(offer) = port.offer() {
+            tracing::info!("{}: {offer}", port.name());
+        }
         if port.queues() > 1 {
             tracing::info!("{}: {}", port.name(), port.steering());
         }

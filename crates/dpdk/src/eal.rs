@@ -3,15 +3,19 @@
 mod arguments;
 mod host;
 mod log;
+mod meaning;
 
 use std::ffi::{CStr, CString};
 use std::sync::OnceLock;
 
-pub use arguments::{Memory, Needs, arguments};
+pub use arguments::{Demand, HugepageFault, Memory, Needs, arguments, memory};
 pub use host::{Host, allowed_cores, free_hugepage_bytes, has_capability};
+pub(crate) use host::{available_bytes, capability_in};
 pub use log::recent_lines;
+pub(crate) use meaning::last_words;
 
 use crate::device::PciAddress;
+use crate::pci::CardFault;
 use crate::sys;
 
 /// What keeps the environment from starting, and what to do.
@@ -42,27 +46,12 @@ pub enum EalError {
         /// MiB available.
         available: usize,
     },
-    /// Hugepages are demanded and too few are free.
-    #[error("{needed} MiB of hugepages are needed and {available} MiB are free: echo {} > /proc/sys/vm/nr_hugepages as root, or run without them", needed.div_ceil(2))]
-    NotEnoughHugepages {
-        /// MiB needed.
-        needed: usize,
-        /// MiB free.
-        available: usize,
-    },
-    /// The PCI address names nothing.
-    #[error("no PCI device {0}: lspci lists what there is")]
-    NoSuchPciDevice(PciAddress),
-    /// The kernel drives the device.
-    #[error(
-        "PCI device {address} is still bound to the kernel driver {driver}: run dpdk-devbind.py --bind=vfio-pci {address} as root (its kernel interface disappears), or name the interface instead"
-    )]
-    BoundToKernelDriver {
-        /// The device.
-        address: PciAddress,
-        /// Its driver.
-        driver: String,
-    },
+    /// Hugepages are needed and too few are free.
+    #[error(transparent)]
+    Hugepages(#[from] HugepageFault),
+    /// A card can't be opened.
+    #[error(transparent)]
+    Card(#[from] CardFault),
     /// The process may not do this.
     #[error("no permission for {what}: {advice}")]
     NoPermission {
@@ -75,7 +64,7 @@ pub enum EalError {
     #[error("{0} is too old: install 22.11 or newer (Debian: apt-get install dpdk)")]
     TooOld(String),
     /// DPDK gave up for another reason; its own last words are kept.
-    #[error("DPDK does not start ({reason}); its last words: {last_words}")]
+    #[error("DPDK does not start ({reason}): {last_words}")]
     Refused {
         /// Text of DPDK's error code.
         reason: String,
@@ -127,7 +116,7 @@ impl Eal {
             return Err(EalError::TooOld(version));
         }
         host::check(needs)?;
-        let (memory, arguments) = arguments(needs, &host::Host::look())?;
+        let (memory, arguments) = arguments(needs, &host::Host::look(&needs.pci))?;
         log::open();
         let arguments: Vec<CString> = arguments
             .into_iter()
@@ -182,11 +171,11 @@ fn refusal(error: i32, needs: &Needs) -> EalError {
         },
         libc::ENOMEM => EalError::NotEnoughMemory {
             needed: needs.bytes >> 20,
-            available: host::available_bytes() >> 20,
+            available: available_bytes() >> 20,
         },
         error => EalError::Refused {
             reason: error_text(error),
-            last_words: recent_lines(4).join("; "),
+            last_words: last_words(4),
         },
     }
 }
