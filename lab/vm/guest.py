@@ -315,7 +315,9 @@ class Guest:
                 file.write(text)
 
     def stop(self):
-        """End it, at once, and what listens at its wires."""
+        """End it, at once."""
+        if self not in Guest.alive:
+            return
         Guest.alive.remove(self)
         self.process.popen.kill()
         self.process.wait()

@@ -24,7 +24,7 @@ class Lane:
     def __init__(self, guest, name, inside, outside):
         self.guest, self.name, self.inside, self.outside = guest, name, inside, outside
         self.kind = inside.kind
-        self.client, self.server = Host(f"{name}-client", guest.folder), Host(f"{name}-server", guest.folder)
+        self.client, self.server = (Host(f"{guest.name}-{name}-{side}", guest.folder) for side in ("client", "server"))
         self.attach()
 
     def remove(self):
