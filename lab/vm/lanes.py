@@ -97,6 +97,10 @@ class GuestSluice(Sluice):
         self.process = self.host.spawn(self.binary, "run", "-c", self.write())
         self.process.wait_for_line("answers at", 120)
 
+    def command(self, *words, check=True, timeout=120):
+        # Emulation is slow.
+        return super().command(*words, check=check, timeout=timeout)
+
     def links(self):
         """State of link by interface."""
         return {row["name"]: row["link"] for row in self.show("interfaces")["interfaces"]}
