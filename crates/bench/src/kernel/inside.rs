@@ -300,7 +300,7 @@ mod tests {
         let line = Line::parse_from(["kernel"]);
         let trials = trials(&line.arguments, true);
         assert_eq!(
-            (3 + 4 * 3) * 3 + 4 * 2 + 3 * 2,
+            (4 + 4 * 3) * 3 + 4 * 2 + 3 * 2,
             trials.len(),
             "established flows go two ways, at Sluice those of sites too, new ones match rules in two ways where there are several"
         );

@@ -20,6 +20,14 @@ pub fn start(case: Case, rules: u32, topology: &Topology) -> Result<(), GatewayE
         feed(&format!("ip netns exec {GATEWAY} nft -f -"), &drop_all())?;
         return Ok(());
     }
+    if case == Case::Redirect {
+        for (from, to) in [(INSIDE, OUTSIDE), (OUTSIDE, INSIDE)] {
+            let all = "protocol all u32 match u32 0 0 action mirred egress redirect dev";
+            run(&format!("tc -n {GATEWAY} qdisc add dev {from} clsact"))?;
+            run(&format!("tc -n {GATEWAY} filter add dev {from} ingress {all} {to}"))?;
+        }
+        return Ok(());
+    }
     let mut settings = String::from("net.ipv4.ip_forward=1 net.ipv4.ip_early_demux=0");
     for interface in ["all", "default", INSIDE, OUTSIDE] {
         let _ = write!(settings, " net.ipv4.conf.{interface}.rp_filter=0");
