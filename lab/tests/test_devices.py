@@ -29,8 +29,8 @@ def gateway(request, topology, binary):
     assert "the devices are closed" in output and "packet buffers were lost" not in output, output
 
 
-def reaches(host, address):
-    return "1 received" in host.run("ping", "-n", "-c", "1", "-W", "1", address, check=False)
+def reaches(host, address, patience=5):
+    return "1 received" in host.run("ping", "-n", "-c", "1", "-W", patience, address, check=False)
 
 
 def link(gateway, name):
@@ -73,7 +73,7 @@ def test_interface_with_a_device_comes_and_goes_by_apply(topology, gateway):
         waiting.until(lambda: reaches(alice, "192.168.7.2"), "packets by the added interface")
         gateway.apply(before)
         assert link(gateway, "guests") is None
-        assert not reaches(alice, "192.168.7.2")
+        assert not reaches(alice, "192.168.7.2", patience=1)
         assert "xdp" not in topology.gateway.run("ip", "-d", "link", "show", "dev", "guests"), "the device is given back"
     server.run("ip", "route", "delete", "192.168.1.0/24")
     topology.gateway.run("ip", "link", "delete", "guests")
