@@ -4,7 +4,7 @@ SHELL := /bin/bash
 
 SLUICE_DEMO_PROFILE ?= release
 
-.PHONY: help setup build demo demo-inspect demo-routers demo-subscribers test lab fmt fuzz sanitize soak audit bench clean
+.PHONY: help setup build demo demo-inspect demo-routers demo-subscribers demo-vm test test-vm lab fmt fuzz sanitize soak audit bench clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,12 +31,22 @@ demo-subscribers: setup ## Show sites behind an access switch: addresses by DHCP
 	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
 	@lab/demo-subscribers --profile $(SLUICE_DEMO_PROFILE)
 
+demo-vm: setup ## Show a virtual machine as gateway: its cards bound, checked and driven by Sluice, and a link that is pulled
+	@scripts/setup vm
+	cargo build --profile $(SLUICE_DEMO_PROFILE) --locked -p sluice
+	@lab/demo-vm --profile $(SLUICE_DEMO_PROFILE)
+
 test: setup ## Run every test (TESTS="format unit" runs only these steps)
 	@scripts/test $(TESTS)
 
 lab: setup ## Run the system tests alone (LAB="-k ping" is passed to pytest)
 	cargo build --locked -p sluice
 	@lab/run-tests $(LAB)
+
+test-vm: setup ## Run the tests with virtual machines alone (VM="-k bond" is passed to pytest)
+	@scripts/setup vm
+	cargo build --locked -p sluice
+	@lab/run-vm-tests $(VM)
 
 fmt: ## Format the code
 	cargo fmt --all

@@ -71,9 +71,8 @@ class Sluice:
 
     def write(self, document=None, name="sluice.toml"):
         """Write a configuration file; returns its path."""
-        path = os.path.join(self.host.folder, name)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(document if isinstance(document, str) else configuration.text(document or self.document))
+        path = os.path.join(self.host.files, name)
+        self.host.put(path, document if isinstance(document, str) else configuration.text(document or self.document))
         return path
 
     def start(self):
@@ -82,7 +81,7 @@ class Sluice:
 
         def serves():
             if not self.process.running:
-                raise AssertionError(f"sluice ended with {self.process.popen.returncode}:\n{self.process.output}")
+                raise AssertionError(f"sluice ended with {self.process.wait()}:\n{self.process.output}")
             return self._answer("show", "interfaces")
 
         waiting.until(serves, "sluice to serve its control socket", 30)

@@ -58,6 +58,16 @@ class Host:
         self.processes.append(process)
         return process
 
+    @property
+    def files(self):
+        """The folder for its files."""
+        return self.folder
+
+    def put(self, path, text):
+        """Write a file."""
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
     def setting(self, text):
         """Set a kernel setting (`net.ipv4.ip_forward=1`) in this namespace."""
         self.run("sysctl", "-q", "-w", text)

@@ -3,6 +3,7 @@
 import logging
 import select
 import socket
+import struct
 import time
 
 logging.getLogger("scapy").setLevel(logging.ERROR)
@@ -18,16 +19,25 @@ from scapy.packet import Raw  # noqa: E402,F401
 from lab import waiting  # noqa: E402
 
 ETH_P_ALL = 3
+SOL_PACKET, PACKET_AUXDATA = 263, 8
+# `struct tpacket_auxdata`: status, three lengths and offsets, and the tag.
+AUXDATA = "IIIHHHH"
+TAG_IS_VALID, TYPE_IS_VALID = 0x10, 0x40
 
 
 class Wire:
-    """An interface at the level of frames. It sees what arrives and also what the host itself sends."""
+    """An interface at the level of frames. It sees what arrives and also what the host itself sends.
 
-    def __init__(self, host, interface="eth0"):
+    The kernel takes the outer tag off a frame and tells of it beside: with `tags` it is put in again.
+    """
+
+    def __init__(self, host, interface="eth0", tags=False):
         self.mac = host.mac(interface)
         with host.network():
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8 << 20)
+            if tags:
+                self.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
             self.socket.bind((interface, 0))
 
     def __enter__(self):
@@ -48,9 +58,9 @@ class Wire:
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self.socket], [], [], left)[0]:
                 return None
-            data, address = self.socket.recvfrom(65535)
+            data, beside, _, address = self.socket.recvmsg(65535, socket.CMSG_SPACE(struct.calcsize(AUXDATA)))
             if address[2] != socket.PACKET_OUTGOING:
-                return Ether(data)
+                return Ether(data[:12] + _tag(beside) + data[12:])
 
     def expect(self, wanted, timeout=5.0):
         """The next arriving frame that `wanted` is true of; what came instead is told when none does."""
@@ -77,6 +87,16 @@ class Wire:
 
         self.expect(seen, timeout)
         return before
+
+
+def _tag(beside):
+    """The tag that the kernel tells of beside a frame."""
+    for _, kind, value in beside:
+        if kind == PACKET_AUXDATA:
+            status, *_, tag, ethertype = struct.unpack(AUXDATA, value[: struct.calcsize(AUXDATA)])
+            if status & TAG_IS_VALID:
+                return struct.pack(">HH", ethertype if status & TYPE_IS_VALID else 0x8100, tag)
+    return b""
 
 
 def checksums_hold(packet):

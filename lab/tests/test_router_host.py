@@ -3,7 +3,6 @@
 import os
 import signal
 import socket
-import struct
 
 import pytest
 
@@ -19,7 +18,6 @@ STAFF = "192.168.100.1"
 BGP = 179
 ALL_ROUTERS = "224.0.0.5"
 RIP = ("224.0.0.9", 520)
-SOL_PACKET, PACKET_AUXDATA = 263, 8
 
 
 @pytest.fixture(scope="module")
@@ -117,27 +115,14 @@ def test_rip_is_heard_in_both_directions(topology, router):
             assert (b"routes", source) == (data, address)
 
 
-def next_tagged(wire, vlan, wanted):
-    """The next frame of a VLAN that `wanted` is true of. The kernel tells of a tag beside the frame."""
-    def receive():
-        data, beside, _, address = wire.socket.recvmsg(65535, socket.CMSG_SPACE(64))
-        tags = [struct.unpack("IIIHHHH", value[:20])[5] for _, kind, value in beside if kind == PACKET_AUXDATA]
-        frame = Ether(data)
-        return frame if address[2] != socket.PACKET_OUTGOING and vlan in tags and wanted(frame) else None
-
-    wire.socket.settimeout(5)
-    return waiting.until(receive, f"such a frame of VLAN {vlan}")
-
-
 def test_vlan_reaches_the_host_and_back(topology, router):
-    with Wire(topology.bob) as wire, router.listener(BGP), member(router, "staff", STAFF, *RIP) as rip:
-        wire.socket.setsockopt(SOL_PACKET, PACKET_AUXDATA, 1)
+    with Wire(topology.bob, tags=True) as wire, router.listener(BGP), member(router, "staff", STAFF, *RIP) as rip:
 
         def tagged(destination, packet):
             return Ether(src=wire.mac, dst=destination) / Dot1Q(vlan=100) / packet
 
         def came(wanted):
-            return next_tagged(wire, 100, wanted)
+            return wire.expect(lambda frame: Dot1Q in frame and frame[Dot1Q].vlan == 100 and wanted(frame))
 
         wire.send(tagged("ff:ff:ff:ff:ff:ff", ARP(hwsrc=wire.mac, psrc="192.168.100.2", pdst=STAFF)))
         mac = came(lambda frame: ARP in frame and frame[ARP].op == 2).src

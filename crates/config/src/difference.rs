@@ -153,8 +153,26 @@ pub fn difference(old: &Config, new: &Config) -> Difference {
     let tree = |config: &Config| Table::try_from(&config.document).unwrap_or_default();
     let (old_tree, new_tree) = (tree(old), tree(new));
     walk(&[], &old_tree, &new_tree, &mut found);
-    // Interfaces without a device come and go; what a device is part of is opened at start.
+    let devices = |config: &Config| {
+        let written = config.document.interfaces.values();
+        written
+            .flat_map(devices_of)
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+    };
+    let (old_devices, new_devices) = (devices(old), devices(new));
+    // Interfaces come and go as a whole; what a device was opened with stays. A device that one interface gives back is another's
+    // with the next commit: it has to be closed first.
     let is_live = |path: &[&str]| match path {
+        ["interfaces", name] => {
+            let (before, after) = (&old.document.interfaces, &new.document.interfaces);
+            let (interface, others) = match (before.get(*name), after.get(*name)) {
+                (None, Some(added)) => (added, &old_devices),
+                (Some(removed), None) => (removed, &new_devices),
+                _ => return false,
+            };
+            devices_of(interface).all(|device| !others.contains(&device.to_string()))
+        }
         ["interfaces", name, rest @ ..] => {
             let written = [old, new].map(|config| config.document.interfaces.get(*name));
             let device = |written: &schema::Interface| written.device.is_some() || written.bond.is_some();
@@ -174,6 +192,12 @@ pub fn difference(old: &Config, new: &Config) -> Difference {
     let mut changes: Vec<_> = found.into_iter().map(change).collect();
     changes.sort_by(|a, b| a.key.cmp(&b.key));
     Difference { changes }
+}
+
+/// The devices that an interface is made of.
+fn devices_of(interface: &schema::Interface) -> impl Iterator<Item = &crate::value::Device> {
+    let members = interface.bond.iter().flat_map(|bond| &bond.members);
+    interface.device.iter().chain(members)
 }
 
 /// Keys that change while the process runs, of interfaces without a device.
@@ -349,11 +373,22 @@ pool = "public"
     }
 
     #[test]
-    fn difference_of_an_interface_more_needs_a_restart() {
+    fn difference_of_an_interface_more_or_less_is_live() {
         let new = BASE.to_owned() + "[interfaces.guests]\ndevice = \"tap:guests\"\n";
+        assert_eq!(vec!["interfaces.guests added".to_owned()], changes(BASE, &new));
+        assert_eq!(vec!["interfaces.guests removed".to_owned()], changes(&new, BASE));
+    }
+
+    #[test]
+    fn difference_of_a_device_that_goes_to_another_interface_needs_a_restart() {
+        let with = |name: &str| format!("[interfaces.{name}]\ndevice = \"tap:guests\"\n{BASE}");
+        let why = "devices are opened at start";
         assert_eq!(
-            vec!["interfaces.guests added: devices are opened at start".to_owned()],
-            changes(BASE, &new)
+            vec![
+                format!("interfaces.one removed: {why}"),
+                format!("interfaces.two added: {why}")
+            ],
+            changes(&with("one"), &with("two"))
         );
     }
 

@@ -1,4 +1,4 @@
-//! Numbers of interfaces and virtual routers: those of the file's order at start, kept by name as long as a process runs, because
+//! Numbers of interfaces, virtual routers and ports: those of the file's order at start, kept by name as long as a process runs, because
 //! sessions, routes and neighbours are known by them.
 
 /// A number.
@@ -64,6 +64,8 @@ pub struct Numbering {
     pub interfaces: Numbers,
     /// Virtual routers; the first one is the default router.
     pub routers: Numbers,
+    /// Interfaces with devices of their own: the ports.
+    pub ports: Numbers,
 }
 
 #[cfg(test)]

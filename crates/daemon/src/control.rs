@@ -7,9 +7,10 @@ use std::time::{Duration, Instant, SystemTime};
 use sluice_config::config::InterfaceIndex;
 use sluice_config::{Config, MOST_ROUTERS, Machine, Numbering, Valid};
 use sluice_dpdk::interface::Interface;
-use sluice_dpdk::{Devices, tsc};
+use sluice_dpdk::{Devices, Port, tsc};
 use sluice_engine::assist::Assist;
 use sluice_engine::counters::{Stage, WorkerCounters};
+use sluice_engine::io::PortIndex;
 use sluice_engine::plane::Plane;
 use sluice_engine::request::{Reply, Request};
 use sluice_engine::time::Now;
@@ -20,6 +21,7 @@ use crate::api;
 use crate::build::{PoolNames, Rules, SignatureReport};
 use crate::compiling::Compiler;
 use crate::desk::{Desk, Gone};
+use crate::devices::{Closing, Known};
 use crate::eve::{Eve, Scene};
 use crate::host::{Hosts, KernelLink};
 use crate::hosts;
@@ -69,12 +71,14 @@ pub struct Control {
     pub(crate) counters: Vec<Arc<WorkerCounters>>,
     /// The devices.
     pub(crate) devices: Devices,
-    /// Ethernet addresses by port.
-    pub(crate) macs: Vec<[u8; 6]>,
+    /// What is known of the ports, by place.
+    pub(crate) known_ports: Mutex<Vec<Known>>,
     /// Pools by index.
     pools: Mutex<PoolNames>,
     /// Rules of the packet filter. Who holds them may take the plane too, never the other way round.
     rules: Mutex<Option<RunningRules>>,
+    /// Devices that are being closed.
+    pub(crate) closing: Closing,
     /// The machine that configurations are checked against.
     pub(crate) machine: Machine,
     /// When the engine's clock began, by the clock on the wall.
@@ -187,7 +191,8 @@ impl Control {
             loads: Mutex::new(vec![Load::default(); counters.len()]),
             counters,
             devices: running.devices,
-            macs: running.macs,
+            known_ports: Mutex::new(running.ports),
+            closing: Closing::default(),
             pools: Mutex::new(running.pools),
             rules: Mutex::new(running.rules.map(RunningRules::new)),
             machine: loaded.machine,
@@ -359,9 +364,14 @@ impl Control {
         Ok(())
     }
 
+    /// The port at a place, where its device is there.
+    pub(crate) fn port(&self, place: usize) -> Option<Arc<Port>> {
+        self.devices.port(PortIndex::try_from(place).ok()?)
+    }
+
     /// Whether an interface's link is up.
     pub(crate) fn link_is_up(&self, port: usize) -> bool {
-        let Some(port) = self.devices.ports().get(port) else {
+        let Some(port) = self.port(port) else {
             return false;
         };
         // The drivers on kernel interfaces say what was true at their start.
@@ -373,7 +383,7 @@ impl Control {
 
     /// Take a port's link up or down.
     pub(crate) fn set_port_link(&self, port: usize, up: bool) -> std::io::Result<()> {
-        let port = self.devices.ports().get(port).ok_or(std::io::ErrorKind::NotFound)?;
+        let port = self.port(port).ok_or(std::io::ErrorKind::NotFound)?;
         match self.kernel_interface(port.name()) {
             Some(name) => Interface::named(&name)?.set_up(up),
             None => port.set_link(up),

@@ -9,6 +9,7 @@ pub mod build;
 pub mod compiling;
 mod control;
 mod desk;
+mod devices;
 mod eve;
 #[cfg(test)]
 mod faults;

@@ -25,6 +25,11 @@ impl Resting {
         let mut numbering = running.clone();
         release(&mut numbering.interfaces, &self.interfaces, room[0], now);
         release(&mut numbering.routers, &self.routers, room[1], now);
+        // Workers have renewed a port that is gone: nobody knows it any more.
+        let ports = numbering.ports.0.iter_mut();
+        ports
+            .filter(|port| **port == Number::Rests)
+            .for_each(|port| *port = Number::Free);
         numbering
     }
 
@@ -72,6 +77,7 @@ mod tests {
         Numbering {
             interfaces: Numbers::default().with(names.iter().copied()),
             routers: Numbers::default().with(["default"].into_iter()),
+            ports: Numbers::default().with(names.iter().copied()),
         }
     }
 

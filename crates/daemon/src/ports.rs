@@ -37,16 +37,7 @@ pub fn outlook(config: &Config) -> Result<Vec<Outlook>, Vec<Fault>> {
     for (index, interface) in config.interfaces.iter().enumerate() {
         match port(config, index as InterfaceIndex, interface) {
             None => {}
-            Some(Ok(plan)) => {
-                let choice = choose(&plan.device, plan.mtu, plan.queues, plan.driver);
-                let limits = limits(&plan.device, plan.mtu, plan.queues, plan.driver);
-                ports.push(Outlook {
-                    interface: index as InterfaceIndex,
-                    plan,
-                    choice,
-                    limits,
-                });
-            }
+            Some(Ok(plan)) => ports.push(Outlook::new(index as InterfaceIndex, plan)),
             Some(Err(fault)) => faults.push(fault),
         }
     }
@@ -85,12 +76,22 @@ pub fn plan(config: &Config, ports: &[Outlook], stages: &Stages, assists: bool) 
 /// Tell the cards how packets spread over shards, and which worker receives those of which.
 pub fn steer(plan: &mut Plan, config: &Config, outlooks: &[Outlook], setup: &Setup) {
     for (port, outlook) in plan.ports.iter_mut().zip(outlooks) {
-        let steering = &setup.steering;
-        port.hash_key = Some(steering.key(faces_outside(config, outlook.interface)).into());
-        port.fallback_key = Some(steering.fallback_key().into());
-        let queues = outlook.queues(config).max(1);
-        port.table = table(setup, queues);
+        steer_one(port, config, outlook.interface, setup);
     }
+}
+
+/// The same for the card of an interface.
+pub fn steer_one(port: &mut PortPlan, config: &Config, interface: InterfaceIndex, setup: &Setup) {
+    let steering = &setup.steering;
+    port.hash_key = Some(steering.key(faces_outside(config, interface)).into());
+    port.fallback_key = Some(steering.fallback_key().into());
+    let queues = Outlook::new(interface, port.clone()).queues(config).max(1);
+    port.table = table(setup, queues);
+}
+
+/// The port of an interface as it would be opened; none where it has no device of its own.
+pub fn port_plan(config: &Config, index: InterfaceIndex) -> Option<Result<PortPlan, Fault>> {
+    port(config, index, config.interfaces.get(usize::from(index))?)
 }
 
 /// The queue of each shard, of so many: its owner's, or another where the owner has none, or the shard is only lent to it.
@@ -106,6 +107,21 @@ pub fn table(setup: &Setup, queues: u16) -> Vec<u16> {
 }
 
 impl Outlook {
+    /// What becomes of a port.
+    pub fn new(interface: InterfaceIndex, plan: PortPlan) -> Self {
+        Self {
+            interface,
+            choice: choose(&plan.device, plan.mtu, plan.queues, plan.driver),
+            limits: limits(&plan.device, plan.mtu, plan.queues, plan.driver),
+            plan,
+        }
+    }
+
+    /// Whether nothing is known that would keep the port from opening.
+    pub fn is_ready(&self) -> bool {
+        !self.limits.iter().any(|limit| limit.fatal)
+    }
+
     /// Queues: no more than workers that receive.
     pub fn queues(&self, config: &Config) -> u16 {
         self.choice.queues.min(receivers(config))

@@ -73,6 +73,7 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
             () = control.follow_links() => Ok(()),
             () = control.follow_hosts() => Ok(()),
             () = control.follow_routes() => Ok(()),
+            () = control.follow_devices() => Ok(()),
             () = reopen => Ok(()),
             _ = interrupt.recv() => Ok(()),
             _ = terminate.recv() => Ok(()),
@@ -93,7 +94,13 @@ pub fn run(loaded: Loaded, output: &mut dyn Write) -> Result<(), DaemonError> {
     print(&control, output).map_err(DaemonError::Output)?;
     drop(socket);
     if let Some(control) = Arc::into_inner(control) {
+        let closing = control.closing.finish();
+        for name in &closing {
+            tracing::warn!("{name}: its former device is still being closed, the system takes it back");
+        }
         match control.into_devices().close() {
+            // A device that is still being closed has buffers.
+            Ok(_) if !closing.is_empty() => {}
             Ok(closed) => {
                 for balance in closed.balances().iter().filter(|balance| !balance.is_even()) {
                     tracing::warn!("packet buffers were lost: {balance:?}");

@@ -1,19 +1,19 @@
 //! From a configuration to a running data plane.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sluice_config::schema::{Hugepages, Model};
 use sluice_config::{Fault, place};
 use sluice_dpdk::memory::{Backing, Region};
 use sluice_dpdk::workers::Waiting;
-use sluice_dpdk::{Devices, DpdkIo, Eal, tsc};
+use sluice_dpdk::{Devices, DpdkIo, Driver, Eal, Port, tsc};
 use sluice_engine::assist::{self, Assist};
 use sluice_engine::counters::WorkerCounters;
+use sluice_engine::io::PortIndex;
 use sluice_engine::owners::Exchange;
 use sluice_engine::placement::Part;
 use sluice_engine::plane::Plane;
-use sluice_engine::policy::Port;
 use sluice_engine::request::Counter;
 use sluice_engine::stages::Stages;
 use sluice_engine::time::Now;
@@ -24,12 +24,16 @@ use sluice_table::memory::{LINE, Line};
 
 use crate::build::{self, Secrets};
 use crate::compiling::Compiler;
+use crate::devices::{Known, SPARE_PLACES};
 use crate::filter::{FilterOutlook, filter_fault};
 use crate::plan;
 use crate::ports::{self, outlook, steer};
 use crate::sites::SitesService;
 use crate::workers::Workers;
 use crate::{DaemonError, Loaded};
+
+/// How long the links of cards are waited for.
+const LINK_PATIENCE: Duration = Duration::from_secs(4);
 
 /// A running data plane, as the control thread has it.
 pub struct Running {
@@ -41,8 +45,8 @@ pub struct Running {
     pub workers: Workers,
     /// Where each worker is asked.
     pub desks: Vec<Counter>,
-    /// Ethernet addresses by port.
-    pub macs: Vec<[u8; 6]>,
+    /// What is known of the ports, by place.
+    pub ports: Vec<Known>,
     /// Pools by index.
     pub pools: build::PoolNames,
     /// Rules of the packet filter.
@@ -70,13 +74,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         return Err(refused(faults));
     }
     let count = config.cores.len();
-    let ports: Vec<Port> = outlooks
-        .iter()
-        .map(|port| Port {
-            name: port.plan.name.clone(),
-            senders: Box::default(),
-        })
-        .collect();
+    let places = outlooks.len() + SPARE_PLACES;
     let secrets = Secrets::random().map_err(DaemonError::Randomness)?;
     // Before any device is open: it may take long. And before cores are the workers'.
     let compiler = Compiler::of(config).storing();
@@ -89,19 +87,23 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         tracing::info!("{signatures}");
     }
     let (stages, assists) = stages(config);
-    let mut setup = build::setup(config, ports, (stages, count), secrets)?;
+    let mut setup = build::setup(config, places, (stages, count), secrets)?;
     setup.assist = assists.then(|| assist(config, count));
     let mut devices = ports::plan(config, &outlooks, &setup.stages, assists);
     steer(&mut devices, config, &outlooks, &setup);
+    devices.places = places;
     let cores: Vec<usize> = config.cores.iter().map(|&core| core.into()).collect();
     let eal = Eal::start(&devices.needs(&cores, hugepages(config)))?;
     tracing::info!("{}, packet buffers in {}", eal.version(), eal.memory());
     let (devices, hands) = Devices::open(eal, &devices).map_err(|error| open_error(loaded, error))?;
     let wanted = setup.stages.senders(count, assists);
-    for (port, device) in setup.ports.iter_mut().zip(devices.ports()) {
-        port.senders = senders(device.senders(), &wanted, count);
+    let mut ports = vec![Known::default(); places];
+    for ((place, port), known) in (0..).zip(devices.ports()).zip(&mut ports) {
+        known.mac = describe(&port, config, place);
+        known.senders = senders(port.senders(), &wanted, count);
     }
-    let macs = describe(&devices, config);
+    let macs: Vec<_> = ports.iter().map(|known| known.mac).collect();
+    wait_for_links(&devices);
     let pools = build::pool_names(config, &Vec::new());
     let built = Instant::now();
     let rules = build::filters(config, None).map_err(|error| match filter_fault(&error) {
@@ -111,7 +113,8 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
     let took = built.elapsed();
     let served = served(config, secrets)?;
     let table = served.as_ref().map(|(keeper, _)| keeper.sites());
-    let policy = build::policy(config, &macs, &pools, rules.as_ref(), inspection.as_ref(), table)?;
+    let mut policy = build::policy(config, &macs, &pools, rules.as_ref(), inspection.as_ref(), table)?;
+    policy.senders = ports.iter().map(|known| known.senders.clone()).collect();
     let routes = build::routes(config, &policy.interfaces)?;
     if let Some(rules) = &rules {
         tracing::info!("{}", FilterOutlook::of(rules, took));
@@ -151,7 +154,7 @@ pub fn start(loaded: &Loaded) -> Result<Running, DaemonError> {
         plane,
         workers,
         desks,
-        macs,
+        ports,
         pools,
         rules,
         signatures,
@@ -210,7 +213,7 @@ fn assist(config: &sluice_config::Config, workers: usize) -> Arc<Assist> {
 }
 
 /// The workers that send by a port for all; none where each that sends has a queue of its own.
-fn senders(with_queues: &[u16], wanted: &[u16], workers: usize) -> Box<[u16]> {
+pub(crate) fn senders(with_queues: &[u16], wanted: &[u16], workers: usize) -> Box<[u16]> {
     match wanted.len() == workers && wanted.iter().all(|worker| with_queues.contains(worker)) {
         true => Box::default(),
         false => {
@@ -259,39 +262,55 @@ fn open_error(loaded: &Loaded, error: sluice_dpdk::SetError) -> DaemonError {
     }
 }
 
-/// Say what was opened; the Ethernet addresses by port.
-fn describe(devices: &Devices, config: &sluice_config::Config) -> Vec<[u8; 6]> {
-    let mut macs = Vec::new();
-    for (number, port) in (0u8..).zip(devices.ports()) {
-        let configured = config.interface(port.name()).and_then(|(_, interface)| interface.mac);
-        let mut mac = configured.map_or(port.mac(), |mac| mac.bytes());
-        if mac == [0; 6] {
-            // A device without an address of its own gets a locally administered one.
-            mac = [2, 0x53, 0x6c, 0, 0, number];
+/// Cards bring their links up a moment after they were started. Until then what comes waits in them; with the first packet all
+/// routes that will be there are there. A link that takes longer does not hold up the others.
+fn wait_for_links(devices: &Devices) {
+    let mut waiting = devices.ports();
+    let deadline = Instant::now() + LINK_PATIENCE;
+    loop {
+        waiting.retain(|port| port.driver() == Driver::Native && !port.link().up);
+        if waiting.is_empty() || Instant::now() >= deadline {
+            break;
         }
-        let choice = port.choice();
-        let why = match choice.reason.as_str() {
-            "" => String::new(),
-            reason => format!(" ({reason})"),
-        };
-        tracing::info!(
-            "{}: by {}{why}, {} queue{}, MTU {}, {}",
-            port.name(),
-            choice.driver,
-            port.queues(),
-            if port.queues() == 1 { "" } else { "s" },
-            port.mtu(),
-            mac_text(mac),
-        );
-        if port.queues() > 1 {
-            tracing::info!("{}: {}", port.name(), port.steering());
-        }
-        if config.document.system.idle.interrupt && !port.interrupts() {
-            tracing::info!("{}: no receive interrupts, its workers sleep instead", port.name());
-        }
-        macs.push(mac);
+        std::thread::sleep(Duration::from_millis(10));
     }
-    macs
+    for port in waiting {
+        tracing::warn!(
+            "{}: no link yet, check cable and far end: the other interfaces go on",
+            port.name()
+        );
+    }
+}
+
+/// Say what was opened at a place; its Ethernet address.
+pub(crate) fn describe(port: &Port, config: &sluice_config::Config, place: PortIndex) -> [u8; 6] {
+    let configured = config.interface(port.name()).and_then(|(_, interface)| interface.mac);
+    let mut mac = configured.map_or(port.mac(), |mac| mac.bytes());
+    if mac == [0; 6] {
+        // A device without an address of its own gets a locally administered one.
+        mac = [2, 0x53, 0x6c, 0, 0, place as u8];
+    }
+    let choice = port.choice();
+    let why = match choice.reason.as_str() {
+        "" => String::new(),
+        reason => format!(" ({reason})"),
+    };
+    tracing::info!(
+        "{}: by {}{why}, {} queue{}, MTU {}, {}",
+        port.name(),
+        choice.driver,
+        port.queues(),
+        if port.queues() == 1 { "" } else { "s" },
+        port.mtu(),
+        mac_text(mac),
+    );
+    if port.queues() > 1 {
+        tracing::info!("{}: {}", port.name(), port.steering());
+    }
+    if config.document.system.idle.interrupt && !port.interrupts() {
+        tracing::info!("{}: no receive interrupts, its workers sleep instead", port.name());
+    }
+    mac
 }
 
 /// An Ethernet address as it is written.

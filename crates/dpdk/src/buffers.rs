@@ -98,6 +98,14 @@ pub unsafe trait RawBuffers: Send {
         carried: &[Carried],
     ) -> usize;
 
+    /// The device of a port has come, or goes.
+    fn renew(&mut self, _port: PortIndex) {}
+
+    /// Whether a port has a device.
+    fn has_device(&self, _port: PortIndex) -> bool {
+        true
+    }
+
     /// Ask the processor for what [`take`](Self::take) will give next.
     fn approach(&mut self) {}
 

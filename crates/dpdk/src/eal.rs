@@ -147,12 +147,21 @@ impl Eal {
             .join()
             .unwrap_or(-libc::EFAULT);
         log::quiet_libraries();
+        if started == 0 && !needs.pci.is_empty() {
+            // Legacy virtio by UIO has its registers at I/O ports. Only the thread that started EAL may use them so far, and it
+            // has ended. Where this is refused, DPDK has left out the driver that needs it.
+            // SAFETY: a right of this thread.
+            unsafe { sys::sluice_io_ports() };
+        }
         match started {
-            0 => Ok(Eal {
-                memory,
-                pci: needs.pci.clone(),
-                version,
-            }),
+            0 => {
+                crate::presence::watch();
+                Ok(Eal {
+                    memory,
+                    pci: needs.pci.clone(),
+                    version,
+                })
+            }
             error => Err(refusal(-error, needs)),
         }
     }

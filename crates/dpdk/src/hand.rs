@@ -332,6 +332,14 @@ impl<B: RawBuffers> PacketIo for Hand<B> {
             .unwrap_or_default()
     }
 
+    fn renew(&mut self, port: PortIndex) {
+        self.source.renew(port);
+    }
+
+    fn has_device(&self, port: PortIndex) -> bool {
+        self.source.has_device(port)
+    }
+
     fn held(&self) -> usize {
         self.held
     }

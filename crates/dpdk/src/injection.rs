@@ -55,7 +55,8 @@ impl Hand<Mbufs> {
     /// port is no loop or has no place, and for what nobody else holds.
     pub fn inject(&mut self, port: PortIndex, what: Injected, bytes: &[u8]) -> Option<OtherHolder> {
         let shared = self.source().shared.clone();
-        let ring = shared.loop_of(port)?;
+        let looped = shared.loop_port(port)?;
+        let ring = looped.first_loop()?;
         let mut buffer = Buffer::NONE;
         // SAFETY: of a loop's first queue this hand's worker is the one producer; the pool is alive.
         let error = unsafe {

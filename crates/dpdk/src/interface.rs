@@ -76,6 +76,20 @@ impl Interface {
         self.ask(libc::SIOCSIFMTU, &mut request)
     }
 
+    /// Set its Ethernet address, where it is another.
+    pub fn set_mac(&self, mac: [u8; 6]) -> Result<(), Error> {
+        let mut request = self.request();
+        self.ask(libc::SIOCGIFHWADDR, &mut request)?;
+        // SAFETY: the field that this code fills.
+        let address = unsafe { &mut request.ifr_ifru.ifru_hwaddr.sa_data };
+        let wanted = mac.map(|byte| byte as libc::c_char);
+        if address[..6] == wanted {
+            return Ok(());
+        }
+        address[..6].copy_from_slice(&wanted);
+        self.ask(libc::SIOCSIFHWADDR, &mut request)
+    }
+
     /// Bring it up or down, where it is not.
     pub fn set_up(&self, up: bool) -> Result<(), Error> {
         let mut request = self.request();

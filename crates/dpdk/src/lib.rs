@@ -21,6 +21,7 @@ pub mod memory;
 mod moderation;
 pub mod pool;
 pub mod port;
+mod presence;
 mod ring;
 mod set;
 pub mod steering;

@@ -49,6 +49,7 @@ impl Coming<'_> {
 }
 
 /// One worker's way to one port.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Way {
     pub(crate) port: u16,
     /// This worker's queues to receive from and to send by, where the port has one for it.
@@ -60,16 +61,28 @@ pub(crate) struct Way {
     pub(crate) calls_for_transmit: bool,
 }
 
+impl Way {
+    /// To a place that has no port.
+    pub(crate) const NONE: Way = Way {
+        port: u16::MAX,
+        receive: None,
+        transmit: None,
+        offload: false,
+        calls_for_transmit: false,
+    };
+}
+
 /// The ports, pools and rings of one worker.
 pub struct Mbufs {
     pub(crate) ways: Box<[Way]>,
+    pub(crate) worker: u16,
     /// Rings to and from the other workers.
     pub(crate) handover: Ends,
     /// Rings, pools and ports outlive every buffer that they may be asked to take.
     pub(crate) shared: Arc<Shared>,
 }
 
-// SAFETY: queues belong to this worker alone: `Shared` gives each out once. Raw names inside are owned buffers.
+// SAFETY: queues belong to this worker alone: `Devices::attach` gives each out once. Raw names inside are owned buffers.
 unsafe impl Send for Mbufs {}
 
 // SAFETY: DPDK gives a buffer to one caller only; what could be shared (reference counts, several segments,
@@ -131,6 +144,18 @@ unsafe impl RawBuffers for Mbufs {
         // SAFETY: the caller owns the buffers and gives up those taken; all are of our own pools, whose buffers have no
         // private area.
         unsafe { self.handover.put(to.into(), buffers, rooms, windows, carried) }
+    }
+
+    fn renew(&mut self, port: PortIndex) {
+        if let Some(way) = self.ways.get_mut(usize::from(port)) {
+            *way = self.shared.way(self.worker, port);
+        }
+    }
+
+    fn has_device(&self, port: PortIndex) -> bool {
+        self.ways
+            .get(usize::from(port))
+            .is_some_and(|way| way.port != Way::NONE.port)
     }
 
     #[inline]

@@ -169,6 +169,11 @@ impl Pool {
         Ok(Arc::new(pool))
     }
 
+    /// Name of what it serves.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Buffers in the pool now.
     pub fn available(&self) -> u32 {
         // SAFETY: the pool is alive.

@@ -2,9 +2,12 @@
 
 mod configure;
 mod error;
+mod members;
 mod opening;
+mod sockets;
 
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::device::{Device, RingEnd};
@@ -12,13 +15,17 @@ use crate::driver::{Choice, Driver, choose};
 use crate::eal::Eal;
 use crate::moderation::Moderation;
 use crate::pool::Pool;
+use crate::presence::Origin;
 use crate::ring::{Pair, Ring};
 use crate::steering::{self, HashKey, PortHash, Steered, SteeringError};
 use crate::sys;
 use opening::{Opening, arguments};
 
+use sockets::Sockets;
+
 pub use crate::steering::Steering;
 pub use error::PortError;
+pub use members::Member;
 
 /// A port to be opened.
 #[derive(Clone, Debug)]
@@ -45,6 +52,8 @@ pub struct PortPlan {
     pub fallback_key: Option<HashKey>,
     /// Receive interrupts, where the driver has them.
     pub interrupts: bool,
+    /// A set does not open without it. Otherwise its place stays free where it fails.
+    pub required: bool,
     /// Queue of each entry of the device's table, begun again until that is full; empty gives each queue its turn.
     pub table: Vec<u16>,
 }
@@ -64,6 +73,7 @@ impl PortPlan {
             hash_key: None,
             fallback_key: None,
             interrupts: false,
+            required: true,
             table: Vec::new(),
         }
     }
@@ -107,15 +117,21 @@ pub struct Port {
     choice: Choice,
     mtu: u16,
     offload: bool,
-    detach: bool,
+    /// The device leaves DPDK when the port is closed.
+    detach: AtomicBool,
+    origin: Origin,
     /// How frames come to queues, as last read from the device; held while it is changed.
     steered: Mutex<Steered>,
-    /// Devices behind a bond, closed after it.
-    members: Vec<(u16, bool)>,
+    /// Members of a bond, closed after it.
+    members: Mutex<Vec<members::Place>>,
+    /// What it was opened by.
+    plan: PortPlan,
     /// A ring port's rings, gone after it, and whether it is end A.
     pair: Option<(Arc<Pair>, bool)>,
     /// The workers that have a queue to send by, in the order of these.
     senders: Vec<u16>,
+    /// XDP sockets that come with it, closed after it where DPDK leaves them.
+    sockets: Sockets,
     /// Settings of the interface below, put back after the port is closed.
     moderation: Option<Moderation>,
     /// What the port receives into; it outlives the port.
@@ -145,11 +161,14 @@ impl Port {
             choice: opening.choice.clone(),
             mtu: plan.mtu,
             offload: false,
-            detach: true,
+            detach: AtomicBool::new(true),
+            origin: Origin::of(&plan.device),
             senders: Vec::new(),
             steered: Mutex::new(Steered::not(plan.steering, opening.choice.queues)),
-            members: Vec::new(),
+            members: Mutex::default(),
+            plan: plan.clone(),
             pair: None,
+            sockets: Sockets::default(),
             moderation: None,
             _pool: pool.clone(),
         };
@@ -161,15 +180,22 @@ impl Port {
             Device::Bond { members } => port.attach_members(&opening, members)?,
             device => {
                 let probed = opening.probe(device, opening.choice.driver)?;
-                (port.number, port.detach) = (probed.number, probed.detach);
+                (port.number, port.detach) = (probed.number, probed.detach.into());
                 if matches!(device, Device::Tap { .. }) {
                     opening.prepare()?;
                 }
             }
         }
         port.senders = port.served(receivers, senders);
-        port.configure(&opening, &wish, pool)?;
-        Ok(port)
+        let before = match port.choice.driver {
+            Driver::AfXdp => Sockets::open_now(),
+            _ => Sockets::default(),
+        };
+        let configured = port.configure(&opening, &wish, pool);
+        if port.choice.driver == Driver::AfXdp {
+            port.sockets = Sockets::opened_since(&before);
+        }
+        configured.map(|()| port)
     }
 
     /// The workers that get a queue to send by. Cards have as many as are wished for; elsewhere queues come in pairs.
@@ -215,41 +241,14 @@ impl Port {
         Ok(())
     }
 
-    fn attach_members(&mut self, opening: &Opening<'_>, members: &[Device]) -> Result<(), PortError> {
-        let (name, mut text) = arguments(&opening.plan.device, Driver::Bond, 1, self.mtu);
-        // SAFETY: returns a static string.
-        let member = unsafe { CStr::from_ptr(sys::sluice_bond_member_argument()) }.to_string_lossy();
-        for device in members {
-            let driver = choose(
-                device,
-                self.mtu,
-                1,
-                Some(opening.plan.driver.unwrap_or(Driver::AfPacket)),
-            )
-            .driver;
-            let probed = opening.probe(device, driver)?;
-            self.members.push((probed.number, probed.detach));
-            text += &format!(",{member}={}", probed.name.to_string_lossy());
-        }
-        let arguments = CString::new(format!("{name}{text}")).unwrap_or_default();
-        let name = CString::new(name).unwrap_or_default();
-        // SAFETY: C strings; the number is written on success.
-        let error = unsafe {
-            match sys::sluice_device_probe(arguments.as_ptr()) {
-                0 => sys::sluice_port_by_name(name.as_ptr(), &mut self.number),
-                error => error,
-            }
-        };
-        if error == 0 {
-            Ok(())
-        } else {
-            Err(opening.refused("open", error))
-        }
-    }
-
     /// Name in messages.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The device leaves DPDK with the port, so that others may have it.
+    pub(crate) fn let_go(&self) {
+        self.detach.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn number(&self) -> u16 {
@@ -363,7 +362,7 @@ impl Port {
     /// Members of a bond that LACP has made active; 0 for other ports.
     pub fn active_members(&self) -> usize {
         let mut members = [0; 16];
-        if self.members.is_empty() {
+        if self.choice.driver != Driver::Bond {
             return 0;
         }
         // SAFETY: room for as many as said.
@@ -401,15 +400,9 @@ impl Drop for Port {
             // SAFETY: hands hold the port, so no queue is in use any more. Errors leave nothing to do.
             unsafe {
                 sys::sluice_port_stop(self.number);
-                sys::sluice_port_close(self.number, i32::from(self.detach));
+                sys::sluice_port_close(self.number, i32::from(*self.detach.get_mut()));
             }
         }
-        for &(member, detach) in &self.members {
-            // SAFETY: the bond that used it is closed.
-            unsafe {
-                sys::sluice_port_stop(member);
-                sys::sluice_port_close(member, i32::from(detach));
-            }
-        }
+        self.sockets.close();
     }
 }

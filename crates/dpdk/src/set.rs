@@ -1,6 +1,7 @@
 //! A set of ports, pools and rings that open and close together, and the hands of its workers.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use sluice_engine::io::PortIndex;
 
@@ -12,7 +13,7 @@ use crate::handover;
 use crate::mbufs::{Mbufs, Way};
 use crate::pool::{AF_XDP_ROOM, HEADROOM, JUMBO_ROOM, ORDINARY_ROOM, Pool, PoolBalance, PoolSize};
 use crate::port::{Port, PortError, PortPlan};
-use crate::ring::{Ring, RingError};
+use crate::ring::RingError;
 use crate::workers::Queues;
 
 /// DPDK's packets in and out of one worker.
@@ -29,6 +30,8 @@ fn queue(workers: &[u16], worker: u16, queues: u16) -> Option<u16> {
 pub struct Plan {
     /// The ports, in the order that gives them their index.
     pub ports: Vec<PortPlan>,
+    /// Ports that there are places for: some may come later.
+    pub places: usize,
     /// Workers that poll them.
     pub workers: u16,
     /// The workers that receive, in the order of their queues: empty is all.
@@ -53,6 +56,7 @@ impl Plan {
         let queues: u32 = ports.iter().map(|port| u32::from(port.queues.max(1))).sum();
         let buffers = (queues * 2 * DESCRIPTORS + u32::from(workers) * per_worker + 1024).next_power_of_two() - 1;
         Self {
+            places: ports.len(),
             ports,
             workers,
             receivers: Vec::new(),
@@ -67,19 +71,26 @@ impl Plan {
     /// Size of the pool of a port that can't use the common one.
     fn own_pool(&self, port: &PortPlan) -> Option<PoolSize> {
         let choice = choose(&port.device, port.mtu, port.queues, port.driver);
-        let room = room(choice.driver, &port.device, port.mtu);
-        let per_queue = match choice.driver {
+        self.own_pool_of(
+            choice.driver,
+            choice.queues,
+            room(choice.driver, &port.device, port.mtu),
+        )
+    }
+
+    fn own_pool_of(&self, driver: Driver, queues: u16, room: u16) -> Option<PoolSize> {
+        let per_queue = match driver {
             Driver::AfXdp => 3 * AF_XDP_KEPT_RECEIVE,
             Driver::Memif => 3 * DESCRIPTORS,
             _ if room > ORDINARY_ROOM => 2 * DESCRIPTORS,
             _ => return None,
         };
-        let count = u32::from(choice.queues) * per_queue + u32::from(self.workers) * 1024 + self.in_rings();
+        let count = u32::from(queues) * per_queue + u32::from(self.workers) * 1024 + self.in_rings();
         Some(PoolSize {
             count: count.next_power_of_two() - 1,
             room,
             cache: self.cache,
-            adjoining: choice.driver == Driver::AfXdp,
+            adjoining: driver == Driver::AfXdp,
         })
     }
 
@@ -131,14 +142,27 @@ impl Plan {
         (24 << 20) + self.common_pool().bytes() + made + pools + rings
     }
 
+    /// Bytes that kernel interfaces at the places that are free may take later.
+    fn spare_bytes(&self) -> usize {
+        let places = self.places.saturating_sub(self.ports.len());
+        let pool = self.own_pool_of(Driver::AfXdp, self.workers, AF_XDP_ROOM);
+        places * pool.map_or(0, |size| size.bytes())
+    }
+
     /// What the environment needs to know: `cores` are those of the workers.
     pub fn needs(&self, cores: &[usize], hugepages: Option<bool>) -> Needs {
-        let pci = self.ports.iter().flat_map(|port| match &port.device {
-            Device::Bond { members } => members.clone(),
-            device => vec![device.clone()],
-        });
+        // A port that is not required is probed when it is opened: what is wrong with it is no reason for DPDK not to start.
+        let pci = self
+            .ports
+            .iter()
+            .filter(|port| port.required)
+            .flat_map(|port| match &port.device {
+                Device::Bond { members } => members.clone(),
+                device => vec![device.clone()],
+            });
         Needs {
             bytes: self.bytes(),
+            spare_bytes: self.spare_bytes(),
             cores: cores.to_vec(),
             pci: pci
                 .filter_map(|device| {
@@ -186,7 +210,11 @@ pub(crate) fn room(driver: Driver, device: &Device, mtu: u16) -> u16 {
 /// Largest MTU that AF_PACKET's frames of 2,048 bytes hold.
 pub(crate) const AF_PACKET_ORDINARY_MTU: u16 = 1900;
 
-/// Why a set does not open.
+/// The kernel sets a queue free some time after its XDP socket was closed: how often it is asked for again, and after which pauses.
+const AF_XDP_ATTEMPTS: u32 = 5;
+const AF_XDP_PAUSE: Duration = Duration::from_millis(50);
+
+/// Why a set, or a port of it, does not open.
 #[derive(Debug, thiserror::Error)]
 pub enum SetError {
     /// A port.
@@ -198,34 +226,92 @@ pub enum SetError {
     /// A ring.
     #[error(transparent)]
     Ring(#[from] RingError),
+    /// Every place has a port.
+    #[error("{port}: there are places for {places} devices, and all are taken: restart the process to have more")]
+    NoPlace {
+        /// The port.
+        port: String,
+        /// Places.
+        places: usize,
+    },
+    /// Buffers that workers make packets in are as large as the ports of the start need.
+    #[error("{port}: an MTU of {mtu} needs larger buffers than the process began with: restart it, or lower the MTU")]
+    Mtu {
+        /// The port.
+        port: String,
+        /// Its MTU.
+        mtu: u16,
+    },
 }
 
 /// What the hands share. Fields go in this order: ports hold buffers of pools.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    ports: Vec<Port>,
-    /// What workers allocate from is the first.
-    pools: Vec<Arc<Pool>>,
+    /// By place: none where there is no device.
+    ports: Mutex<Vec<Option<Arc<Port>>>>,
+    /// By worker: what it has of the ports.
+    workers: Vec<OfWorker>,
+    /// What ports with pools of their own receive into.
+    pools: Mutex<Vec<Arc<Pool>>>,
+    /// What the other ports receive into.
+    common: Arc<Pool>,
+    /// What workers allocate from.
+    made: Arc<Pool>,
+}
+
+/// What a worker has of the ports.
+#[derive(Debug)]
+struct OfWorker {
+    /// By place: as it is to be after the worker's next renewal.
+    ways: Mutex<Vec<Way>>,
+    queues: Queues,
+}
+
+/// A lock whose holders leave nothing half done.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shared {
     #[inline(always)]
     pub(crate) fn pool(&self) -> &Pool {
-        &self.pools[0]
+        &self.made
     }
 
-    /// The first ring of a ring port whose frames come back.
-    pub(crate) fn loop_of(&self, port: PortIndex) -> Option<&Ring> {
-        self.ports.get(port as usize)?.first_loop()
+    /// A worker's way to a port, as it is from now on.
+    pub(crate) fn way(&self, worker: u16, port: PortIndex) -> Way {
+        let ways = self.workers.get(usize::from(worker)).map(|worker| lock(&worker.ways));
+        ways.and_then(|ways| ways.get(usize::from(port)).copied())
+            .unwrap_or(Way::NONE)
+    }
+
+    /// A ring port whose frames come back.
+    pub(crate) fn loop_port(&self, port: PortIndex) -> Option<Arc<Port>> {
+        let port = lock(&self.ports).get(usize::from(port))?.clone()?;
+        port.first_loop().is_some().then_some(port)
+    }
+
+    fn all_pools(&self) -> Vec<Arc<Pool>> {
+        let mut pools = vec![self.made.clone()];
+        if !Arc::ptr_eq(&self.made, &self.common) {
+            pools.push(self.common.clone());
+        }
+        pools.extend(lock(&self.pools).iter().cloned());
+        pools
     }
 }
 
 /// An open set of ports.
 #[derive(Debug)]
 pub struct Devices {
+    eal: &'static Eal,
     shared: Arc<Shared>,
+    plan: Plan,
     /// The workers that receive, in the order of their queues.
     receivers: Vec<u16>,
+    /// The workers that send, in the order of their queues.
+    senders: Vec<u16>,
+    failures: Vec<(PortIndex, SetError)>,
 }
 
 /// The pools of a closed set.
@@ -244,7 +330,7 @@ impl Closed {
 /// A set can't close: its hands are still out.
 #[derive(Debug, thiserror::Error)]
 #[error("the devices are still in the hands of workers: stop and join them first")]
-pub struct StillInUse(pub Devices);
+pub struct StillInUse(pub Box<Devices>);
 
 impl Devices {
     /// Open a set: pools, ports configured and started, and a hand for each worker.
@@ -255,82 +341,194 @@ impl Devices {
         let workers = plan.workers.max(1);
         let all: Vec<u16> = (0..workers).collect();
         let or_all = |some: &Vec<u16>| if some.is_empty() { all.clone() } else { some.clone() };
-        let (receivers, senders) = (or_all(&plan.receivers), or_all(&plan.senders));
         let common = Pool::new(eal, "common", plan.common_pool())?;
-        let mut pools = vec![common.clone()];
-        if let Some(size) = plan.made_pool() {
-            pools.insert(0, Pool::new(eal, "made", size)?);
-        }
-        let mut shared = Shared {
-            ports: Vec::new(),
-            pools,
+        let made = match plan.made_pool() {
+            Some(size) => Pool::new(eal, "made", size)?,
+            None => common.clone(),
         };
-        for wanted in &plan.ports {
-            let pool = match plan.own_pool(wanted) {
-                Some(size) => {
-                    let pool = Pool::new(eal, &wanted.name, size)?;
-                    shared.pools.push(pool.clone());
-                    pool
-                }
-                None => common.clone(),
-            };
-            let port = Port::open(eal, wanted, (&receivers, &senders), &pool)?;
-            if port.driver() == Driver::AfXdp {
-                pool.allow_kept(u32::from(port.queues()) * (AF_XDP_KEPT_RECEIVE + AF_XDP_KEPT_TRANSMIT));
+        let places = plan.places.max(plan.ports.len());
+        let of_worker = || OfWorker {
+            ways: Mutex::new(vec![Way::NONE; places]),
+            queues: Queues::default(),
+        };
+        let mut devices = Devices {
+            failures: Vec::new(),
+            eal,
+            shared: Arc::new(Shared {
+                ports: Mutex::new(vec![None; places]),
+                workers: all.iter().map(|_| of_worker()).collect(),
+                pools: Mutex::default(),
+                common,
+                made,
+            }),
+            receivers: or_all(&plan.receivers),
+            senders: or_all(&plan.senders),
+            plan: plan.clone(),
+        };
+        for (place, wanted) in (0..).zip(&plan.ports) {
+            match devices.attach(place, wanted) {
+                Err(error) if !wanted.required => devices.failures.push((place, error)),
+                opened => drop(opened?),
             }
-            shared.ports.push(port);
         }
-        for port in &shared.ports {
-            shared.pools.iter().for_each(|pool| port.outlive(pool));
+        if devices.failures.len() == plan.ports.len()
+            && let Some((_, error)) = devices.failures.pop()
+        {
+            return Err(error);
         }
-        let shared = Arc::new(shared);
         let rings = handover::rings(workers.into(), plan.handover);
-        let hands = (0..workers)
-            .zip(rings)
-            .map(|(worker, handover)| {
-                let ways = shared.ports.iter().map(|port| Way {
-                    port: port.number(),
-                    receive: queue(&receivers, worker, port.queues()),
-                    transmit: queue(port.senders(), worker, port.transmit_queues()),
-                    offload: port.completes_checksums(),
-                    calls_for_transmit: port.driver() == Driver::Bond,
-                });
-                let source = Mbufs {
-                    ways: ways.collect(),
-                    handover,
-                    shared: shared.clone(),
-                };
-                Hand::new(source, plan.parked)
-            })
-            .collect();
-        Ok((Devices { shared, receivers }, hands))
+        let hands = all.iter().zip(rings).map(|(&worker, handover)| {
+            let source = Mbufs {
+                ways: (0..places)
+                    .map(|port| devices.shared.way(worker, port as PortIndex))
+                    .collect(),
+                worker,
+                handover,
+                shared: devices.shared.clone(),
+            };
+            Hand::new(source, plan.parked)
+        });
+        let hands = hands.collect();
+        Ok((devices, hands))
+    }
+
+    /// Open a port at a place that has none. Workers see it once they have renewed it
+    /// ([`PacketIo::renew`](sluice_engine::io::PacketIo::renew)); those of a set that is being opened do without.
+    pub fn attach(&self, place: PortIndex, wanted: &PortPlan) -> Result<Arc<Port>, SetError> {
+        let shared = &self.shared;
+        let places = lock(&shared.ports).len();
+        if usize::from(place) >= places {
+            let port = wanted.name.clone();
+            return Err(SetError::NoPlace { port, places });
+        }
+        if room_of(wanted.mtu) > shared.made.size().room {
+            let (port, mtu) = (wanted.name.clone(), wanted.mtu);
+            return Err(SetError::Mtu { port, mtu });
+        }
+        let choice = choose(&wanted.device, wanted.mtu, wanted.queues, wanted.driver);
+        let open = || -> Result<Port, SetError> {
+            let pool = self.pool_of(wanted)?;
+            if choice.driver == Driver::AfXdp {
+                // Also where it fails to open.
+                pool.allow_kept(u32::from(choice.queues) * (AF_XDP_KEPT_RECEIVE + AF_XDP_KEPT_TRANSMIT));
+            }
+            Ok(Port::open(self.eal, wanted, (&self.receivers, &self.senders), &pool)?)
+        };
+        let mut opened = open();
+        for _ in 0..AF_XDP_ATTEMPTS {
+            match &opened {
+                Err(SetError::Port(PortError::Refused { .. })) if choice.driver == Driver::AfXdp => {
+                    std::thread::sleep(AF_XDP_PAUSE);
+                    opened = open();
+                }
+                _ => break,
+            }
+        }
+        let port = Arc::new(opened?);
+        let pools = shared.all_pools();
+        {
+            let mut ports = lock(&shared.ports);
+            ports[usize::from(place)] = Some(port.clone());
+            for port in ports.iter().flatten() {
+                pools.iter().for_each(|pool| port.outlive(pool));
+            }
+        }
+        self.resume(place, &port);
+        Ok(port)
+    }
+
+    /// Workers have their ways to the port at a place again, once they have renewed it.
+    pub fn resume(&self, place: PortIndex, port: &Port) {
+        for (worker, of_worker) in (0..).zip(&self.shared.workers) {
+            let way = Way {
+                port: port.number(),
+                receive: queue(&self.receivers, worker, port.queues()),
+                transmit: queue(port.senders(), worker, port.transmit_queues()),
+                offload: port.completes_checksums(),
+                calls_for_transmit: port.driver() == Driver::Bond,
+            };
+            lock(&of_worker.ways)[usize::from(place)] = way;
+            if let Some(queue) = way.receive {
+                of_worker.queues.add(way.port, queue);
+            }
+        }
+    }
+
+    /// Workers have no way to the port at a place any more, once they have renewed it.
+    pub fn pause(&self, place: PortIndex, port: &Port) {
+        for of_worker in &self.shared.workers {
+            lock(&of_worker.ways)[usize::from(place)] = Way::NONE;
+            of_worker.queues.remove(port.number());
+        }
+    }
+
+    /// What a port receives into. The pool of an earlier device of that name serves again, unless a driver has kept buffers.
+    fn pool_of(&self, wanted: &PortPlan) -> Result<Arc<Pool>, SetError> {
+        let Some(size) = self.plan.own_pool(wanted) else {
+            return Ok(self.shared.common.clone());
+        };
+        let mut pools = lock(&self.shared.pools);
+        // The list alone holds it: its port is closed.
+        let is_idle = |pool: &Arc<Pool>| pool.name() == wanted.name && Arc::strong_count(pool) == 1;
+        let known = pools.iter().position(is_idle);
+        if let Some(known) = known {
+            if pools[known].size() == size && pools[known].balance().kept_by_driver == 0 {
+                return Ok(pools[known].clone());
+            }
+            pools.remove(known);
+        }
+        let pool = Pool::new(self.eal, &wanted.name, size)?;
+        pools.push(pool.clone());
+        Ok(pool)
+    }
+
+    /// Take the port at a place out of the set. It closes when it is dropped, for which every worker must have renewed it:
+    /// until then they call it.
+    pub fn detach(&self, place: PortIndex) -> Option<Arc<Port>> {
+        let port = lock(&self.shared.ports).get_mut(usize::from(place))?.take()?;
+        self.pause(place, &port);
+        port.let_go();
+        Some(port)
+    }
+
+    /// Whether a worker has a queue of the port at a place to receive from.
+    pub fn receives(&self, worker: u16, place: PortIndex) -> bool {
+        self.shared.way(worker, place).receive.is_some()
     }
 
     /// What a worker receives from.
     pub fn queues(&self, worker: u16) -> Queues {
-        let of = |port: &Port| {
-            let queue = queue(&self.receivers, worker, port.queues())?;
-            Some((port.number(), queue))
-        };
-        Queues::new(self.shared.ports.iter().filter_map(of))
+        let of_worker = self.shared.workers.get(usize::from(worker));
+        of_worker.map(|of_worker| of_worker.queues.clone()).unwrap_or_default()
     }
 
-    /// The ports, in the order of the plan.
-    pub fn ports(&self) -> &[Port] {
-        &self.shared.ports
+    /// The port at a place.
+    pub fn port(&self, place: PortIndex) -> Option<Arc<Port>> {
+        lock(&self.shared.ports).get(usize::from(place))?.clone()
+    }
+
+    /// The ports, in the order of their places.
+    pub fn ports(&self) -> Vec<Arc<Port>> {
+        lock(&self.shared.ports).iter().flatten().cloned().collect()
+    }
+
+    /// The ports that did not open and are not required, by place.
+    pub fn failures(&self) -> &[(PortIndex, SetError)] {
+        &self.failures
     }
 
     /// What each pool has now.
     pub fn balances(&self) -> Vec<PoolBalance> {
-        self.shared.pools.iter().map(|pool| pool.balance()).collect()
+        self.shared.all_pools().iter().map(|pool| pool.balance()).collect()
     }
 
     /// Close the ports; all hands must be gone. What the pools then lack is lost, unless a driver keeps it.
     pub fn close(self) -> Result<Closed, StillInUse> {
-        let Devices { shared, receivers } = self;
-        let shared = Arc::try_unwrap(shared).map_err(|shared| StillInUse(Devices { shared, receivers }))?;
-        let Shared { ports, pools } = shared;
-        drop(ports);
+        if Arc::strong_count(&self.shared) > 1 {
+            return Err(StillInUse(Box::new(self)));
+        }
+        let pools = self.shared.all_pools();
+        drop(self);
         Ok(Closed { pools })
     }
 }

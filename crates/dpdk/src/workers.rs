@@ -1,7 +1,7 @@
 //! Worker threads: pinned to cores, known to DPDK, and quiet when there is nothing to do.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -143,35 +143,78 @@ fn begin(core: usize) -> Result<(), WorkerError> {
 pub struct Idle {
     waiting: Waiting,
     queues: Queues,
-    /// Whether the queues can wake this thread; none before the first try.
-    armed: Option<bool>,
+    armed: Armed,
     rounds: u32,
 }
 
-/// What a worker receives from.
+/// What a worker receives from. Ports come and go: a port that went is left alone from the worker's next sleep on.
 #[derive(Clone, Debug, Default)]
-pub struct Queues(Vec<sys::sluice_queue>);
+pub struct Queues(Arc<List>);
+
+#[derive(Debug, Default)]
+struct List {
+    /// Raised by every change.
+    version: AtomicU32,
+    /// Each with the version that it came with: numbers of ports are used again.
+    queues: Mutex<Vec<(u32, sys::sluice_queue)>>,
+}
 
 impl Queues {
-    /// Of ports and queues by number.
-    pub(crate) fn new(queues: impl Iterator<Item = (u16, u16)>) -> Self {
-        Self(queues.map(|(port, queue)| sys::sluice_queue { port, queue }).collect())
+    pub(crate) fn add(&self, port: u16, queue: u16) {
+        self.change(|version, queues| queues.push((version, sys::sluice_queue { port, queue })));
     }
 
-    /// Let the queues wake this thread: once in each. False where some can't.
-    fn arm(&self) -> bool {
-        let arm = |&queue: &sys::sluice_queue| {
-            // SAFETY: numbers alone, of this worker's own queues; DPDK refuses those of ports that are not open.
-            unsafe { sys::sluice_interrupt_arm(queue) == 0 }
-        };
-        !self.0.is_empty() && self.0.iter().all(arm)
+    pub(crate) fn remove(&self, port: u16) {
+        self.change(|_, queues| queues.retain(|(_, queue)| queue.port != port));
+    }
+
+    fn change(&self, change: impl FnOnce(u32, &mut Vec<(u32, sys::sluice_queue)>)) {
+        let mut queues = self.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = self.0.version.load(Ordering::Relaxed).wrapping_add(1);
+        change(version, &mut queues);
+        self.0.version.store(version, Ordering::Release);
+    }
+}
+
+/// Queues that can wake the thread that waits.
+#[derive(Debug, Default)]
+struct Armed {
+    /// Of the list that they are by.
+    version: u32,
+    queues: Vec<sys::sluice_queue>,
+    /// The versions that these came with.
+    came: Vec<u32>,
+    /// Every queue of the list is among them.
+    all: bool,
+}
+
+impl Armed {
+    /// Follow the list: each queue is armed once. Returns whether all of them can wake this thread.
+    fn follow(&mut self, queues: &Queues) -> bool {
+        let version = queues.0.version.load(Ordering::Acquire);
+        if version != self.version {
+            let wanted = queues.0.queues.lock().unwrap_or_else(PoisonError::into_inner);
+            let (mut queues, mut came) = (Vec::new(), Vec::new());
+            for &(since, queue) in wanted.iter() {
+                // SAFETY: numbers alone, of this worker's own queues; DPDK refuses those of ports that are not open.
+                let arm = || unsafe { sys::sluice_interrupt_arm(queue) == 0 };
+                if self.came.contains(&since) || arm() {
+                    queues.push(queue);
+                    came.push(since);
+                }
+            }
+            self.all = !wanted.is_empty() && queues.len() == wanted.len();
+            (self.queues, self.came) = (queues, came);
+            self.version = version;
+        }
+        self.all
     }
 
     /// Wait until one has frames, for so many milliseconds at most. Returns how many told so.
     fn wait(&self, milliseconds: i32) -> usize {
-        let count = u16::try_from(self.0.len()).unwrap_or(u16::MAX);
+        let count = u16::try_from(self.queues.len()).unwrap_or(u16::MAX);
         // SAFETY: `count` queues lie there; this thread has armed them.
-        let rang = unsafe { sys::sluice_interrupt_wait(self.0.as_ptr(), count, milliseconds) };
+        let rang = unsafe { sys::sluice_interrupt_wait(self.queues.as_ptr(), count, milliseconds) };
         usize::try_from(rang).unwrap_or(0)
     }
 }
@@ -195,7 +238,7 @@ impl Idle {
         Self {
             waiting,
             queues,
-            armed: None,
+            armed: Armed::default(),
             rounds: 0,
         }
     }
@@ -231,11 +274,11 @@ impl Idle {
 
     #[cold]
     fn sleep(&mut self, time: Duration) {
-        if !self.waiting.interrupt || !*self.armed.get_or_insert_with(|| self.queues.arm()) {
+        if !self.waiting.interrupt || !self.armed.follow(&self.queues) {
             return std::thread::sleep(time);
         }
         let milliseconds = i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
-        if self.queues.wait(milliseconds.max(1)) > 0 {
+        if self.armed.wait(milliseconds.max(1)) > 0 {
             self.rounds = 0;
         }
     }

@@ -2,9 +2,9 @@
 
 mod support;
 
-use sluice_dpdk::{Driver, Plan, PortPlan};
+use sluice_dpdk::{DpdkIo, Driver, Plan, PortPlan};
 use sluice_engine::io::PacketIo;
-use support::{exchange_by_kernel, on_each_memory, port, veth, wait_for};
+use support::{command, exchange_by_kernel, on_each_memory, port, veth, wait_for};
 
 #[test]
 fn bonds_by_lacp_exchange_frames() {
@@ -59,6 +59,52 @@ fn bond_with_jumbo_carries_frames_whole() {
                 .then_some(())
         });
         exchange_by_kernel(hand, 0, 1, 200, 9014);
+        opened.close();
+    });
+}
+
+#[test]
+fn bond_goes_on_without_a_member_and_takes_it_again() {
+    on_each_memory("bond_goes_on_without_a_member_and_takes_it_again", |scenario| {
+        veth("a1", "b1", 1500);
+        veth("a2", "b2", 1500);
+        let mut opened = scenario.open(&Plan::new(vec![port("bond:a1+a2"), port("bond:b1+b2")], 1));
+        let ports = opened.devices.ports();
+        let hand = &mut opened.hand;
+        let agree = |hand: &mut DpdkIo, members: usize| {
+            wait_for("LACP to agree", || {
+                for port in 0..2 {
+                    let came = hand.receive(port);
+                    hand.free(&(0..came as u8).collect::<Vec<_>>());
+                    hand.end();
+                }
+                ports.iter().all(|port| port.active_members() == members).then_some(())
+            });
+        };
+        agree(hand, 2);
+        command("ip link delete a2");
+        for (place, port) in (0..).zip(&ports) {
+            assert_eq!((1, false), (port.lost_members().len(), port.is_gone()));
+            opened.devices.pause(place, port);
+            hand.renew(place);
+            assert_eq!(0, hand.receive(place));
+            drop(port.part_members());
+            opened.devices.resume(place, port);
+            hand.renew(place);
+            assert_eq!((0, 1), (port.lost_members().len(), port.absent_members().len()));
+        }
+        agree(hand, 1);
+        exchange_by_kernel(hand, 0, 1, 1_000, 64);
+        veth("a2", "b2", 1500);
+        for port in &ports {
+            let device = port.absent_members().remove(0);
+            let member = port.open_member(&device).unwrap_or_else(|error| panic!("{error}"));
+            port.join_member(&device, member)
+                .unwrap_or_else(|error| panic!("{error}"));
+        }
+        agree(hand, 2);
+        exchange_by_kernel(hand, 1, 0, 1_000, 1514);
+        drop(ports);
         opened.close();
     });
 }

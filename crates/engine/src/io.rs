@@ -82,6 +82,15 @@ pub trait PacketIo: Send {
     /// Frames that receive refused on a port since the start, by reason: `(reason, count)`.
     fn refused(&self, port: PortIndex) -> &[(Refusal, u64)];
 
+    /// The device of a port has come, or goes: what is called from now on concerns the new one, or none. A port without a
+    /// device brings nothing and takes nothing.
+    fn renew(&mut self, _port: PortIndex) {}
+
+    /// Whether a port has a device.
+    fn has_device(&self, _port: PortIndex) -> bool {
+        true
+    }
+
     /// How many buffers are in the hand and not yet disposed of.
     fn held(&self) -> usize;
 

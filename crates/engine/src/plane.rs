@@ -202,7 +202,7 @@ impl Plane {
         let (interfaces, shards) = (policy.interfaces.len().max(setup.interfaces), setup.owners.len());
         policy.leases = Leases::of(&policy, setup.steering.shards());
         set_pairs(&neighbours, &policy);
-        policy.link(&setup);
+        policy.link();
         Ok(Self {
             keeper: Some(NeighbourKeeper::new(neighbours.clone(), limits.timing, now.nanoseconds)),
             lines: Lines::of(&setup, &policy),
@@ -431,9 +431,22 @@ impl Plane {
             policy.inspected = next;
             self.renewals.give(fresh);
         }
-        policy.link(&self.setup);
+        policy.link();
         self.policy.publish(policy);
         Ok(generation)
+    }
+
+    /// The device of a port is another one: `change` sets what is so about the newest policy's interfaces, and who sends by the port.
+    /// `routes` are those of all routers, with the link-local addresses that follow from Ethernet addresses.
+    pub fn readdress(&mut self, change: impl FnOnce(&mut Policy), routes: &[RouteSet]) -> Result<(), PlaneError> {
+        let mut policy = self.policy.current().clone();
+        change(&mut policy);
+        let (fib, next_hops) = (&mut self.fib, &mut self.next_hops);
+        self.ribs
+            .apply_all(routes, |_| false, fib, next_hops, self.now.nanoseconds)?;
+        policy.link();
+        self.policy.publish(policy);
+        Ok(())
     }
 
     /// Change single rules of the newest policy: new flows follow at once, sessions when [`Plane::follow_changes`] says so. The
@@ -459,7 +472,7 @@ impl Plane {
             policy.routers.iter_mut().for_each(|router| router.filters = true);
         }
         policy.filter = Some(filters);
-        policy.link(&self.setup);
+        policy.link();
         self.policy.publish(policy);
     }
 

@@ -58,8 +58,8 @@ pub struct Setup {
     pub assist: Option<Arc<Assist>>,
     /// Sessions of IPv4 and IPv6, all shards together.
     pub sessions: [u32; 2],
-    /// Ports, in the order of the configuration.
-    pub ports: Vec<Port>,
+    /// Ports that there is room for; at least those of the start.
+    pub ports: usize,
     /// Secret of the hashes that place sessions and choose ports.
     pub secret: [u64; 2],
     /// Datagrams in fragments.
@@ -155,14 +155,8 @@ impl Setup {
     }
 }
 
-/// A device.
-#[derive(Clone, Debug)]
-pub struct Port {
-    /// Name in the configuration.
-    pub name: String,
-    /// The workers that have a queue to send by: none where each has its own.
-    pub senders: Box<[WorkerIndex]>,
-}
+/// The workers that have a queue of a port to send by: none where each has its own.
+pub type Senders = Box<[WorkerIndex]>;
 
 /// Translation of one family.
 #[derive(Clone, Debug)]
@@ -290,6 +284,8 @@ pub struct Policy {
     pub interfaces: Vec<Interface>,
     /// By port: the interface of untagged frames, if any.
     pub untagged: Vec<Option<u16>>,
+    /// By port: who sends by it.
+    pub senders: Vec<Senders>,
     /// Those of frames with tags.
     tagged: Arc<Tagged>,
     /// Tunnels.
@@ -395,6 +391,7 @@ impl Policy {
             advertising: Arc::default(),
             interfaces,
             untagged,
+            senders: vec![Senders::default(); ports],
             chains: Vec::new(),
             nat4: Nat::default(),
             nat6: Nat::default(),
@@ -432,14 +429,14 @@ impl Policy {
     }
 
     /// Gather what workers would otherwise look for among all interfaces: to be called when nothing else changes any more.
-    pub(crate) fn link(&mut self, setup: &Setup) {
+    pub(crate) fn link(&mut self) {
         let numbered = (0..).zip(&self.interfaces);
         let advertising = numbered.filter(|(_, interface)| interface.advertise.is_some());
         self.advertising = advertising.map(|(number, _)| number).collect();
         self.links = self
             .interfaces
             .iter()
-            .map(|interface| Link::of(interface, self, setup))
+            .map(|interface| Link::of(interface, self))
             .collect();
     }
 
@@ -451,8 +448,8 @@ impl Policy {
 
     /// The worker that must send by a port in the place of `own`; none where that may.
     #[inline(always)]
-    pub fn sender(&self, setup: &Setup, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
-        let senders = &setup.ports.get(port as usize)?.senders;
+    pub fn sender(&self, port: PortIndex, own: WorkerIndex) -> Option<WorkerIndex> {
+        let senders = self.senders.get(port as usize)?;
         // One for all by this port: a shard that moves takes its flows to no other.
         let sender = *senders.get(usize::from(port).checked_rem(senders.len())?)?;
         (!senders.contains(&own)).then_some(sender)

@@ -49,6 +49,7 @@ reasons! {
         SessionsFull = "sessions-full", "session table of the shard is full; the new flow was refused";
         SessionClash = "session-clash", "the translated flow has the same addresses and ports as another session";
         TransmitFull = "transmit-full", "the device's transmit queue was full";
+        DeviceGone = "device-gone", "the device of the egress interface was removed, and is not back";
         RateLimited = "rate-limited", "more came for the router than its rate, or went over the virtual link than its rate";
         OverShare = "over-share", "more came than the worker can deal with, and the router has had its share";
         LinkOverShare = "link-over-share", "more was to leave by the link than it takes, and the interface has had its share";

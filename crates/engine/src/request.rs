@@ -16,7 +16,7 @@ use sluice_wire::Context;
 pub use self::bindings::{BindingFilter, Bound, ShownBlock, ShownMapping, ShownSubscriber, Use};
 pub use self::desk::{Counter, Desk, desk};
 use crate::capture::Tap;
-use crate::io::WorkerIndex;
+use crate::io::{PortIndex, WorkerIndex};
 use crate::trace::Tracer;
 
 /// Records that one round looks at for a list, at most.
@@ -325,6 +325,14 @@ pub enum Request {
         address: sluice_route::Address,
         /// Its MAC address.
         mac: [u8; 6],
+    },
+    /// The device of a port has come, or goes: take it over from the devices, and receive from it or no more. Not while
+    /// a shard moves.
+    RenewPort {
+        /// The port.
+        port: PortIndex,
+        /// Whether the worker has a queue to receive from.
+        receives: bool,
     },
 }
 

@@ -222,7 +222,7 @@ impl<'m> Worker<'m> {
         let rooms = parts.role.beyond.len();
         let held = parts.inspecting.as_ref().map_or(0, |work| work.holding.most());
         let syns = Syns::new(count, parts.setup.unsolicited_syns as usize);
-        let ports = parts.setup.ports.len();
+        let ports = parts.setup.ports;
         let mut shards: Vec<Option<Box<Shard<'m>>>> = Vec::new();
         shards.resize_with(count, || None);
         for shard in parts.shards {
@@ -230,12 +230,14 @@ impl<'m> Worker<'m> {
             shards[place] = Some(Box::new(shard));
         }
         let assisting = Assisting::of(&parts.setup, parts.own);
+        let mut receives = parts.receives;
+        receives.reserve(ports);
         Self {
             assisting,
             parts: State {
                 own: parts.own,
                 hasher: Hasher::new(parts.setup.secret),
-                lists: Box::new(Lists::new(parts.setup.ports.len())),
+                lists: Box::new(Lists::new(parts.setup.ports)),
                 setup: parts.setup,
                 role: parts.role,
                 paths: parts.paths,
@@ -256,9 +258,9 @@ impl<'m> Worker<'m> {
             io: parts.io,
             receiving: Side::new(ports),
             sending: Side::new(ports),
-            turns: Turns::new(parts.receives.len()),
+            turns: Turns::new(ports),
             took: 0,
-            receives: parts.receives,
+            receives,
             quiescence: parts.quiescence,
             policy: parts.policy,
             cycles: parts.cycles,

@@ -236,3 +236,22 @@ fn capture_of_drops_has_the_reason_and_counts_what_it_missed() {
         assert_eq!(stray.clone().macs(rig::ROUTER_MAC, rig::OUTSIDE_MAC).build(), bytes);
     }
 }
+
+#[test]
+fn port_is_received_from_only_while_it_was_renewed_with_a_queue() {
+    let mut rig = Rig::new(Plan::default());
+    assert_eq!(1, rig.host_sends(&question(1000)).len());
+    for port in [INSIDE, 77] {
+        let renew = Request::RenewPort { port, receives: false };
+        let expected = if port == INSIDE { "Done" } else { "Refused" };
+        assert_eq!(expected, format!("{:?}", rig.ask(0, renew)));
+    }
+    assert_eq!(0, rig.host_sends(&question(1001)).len(), "it waits in the device");
+    let renew = Request::RenewPort {
+        port: INSIDE,
+        receives: true,
+    };
+    assert!(matches!(rig.ask(0, renew), Reply::Done));
+    rig.round();
+    assert_eq!(1, rig.sent().len());
+}

@@ -11,7 +11,7 @@ use sluice_engine::datagrams::Limits;
 use sluice_engine::owners::Owners;
 use sluice_engine::placement::Part;
 use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Policy, Port, Setup, Subscribers};
+use sluice_engine::policy::{Policy, Setup, Subscribers};
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request};
 use sluice_engine::stages::Stages;
 use sluice_engine::steering::Steering as Engine;
@@ -88,12 +88,7 @@ fn plane(steering: Steering, style: Style, workers: usize) -> Result<Plane, Fail
         assist: None,
         steering,
         sessions: [CAPACITY, SHARDS],
-        ports: ["inside", "outside"]
-            .map(|name| Port {
-                name: name.into(),
-                senders: Box::default(),
-            })
-            .into(),
+        ports: 2,
         secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
         fragments: Limits {
             datagrams: 64,

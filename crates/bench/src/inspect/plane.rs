@@ -11,7 +11,7 @@ use sluice_engine::inspection::Inspection;
 use sluice_engine::owners::Owners;
 use sluice_engine::placement::{Load, Part, Placement};
 use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Bridge, Interface, Policy, Port, Setup, Subscribers, bridge_context};
+use sluice_engine::policy::{Bridge, Interface, Policy, Setup, Subscribers, bridge_context};
 use sluice_engine::stages::Stages;
 use sluice_engine::steering::{Steering, Wanted};
 use sluice_engine::time::Now;
@@ -236,10 +236,7 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
         }));
     }
     let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
-    let port = |name: &str| Port {
-        name: name.into(),
-        senders: queues.senders(),
-    };
+    policy.senders = vec![queues.senders(); 2];
     let in_charge = stages.all(Part::Session, case.cores);
     let setup = Setup {
         assist: case.help.map(|help| {
@@ -253,7 +250,7 @@ pub fn plane(case: &Case, rules: &Arc<Ruleset>) -> Result<Plane, Failure> {
         stages,
         steering,
         sessions: [CAPACITY, SHARDS],
-        ports: vec![port("left"), port("right")],
+        ports: 2,
         secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
         fragments: Limits {
             datagrams: 64,

@@ -11,7 +11,7 @@ use sluice_engine::datagrams::Limits;
 use sluice_engine::io::{HAND, Lent, PacketIo, Slot};
 use sluice_engine::owners::Owners;
 use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Policy, Port, Setup, Subscribers};
+use sluice_engine::policy::{Policy, Setup, Subscribers};
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request};
 use sluice_engine::stages::Stages;
 use sluice_engine::steering::{Steering, Wanted};
@@ -303,12 +303,7 @@ fn plane_of(policy: Policy, routes: &[RouteSet], sessions: [u32; 2], short: bool
         stages: Stages::default(),
         assist: None,
         sessions,
-        ports: (0..policy.untagged.len())
-            .map(|port| Port {
-                name: format!("port{port}"),
-                senders: Box::default(),
-            })
-            .collect(),
+        ports: policy.untagged.len(),
         secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
         fragments: Limits {
             datagrams: 64,

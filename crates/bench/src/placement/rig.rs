@@ -13,7 +13,7 @@ use sluice_engine::family::V4;
 use sluice_engine::owners::Owners;
 use sluice_engine::placement::{Load, Part, Placement};
 use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Policy, Port, Setup, Subscribers};
+use sluice_engine::policy::{Policy, Setup, Subscribers};
 use sluice_engine::request::{Counter, Reply, Request};
 use sluice_engine::stages::Stages;
 use sluice_engine::steering::{Steering, Wanted};
@@ -73,10 +73,7 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failur
     }
     let routes = RouteSet::new(&links, &rules::routes(job)?)?;
     let steering = Steering::seeded(SHARDS, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
-    let port = |name: &str| Port {
-        name: name.into(),
-        senders: queues.senders(),
-    };
+    policy.senders = vec![queues.senders(); 2];
     let setup = Setup {
         owners: Owners::dealt(steering.shards(), &stages.all(Part::Session, workers)).into(),
         stages,
@@ -86,7 +83,7 @@ pub fn plane(scenario: &Scenario, placement: &Placement) -> Result<Plane, Failur
             Job::Forward => [SHARDS, SHARDS],
             _ => [CAPACITY, SHARDS],
         },
-        ports: vec![port("inside"), port("outside")],
+        ports: 2,
         secret: [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210],
         fragments: Limits {
             datagrams: 64,

@@ -122,9 +122,15 @@ fn numbering_of(document: &Document, before: &Numbering) -> Numbering {
         .keys()
         .map(String::as_str)
         .filter(|name| *name != DEFAULT);
+    let with_device = document
+        .interfaces
+        .iter()
+        .filter(|(_, interface)| interface.device.is_some() || interface.bond.is_some())
+        .map(|(name, _)| name.as_str());
     Numbering {
         interfaces: before.interfaces.with(document.interfaces.keys().map(String::as_str)),
         routers: before.routers.with([DEFAULT].into_iter().chain(others)),
+        ports: before.ports.with(with_device),
     }
 }
 

@@ -119,7 +119,15 @@ fn built(
         build::filters(config, running.as_ref().map(RunningRules::list))?
     };
     let sites = control.plane().policy().sites.as_ref().map(|sites| sites.table.clone());
-    let policy = build::policy(config, &control.macs, pools, rules.as_ref(), inspection, sites.as_ref())?;
+    let mut policy = build::policy(
+        config,
+        &control.macs(),
+        pools,
+        rules.as_ref(),
+        inspection,
+        sites.as_ref(),
+    )?;
+    policy.senders = control.senders();
     let routes = build::routes(config, &policy.interfaces)?;
     Ok((rules, routes, policy))
 }
@@ -167,6 +175,13 @@ pub(super) async fn apply(
     let advice = checked.advice.complaints();
     let pools = build::pool_names(&checked.config, &control.pools());
     let inspection = renewed.as_ref().map(|renewed| &renewed.inspection);
+    let opened = match control.open_added(&checked.config, request.dry_run).await {
+        Ok(opened) => opened,
+        Err(faults) => {
+            let complaints = place(&request.name, &request.text, faults).complaints();
+            return Ok(Json(ApplyAnswer::Refused { complaints }));
+        }
+    };
     let (rules, routes, policy) = match built(&control, &checked.config, &pools, inspection) {
         Ok(built) => built,
         Err(error) => return Ok(Json(refused_build(&request, &error))),
@@ -212,6 +227,8 @@ pub(super) async fn apply(
     }
     control.set_pools(pools);
     control.set_config(checked.config);
+    opened.keep().await?;
+    control.close_removed(&config).await?;
     control.settle_links();
     control.hear_routes();
     forget(&control, &config).await?;

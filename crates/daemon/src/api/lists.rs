@@ -55,7 +55,7 @@ pub(super) async fn interfaces(
     let items = items.filter(|((_, interface), _)| is_wanted(interface));
     let items = items.filter_map(|((number, interface), configured)| {
         let port = usize::from(interface.port);
-        let device = control.devices.ports().get(port);
+        let device = control.port(port);
         let total = |value: fn(&InterfaceCounters) -> u64| sum(&control.counters, number, value);
         Some(Interface {
             name: interface.name.clone(),
@@ -80,7 +80,7 @@ pub(super) async fn interfaces(
                     format!("{parent} vlan {tags}")
                 }
             },
-            driver: device.map_or(String::new(), |port| port.driver().to_string()),
+            driver: device.as_ref().map_or(String::new(), |port| port.driver().to_string()),
             link: if interface.port == NO_PORT || control.link_is_up(port) {
                 "up"
             } else {
@@ -89,8 +89,10 @@ pub(super) async fn interfaces(
             .into(),
             mac: mac_text(interface.mac),
             mtu: interface.mtu,
-            queues: device.map_or(0, |port| port.queues()),
-            steering: device.map_or_else(String::new, |port| port.steering().to_string()),
+            queues: device.as_ref().map_or(0, |port| port.queues()),
+            steering: device
+                .as_ref()
+                .map_or_else(String::new, |port| port.steering().to_string()),
             addresses: configured.addresses.iter().map(ToString::to_string).collect(),
             received: total(|counters| counters.received.get()),
             received_bytes: total(|counters| counters.received_bytes.get()),
@@ -102,6 +104,7 @@ pub(super) async fn interfaces(
             parked: total(|counters| counters.parked.get()),
             unparked: total(|counters| counters.unparked.get()),
             counters: device
+                .as_deref()
                 .filter(|_| interface.tags.is_empty())
                 .map_or(Vec::new(), device_counters),
         })

@@ -16,21 +16,23 @@ use sluice_wire::{ndp, validity};
 
 use super::{BuildError, relays};
 
-/// The interfaces that have a device of their own: port `p` is the device of interface `ports[p]`.
-pub type Ports = Vec<InterfaceIndex>;
-
-/// The ports of a configuration.
-pub fn ports(config: &Config) -> Ports {
-    let has_device = |interface: &Configured| matches!(interface.link, Link::Device { .. } | Link::Bond { .. });
-    (0..)
-        .zip(&config.interfaces)
-        .filter(|(_, interface)| has_device(interface))
-        .map(|(index, _)| index)
+/// The ports of a configuration, each with the interface that has its device. Where the process has just begun they are numbered
+/// without a gap, in the order of the file.
+pub fn ports(config: &Config) -> Vec<(PortIndex, InterfaceIndex)> {
+    let named = (0..).zip(config.numbering.ports.names());
+    named
+        .filter_map(|(port, name)| Some((port, config.interface(name?)?.0)))
         .collect()
 }
 
+/// The port of an interface that has a device of its own.
+pub fn port(config: &Config, interface: InterfaceIndex) -> Option<PortIndex> {
+    let mut ports = ports(config).into_iter();
+    ports.find(|&(_, owner)| owner == interface).map(|(port, _)| port)
+}
+
 /// Port and tags of an interface.
-fn place(config: &Config, ports: &Ports, index: InterfaceIndex) -> (PortIndex, Vec<Tag>) {
+fn place(config: &Config, ports: &[(PortIndex, InterfaceIndex)], index: InterfaceIndex) -> (PortIndex, Vec<Tag>) {
     let (device, tags) = match config.interfaces.get(usize::from(index)).map(|i| &i.link) {
         Some(Link::Vlan { parent, tags }) => (
             *parent,
@@ -41,8 +43,8 @@ fn place(config: &Config, ports: &Ports, index: InterfaceIndex) -> (PortIndex, V
         ),
         _ => (index, Vec::new()),
     };
-    let port = ports.iter().position(|&owner| owner == device);
-    (port.map_or(NO_PORT, |port| port as PortIndex), tags)
+    let port = ports.iter().find(|&&(_, owner)| owner == device);
+    (port.map_or(NO_PORT, |&(port, _)| port), tags)
 }
 
 /// The interfaces as the engine has them. `macs` has the Ethernet address of each port.
@@ -301,7 +303,10 @@ mod tests {
     /// Names of the cards that face outside.
     fn cards_of(text: &str) -> Vec<String> {
         let config = config(text);
-        let cards = ports(&config).into_iter().filter(|&card| faces_outside(&config, card));
+        let cards = ports(&config)
+            .into_iter()
+            .map(|(_, card)| card)
+            .filter(|&card| faces_outside(&config, card));
         cards
             .map(|card| config.interfaces[usize::from(card)].name.clone())
             .collect()

@@ -16,7 +16,7 @@ mod translation;
 pub use applications::{UnknownApplication, application_names};
 pub use filter::{Listed, Rules, filters, written};
 pub use inspection::{inspection, inspection_plan, other_inspection, signatures};
-pub use interfaces::{Ports, faces_outside, interfaces, ports, routes};
+pub use interfaces::{faces_outside, interfaces, port, ports, routes};
 pub use signatures::{ReadRules, RefusedRule, SignatureError, SignatureReport};
 pub use sites::{access, relays, site_context, site_networks};
 pub use steering::steering;
@@ -35,7 +35,7 @@ use sluice_engine::io::WorkerIndex;
 use sluice_engine::owners::Owners;
 use sluice_engine::placement::Part;
 use sluice_engine::plane::NeighbourLimits;
-use sluice_engine::policy::{LIMITS, Limits, Policy, Port, Router, Setup, Subscribers};
+use sluice_engine::policy::{LIMITS, Limits, Policy, Router, Setup, Subscribers};
 use sluice_engine::stages::Stages;
 use sluice_nat::deterministic::DeterministicError;
 use sluice_nat::sites::Sites;
@@ -115,13 +115,13 @@ impl Secrets {
     }
 }
 
-/// What is fixed from start to end. `ports` are in the order of [`ports`], `stages` are those of so many workers.
+/// What is fixed from start to end, with places for so many ports. `stages` are those of so many workers.
 ///
 /// # Errors
 /// An impossible number of shards.
 pub fn setup(
     config: &Config,
-    ports: Vec<Port>,
+    ports: usize,
     (stages, workers): (Stages, usize),
     secrets: Secrets,
 ) -> Result<Setup, BuildError> {
@@ -306,7 +306,7 @@ mod tests {
         };
         assert_eq!(
             expected,
-            setup(&config, Vec::new(), (Stages::default(), 1), Secrets::FIXED)
+            setup(&config, 0, (Stages::default(), 1), Secrets::FIXED)
                 .unwrap()
                 .fragments
         );
@@ -317,7 +317,7 @@ mod tests {
         let interface = "[interfaces.a]\ndevice = \"null:\"\n";
         let settings = |text: &str| {
             let config = config(&format!("{interface}{text}"));
-            let waiting = setup(&config, Vec::new(), (Stages::default(), 1), Secrets::FIXED)
+            let waiting = setup(&config, 0, (Stages::default(), 1), Secrets::FIXED)
                 .unwrap()
                 .unsolicited_syns;
             (
@@ -353,7 +353,7 @@ mod tests {
              [nat.pools.a]\naddresses = [\"198.51.100.0/26\"]\nports = \"1-65535\"\n\
              block = {}\nfiltering = \"address-dependent\"\n",
         );
-        let setup = setup(&config, Vec::new(), (Stages::default(), 1), Secrets::FIXED).unwrap();
+        let setup = setup(&config, 0, (Stages::default(), 1), Secrets::FIXED).unwrap();
         let names = pool_names(&config, &Vec::new());
         let mut policy = policy(&config, &[[2, 0, 0, 0, 0, 1]], &names, None, None, None).unwrap();
         policy.leases = Leases::of(&policy, setup.steering.shards());
@@ -381,7 +381,7 @@ mod tests {
         };
         assert_eq!(
             expected,
-            setup(&config, Vec::new(), (Stages::default(), 1), Secrets::FIXED)
+            setup(&config, 0, (Stages::default(), 1), Secrets::FIXED)
                 .unwrap()
                 .subscribers
         );

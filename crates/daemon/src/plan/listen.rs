@@ -78,7 +78,7 @@ impl Ear {
 fn ears(config: &Config) -> Result<Vec<Ear>, LiveError> {
     let mut ears = Vec::new();
     let mut others = Vec::new();
-    for (port, index) in (0..).zip(build::ports(config)) {
+    for (port, index) in build::ports(config) {
         let Some(interface) = config.interfaces.get(usize::from(index)) else {
             continue;
         };

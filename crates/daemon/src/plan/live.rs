@@ -174,7 +174,7 @@ impl Live {
         let ports = build::ports(config);
         let interfaces = ports
             .iter()
-            .filter_map(|&index| config.interfaces.get(usize::from(index)));
+            .filter_map(|&(_, index)| config.interfaces.get(usize::from(index)));
         // A VLAN may be given a larger MTU than its parent is.
         let mtu = config.interfaces.iter().map(|interface| interface.mtu).max();
         Self {
@@ -360,8 +360,7 @@ fn port(config: &Config, name: &str) -> Option<PortIndex> {
         Link::Vlan { parent, .. } => *parent,
         _ => index,
     };
-    let place = build::ports(config).iter().position(|&port| port == owner)?;
-    PortIndex::try_from(place).ok()
+    build::port(config, owner)
 }
 
 #[cfg(test)]

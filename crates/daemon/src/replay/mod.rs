@@ -151,7 +151,6 @@ pub(crate) fn by_port<'a>(
     config: &Config,
     named: &'a [(String, PathBuf)],
 ) -> Result<Vec<(PortIndex, &'a PathBuf)>, ReplayError> {
-    let ports = build::ports(config);
     let mut found: Vec<(PortIndex, &PathBuf)> = Vec::new();
     for (name, path) in named {
         let (index, interface) = config.interface(name).ok_or_else(|| ReplayError::UnknownInterface {
@@ -169,10 +168,9 @@ pub(crate) fn by_port<'a>(
                 parent: parent.map_or_else(String::new, |parent| parent.name.clone()),
             });
         }
-        let Some(port) = ports.iter().position(|&owner| owner == index) else {
+        let Some(port) = build::port(config, index) else {
             return Err(ReplayError::Virtual(name.clone()));
         };
-        let port = port as PortIndex;
         if found.iter().any(|(other, _)| *other == port) {
             return Err(ReplayError::Twice(name.clone()));
         }

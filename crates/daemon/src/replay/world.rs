@@ -9,7 +9,6 @@ use sluice_engine::io::memory::{MemoryIo, Sent, Wires};
 use sluice_engine::io::{PortIndex, WorkerIndex};
 use sluice_engine::placement::Part;
 use sluice_engine::plane::Plane;
-use sluice_engine::policy::Port;
 use sluice_engine::request::{Counter, Filter, Request};
 use sluice_engine::stages::Stages;
 use sluice_engine::time::Now;
@@ -88,23 +87,20 @@ fn plane(
     // One queue a port, as a kernel interface has.
     let sender = stages.workers(Part::Transmit).first().copied().unwrap_or(build::FIRST);
     let owners = build::ports(config);
-    let configured = owners.iter().map(|&index| config.interfaces.get(usize::from(index)));
+    let configured = owners
+        .iter()
+        .map(|&(_, index)| config.interfaces.get(usize::from(index)));
     let mut macs = Vec::new();
     let mut readdress = Vec::new();
-    let mut ports = Vec::new();
     for (number, interface) in (0u8..).zip(configured) {
         let mac = interface.and_then(|interface| interface.mac).map(|mac| mac.bytes());
         let made = [2, 0x53, 0x6c, 0, 1, number];
         macs.push(mac.unwrap_or(made));
         readdress.push(mac.is_none().then_some(made));
-        ports.push(Port {
-            name: interface.map_or_else(String::new, |interface| interface.name.clone()),
-            senders: [sender].into(),
-        });
     }
-    let setup = build::setup(config, ports, (stages, workers.into()), Secrets::FIXED)?;
+    let setup = build::setup(config, macs.len(), (stages, workers.into()), Secrets::FIXED)?;
     let rules = build::filters(config, None)?;
-    let policy = build::policy(
+    let mut policy = build::policy(
         config,
         &macs,
         &build::pool_names(config, &Vec::new()),
@@ -112,6 +108,7 @@ fn plane(
         inspection,
         None,
     )?;
+    policy.senders = vec![[sender].into(); macs.len()];
     let routes = build::routes(config, &policy.interfaces)?;
     let limits = build::neighbour_limits(config);
     let plane = Plane::new(setup, policy, &routes, limits, workers.into(), Now::at(0))?;

@@ -9,6 +9,9 @@ use crate::device::PciAddress;
 pub struct Needs {
     /// Bytes of DPDK memory: pools, rings and the drivers' own.
     pub bytes: usize,
+    /// Bytes that may be needed later. Ordinary pages are taken for them as far as there is memory: they cost nothing until they
+    /// are used.
+    pub spare_bytes: usize,
     /// Cores that workers are to be pinned to.
     pub cores: Vec<usize>,
     /// Cards driven by DPDK itself.
@@ -37,6 +40,9 @@ impl std::fmt::Display for Memory {
         }
     }
 }
+
+/// An address that no card has.
+const NO_CARD: &str = "ffff:ff:1f.7";
 
 /// The arguments for what is to run on a host, and where memory comes from.
 pub fn arguments(needs: &Needs, host: &Host) -> Result<(Memory, Vec<String>), EalError> {
@@ -80,16 +86,18 @@ pub fn arguments(needs: &Needs, host: &Host) -> Result<(Memory, Vec<String>), Ea
                     available: host.available_bytes >> 20,
                 });
             }
+            let spare = (needs.spare_bytes >> 20).min(((host.available_bytes >> 20) - megabytes) / 2);
             arguments.extend([
                 "--no-huge".into(),
                 "--no-shconf".into(),
                 "-m".into(),
-                megabytes.max(64).to_string(),
+                (megabytes + spare).max(64).to_string(),
             ]);
         }
     }
     if needs.pci.is_empty() {
-        arguments.push("--no-pci".into());
+        // No card now, and some may come: with an empty list DPDK would take every card that it may.
+        arguments.extend(["-a".into(), NO_CARD.into()]);
     }
     for address in &needs.pci {
         arguments.extend(["-a".into(), address.to_string()]);
@@ -123,10 +131,21 @@ mod tests {
             &host(0),
         );
         assert!(
-            text.contains("--no-huge --no-shconf -m 100") && text.contains("--no-pci"),
+            text.contains("--no-huge --no-shconf -m 100") && text.contains(NO_CARD),
             "{text}"
         );
         assert!(!text.contains("--in-memory"), "the two exclude each other: {text}");
+    }
+
+    #[test]
+    fn arguments_without_hugepages_have_memory_for_later_as_far_as_there_is() {
+        let needs = |spare: usize| Needs {
+            bytes: 100 << 20,
+            spare_bytes: spare << 20,
+            ..Needs::default()
+        };
+        assert!(text(&needs(50), &host(0)).contains("-m 150"));
+        assert!(text(&needs(5000), &host(0)).contains("-m 562"));
     }
 
     #[test]
@@ -201,6 +220,6 @@ mod tests {
             },
             &host(0),
         );
-        assert!(text.contains("-a 0000:3b:00.0") && !text.contains("--no-pci"), "{text}");
+        assert!(text.contains("-a 0000:3b:00.0") && !text.contains(NO_CARD), "{text}");
     }
 }

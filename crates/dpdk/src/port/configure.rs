@@ -4,8 +4,10 @@ use std::sync::PoisonError;
 
 use super::opening::Opening;
 use super::{Port, PortError};
+use crate::device::Device;
 use crate::driver::Driver;
 use crate::eal::error_text;
+use crate::interface::Interface;
 use crate::pool::Pool;
 use crate::set::DESCRIPTORS;
 use crate::steering::{self, Attempt, HashDevice, HashKey, PortHash, Refusal, Wish};
@@ -54,11 +56,7 @@ impl Port {
         );
         let configured = configured.map_err(|failure| *failure.error)?;
         if let Some(mac) = plan.mac {
-            // SAFETY: six bytes, read during the call.
-            match unsafe { sys::sluice_port_set_mac(self.number, mac.as_ptr()) } {
-                0 => {}
-                error => return Err(opening.refused("take its MAC address", error)),
-            }
+            self.set_mac(opening, mac)?;
         }
         // SAFETY: a configured port.
         match unsafe { sys::sluice_port_start(self.number) } {
@@ -78,6 +76,20 @@ impl Port {
             sys::sluice_port_promiscuous(self.number, i32::from(plan.promiscuous));
         }
         Ok(())
+    }
+
+    /// Give the device an Ethernet address: a kernel interface by the kernel, another by its driver.
+    fn set_mac(&self, opening: &Opening<'_>, mac: [u8; 6]) -> Result<(), PortError> {
+        let step = "take its MAC address";
+        if let Device::Kernel { interface } = &opening.plan.device {
+            let set = Interface::named(interface).and_then(|interface| interface.set_mac(mac));
+            return set.map_err(|error| opening.refused_for(step, error.to_string()));
+        }
+        // SAFETY: six bytes, read during the call.
+        match unsafe { sys::sluice_port_set_mac(self.number, mac.as_ptr()) } {
+            0 => Ok(()),
+            error => Err(opening.refused(step, error)),
+        }
     }
 
     /// Configure the device and its queues, with one way to hash.

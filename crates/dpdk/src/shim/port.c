@@ -71,6 +71,9 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 			configuration.rx_adv_conf.rss_conf.rss_key_len = settings->hash_key_bytes;
 		}
 	}
+	/* virtio chooses among VLANs, whether it was asked to or not: so that it can be told to take them all. */
+	if (device.driver_name != NULL && strcmp(device.driver_name, "net_virtio") == 0)
+		configuration.rxmode.offloads |= device.rx_offload_capa & RTE_ETH_RX_OFFLOAD_VLAN_FILTER;
 	configuration.intr_conf.rxq = settings->interrupts != 0;
 	*step = SLUICE_STEP_CONFIGURE;
 	rc = rte_eth_dev_configure(port, settings->receive_queues, settings->transmit_queues, &configuration);
@@ -111,7 +114,12 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 
 int sluice_port_start(uint16_t port)
 {
-	return rte_eth_dev_start(port);
+	int rc = rte_eth_dev_start(port), vlan;
+
+	if (rc == 0 && (rte_eth_dev_get_vlan_offload(port) & RTE_ETH_VLAN_FILTER_OFFLOAD))
+		for (vlan = 0; vlan <= RTE_ETHER_MAX_VLAN_ID && rc == 0; vlan++)
+			rc = rte_eth_dev_vlan_filter(port, (uint16_t)vlan, 1);
+	return rc;
 }
 
 /* Whether each of its queues has a file descriptor that tells of frames. */
@@ -146,15 +154,49 @@ int sluice_port_stop(uint16_t port)
 	return rte_eth_dev_stop(port);
 }
 
+/* Whether another port is on the same device, as on cards with one address for two ports. */
+static int is_shared(uint16_t port, const struct rte_device *device)
+{
+	struct rte_eth_dev_info info;
+	uint16_t other;
+
+	RTE_ETH_FOREACH_DEV(other)
+		if (other != port && rte_eth_dev_info_get(other, &info) == 0 && info.device == device)
+			return 1;
+	return 0;
+}
+
 int sluice_port_close(uint16_t port, int detach)
 {
-	struct rte_eth_dev_info device;
-	int rc = rte_eth_dev_info_get(port, &device), closed;
+	struct rte_eth_dev_info info;
+	int rc = rte_eth_dev_info_get(port, &info), closed, shared = 0;
+	struct rte_device *device = rc == 0 ? info.device : NULL;
 
+	if (detach && device != NULL)
+		shared = is_shared(port, device);
 	closed = rte_eth_dev_close(port);
-	if (detach && rc == 0 && device.device != NULL)
-		rc = rte_dev_remove(device.device);
+	if (detach && device != NULL && !shared)
+		rc = rte_dev_remove(device);
 	return closed != 0 ? closed : rc;
+}
+
+static void (*removal_told)(const char *name);
+
+static void on_removal(const char *name, enum rte_dev_event_type event, void *argument)
+{
+	(void)argument;
+	if (event == RTE_DEV_EVENT_REMOVE && name != NULL)
+		removal_told(name);
+}
+
+/* VFIO's request for a card comes by DPDK's interrupt thread. Accesses to a card that UIO has lost are made harmless. */
+int sluice_watch_removal(void (*told)(const char *name))
+{
+	int rc;
+
+	removal_told = told;
+	rc = rte_dev_event_callback_register(NULL, on_removal, NULL);
+	return rc != 0 ? rc : rte_dev_hotplug_handle_enable();
 }
 
 int sluice_port_promiscuous(uint16_t port, int on)
@@ -232,6 +274,24 @@ int sluice_bond_active(uint16_t port, uint16_t *members, uint16_t room)
 	return rte_eth_bond_active_members_get(port, members, room);
 #else
 	return rte_eth_bond_active_slaves_get(port, members, room);
+#endif
+}
+
+int sluice_bond_add(uint16_t port, uint16_t member)
+{
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+	return rte_eth_bond_member_add(port, member);
+#else
+	return rte_eth_bond_slave_add(port, member);
+#endif
+}
+
+int sluice_bond_remove(uint16_t port, uint16_t member)
+{
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+	return rte_eth_bond_member_remove(port, member);
+#else
+	return rte_eth_bond_slave_remove(port, member);
 #endif
 }
 

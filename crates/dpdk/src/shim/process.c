@@ -45,6 +45,11 @@ int sluice_eal_start(int argc, char **argv)
 	return rte_eal_init(argc, argv) < 0 ? -rte_errno : 0;
 }
 
+int sluice_io_ports(void)
+{
+	return rte_eal_iopl_init();
+}
+
 const char *sluice_version(void)
 {
 	return rte_version();

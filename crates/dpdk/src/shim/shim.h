@@ -59,6 +59,8 @@ uint32_t sluice_ring_drain(struct rte_ring *ring);
 
 /* process.c: EAL, pools, rings */
 int sluice_eal_start(int argc, char **argv);
+/* Lets this thread, and those that it starts from now on, use the processor's I/O ports. */
+int sluice_io_ports(void);
 const char *sluice_version(void);
 int sluice_log_open(void (*write)(const char *text, size_t length));
 int sluice_thread_register(void);
@@ -132,6 +134,7 @@ int sluice_port_configure(uint16_t port, const struct sluice_port_settings *sett
 int sluice_port_start(uint16_t port);
 int sluice_port_stop(uint16_t port);
 int sluice_port_close(uint16_t port, int detach);
+int sluice_watch_removal(void (*told)(const char *name));
 int sluice_port_promiscuous(uint16_t port, int on);
 int sluice_port_all_multicast(uint16_t port, int on);
 int sluice_port_mac(uint16_t port, uint8_t mac[6]);
@@ -150,6 +153,8 @@ int sluice_interrupts(uint16_t port);
 int sluice_interrupt_arm(struct sluice_queue queue);
 int sluice_interrupt_wait(const struct sluice_queue *queues, uint16_t count, int milliseconds);
 int sluice_bond_active(uint16_t port, uint16_t *members, uint16_t room);
+int sluice_bond_add(uint16_t port, uint16_t member);
+int sluice_bond_remove(uint16_t port, uint16_t member);
 const char *sluice_bond_member_argument(void);
 const char *sluice_error_text(int error);
 

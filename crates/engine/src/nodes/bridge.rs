@@ -252,7 +252,7 @@ pub fn send(slot: Slot, to: u16, batch: &mut Batch<'_, '_>, lists: &mut Lists, c
     let Some(interface) = ctx.policy.interface(to) else {
         return lists.discard(slot, Own::InterfaceGone);
     };
-    let out = match ctx.policy.sender(ctx.setup, interface.port, ctx.own) {
+    let out = match ctx.policy.sender(interface.port, ctx.own) {
         Some(sender) => Out::HandOver(sender, to),
         None => {
             if let Some(counters) = ctx.counters.interfaces.get(to as usize) {

@@ -84,7 +84,7 @@ pub fn discover(batch: &mut Batch<'_, '_>, lists: &mut Lists, ctx: &mut Ctx<'_, 
                     counters.sent_bytes.add(packet.len() as u64);
                 }
                 batch.meta[slot as usize].egress = meta.interface;
-                match policy.sender(ctx.setup, interface.port, ctx.own) {
+                match policy.sender(interface.port, ctx.own) {
                     None => lists.send(interface.port, slot),
                     Some(sender) => {
                         if let Some(counters) = counters {

@@ -150,7 +150,7 @@ fn gather(way: &mut Way, hop: Hop, exit: &Exit<'_>) -> bool {
     };
     let sender = match link.queued {
         true => None,
-        false => exit.policy.sender(exit.setup, link.port, exit.own),
+        false => exit.policy.sender(link.port, exit.own),
     };
     let untagged = link.tags == 0;
     let mtu = match link.tunnel {
@@ -399,7 +399,7 @@ pub fn as_it_is(packet: &Packet<'_>, hop: Hop, exit: &Exit<'_>) -> Out {
     let Some(interface) = exit.policy.interfaces.get(hop.interface()) else {
         return Out::Drop(Own::InterfaceGone);
     };
-    match exit.policy.sender(exit.setup, interface.port, exit.own) {
+    match exit.policy.sender(interface.port, exit.own) {
         Some(sender) => Out::HandOver(sender, hop.interface() as u16),
         None => {
             if let Some(counters) = exit.counters.interfaces.get(hop.interface()) {

@@ -4,7 +4,7 @@ use sluice_route::{RouterIndex, SourceValidation};
 use sluice_wire::ethernet;
 use sluice_wire::field::Mac;
 
-use super::{Interface, Policy, Setup};
+use super::{Interface, Policy};
 use crate::io::{NO_PORT, PortIndex};
 
 /// Most tags that the short way knows.
@@ -54,8 +54,8 @@ impl Link {
     };
 
     /// An interface of a policy.
-    pub(super) fn of(interface: &Interface, policy: &Policy, setup: &Setup) -> Self {
-        let port = setup.ports.get(usize::from(interface.port));
+    pub(super) fn of(interface: &Interface, policy: &Policy) -> Self {
+        let senders = policy.senders.get(usize::from(interface.port));
         let mut head = [0; _];
         let tags = interface.tags.iter().flat_map(|tag| {
             let ([a, b], [c, d]) = (tag.protocol.to_be_bytes(), tag.id().to_be_bytes());
@@ -76,7 +76,7 @@ impl Link {
             port: interface.port,
             mtu: interface.mtu,
             tunnel: interface.tunnel.is_some(),
-            queued: port.is_none_or(|port| port.senders.is_empty()),
+            queued: senders.is_none_or(|senders| senders.is_empty()),
         }
     }
 

@@ -53,10 +53,10 @@ impl Worker<'_> {
     fn transmit(&mut self, now: Now) {
         let shared = self.policy.load().shares.is_some();
         for port in 0..self.parts.lists.transmit.len() {
-            let mut slots = std::mem::take(&mut self.parts.lists.transmit[port]);
-            if slots.is_empty() {
+            if self.parts.lists.transmit[port].is_empty() {
                 continue;
             }
+            let mut slots = std::mem::take(&mut self.parts.lists.transmit[port]);
             let of = |shares: &Shares| shares.is_link_shared(port);
             let is_link_shared = shared && self.policy.load().shares.as_deref().is_some_and(of);
             let has_dealt = is_link_shared && self.share_link(port as PortIndex, &mut slots, now.nanoseconds);
@@ -65,7 +65,11 @@ impl Worker<'_> {
                 self.link_took(port as PortIndex, &slots, taken, has_dealt);
             }
             if taken < slots.len() {
-                refused(&mut self.parts, &mut *self.io, &slots[taken..]);
+                let why = match self.io.has_device(port as PortIndex) {
+                    true => Own::TransmitFull,
+                    false => Own::DeviceGone,
+                };
+                refused(&mut self.parts, &mut *self.io, &slots[taken..], why);
             }
         }
     }
@@ -252,7 +256,7 @@ pub(super) fn ready(resumed: &mut ArrayVec<(Waiting, Resume), HAND>, waiting: Wa
 
 /// What the device did not take: not sent after all.
 #[cold]
-fn refused(state: &mut super::State<'_>, io: &mut dyn crate::io::Handover, slots: &[Slot]) {
+fn refused(state: &mut super::State<'_>, io: &mut dyn crate::io::Handover, slots: &[Slot], why: Own) {
     let mut lent = Lent::new();
     io.lend(&mut lent);
     for &slot in slots {
@@ -262,7 +266,7 @@ fn refused(state: &mut super::State<'_>, io: &mut dyn crate::io::Handover, slots
             counters.sent.add(1u64.wrapping_neg());
             counters.sent_bytes.add(bytes.wrapping_neg());
         }
-        state.lists.discard(slot, Own::TransmitFull);
+        state.lists.discard(slot, why);
     }
 }
 

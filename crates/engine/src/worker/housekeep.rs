@@ -2,6 +2,7 @@
 
 use super::Worker;
 use crate::batch::{Task, put};
+use crate::io::PortIndex;
 use crate::reason::Own;
 use crate::request::{Reply, Request, portion};
 use crate::shard::Tools;
@@ -182,7 +183,26 @@ impl Worker<'_> {
                 let done = matches!(set, Some(Ok(_)));
                 self.desk.answer(if done { Reply::Done } else { Reply::Refused });
             }
+            Request::RenewPort { port, receives } => {
+                let done = !self.is_moving() && usize::from(port) < self.parts.setup.ports;
+                if done {
+                    self.renew_port(port, receives);
+                }
+                self.desk.answer(if done { Reply::Done } else { Reply::Refused });
+            }
         }
+    }
+
+    /// The device of a port has come, or goes. No shard moves: who moves one counts what ports still bring.
+    fn renew_port(&mut self, port: PortIndex, receives: bool) {
+        self.io.renew(port);
+        self.receives.retain(|&other| other != port);
+        if receives {
+            // There is room for as many as there are ports.
+            let place = self.receives.partition_point(|&other| other < port);
+            self.receives.insert(place, port);
+        }
+        self.turns.forget();
     }
 
     /// Whether packets wait to go on.

@@ -161,7 +161,7 @@ fn send(
         return false;
     };
     counters.made.add(1);
-    match ctx.policy.sender(ctx.setup, interface.port, ctx.own) {
+    match ctx.policy.sender(interface.port, ctx.own) {
         Some(sender) => lists.hand_over(slot, sender, Note::new(Stage::Finished(number), meta)),
         None => {
             counters.sent.add(1);

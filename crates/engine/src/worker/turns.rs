@@ -51,6 +51,11 @@ impl Turns {
         }
     }
 
+    /// The ports that are received from are others.
+    pub fn forget(&mut self) {
+        self.committed = None;
+    }
+
     /// Follow the newest commit. Returns whether there is anything to be weighed.
     #[inline(always)]
     pub fn follow(&mut self, policy: &Policy, receives: &[PortIndex]) -> bool {

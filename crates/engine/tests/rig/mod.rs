@@ -15,7 +15,7 @@ use sluice_engine::owners::{Exchange, Owners};
 use sluice_engine::placement::Part;
 use sluice_engine::plane::{NeighbourLimits, Plane};
 use sluice_engine::policy::access;
-use sluice_engine::policy::{Access, Interface, Nat, Policy, Port, Setup, Subscribers};
+use sluice_engine::policy::{Access, Interface, Nat, Policy, Setup, Subscribers};
 use sluice_engine::reason::Reason;
 use sluice_engine::request::{Counter, Cursor, Filter, Reply, Request, Shown};
 use sluice_engine::stages::Stages;
@@ -243,6 +243,7 @@ pub fn policy(plan: &Plan) -> (Policy, RouteSet) {
     (plan.interfaces)(&mut interfaces);
     let links: Vec<_> = interfaces.iter().map(|i| i.link.clone()).collect();
     let mut policy = Policy::new(2, interfaces);
+    policy.senders = vec![plan.senders.clone().into(); 2];
     if plan.translate {
         let mut pool = Pool {
             addresses: plan.pool.clone(),
@@ -313,12 +314,7 @@ impl Rig {
             assist: plan.assist.map(|settings| Assist::new(plan.workers, settings).into()),
             steering,
             sessions: [plan.sessions, plan.sessions],
-            ports: ["inside", "outside"]
-                .map(|name| Port {
-                    name: name.into(),
-                    senders: plan.senders.clone().into(),
-                })
-                .into(),
+            ports: 2,
             secret: [1, 2],
             fragments: plan.fragments,
             unsolicited_syns: plan.unsolicited_syns,

@@ -7,7 +7,7 @@ use sluice_engine::io::memory::{MemoryIo, Wires};
 use sluice_engine::io::{NO_PORT, PortIndex};
 use sluice_engine::owners::{Exchange, Owners};
 use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Interface, Policy, Port, Router, Setup, Subscribers};
+use sluice_engine::policy::{Interface, Policy, Router, Setup, Subscribers};
 use sluice_engine::reason::Reason;
 use sluice_engine::request::{Counter, Reply, Request};
 use sluice_engine::shares::{LinkShare, RouterShare};
@@ -142,17 +142,13 @@ impl Gateway {
             3,
         )
         .unwrap();
-        let port = |number| Port {
-            name: format!("p{number}"),
-            senders: Box::new([]),
-        };
         let setup = Setup {
             owners: Owners::dealt(steering.shards(), &[0]).into(),
             stages: Default::default(),
             assist: None,
             steering,
             sessions: [64, 64],
-            ports: (0..ports).map(port).collect(),
+            ports,
             secret: [1, 2],
             fragments: Default::default(),
             unsolicited_syns: 0,
@@ -203,7 +199,7 @@ impl Gateway {
 
     /// Commit the same with other shares.
     pub fn commit(&mut self, share: impl Fn(&mut Policy)) {
-        let ports = self.plane.setup().ports.len();
+        let ports = self.plane.setup().ports;
         let policy = Self::policy(&self.interfaces, ports, self.inside.len(), share);
         self.plane.commit(policy, &self.routes).unwrap();
     }

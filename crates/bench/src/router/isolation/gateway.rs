@@ -2,7 +2,7 @@
 
 use sluice_engine::owners::{Exchange, Owners};
 use sluice_engine::plane::{NeighbourLimits, Plane};
-use sluice_engine::policy::{Interface, Policy, Port, Router, Setup, Subscribers};
+use sluice_engine::policy::{Interface, Policy, Router, Setup, Subscribers};
 use sluice_engine::request::{Counter, Request};
 use sluice_engine::shares::{LinkShare, RouterShare};
 use sluice_engine::steering::{Steering, Wanted};
@@ -152,17 +152,13 @@ impl Gateway {
             [LinkShare::default(); 4].into_iter().chain([link]).collect(),
         );
         let steering = Steering::seeded(1, &Wanted::default(), 0x0f1e_2d3c_4b5a_6978).ok_or("shards")?;
-        let port = |number| Port {
-            name: format!("p{number}"),
-            senders: Box::default(),
-        };
         let setup = Setup {
             owners: Owners::dealt(steering.shards(), &[0]).into(),
             stages: Default::default(),
             assist: None,
             steering,
             sessions: [64, 64],
-            ports: (0..PORTS).map(port).collect(),
+            ports: PORTS,
             secret: [1, 2],
             fragments: Default::default(),
             unsolicited_syns: 0,

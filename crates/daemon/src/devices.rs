@@ -1,0 +1,456 @@
+//! Devices that come and go while the process runs: cards that are pulled and put back, kernel interfaces that are deleted and
+//! made again, interfaces that a commit adds or removes.
+//!
+//! Workers call a port until each has renewed it; then it closes on a thread of its own, since a driver may take its time over a
+//! card that is not there any more.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sluice_config::config::InterfaceIndex;
+use sluice_config::{Config, Fault};
+use sluice_dpdk::{Device, Port, PortPlan, SetError, limits};
+use sluice_engine::io::{PortIndex, WorkerIndex};
+use sluice_engine::policy::Senders;
+use sluice_engine::request::{Reply, Request};
+
+use crate::control::Control;
+use crate::desk::Gone;
+use crate::ports::{Outlook, outlook, port_plan};
+use crate::{DaemonError, build, start};
+
+/// Devices that may be added while the process runs.
+pub(crate) const SPARE_PLACES: usize = 8;
+
+/// How often devices are looked at.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// Pause before a device that would not open is tried again; it doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// How often a port that closes is looked at.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// How long devices that are being closed are waited for at the end: a driver may poll a card that is not there for half a minute.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What is known of a port, whether its device is there or not.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Known {
+    /// Its Ethernet address: a device that comes back is given the same.
+    pub mac: [u8; 6],
+    /// The workers that have a queue to send by.
+    pub senders: Senders,
+}
+
+/// A port whose device is gone.
+struct Absent {
+    /// The former device is still being closed.
+    closing: Arc<AtomicBool>,
+    retry: Instant,
+    pause: Duration,
+    /// Why the last attempt failed.
+    said: String,
+}
+
+impl Absent {
+    fn new(closing: Arc<AtomicBool>) -> Self {
+        Self {
+            closing,
+            retry: Instant::now() + FIRST_PAUSE,
+            pause: FIRST_PAUSE,
+            said: String::new(),
+        }
+    }
+
+    fn is_due(&self) -> bool {
+        !self.closing.load(Ordering::Relaxed) && Instant::now() >= self.retry
+    }
+
+    /// It did not work; `why` is said once.
+    fn failed(&mut self, name: &str, why: String) {
+        if self.said != why {
+            tracing::warn!("{name}: its device is back and does not open: {why}");
+            self.said = why;
+        }
+        self.retry = Instant::now() + self.pause;
+        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+    }
+}
+
+/// Devices that are being closed.
+#[derive(Debug, Default)]
+pub(crate) struct Closing(Mutex<Vec<(String, Arc<AtomicBool>)>>);
+
+impl Closing {
+    /// Close a port once nobody looks at it any more. Returns what says whether that is still under way.
+    fn begin(&self, port: Arc<Port>) -> Arc<AtomicBool> {
+        let name = port.name().to_owned();
+        self.run(name, move || {
+            while Arc::strong_count(&port) > 1 {
+                std::thread::sleep(LOOK);
+            }
+            drop(port);
+        })
+    }
+
+    fn run(&self, name: String, close: impl FnOnce() + Send + 'static) -> Arc<AtomicBool> {
+        let closing = Arc::new(AtomicBool::new(true));
+        let under_way = closing.clone();
+        let body = move || {
+            close();
+            under_way.store(false, Ordering::Relaxed);
+        };
+        if let Err(error) = std::thread::Builder::new().name("port-close".into()).spawn(body) {
+            tracing::error!("{name}: no thread to close its device by ({error}): it stays until the process ends");
+        }
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|(_, closing)| closing.load(Ordering::Relaxed));
+        all.push((name, closing.clone()));
+        closing
+    }
+
+    /// At the end: wait a little. Returns the interfaces whose devices are still being closed: the system takes them back.
+    pub(crate) fn finish(&self) -> Vec<String> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            all.retain(|(_, closing)| closing.load(Ordering::Relaxed));
+            if all.is_empty() || Instant::now() >= deadline {
+                return all.drain(..).map(|(name, _)| name).collect();
+            }
+            drop(all);
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+/// Ports that a commit opened. They close again unless the commit keeps them.
+pub(crate) struct Opened<'c> {
+    control: &'c Control,
+    places: Vec<PortIndex>,
+}
+
+impl Opened<'_> {
+    /// The commit is made: workers receive from these ports.
+    pub(crate) async fn keep(mut self) -> Result<(), Gone> {
+        for place in std::mem::take(&mut self.places) {
+            self.control.renew(place).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Opened<'_> {
+    fn drop(&mut self) {
+        for &place in &self.places {
+            // No worker has heard of it.
+            if let Some(port) = self.control.devices.detach(place) {
+                self.control.closing.begin(port);
+            }
+        }
+    }
+}
+
+impl Control {
+    /// What is known of the ports, by place.
+    pub(crate) fn known_ports(&self) -> MutexGuard<'_, Vec<Known>> {
+        self.known_ports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ethernet addresses by port.
+    pub(crate) fn macs(&self) -> Vec<[u8; 6]> {
+        self.known_ports().iter().map(|known| known.mac).collect()
+    }
+
+    /// The workers that send, by port.
+    pub(crate) fn senders(&self) -> Vec<Senders> {
+        self.known_ports().iter().map(|known| known.senders.clone()).collect()
+    }
+
+    /// Every worker takes over what is at a place now.
+    async fn renew(&self, port: PortIndex) -> Result<(), Gone> {
+        for worker in 0..self.workers() {
+            let receives = self.devices.receives(worker as WorkerIndex, port);
+            let reply = self.ask(worker, Request::RenewPort { port, receives }).await?;
+            if !matches!(reply, Reply::Done) {
+                tracing::error!("worker {worker} can't take over the device of port {port}");
+            }
+        }
+        Ok(())
+    }
+
+    /// Close the ports of devices that are gone, and open those that are back, for ever.
+    pub(crate) async fn follow_devices(self: &Arc<Self>) {
+        let mut absent: HashMap<PortIndex, Absent> = HashMap::new();
+        let mut members: HashMap<Device, Absent> = HashMap::new();
+        loop {
+            let config = self.config();
+            for (place, index) in build::ports(&config) {
+                let gone = match self.devices.port(place) {
+                    Some(port) => port.is_gone(),
+                    None => {
+                        let absent = absent.entry(place).or_insert_with(|| Absent::new(Default::default()));
+                        if absent.is_due() && self.return_device(&config, (place, index), absent).await.is_err() {
+                            return;
+                        }
+                        continue;
+                    }
+                };
+                absent.remove(&place);
+                if !gone && self.follow_members(place, &mut members).await.is_err() {
+                    return;
+                }
+                if gone {
+                    match self.lose_device(place).await {
+                        Ok(Some(closing)) => drop(absent.insert(place, Absent::new(closing))),
+                        Ok(None) => {}
+                        Err(Gone) => return,
+                    }
+                }
+            }
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    /// The device of a port is gone.
+    async fn lose_device(&self, place: PortIndex) -> Result<Option<Arc<AtomicBool>>, Gone> {
+        let _still = self.stand_still().await;
+        let Some(port) = self.devices.detach(place) else {
+            return Ok(None);
+        };
+        tracing::warn!(
+            "{}: its device is gone, or asked for by the kernel: the other interfaces go on, and it is used again when it is back",
+            port.name()
+        );
+        self.renew(place).await?;
+        let closing = self.closing.begin(port);
+        self.settle_links();
+        Ok(Some(closing))
+    }
+
+    /// Members of a bond come and go: the bond lets go of those that are gone, and takes those that are back.
+    async fn follow_members(&self, place: PortIndex, absent: &mut HashMap<Device, Absent>) -> Result<(), Gone> {
+        let Some(port) = self.devices.port(place) else {
+            return Ok(());
+        };
+        let lost = port.lost_members();
+        if !lost.is_empty() {
+            let _still = self.stand_still().await;
+            self.devices.pause(place, &port);
+            self.renew(place).await?;
+            let parted = port.part_members();
+            self.devices.resume(place, &port);
+            self.renew(place).await?;
+            let closing = self.closing.run(port.name().to_owned(), move || drop(parted));
+            for device in lost {
+                tracing::warn!(
+                    "{}: the member {device} is gone, or asked for by the kernel: the others go on, and it is used again when it is back",
+                    port.name()
+                );
+                absent.insert(device, Absent::new(closing.clone()));
+            }
+        }
+        for device in port.absent_members() {
+            let known = absent
+                .entry(device.clone())
+                .or_insert_with(|| Absent::new(Default::default()));
+            let limits = || limits(&device, port.mtu(), 1, None);
+            if !known.is_due() || limits().iter().any(|limit| limit.fatal) {
+                continue;
+            }
+            let _still = self.stand_still().await;
+            let (bond, wanted) = (port.clone(), device.clone());
+            let opened = blocking(move || bond.open_member(&wanted)).await;
+            let joined = match opened {
+                Ok(member) => {
+                    self.devices.pause(place, &port);
+                    self.renew(place).await?;
+                    let (bond, wanted) = (port.clone(), device.clone());
+                    let joined = blocking(move || bond.join_member(&wanted, member)).await;
+                    self.devices.resume(place, &port);
+                    self.renew(place).await?;
+                    joined
+                }
+                Err(error) => Err(error),
+            };
+            match joined {
+                Ok(()) => tracing::info!("{}: the member {device} is back", port.name()),
+                Err(error) => known.failed(port.name(), error),
+            }
+        }
+        Ok(())
+    }
+
+    /// The device of a port may be back.
+    async fn return_device(
+        self: &Arc<Self>,
+        config: &Config,
+        (place, index): (PortIndex, InterfaceIndex),
+        absent: &mut Absent,
+    ) -> Result<(), Gone> {
+        let Some(Ok(wanted)) = port_plan(config, index) else {
+            return Ok(());
+        };
+        if !Outlook::new(index, wanted.clone()).is_ready() {
+            // Not there, or not for us yet: that is what is waited for.
+            absent.retry = Instant::now() + FIRST_PAUSE;
+            return Ok(());
+        }
+        let _still = self.stand_still().await;
+        if self.devices.port(place).is_some() || self.config().numbering.ports != config.numbering.ports {
+            return Ok(());
+        }
+        let known = self.known_ports().get(usize::from(place)).cloned().unwrap_or_default();
+        let wanted = PortPlan {
+            mac: wanted.mac.or((known.mac != [0; 6]).then_some(known.mac)),
+            ..wanted
+        };
+        let name = wanted.name.clone();
+        match self.open_device(place, wanted, index).await {
+            Ok(port) => {
+                if let Err(error) = self.readdress(place, &known) {
+                    tracing::error!("{name}: its device is back, and is not used as it should be: {error}");
+                }
+                self.renew(place).await?;
+                tracing::info!("{name}: its device is back, by {}", port.driver());
+                self.settle_links();
+                self.settle_hosts().await;
+            }
+            Err(error) => absent.failed(&name, error),
+        }
+        Ok(())
+    }
+
+    /// The policy that runs learns what is another of a port than was known before.
+    fn readdress(&self, place: PortIndex, before: &Known) -> Result<(), DaemonError> {
+        let now = self.known_ports().get(usize::from(place)).cloned().unwrap_or_default();
+        if now == *before {
+            return Ok(());
+        }
+        let fresh = build::interfaces(&self.config(), &self.macs());
+        let routes = build::routes(&self.config(), &fresh)?;
+        let mut plane = self.plane();
+        plane.readdress(
+            |policy| {
+                let interfaces = policy.interfaces.iter_mut().zip(fresh);
+                for (interface, fresh) in interfaces.filter(|(interface, _)| interface.port == place) {
+                    (interface.mac, interface.link) = (fresh.mac, fresh.link);
+                }
+                if let Some(senders) = policy.senders.get_mut(usize::from(place)) {
+                    *senders = now.senders;
+                }
+            },
+            &routes,
+        )?;
+        Ok(())
+    }
+
+    /// Open a device at a place, without a worker that knows it yet.
+    async fn open_device(
+        self: &Arc<Self>,
+        place: PortIndex,
+        mut wanted: PortPlan,
+        index: InterfaceIndex,
+    ) -> Result<Arc<Port>, String> {
+        {
+            let (config, plane) = (self.config(), self.plane());
+            crate::ports::steer_one(&mut wanted, &config, index, plane.setup());
+        }
+        let control = self.clone();
+        let port = blocking(move || control.devices.attach(place, &wanted)).await?;
+        let config = self.config();
+        let senders = {
+            let plane = self.plane();
+            let wanted = plane
+                .setup()
+                .stages
+                .senders(self.workers(), plane.setup().assist.is_some());
+            start::senders(port.senders(), &wanted, self.workers())
+        };
+        let known = Known {
+            mac: start::describe(&port, &config, place),
+            senders,
+        };
+        if let Some(place) = self.known_ports().get_mut(usize::from(place)) {
+            *place = known;
+        }
+        Ok(port)
+    }
+
+    /// Open the devices that a configuration has and the running one has not. With `dry_run` it only looks whether they could be.
+    ///
+    /// # Errors
+    /// Faults of the configuration: there is no place, or a device does not open.
+    pub(crate) async fn open_added(self: &Arc<Self>, config: &Config, dry_run: bool) -> Result<Opened<'_>, Vec<Fault>> {
+        let running = self.config();
+        let mut opened = Opened {
+            control: self,
+            places: Vec::new(),
+        };
+        let outlooks = outlook(config)?;
+        for (place, index) in build::ports(config) {
+            let Some(outlook) = outlooks.iter().find(|outlook| outlook.interface == index) else {
+                continue;
+            };
+            if running.numbering.ports.of(&outlook.plan.name).is_some() {
+                continue;
+            }
+            let fault = |what: String| Fault {
+                key: ["interfaces", &outlook.plan.name, "device"].map(str::to_owned).to_vec(),
+                what,
+                hint: None,
+            };
+            let faults = outlook.faults(config);
+            if !faults.is_empty() {
+                return Err(faults);
+            }
+            let places = self.plane().setup().ports;
+            if usize::from(place) >= places {
+                let port = outlook.plan.name.clone();
+                return Err(vec![fault(SetError::NoPlace { port, places }.to_string())]);
+            }
+            if !dry_run {
+                let opening = self.open_device(place, outlook.plan.clone(), index).await;
+                opening.map_err(|error| vec![fault(error)])?;
+                opened.places.push(place);
+            }
+        }
+        Ok(opened)
+    }
+
+    /// Close the devices that the configuration `before` had and the running one has not.
+    pub(crate) async fn close_removed(&self, before: &Config) -> Result<(), Gone> {
+        let running = self.config();
+        for (place, name) in crate::numbers::gone(&before.numbering.ports, &running.numbering.ports) {
+            let place = place as PortIndex;
+            if let Some(port) = self.devices.detach(place) {
+                self.renew(place).await?;
+                let closing = self.closing.begin(port);
+                // The next commit may add it again.
+                let deadline = Instant::now() + PATIENCE;
+                while closing.load(Ordering::Relaxed) && Instant::now() < deadline {
+                    tokio::time::sleep(LOOK).await;
+                }
+                tracing::info!("{name}: its device is given back");
+            }
+            if let Some(known) = self.known_ports().get_mut(usize::from(place)) {
+                *known = Known::default();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a driver may take its time over. Its error, as text.
+async fn blocking<T: Send + 'static, E: ToString + Send + 'static>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, String> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(panicked) => Err(panicked.to_string()),
+    }
+}

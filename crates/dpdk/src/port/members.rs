@@ -1,0 +1,165 @@
+//! Members of a bond: ports below it, which come and go while the others carry on.
+
+use std::ffi::{CStr, CString};
+use std::sync::PoisonError;
+
+use super::opening::{Opening, arguments};
+use super::{Port, PortError};
+use crate::device::Device;
+use crate::driver::{Driver, choose};
+use crate::presence::Origin;
+use crate::sys;
+
+/// A member that is open. It stops and closes when dropped: the bond must have let go of it, or be closed.
+#[derive(Debug)]
+pub struct Member {
+    number: u16,
+    detach: bool,
+    origin: Origin,
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        // SAFETY: the bond that used it has let go of it, or is closed. Errors leave nothing to do.
+        unsafe {
+            sys::sluice_port_stop(self.number);
+            sys::sluice_port_close(self.number, i32::from(self.detach));
+        }
+    }
+}
+
+/// A member's place in the bond.
+#[derive(Debug)]
+pub(super) struct Place {
+    device: Device,
+    member: Option<Member>,
+}
+
+impl Place {
+    /// Whether its device was there and is gone, or asked for.
+    fn is_lost(&self) -> bool {
+        self.member.as_ref().is_some_and(|member| member.origin.is_gone())
+    }
+}
+
+impl Opening<'_> {
+    /// Make a member known to DPDK. Returns DPDK's name of it, too.
+    fn member(&self, device: &Device) -> Result<(Member, CString), PortError> {
+        let wanted = self.plan.driver.unwrap_or(Driver::AfPacket);
+        let driver = choose(device, self.plan.mtu, 1, Some(wanted)).driver;
+        let origin = Origin::of(device);
+        let probed = self.probe(device, driver)?;
+        let member = Member {
+            number: probed.number,
+            detach: probed.detach,
+            origin,
+        };
+        Ok((member, probed.name))
+    }
+}
+
+impl Port {
+    pub(super) fn attach_members(&mut self, opening: &Opening<'_>, members: &[Device]) -> Result<(), PortError> {
+        let (name, mut text) = arguments(&opening.plan.device, Driver::Bond, 1, self.mtu);
+        // SAFETY: returns a static string.
+        let argument = unsafe { CStr::from_ptr(sys::sluice_bond_member_argument()) }.to_string_lossy();
+        let places = self.members.get_mut().unwrap_or_else(PoisonError::into_inner);
+        for device in members {
+            let (member, name) = opening.member(device)?;
+            text += &format!(",{argument}={}", name.to_string_lossy());
+            places.push(Place {
+                device: device.clone(),
+                member: Some(member),
+            });
+        }
+        let arguments = CString::new(format!("{name}{text}")).unwrap_or_default();
+        let name = CString::new(name).unwrap_or_default();
+        // SAFETY: C strings; the number is written on success.
+        let error = unsafe {
+            match sys::sluice_device_probe(arguments.as_ptr()) {
+                0 => sys::sluice_port_by_name(name.as_ptr(), &mut self.number),
+                error => error,
+            }
+        };
+        if error == 0 {
+            Ok(())
+        } else {
+            Err(opening.refused("open", error))
+        }
+    }
+
+    fn places(&self) -> std::sync::MutexGuard<'_, Vec<Place>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether its device is gone, or asked for by the kernel: the port is then to be closed. A bond goes with its last member.
+    pub fn is_gone(&self) -> bool {
+        let places = self.places();
+        let is_left = |place: &Place| place.member.is_some() && !place.is_lost();
+        match places.is_empty() {
+            true => self.origin.is_gone(),
+            false => !places.iter().any(is_left),
+        }
+    }
+
+    /// Members whose devices are gone, or asked for, and that the bond still has.
+    pub fn lost_members(&self) -> Vec<Device> {
+        let places = self.places();
+        let lost = places.iter().filter(|place| place.is_lost());
+        lost.map(|place| place.device.clone()).collect()
+    }
+
+    /// Members that the bond does without.
+    pub fn absent_members(&self) -> Vec<Device> {
+        let places = self.places();
+        let absent = places.iter().filter(|place| place.member.is_none());
+        absent.map(|place| place.device.clone()).collect()
+    }
+
+    /// The bond lets go of lost members. No worker may call the port meanwhile.
+    pub fn part_members(&self) -> Vec<Member> {
+        let mut places = self.places();
+        let lost = places.iter_mut().filter(|place| place.is_lost());
+        lost.filter_map(|place| {
+            let mut member = place.member.take()?;
+            // SAFETY: numbers of open ports.
+            unsafe { sys::sluice_bond_remove(self.number, member.number) };
+            member.detach = true;
+            Some(member)
+        })
+        .collect()
+    }
+
+    fn opening(&self) -> Opening<'_> {
+        Opening {
+            plan: &self.plan,
+            choice: self.choice.clone(),
+        }
+    }
+
+    /// A member's device is back: open it for [`Port::join_member`].
+    ///
+    /// # Errors
+    /// It does not open.
+    pub fn open_member(&self, device: &Device) -> Result<Member, PortError> {
+        self.opening().member(device).map(|(member, _)| member)
+    }
+
+    /// The bond takes a member. No worker may call the port meanwhile.
+    ///
+    /// # Errors
+    /// It does not take it.
+    pub fn join_member(&self, device: &Device, member: Member) -> Result<(), PortError> {
+        let opening = self.opening();
+        // SAFETY: numbers of open ports.
+        let error = unsafe { sys::sluice_bond_add(self.number, member.number) };
+        if error != 0 {
+            return Err(opening.refused("take a member", error));
+        }
+        opening.prepare()?;
+        if let Some(place) = self.places().iter_mut().find(|place| place.device == *device) {
+            place.member = Some(member);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+"""The kinds of cards that QEMU emulates, what each can, and how a card of a kind is put into a guest."""
+
+from dataclasses import dataclass, field
+
+# The drivers of the kernel that hand a card over, by the way of binding.
+WAYS = {"vfio": "vfio-pci", "uio": "uio_pci_generic"}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of card."""
+
+    name: str
+    device: str
+    options: dict = field(default_factory=dict)
+    # Pairs of queues, and whether a hash that can be set chooses among them.
+    queues: int = 1
+    hashes: bool = False
+    # How it can be bound. Behind an IOMMU virtio has to be of version 1.
+    ways: tuple = ("vfio", "uio")
+    # The kernel's own driver, where the kernel of the tests has one.
+    kernel_driver: str = ""
+
+    @property
+    def virtio(self):
+        return self.device == "virtio-net-pci"
+
+
+MODERN = {"disable-legacy": "on"}
+MULTI = {"mq": "on", "vectors": "6"}
+
+KINDS = {
+    kind.name: kind
+    for kind in [
+        Kind("virtio-legacy", "virtio-net-pci", {"disable-modern": "on", "disable-legacy": "off"}, ways=("uio",), kernel_driver="virtio-pci"),
+        Kind("virtio", "virtio-net-pci", MODERN, kernel_driver="virtio-pci"),
+        Kind("virtio-packed", "virtio-net-pci", {**MODERN, "packed": "on"}, kernel_driver="virtio-pci"),
+        Kind("virtio-mq", "virtio-net-pci", {**MODERN, **MULTI}, queues=2, kernel_driver="virtio-pci"),
+        Kind("virtio-rss", "virtio-net-pci", {**MODERN, **MULTI, "rss": "on", "hash": "on"}, queues=2, hashes=True, kernel_driver="virtio-pci"),
+        Kind("e1000", "e1000"),
+        Kind("e1000e", "e1000e"),
+        Kind("vmxnet3", "vmxnet3", kernel_driver="vmxnet3"),
+    ]
+}
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card in a guest, and the tap that it is connected to. `bus` is where it is plugged in: the root where not given."""
+
+    name: str
+    kind: Kind
+    mac: str
+    bus: str = ""
+
+    @property
+    def wire(self):
+        """The name of its tap: short, as names of interfaces are."""
+        return "wire-" + self.mac[-5:].replace(":", "")
+
+    def backend(self):
+        """QEMU's end of the wire."""
+        queues = {"queues": str(self.kind.queues)} if self.kind.queues > 1 else {}
+        return {"type": "tap", "id": self.wire, "ifname": self.wire, "script": "no", "downscript": "no", **queues}
+
+    def device(self, iommu):
+        """The device, as QEMU is told it."""
+        behind = {"iommu_platform": "on"} if iommu and self.kind.virtio and "disable-modern" not in self.kind.options else {}
+        bus = {"bus": self.bus} if self.bus else {}
+        # Nobody starts from the network: no ROM for it.
+        own = {"driver": self.kind.device, "id": self.name, "netdev": self.wire, "mac": self.mac, "romfile": ""}
+        return {**own, **self.kind.options, **behind, **bus}
+
+
+def pair(kind, number, buses=("", "")):
+    """Two cards of a kind, inside and outside, the `number`th of a guest."""
+    kind = KINDS[kind]
+    sides = zip(("in", "out"), (1, 2), buses)
+    return [Card(f"{kind.name}-{side}", kind, f"52:54:00:00:{number:02x}:{last:02x}", bus) for side, last, bus in sides]

@@ -1,0 +1,324 @@
+"""A guest: a virtual machine of QEMU under pure emulation, with a shell, and cards at the wires of the lab's hosts."""
+
+import json
+import os
+import re
+import shlex
+import shutil
+import socket
+import subprocess
+import threading
+import time
+
+from lab import waiting
+from lab.process import Process
+from lab.vm.cards import WAYS
+
+# Emulation is slow, and other guests or tests may be busy beside.
+BOOT = 180
+COMMAND = 120
+
+
+def _option(words):
+    """A table as QEMU's command line has it; the value of its first key comes first, without the key."""
+    first, *others = words.items()
+    return ",".join([first[1], *(f"{key}={value}" for key, value in others)])
+
+
+class GuestProcess:
+    """A program that runs in a guest beside the test, with what it wrote: as `lab.process.Process`."""
+
+    def __init__(self, guest, command, number):
+        self.guest, self.command = guest, command
+        self.place = f"/run/lab/process-{number}"
+        guest.sh(
+            f"mkdir {self.place}; cd {self.place}; "
+            f"{{ {shlex.join(command)} & echo $! >pid; wait $!; echo $? >status; }} >log 2>&1 </dev/null &\n"
+            "until [ -s pid ]; do usleep 1000; done"
+        )
+
+    @property
+    def log(self):
+        return f"{self.place}/log"
+
+    @property
+    def output(self):
+        return self.guest.sh(f"cat {self.log}")
+
+    @property
+    def number(self):
+        """Its number in the guest."""
+        return int(self.guest.sh(f"cat {self.place}/pid"))
+
+    @property
+    def running(self):
+        return self.guest.sh(f"[ -s {self.place}/status ] || echo runs") != ""
+
+    def _until(self, condition, what, timeout):
+        """Wait in the guest until a condition of its shell is true."""
+        self.guest.sh(f"end=$(( $(date +%s) + {int(timeout) + 1} )); until {condition} || [ $(date +%s) -ge $end ]; do usleep 50000; done",
+                      timeout=timeout + COMMAND)
+        if not self.guest.true(condition):
+            raise waiting.Timeout(f"waited {timeout:g} s for {what}:\n{self.output}")
+
+    def wait_for_line(self, pattern, timeout=30.0):
+        """Wait until a line of the log matches an extended regular expression."""
+        seen = f"grep -qE {shlex.quote(pattern)} {self.log}"
+        self._until(f"{{ {seen} || [ -s {self.place}/status ]; }}", f"/{pattern}/ in the log of {self.command}", timeout)
+        if not self.guest.true(seen):
+            raise AssertionError(f"{self.command[0]} ended with {self.wait()}:\n{self.output}")
+
+    def wait(self, timeout=30.0):
+        """Wait for its end and return its exit status."""
+        self._until(f"[ -s {self.place}/status ]", f"the end of {self.command}", timeout)
+        return int(self.guest.sh(f"cat {self.place}/status"))
+
+    def signal(self, number):
+        self.guest.sh(f"kill -{int(number)} $(cat {self.place}/pid)")
+
+    def stop(self, timeout=10.0):
+        """End it in order, by force where it does not; return its exit status."""
+        self.guest.sh(f"kill -TERM $(cat {self.place}/pid) 2>/dev/null")
+        try:
+            return self.wait(timeout)
+        except waiting.Timeout:
+            self.guest.sh(f"kill -KILL $(cat {self.place}/pid) 2>/dev/null")
+            return self.wait(timeout)
+
+
+class Guest:
+    """A virtual machine. Its cards' taps are made here and given to hosts with `attach`.
+
+    `image` are kernel and initramfs; `machine` is QEMU's type; `ports` are names of PCIe slots that cards can be plugged into while it
+    runs; `append` goes to the kernel's command line, `extra` to QEMU's before the cards.
+    """
+
+    # Those that run.
+    alive = []
+
+    def __init__(self, name, folder, image, cards=(), *, iommu=False, machine="q35", ports=(), memory=768, cpus=2, cpu="Nehalem", append="",
+                 extra=()):
+        self.name, self.cards, self.iommu = name, {card.name: card for card in cards}, iommu
+        self.folder = os.path.join(folder, name)
+        os.makedirs(self.folder)
+        self.processes = []
+        self.lock = threading.RLock()
+        self.number, self.received = 0, b""
+        self.shell = self.monitor = None
+        self.events = []
+        for card in cards:
+            queues = ["multi_queue"] if card.kind.queues > 1 else []
+            subprocess.run(["ip", "tuntap", "add", card.wire, "mode", "tap", *queues], check=True)
+            subprocess.run(["ip", "link", "set", card.wire, "up"], check=True)
+        kernel, initramfs = image
+        words = ["console=ttyS0", "quiet", "panic=-1", *(["intel_iommu=on", "iommu=pt"] if iommu else []), append]
+        command = [
+            "qemu-system-x86_64", "-name", name, "-nodefaults", "-display", "none", "-no-reboot",
+            # The fallback to emulation would not be taken where the processor's own means begin and then fail.
+            "-accel", "tcg,thread=multi", "-cpu", cpu, "-smp", str(cpus), "-m", str(memory),
+            "-M", machine + (",kernel-irqchip=split" if iommu else ""),
+            "-kernel", kernel, "-initrd", initramfs, "-append", " ".join(words).strip(),
+            "-serial", f"file:{self.console_path}", "-serial", f"unix:{self.folder}/shell,server=on,wait=off",
+            "-qmp", f"unix:{self.folder}/qmp,server=on,wait=off",
+        ]
+        if iommu:
+            # Before the cards. DPDK wants more bits of an address than there are by default.
+            command += ["-device", "intel-iommu,intremap=on,caching-mode=on,aw-bits=48"]
+        for place, port in enumerate(ports, 1):
+            command += ["-device", f"pcie-root-port,id={port},chassis={place},slot={place}"]
+        command += extra
+        for card in cards:
+            command += ["-netdev", _option(card.backend()), "-device", _option(card.device(iommu))]
+        self.process = Process(command, os.path.join(self.folder, "qemu.log"))
+        Guest.alive.append(self)
+
+    @property
+    def console_path(self):
+        return os.path.join(self.folder, "console")
+
+    @property
+    def console(self):
+        """All that the guest's kernel wrote so far."""
+        with open(self.console_path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+
+    def _gone(self, why):
+        return AssertionError(f"guest {self.name}: {why}\n{self.process.output}{self.console[-3000:]}")
+
+    def _connect(self, name):
+        made = socket.socket(socket.AF_UNIX)
+        made.connect(os.path.join(self.folder, name))
+        return made
+
+    def wait(self):
+        """Wait until its shell answers."""
+
+        def up():
+            if not self.process.running:
+                raise self._gone(f"QEMU ended with {self.process.popen.returncode}")
+            return "init: up" in self.console
+
+        try:
+            waiting.until(up, f"guest {self.name} to be up", BOOT)
+        except waiting.Timeout as error:
+            raise self._gone(error) from None
+        self.shell = self._connect("shell")
+        self.sh("true")
+        return self
+
+    def sh(self, command, check=False, timeout=COMMAND):
+        """Run a command of the guest's shell to its end; returns its output."""
+        output, status = self._execute(command, timeout)
+        if check and status != 0:
+            raise AssertionError(f"{self.name}: {command} ended with {status}:\n{output}")
+        return output
+
+    def true(self, condition):
+        """Whether a command of the guest's shell succeeds."""
+        return self._execute(condition, COMMAND)[1] == 0
+
+    def _execute(self, command, timeout):
+        with self.lock:
+            self.number += 1
+            # A command with a syntax error ends its own shell, not the one that reads commands.
+            line = f"(eval {shlex.quote(command)}) </dev/null; printf '\\n@@%s@@ %s\\n' {self.number} $?\n"
+            self.shell.sendall(line.encode())
+            end = re.compile(rb"\r?\n@@%d@@ (\d+)\r?\n" % self.number)
+            deadline = time.monotonic() + timeout
+            while (found := end.search(self.received)) is None:
+                self.shell.settimeout(max(0.01, deadline - time.monotonic()))
+                try:
+                    data = self.shell.recv(1 << 16)
+                except TimeoutError:
+                    raise self._gone(f"{command} does not end within {timeout:g} s") from None
+                if not data:
+                    raise self._gone(f"it ended during {command}")
+                self.received += data
+            # What an earlier command wrote after its time stands before.
+            output = re.split(rb"\n@@\d+@@ \d+\r?\n", self.received[: found.start()])[-1]
+            self.received = self.received[found.end():]
+            return output.decode(errors="replace").replace("\r", "").removesuffix("\n"), int(found.group(1))
+
+    def run(self, *command, check=True, timeout=COMMAND):
+        """Run a program to its end; returns its output: as a host does."""
+        return self.sh(shlex.join(str(word) for word in command), check, timeout)
+
+    def spawn(self, *command, label=None, names=False):
+        """Start a program that runs beside the test: as a host does."""
+        del label, names
+        process = GuestProcess(self, [str(word) for word in command], len(self.processes))
+        self.processes.append(process)
+        return process
+
+    files = "/run/lab"
+
+    def put(self, path, text):
+        """Write a file."""
+        self.sh(f"printf %s {shlex.quote(text)} >{path}", check=True)
+
+    def qmp(self, execute, **arguments):
+        """A command to QEMU; returns its answer."""
+        with self.lock:
+            if self.monitor is None:
+                self.monitor = self._connect("qmp").makefile("rw", encoding="utf-8")
+                self.monitor.readline()
+                self.qmp("qmp_capabilities")
+            self.monitor.write(json.dumps({"execute": execute, "arguments": arguments}) + "\n")
+            self.monitor.flush()
+            while "event" in (answer := json.loads(self.monitor.readline())):
+                self.events.append(answer)
+            if "error" in answer:
+                raise AssertionError(f"{self.name}: {execute} {arguments}: {answer['error']['desc']}")
+            return answer["return"]
+
+    def address(self, card):
+        """The PCI address of a card that is plugged in."""
+
+        def devices(bus):
+            for device in bus["devices"]:
+                yield device
+                yield from devices(device.get("pci_bridge", {"devices": []}))
+
+        for bus in self.qmp("query-pci"):
+            for device in devices(bus):
+                if device["qdev_id"] == card.name:
+                    return f"0000:{device['bus']:02x}:{device['slot']:02x}.{device['function']:x}"
+        raise LookupError(f"{card.name} is not plugged in")
+
+    def attach(self, card, host, interface="eth0", mtu=1500):
+        """Give a card's wire to a host, as one of its interfaces."""
+        subprocess.run(["ip", "link", "set", card.wire, "netns", host.name, "name", interface, "mtu", str(mtu)], check=True)
+        host.run("ip", "link", "set", interface, "up")
+
+    def bind(self, way, *cards):
+        """Take cards from whatever drives them and give them to the driver of a way of binding; their addresses."""
+        addresses, driver = [self.address(card) for card in cards], WAYS[way]
+        self.sh("modprobe vfio_iommu_type1" if way == "vfio" else "true", check=True)
+        self.sh(f"modprobe {driver}", check=True)
+        self.sh(f"for address in {' '.join(addresses)}; do cd /sys/bus/pci/devices/$address; echo {driver} >driver_override; "
+                "[ ! -e driver ] || echo $address >driver/unbind; echo $address >/sys/bus/pci/drivers_probe; done")
+        for card in cards:
+            bound = self.driver(card)
+            assert driver == bound, f"{card.name} is bound to {bound or 'nothing'}: {self.sh('dmesg | tail -n 5')}"
+        return addresses
+
+    def driver(self, card):
+        """The kernel's driver that has a card; empty where none has."""
+        return self.sh(f"basename $(readlink /sys/bus/pci/devices/{self.address(card)}/driver) 2>/dev/null")
+
+    def set_link(self, card, up):
+        """Pull the cable of a card, or put it in again."""
+        self.qmp("set_link", name=card.name, up=up)
+
+    def unplug(self, card):
+        """Begin to take a card out: the guest's kernel is asked for it."""
+        self.qmp("device_del", id=card.name)
+
+    def wait_unplugged(self, card, timeout=30):
+        """Wait until a card is out."""
+
+        def gone():
+            try:
+                return not self.address(card)
+            except LookupError:
+                return True
+
+        waiting.until(gone, f"{card.name} to be out", timeout)
+
+    def plug(self, card):
+        """Put a card in that was taken out, or one that was not there yet."""
+        if card.name not in self.cards:
+            raise LookupError(f"{card.name} has no wire: name it among the guest's cards")
+        self.qmp("device_add", **card.device(self.iommu))
+        waiting.until(lambda: self.true(f"[ -e /sys/bus/pci/devices/{self.address(card)} ]"), f"the kernel to see {card.name}", 30)
+
+    def hugepages(self, count):
+        """Reserve so many hugepages of the default size."""
+        self.sh(f"echo {count} >/proc/sys/vm/nr_hugepages", check=True)
+        found = int(self.sh("cat /proc/sys/vm/nr_hugepages"))
+        assert count == found, f"{found} of {count} hugepages could be reserved"
+
+    def complaints(self):
+        """What the kernel says about accesses that the IOMMU has stopped."""
+        return self.sh("dmesg | grep -E 'DMAR.*(fault|DMA Write)'").splitlines()
+
+    def keep(self, folder):
+        """Keep what tells how it went: its console, what its programs wrote, the end of its kernel's log."""
+        os.makedirs(folder, exist_ok=True)
+        for path in (self.console_path, self.process.log):
+            shutil.copy(path, os.path.join(folder, f"{self.name}-{os.path.basename(path)}"))
+        if self.shell is None:
+            return
+        logs = {f"program-{number}": process.output for number, process in enumerate(self.processes[-2:], len(self.processes[:-2]))}
+        for name, text in {**logs, "dmesg": self.sh("dmesg | tail -n 200")}.items():
+            with open(os.path.join(folder, f"{self.name}-{name}"), "w", encoding="utf-8") as file:
+                file.write(text)
+
+    def stop(self):
+        """End it, at once, and what listens at its wires."""
+        Guest.alive.remove(self)
+        self.process.popen.kill()
+        self.process.wait()
+        for connection in (self.shell, self.monitor):
+            if connection:
+                connection.close()

@@ -1,0 +1,182 @@
+"""Lanes: a client and a server with two cards of a guest between them, inside and outside of a translation. Every lane has the same
+addresses; in the gateway each is a virtual router of its own."""
+
+import contextlib
+import hashlib
+import http.client
+import http.server
+import os
+import re
+import signal
+import socket
+import threading
+
+from lab.gateway import Sluice
+from lab.host import Host
+
+SERVER, SERVER6 = "198.51.100.1", "2001:db8:a::1"
+POOL = "203.0.113.16/28"
+
+
+class Lane:
+    """Client and server at two cards of a guest."""
+
+    def __init__(self, guest, name, inside, outside):
+        self.guest, self.name, self.inside, self.outside = guest, name, inside, outside
+        self.kind = inside.kind
+        self.client, self.server = Host(f"{name}-client", guest.folder), Host(f"{name}-server", guest.folder)
+        self.attach()
+
+    def remove(self):
+        """End client and server."""
+        self.client.remove()
+        self.server.remove()
+
+    def attach(self, mtu=1500):
+        """Give the wires to client and server, with addresses."""
+        self.guest.attach(self.inside, self.client, mtu=mtu)
+        self.guest.attach(self.outside, self.server, mtu=mtu)
+        for host, address, network6, routes in [
+            (self.client, "10.0.0.2/24", "2001:db8:1::2/64", [("default", "10.0.0.1"), ("default", "2001:db8:1::1")]),
+            (self.server, f"{SERVER}/25", f"{SERVER6}/64", [("203.0.113.0/24", "198.51.100.2"), ("default", "2001:db8:a::2")]),
+        ]:
+            host.run("ip", "address", "add", address, "dev", "eth0")
+            host.run("ip", "-6", "address", "add", network6, "dev", "eth0", "nodad")
+            for to, via in routes:
+                host.run("ip", "-6" if ":" in via else "-4", "route", "add", to, "via", via)
+
+    def ping(self, *options, address=SERVER, count=5, check=True):
+        """Ping the server from the client; what ping wrote."""
+        return self.client.run("ping", "-n", "-c", count, "-i", "0.05", "-W", "5", *options, address, check=check)
+
+
+def interfaces(lane, **more):
+    """A lane's interfaces, for the table of a configuration."""
+    sides = [(lane.inside, ["10.0.0.1/24", "2001:db8:1::1/64"]), (lane.outside, ["198.51.100.2/25", "2001:db8:a::2/64"])]
+    return {
+        card.name: {"device": lane.guest.address(card), "router": lane.name, "addresses": addresses, **more} for card, addresses in sides
+    }
+
+
+def router(lane):
+    """A router that translates what its clients send onto a pool."""
+    return {
+        "routes": [{"to": "203.0.113.0/24", "action": "blackhole"}],
+        "nat": {"source": [{"from": "10.0.0.0/24", "out": lane.outside.name, "pool": lane.name}]},
+    }
+
+
+def document(lanes, system=None, pool=None, **more):
+    """The configuration of a gateway of these lanes; `more` is for every interface."""
+    interfaces_of = {}
+    for lane in lanes:
+        interfaces_of |= interfaces(lane, **more)
+    return {
+        "system": {"name": "guest", "workers": 1, **(system or {})},
+        "sessions": {"ipv4": 4096, "ipv6": 1024},
+        "control": {"socket": "/run/lab/control", "log": "debug"},
+        "interfaces": interfaces_of,
+        "routers": {lane.name: router(lane) for lane in lanes},
+        "nat": {"pools": {lane.name: {"addresses": [POOL], **(pool or {})} for lane in lanes}},
+    }
+
+
+class GuestSluice(Sluice):
+    """Sluice in a guest."""
+
+    COUNTERS = re.compile(
+        r"^(?P<name>\S+): received (?P<received>\d+) \(.*\), sent (?P<sent>\d+) \(.*\), made (?P<made>\d+), dropped (?P<dropped>\d+), "
+        r"to host (?P<host>\d+), parked (?P<parked>\d+), unparked (?P<unparked>\d+)$", re.MULTILINE,
+    )
+
+    def __init__(self, guest, document):
+        super().__init__(guest, "sluice", document)
+
+    def start(self):
+        # Asking again and again would take the processor from the start itself.
+        self.process = self.host.spawn(self.binary, "run", "-c", self.write())
+        self.process.wait_for_line("answers at", 120)
+
+    def links(self):
+        """State of link by interface."""
+        return {row["name"]: row["link"] for row in self.show("interfaces")["interfaces"]}
+
+    def finish(self):
+        """End it, and hold it to what it has to say of itself: every packet and every buffer accounted for. Returns what it wrote."""
+        output = self.stop()
+        assert "the devices are closed" in output, output
+        assert "packet buffers were lost" not in output, output
+        rows = [{key: int(value) for key, value in row.groupdict().items() if key != "name"} for row in self.COUNTERS.finditer(output)]
+        assert len(rows) == len(self.document["interfaces"]), output
+        total = {key: sum(row[key] for row in rows) for key in rows[0]}
+        came = total["received"] + total["made"] + total["unparked"]
+        assert came == total["sent"] + total["dropped"] + total["host"] + total["parked"], f"{total}\n{output}"
+        # vmxnet3 reads once from address 0 when it is started.
+        assert not [line for line in self.host.complaints() if "DMA Write" in line]
+        return output
+
+
+@contextlib.contextmanager
+def running(guest, document, lanes=()):
+    """Sluice in a guest, for as long as the block lasts; it must end well. What hosts of the lanes know of neighbours is forgotten."""
+    for host in [host for lane in lanes for host in (lane.client, lane.server)]:
+        host.run("ip", "neighbour", "flush", "all")
+    gateway = GuestSluice(guest, document)
+    try:
+        gateway.start()
+        yield gateway
+        if gateway.process.running:
+            gateway.finish()
+    finally:
+        if gateway.process.running:
+            gateway.process.signal(signal.SIGKILL)
+            gateway.process.wait()
+
+
+class Files:
+    """A web server of a host: one file to fetch, and the digest of what is sent to it."""
+
+    def __init__(self, host, port=80, megabytes=4):
+        content = os.urandom(megabytes << 20)
+        self.digest = hashlib.sha256(content).hexdigest()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def _answer(self, data):
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def do_GET(self):
+                self._answer(content)
+
+            def do_PUT(self):
+                data = self.rfile.read(int(self.headers["Content-Length"]))
+                self._answer(hashlib.sha256(data).hexdigest().encode())
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("", port), Handler, bind_and_activate=False)
+        self.server.socket.close()
+        self.server.socket = host.listener(port, socket.AF_INET6)
+        self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self.thread.start()
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
+
+
+def request(host, address, method="GET", body=None, port=80):
+    """A request from a host to a `Files`; the body of the answer."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    connection = http.client.HTTPConnection(address, port)
+    connection.sock = host.open_socket(family, socket.SOCK_STREAM, timeout=30)
+    connection.sock.connect((address, port))
+    try:
+        connection.request(method, "/", body)
+        return connection.getresponse().read()
+    finally:
+        connection.close()

@@ -1,0 +1,88 @@
+"""Fixtures: guests with cards of every kind, bound in either way; logs of a guest in which a test failed."""
+
+import os
+import re
+import shutil
+
+import pytest
+
+from lab import paths
+from lab.vm import cards, image
+from lab.vm.guest import Guest
+from lab.vm.lanes import Lane
+
+# Behind slots that they can be pulled out of while the guest runs.
+REMOVABLE = ["virtio", "e1000e"]
+
+
+def pytest_addoption(parser):
+    parser.addoption("--profile", default="dev", help="cargo profile of the binary under test")
+    parser.addoption("--kinds", default=",".join(cards.KINDS), help="kinds of cards to test, with commas")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what a way of binding can't be, legacy virtio behind an IOMMU, and kinds that were not asked for."""
+    chosen = config.getoption("kinds").split(",")
+
+    def possible(item):
+        parameters = getattr(item, "callspec", None) and item.callspec.params or {}
+        name = parameters.get("lane")
+        return name is None or name in chosen and parameters["guest"] in cards.KINDS[name].ways
+
+    config.hook.pytest_deselected(items=[item for item in items if not possible(item)])
+    items[:] = filter(possible, items)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    if not outcome.get_result().failed:
+        return
+    name = re.sub(r"[^\w.-]+", "_", f"{item.module.__name__}.{item.name}")
+    for guest in Guest.alive:
+        try:
+            guest.keep(os.path.join(paths.CAPTURES, name))
+        except (AssertionError, OSError) as error:
+            item.add_report_section(call.when, "guest", f"the logs of {guest.name} can't be had: {error}")
+
+
+@pytest.fixture(scope="session")
+def binary(request):
+    return paths.binary(request.config.getoption("profile"))
+
+
+@pytest.fixture(scope="session")
+def folder():
+    path = "/run/lab/vm"
+    shutil.rmtree(path, ignore_errors=True)
+    os.makedirs(path)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.fixture(scope="session", params=list(cards.WAYS))
+def guest(request, binary, folder):
+    """A guest with a pair of cards of every kind that the way of binding allows, bound, and `lanes` by the name of the kind."""
+    way = request.param
+    kinds = [name for name in request.config.getoption("kinds").split(",") if way in cards.KINDS[name].ways]
+    slots = {name: (f"slot-{name}-in", f"slot-{name}-out") for name in REMOVABLE}
+    pairs = {name: cards.pair(name, number, slots.get(name, ("", ""))) for number, name in enumerate(kinds)}
+    made = Guest(way, folder, image.build(binary), [card for pair in pairs.values() for card in pair], iommu=way == "vfio",
+                 ports=[slot for pair in slots.values() for slot in pair], memory=1280)
+    made.way, made.lanes = way, {}
+    try:
+        made.wait()
+        made.hugepages(210)
+        made.lanes = {name: Lane(made, name, *pair) for name, pair in pairs.items()}
+        made.bind(way, *made.cards.values())
+        yield made
+    finally:
+        made.stop()
+        for lane in made.lanes.values():
+            lane.remove()
+
+
+@pytest.fixture(params=list(cards.KINDS))
+def lane(request, guest):
+    """Client and server at a pair of cards of each kind."""
+    return guest.lanes[request.param]
