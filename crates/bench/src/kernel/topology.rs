@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::command::{CommandError, feed, run};
 use super::frame::SERVER_PORT;
 use super::machine::{Cores, Packets, packets};
-use super::traffic::Direction;
+use super::traffic::{Direction, Receiver};
 
 /// Namespace of the generator.
 pub const GENERATOR: &str = "slb-generator";
@@ -75,7 +75,7 @@ impl Topology {
     /// Make the namespaces and wires. Both ends drop at ingress, and count what they look at: the sink on `translated`
     /// what carries a source of the pool, on `plain` what carries an inside host's; the generator on `returned` what the
     /// server sent to inside hosts.
-    pub fn build(cores: Cores) -> Result<Self, CommandError> {
+    pub fn build(cores: Cores, receiver: Receiver) -> Result<Self, CommandError> {
         let stay = |host| {
             Command::new("ip")
                 .args(["netns", "exec", host, "sleep", "infinity"])
@@ -100,7 +100,7 @@ impl Topology {
         )?;
         wire((GATEWAY, OUTSIDE, OUTSIDE_MAC), (SINK, SINK_INTERFACE, SINK_MAC))?;
         // Where each core has a generator it goes all the way with its packets.
-        if cores.are_apart() {
+        if cores.are_apart() && receiver == Receiver::Traffic {
             steer(SINK, SINK_INTERFACE, cores.traffic)?;
             steer(GENERATOR, GENERATOR_INTERFACE, cores.traffic)?;
         }
